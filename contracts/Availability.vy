@@ -5,7 +5,7 @@
 @license Apache-2.0
 @notice Makes the author of a claim publish its data: anybody may demand one chunk of it on chain, prepaying the answer.
         An author that does not answer with the bytes in time loses the claim.
-@dev docs/decisions/0010-availability-is-asked-for.md. A job in which everybody serves what it commits never calls this contract.
+@dev docs/design/decisions/0010-availability-is-asked-for.md. A job in which everybody serves what it commits never calls this contract.
      Demands of those who have a clock to keep hold that clock; demands of others hold nothing, so strangers delay nobody.
 """
 
@@ -19,7 +19,7 @@ from .modules import merkle
 from .modules import numbers
 
 
-# Gas that an answer's transaction is taken to cost: measured below it, see docs/protocol.md.
+# Gas that an answer's transaction is taken to cost: measured below it, see docs/protocol/.
 ANSWER_GAS: constant(uint256) = 300_000
 # A deposit pays the answer at twice the base fee of the demand, as the answer may come an hour later.
 FEE_MULTIPLE: constant(uint256) = 2

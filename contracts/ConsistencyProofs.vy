@@ -5,7 +5,7 @@
 @title ConsistencyProofs
 @license Apache-2.0
 @notice Says whether evidence shows that two places of a claim, or of a claim and what it rests on, are not equal and must be:
-        the kinds 1 to 7 of docs/referee.md, "Evidence".
+        the kinds 1 to 7 of docs/protocol/evidence.md.
 @dev Programs, the job's data and an honest committer's trees are canonical: every hash begins with a tag of its kind, so a path
      that leads to a root leads there from the place that it is said to, and its length proves the tree's height.
 """

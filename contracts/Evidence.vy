@@ -5,7 +5,7 @@
 @license Apache-2.0
 @notice Says whether evidence shows that a claim is false: here that a part of an element gives another word than the one
         committed; that two places of the claim must be equal and are not, `ConsistencyProofs` judges.
-@dev docs/referee.md, "Evidence". An honest committer's trees are canonical: every hash begins with a tag of its kind, so a
+@dev docs/protocol/evidence.md. An honest committer's trees are canonical: every hash begins with a tag of its kind, so a
      path that leads to a root leads there from the place that it is said to, and its length proves the tree's height.
      A part's evidence is read from the call where it lies: to decode it would cost more than all its hashes.
 """

@@ -6,7 +6,7 @@
 @license Apache-2.0
 @notice Dispute games: the committer of a claim shows the tree of what its work computed, a challenger goes down to the first
         difference, and there `Evidence` says whether the claim is false. Silence loses.
-@dev docs/referee.md. Of what a game has fixed only the hash of its frame is kept: whoever needs the frame sends it. A move that has
+@dev docs/protocol/referee.md. Of what a game has fixed only the hash of its frame is kept: whoever needs the frame sends it. A move that has
      one right answer may be made by anybody; where the committer chooses what it commits to, it is the hot key's alone.
 """
 

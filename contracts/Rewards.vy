@@ -6,7 +6,7 @@
 @notice Pays network rewards from a funded pool, by epochs of `epoch_s` seconds: for verified compute, uptime, bandwidth,
         verification and data.
 @dev Rewards on a job never exceed the fee it paid to the treasury, so farming with one's own jobs never pays; the argument
-     is in docs/protocol.md, "Rewards". Every call costs the same however many operators and jobs there are.
+     is in docs/protocol/rewards.md. Every call costs the same however many operators and jobs there are.
 """
 
 

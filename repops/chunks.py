@@ -1,6 +1,6 @@
 """Chunks of a state: eight leaves of one tensor at a time, with the paths that lead from their bytes to the state's root.
 
-Places are numbered as in `Availability.demand` (docs/protocol.md). Every pair of numbers is a place of every state, since
+Places are numbered as in `Availability.demand` (docs/protocol/). Every pair of numbers is a place of every state, since
 both are taken modulo the width of their tree. Where a tree has only padding, the chunk proves that it is padding.
 """
 

@@ -1,4 +1,4 @@
-"""Commitment bytes of tensors, states, segments and results (docs/protocol.md, 'Commitment bytes').
+"""Commitment bytes of tensors, states, segments and results (docs/protocol/commitment-bytes.md).
 
 The trees are those of `repops.merkle`; proofs of single elements and tensors are in `repops.proofs`.
 """

@@ -1,4 +1,4 @@
-"""Merkle trees of SHA-256 (docs/protocol.md, 'Commitment bytes'): roots and proofs over given hashes.
+"""Merkle trees of SHA-256 (docs/protocol/commitment-bytes.md): roots and proofs over given hashes.
 
 Every hashed message starts with a byte for its kind, so no kind can pass for another. No hash equals the padding.
 """

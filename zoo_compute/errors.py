@@ -32,7 +32,7 @@
             ├── TreasuryRefusal    "treasury: ..."
             ├── TimelockRefusal    "timelock_controller: ...", "access_control: ..."
             ├── TokenRefusal       "erc20: ...", "ownable: ..."
-            └── BareRevert         no reason, or one that docs/protocol.md does not list
+            └── BareRevert         no reason, or one that docs/protocol/ does not list
 
 Two marker classes say who must act: `Retryable` (try again later) and `NeedsOperator` (a person must act).
 """
@@ -119,7 +119,7 @@ class NotFunded(ChainError, NeedsOperator):
 
 
 class Refusal(ChainError):
-    """A contract reverted: `reason` is its exact string, as listed in docs/protocol.md."""
+    """A contract reverted: `reason` is its exact string, as listed in docs/protocol/."""
 
     def __init__(self, reason: str, *, operation: str = "", hint: str = "") -> None:
         super().__init__(f"{operation}: {reason}" if operation else reason, hint=hint)

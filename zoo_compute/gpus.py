@@ -1,4 +1,4 @@
-"""GPU names and the class each registers as (docs/protocol.md, "Numbers"). Used both for an operator's `--gpu-type` and for the
+"""GPU names and the class each registers as (docs/protocol/numbers.md). Used both for an operator's `--gpu-type` and for the
 name that a node reads from its own device."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Does a network keep training while its workers die? One worker of six is killed every 30 s.
 
 One operator has --workers workers and a spare, another aggregates; both are the real processes on a devnet chain. Their job is delayed
-(docs/decisions/0019), so that workers have slots of its next round while one closes; --jobs 2 --delay 0 are two jobs that take turns. A slot-round is real training of a tiny GPT, and then
+(docs/design/decisions/0019), so that workers have slots of its next round while one closes; --jobs 2 --delay 0 are two jobs that take turns. A slot-round is real training of a tiny GPT, and then
 sleeps until --slot-s is over: so six workers have a capacity that the machine's cores do not limit (benchmarks/network/fixed_time_worker.py).
 
   ready_s            seconds of workers between their readiness and their death, or the window's end

@@ -3,7 +3,7 @@
 """
 @title Openings that ConsistencyProofs reads
 @license Apache-2.0
-@notice The structs of docs/referee.md, "Evidence", of the kinds 1 to 7, and what they lead to.
+@notice The structs of docs/protocol/evidence.md, of the kinds 1 to 7, and what they lead to.
 """
 
 

@@ -3,7 +3,7 @@
 """
 @title Commitment bytes: SHA-256 Merkle trees
 @license Apache-2.0
-@notice Computes the roots that openings lead to, as docs/protocol.md, "Commitment bytes", defines them.
+@notice Computes the roots that openings lead to, as docs/protocol/commitment-bytes.md defines them.
 @dev Every hash starts with a tag of its kind and padding equals no hash: what is opened as one kind at one depth of a canonical
      tree can be nothing else. A path therefore also proves the tree's depth, and nobody has to say how many leaves there are.
 """

@@ -3,7 +3,7 @@
 """
 @title What of a node's descriptor evidence needs
 @license Apache-2.0
-@dev docs/referee.md; a descriptor as repops/encoding.py has it, of a node that a program admitted.
+@dev docs/protocol/referee.md; a descriptor as repops/encoding.py has it, of a node that a program admitted.
 """
 
 

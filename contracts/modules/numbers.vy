@@ -3,7 +3,7 @@
 """
 @title The constants of the protocol
 @license Apache-2.0
-@notice Equal in every deployment. docs/protocol.md, "Numbers", gives their reasons.
+@notice Equal in every deployment. docs/protocol/numbers.md gives their reasons.
 """
 
 

@@ -3,7 +3,7 @@
 """
 @title What the sides of a dispute game show
 @license Apache-2.0
-@notice The openings of docs/referee.md, and what they lead to.
+@notice The openings of docs/protocol/referee.md, and what they lead to.
 """
 
 

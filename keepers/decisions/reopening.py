@@ -8,7 +8,7 @@ Anyone may re-open an auction that failed, and every attempt costs each bidder t
   who ever bid could fill both lots together.
 - It re-opens an auction only to bid in it, or to free its own collateral from a failed attempt.
 
-docs/decisions/0021-waiting-at-the-maximum.md has the arithmetic: what a day costs, and why operators that suffice always meet.
+docs/design/decisions/0021-waiting-at-the-maximum.md has the arithmetic: what a day costs, and why operators that suffice always meet.
 """
 
 from __future__ import annotations

@@ -32,6 +32,6 @@ class BidSealer:
         return keccak(self._secret + encode(["uint256"] * 3, [job, kind, attempt]))
 
     def seal(self, job: int, kind: int, attempt: int, operator: int, price: int, capacity: int) -> bytes:
-        """What `Auction.bid` takes. Source: docs/protocol.md, Auction."""
+        """What `Auction.bid` takes. Source: docs/protocol/auction.md."""
         values = [job, kind, attempt, operator, price, capacity, self.salt(job, kind, attempt)]
         return keccak(encode(["uint256"] * 6 + ["bytes32"], values))

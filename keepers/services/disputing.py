@@ -1,4 +1,4 @@
-"""Plays dispute games (docs/referee.md): it defends an operator's claims, and continues the games that its key opened.
+"""Plays dispute games (docs/protocol/referee.md): it defends an operator's claims, and continues the games that its key opened.
 
 It runs beside the keeper's ticks, which wait for transactions and stores. At every look it reads the games from the chain, and
 asks the operator's workers for moves, so a keeper that was killed resumes its games.

@@ -42,7 +42,7 @@ class LoadedWorkload:
             raise BadInputs(f"the program starts from {root.hex()}, the workload from {state_root.hex()}")
 
     def run(self, seed: bytes, steps: int) -> bytes:
-        """The segment root of `steps` steps under a trial's seed, every batch entry zero (docs/protocol.md, "Admissions")."""
+        """The segment root of `steps` steps under a trial's seed, every batch entry zero (docs/protocol/admissions.md)."""
         programs, batch = self.programs, no_batch(self.programs.graph)
         programs.begin(self.start, trial_seed_word(seed))
         roots = [(0, programs.state_root())]

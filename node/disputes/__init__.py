@@ -1,4 +1,4 @@
-"""The two players of a dispute game (docs/referee.md), without keys or chain.
+"""The two players of a dispute game (docs/protocol/referee.md), without keys or chain.
 
     computed = SlotRound(manifest, Programs(graph), checkpoint, examples, round, slot, folder=folder)
     move = Prover(Trees(computed)).answer(game)             # the committer's, or None

@@ -2,7 +2,7 @@
 
 A request about a slot names in `before` the rounds in which claims of one operator followed each other up to this one (oldest
 first, each `round, checkpoint, start_root` as of a request, and its claim's `bundle, root, operator`), and in `private` the CID
-of what the last of them left here, or null. No root is published of the whole of it: what is kept must be one's own. docs/referee.md, "What is computed".
+of what the last of them left here, or null. No root is published of the whole of it: what is kept must be one's own. docs/protocol/computation.md.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from zoo_compute.store.errors import BadCid, ContentMissing, ContentRefused, Con
 
 TIMEOUT_S = 120.0  # for one file
 
-# Bytes that do not match the root are the same as bytes withheld (docs/decisions/0010-availability-is-asked-for.md).
+# Bytes that do not match the root are the same as bytes withheld (docs/design/decisions/0010-availability-is-asked-for.md).
 UNAVAILABLE = (BadInputs, BadCid, ContentMissing, ContentRefused, ContentTampered, StoreUnreachable)
 
 

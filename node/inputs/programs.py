@@ -64,7 +64,7 @@ def check_program(manifest: Manifest, programs: Programs) -> None:
         raise BadInputs(str(error)) from error
     if not whole:
         raise BadInputs(f"program: its state lacks {RESIDUAL!r} of a tensor, which the manifest's compression needs")
-    # What is carried of an entry of such a name is looked for in the update (docs/referee.md, "What is computed").
+    # What is carried of an entry of such a name is looked for in the update (docs/protocol/computation.md).
     named = {entry.name for entry in graph.state if entry.kind == OPTIMIZER and entry.name.startswith(RESIDUAL)}
     known = {RESIDUAL + name for name in graph.exchanged} if manifest.keeps_residuals else set()
     if manifest.carry > 1 and not named <= known:

@@ -1,4 +1,4 @@
-"""SHA-256 of tensors by the native library: leaf hashes and Merkle roots of docs/protocol.md, 'Commitment bytes'.
+"""SHA-256 of tensors by the native library: leaf hashes and Merkle roots of docs/protocol/commitment-bytes.md.
 
 The same bytes as `repops.commitments`, several times faster.
 """

@@ -1,4 +1,4 @@
-// SHA-256 of many messages at once, and the Merkle tree of docs/protocol.md, 'Commitment bytes'.
+// SHA-256 of many messages at once, and the Merkle tree of docs/protocol/commitment-bytes.md.
 #pragma once
 #include <cstdint>
 

@@ -17,7 +17,7 @@ else:
 
     ZEN = 10**18
     UNLIMITED = 2**256 - 1
-    # The devnet preset of docs/protocol.md.
+    # The devnet preset of docs/protocol/.
     BID_WINDOW_S, REVEAL_WINDOW_S, READY_WINDOW_S, MIN_WINDOW_S = 8, 6, 20, 10
     EXIT_DELAY_S, EPOCH_S, TIMELOCK_S = 30, 60, 10
     MIN_STAKE, EMISSION, WEIGHT_PER_FEE = 100 * ZEN, 1_000 * ZEN, 10**12

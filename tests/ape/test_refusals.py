@@ -1,4 +1,4 @@
-"""Refusals reach a wallet as the exact words of docs/protocol.md."""
+"""Refusals reach a wallet as the exact words of docs/protocol/."""
 
 import ape
 

@@ -26,8 +26,8 @@ def lab() -> Lab:
 def test_a_run__scores_after_others_as_in_a_fresh_laboratory(lab: Lab) -> None:
     joined = rule_of(RULE, SLOTS, lab.values)
     lab.run(Aggregation(), None, SEED, joined, peer=False)
-    found = lab.run(RULE, ATTACKS["replay"], SEED, joined, peer=False)
-    assert found == digits(SEED, rounds=2, inner_steps=2).run(RULE, ATTACKS["replay"], SEED, joined, peer=False)
+    losses = lab.run(RULE, ATTACKS["replay"], SEED, joined, peer=False)
+    assert losses == digits(SEED, rounds=2, inner_steps=2).run(RULE, ATTACKS["replay"], SEED, joined, peer=False)
 
 
 def test_rows_that_are_not_finite__leave_nothing_of_the_mean_and_the_recommended_rule_as_it_was(lab: Lab) -> None:

@@ -46,17 +46,17 @@ def reckoned(**changes: Any) -> dict[str, Any]:
 
 
 def test_goodput__is_the_utilisation_of_the_living_against_that_before_the_first_kill():
-    found = reckoned()
-    assert found["calm"]["utilisation"] == pytest.approx(2 / 3)
+    figures = reckoned()
+    assert figures["calm"]["utilisation"] == pytest.approx(2 / 3)
     ready_s = 5 + 0.5 + 1  # of the one, and of the other before its death and after its return
-    assert found["churn"]["utilisation"] == pytest.approx(4 / ready_s)
-    assert found["goodput"] == pytest.approx(4 / ready_s / (2 / 3))
+    assert figures["churn"]["utilisation"] == pytest.approx(4 / ready_s)
+    assert figures["goodput"] == pytest.approx(4 / ready_s / (2 / 3))
 
 
 def test_what_died_with_its_worker__is_not_of_the_surviving_capacity():
-    found = reckoned()
-    assert found["lost_s_a_kill"] == pytest.approx(9.5 - 9.1)
-    assert found["goodput_survivors"] == pytest.approx(4 / (5 + 0.5 + 1 - 0.4) / (2 / 3))
+    figures = reckoned()
+    assert figures["lost_s_a_kill"] == pytest.approx(9.5 - 9.1)
+    assert figures["goodput_survivors"] == pytest.approx(4 / (5 + 0.5 + 1 - 0.4) / (2 / 3))
 
 
 def test_a_slot_round_that_is_done_twice__counts_once():
@@ -66,13 +66,13 @@ def test_a_slot_round_that_is_done_twice__counts_once():
 
 
 def test_a_slot_round_that_ends_after_the_window__counts_for_its_part_in_it():
-    found = reckoned(twice=slot(13.0, 4, 1))  # half of it before 14
-    assert found["churn"]["tokens"] == 20 + 5
+    figures = reckoned(twice=slot(13.0, 4, 1))  # half of it before 14
+    assert figures["churn"]["tokens"] == 20 + 5
 
 
 def test_commitment_and_return__are_timed_from_the_last_slot_round_and_from_the_launch():
-    found = reckoned()
-    assert found["survivor_commit_s"] == pytest.approx(0.25)
-    assert found["checkpoint_s"] == pytest.approx(0.75)
-    assert (found["rejoin_s"], found["restart_s"]) == (pytest.approx(3.4), pytest.approx(0.1))
-    assert found["rejoin_parts_s"]["imported"] == pytest.approx(2.4)
+    figures = reckoned()
+    assert figures["survivor_commit_s"] == pytest.approx(0.25)
+    assert figures["checkpoint_s"] == pytest.approx(0.75)
+    assert (figures["rejoin_s"], figures["restart_s"]) == (pytest.approx(3.4), pytest.approx(0.1))
+    assert figures["rejoin_parts_s"]["imported"] == pytest.approx(2.4)

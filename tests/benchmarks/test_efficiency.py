@@ -57,14 +57,14 @@ def test_efficiency__of_a_finished_run__replays_it_and_reads_its_reports(
     efficiency: ModuleType, run: tuple[SmallJob, dict[str, object]], tmp_path: Path
 ) -> None:
     (tmp_path / "report.json").write_text(json.dumps(run[1]))
-    found = efficiency.finished(tmp_path, config_file(tmp_path), sequential=True)
-    assert set(found) >= KEYS
-    assert found["bit_equal_replay"] is True
-    assert found["tokens"] == 2 * 3 * 5 * 4 * 16
-    assert 0 < found["utilisation"] < 1
-    assert found["loss_gap"] == pytest.approx(found["loss_network"] / found["loss_central"] - 1)
-    assert found["losses"] != run[1]["losses"], "measured here, not believed"
-    assert "loss_network" in efficiency.table(found)
+    figures = efficiency.finished(tmp_path, config_file(tmp_path), sequential=True)
+    assert set(figures) >= KEYS
+    assert figures["bit_equal_replay"] is True
+    assert figures["tokens"] == 2 * 3 * 5 * 4 * 16
+    assert 0 < figures["utilisation"] < 1
+    assert figures["loss_gap"] == pytest.approx(figures["loss_network"] / figures["loss_central"] - 1)
+    assert figures["losses"] != run[1]["losses"], "measured here, not believed"
+    assert "loss_network" in efficiency.table(figures)
 
 
 def test_efficiency__of_a_run_whose_weights_differ__says_so(
@@ -83,11 +83,11 @@ def test_efficiency__of_a_run_by_another_configuration__asks_for_its_own(
 
 
 def test_efficiency__by_simulation__gives_the_same_keys(efficiency: ModuleType, tmp_path: Path) -> None:
-    found = efficiency.simulated(config_file(tmp_path), [Path(json.__file__)], sequential=False)
-    assert set(found) >= KEYS
-    assert found["bit_equal_replay"] is True
-    assert found["loss_last"] < found["loss_initial"]
-    json.dumps(found, allow_nan=False)
+    figures = efficiency.simulated(config_file(tmp_path), [Path(json.__file__)], sequential=False)
+    assert set(figures) >= KEYS
+    assert figures["bit_equal_replay"] is True
+    assert figures["loss_last"] < figures["loss_initial"]
+    json.dumps(figures, allow_nan=False)
 
 
 def test_network_order__is_every_example_of_a_step_before_the_next(efficiency: ModuleType, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def measured(machine: Machine, **options: Any) -> tuple[bool, dict[str, Any], li
     written: list[dict[str, Any]] = []
     result: dict[str, Any] = {}
     tools = Tools(machine.run, clock=lambda: machine.now, **options)
-    good = measure(tools, result, lambda found: written.append(json.loads(json.dumps(found))), PARTS)
+    good = measure(tools, result, lambda measured_run: written.append(json.loads(json.dumps(measured_run))), PARTS)
     return good, result, written
 
 

@@ -23,11 +23,11 @@ def test_one_round_apart__merges_to_what_an_undivided_round_makes(
     monkeypatch.setattr(loss_gap, "HELDOUT", 16)
     monkeypatch.setattr(partition, "KIND", partition.KIND | {"rate": 0.01, "outer": (1.0, 0.0)})
     monkeypatch.setattr(partition, "TEXT", (text,))
-    found = partition.partition(1, rounds=1, after=1, pretrained=3)
-    assert set(found["cut_off"]) == {"1 of 4", "2 of 4"}
-    for each in found["cut_off"].values():
+    figures = partition.partition(1, rounds=1, after=1, pretrained=3)
+    assert set(figures["cut_off"]) == {"1 of 4", "2 of 4"}
+    for each in figures["cut_off"].values():
         assert np.isclose(each["merged"], each["undivided"], rtol=1e-5)
         assert each["merged"] < each["base"]
-    unequal = found["cut_off"]["1 of 4"]
+    unequal = figures["cut_off"]["1 of 4"]
     assert not np.isclose(unequal["even"], unequal["undivided"], rtol=1e-5)
-    assert found["loss_gap"] == max(each["loss_gap"] for each in found["cut_off"].values())
+    assert figures["loss_gap"] == max(each["loss_gap"] for each in figures["cut_off"].values())

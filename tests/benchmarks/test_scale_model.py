@@ -1,4 +1,4 @@
-"""The arithmetic behind docs/scaling.md: gas as measured, chances exact, and the tree's bytes."""
+"""The arithmetic behind docs/design/scaling.md: gas as measured, chances exact, and the tree's bytes."""
 
 import random
 from collections import Counter

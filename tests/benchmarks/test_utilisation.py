@@ -26,7 +26,7 @@ OPTIONS = argparse.Namespace(
 )
 
 
-def told(made_here: bool) -> list[dict[str, Any]]:
+def log_lines(made_here: bool) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     for round_ in range(ROUNDS):
         at = round_ * PERIOD_S
@@ -42,15 +42,15 @@ def seen(*, made_here: bool = True) -> Run:
     posted = {round_: round_ * PERIOD_S + 63.5 for round_ in range(ROUNDS)}
     moved = {"node0": 3_000, "node1": 3_000}
     profile = utilisation.traced(OPTIONS).profile
-    return Run([told(made_here)] * 2, [1, 2], committed, posted, moved, {"kind": "relay"}, 500, profile)
+    return Run([log_lines(made_here)] * 2, [1, 2], committed, posted, moved, {"kind": "relay"}, 500, profile)
 
 
 def test_utilisation__is_the_steps_time_against_all__of_rounds_after_the_first():
-    found = reckon(seen(), OPTIONS)
-    assert found["utilisation"] == pytest.approx(60 / 64)
-    assert found["round_s"] == pytest.approx(64)
-    assert found["made_here"] > 1 / 2
-    assert found["bytes_in_a_round"] == {"node0": 1_000, "node1": 1_000}
+    figures = reckon(seen(), OPTIONS)
+    assert figures["utilisation"] == pytest.approx(60 / 64)
+    assert figures["round_s"] == pytest.approx(64)
+    assert figures["made_here"] > 1 / 2
+    assert figures["bytes_in_a_round"] == {"node0": 1_000, "node1": 1_000}
 
 
 def test_what_is_lost__adds_up_to_what_is_missing():
@@ -66,6 +66,6 @@ def test_where_a_checkpoint_is_downloaded__the_wait_for_it_counts():
 
 
 def test_the_cost_of_a_pflop_day__is_the_reference_price_over_what_is_really_computed():
-    found = costs(share=0.5, utilisation=0.97)["A100-80"]
-    assert found["tflops"] == pytest.approx(19.5 * 0.5 * 0.97)
-    assert found["zen"] == pytest.approx(4 * 24 * 1_000 / found["tflops"])
+    figures = costs(share=0.5, utilisation=0.97)["A100-80"]
+    assert figures["tflops"] == pytest.approx(19.5 * 0.5 * 0.97)
+    assert figures["zen"] == pytest.approx(4 * 24 * 1_000 / figures["tflops"])

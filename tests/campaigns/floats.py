@@ -55,14 +55,14 @@ def close_calls(name: str, count: int, seed: int) -> list[tuple[int, ...]]:
     return list(map(tuple, words.tolist()))
 
 
-def truth(name: str, given: Sequence[int]) -> int:
+def truth(name: str, operands: Sequence[int]) -> int:
     """What softfloat says, which exact rationals must say too. Raises AssertionError where they differ."""
-    found = SOFTFLOAT[name](*given)
-    values = [number(word) for word in given]
+    result = SOFTFLOAT[name](*operands)
+    values = [number(word) for word in operands]
     if name in RATIONAL and all(map(math.isfinite, values)) and not (name == "div" and values[1] == 0):
         exact = RATIONAL[name](*map(Fraction, values))
-        assert exact == 0 or nearest(exact) == found, (name, given)
-    return found
+        assert exact == 0 or nearest(exact) == result, (name, operands)
+    return result
 
 
 def on_chain(url: str, code: str, name: str, group: Sequence[Sequence[int]]) -> tuple[int, ...]:
@@ -81,8 +81,8 @@ def every(name: str, count: int, seed: int) -> Iterator[tuple[int, ...]]:
     left = count
     while left > 0:
         seed += 1
-        yield from (found := [*close_calls(name, 4_000, seed), *cases(name, 2_000, seed)[-4_500:]])
-        left -= len(found)
+        yield from (result := [*close_calls(name, 4_000, seed), *cases(name, 2_000, seed)[-4_500:]])
+        left -= len(result)
 
 
 def compare(url: str, code: str, name: str, count: int, seed: int) -> dict[str, Any]:
@@ -90,12 +90,12 @@ def compare(url: str, code: str, name: str, count: int, seed: int) -> dict[str, 
     started, tried, wrong, group = time.monotonic(), 0, [], []
 
     def settle() -> None:
-        for given, found in zip(group, on_chain(url, code, name, group), strict=True):
-            if found != truth(name, given):
-                wrong.append([hex(word) for word in (*given, found)])
+        for operands, result in zip(group, on_chain(url, code, name, group), strict=True):
+            if result != truth(name, operands):
+                wrong.append([hex(word) for word in (*operands, result)])
 
-    for given in every(name, count, seed):
-        group.append(given)
+    for operands in every(name, count, seed):
+        group.append(operands)
         if len(group) == BATCH:
             settle()
             tried, group = tried + len(group), []
@@ -118,17 +118,17 @@ def main() -> int:
         place = Path(folder)
         anvil = Anvil.start(chain_id=31337, block_time=1, port=0, state=place / "state", log=place / "log")
         try:
-            found = {name: compare(anvil.url, code, name, arguments.cases, arguments.seed) for name in BATCHED}
+            result = {name: compare(anvil.url, code, name, arguments.cases, arguments.seed) for name in BATCHED}
         finally:
             anvil.stop()
     if arguments.json:
-        print(json.dumps({"seed": arguments.seed, **found}))
+        print(json.dumps({"seed": arguments.seed, **result}))
     else:
-        for name, row in found.items():
+        for name, row in result.items():
             print(
                 f"{name:<6}{row['cases']:>12,} cases{row['wrong']:>8,} differ{row['seconds']:>8,} s  {row['first'] or ''}"
             )
-    return int(any(row["wrong"] for row in found.values()))
+    return int(any(row["wrong"] for row in result.values()))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def sample(op: str) -> Node:
 
 def measure() -> dict[str, tuple[int, int]]:
     """(words, gas) of each operator's largest part."""
-    operators, found = load("OpExecutor").deploy(), {}
+    operators, gas_by_operator = load("OpExecutor").deploy(), {}
     for op in TABLE:
         if op in ("input", "constant"):
             continue
@@ -50,20 +50,20 @@ def measure() -> dict[str, tuple[int, int]]:
         if op == "take":
             words[0] = INDEX
         operators.execute(descriptor(node), element, number, words)
-        found[op] = (count, operators.last.gas)
-    return found
+        gas_by_operator[op] = (count, operators.last.gas)
+    return gas_by_operator
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one object")
     as_json: bool = parser.parse_args().json
-    found = measure()
+    gas_by_operator = measure()
     if as_json:
-        print(json.dumps({op: {"words": words, "gas": gas} for op, (words, gas) in found.items()}))
+        print(json.dumps({op: {"words": words, "gas": gas} for op, (words, gas) in gas_by_operator.items()}))
         return 0
     print(f"{'operator':15} {'words':>6} {'gas':>8}")
-    for op, (words, gas) in sorted(found.items(), key=lambda each: -each[1][1]):
+    for op, (words, gas) in sorted(gas_by_operator.items(), key=lambda each: -each[1][1]):
         print(f"{op:15} {words:6} {gas:8,}")
     return 0
 

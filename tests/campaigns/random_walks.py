@@ -4,7 +4,7 @@
     python -m tests.campaigns.random_walks --replay 4711                # one walk again
 
 Every call is made on contracts and specification alike and compared; none is discarded. It fails where they disagree,
-where an invariant breaks, and where a state, a transition, a function or a refusal of docs/protocol.md was never reached.
+where an invariant breaks, and where a state, a transition, a function or a refusal of docs/protocol/ was never reached.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class Campaign:
                 self._add(future.result())
 
     def _add(self, part: Part) -> None:
-        told = self.made // TELL_EVERY
+        batch = self.made // TELL_EVERY
         self.total.update(part.coverage)
         self.made += part.made
-        if self.made // TELL_EVERY > told:
+        if self.made // TELL_EVERY > batch:
             print(f"{self.made} calls, {self.seconds:.0f} s: {self.total.summary()}", file=sys.stderr, flush=True)
 
     @property
@@ -95,7 +95,7 @@ class Campaign:
 
     def result(self) -> dict[str, object]:
         accepted, refused = self.total.accepts.total(), self.total.reasons.total()
-        reached = {what: [len(found & listed), len(listed)] for what, (found, listed) in self.total.reached().items()}
+        reached = {what: [len(met & listed), len(listed)] for what, (met, listed) in self.total.reached().items()}
         return {
             "calls": {"accepted": accepted, "refused": refused, "discarded": self.made - accepted - refused},
             "reached": reached,
@@ -129,7 +129,7 @@ def main() -> int:
     text = json.dumps(campaign.result(), indent=2) + "\n"
     options.out.write_text(text, encoding="utf-8")
     print(text, end="")
-    gaps = {"never reached": campaign.total.missing(), "not in docs/protocol.md": campaign.total.unlisted()}
+    gaps = {"never reached": campaign.total.missing(), "not in docs/protocol/": campaign.total.unlisted()}
     for what, names in gaps.items():
         if names:
             print(f"{what}: {names}", file=sys.stderr)

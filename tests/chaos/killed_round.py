@@ -32,9 +32,9 @@ class KillPoint:
         self.at, self.root, self.passed = at, str(root), 0
         sys.addaudithook(self._heard)
 
-    def _heard(self, event: str, given: tuple[Any, ...]) -> None:
-        is_write = event == "open" and isinstance(given[2], int) and given[2] & WRITES
-        if (is_write or event in SEEN) and str(given[0]).startswith(self.root):
+    def _heard(self, event: str, values: tuple[Any, ...]) -> None:
+        is_write = event == "open" and isinstance(values[2], int) and values[2] & WRITES
+        if (is_write or event in SEEN) and str(values[0]).startswith(self.root):
             self.point()
 
     def point(self, *_: Any) -> None:
@@ -65,8 +65,8 @@ def forked(job: SmallJob, folder: Path, at: int) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     status = 1
     try:
-        found = live(job, folder, at)
-        (folder.parent / f"{folder.name}.json").write_text(json.dumps(found))
+        recorded = live(job, folder, at)
+        (folder.parent / f"{folder.name}.json").write_text(json.dumps(recorded))
         status = 0
     finally:
         os._exit(status)
@@ -84,8 +84,8 @@ def main() -> int:
         folder = root / f"killed-{at}"
         shutil.copytree(root / "published", folder)
         died, again = forked(job, folder, at), forked(job, folder, 0)
-        found = json.loads((root / f"{folder.name}.json").read_text()) if again == 0 else {}
-        print(json.dumps({"at": at, "died": died, "again": again, **found}), flush=True)
+        recorded = json.loads((root / f"{folder.name}.json").read_text()) if again == 0 else {}
+        print(json.dumps({"at": at, "died": died, "again": again, **recorded}), flush=True)
         shutil.rmtree(folder)
     return 0
 

@@ -127,13 +127,13 @@ def test_a_challenger_that_is_killed_at_every_move__has_the_liar_convicted(tmp_p
         OperatorPlan("epsilon", roles=("verifier",), sample_rate=1.0, bonds=100 * ZEN),
     )
     with LocalNetwork(tmp_path, plans) as network:
-        told: list[dict[str, Any]] = []
+        moments: list[dict[str, Any]] = []
         blows = Blows(network, "epsilon")
 
         def disturbed(view: JobView, games: list[GameView]) -> bool:
-            found = [report for report in network.verification_reports() if report.get("dispute")]
-            if found and not told:  # once before it has opened the game, or just afterwards
-                told.extend(found)
+            disputed = [report for report in network.verification_reports() if report.get("dispute")]
+            if disputed and not moments:  # once before it has opened the game, or just afterwards
+                moments.extend(disputed)
                 blows.strike()
             for game in games:
                 if game.state is not None and game.state.is_challengers_turn:
@@ -147,7 +147,7 @@ def test_a_challenger_that_is_killed_at_every_move__has_the_liar_convicted(tmp_p
         chain = network.devnet.chain
         (game,) = read_games(chain, chain.head())
         print(f"challenger: {len(blows.fired)} blows, {len(blows.owed)} while the move was owed")
-        assert told
+        assert moments
         assert game.outcome == Outcome.CONVICTED
         assert Transcript(chain, game).moves[-1].function == "convict", "by evidence, not by silence"
         blows.check()
@@ -220,10 +220,10 @@ class Attack:
     def move(self, game: GameView) -> bool:
         """Whether it had one."""
         assert game.state is not None
-        found = self.player.next(game.state, game.revealed)
-        if found is not None:
-            self.sender.send(getattr(self.chain.referee, found.name)(self.game, *decode(encode(found.args))))
-        return found is not None
+        disputed = self.player.next(game.state, game.revealed)
+        if disputed is not None:
+            self.sender.send(getattr(self.chain.referee, disputed.name)(self.game, *decode(encode(disputed.args))))
+        return disputed is not None
 
 
 def test_an_honest_operator_that_is_killed_at_every_move__is_never_convicted(tmp_path: Path) -> None:

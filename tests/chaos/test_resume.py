@@ -21,5 +21,5 @@ def test_a_worker_killed_at_every_point_of_a_round__makes_the_same_bits_afterwar
     for life in lives:
         assert life["died"] == -signal.SIGKILL, f"point {life['at']}: no kill was fired"
         assert life["again"] == 0, f"point {life['at']}: what was left behind stops a new worker"
-        told = {key: life[key] for key in ("cids", "root", "sizes")}
-        assert told == {key: expected[key] for key in told}, f"point {life['at']}"
+        result = {key: life[key] for key in ("cids", "root", "sizes")}
+        assert result == {key: expected[key] for key in result}, f"point {life['at']}"

@@ -206,7 +206,7 @@ def test_doctor__of_a_node__says_whether_its_device_is_used(
     kernels = next(check for check in json.loads(out)["checks"] if check["name"] == "kernels")
     assert (kernels["ok"], kernels["needed"]) == (ok, False)
     assert finding in kernels["found"]
-    assert ok or ("docs/hardware.md" if kept[0] == "mps" else "zoo node conformance") in kernels["do"]
+    assert ok or ("docs/guides/hardware.md" if kept[0] == "mps" else "zoo node conformance") in kernels["do"]
 
 
 def test_doctor__of_a_node_that_was_never_checked__reads_that_and_runs_nothing(zoo: Zoo) -> None:

@@ -9,8 +9,8 @@ import pytest
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from tests.contracts.protocol_double import refused
 from tests.support.evm import chain
+from tests.support.evm import reverts as refused
 from tests.support.protocol_driver import START, SUPPLY, UNLIMITED, load
 from zoo_compute.spec.merkle import result_root
 from zoo_compute.spec.params import DEVNET
@@ -21,7 +21,7 @@ WORKLOAD = Workload(b"p" * 32, b"s" * 32, 64, 10**15)
 ROOT, FIRST_BLOCK = b"r" * 32, 1_000
 WORKLOAD_TYPE = "(bytes32,bytes32,uint256,uint256)"
 
-__all__ = ["deployed_fixture", "refused", "shown_fixture"]
+__all__ = ["deployed_fixture", "entrant_fixture", "refused"]
 
 
 def seed_of(number: int, operator: int, workload: Workload = WORKLOAD) -> bytes:
@@ -29,7 +29,7 @@ def seed_of(number: int, operator: int, workload: Workload = WORKLOAD) -> bytes:
 
 
 def seed_under(block_hash: bytes, operator: int, workload: Workload = WORKLOAD) -> bytes:
-    """Written from docs/protocol.md."""
+    """Written from docs/protocol/."""
     types = ["bytes32", "uint256", WORKLOAD_TYPE]
     return bytes(keccak(encode(types, [block_hash, operator, astuple(workload)])))
 
@@ -84,7 +84,7 @@ class AdmissionsDriver:
         self.contract.enter(node.id, sender=node.hot)
 
     def answer(self, node: Node | None = None, seed: bytes | None = None) -> tuple[Any, ...]:
-        """Answered with the chain's seed; the claim, written from docs/protocol.md."""
+        """Answered with the chain's seed; the claim, written from docs/protocol/."""
         node = node or self.ada
         entry = self.contract.entries(node.id)
         workload = Workload(*self.contract.workload_of(node.id))
@@ -141,9 +141,9 @@ def deployed_fixture():
     return zen, registry, contract, deployer, referee
 
 
-@pytest.fixture(name="shown")
-def shown_fixture(deployed):
+@pytest.fixture(name="entrant")
+def entrant_fixture(deployed):
     with chain.anchor():
-        shown = AdmissionsDriver(deployed)
-        shown.set_workload()
-        yield shown
+        entrant = AdmissionsDriver(deployed)
+        entrant.set_workload()
+        yield entrant

@@ -48,10 +48,10 @@ class Market:
 
     def surplus(self, token: Any) -> dict[str, int]:
         """What each contract has of a token beyond what it says it holds."""
-        held, said = self.balances(token), self.liabilities(token)
-        return {name: held[name] - said[name] for name in held}
+        funds, said = self.balances(token), self.liabilities(token)
+        return {name: funds[name] - said[name] for name in funds}
 
-    def shown(self, token: Any) -> Any:
+    def views(self, token: Any) -> Any:
         people = [token.balanceOf(person) for person in self.people]
         return self.balances(token), self.liabilities(token), people
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +11,7 @@ from eth_account import Account
 from eth_utils.crypto import keccak
 
 from repops import commitments
-from tests.support.evm import Reverted, chain
+from tests.support.evm import chain
 from tests.support.openings import SlotRound, round_root
 from tests.support.protocol_driver import START, load
 
@@ -125,15 +123,3 @@ class DoubledJob:
 def changed(claim: Claim, **changes: Any) -> Claim:
     names = ["turn", "round", "seat", "operator", "scope", "price", "pot_price", "start_root", "root", "deadline"]
     return tuple({**dict(zip(names, claim, strict=True)), **changes}.values())
-
-
-@contextmanager
-def refused(reason: str) -> Iterator[None]:
-    """A block in which a call must be refused for exactly this reason."""
-    try:
-        yield
-    except Reverted as error:
-        given = error.reason
-        assert given == reason, f"refused with {given!r}, expected {reason!r}"
-    else:
-        raise AssertionError(f"accepted, expected {reason!r}")

@@ -14,13 +14,13 @@ from tests.contracts.admissions_driver import (  # noqa: F401
     WORKLOAD,
     chance,
     deployed_fixture,
-    refused,
+    entrant_fixture,
     seed_of,
     seed_under,
-    shown_fixture,
 )
 from tests.contracts.audits_driver import HISTORY, HISTORY_CODE, remembered
 from tests.support.evm import chain
+from tests.support.evm import reverts as refused
 from tests.support.protocol_driver import START, events_of
 from zoo_compute.spec.games import Work, claim_hash
 from zoo_compute.spec.params import DEVNET, PRESETS, window_s
@@ -30,8 +30,8 @@ from zoo_compute.spec.trials import TRIALS
 # --- workloads
 
 
-def test_the_window__fits_three_trials_and_is_at_least_the_presets(shown):
-    assert shown.contract.window_s() == WINDOW_S == 3 * BENCHMARK_S
+def test_the_window__fits_three_trials_and_is_at_least_the_presets(entrant):
+    assert entrant.contract.window_s() == WINDOW_S == 3 * BENCHMARK_S
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
@@ -51,373 +51,373 @@ def test_the_stake__cannot_leave_while_a_trial_stands(preset):
         ("flops out of range", 8, {"flops": 2**96}),
     ],
 )
-def test_set_workload__out_of_range__is_refused(shown, reason, vram_gb, changes):
+def test_set_workload__out_of_range__is_refused(entrant, reason, vram_gb, changes):
     with refused(f"admissions: {reason}"):
-        shown.set_workload(vram_gb, replace(WORKLOAD, **changes))
+        entrant.set_workload(vram_gb, replace(WORKLOAD, **changes))
 
 
-def test_set_workload__at_the_bounds_of_its_numbers__is_accepted(shown):
+def test_set_workload__at_the_bounds_of_its_numbers__is_accepted(entrant):
     for vram_gb, steps, flops in ((1, 1, 1), (65_535, 65_536, 2**96 - 1)):
-        shown.set_workload(vram_gb, replace(WORKLOAD, steps=steps, flops=flops))
-        assert tuple(shown.contract.workloads(vram_gb))[2:] == (steps, flops)
+        entrant.set_workload(vram_gb, replace(WORKLOAD, steps=steps, flops=flops))
+        assert tuple(entrant.contract.workloads(vram_gb))[2:] == (steps, flops)
 
 
-def test_set_workload__is_the_governors_and_of_sixteen_sizes(shown):
+def test_set_workload__is_the_governors_and_of_sixteen_sizes(entrant):
     with refused("admissions: not the governor"):
-        shown.set_workload(sender=shown.anyone)
+        entrant.set_workload(sender=entrant.anyone)
     for vram_gb in range(100, 115):
-        shown.set_workload(vram_gb)
+        entrant.set_workload(vram_gb)
     with refused("admissions: too many workloads"):
-        shown.set_workload(99)
-    shown.set_workload(40, replace(WORKLOAD, steps=1))
-    assert shown.contract.workload_of(shown.ada.id).steps == 1
+        entrant.set_workload(99)
+    entrant.set_workload(40, replace(WORKLOAD, steps=1))
+    assert entrant.contract.workload_of(entrant.ada.id).steps == 1
 
 
-def test_workload_of__is_the_largest_not_above_the_memory(shown):
+def test_workload_of__is_the_largest_not_above_the_memory(entrant):
     for vram_gb in (48, 49, 8, 16):
-        shown.set_workload(vram_gb, replace(WORKLOAD, steps=vram_gb))
-    sizes = {vram_gb: shown.register(f"{vram_gb}", 1, vram_gb).id for vram_gb in (8, 15, 16, 47, 48, 80)}
-    assert [shown.contract.workload_of(node).steps for node in sizes.values()] == [8, 8, 16, 64, 48, 49]
-    assert shown.contract.workload_of(99).steps == 0
+        entrant.set_workload(vram_gb, replace(WORKLOAD, steps=vram_gb))
+    sizes = {vram_gb: entrant.register(f"{vram_gb}", 1, vram_gb).id for vram_gb in (8, 15, 16, 47, 48, 80)}
+    assert [entrant.contract.workload_of(node).steps for node in sizes.values()] == [8, 8, 16, 64, 48, 49]
+    assert entrant.contract.workload_of(99).steps == 0
 
 
 # --- enter and answer
 
 
-def test_enter__needs_an_eligible_operator_and_a_workload(shown):
-    for sender in (shown.ada.owner, shown.anyone):
+def test_enter__needs_an_eligible_operator_and_a_workload(entrant):
+    for sender in (entrant.ada.owner, entrant.anyone):
         with refused("admissions: operator not eligible"):
-            shown.contract.enter(shown.ada.id, sender=sender)
-    small = shown.register("small", 1, 39)
+            entrant.contract.enter(entrant.ada.id, sender=sender)
+    small = entrant.register("small", 1, 39)
     with refused("admissions: no workload"):
-        shown.enter(small)
-    shown.registry.request_exit(shown.ada.id, sender=shown.ada.owner)
+        entrant.enter(small)
+    entrant.registry.request_exit(entrant.ada.id, sender=entrant.ada.owner)
     with refused("admissions: operator not eligible"):
-        shown.enter()
+        entrant.enter()
 
 
-def test_enter__names_the_next_block_and_stands_until_its_time_is_over(shown):
-    shown.enter()
-    assert shown.contract.entries(shown.ada.id) == (START, FIRST_BLOCK + 1)
+def test_enter__names_the_next_block_and_stands_until_its_time_is_over(entrant):
+    entrant.enter()
+    assert entrant.contract.entries(entrant.ada.id) == (START, FIRST_BLOCK + 1)
     for blocks, seconds in ((0, 0), (2, BENCHMARK_S - 1), (3, 1)):
-        shown.after(blocks, seconds)
+        entrant.after(blocks, seconds)
         with refused("admissions: entry still open"):
-            shown.enter()
-    shown.after(1, 1)
-    shown.enter()
-    assert shown.contract.entries(shown.ada.id) == (START + BENCHMARK_S + 1, FIRST_BLOCK + 7)
+            entrant.enter()
+    entrant.after(1, 1)
+    entrant.enter()
+    assert entrant.contract.entries(entrant.ada.id) == (START + BENCHMARK_S + 1, FIRST_BLOCK + 7)
 
 
-def test_answer__before_its_block_is_buried__is_refused(shown):
+def test_answer__before_its_block_is_buried__is_refused(entrant):
     with refused("admissions: not entered"):
-        shown.answer()
-    shown.enter()
+        entrant.answer()
+    entrant.enter()
     for blocks in (0, 1):
-        shown.after(blocks, 0)
-        assert shown.contract.seed_of(shown.ada.id) == bytes(32)
+        entrant.after(blocks, 0)
+        assert entrant.contract.seed_of(entrant.ada.id) == bytes(32)
         with refused("admissions: block hash not known"):
-            shown.answer()
-    shown.after(1, 0)
-    assert shown.contract.seed_of(shown.ada.id) == seed_of(FIRST_BLOCK + 1, shown.ada.id)
-    shown.answer()
-    assert shown.contract.seed_of(shown.ada.id) == bytes(32)
+            entrant.answer()
+    entrant.after(1, 0)
+    assert entrant.contract.seed_of(entrant.ada.id) == seed_of(FIRST_BLOCK + 1, entrant.ada.id)
+    entrant.answer()
+    assert entrant.contract.seed_of(entrant.ada.id) == bytes(32)
 
 
-def test_answer__under_another_seed__is_refused(shown):
-    other = shown.register("other")
-    shown.enter()
-    shown.enter(other)
-    shown.after(2, 1)
-    precomputed = seed_of(FIRST_BLOCK, shown.ada.id)
+def test_answer__under_another_seed__is_refused(entrant):
+    other = entrant.register("other")
+    entrant.enter()
+    entrant.enter(other)
+    entrant.after(2, 1)
+    precomputed = seed_of(FIRST_BLOCK, entrant.ada.id)
     anothers = seed_of(FIRST_BLOCK + 1, other.id)
     for seed in (precomputed, anothers, bytes(32)):
         with refused("admissions: seed does not match"):
-            shown.answer(seed=seed)
+            entrant.answer(seed=seed)
     with refused("admissions: operator not eligible"):
-        shown.contract.answer(shown.ada.id, seed_of(FIRST_BLOCK + 1, shown.ada.id), bytes(32), sender=other.hot)
-    shown.answer()
+        entrant.contract.answer(entrant.ada.id, seed_of(FIRST_BLOCK + 1, entrant.ada.id), bytes(32), sender=other.hot)
+    entrant.answer()
 
 
-def test_answer__for_a_workload_that_was_changed__is_refused_and_not_false(shown):
-    shown.enter()
-    shown.after(2, 1)
-    before = shown.contract.seed_of(shown.ada.id)
-    shown.set_workload(40, replace(WORKLOAD, flops=10**15 + 1))
+def test_answer__for_a_workload_that_was_changed__is_refused_and_not_false(entrant):
+    entrant.enter()
+    entrant.after(2, 1)
+    before = entrant.contract.seed_of(entrant.ada.id)
+    entrant.set_workload(40, replace(WORKLOAD, flops=10**15 + 1))
     with refused("admissions: seed does not match"):
-        shown.answer(seed=before)
-    shown.answer()
+        entrant.answer(seed=before)
+    entrant.answer()
 
 
-def test_answer__after_a_reorganisation__is_refused_and_not_false(shown):
-    shown.enter()
-    shown.after(2, 1)
-    before = seed_under(bytes([1, 1]) * 16, shown.ada.id)
+def test_answer__after_a_reorganisation__is_refused_and_not_false(entrant):
+    entrant.enter()
+    entrant.after(2, 1)
+    before = seed_under(bytes([1, 1]) * 16, entrant.ada.id)
     with refused("admissions: seed does not match"):
-        shown.answer(seed=before)
+        entrant.answer(seed=before)
 
 
-def test_answer__at_the_last_second__is_accepted_and_refused_after(shown):
-    shown.enter()
-    shown.after(2, BENCHMARK_S)
+def test_answer__at_the_last_second__is_accepted_and_refused_after(entrant):
+    entrant.enter()
+    entrant.after(2, BENCHMARK_S)
     with chain.anchor():
-        shown.answer()
+        entrant.answer()
         assert chain.timestamp == START + BENCHMARK_S
-    shown.after(0, 1)
+    entrant.after(0, 1)
     with refused("admissions: answer too late"):
-        shown.answer()
+        entrant.answer()
 
 
-def test_answer__by_who_requested_its_exit__is_refused(shown):
-    shown.enter()
-    shown.after(2, 1)
-    shown.registry.request_exit(shown.ada.id, sender=shown.ada.owner)
+def test_answer__by_who_requested_its_exit__is_refused(entrant):
+    entrant.enter()
+    entrant.after(2, 1)
+    entrant.registry.request_exit(entrant.ada.id, sender=entrant.ada.owner)
     with refused("admissions: operator not eligible"):
-        shown.answer()
+        entrant.answer()
 
 
-def test_answer__when_only_the_history_knows_the_block__asks_it(shown):
-    shown.enter()
-    shown.after(1 + 256, 1)
+def test_answer__when_only_the_history_knows_the_block__asks_it(entrant):
+    entrant.enter()
+    entrant.after(1 + 256, 1)
     with chain.anchor():
-        shown.answer()
-    shown.after(1, 0)
+        entrant.answer()
+    entrant.after(1, 0)
     with refused("admissions: block hash not known"):
-        shown.answer()
+        entrant.answer()
     chain.set_code(HISTORY, HISTORY_CODE)
-    shown.answer(seed=seed_under(remembered(FIRST_BLOCK + 1), shown.ada.id))
+    entrant.answer(seed=seed_under(remembered(FIRST_BLOCK + 1), entrant.ada.id))
 
 
-def test_an_answered_trial__is_a_claim_as_settlement_keeps_it_until_it_is_settled(shown):
-    shown.enter()
-    shown.after(2, 7)
-    seed = shown.contract.seed_of(shown.ada.id)
-    claim = shown.answer()
-    event = {"operator": shown.ada.id, "claim": claim, "workload": astuple(WORKLOAD), "segment_root": ROOT}
-    assert events_of(shown.contract) == [("TrialAnswered", {**event, "seconds": 7})]
+def test_an_answered_trial__is_a_claim_as_settlement_keeps_it_until_it_is_settled(entrant):
+    entrant.enter()
+    entrant.after(2, 7)
+    seed = entrant.contract.seed_of(entrant.ada.id)
+    claim = entrant.answer()
+    event = {"operator": entrant.ada.id, "claim": claim, "workload": astuple(WORKLOAD), "segment_root": ROOT}
+    assert events_of(entrant.contract) == [("TrialAnswered", {**event, "seconds": 7})]
     assert claim[1].to_bytes(32, "big") == seed
     kept = Claim(*claim)
-    assert shown.contract.claims(TRIALS, 0, shown.ada.id) == claim_hash(kept)[:30] + b"\0\1"
-    assert shown.contract.claims(TRIALS, 0, shown.ada.id + 1) == bytes(32)
+    assert entrant.contract.claims(TRIALS, 0, entrant.ada.id) == claim_hash(kept)[:30] + b"\0\1"
+    assert entrant.contract.claims(TRIALS, 0, entrant.ada.id + 1) == bytes(32)
     work = Work((WORKLOAD.program_root, bytes(32), bytes(32)), WORKLOAD.steps, 1, 0)
-    assert tuple(shown.contract.trials(shown.ada.id)) == (work.root, WORKLOAD.flops // 7)
-    shown.after(1, WINDOW_S + 1)
-    shown.settle(claim)
-    assert shown.contract.claims(TRIALS, 0, shown.ada.id) == bytes(32)
-    assert tuple(shown.contract.trials(shown.ada.id)) == (bytes(32), 0)
+    assert tuple(entrant.contract.trials(entrant.ada.id)) == (work.root, WORKLOAD.flops // 7)
+    entrant.after(1, WINDOW_S + 1)
+    entrant.settle(claim)
+    assert entrant.contract.claims(TRIALS, 0, entrant.ada.id) == bytes(32)
+    assert tuple(entrant.contract.trials(entrant.ada.id)) == (bytes(32), 0)
 
 
 # --- settle
 
 
-def test_settle__after_the_window__admits_with_flops_over_seconds(shown):
-    claim = shown.answered(seconds=7)
+def test_settle__after_the_window__admits_with_flops_over_seconds(entrant):
+    claim = entrant.answered(seconds=7)
     with refused("admissions: trial pending"):
-        shown.enter()
-    shown.after(1, WINDOW_S)
+        entrant.enter()
+    entrant.after(1, WINDOW_S)
     with refused("admissions: window open"):
-        shown.settle(claim)
-    shown.after(1, 1)
-    assert (shown.multiplier(), shown.registry.is_admitted(shown.ada.id)) == (100, False)
-    shown.settle(claim)
-    assert (shown.multiplier(), shown.registry.is_admitted(shown.ada.id)) == (300, True)
-    assert shown.contract.scores(shown.ada.id) == 10**15 // 7
+        entrant.settle(claim)
+    entrant.after(1, 1)
+    assert (entrant.multiplier(), entrant.registry.is_admitted(entrant.ada.id)) == (100, False)
+    entrant.settle(claim)
+    assert (entrant.multiplier(), entrant.registry.is_admitted(entrant.ada.id)) == (300, True)
+    assert entrant.contract.scores(entrant.ada.id) == 10**15 // 7
     with refused("admissions: unknown trial"):
-        shown.settle(claim)
+        entrant.settle(claim)
 
 
-def test_settle__of_any_other_trial__is_refused(shown):
-    claim = shown.answered()
-    shown.after(1, WINDOW_S + 1)
+def test_settle__of_any_other_trial__is_refused(entrant):
+    claim = entrant.answered()
+    entrant.after(1, WINDOW_S + 1)
     for place, value in enumerate((99, 7, 128, 99, 2, 1, 1, b"x" * 32, b"x" * 32, 0)):
         with refused("admissions: unknown trial"):
-            shown.settle((*claim[:place], value, *claim[place + 1 :]))
-    shown.settle(claim)
+            entrant.settle((*claim[:place], value, *claim[place + 1 :]))
+    entrant.settle(claim)
 
 
-def test_settle__in_the_entrys_own_second__divides_by_one(shown):
-    claim = shown.answered(seconds=0)
-    shown.after(1, WINDOW_S + 1)
-    shown.settle(claim)
-    assert shown.contract.scores(shown.ada.id) == 10**15
+def test_settle__in_the_entrys_own_second__divides_by_one(entrant):
+    claim = entrant.answered(seconds=0)
+    entrant.after(1, WINDOW_S + 1)
+    entrant.settle(claim)
+    assert entrant.contract.scores(entrant.ada.id) == 10**15
 
 
-def test_an_apple_machine__weighs_as_its_class_before_and_after(shown):
-    apple = shown.register("apple", 4, 64)
-    assert shown.registry.multiplier_of(apple.id) == 80
-    claim = shown.answered(node=apple)
-    shown.after(1, WINDOW_S + 1)
-    shown.settle(claim)
-    assert shown.registry.multiplier_of(apple.id) == 80
+def test_an_apple_machine__weighs_as_its_class_before_and_after(entrant):
+    apple = entrant.register("apple", 4, 64)
+    assert entrant.registry.multiplier_of(apple.id) == 80
+    claim = entrant.answered(node=apple)
+    entrant.after(1, WINDOW_S + 1)
+    entrant.settle(claim)
+    assert entrant.registry.multiplier_of(apple.id) == 80
 
 
-def test_withdrawal_of_the_stake__ends_the_admission_and_a_trial_waits_for_a_new_one(shown):
-    shown.admitted()
-    claim = shown.answered()
-    shown.registry.request_exit(shown.ada.id, sender=shown.ada.owner)
-    shown.after(1, DEVNET.exit_delay_s + 1)
-    shown.registry.withdraw_stake(shown.ada.id, sender=shown.ada.owner)
-    assert (shown.multiplier(), shown.registry.is_admitted(shown.ada.id)) == (100, False)
+def test_withdrawal_of_the_stake__ends_the_admission_and_a_trial_waits_for_a_new_one(entrant):
+    entrant.admitted()
+    claim = entrant.answered()
+    entrant.registry.request_exit(entrant.ada.id, sender=entrant.ada.owner)
+    entrant.after(1, DEVNET.exit_delay_s + 1)
+    entrant.registry.withdraw_stake(entrant.ada.id, sender=entrant.ada.owner)
+    assert (entrant.multiplier(), entrant.registry.is_admitted(entrant.ada.id)) == (100, False)
     with refused("admissions: nothing staked"):
-        shown.settle(claim)
-    shown.registry.add_stake(shown.ada.id, DEVNET.min_stake, sender=shown.ada.owner)
-    shown.settle(claim)
-    assert shown.multiplier() == 300
+        entrant.settle(claim)
+    entrant.registry.add_stake(entrant.ada.id, DEVNET.min_stake, sender=entrant.ada.owner)
+    entrant.settle(claim)
+    assert entrant.multiplier() == 300
 
 
 # --- disputes
 
 
-def test_disputes__are_the_referees_and_hold_the_trial(shown):
-    claim = shown.answered()
+def test_disputes__are_the_referees_and_hold_the_trial(entrant):
+    claim = entrant.answered()
     with refused("admissions: not the referee"):
-        shown.dispute(claim, sender=shown.anyone)
+        entrant.dispute(claim, sender=entrant.anyone)
     with refused("admissions: not the referee"):
-        shown.close(claim, True, sender=shown.anyone)
+        entrant.close(claim, True, sender=entrant.anyone)
     with refused("admissions: not in dispute"):
-        shown.close(claim, convicted=True)
+        entrant.close(claim, convicted=True)
     with refused("admissions: unknown trial"):
-        shown.dispute((*claim[:9], claim[9] + 1))
-    shown.after(1, WINDOW_S)
-    shown.dispute(claim)
-    shown.after(1, 1)
+        entrant.dispute((*claim[:9], claim[9] + 1))
+    entrant.after(1, WINDOW_S)
+    entrant.dispute(claim)
+    entrant.after(1, 1)
     with refused("admissions: window closed"):
-        shown.dispute(claim)
+        entrant.dispute(claim)
     with refused("admissions: in dispute"):
-        shown.settle(claim)
-    shown.close(claim, convicted=False)
-    assert shown.contract.disputes(shown.ada.id) == 0
-    shown.settle(claim)
+        entrant.settle(claim)
+    entrant.close(claim, convicted=False)
+    assert entrant.contract.disputes(entrant.ada.id) == 0
+    entrant.settle(claim)
 
 
-def test_a_conviction__ends_the_admission_and_burns_a_fifth_of_the_stake(shown):
-    shown.admitted()
-    claim = shown.answered()
+def test_a_conviction__ends_the_admission_and_burns_a_fifth_of_the_stake(entrant):
+    entrant.admitted()
+    claim = entrant.answered()
     for _ in range(2):
-        shown.dispute(claim)
-    burned = shown.registry.burned(shown.zen)
+        entrant.dispute(claim)
+    burned = entrant.registry.burned(entrant.zen)
     for _ in range(2):  # the second dispute finds nothing left to convict
-        shown.close(claim, convicted=True)
-        assert shown.registry.stake_of(shown.ada.id) == DEVNET.min_stake * 4 // 5
-    assert shown.registry.burned(shown.zen) - burned == DEVNET.min_stake // 5
-    assert (shown.multiplier(), shown.contract.scores(shown.ada.id)) == (100, 0)
+        entrant.close(claim, convicted=True)
+        assert entrant.registry.stake_of(entrant.ada.id) == DEVNET.min_stake * 4 // 5
+    assert entrant.registry.burned(entrant.zen) - burned == DEVNET.min_stake // 5
+    assert (entrant.multiplier(), entrant.contract.scores(entrant.ada.id)) == (100, 0)
     with refused("admissions: operator not eligible"):
-        shown.enter()
+        entrant.enter()
 
 
-def test_a_late_verdict__does_not_touch_a_newer_trial(shown):
-    claim = shown.answered()
+def test_a_late_verdict__does_not_touch_a_newer_trial(entrant):
+    claim = entrant.answered()
     for _ in range(2):
-        shown.dispute(claim)
-    shown.close(claim, convicted=True)
-    shown.registry.add_stake(shown.ada.id, DEVNET.min_stake, sender=shown.ada.owner)
-    newer = shown.answered()
-    shown.dispute(newer)
-    stake = shown.registry.stake_of(shown.ada.id)
-    shown.close(claim, convicted=True)
-    assert shown.registry.stake_of(shown.ada.id) == stake
-    assert shown.contract.disputes(shown.ada.id) == 1
+        entrant.dispute(claim)
+    entrant.close(claim, convicted=True)
+    entrant.registry.add_stake(entrant.ada.id, DEVNET.min_stake, sender=entrant.ada.owner)
+    newer = entrant.answered()
+    entrant.dispute(newer)
+    stake = entrant.registry.stake_of(entrant.ada.id)
+    entrant.close(claim, convicted=True)
+    assert entrant.registry.stake_of(entrant.ada.id) == stake
+    assert entrant.contract.disputes(entrant.ada.id) == 1
 
 
 # --- recalls
 
 
-def test_schedule__once_an_epoch__names_the_next_block(shown):
-    shown.contract.schedule(sender=shown.anyone)
-    assert shown.contract.draws(shown.epoch) == FIRST_BLOCK + 1
+def test_schedule__once_an_epoch__names_the_next_block(entrant):
+    entrant.contract.schedule(sender=entrant.anyone)
+    assert entrant.contract.draws(entrant.epoch) == FIRST_BLOCK + 1
     with refused("admissions: already scheduled"):
-        shown.contract.schedule(sender=shown.anyone)
-    shown.after(1, 60)
-    shown.contract.schedule(sender=shown.anyone)
+        entrant.contract.schedule(sender=entrant.anyone)
+    entrant.after(1, 60)
+    entrant.contract.schedule(sender=entrant.anyone)
 
 
-def test_recall__asks_the_draw_of_its_epoch(shown):
-    shown.admitted()
+def test_recall__asks_the_draw_of_its_epoch(entrant):
+    entrant.admitted()
     with refused("admissions: not scheduled"):
-        shown.recall()
-    assert not shown.contract.is_drawn(shown.ada.id)
-    shown.drawn()
+        entrant.recall()
+    assert not entrant.contract.is_drawn(entrant.ada.id)
+    entrant.drawn()
     with chain.anchor():
-        shown.at(shown.number - 1, shown.second)
-        assert not shown.contract.is_drawn(shown.ada.id)
+        entrant.at(entrant.number - 1, entrant.second)
+        assert not entrant.contract.is_drawn(entrant.ada.id)
         with refused("admissions: block hash not known"):
-            shown.recall()
-    shown.at(shown.number + 1, shown.second)
-    assert shown.contract.is_drawn(shown.ada.id)
-    shown.recall()
-    assert shown.contract.recalls(shown.ada.id) == (shown.epoch, START + shown.second + 2 * BENCHMARK_S)
+            entrant.recall()
+    entrant.at(entrant.number + 1, entrant.second)
+    assert entrant.contract.is_drawn(entrant.ada.id)
+    entrant.recall()
+    assert entrant.contract.recalls(entrant.ada.id) == (entrant.epoch, START + entrant.second + 2 * BENCHMARK_S)
     with refused("admissions: already recalled"):
-        shown.recall()
+        entrant.recall()
 
 
-def test_is_drawn__without_a_schedule_or_its_hash__picks_nobody(shown):
+def test_is_drawn__without_a_schedule_or_its_hash__picks_nobody(entrant):
     chain.set_code(HISTORY, HISTORY_CODE)  # knows a hash of block 0 too
     for _ in range(2):
-        assert not any(shown.contract.is_drawn(operator) for operator in range(100))
-        shown.contract.schedule(sender=shown.anyone)
-        assert not any(shown.contract.is_drawn(operator) for operator in range(100))
-        shown.after(1, 60)
-    assert shown.contract.seed_of(shown.ada.id) == bytes(32)
+        assert not any(entrant.contract.is_drawn(operator) for operator in range(100))
+        entrant.contract.schedule(sender=entrant.anyone)
+        assert not any(entrant.contract.is_drawn(operator) for operator in range(100))
+        entrant.after(1, 60)
+    assert entrant.contract.seed_of(entrant.ada.id) == bytes(32)
 
 
-def test_is_drawn__picks_a_tenth(shown):
-    shown.contract.schedule(sender=shown.anyone)
-    shown.after(2, 0)
-    drawn = [shown.contract.is_drawn(operator) for operator in range(400)]
-    assert drawn == [chance(FIRST_BLOCK + 1, shown.epoch, operator) < 1_000 for operator in range(400)]
+def test_is_drawn__picks_a_tenth(entrant):
+    entrant.contract.schedule(sender=entrant.anyone)
+    entrant.after(2, 0)
+    drawn = [entrant.contract.is_drawn(operator) for operator in range(400)]
+    assert drawn == [chance(FIRST_BLOCK + 1, entrant.epoch, operator) < 1_000 for operator in range(400)]
     assert 20 < sum(drawn) < 60
 
 
-def test_recall__of_who_was_not_drawn_or_is_not_admitted__is_refused(shown):
-    shown.drawn()
+def test_recall__of_who_was_not_drawn_or_is_not_admitted__is_refused(entrant):
+    entrant.drawn()
     with refused("admissions: not admitted"):
-        shown.recall()
-    shown.admitted()
-    shown.after(0, 60)
-    while chance(shown.number + 1, shown.epoch, shown.ada.id) < 1_000:
-        shown.after(1, 0)
-    shown.contract.schedule(sender=shown.anyone)
-    shown.after(2, 0)
+        entrant.recall()
+    entrant.admitted()
+    entrant.after(0, 60)
+    while chance(entrant.number + 1, entrant.epoch, entrant.ada.id) < 1_000:
+        entrant.after(1, 0)
+    entrant.contract.schedule(sender=entrant.anyone)
+    entrant.after(2, 0)
     with refused("admissions: not drawn"):
-        shown.recall()
+        entrant.recall()
 
 
-def test_a_recall__is_answered_by_a_new_trial(shown):
-    shown.admitted()
-    shown.drawn()
-    shown.recall()
-    due = shown.contract.recalls(shown.ada.id).due
-    claim = shown.answered()
-    assert shown.contract.recalls(shown.ada.id) == (shown.epoch, 0)
+def test_a_recall__is_answered_by_a_new_trial(entrant):
+    entrant.admitted()
+    entrant.drawn()
+    entrant.recall()
+    due = entrant.contract.recalls(entrant.ada.id).due
+    claim = entrant.answered()
+    assert entrant.contract.recalls(entrant.ada.id) == (entrant.epoch, 0)
     with refused("admissions: trial pending"):
-        shown.recall()
+        entrant.recall()
     with refused("admissions: not recalled"):
-        shown.contract.lapse(shown.ada.id, sender=shown.anyone)
-    shown.at(shown.number + 1, max(claim[9], due) + 1 - START)
-    shown.settle(claim)
-    assert shown.multiplier() == 300
+        entrant.contract.lapse(entrant.ada.id, sender=entrant.anyone)
+    entrant.at(entrant.number + 1, max(claim[9], due) + 1 - START)
+    entrant.settle(claim)
+    assert entrant.multiplier() == 300
 
 
-def test_an_idle_node__lapses_a_second_after_its_time(shown):
-    shown.admitted()
-    shown.drawn()
-    shown.recall()
-    shown.enter()
-    shown.after(9, 2 * BENCHMARK_S)
+def test_an_idle_node__lapses_a_second_after_its_time(entrant):
+    entrant.admitted()
+    entrant.drawn()
+    entrant.recall()
+    entrant.enter()
+    entrant.after(9, 2 * BENCHMARK_S)
     with refused("admissions: recall not over"):
-        shown.contract.lapse(shown.ada.id, sender=shown.anyone)
-    shown.after(1, 1)
-    shown.contract.lapse(shown.ada.id, sender=shown.anyone)
-    assert (shown.multiplier(), shown.contract.scores(shown.ada.id)) == (100, 0)
+        entrant.contract.lapse(entrant.ada.id, sender=entrant.anyone)
+    entrant.after(1, 1)
+    entrant.contract.lapse(entrant.ada.id, sender=entrant.anyone)
+    assert (entrant.multiplier(), entrant.contract.scores(entrant.ada.id)) == (100, 0)
     with refused("admissions: not recalled"):
-        shown.contract.lapse(shown.ada.id, sender=shown.anyone)
+        entrant.contract.lapse(entrant.ada.id, sender=entrant.anyone)
 
 
-def test_a_recall__is_not_put_off_by_the_next_epochs(shown):
-    shown.admitted()
-    shown.drawn()
-    shown.recall()
-    due = shown.contract.recalls(shown.ada.id).due
-    shown.drawn()
+def test_a_recall__is_not_put_off_by_the_next_epochs(entrant):
+    entrant.admitted()
+    entrant.drawn()
+    entrant.recall()
+    due = entrant.contract.recalls(entrant.ada.id).due
+    entrant.drawn()
     with refused("admissions: already recalled"):
-        shown.recall()
-    assert shown.contract.recalls(shown.ada.id).due == due
+        entrant.recall()
+    assert entrant.contract.recalls(entrant.ada.id).due == due

@@ -24,8 +24,8 @@ from tests.contracts.protocol_double import (
     TURN,
     changed,
     claim_hash,
-    refused,
 )
+from tests.support.evm import reverts as refused
 from tests.support.openings import segment_opening
 from tests.support.protocol_driver import START
 

@@ -19,8 +19,9 @@ from tests.contracts.audits_driver import (  # noqa: F401
     job_fixture,
     remembered,
 )
-from tests.contracts.protocol_double import CANCELLED, ENDED, JOB, RUNNING, TURN, refused
+from tests.contracts.protocol_double import CANCELLED, ENDED, JOB, RUNNING, TURN
 from tests.support.evm import chain
+from tests.support.evm import reverts as refused
 from tests.support.protocol_driver import START, load
 
 # --- offers and budgets

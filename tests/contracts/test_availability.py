@@ -6,8 +6,9 @@ import pytest
 
 from repops.commitments import state_root
 from tests.contracts.availability_driver import ANSWER_S, DEPOSIT, STRANGERS, SUBMITTER, deployed_fixture, job_fixture  # noqa: F401
-from tests.contracts.protocol_double import AGGREGATION, CONVICTED, JOB, PAID, TURN, changed, claim_hash, refused
+from tests.contracts.protocol_double import AGGREGATION, CONVICTED, JOB, PAID, TURN, changed, claim_hash
 from tests.support.evm import chain
+from tests.support.evm import reverts as refused
 from tests.support.openings import state_opening, update_opening
 from tests.support.protocol_driver import START, events_of
 
@@ -117,9 +118,9 @@ def test_answer__a_tensor_the_state_has_not__is_padding(job):
     job.demand(AGGREGATION, tensor=3, claim=claim)
     opening = state_opening(state, 3, 0)
     assert opening[4] == b""
-    shown = state_opening(state, 2, 0)
+    padding = state_opening(state, 2, 0)
     with refused("availability: bytes do not match"):
-        job.contract.answer(JOB, claim, STRANGERS, shown)
+        job.contract.answer(JOB, claim, STRANGERS, padding)
     job.contract.answer(JOB, claim, STRANGERS, opening)
 
 

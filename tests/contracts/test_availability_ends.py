@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts.availability_driver import ANSWER_S, DEPOSIT, SUBMITTER, deployed_fixture, job_fixture  # noqa: F401
-from tests.contracts.protocol_double import AGGREGATION, CONVICTED, ENDED, JOB, PAID, TURN, claim_hash, refused
+from tests.contracts.protocol_double import AGGREGATION, CONVICTED, ENDED, JOB, PAID, TURN, claim_hash
 from tests.support.evm import chain
+from tests.support.evm import reverts as refused
 from tests.support.protocol_driver import START
 
 # --- silence

@@ -114,9 +114,9 @@ def test_clear__more_bids_than_a_call_takes__resumes(kit, play, agg):
     assert (lot.phase, lot.cleared, lot.losing_units) == (3, 70, 10)
     play.award(job, 0, offers)
     # Each wins one unit and displaces the first loser, who bid 160.
-    found = [kit.settlement.seats(job, number) for number in range(60)]
-    assert {seat.price for seat in found} == {160}
-    assert sorted(seat.operator for seat in found) == sorted(order[:60])
+    awarded_seats = [kit.settlement.seats(job, number) for number in range(60)]
+    assert {seat.price for seat in awarded_seats} == {160}
+    assert sorted(seat.operator for seat in awarded_seats) == sorted(order[:60])
     assert kit.auction.lots(job, 0).phase == 4
 
 
@@ -214,6 +214,6 @@ def test_award__64_winners_priced_by_the_most_losing_runs__fit_a_call(kit, play)
     kit.auction.award(job, 0, order[:64], sender=play.anyone)
     assert kit.auction.last.gas < 12_000_000
     kit.auction.award(job, 1, [agg.id], sender=play.anyone)
-    found = seats(kit, job, *operators[:64])
-    assert {seat.price for seat in found} == {164}
-    assert [(seat.first, seat.count) for seat in found] == [(256 * index, 256) for index in range(64)]
+    awarded_seats = seats(kit, job, *operators[:64])
+    assert {seat.price for seat in awarded_seats} == {164}
+    assert [(seat.first, seat.count) for seat in awarded_seats] == [(256 * index, 256) for index in range(64)]

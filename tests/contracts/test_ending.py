@@ -142,12 +142,12 @@ def test_pause__lets_an_operator_take_bond_collateral_and_stake_with_it(kit, pla
     kit.tasks.cancel(paused, sender=play.submitter)
     kit.auction.reclaim(paused, 0, ada.id, sender=play.anyone)
     before = kit.zen.balanceOf(ada.owner)
-    held = registry.collateral(ada.id, kit.zen)
-    assert held.locked == 0
-    registry.withdraw(ada.id, kit.zen, held.balance, sender=ada.owner)
+    locks_of = registry.collateral(ada.id, kit.zen)
+    assert locks_of.locked == 0
+    registry.withdraw(ada.id, kit.zen, locks_of.balance, sender=ada.owner)
     play.to(registry.operators(ada.id).exit_at)
     stake = registry.stake_of(ada.id)
     registry.withdraw_stake(ada.id, sender=ada.owner)
-    assert kit.zen.balanceOf(ada.owner) == before + held.balance + stake
-    assert held.balance > 0
+    assert kit.zen.balanceOf(ada.owner) == before + locks_of.balance + stake
+    assert locks_of.balance > 0
     assert stake > 0

@@ -448,7 +448,7 @@ def test_lock__in_as_many_tokens_as_are_counted__is_found_in_each_and_no_more_ar
 
 def test_slash_credit_burn__move_the_pot_and_nothing_else(kit, ada, as_protocol):
     registry, zen = kit.registry, kit.zen
-    held = zen.balanceOf(registry)
+    balance = zen.balanceOf(registry)
     as_protocol("lock", ada.id, zen, 1_000, True)
     as_protocol("slash", ada.id, zen, 300, False)
     assert tuple(registry.collateral(ada.id, zen)) == (10**9 - 300, 700)
@@ -457,7 +457,7 @@ def test_slash_credit_burn__move_the_pot_and_nothing_else(kit, ada, as_protocol)
     assert tuple(registry.collateral(ada.id, zen)) == (10**9 - 200, 700)
     as_protocol("burn", zen, 200)
     assert (registry.pot(zen), registry.burned(zen)) == (0, 200)
-    assert zen.balanceOf(registry) == held
+    assert zen.balanceOf(registry) == balance
 
 
 def test_pay_out__sends_from_the_pot_to_the_task_registry(kit, ada, as_protocol):
@@ -476,11 +476,11 @@ def test_pay_out__sends_from_the_pot_to_the_task_registry(kit, ada, as_protocol)
 def test_slash_stake__burns_its_part_and_leaves_reputation(kit, ada, as_protocol, bps, part):
     registry = kit.registry
     as_protocol("reward_outcome", ada.id, 10)
-    held = kit.zen.balanceOf(registry)
+    balance = kit.zen.balanceOf(registry)
     assert as_protocol("slash_stake", ada.id, bps, by=kit.rewards) == part
     assert registry.stake_of(ada.id) == DEVNET.min_stake - part
     assert (registry.burned(kit.zen), registry.discount_bps(ada.id)) == (part, 10)
-    assert kit.zen.balanceOf(registry) == held
+    assert kit.zen.balanceOf(registry) == balance
 
 
 def test_slash_stake__of_no_whole_units__rounds_down(kit, newcomer, as_protocol):

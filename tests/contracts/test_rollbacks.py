@@ -146,8 +146,8 @@ def test_commit__of_a_round_done_again__is_paid_by_escrow_what_the_pot_has_spent
     play.to(kit.settlement.deadline(job, 0) + 1)
     kit.settlement.time_out(job, 0, sender=play.anyone)
     kit.settlement.take_over(job, 0, cy.id, 1, 10, sender=cy.hot)
-    held = kit.settlement.seats(job, 0)
-    assert (held.price, held.pot_price, held.pot) == (100, 400, 1_200)
+    record = kit.settlement.seats(job, 0)
+    assert (record.price, record.pot_price, record.pot) == (100, 400, 1_200)
     for _ in range(2):
         play.round(job, [cy], agg)
     work, lie = play.refs[job][:2]

@@ -89,9 +89,9 @@ def test_decline__part_of_a_seat__numbers_the_rest_anew(kit, play):
     events = {type(event).__name__: tuple(event)[2:] for event in kit.settlement.get_logs()}  # less address and job
     assert events["SeatSplit"] == (0, 1, 1, 1, 2)
     assert events["SeatVacated"] == (ada.id, 1, 0, 2 * LOCK // 10)
-    kept, given = kit.settlement.seats(job, 0), kit.settlement.seats(job, 1)
+    kept, second = kit.settlement.seats(job, 0), kit.settlement.seats(job, 1)
     assert (kept.operator, kept.first, kept.count) == (ada.id, 0, 1)
-    assert (given.operator, given.first, given.count, given.pot) == (0, 1, 2, 2 * LOCK // 10)
+    assert (second.operator, second.first, second.count, second.pot) == (0, 1, 2, 2 * LOCK // 10)
     run = kit.settlement.runs(job)
     assert (run.seats, run.missing) == (2, 0b11)
 

@@ -45,8 +45,8 @@ def take_over(kit, job, seat, operator, count=1, estimate_s=10):
 
 
 def prices(kit, job, seat):
-    held = kit.settlement.seats(job, seat)
-    return held.price, held.pot_price
+    record = kit.settlement.seats(job, seat)
+    return record.price, record.pot_price
 
 
 # --- time_out
@@ -214,8 +214,8 @@ def test_take_over__of_a_seat_taken_before__starts_from_its_escrow_price_and_wha
     take_over(kit, job, 0, cy)
     assert prices(kit, job, 0) == (100, 400)
     time_out(kit, play, job, cy)
-    held = kit.settlement.seats(job, 0)
-    assert (held.operator, held.price, held.pot_price, held.pot) == (0, 100, 0, 1_200 + SLASH)
+    record = kit.settlement.seats(job, 0)
+    assert (record.operator, record.price, record.pot_price, record.pot) == (0, 100, 0, 1_200 + SLASH)
 
 
 def test_take_over__while_awarded__counts_as_ready(kit, play, cast):

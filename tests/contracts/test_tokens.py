@@ -39,8 +39,8 @@ class At:
     place: TokenMovement
 
     def __post_init__(self):
-        self.before = self.market.shown(self.market.hostile)
-        self.honest_before = self.market.shown(self.market.honest)
+        self.before = self.market.views(self.market.hostile)
+        self.honest_before = self.market.views(self.market.honest)
 
     def act(self, person=POSTER):
         """The reason it was refused for, or None."""
@@ -51,13 +51,13 @@ class At:
         return None
 
     @property
-    def shown(self):
-        return self.market.shown(self.market.hostile)
+    def views(self):
+        return self.market.views(self.market.hostile)
 
     @property
     def said(self):
         """By how much what the contract says it holds has grown."""
-        return self.shown[1][self.place.contract] - self.before[1][self.place.contract]
+        return self.views[1][self.place.contract] - self.before[1][self.place.contract]
 
     @property
     def surplus(self):
@@ -65,7 +65,7 @@ class At:
 
     def check_honest(self):
         """The other token's holders have what they had."""
-        assert self.market.shown(self.market.honest) == self.honest_before
+        assert self.market.views(self.market.honest) == self.honest_before
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_a_token_that_moves_what_it_is_told__is_counted_exactly(at, trick):
 def test_a_token_that_answers_false__is_refused_and_what_is_owed_stays_owed(at):
     at.market.hostile.play(ANSWER_FALSE)
     assert at.act() == f"{at.place.contract}: transfer failed"
-    assert at.shown == at.before
+    assert at.views == at.before
     at.market.hostile.play(0)
     assert at.act() is None
     at.check_honest()
@@ -106,7 +106,7 @@ def test_a_token_that_lists_a_payer_or_payee__stops_nobody_else(at):
     listed = at.place.payer_or_payee(at.market, POSTER)
     at.market.hostile.blacklist(listed)
     assert at.act() == "token: blacklisted"
-    assert at.shown == at.before
+    assert at.views == at.before
     if listed != at.place.payer_or_payee(at.market, NEIGHBOUR):
         assert at.act(NEIGHBOUR) is None
         assert set(at.surplus.values()) == {0}
@@ -141,27 +141,27 @@ def test_a_token_that_calls_back__enters_no_contract_that_is_sending(at):
 @pytest.mark.parametrize("percent", [0, 50, 99, 200])
 def test_a_token_that_rebases__changes_nothing_in_another(markets, kind, percent):
     market = markets[kind]
-    honest = market.shown(market.honest)
+    honest = market.views(market.honest)
     for name, balance in market.balances(market.hostile).items():
         market.hostile.rebase(market.contracts[name], balance * percent // 100)
     for place in (PAYMENTS if kind is Payments else BONDS).values():
-        shown = market.shown(market.hostile)
+        before_calls = market.views(market.hostile)
         try:
             place.act(market, market.hostile, POSTER)
         except Reverted:
-            assert market.shown(market.hostile) == shown
-    assert market.shown(market.honest) == honest
+            assert market.views(market.hostile) == before_calls
+    assert market.views(market.honest) == honest
     assert set(market.drain(market.honest).values()) == {0}
 
 
 def test_the_treasury__counts_a_balance_that_grew_as_income_and_one_that_shrank_not_at_all(markets):
     market = markets[Payments]
     kit, token = market.kit, market.hostile
-    held = token.balanceOf(kit.treasury)
-    token.rebase(kit.treasury, held - 1)
+    treasury_balance = token.balanceOf(kit.treasury)
+    token.rebase(kit.treasury, treasury_balance - 1)
     with pytest.raises(Reverted):
         kit.treasury.collect(token)
-    token.rebase(kit.treasury, held + AMOUNT)
+    token.rebase(kit.treasury, treasury_balance + AMOUNT)
     assert kit.treasury.collect(token) == AMOUNT
     assert market.surplus(token)["treasury"] == 0
 

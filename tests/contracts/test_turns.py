@@ -137,8 +137,8 @@ def test_decline__is_of_a_seat_that_is_missing_and_at_most_all_of_it(kit, play, 
     with play.refused("settlement: already committed"):
         decline(running, play.seat_of(running, bob), 1, sender=bob.hot)
     decline(running, seat, 2, sender=ada.hot)
-    held = kit.settlement.seats(running, seat)
-    assert (held.operator, held.count, kit.settlement.runs(running).seats) == (0, 2, 2)
+    record = kit.settlement.seats(running, seat)
+    assert (record.operator, record.count, kit.settlement.runs(running).seats) == (0, 2, 2)
 
 
 # --- take_over
@@ -257,11 +257,11 @@ def test_take_over__between_holds__is_given_back_only_the_later_one(kit, play, c
     settlement, availability = kit.settlement, kit.availability.address
     seat = play.seat_of(running, ada)
     settlement.decline(running, seat, 2, sender=ada.hot)
-    for held in (40, 25):
+    for record in (40, 25):
         settlement.hold(running, sender=availability)
-        play.to(play.now + held)
-        settlement.resume(running, held, sender=availability)
-        if held == 40:
+        play.to(play.now + record)
+        settlement.resume(running, record, sender=availability)
+        if record == 40:
             play.to(play.now + 3)
             settlement.take_over(running, seat, bob.id, 2, 10, sender=bob.hot)
             assert settlement.deadline(running, seat) == play.now + 20
@@ -291,8 +291,8 @@ def test_release__of_who_left__waits_for_the_claims_that_its_lock_stands_behind(
         kit.settlement.release(running, ada.id, sender=play.anyone)
     play.finalise(running)
     kit.settlement.release(running, ada.id, sender=play.anyone)
-    held = kit.registry.collateral(ada.id, kit.zen)
-    assert (held.locked, kit.registry.operators(ada.id).locks) == (0, 0)
+    record = kit.registry.collateral(ada.id, kit.zen)
+    assert (record.locked, kit.registry.operators(ada.id).locks) == (0, 0)
     assert tuple(kit.settlement.stakes(running, ada.id))[:3] == (0, 0, 0)
 
 

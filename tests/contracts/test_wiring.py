@@ -4,9 +4,9 @@ so that no other test would see two of them exchanged.
 
 import pytest
 
-from tests.contracts.protocol_double import refused
 from tests.support import sources
 from tests.support.evm import chain
+from tests.support.evm import reverts as refused
 from tests.support.protocol_driver import load
 from zoo_compute.chain.artifacts import artifact
 
@@ -45,33 +45,33 @@ SPEAKERS = {
 def deployed(name, addresses, numbers):
     """The contract, its deployer, and what it was deployed with by name."""
     deployer = chain.account("deployer")
-    given = {each: chain.account(each) for each in addresses.split()}
-    given |= {each: 1_000 + place for place, each in enumerate(numbers.split())}
-    return load(name).deploy(*given.values(), sender=deployer), deployer, given
+    accounts = {each: chain.account(each) for each in addresses.split()}
+    accounts |= {each: 1_000 + place for place, each in enumerate(numbers.split())}
+    return load(name).deploy(*accounts.values(), sender=deployer), deployer, accounts
 
 
-def told(name, contract, given):
-    return {each: getattr(contract, each)() for each in given if each not in UNTOLD.get(name, ())}
+def values_of(name, contract, accounts):
+    return {each: getattr(contract, each)() for each in accounts if each not in UNTOLD.get(name, ())}
 
 
 @pytest.mark.parametrize(("name", "addresses", "numbers", "wired"), DEPLOYMENTS, ids=NAMES)
 def test_contract__keeps_what_it_was_deployed_with_under_its_name(name, addresses, numbers, wired):
-    contract, deployer, given = deployed(name, addresses, numbers)
+    contract, deployer, accounts = deployed(name, addresses, numbers)
     if wired:
-        given["deployer"] = deployer
-    expected = {each: value for each, value in given.items() if each not in UNTOLD.get(name, ())}
-    assert told(name, contract, given) == expected
+        accounts["deployer"] = deployer
+    expected = {each: value for each, value in accounts.items() if each not in UNTOLD.get(name, ())}
+    assert values_of(name, contract, accounts) == expected
 
 
 @pytest.mark.parametrize(("name", "addresses", "numbers", "wired"), [each for each in DEPLOYMENTS if each[3]])
 def test_wire__names_each_contract_once_by_the_deployer(name, addresses, numbers, wired):
-    contract, deployer, given = deployed(name, addresses, numbers)
+    contract, deployer, accounts = deployed(name, addresses, numbers)
     others = {each: chain.account(f"wired {each}") for each in wired.split()}
-    for sender in (chain.account("anyone"), given[addresses.split()[-1]]):
+    for sender in (chain.account("anyone"), accounts[addresses.split()[-1]]):
         with refused(f"{SPEAKERS[name]}: not the deployer"):
             contract.wire(*others.values(), sender=sender)
     contract.wire(*others.values(), sender=deployer)
-    assert told(name, contract, others) == others
+    assert values_of(name, contract, others) == others
     with refused(f"{SPEAKERS[name]}: already wired"):
         contract.wire(*others.values(), sender=deployer)
 

@@ -82,13 +82,13 @@ def check_ledger(zen, steps):
     with chain.anchor():
         ledger = Ledger(dict.fromkeys(HOLDERS, 100))
         for function, sender, *args in steps:
-            given_args = [ACCOUNTS[arg] if kind != "amount" and arg in HOLDERS else arg for kind, arg in kinds(args)]
+            call_args = [ACCOUNTS[arg] if kind != "amount" and arg in HOLDERS else arg for kind, arg in kinds(args)]
             refused = getattr(ledger, function)(sender, *args)
             REACHED[f"{function}: {refused}"] += 1
-            assert outcome(getattr(zen, function), *given_args, sender=ACCOUNTS[sender]) == (refused or True)
-            shown = [zen.balanceOf(account) for account in ACCOUNTS]
-            assert shown == [ledger.balances[index] for index in HOLDERS]
-            assert sum(shown) == 300
+            assert outcome(getattr(zen, function), *call_args, sender=ACCOUNTS[sender]) == (refused or True)
+            amounts = [zen.balanceOf(account) for account in ACCOUNTS]
+            assert amounts == [ledger.balances[index] for index in HOLDERS]
+            assert sum(amounts) == 300
         for owner in HOLDERS:
             for spender in HOLDERS:
                 assert zen.allowance(ACCOUNTS[owner], ACCOUNTS[spender]) == ledger.allowances[owner, spender]

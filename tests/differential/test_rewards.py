@@ -84,34 +84,34 @@ class Twin:
             assert caught.value.reason == refused, name
         else:
             self.accepted[name] += 1
-            given = theirs()
-            assert result is None or given == result, f"{name}: contract {given}, specification {result}"
+            answer = theirs()
+            assert result is None or answer == result, f"{name}: contract {answer}, specification {result}"
             self.w = after
         self.compare()
 
     # --- what is shown
 
     def compare(self) -> None:
-        w, shown = self.w, self.s.rewards
-        assert shown.pool() == w.pool
-        assert self.s.zen.balanceOf(shown) == w.pool + sum(e.budget - e.paid for e in w.epochs.values())
+        w, contract = self.w, self.s.rewards
+        assert contract.pool() == w.pool
+        assert self.s.zen.balanceOf(contract) == w.pool + sum(e.budget - e.paid for e in w.epochs.values())
         now = self.s.epoch
         for epoch in (now, now - 1):
-            assert tuple(shown.epochs(epoch)) == astuple(w.epoch(epoch))
-            assert tuple(shown.called(epoch)) == tuple(w.called.get((flow, epoch), 0) for flow in (3, 4))
-            assert shown.total_bytes(epoch) == w.total_bytes.get(epoch, 0)
+            assert tuple(contract.epochs(epoch)) == astuple(w.epoch(epoch))
+            assert tuple(contract.called(epoch)) == tuple(w.called.get((flow, epoch), 0) for flow in (3, 4))
+            assert contract.total_bytes(epoch) == w.total_bytes.get(epoch, 0)
         node, job = self.nodes[self.now % NODES].id, JOBS[self.now % len(JOBS)]
         other = self.nodes[(self.now + 1) % NODES].id
-        assert tuple(shown.job_fees(job)) == astuple(w.fees_of(job))
-        assert tuple(shown.shares(node, now, job)) == astuple(w.share(node, now, job))
-        assert tuple(shown.earned(node, now - 1)) == astuple(w.earned.get((node, now - 1), Earned()))
-        assert tuple(shown.served(node, now)) == astuple(w.served.get((node, now), Traffic()))
-        assert tuple(shown.signed(node, now)) == astuple(w.signed.get((node, now), Signed()))
-        assert tuple(shown.pairs(node, other, now)) == astuple(w.pairs.get((node, other, now), Traffic()))
-        assert shown.return_bps(node, now - 1) == rewards.return_bps(w, node, now - 1)
+        assert tuple(contract.job_fees(job)) == astuple(w.fees_of(job))
+        assert tuple(contract.shares(node, now, job)) == astuple(w.share(node, now, job))
+        assert tuple(contract.earned(node, now - 1)) == astuple(w.earned.get((node, now - 1), Earned()))
+        assert tuple(contract.served(node, now)) == astuple(w.served.get((node, now), Traffic()))
+        assert tuple(contract.signed(node, now)) == astuple(w.signed.get((node, now), Signed()))
+        assert tuple(contract.pairs(node, other, now)) == astuple(w.pairs.get((node, other, now), Traffic()))
+        assert contract.return_bps(node, now - 1) == rewards.return_bps(w, node, now - 1)
         for flow in (Flow.VERIFICATION, Flow.DATA):
             call = w.reward_calls.get((flow, job, now), CalledFees())
-            assert tuple(shown.calls(flow, job, now)) == astuple(call)
+            assert tuple(contract.calls(flow, job, now)) == astuple(call)
         citation = w.citations.get(job, Citation())
         assert tuple(self.s.datasets.citations(job)) == (list(citation.cited), citation.scored)
         newest = len(w.datasets)
@@ -260,9 +260,9 @@ class Walk:
         root, size = self.r.choice((ROOT, ROOT, bytes(32))), self.r.choice((0, 1, 500, 2**64 - 1, 2**64))
         self.contribute_as(who, root, ROOT, size, name if size == 500 else bytes(32))
 
-    def contribute_as(self, who: Any, *given: Any) -> None:
+    def contribute_as(self, who: Any, *answer: Any) -> None:
         ours, theirs, message = datasets.contribute, self.t.s.datasets.contribute, self.t.message(who)
-        self.t.call("contribute", lambda w: ours(w, message, *given), lambda: theirs(*given, sender=who))
+        self.t.call("contribute", lambda w: ours(w, message, *answer), lambda: theirs(*answer, sender=who))
 
     def advance_job(self) -> None:
         """TaskRegistry's part: a job is opened, ends, and is settled."""

@@ -51,15 +51,15 @@ class Differs(AssertionError):
 
 def check_case(case: Json, step: Step, names: Names) -> None:
     """What the specification did, as JSON, is what the file says, and so is what it read."""
-    shown: dict[str, Any] = {"pre": show(step.before, keys_read(step.before, step.call), names, absent=False)}
+    json_call: dict[str, Any] = {"pre": show(step.before, keys_read(step.before, step.call), names, absent=False)}
     if step.after is None:
-        shown["refusal"] = step.reason
+        json_call["refusal"] = step.reason
     else:
-        shown["returns"] = encode(step.result, names)
-        shown["post"] = show(step.after, keys_changed(step.before, step.after), names, absent=True)
+        json_call["returns"] = encode(step.result, names)
+        json_call["post"] = show(step.after, keys_changed(step.before, step.after), names, absent=True)
     wanted = {name: part for name, part in case.items() if name in ("pre", *OUTCOME)}
-    if shown != wanted:
-        raise Differs(f"{case['story']}, step {case['step']}: {shown} instead of {wanted}")
+    if json_call != wanted:
+        raise Differs(f"{case['story']}, step {case['step']}: {json_call} instead of {wanted}")
 
 
 def replay(story: Json, cases: dict[int, Json]) -> None:
@@ -68,14 +68,14 @@ def replay(story: Json, cases: dict[int, Json]) -> None:
         names = names_of(contracts.config, contracts.accounts, contracts.tokens)
         recorder = Recorder(contracts.config, contracts.accounts, contracts.tokens, contracts=contracts)
         stage = Stage(Coverage(), recorder, preset=PRESETS[story["preset"]])
-        for index, shown in enumerate(story["calls"]):
+        for index, json_call in enumerate(story["calls"]):
             if index >= len(recorder.steps):  # the stage made the first ones itself
-                call = read_call(shown, names)
+                call = read_call(json_call, names)
                 stage.now, stage.block, stage.base_fee = call.now, call.block, call.base_fee
                 coin = {"value": call.value} if call.value else {}
                 stage.attempt(call.contract, call.function, call.sender, *call.args, **coin)
             step = recorder.steps[index]
-            assert (step.call, step.reason) == (read_call(shown, names), shown.get("refusal"))
+            assert (step.call, step.reason) == (read_call(json_call, names), json_call.get("refusal"))
             if index in cases:
                 check_case(cases[index], step, names)
 
@@ -93,14 +93,14 @@ def test_a_case_holds_all_that_its_call_reads(name: str) -> None:
     """On a world of nothing but `pre`, the specification does what the file says."""
     for case in FILES[name]["cases"]:
         world = read_world(case["pre"], Config(preset=PRESETS[case["preset"]]), BARE)
-        told = STORIES[case["story"]]["calls"][int(case["step"])]
-        assert {name: part for name, part in told.items() if name != "refusal"} == case["call"]
+        call_of_story = STORIES[case["story"]]["calls"][int(case["step"])]
+        assert {name: part for name, part in call_of_story.items() if name != "refusal"} == case["call"]
         assert outcome_of(world, case["call"]) == {name: case[name] for name in OUTCOME if name in case}
 
 
-def outcome_of(world: World, shown: Json) -> Json:
+def outcome_of(world: World, json_call: Json) -> Json:
     try:
-        after, result = apply(world, read_call(shown, BARE))
+        after, result = apply(world, read_call(json_call, BARE))
     except Refused as refusal:
         return {"refusal": refusal.reason}
     return {"returns": encode(result, BARE), "post": show(after, keys_changed(world, after), BARE, absent=True)}

@@ -34,6 +34,6 @@ def test_benchmark__on_a_gpu__ends_in_the_state_of_every_machine(monkeypatch: py
     if not torch.cuda.is_available():
         pytest.skip(f"torch {torch.__version__} here has no CUDA, by which the benchmark names the card")
     monkeypatch.setattr(benchmark, "computes_on", lambda device: device)
-    found = benchmark.run("cuda:0", steps=1)
-    assert found.root == AFTER_THREE_STEPS
-    assert found.vram_gb > 0
+    figures = benchmark.run("cuda:0", steps=1)
+    assert figures.root == AFTER_THREE_STEPS
+    assert figures.vram_gb > 0

@@ -99,9 +99,9 @@ class Zoo:
         """What a refused command tells: exit code 1, the message and the hint."""
         code, out, err = self.run(*arguments, "--json")
         assert code == 1, (out, err)
-        told = json.loads(out)
-        assert told["error"] in err
-        return f"{told['error']} | {told['hint']}"
+        answer = json.loads(out)
+        assert answer["error"] in err
+        return f"{answer['error']} | {answer['hint']}"
 
 
 @pytest.fixture(name="zoo")

@@ -81,14 +81,14 @@ class Daemon:
             cwd=HOME,
         )
         try:
-            told = json.loads(self._first_line())
+            first = json.loads(self._first_line())
         except ValueError:
             self.stop()
             raise RuntimeError(
                 f"the IPFS daemon did not start:\n{(folder / 'daemon.log').read_text()[-2000:]}"
             ) from None
-        self.api: str = told["api"]
-        self.address: str = told["swarm"][0]
+        self.api: str = first["api"]
+        self.address: str = first["swarm"][0]
 
     def client(self, timeout_s: float = 30) -> ipfshttpclient.Client:
         port = self.api.rsplit(":", 1)[1]

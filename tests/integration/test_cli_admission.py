@@ -28,8 +28,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as found:
-        yield found
+    with cli_network(tmp_path_factory.mktemp("place")) as cli:
+        yield cli
 
 
 @pytest.fixture
@@ -58,8 +58,8 @@ def test_admit__answers_a_trial_and_settles_it_after_its_window(zoo: Zoo, place:
     assert (admitted["admitted"], admitted["settles_in_s"]) == (True, 0)
     assert admitted["score"] == chain.admissions.scores(operator) == flops // trial_answers["seconds"]
     assert chain.registry.multiplier_of(operator) == 300
-    shown = zoo.json("node", "show")
-    assert (shown["admitted"], shown["multiplier_percent"]) == (True, 300)
+    facts = zoo.json("node", "show")
+    assert (facts["admitted"], facts["multiplier_percent"]) == (True, 300)
 
 
 def test_an_honest_trial_that_a_stranger_challenges__is_defended_and_admits(
@@ -78,13 +78,13 @@ def test_an_honest_trial_that_a_stranger_challenges__is_defended_and_admits(
     keeper = Sender(chain, hot_account(folder_of(None)), folder=folder_of(None))
     lane = DisputePlayer(chain, keeper, move_now, operator=operator, folder=tmp_path)
     lane.poll_once()
-    assert shown(zoo, number) == ("challenger", "pick", None)
+    assert facts(zoo, number) == ("challenger", "pick", None)
     (game,) = lane.poll_once()
     assert game.state is not None
     devnet.warp_to(max(game.state.due, trial.claim.deadline) + 1)
     assert "in dispute" in zoo.refused("node", "admit")
     lane.poll_once()
-    assert shown(zoo, number) == (None, None, "dismissed")
+    assert facts(zoo, number) == (None, None, "dismissed")
     moves = zoo.json("dispute", "replay", str(number))["moves"]
     assert [move["function"] for move in moves] == ["challenge", "reveal", "time_out"]
     assert zoo.json("node", "admit")["admitted"] is True
@@ -104,7 +104,7 @@ def move_now(task: str, name: str, request: dict[str, Any]) -> WorkStatus:
     return WorkStatus("done", result=run_move({**request, "device": "cpu"}, cast(Any, None)))
 
 
-def shown(zoo: Zoo, number: int) -> tuple[Any, ...]:
-    told = zoo.json("dispute", "show", str(number))
-    assert (told["job"], told["kind"]) == (TRIALS, "training")
-    return told["turn_of"], told["awaits"], told["outcome"]
+def facts(zoo: Zoo, number: int) -> tuple[Any, ...]:
+    dispute_facts = zoo.json("dispute", "show", str(number))
+    assert (dispute_facts["job"], dispute_facts["kind"]) == (TRIALS, "training")
+    return dispute_facts["turn_of"], dispute_facts["awaits"], dispute_facts["outcome"]

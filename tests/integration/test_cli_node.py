@@ -21,14 +21,14 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as found:
-        yield found
+    with cli_network(tmp_path_factory.mktemp("place")) as cli:
+        yield cli
 
 
 @pytest.fixture(scope="module")
 def production(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("production"), preset="production") as found:
-        yield found
+    with cli_network(tmp_path_factory.mktemp("production"), preset="production") as cli:
+        yield cli
 
 
 @pytest.fixture
@@ -61,29 +61,29 @@ def register(zoo: Zoo, *options: str) -> dict[str, object]:
 def test_register__makes_the_hot_key_stakes_and_writes_what_start_needs(
     zoo: Zoo, place: CliNetwork, tmp_path: Path
 ) -> None:
-    told = register(zoo)
+    answer = register(zoo)
     home = tmp_path / "home" / "node"
-    assert (told["class"], told["multiplier_percent"], told["vram_gb"], told["stake"], told["new"]) == (
+    assert (answer["class"], answer["multiplier_percent"], answer["vram_gb"], answer["stake"], answer["new"]) == (
         "consumer",
         100,
         24,
         str(100 * ZEN),
         True,
     )
-    assert keystore.unlock(home / "hot.json", (home / "passphrase").read_text().strip()).address == told["hot"]
+    assert keystore.unlock(home / "hot.json", (home / "passphrase").read_text().strip()).address == answer["hot"]
     assert {path.stat().st_mode & 0o077 for path in (home / "hot.json", home / "passphrase")} == {0}
-    assert place.devnet.chain.coin(str(told["hot"])) == 10**18
-    assert place.devnet.chain.zen.allowance(told["owner"], place.devnet.network.contracts["registry"]) == 0
+    assert place.devnet.chain.coin(str(answer["hot"])) == 10**18
+    assert place.devnet.chain.zen.allowance(answer["owner"], place.devnet.network.contracts["registry"]) == 0
 
     from keepers.config import load
 
     config = load(home)
-    assert (config.operator, config.network_path) == (told["operator"], place.devnet.network_file)
+    assert (config.operator, config.network_path) == (answer["operator"], place.devnet.network_file)
     assert config.endpoint == f"http://127.0.0.1:{config.gateway_port}"
 
-    shown = zoo.json("node", "show")
-    assert (shown["operator"], shown["eligible"], shown["stake"], shown["endpoint"]) == (
-        told["operator"],
+    facts = zoo.json("node", "show")
+    assert (facts["operator"], facts["eligible"], facts["stake"], facts["endpoint"]) == (
+        answer["operator"],
         True,
         str(100 * ZEN),
         config.endpoint,
@@ -111,11 +111,11 @@ def test_register__killed_at_any_step__goes_on_and_registers_once(
     before = place.devnet.chain.registry.operator_count()
     assert zoo.run("node", "register", *CARD)[0] == 130
     monkeypatch.setattr(owner, name, step)
-    told = zoo.json("node", "register")
+    answer = zoo.json("node", "register")
     assert place.devnet.chain.registry.operator_count() == before + 1
-    assert (told["new"], told["stake"], told["collateral"]) == (False, str(100 * ZEN), str(500 * ZEN))
-    assert place.devnet.chain.coin(str(told["hot"])) == 10**18
-    assert json.loads((tmp_path / "home" / "node" / "operator.json").read_text())["operator"] == told["operator"]
+    assert (answer["new"], answer["stake"], answer["collateral"]) == (False, str(100 * ZEN), str(500 * ZEN))
+    assert place.devnet.chain.coin(str(answer["hot"])) == 10**18
+    assert json.loads((tmp_path / "home" / "node" / "operator.json").read_text())["operator"] == answer["operator"]
 
 
 def test_register__without_options_and_without_a_gpu__makes_a_node_that_may_bid_on_a_devnet(
@@ -124,8 +124,8 @@ def test_register__without_options_and_without_a_gpu__makes_a_node_that_may_bid_
     monkeypatch.setattr("zoo_compute.operators.machine._SOURCES", ())
     code, out, err = zoo.run("register", "--json")
     assert code == 0, err
-    told = json.loads(out)
-    assert (told["class"], told["collateral"], told["roles"]) == (
+    answer = json.loads(out)
+    assert (answer["class"], answer["collateral"], answer["roles"]) == (
         "consumer",
         str(500 * ZEN),
         ["provider", "aggregator"],
@@ -136,8 +136,8 @@ def test_register__without_options_and_without_a_gpu__makes_a_node_that_may_bid_
         "stake 100 ZEN",
         "collateral 500 ZEN",
         "1 coin",
-        told["owner"],
-        told["hot"],
+        answer["owner"],
+        answer["hot"],
         place.devnet.network.contracts["registry"],
     ):
         assert part in sent
@@ -171,8 +171,8 @@ def test_register__in_a_terminal__asks_for_what_it_cannot_know_and_sends_when_ag
     assert code == 0, err
     assert "stake 1,000 ZEN, collateral 200 ZEN" in out
     written = json.loads((tmp_path / "home" / "node" / "operator.json").read_text())
-    told = {key: written[key] for key in ("price", "endpoint", "gateway_host", "gateway_port")}
-    assert told == {
+    answer = {key: written[key] for key in ("price", "endpoint", "gateway_host", "gateway_port")}
+    assert answer == {
         "price": "0.8", "endpoint": "http://203.0.113.7:8600", "gateway_host": "0.0.0.0", "gateway_port": 8600,
     }  # fmt: skip
 
@@ -187,8 +187,8 @@ def test_register__without_a_terminal_in_production__deposits_only_where_it_is_a
     assert "no --endpoint: others cannot fetch" in err
     assert "gateway_host" not in json.loads((tmp_path / "home" / "node" / "operator.json").read_text())
     assert zoo.json("node", "register", "--yes")["collateral"] == str(500 * ZEN)
-    told = [need["what"] for need in zoo.json("node", "status")["needs"]]
-    assert "no endpoint is announced, so nobody can fetch your results" in told
+    answer = [need["what"] for need in zoo.json("node", "status")["needs"]]
+    assert "no endpoint is announced, so nobody can fetch your results" in answer
 
 
 def test_register__in_a_folder_of_another_network__is_refused(
@@ -196,8 +196,8 @@ def test_register__in_a_folder_of_another_network__is_refused(
 ) -> None:
     register(zoo)
     network = ("--network", production.devnet.network_file)
-    told = zoo.refused("node", "register", *CARD, *network)
-    assert "pass --home FOLDER for an operator of another network" in told
+    answer = zoo.refused("node", "register", *CARD, *network)
+    assert "pass --home FOLDER for an operator of another network" in answer
     needs = zoo.json("node", "status", *network)["needs"]
     assert {"export ZOO_NETWORK=" + str(place.devnet.network_file)} & {need["do"] for need in needs}
 
@@ -216,16 +216,21 @@ def test_start__on_a_chain_that_was_started_anew__is_refused_and_register_mends_
 def test_register__without_the_money__says_how_much_is_missing_and_sends_nothing(zoo: Zoo, place: CliNetwork) -> None:
     poor = ("--account", place.account("poor", zen=150 * ZEN))
     before = place.devnet.chain.registry.operator_count()
-    told = zoo.refused("node", "register", *CARD, *poor)
-    assert "lacks 450 ZEN: the stake is 100 ZEN, the collateral 500 ZEN" in told
+    answer = zoo.refused("node", "register", *CARD, *poor)
+    assert "lacks 450 ZEN: the stake is 100 ZEN, the collateral 500 ZEN" in answer
     assert place.devnet.chain.registry.operator_count() == before
     assert zoo.json("node", "register", *CARD, "--deposit", "20", *poor)["collateral"] == str(20 * ZEN)
 
 
 def test_register__in_a_folder_of_another_owner__is_refused(zoo: Zoo, place: CliNetwork) -> None:
     number = register(zoo)["operator"]
+<<<<<<< HEAD
     told = zoo.refused("node", "register", *CARD, "--account", place.account("second"))
     assert f"already belongs to operator {number}" in told
+=======
+    answer = zoo.refused("node", "register", *CARD, "--account", place.account("second"))
+    assert f"is operator {number}'s already" in answer
+>>>>>>> driver
 
 
 def test_what_is_missing__is_said_by_status_and_doctor_until_it_is_mended(
@@ -255,8 +260,8 @@ def test_stake_and_collateral__move_to_the_wei(zoo: Zoo) -> None:
     assert withdrawn == {
         "operator": number, "payments": "0", "rewards": "0", "collateral": str(200 * ZEN),
     }  # fmt: skip
-    told = zoo.refused("node", "withdraw", "--collateral", "1")
-    assert "exceeds free collateral" in told
+    answer = zoo.refused("node", "withdraw", "--collateral", "1")
+    assert "exceeds free collateral" in answer
     earned = zoo.json("node", "earnings")
     assert (earned["paid"], earned["slashed"], earned["claims"]) == ("0", "0", [])
 
@@ -294,8 +299,8 @@ def test_a_sponsor__registers_who_agreed_to_it_once(zoo: Zoo, place: CliNetwork,
     assert place.devnet.chain.coin(agreed["hot"]) == 10**18 // 2
     assert zoo.json("account", "show")["zen"] == mine["zen"], "the sponsor pays the stake"
     assert "owner did not sign" in zoo.refused("node", "register-for", "agreed.json", *sponsor), "its nonce is spent"
-    found = register(zoo)
-    assert (found["operator"], found["new"], found["stake"]) == (done["operator"], False, str(100 * ZEN))
+    cli = register(zoo)
+    assert (cli["operator"], cli["new"], cli["stake"]) == (done["operator"], False, str(100 * ZEN))
 
     forged = json.loads(Path("agreed.json").read_text()) | {"vram_gb": 48, "nonce": 1}
     Path("forged.json").write_text(json.dumps(forged))
@@ -333,12 +338,12 @@ def test_bad_input__is_refused_with_what_to_do(zoo: Zoo, place: CliNetwork) -> N
     assert "below the network's least" in zoo.refused(
         "node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "99"
     )
-    told = zoo.refused("node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "200.0000001")
-    assert "a stake is a multiple of 0.000001 ZEN" in told
-    told = zoo.refused("node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "5000")
-    assert "1,000 ZEN" in told
-    assert "5,000 ZEN" in told
+    answer = zoo.refused("node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "200.0000001")
+    assert "a stake is a multiple of 0.000001 ZEN" in answer
+    answer = zoo.refused("node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "5000")
+    assert "1,000 ZEN" in answer
+    assert "5,000 ZEN" in answer
     register(zoo)
     other = place.account("stranger")
-    told = zoo.refused("node", "unstake", "--account", other)
-    assert "not the owner" in told
+    answer = zoo.refused("node", "unstake", "--account", other)
+    assert "not the owner" in answer

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as found:
-        yield found
+    with cli_network(tmp_path_factory.mktemp("place")) as network:
+        yield network
 
 
 def test_a_job_that_nobody_takes__says_what_is_missing_and_how_to_cancel_it(zoo: Zoo, place: CliNetwork) -> None:
@@ -26,10 +26,10 @@ def test_a_job_that_nobody_takes__says_what_is_missing_and_how_to_cancel_it(zoo:
     assert zoo.json("job", "show", str(job))["missing"][:2] == bids
 
     place.devnet.warp_to(place.devnet.chain.auction.lots(job, 0).reveal_end + 60)
-    told = zoo.json("job", "show", str(job))
-    assert told["missing"][:2] == bids
-    assert told["failed_attempts"] == 1
-    assert "the reserve grows by a quarter" in told["waiting_for"]
+    answer = zoo.json("job", "show", str(job))
+    assert answer["missing"][:2] == bids
+    assert answer["failed_attempts"] == 1
+    assert "the reserve grows by a quarter" in answer["waiting_for"]
 
     stranger = place.devnet.account("stranger")
     for attempt in range(2, 6):

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as found:
-        yield found
+    with cli_network(tmp_path_factory.mktemp("place")) as cli:
+        yield cli
 
 
 @pytest.fixture
@@ -36,19 +36,19 @@ def client(zoo: Zoo, place: CliNetwork) -> Client:
 
 def test_budget_below_the_worst_case__is_refused_and_nothing_is_sent(zoo: Zoo, place: CliNetwork) -> None:
     before = place.devnet.chain.w3.eth.get_transaction_count(zoo.json("account", "show")["address"])
-    told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "13.9")
-    assert "13.9 ZEN" in told
-    assert "14 ZEN" in told
-    told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "5")
-    assert "below the reserve" in told
+    answer = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "13.9")
+    assert "13.9 ZEN" in answer
+    assert "14 ZEN" in answer
+    answer = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "5")
+    assert "below the reserve" in answer
     assert place.devnet.chain.w3.eth.get_transaction_count(zoo.json("account", "show")["address"]) == before
 
 
 def test_too_little_data__is_refused_with_what_is_needed(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("too short")
     before = jobs(place)
-    told = zoo.refused("train", place.config(), "--data", tmp_path / "short.txt", "--max-budget", "14")
-    assert "too little text" in told
+    answer = zoo.refused("train", place.config(), "--data", tmp_path / "short.txt", "--max-budget", "14")
+    assert "too little text" in answer
     assert jobs(place) == before
 
 
@@ -68,17 +68,17 @@ def test_wrong_chain_id__is_refused(zoo: Zoo, place: CliNetwork, tmp_path: Path)
         ["train", place.config(), "--data", place.text, "--max-budget", "14"],
         ["job", "list"],
     ):
-        told = zoo.refused(*command, "--network", other)
-        assert "31337" in told
-        assert "1" in told
+        answer = zoo.refused(*command, "--network", other)
+        assert "31337" in answer
+        assert "1" in answer
 
 
 def test_unreachable_rpc__is_refused(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     dataclasses.replace(load(place.devnet.network_file), rpcs=("http://127.0.0.1:1",)).save(other)
-    told = zoo.refused("job", "show", "1", "--network", other)
-    assert "no RPC" in told
-    assert "http://127.0.0.1:1" in told
+    answer = zoo.refused("job", "show", "1", "--network", other)
+    assert "no RPC" in answer
+    assert "http://127.0.0.1:1" in answer
     code, out, _ = zoo.run("doctor", "--network", other, "--json")
     assert code == 1
     rpc = next(check for check in json.loads(out)["checks"] if check["name"] == "RPC")
@@ -88,8 +88,8 @@ def test_unreachable_rpc__is_refused(zoo: Zoo, place: CliNetwork, tmp_path: Path
 
 @pytest.mark.parametrize("how", ["no code there", "other code there", "two contracts swapped"])
 def test_contracts_of_another_deployment__are_refused(zoo: Zoo, place: CliNetwork, tmp_path: Path, how: str) -> None:
-    found = load(place.devnet.network_file)
-    contracts = dict(found.contracts)
+    cli = load(place.devnet.network_file)
+    contracts = dict(cli.contracts)
     if how == "no code there":
         contracts["tasks"] = "0x" + "11" * 20
     elif how == "other code there":
@@ -97,21 +97,21 @@ def test_contracts_of_another_deployment__are_refused(zoo: Zoo, place: CliNetwor
     else:
         contracts["tasks"], contracts["registry"] = contracts["registry"], contracts["tasks"]
     other = tmp_path / "other.json"
-    dataclasses.replace(found, contracts=contracts).save(other)
-    told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14", "--network", other)
-    assert "TaskRegistry" in told or "NodeRegistry" in told
-    assert "another deployment" in told
+    dataclasses.replace(cli, contracts=contracts).save(other)
+    answer = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14", "--network", other)
+    assert "TaskRegistry" in answer or "NodeRegistry" in answer
+    assert "another deployment" in answer
 
 
 def test_unfunded_account__is_refused_before_anything_is_stored(zoo: Zoo, place: CliNetwork) -> None:
     poor = place.account("poor", zen=3 * ZEN)
-    told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14", "--account", poor)
-    assert "3 ZEN" in told
-    assert "14 ZEN" in told
-    assert "11 ZEN" in told
+    answer = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14", "--account", poor)
+    assert "3 ZEN" in answer
+    assert "14 ZEN" in answer
+    assert "11 ZEN" in answer
     dry = place.account("dry", zen=100 * ZEN, coin=0)
-    told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14", "--account", dry)
-    assert "no coin for gas" in told
+    answer = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14", "--account", dry)
+    assert "no coin for gas" in answer
 
 
 def test_wrong_passphrase__is_refused(
@@ -121,8 +121,8 @@ def test_wrong_passphrase__is_refused(
     monkeypatch.setenv("ZOO_ACCOUNT", str(own))
     monkeypatch.delenv("ZOO_PASSPHRASE_FILE")
     monkeypatch.setenv("ZOO_PASSPHRASE", "wrong")
-    told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14")
-    assert "wrong passphrase" in told
+    answer = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14")
+    assert "wrong passphrase" in answer
 
 
 def test_unknown_job__is_refused_by_every_command(zoo: Zoo) -> None:
@@ -138,10 +138,10 @@ def test_result__before_the_first_checkpoint__is_refused(zoo: Zoo, place: CliNet
 
 def test_files_that_nobody_serves__are_refused_before_any_escrow(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     before = jobs(place)
-    told = zoo.refused(
+    answer = zoo.refused(
         "train", place.config(), "--data", place.text, "--max-budget", "14", "--store", tmp_path / "private"
     )
-    assert "no storage peer of the network serves" in told
+    assert "no storage peer of the network serves" in answer
     assert jobs(place) == before
     anyway = zoo.json(
         "train",
@@ -177,10 +177,10 @@ def test_train__serves_the_store_itself_when_the_networks_address_is_free(
 
 
 def test_unreachable_store__is_refused(zoo: Zoo, place: CliNetwork) -> None:
-    told = zoo.refused(
+    answer = zoo.refused(
         "train", place.config(), "--data", place.text, "--max-budget", "14", "--store", "kubo:http://127.0.0.1:1"
     )
-    assert "127.0.0.1:1" in told
+    assert "127.0.0.1:1" in answer
 
 
 def test_no_torch__is_told_and_weights_take_its_place(
@@ -225,11 +225,11 @@ def test_mistyped_network_file__names_the_key(zoo: Zoo, place: CliNetwork, tmp_p
 
 
 def test_network_show__has_both_presets_side_by_side(zoo: Zoo, place: CliNetwork) -> None:
-    told = zoo.json("network", "show")
-    assert told["presets"]["devnet"]["bid_window_s"] == PRESETS["devnet"].bid_window_s
-    assert told["presets"]["production"]["bid_window_s"] == 3_600
-    assert told["contracts"] == dict(place.devnet.network.contracts)
-    assert told["head"]["number"] > 0
+    answer = zoo.json("network", "show")
+    assert answer["presets"]["devnet"]["bid_window_s"] == PRESETS["devnet"].bid_window_s
+    assert answer["presets"]["production"]["bid_window_s"] == 3_600
+    assert answer["contracts"] == dict(place.devnet.network.contracts)
+    assert answer["head"]["number"] > 0
     _, out, _ = zoo.run("network", "show")
     assert re.search(r"devnet \(this network\) +production", out)
 
@@ -265,9 +265,9 @@ def test_disk_that_fills__is_told_nothing_is_posted_and_the_next_run_goes_on(zoo
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
     try:
-        told = zoo.refused(*command)
+        answer = zoo.refused(*command)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert "no room" in told or "disk is full" in told
+    assert "no room" in answer or "disk is full" in answer
     assert jobs(place) == before
     assert zoo.json(*command)["job"] == before + 1

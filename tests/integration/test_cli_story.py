@@ -33,8 +33,8 @@ def build(context, width=12):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as found:
-        yield found
+    with cli_network(tmp_path_factory.mktemp("place")) as cli:
+        yield cli
 
 
 def test_register_and_start__are_enough_for_an_operator_to_train_a_job__until_it_unstakes(
@@ -47,10 +47,10 @@ def test_register_and_start__are_enough_for_an_operator_to_train_a_job__until_it
     daemon = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert daemon.stdout is not None
-        told = json.loads(daemon.stdout.readline())
-        assert told["home"] == str(home)
-        assert {"keeper", "worker-0", "spare-0"} <= set(told["processes"])
-        assert told["needs"] == [], "two commands are enough"
+        answer = json.loads(daemon.stdout.readline())
+        assert answer["home"] == str(home)
+        assert {"keeper", "worker-0", "spare-0"} <= set(answer["processes"])
+        assert answer["needs"] == [], "two commands are enough"
         (place.folder / "model.py").write_text(MODULE)
         job = place.config(model={"module": "model.py:build", "context": 16}, rounds=2, slots=2, quorum=1)
         code, out, err = zoo.run("train", job, "--data", place.text, "--max-budget", "10", "--json")
@@ -70,14 +70,19 @@ def test_register_and_start__are_enough_for_an_operator_to_train_a_job__until_it
         settled = json.loads(out.splitlines()[-1])
         assert (settled["pending"], settled["escrow"], settled["due"], settled["closed"]) == (0, "0", "0", True)
 
-        shown = once_released(zoo, number)
-        money = shown["account"]
+        job_view = once_released(zoo, number)
+        money = job_view["account"]
         # the operator's two slots, the aggregator's seat
-        assert [seat["count"] for seat in shown["seats"].values()] == [2, 1]
-        assert shown["locked"] == {str(operator): "0"}
-        assert (shown["final_rounds"], shown["disputes"], shown["convictions"], shown["rolled_back"]) == (2, 0, 0, [])
+        assert [seat["count"] for seat in job_view["seats"].values()] == [2, 1]
+        assert job_view["locked"] == {str(operator): "0"}
+        assert (job_view["final_rounds"], job_view["disputes"], job_view["convictions"], job_view["rolled_back"]) == (
+            2,
+            0,
+            0,
+            [],
+        )
         assert "checkpoints 1 to 2 final" in zoo.run("job", "show", number)[1]
-        assert shown["redundancy"] == {"wanted": 2, "confirmed": 1}  # one operator, one store
+        assert job_view["redundancy"] == {"wanted": 2, "confirmed": 1}  # one operator, one store
         assert "stored by 1 operator, 2 wanted" in zoo.run("job", "show", number)[1]
         amounts = {key: int(money[key]) for key in ("escrowed", "paid", "fee", "refunded", "held", "slashed")}
         assert (
@@ -105,7 +110,7 @@ def test_register_and_start__are_enough_for_an_operator_to_train_a_job__until_it
         daemon.send_signal(signal.SIGINT)
         _, err = daemon.communicate(timeout=30)
     assert (daemon.returncode, "Traceback" in err) == (0, False), err
-    for pid in told["processes"].values():
+    for pid in answer["processes"].values():
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
     place.devnet.warp_to(drained["exit_at"])
@@ -116,7 +121,7 @@ def once_released(zoo: Zoo, number: str, timeout_s: float = 90) -> dict[str, Any
     """The job as shown once its operator has released its lock, which follows the last payment by a block or more."""
     deadline = time.monotonic() + timeout_s
     while True:
-        shown = zoo.json("job", "show", number)
-        if not any(int(locked) for locked in shown["locked"].values()) or time.monotonic() > deadline:
-            return shown
+        job_view = zoo.json("job", "show", number)
+        if not any(int(locked) for locked in job_view["locked"].values()) or time.monotonic() > deadline:
+            return job_view
         time.sleep(0.5)

@@ -27,8 +27,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as found:
-        yield found
+    with cli_network(tmp_path_factory.mktemp("place")) as cli:
+        yield cli
 
 
 @pytest.fixture
@@ -47,13 +47,17 @@ def test_train__posts_once_and_cancel_returns_every_wei(zoo: Zoo, place: CliNetw
     assert posted == {"job": jobs(place), "escrow": str(ESCROW), "token": zen}
     assert int(me["zen"]) - int(zoo.json("account", "show")["zen"]) == ESCROW
 
-    told = zoo.refused("train", config, "--data", place.text, "--max-budget", "14", "--no-watch")
-    assert f"as job {posted['job']}" in told
+    answer = zoo.refused("train", config, "--data", place.text, "--max-budget", "14", "--no-watch")
+    assert f"as job {posted['job']}" in answer
     assert jobs(place) == posted["job"]
 
-    shown = zoo.json("job", "show", str(posted["job"]))
-    assert (shown["state"], shown["escrow"], shown["account"]["escrowed"]) == ("open", str(ESCROW), str(ESCROW))
-    assert shown["submitter"] == me["address"]
+    job_view = zoo.json("job", "show", str(posted["job"]))
+    assert (job_view["state"], job_view["escrow"], job_view["account"]["escrowed"]) == (
+        "open",
+        str(ESCROW),
+        str(ESCROW),
+    )
+    assert job_view["submitter"] == me["address"]
     assert posted["job"] in [job["job"] for job in zoo.json("job", "list", "--mine")["jobs"]]
 
     cancelled = zoo.json("job", "cancel", str(posted["job"]))
@@ -312,12 +316,12 @@ def test_devnet__prints_what_it_started_ends_with_ctrl_c_and_resumes(tmp_path: P
         assert process.stdout is not None
         return process, json.loads(process.stdout.readline())
 
-    process, told = start()
-    network = load(Path(told["network"]))
-    assert network.storage == (told["storage"],)
+    process, answer = start()
+    network = load(Path(answer["network"]))
+    assert network.storage == (answer["storage"],)
     assert (
-        Client(network=network, account=Path(told["accounts"]["me"]["keystore"])).chain.zen.balanceOf(
-            told["accounts"]["me"]["address"]
+        Client(network=network, account=Path(answer["accounts"]["me"]["keystore"])).chain.zen.balanceOf(
+            answer["accounts"]["me"]["address"]
         )
         >= 100_000 * ZEN
     )
@@ -328,5 +332,5 @@ def test_devnet__prints_what_it_started_ends_with_ctrl_c_and_resumes(tmp_path: P
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 0
-    assert again["accounts"] == told["accounts"]
+    assert again["accounts"] == answer["accounts"]
     assert load(Path(again["network"])).contracts == network.contracts

@@ -24,8 +24,8 @@ PAYEE = to_checksum_address("0x" + "77" * 20)
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as found:
-        yield found
+    with cli_network(tmp_path_factory.mktemp("place")) as cli:
+        yield cli
 
 
 class Coin:
@@ -53,7 +53,7 @@ def coin(place: CliNetwork) -> Coin:
     return Coin(place, "USDC", 6)
 
 
-def told_of(coin: Coin) -> dict[str, Any]:
+def token_facts(coin: Coin) -> dict[str, Any]:
     return {"symbol": "USDC", "decimals": 6, "address": coin.address}
 
 
@@ -81,28 +81,28 @@ def test_a_job_in_a_coin_with_six_decimals__is_allowed_quoted_posted_and_cancell
     assert (allowed["state"], allowed["window_value"], allowed["token"]) == (
         "executed",
         str(1_000 * USDC),
-        told_of(coin),
+        token_facts(coin),
     )
     assert zoo.json("network", "allow", coin.address, "--window-value", "1000", *deployer(place))["transaction"] is None
 
-    shown = {token["symbol"]: token["window_value"] for token in zoo.json("network", "show")["tokens"]}
-    assert shown == {"ZEN": str(DEVNET.window_value), "USDC": str(1_000 * USDC)}
+    answer = {token["symbol"]: token["window_value"] for token in zoo.json("network", "show")["tokens"]}
+    assert answer == {"ZEN": str(DEVNET.window_value), "USDC": str(1_000 * USDC)}
 
     quoted = zoo.json("quote", config, "--max-budget", "14")
-    assert (quoted["escrow"], quoted["budget"], quoted["token"]) == (str(14 * USDC), str(14 * USDC), told_of(coin))
+    assert (quoted["escrow"], quoted["budget"], quoted["token"]) == (str(14 * USDC), str(14 * USDC), token_facts(coin))
     assert "has 13.999999 USDC; the job's escrow is 14 USDC" in zoo.refused(*train)
     coin.mint(me, 1)
     posted = zoo.json(*train)
-    assert (posted["escrow"], posted["token"]) == (str(14 * USDC), told_of(coin))
+    assert (posted["escrow"], posted["token"]) == (str(14 * USDC), token_facts(coin))
     assert coin.balance(me) == 0
 
     number = str(posted["job"])
-    shown = zoo.json("job", "show", number)
-    assert (shown["token"], shown["symbol"], shown["decimals"]) == (coin.address, "USDC", 6)
+    answer = zoo.json("job", "show", number)
+    assert (answer["token"], answer["symbol"], answer["decimals"]) == (coin.address, "USDC", 6)
     assert "escrowed         14 USDC" in zoo.run("job", "show", number)[1]
     assert zoo.json("job", "cancel", number)["refunded"] == str(14 * USDC)
     account = zoo.json("account", "show", "--token", coin.address)
-    assert (account["balance"], account["owed"], account["token"]) == (str(14 * USDC), "0", told_of(coin))
+    assert (account["balance"], account["owed"], account["token"]) == (str(14 * USDC), "0", token_facts(coin))
 
 
 def test_a_deposit_in_a_coin_with_six_decimals__is_of_its_units(
@@ -115,8 +115,8 @@ def test_a_deposit_in_a_coin_with_six_decimals__is_of_its_units(
     deposit = ("--token", coin.address, *home)
     assert "more than 6 decimals" in zoo.refused("node", "deposit", "0.0000001", *deposit)
     assert "the deposit is 2,000 USDC" in zoo.refused("node", "deposit", "2000", *deposit)
-    told = zoo.json("node", "deposit", "2", *deposit)
-    assert (told["collateral"], told["token"]) == (str(2 * USDC), told_of(coin))
+    sent = zoo.json("node", "deposit", "2", *deposit)
+    assert (sent["collateral"], sent["token"]) == (str(2 * USDC), token_facts(coin))
     assert "2 USDC, 0 USDC locked" in zoo.run("node", "show", *map(str, deposit))[1]
     assert zoo.json("node", "withdraw", "--collateral", "0.5", *deposit)["collateral"] == str(USDC // 2)
     assert "no token at" in zoo.refused("node", "deposit", "2", "--token", PAYEE, *home)
@@ -163,8 +163,8 @@ def test_allow__where_the_timelock_governs__executes_what_the_deployment_schedul
     on = ("--network", file, *deployer(place))
     assert "ZEN" in made.pending[0]
     place.devnet.warp(DEVNET.timelock_s)
-    told = zoo.json("network", "allow", "ZEN", *on)
-    assert (told["state"], told["window_value"]) == ("executed", str(DEVNET.window_value))
+    sent = zoo.json("network", "allow", "ZEN", *on)
+    assert (sent["state"], sent["window_value"]) == ("executed", str(DEVNET.window_value))
     assert zoo.json("network", "allow", "ZEN", *on)["transaction"] is None
     off = ("network", "allow", "ZEN", "--disallow", *on)
     assert zoo.json(*off)["state"] == "scheduled"
@@ -182,9 +182,9 @@ def test_a_contributor__claims_what_its_data_earned_once_its_epoch_is_over(zoo: 
     (waiting,) = zoo.json("dataset", "claim")["claims"]
     assert (waiting["job"], waiting["state"], waiting["amount"]) == (7, "waiting", None)
     place.devnet.warp(DEVNET.epoch_s)
-    told = zoo.json("dataset", "claim", "--contributor", me, "--account", place.account("somebody"))
-    assert int(told["amount"]) == chain.zen.balanceOf(me) - before > 0
-    assert [claim["state"] for claim in told["claims"]] == ["claimed"]
+    sent = zoo.json("dataset", "claim", "--contributor", me, "--account", place.account("somebody"))
+    assert int(sent["amount"]) == chain.zen.balanceOf(me) - before > 0
+    assert [claim["state"] for claim in sent["claims"]] == ["claimed"]
     assert zoo.json("dataset", "claim")["claims"] == []
 
 
@@ -193,7 +193,7 @@ def _as(place: CliNetwork, contract: str, call: Any) -> None:
     devnet = place.devnet
     devnet.rpc("anvil_setBalance", [contract, hex(10**18)])
     devnet.rpc("anvil_impersonateAccount", [contract])
-    given = {"from": contract, "to": call.address, "data": "0x" + call.encode().hex()}
-    receipt = devnet.chain.w3.eth.wait_for_transaction_receipt(devnet.rpc("eth_sendTransaction", [given]))
+    transaction = {"from": contract, "to": call.address, "data": "0x" + call.encode().hex()}
+    receipt = devnet.chain.w3.eth.wait_for_transaction_receipt(devnet.rpc("eth_sendTransaction", [transaction]))
     assert receipt["status"] == 1
     devnet.rpc("anvil_stopImpersonatingAccount", [contract])

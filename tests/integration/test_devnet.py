@@ -177,9 +177,9 @@ def test_the_ape_scripts__deploy_fund_and_inspect(tmp_path: Path):
         sender = Sender(devnet.chain, alice, folder=tmp_path)
         sender.send(devnet.chain.zen.approve(devnet.chain.tasks.address, 20 * ZEN))
         job = sender.send(devnet.chain.tasks.post(terms(devnet))).event("JobPosted").job
-        told = ape("inspect_job", str(job), "--network-file", str(devnet.network_file))
-        assert f"job {job} is OPEN" in told
-        assert f"submitter {alice.address}, escrow 46 of token {devnet.chain.zen.address}" in told
+        output = ape("inspect_job", str(job), "--network-file", str(devnet.network_file))
+        assert f"job {job} is OPEN" in output
+        assert f"submitter {alice.address}, escrow 46 of token {devnet.chain.zen.address}" in output
 
 
 def terms(devnet: Devnet) -> Terms:

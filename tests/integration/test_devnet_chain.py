@@ -218,8 +218,8 @@ def test_a_scan_by_operator__finds_it_in_any_position(devnet: Devnet):
         for name in ("one", "two")
     )
     head = chain.head().number
-    found = list(scan(chain, devnet.network.first_block, head, operator=two.operator))
-    assert [(event.name, event.operator) for event in found] == [("OperatorRegistered", two.operator)]
+    scanned = list(scan(chain, devnet.network.first_block, head, operator=two.operator))
+    assert [(event.name, event.operator) for event in scanned] == [("OperatorRegistered", two.operator)]
     assert {event.operator for event in scan(chain, 0, head, names=["OperatorRegistered"])} >= {
         one.operator,
         two.operator,
@@ -260,8 +260,8 @@ def test_a_history__of_which_a_read_failed_half_way__tells_each_event_once(
     pay(devnet, 31, 32)
     head = devnet.chain.head()
 
-    def broken(*given: Any, **wanted: Any) -> Iterator[Event]:
-        yield next(scan(*given, **wanted))
+    def broken(*arguments: Any, **wanted: Any) -> Iterator[Event]:
+        yield next(scan(*arguments, **wanted))
         raise Unreachable("gone")
 
     monkeypatch.setattr("zoo_compute.chain.event_log.scan", broken)

@@ -78,11 +78,11 @@ def descendants(pid: int) -> set[int]:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             except FileNotFoundError:
                 continue
-    found, fresh = set[int](), {pid}
+    started, fresh = set[int](), {pid}
     while fresh:
-        fresh = {child for child, parent in parents.items() if parent in fresh} - found
-        found |= fresh
-    return found
+        fresh = {child for child, parent in parents.items() if parent in fresh} - started
+        started |= fresh
+    return started
 
 
 def left_of(pids: set[int], timeout_s: float = STOP_S) -> set[int]:
@@ -104,15 +104,15 @@ def _state(pid: int) -> str:
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
-    found = Terminal(tmp_path_factory.mktemp("person"))
-    (found.folder / "job.yaml").write_text(json.dumps(JOB))
-    (found.folder / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 400)
-    return found
+    started = Terminal(tmp_path_factory.mktemp("person"))
+    (started.folder / "job.yaml").write_text(json.dumps(JOB))
+    (started.folder / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 400)
+    return started
 
 
 def test_a_job__posted_without_any_export_is_trained_and_paid_and_nothing_outlives_ctrl_c(terminal: Terminal) -> None:
-    with terminal.devnet(1) as (process, told):
-        roles = {node["name"]: node["roles"] for node in told["nodes"]}
+    with terminal.devnet(1) as (process, output):
+        roles = {node["name"]: node["roles"] for node in output["nodes"]}
         assert roles == {"node-1": ["provider"], "aggregator": ["aggregator"], "verifier": ["verifier"]}
         assert terminal.zoo("doctor")["ok"]
         funded = terminal.zoo("account", "fund", TOM, "--zen", "12.5", "--coin", "2")
@@ -136,11 +136,11 @@ def test_a_job__posted_without_any_export_is_trained_and_paid_and_nothing_outliv
 
 
 def test_the_next_start__has_the_same_operators_and_a_kill_ends_them_too(terminal: Terminal) -> None:
-    with terminal.devnet(1) as (process, told):
-        assert [node["operator"] for node in told["nodes"]] == [1, 2, None]
-        assert {node["name"] for node in told["nodes"]} == {"node-1", "aggregator", "verifier"}
+    with terminal.devnet(1) as (process, output):
+        assert [node["operator"] for node in output["nodes"]] == [1, 2, None]
+        assert {node["name"] for node in output["nodes"]} == {"node-1", "aggregator", "verifier"}
         assert [job["state"] for job in terminal.zoo("job", "list")["jobs"]] == ["ended"]
-        assert terminal.zoo("node", "show", "--operator", "1")["endpoint"] == told["nodes"][0]["endpoint"]
+        assert terminal.zoo("node", "show", "--operator", "1")["endpoint"] == output["nodes"][0]["endpoint"]
         processes = descendants(process.pid)
         process.kill()
         assert left_of(processes) == set()

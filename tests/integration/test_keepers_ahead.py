@@ -21,60 +21,60 @@ from zoo_compute.chain.snapshot import read_job
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
 
-def options(**given: object) -> argparse.Namespace:
+def options(**settings: object) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     utilisation.add_options(parser)
     parsed = parser.parse_args([])
     small = {"layers": 1, "width": 16, "inner_steps": 4, "rounds": 3, "step_s": 0.1}
-    for name, value in (small | given).items():
+    for name, value in (small | settings).items():
         setattr(parsed, name, value)
     return parsed
 
 
 def test_a_network__goes_on_before_its_checkpoints_are_posted__and_trains_every_round_once(tmp_path: Path):
-    given = options()
-    found = utilisation.run(given, tmp_path)
-    for worker_events in found.worker_events:
+    settings = options()
+    measured = utilisation.run(settings, tmp_path)
+    for worker_events in measured.worker_events:
         assert sorted(e["round"] for e in worker_events if e["event"] == "train") == [0, 1, 2]
         assert sorted(e["round"] for e in worker_events if e["event"] == "advance") == [0, 1]
-    assert all(found.moved[f"node{index}"] > found.update_bytes for index in range(given.nodes))
+    assert all(measured.moved[f"node{index}"] > measured.update_bytes for index in range(settings.nodes))
     logs = "".join(path.read_text(errors="replace") for path in tmp_path.glob("node*/logs/*.log"))
     assert "as made here" not in logs
     assert "is abandoned" not in logs
-    assert 0 < utilisation.reckon(found, given)["utilisation"] < 1
+    assert 0 < utilisation.reckon(measured, settings)["utilisation"] < 1
 
 
 class Deceived(ShapedNetwork):
     """A network whose aggregator posts another checkpoint than follows."""
 
     def command_overrides(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
-        found = super().command_overrides(plan, config)
+        measured = super().command_overrides(plan, config)
         if plan.name == AGGREGATOR:
             command = commands(config)["worker-0"]
             rest = command[command.index("worker") + 1 :]
-            found["worker-0"] = [sys.executable, "-m", "tests.support.liars.lying_aggregator", *rest]
-        return found
+            measured["worker-0"] = [sys.executable, "-m", "tests.support.liars.lying_aggregator", *rest]
+        return measured
 
 
 def test_a_checkpoint_that_differs__is_told__and_what_was_begun_from_mine_is_abandoned(tmp_path: Path):
-    given = options(step_s=3.0)
+    settings = options(step_s=3.0)
     link = Link.of_round_trip(100, 0.05)
-    names = [*(plan.name for plan in plans(given.nodes)), SUBMITTER]
+    names = [*(plan.name for plan in plans(settings.nodes)), SUBMITTER]
     with (
         laboratory(dict.fromkeys(names, link), "relay") as lab,
-        Deceived(tmp_path, plans(given.nodes), lab=lab, step_s=given.step_s) as network,
+        Deceived(tmp_path, plans(settings.nodes), lab=lab, step_s=settings.step_s) as network,
     ):
-        job = submit(network, utilisation.job(given))
+        job = submit(network, utilisation.job(settings))
         deadline = time.monotonic() + 240
         while True:
             network.poll()
             view = read_job(network.devnet.chain, job)
             again = [commit for commit in view.commits if commit.round == 1]
-            if len(again) == given.nodes:
+            if len(again) == settings.nodes:
                 break
             assert time.monotonic() < deadline, f"round 1 was not committed; logs in {tmp_path}"
             time.sleep(0.3)
         assert {commit.start_root for commit in again} == {view.checkpoints[0].root}
         logs = "".join(path.read_text(errors="replace") for path in tmp_path.glob("node*/logs/*.log"))
-        assert logs.count("as made here") == given.nodes
+        assert logs.count("as made here") == settings.nodes
         assert "is abandoned" in logs

@@ -42,6 +42,6 @@ def test_demands_of_honest_operators_claims__are_answered_by_their_keepers_in_ti
     assert [demand.end for demand in view.demands] == ["bytes", "bytes"]
     assert not any(claim.state == ClaimState.CONVICTED for claim in view.claims)
     assert cli.run(["job", "demands", str(job), "--network", str(network.network_path), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["demands"]
-    assert {each["demander"] for each in told} == {anyone.address}
-    assert all(each["asked_at"] <= each["ended_at"] <= each["due"] for each in told)
+    asked = json.loads(capsys.readouterr().out)["demands"]
+    assert {each["demander"] for each in asked} == {anyone.address}
+    assert all(each["asked_at"] <= each["ended_at"] <= each["due"] for each in asked)

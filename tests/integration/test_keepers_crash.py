@@ -171,9 +171,9 @@ class Trial:
 
     def _challenge(self) -> None:
         view = self.view
-        found = run_verification(verify_request(view, view.commits[0], 0, None), self.store)
+        verified = run_verification(verify_request(view, view.commits[0], 0, None), self.store)
         sender = Sender(self.chain, self.witness, folder=self.folder)
-        self.game = challenge(self.chain, sender, view, view.commits[0], found["dispute"])
+        self.game = challenge(self.chain, sender, view, view.commits[0], verified["dispute"])
 
     def sides(self, name: str) -> tuple[Side, Side]:
         """The committer and the challenger, with folders of their own."""

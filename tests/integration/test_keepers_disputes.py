@@ -50,8 +50,8 @@ def finished(network: LocalNetwork) -> Finished:
 @pytest.fixture(scope="module")
 def game(finished: Finished, network: LocalNetwork) -> GameView:
     chain = network.devnet.chain
-    (found,) = read_games(chain, chain.head())
-    return found
+    (only_game,) = read_games(chain, chain.head())
+    return only_game
 
 
 def test_the_liar__is_convicted_at_the_number_that_is_false(game: GameView, network: LocalNetwork):

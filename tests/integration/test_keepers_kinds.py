@@ -111,6 +111,6 @@ def test_verify__names_the_auditor_who_attested_another_state(
         auditor.send(audits.reveal(dispute.job, 0, unit, auditor.id, root, salt))
     command = ["verify", str(dispute.job), "--slot", str(SLOT), "--store", str(tmp_path / "work" / "store")]
     assert cli.run([*command, "--network", str(devnet.network_file), "--json"]) == LIES_FOUND
-    told = json.loads(capsys.readouterr().out)
-    assert told["auditors"] == [{"auditor": auditor.id, "turn": 0, "slot": SLOT, "segment": 1}]
-    assert [each["agrees"] for each in told["checked"]] == [True]
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["auditors"] == [{"auditor": auditor.id, "turn": 0, "slot": SLOT, "segment": 1}]
+    assert [each["agrees"] for each in answer["checked"]] == [True]

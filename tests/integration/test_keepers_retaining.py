@@ -51,8 +51,8 @@ class Trained:
     def terms(self) -> dict[str, Any]:
         base = self.jobs[0].base
         roots = {"work_root": base["work_root"], "state_root": base["start_root"], "data_root": base["data_root"]}
-        found: dict[str, Any] = {name: bytes.fromhex(root) for name, root in roots.items()}
-        return found | {"manifest": digest_of(base["manifest"]), "flops": base["flops"], "rounds": ROUNDS}
+        states: dict[str, Any] = {name: bytes.fromhex(root) for name, root in roots.items()}
+        return states | {"manifest": digest_of(base["manifest"]), "flops": base["flops"], "rounds": ROUNDS}
 
     def commit(self, slot: int, operator: int) -> tuple[bytes, bytes]:
         if slot == 0:
@@ -161,7 +161,7 @@ def test_a_job__keeps_what_its_claims_need__then_what_outlives_it__and_its_redun
     # -- the claims of the last round are pending alone
     mine = stage.files(1)
     one.pin(mine[0])  # as the operator's user does
-    gone, held = stage.files(1)[1], stage.files(2)
+    gone, latest = stage.files(1)[1], stage.files(2)
     stage.finalise(0, 1, 2)
     assert stage.view.final_rounds == ROUNDS - 1
     stage.poll_once(0, 1)
@@ -170,7 +170,7 @@ def test_a_job__keeps_what_its_claims_need__then_what_outlives_it__and_its_redun
     assert not two.has(mine[0])
     assert not any(two.has(cid) for updates in stage.trained.updates[:2] for cid in updates)
     assert all(two.has(cid) for updates in stage.trained.updates[2:] for cid in updates)
-    assert all(store.is_pinned(cid) for store in (one, two) for cid in held)
+    assert all(store.is_pinned(cid) for store in (one, two) for cid in latest)
     for store in (one, two):  # nothing is garbage that is still needed
         store.collect_garbage()
     last = stage.trained.jobs[1]

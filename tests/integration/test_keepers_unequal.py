@@ -55,10 +55,10 @@ def trained(queue: WorkQueue, names: list[str], limit_s: float = 60) -> tuple[li
     """Who trained which, by seconds a slot, and when the last was done."""
     began = time.time()
     while True:
-        found = [queue.submit("work.train", name, {"flops": FLOPS}).result for name in names]
-        if all(found):
-            return [each["by"] for each in found], max(each["at"] for each in found) - began
-        assert time.time() < began + limit_s, f"not trained: {found}"
+        results = [queue.submit("work.train", name, {"flops": FLOPS}).result for name in names]
+        if all(results):
+            return [each["by"] for each in results], max(each["at"] for each in results) - began
+        assert time.time() < began + limit_s, f"not trained: {results}"
         time.sleep(0.1)
 
 

@@ -71,10 +71,10 @@ def answer(process: subprocess.Popen[bytes]) -> str:
 
 def test_links__have_the_bandwidth_and_the_round_trip_they_were_given(lab: Laboratory):
     for server, client, mbit, rtt_s in (("a", "b", 100, 0.05), ("a", "c", 20, 0.075)):
-        found = lab.measured(server, client, 3_000_000)
-        print(lab.kind, server, client, found)
-        assert rtt_s <= found["rtt_s"] <= 1.25 * rtt_s + 0.01
-        assert 0.6 * mbit <= found["mbit"] <= 1.1 * mbit  # the lower bound leaves room for other work on the machine
+        speed = lab.measured(server, client, 3_000_000)
+        print(lab.kind, server, client, speed)
+        assert rtt_s <= speed["rtt_s"] <= 1.25 * rtt_s + 0.01
+        assert 0.6 * mbit <= speed["mbit"] <= 1.1 * mbit  # the lower bound leaves room for other work on the machine
     assert lab.counts()["b"]["bytes"] > 3_000_000
 
 
@@ -163,16 +163,16 @@ def test_a_runner_that_is_stopped_or_killed__leaves_nothing(kind: str, how: sign
         [sys.executable, "-c", HOLD, kind], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=Path.cwd()
     )
     assert runner.stdout is not None
-    held = int(runner.stdout.readline())
+    child = int(runner.stdout.readline())
     assert (f"zoolab-{runner.pid}-a" in namespaces()) == (kind == "tun")
     runner.send_signal(how)
     runner.wait(15)
     runner.stdout.close()
     remove_abandoned()
     deadline = time.monotonic() + 5
-    while alive(held) and time.monotonic() < deadline:
+    while alive(child) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not alive(held)
+    assert not alive(child)
     assert f"zoolab-{runner.pid}" not in namespaces()
 
 

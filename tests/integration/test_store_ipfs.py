@@ -185,8 +185,8 @@ def test_lying_daemon__in_the_last_block_only__is_tampered_before_that_block_is_
     honest = BlockStore(tmp_path / "honest")
     cid = honest.add(content)
     last = raw_cid(hashlib.sha256(content[-5:]).digest())
-    held = {path.name: path.read_bytes() for path in (tmp_path / "honest/blocks").rglob("baf*")}
-    liar.lie = lambda cid: [b"other" if cid == last else held[cid]]
+    blocks = {path.name: path.read_bytes() for path in (tmp_path / "honest/blocks").rglob("baf*")}
+    liar.lie = lambda cid: [b"other" if cid == last else blocks[cid]]
     with liar.store.open(cid) as stream:
         assert stream.read(2**18 * 4) == content[: 2**18 * 4]
         with pytest.raises(ContentTampered):

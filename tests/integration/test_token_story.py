@@ -23,8 +23,8 @@ UNTIL_S = 120.0
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as found:
-        yield found
+    with cli_network(tmp_path_factory.mktemp("place")) as cli:
+        yield cli
 
 
 def budget_only(place: CliNetwork, **market: Any) -> Path:
@@ -36,12 +36,12 @@ def budget_only(place: CliNetwork, **market: Any) -> Path:
     return path
 
 
-def shown_when(zoo: Zoo, number: str, state: str) -> dict[str, Any]:
+def job_in_state(zoo: Zoo, number: str, state: str) -> dict[str, Any]:
     deadline = time.monotonic() + UNTIL_S
-    while (shown := zoo.json("job", "show", number))["state"] != state:
-        assert time.monotonic() < deadline, f"job {number} is still {shown['state']}: {shown['waiting_for']}"
+    while (job_view := zoo.json("job", "show", number))["state"] != state:
+        assert time.monotonic() < deadline, f"job {number} is still {job_view['state']}: {job_view['waiting_for']}"
         time.sleep(1)
-    return shown
+    return job_view
 
 
 def test_a_budget__is_what_a_job_may_cost_and_not_what_it_costs(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
@@ -61,14 +61,14 @@ def test_a_budget__is_what_a_job_may_cost_and_not_what_it_costs(zoo: Zoo, place:
         daemon.stdout.readline()
         train = ("--data", place.text, "--no-watch", "--max-budget")
         in_zen = str(zoo.json("train", budget_only(place), *train, "60")["job"])
-        shown = shown_when(zoo, in_zen, "ended")
-        assert {int(seat["price"]) for seat in shown["seats"].values()} == {ZEN}  # of at most 10
+        job_view = job_in_state(zoo, in_zen, "ended")
+        assert {int(seat["price"]) for seat in job_view["seats"].values()} == {ZEN}  # of at most 10
         assert {lot.attempt for lot in _lots(place, int(in_zen))} == {1}
 
         in_coin = str(zoo.json("train", budget_only(place, token=coin.address), *train, "12")["job"])
-        shown = shown_when(zoo, in_coin, "ended")
-        assert {int(seat["price"]) for seat in shown["seats"].values()} == {USDC}  # of at most 2
-        assert shown["symbol"] == "USDC"
+        job_view = job_in_state(zoo, in_coin, "ended")
+        assert {int(seat["price"]) for seat in job_view["seats"].values()} == {USDC}  # of at most 2
+        assert job_view["symbol"] == "USDC"
         zoo.run("job", "watch", in_coin, "--settled", "--json")
         earned = zoo.json("node", "earnings", "--token", coin.address, *home, *account)
         assert int(earned["paid"]) == 6 * USDC * 95 // 100

@@ -64,9 +64,9 @@ def test_the_wheels__hold_their_licences_and_own_different_files(wheels: list[Pa
 
 def test_an_installation__has_both_commands_and_the_trainer(place: Path) -> None:
     python = place / "bin" / "python"
-    told = run(python, "-c", "from gym import DistributedTrainer as T; import gym; print(T, gym.__file__)", cwd=place)
-    assert "zoo_compute.client.trainer.DistributedTrainer" in told
-    assert str(place) in told
+    output = run(python, "-c", "from gym import DistributedTrainer as T; import gym; print(T, gym.__file__)", cwd=place)
+    assert "zoo_compute.client.trainer.DistributedTrainer" in output
+    assert str(place) in output
     assert "not OpenAI Gym" in run(python, "-c", "import gym; gym.make('CartPole-v1')", cwd=place, fails=True)
     for command in ("zoo", "gym"):
         assert "zoo, version 0.1.0" in run(place / "bin" / command, "--version", cwd=place)
@@ -81,7 +81,7 @@ def test_beside_openai_gym__the_module_says_what_to_do(place: Path) -> None:
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: gym\nVersion: 0.26.2\n")
     try:
-        told = run(python, "-c", "from gym import DistributedTrainer", cwd=place, fails=True)
+        output = run(python, "-c", "from gym import DistributedTrainer", cwd=place, fails=True)
     finally:
         shutil.rmtree(other)
-    assert "pip uninstall gym zoo-gym" in told
+    assert "pip uninstall gym zoo-gym" in output

@@ -53,8 +53,8 @@ def _status(walk: Walk) -> dict[str, Any]:
 
 def _json(walk: Walk, command: str) -> dict[str, Any]:
     """What a command prints with --json, after what it says and asks."""
-    found: dict[str, Any] = json.loads(walk.type(f"{command} --json").output.strip().splitlines()[-1])
-    return found
+    parsed: dict[str, Any] = json.loads(walk.type(f"{command} --json").output.strip().splitlines()[-1])
+    return parsed
 
 
 def seeds(walk: Walk) -> None:

@@ -108,12 +108,12 @@ class Machine:
 
     def processes(self) -> list[str]:
         """Command lines of the processes that run from this machine's folder."""
-        found = []
+        commands = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             except OSError:
                 continue
             if any(word.startswith(str(self.folder)) for word in words):
-                found.append(" ".join(words)[:200])
-        return found
+                commands.append(" ".join(words)[:200])
+        return commands

@@ -48,11 +48,11 @@ class Page:
 
     def take(self, containing: str) -> Block:
         """The one block that contains this text. Raises LookupError when there is none, or more than one."""
-        found = [block for block in self.blocks if containing in block.text]
-        if len(found) != 1:
-            raise LookupError(f"{self.name}: {len(found)} blocks contain {containing!r}, expected one")
-        self.taken.add(found[0])
-        return found[0]
+        matches = [block for block in self.blocks if containing in block.text]
+        if len(matches) != 1:
+            raise LookupError(f"{self.name}: {len(matches)} blocks contain {containing!r}, expected one")
+        self.taken.add(matches[0])
+        return matches[0]
 
     @property
     def left(self) -> list[Block]:

@@ -93,16 +93,16 @@ class Terminal:
 
     def _until(self, command: str, ends: list[str], timeout_s: float) -> str:
         """What is shown until one of `ends`; questions on the way are answered."""
-        deadline, shown = time.monotonic() + timeout_s, ""
+        deadline, seen = time.monotonic() + timeout_s, ""
         patterns = [*ends, *self._answers, pexpect.TIMEOUT, pexpect.EOF]
         replies = list(self._answers.values())
         while True:
-            found = self._shell.expect(patterns, timeout=max(0.1, deadline - time.monotonic()))
-            shown += self._shell.before if isinstance(self._shell.before, str) else ""
-            if found < len(ends):
-                return shown
-            if found >= len(ends) + len(replies):
+            matched = self._shell.expect(patterns, timeout=max(0.1, deadline - time.monotonic()))
+            seen += self._shell.before if isinstance(self._shell.before, str) else ""
+            if matched < len(ends):
+                return seen
+            if matched >= len(ends) + len(replies):
                 state = f"did not end within {timeout_s:g} s" if self._shell.isalive() else "closed the terminal"
-                raise CommandFailed(f"{command!r} {state}:\n{shown[-4_000:]}")
-            shown += str(self._shell.after)
-            self._shell.sendline(replies[found - len(ends)])
+                raise CommandFailed(f"{command!r} {state}:\n{seen[-4_000:]}")
+            seen += str(self._shell.after)
+            self._shell.sendline(replies[matched - len(ends)])

@@ -1,4 +1,4 @@
-"""The torch side of a trial: the workload of a devnet, run under a seed, gives the root that docs/protocol.md says."""
+"""The torch side of a trial: the workload of a devnet, run under a seed, gives the root that docs/protocol/ says."""
 
 from __future__ import annotations
 

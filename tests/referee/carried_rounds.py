@@ -46,8 +46,8 @@ class CarriedRound(Case):
     @cached_property
     def last(self) -> Case:
         """The slot in the round before, which begins at zero."""
-        given = {name: getattr(self, name) for name in Case.__dataclass_fields__}
-        return Case(**{**given, "round": self.round - 1})
+        settings = {name: getattr(self, name) for name in Case.__dataclass_fields__}
+        return Case(**{**settings, "round": self.round - 1})
 
     @cached_property
     def ended(self) -> tuple[State, State]:
@@ -63,15 +63,15 @@ class CarriedRound(Case):
     @cached_property
     def seated(self) -> tuple[SeatClaim, ...]:
         right = replace(self.last.result(Trees(self.last.honest)), update_root=state_root(self.ended[1]))
-        found = []
+        seat_claims = []
         for seat, slots in SEATS.items():
             results = [right if slot == self.slot else Result(b"s" * 32, b"e" * 32, b"u" * 32) for slot in slots]
             tree = Tree([self.leaf(slot, result) for slot, result in zip(slots, results, strict=True)])
             claim = self.last.claim(tree.root, seat=seat, scope=slots[0] << 16 | len(slots))
-            held = replace(claim, operator=self.holder if seat == 0 else claim.operator)
+            own_claim = replace(claim, operator=self.holder if seat == 0 else claim.operator)
             with_paths = {slot: replace(results[at], path=tree.path(at)) for at, slot in enumerate(slots)}
-            found.append(SeatClaim(held, with_paths))
-        return tuple(found)
+            seat_claims.append(SeatClaim(own_claim, with_paths))
+        return tuple(seat_claims)
 
     @cached_property
     def aggregation(self) -> Claim | None:
@@ -110,12 +110,12 @@ class CarriedRound(Case):
 
     def judges(self) -> SimpleNamespace:
         """The contracts, deployed anew, over a protocol that keeps the claims of the turn before."""
-        found = deploy(self.manifest.data_root)
+        seat_claims = deploy(self.manifest.data_root)
         for at, each in enumerate(self.seated):  # whatever became of them
-            found.double.set_claim(1, astuple(each.claim), 1 + 2 * at)
+            seat_claims.double.set_claim(1, astuple(each.claim), 1 + 2 * at)
         if self.aggregation is not None:
-            found.double.set_claim(1, astuple(self.aggregation), 3)
-        return found
+            seat_claims.double.set_claim(1, astuple(self.aggregation), 3)
+        return seat_claims
 
     def committed(self, carried: State | None, judge: Any = None) -> GameRecord:
         """A game about a slot-round that began so."""
@@ -126,8 +126,8 @@ class CarriedRound(Case):
 @lru_cache
 def carrying(**options: Any) -> CarriedRound:
     case = mlp()
-    given = {"round": 1, "carry": 3, "compression": SPARSE, "inner_steps": 3} | options
-    return CarriedRound(with_residuals(case.graph), case.checkpoint, case.examples, **given)
+    settings = {"round": 1, "carry": 3, "compression": SPARSE, "inner_steps": 3} | options
+    return CarriedRound(with_residuals(case.graph), case.checkpoint, case.examples, **settings)
 
 
 # What the turn before can be. In the first alone the slot's private state is carried over.

@@ -113,18 +113,18 @@ class CrashingPlayer:
     def answer(self, game: Game) -> Move | None:
         return self._move(lambda player: player.answer(game))
 
-    def next(self, game: Game, shown: RevealedState) -> Move | None:
-        return self._move(lambda player: player.next(game, shown))
+    def next(self, game: Game, revealed: RevealedState) -> Move | None:
+        return self._move(lambda player: player.next(game, revealed))
 
     def _move(self, ask: Callable[[Any], Move | None]) -> Move | None:
         _become(self._spare, self.folder)
-        found = [ask(self.build(self.folder))]  # and ended before it is sent
-        found += self._after_deaths(ask)
+        answers = [ask(self.build(self.folder))]  # and ended before it is sent
+        answers += self._after_deaths(ask)
         shutil.rmtree(self.folder, ignore_errors=True)  # the disk is lost
-        found.append(ask(self.build(self.folder)))
-        assert all(move == found[0] for move in found), [move and move.name for move in found]
+        answers.append(ask(self.build(self.folder)))
+        assert all(move == answers[0] for move in answers), [move and move.name for move in answers]
         self.moves += 1
-        return found[0]
+        return answers[0]
 
     def _after_deaths(self, ask: Callable[[Any], Move | None]) -> Iterator[Move | None]:
         """Ended at each use of the folder, and built anew from what that left."""

@@ -34,11 +34,11 @@ def run_of(nobody: str) -> tuple[object, ...]:
 
 
 def evidence_result(
-    judges: SimpleNamespace, frame: Frame, position: Position, shown: Evidence | bytes, kind: int = 0
+    judges: SimpleNamespace, frame: Frame, position: Position, evidence: Evidence | bytes, kind: int = 0
 ) -> str:
     """Empty where the claim is shown to be false, else what does not hold; `?` for a revert that says nothing."""
-    data = shown if isinstance(shown, bytes) else encode(shown)
-    number = kind if isinstance(shown, bytes) else shown.KIND
+    data = evidence if isinstance(evidence, bytes) else encode(evidence)
+    number = kind if isinstance(evidence, bytes) else evidence.KIND
     try:
         assert judges.judge.judge(number, astuple(frame), astuple(position), data)
     except Reverted as error:
@@ -48,9 +48,9 @@ def evidence_result(
 
 def flips(data: bytes, count: int, seed: int = 0) -> list[bytes]:
     """The data with one bit changed: `count` places, all over."""
-    rng, found = np.random.default_rng(seed), []
+    rng, samples = np.random.default_rng(seed), []
     for at in sorted(rng.choice(len(data), min(count, len(data)), replace=False).tolist()):
         bent = bytearray(data)
         bent[at] ^= 1 << int(rng.integers(0, 8))
-        found.append(bytes(bent))
-    return found
+        samples.append(bytes(bent))
+    return samples

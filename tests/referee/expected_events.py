@@ -1,4 +1,4 @@
-"""What the referee's events say of a call, from docs/protocol.md: (name, fields in the event's order)."""
+"""What the referee's events say of a call, from docs/protocol/: (name, fields in the event's order)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def expected_events(call: Call, before: World, after: World) -> list[Event]:
 def _opened(call: Call, number: int, game: Game) -> list[Event]:
     job, claim, *_ = call.args
     bonds = call.value, game.tokens
-    told = (job, number, call.sender, claim.operator, claim_hash(claim), *bonds)
-    return [("FrameFixed", (number, astuple(game.frame))), ("GameOpened", told)]
+    opened = (job, number, call.sender, claim.operator, claim_hash(claim), *bonds)
+    return [("FrameFixed", (number, astuple(game.frame))), ("GameOpened", opened)]
 
 
 def _moved(call: Call, number: int, game: Game) -> list[Event]:

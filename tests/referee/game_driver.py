@@ -38,14 +38,14 @@ FRAME = (
 POSITION = "(uint256,uint256,uint256,bytes32,bytes32)"
 
 
-def told(kind: int, frame: Frame, position: Position) -> bytes:
+def descriptor_of(kind: int, frame: Frame, position: Position) -> bytes:
     """What the double takes for evidence: the hash of all that it is asked about."""
     values = [kind, astuple(frame), astuple(position)]
     return bytes(keccak(encode(["uint256", FRAME, POSITION], values)))
 
 
 def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
-    if data != told(kind, frame, position):
+    if data != descriptor_of(kind, frame, position):
         raise Refused("evidence: it does not hold")
 
 
@@ -101,9 +101,11 @@ class RefereeMirror(ContractMirror):
 
     def compare_events(self, call: Call, before: World, after: World) -> None:
         logs = self.contracts["referee"].get_logs(self.computation, include_child_logs=False)
-        told = [(type(event).__name__, *map(settled, event[1:])) for event in logs]
+        events = [(type(event).__name__, *map(settled, event[1:])) for event in logs]
         self._same(
-            "told", told, [(name, *map(settled, values)) for name, values in expected_events(call, before, after)]
+            "events",
+            events,
+            [(name, *map(settled, values)) for name, values in expected_events(call, before, after)],
         )
 
     def compare_games(self, before: World, after: World) -> None:
@@ -119,33 +121,33 @@ class RefereeMirror(ContractMirror):
         for token, amount in after.game_burned.items():
             self._same("burned", referee.burned(token), amount)
         self._same("game_count", referee.game_count(), after.game_count)
-        self._same("coin", chain.balance(referee.address), coin_held(after))
+        self._same("coin", chain.balance(referee.address), coin_balance(after))
 
     def _open_games(self, job: int, claim: Claim) -> list[int]:
         """The latest, and from each the one before it."""
         referee = self.contracts["referee"]
-        found = [referee.latest(job, claim_hash(claim))]
-        while found[-1]:
-            found.append(referee.games(found[-1]).before)
-        return found[:-1]
+        latest_games = [referee.latest(job, claim_hash(claim))]
+        while latest_games[-1]:
+            latest_games.append(referee.games(latest_games[-1]).before)
+        return latest_games[:-1]
 
-    def _compare_game(self, number: int, game: Game, shown: Any) -> None:
+    def _compare_game(self, number: int, game: Game, view: Any) -> None:
         if game == Game():
-            flat = [each for part in shown for each in (part if isinstance(part, tuple) else (part,))]
+            flat = [each for part in view for each in (part if isinstance(part, tuple) else (part,))]
             zeros = (0, False, bytes(32), COIN)
             self._same(f"ended game {number}", [each for each in flat if each not in zeros], [])
             return
         assert game.claim is not None
-        self._same("frame", shown.frame_hash, bytes(keccak(encode([FRAME], [astuple(game.frame)]))))
-        self._same("operator", shown.operator, game.claim.operator)
+        self._same("frame", view.frame_hash, bytes(keccak(encode([FRAME], [astuple(game.frame)]))))
+        self._same("operator", view.operator, game.claim.operator)
         for name in ("challenger", "coin", "tokens", "node"):
-            self._same(name, getattr(shown, name), getattr(game, name))
-        for name in shown.state._fields:
-            self._same(name, getattr(shown.state, name), getattr(game, name))
+            self._same(name, getattr(view, name), getattr(game, name))
+        for name in view.state._fields:
+            self._same(name, getattr(view.state, name), getattr(game, name))
 
-    def _same(self, what: str, shown: Any, expected: Any) -> None:
-        if shown != expected:
-            raise Disagreement(f"referee: {what} is {shown!r}, specification says {expected!r}")
+    def _same(self, what: str, view: Any, expected: Any) -> None:
+        if view != expected:
+            raise Disagreement(f"referee: {what} is {view!r}, specification says {expected!r}")
 
     def _argument(self, arg: Any, call: Call) -> Any:
         return plain(arg) if call.contract == "referee" else super()._argument(arg, call)
@@ -156,7 +158,7 @@ def settled(value: Any) -> Any:
     return tuple(value) if isinstance(value, list | tuple) else value
 
 
-def coin_held(w: World) -> int:
+def coin_balance(w: World) -> int:
     owed = sum(amount for (token, _), amount in w.referee_owed.items() if token == COIN)
     return owed + sum(game.coin for game in w.games.values())
 
@@ -282,7 +284,7 @@ class GameDriver(Stage):
 
     def evidence(self, number: int, kind: int = 8) -> tuple[Any, ...]:
         game = self.game(number)
-        return (number, game.claim, game.frame, kind, told(kind, game.frame, game.position))
+        return (number, game.claim, game.frame, kind, descriptor_of(kind, game.frame, game.position))
 
     def convict_now(self, number: int, kind: int = 8) -> None:
         self.ok("referee", "convict", "stranger", *self.evidence(number, kind))
@@ -308,7 +310,7 @@ def game_driver(preset_name: str = "devnet", *, on_chain: bool = True, **changes
         made = GameDriver(Coverage(), mirror, preset)
     else:
         made = GameDriver(Coverage(), None, preset)
-        told_by = {"referee": "the contract", "judge": judge, "part_count": lambda descriptor, element: 3}
-        made.world.config = replace(made.world.config, **told_by)
+        answers = {"referee": "the contract", "judge": judge, "part_count": lambda descriptor, element: 3}
+        made.world.config = replace(made.world.config, **answers)
     made.play_until_committed(**changes)
     return made

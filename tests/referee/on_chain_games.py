@@ -27,10 +27,10 @@ class OnChainGames(GameDriver):
 
         What was shown is read from the contract's events alone.
         """
-        shown = RevealedState()
+        revealed = RevealedState()
         while True:
             game = self.game(number)
-            move = challenger.next(game, shown) if game.is_challengers_turn else prover.answer(game)
+            move = challenger.next(game, revealed) if game.is_challengers_turn else prover.answer(game)
             if move is None:
                 assert game.is_challengers_turn, "the committer has no move"
                 return None
@@ -44,25 +44,25 @@ class OnChainGames(GameDriver):
                 self.ok("referee", move.name, CHALLENGER_ACCOUNT, number, *move.args)
                 return int(kind)
             self.ok("referee", move.name, CHALLENGER_ACCOUNT if game.is_challengers_turn else hot, number, *move.args)
-            shown = shown.apply_event(**self.events())
-            assert shown.phase == self.game(number).phase
+            revealed = revealed.apply_event(**self.events())
+            assert revealed.phase == self.game(number).phase
 
     def events(self) -> dict[str, Any]:
-        """Of the last call, as `Shown.told` takes them."""
+        """Of the last call, as `RevealedState.apply_event` takes them."""
         assert isinstance(self.mirror, EvidenceMirror)
         logs = self.mirror.contracts["referee"].get_logs(self.mirror.computation, include_child_logs=False)
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for event in logs:
             name = type(event).__name__
             if name == "FrameFixed":
-                found["frame"] = Frame(*event.frame)
+                fields["frame"] = Frame(*event.frame)
             elif name == "NodeRevealed":
-                found["children"] = tuple(event.children)
+                fields["children"] = tuple(event.children)
             elif name == "LeafShown":
-                found["leaf"] = event.data
+                fields["leaf"] = event.data
             elif name == "StateDisputed":
-                found["is_disputed"] = True
-        return found
+                fields["is_disputed"] = True
+        return fields
 
 
 def contracts_judge(staged: OnChainGames) -> Any:
@@ -70,19 +70,19 @@ def contracts_judge(staged: OnChainGames) -> Any:
     paper = staged.world.config.judge
 
     def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
-        told = None
+        refusal = None
         try:
             assert staged.mirror.evidence.judge(kind, plain(frame), plain(position), data)
         except Reverted as error:
-            told = Refused(error.reason or "no reason")
+            refusal = Refused(error.reason or "no reason")
         try:
             paper(kind, frame, position, data)
         except Refused:
-            assert told, f"the contracts convict, the judge on paper does not: kind {kind}"
+            assert refusal, f"the contracts convict, the judge on paper does not: kind {kind}"
         else:
-            assert told is None, f"the judge on paper convicts, the contracts do not: {told}"
-        if told:
-            raise told
+            assert refusal is None, f"the judge on paper convicts, the contracts do not: {refusal}"
+        if refusal:
+            raise refusal
 
     return judge
 

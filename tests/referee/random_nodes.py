@@ -60,13 +60,13 @@ def random_words(rng: np.random.Generator, node: Node, row: int, part: Part) -> 
     count = len(part.carried) + len(part.reads)
     kind = rng.choice(("plain", "few", "any"), p=[0.5, 0.2, 0.3])
     if kind == "plain":
-        found = rng.standard_normal(count).astype(np.float32).view(np.uint32)
+        drawn = rng.standard_normal(count).astype(np.float32).view(np.uint32)
     elif kind == "few":
-        found = rng.choice(np.array([0, 0x80000000, 0x3F800000, 0xBF800000, NAN, 0xFFC00001], np.uint32), count)
+        drawn = rng.choice(np.array([0, 0x80000000, 0x3F800000, 0xBF800000, NAN, 0xFFC00001], np.uint32), count)
     else:
         edges = rng.choice(np.concatenate([FLOATS, INTEGERS]), count)
-        found = np.where(rng.random(count) < 0.5, edges, rng.integers(0, 1 << 32, count, np.uint32))
-    words: list[int] = found.tolist()
+        drawn = np.where(rng.random(count) < 0.5, edges, rng.integers(0, 1 << 32, count, np.uint32))
+    words: list[int] = drawn.tolist()
     if node.op in ("scatter", "scatter_add"):
         for at, (operand, _) in enumerate(part.reads):
             if operand == 1 and rng.random() < 0.9:

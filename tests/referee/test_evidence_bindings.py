@@ -41,22 +41,22 @@ def step() -> TracedStep:
     return TracedStep(GRAPH, *fill(np.random.default_rng(1), GRAPH))
 
 
-def convicts(judges, frame: Frame, position: Position, shown: Evidence) -> bool:
-    return evidence_result(judges, frame, position, shown) == ""
+def convicts(judges, frame: Frame, position: Position, evidence: Evidence) -> bool:
+    return evidence_result(judges, frame, position, evidence) == ""
 
 
-def holds(judges, frame: Frame, position: Position, shown: Evidence, count: int = 40) -> None:
+def holds(judges, frame: Frame, position: Position, evidence: Evidence, count: int = 40) -> None:
     """What is honest is not false, whichever bit of the evidence is changed."""
-    assert evidence_result(judges, frame, position, shown) == "evidence: not false"
-    for bent in flips(encode(shown), count):
-        assert evidence_result(judges, frame, position, bent, kind=shown.KIND) != ""
+    assert evidence_result(judges, frame, position, evidence) == "evidence: not false"
+    for bent in flips(encode(evidence), count):
+        assert evidence_result(judges, frame, position, bent, kind=evidence.KIND) != ""
 
 
-def only_in(judges, frame: Frame, position: Position, shown: Evidence) -> None:
+def only_in(judges, frame: Frame, position: Position, evidence: Evidence) -> None:
     """What convicts where the game stands says nothing in any other of its trees."""
-    assert convicts(judges, frame, position, shown)
+    assert convicts(judges, frame, position, evidence)
     for phase in set(Phase) - {position.phase}:
-        assert evidence_result(judges, frame, replace(position, phase=phase), shown) == "evidence: not here", phase
+        assert evidence_result(judges, frame, replace(position, phase=phase), evidence) == "evidence: not here", phase
 
 
 # --- 1: the end
@@ -74,27 +74,31 @@ def segments(steps: int, every: int) -> tuple[Frame, list[bytes]]:
 def test_the_last_state__is_the_end_root__or_the_claim_is_false(judges, steps: int, every: int):
     frame, leaves = segments(steps, every)
     position = Position(Phase.SEGMENTS, 1, 0, HERE, bytes(32))
-    shown = End(bytes([steps]) * 32, tuple(merkle_proof(leaves, len(leaves) - 1)))
-    holds(judges, frame, position, shown)
-    assert convicts(judges, replace(frame, end_root=HERE), position, shown)
+    evidence = End(bytes([steps]) * 32, tuple(merkle_proof(leaves, len(leaves) - 1)))
+    holds(judges, frame, position, evidence)
+    assert convicts(judges, replace(frame, end_root=HERE), position, evidence)
     earlier = End(bytes([0]) * 32, tuple(merkle_proof(leaves, 0)))
     assert evidence_result(judges, frame, position, earlier) == "evidence: state does not match"
     false = replace(frame, end_root=HERE)
-    only_in(judges, false, position, shown)
-    for path in ((*shown.path, HERE), shown.path[:-1]):
-        assert evidence_result(judges, false, position, replace(shown, path=path)) == "evidence: state does not match"
+    only_in(judges, false, position, evidence)
+    for path in ((*evidence.path, HERE), evidence.path[:-1]):
+        assert (
+            evidence_result(judges, false, position, replace(evidence, path=path)) == "evidence: state does not match"
+        )
         # Nor does it under a root that this path does lead to: the tree has another height.
         other = replace(false, segment_root=climb(leaves[-1], len(leaves) - 1, path))
-        assert evidence_result(judges, other, position, replace(shown, path=path)) == "evidence: state does not match"
+        assert (
+            evidence_result(judges, other, position, replace(evidence, path=path)) == "evidence: state does not match"
+        )
 
 
 def test_a_trial__claims_no_end_that_could_be_false(judges):
     frame, leaves = segments(4, 1)
     position = Position(Phase.SEGMENTS, 1, 0, HERE, bytes(32))
-    shown = End(bytes([4]) * 32, tuple(merkle_proof(leaves, 4)))
-    assert convicts(judges, replace(frame, end_root=bytes(32)), position, shown)
+    evidence = End(bytes([4]) * 32, tuple(merkle_proof(leaves, 4)))
+    assert convicts(judges, replace(frame, end_root=bytes(32)), position, evidence)
     of_trial = replace(frame, job=TRIALS, end_root=bytes(32))
-    assert evidence_result(judges, of_trial, position, shown) == "evidence: not here"
+    assert evidence_result(judges, of_trial, position, evidence) == "evidence: not here"
 
 
 # --- 2: the beginning
@@ -140,14 +144,14 @@ def begins(checkpoint, index: int, graph: Graph = GRAPH) -> Begin:
 @pytest.mark.parametrize("index", [B, M, SEED, W])
 def test_the_state_at_step_0__follows_from_checkpoint_and_manifest(judges, started, index: int):
     frame, state, checkpoint = started
-    shown = begins(checkpoint, index)
-    holds(judges, frame, at_entry(state, NAMES, index), shown)
+    evidence = begins(checkpoint, index)
+    holds(judges, frame, at_entry(state, NAMES, index), evidence)
     false = dict(state)
     false[NAMES[index]] = false[NAMES[index]] + np.ones((), false[NAMES[index]].dtype)
-    assert convicts(judges, frame, at_entry(false, NAMES, index), shown)
+    assert convicts(judges, frame, at_entry(false, NAMES, index), evidence)
     renamed = {"x" if name == NAMES[index] else name: array for name, array in state.items()}
     names = ["x" if name == NAMES[index] else name for name in NAMES]
-    assert convicts(judges, frame, at_entry(renamed, names, index), shown)
+    assert convicts(judges, frame, at_entry(renamed, names, index), evidence)
 
 
 def test_a_seed_of_another_slot_or_round__is_false(judges, started):
@@ -172,11 +176,11 @@ def test_a_trials_seed__is_the_first_four_bytes_of_its_round(judges, started):
     frame, state, checkpoint = started
     seed = bytes.fromhex("01020384") + b"s" * 28
     of_trial = replace(frame, job=TRIALS, round=int.from_bytes(seed, "big"), slot=0)
-    shown, of_seed = begins(checkpoint, SEED), at_entry(state, NAMES, SEED)
-    assert convicts(judges, of_trial, of_seed, shown)
+    evidence, of_seed = begins(checkpoint, SEED), at_entry(state, NAMES, SEED)
+    assert convicts(judges, of_trial, of_seed, evidence)
     seeded = state | {"seed": np.int32(int.from_bytes(seed[:4], "little", signed=True))}
-    assert evidence_result(judges, of_trial, at_entry(seeded, NAMES, SEED), shown) == "evidence: not false"
-    assert convicts(judges, frame, at_entry(seeded, NAMES, SEED), shown)
+    assert evidence_result(judges, of_trial, at_entry(seeded, NAMES, SEED), evidence) == "evidence: not false"
+    assert convicts(judges, frame, at_entry(seeded, NAMES, SEED), evidence)
 
 
 def test_a_beginning_shown_with_another_entry__or_elsewhere__is_refused(judges, started):
@@ -204,10 +208,10 @@ def test_a_beginning_of_many_axes__has_each_in_its_root(judges, shape: tuple[int
     m = b.input(F32, shape, STATE_ROLE, 0)
     graph = b.finish([("m", OPTIMIZER, m, b.map("mul", m, 2.0))], [], b.sum(m, list(range(len(shape)))))
     frame = Frame(job=1, program_root=encoding.root(graph), is_begin=1)
-    shown = begins({}, 0, graph)
-    for found, reason in ((shape, "evidence: not false"), ((*shape[:-1], shape[-1] + 1), ""), (shape[::-1], "")):
-        at_m = at_entry({"m": np.zeros(found, np.float32)}, ["m"], 0)
-        assert evidence_result(judges, frame, at_m, shown) == reason, found
+    evidence = begins({}, 0, graph)
+    for other_shape, reason in ((shape, "evidence: not false"), ((*shape[:-1], shape[-1] + 1), ""), (shape[::-1], "")):
+        at_m = at_entry({"m": np.zeros(other_shape, np.float32)}, ["m"], 0)
+        assert evidence_result(judges, frame, at_m, evidence) == reason, other_shape
 
 
 def test_a_seed_that_is_no_integer__is_refused(judges):
@@ -252,10 +256,10 @@ def next_state(step: TracedStep) -> dict:
 def test_the_state_after_a_step__is_what_its_trace_ends_in(judges, step: TracedStep, index: int):
     after = next_state(step)
     frame = step.frame(after=state_root(after))
-    shown = outputs(step, index)
-    holds(judges, frame, at_entry(after, NAMES, index), shown)
+    evidence = outputs(step, index)
+    holds(judges, frame, at_entry(after, NAMES, index), evidence)
     false = after | {NAMES[index]: np.full_like(after[NAMES[index]], 5)}
-    assert convicts(judges, frame, at_entry(false, NAMES, index), shown)
+    assert convicts(judges, frame, at_entry(false, NAMES, index), evidence)
 
 
 def test_an_output_shown_with_another_node__is_refused(judges, step: TracedStep):
@@ -289,11 +293,11 @@ HERE_AT_NODE = Position(Phase.ELEMENTS, 1, 0, HERE, bytes(32))
 @pytest.mark.parametrize("index", [B, M, SEED, W])
 def test_an_input_of_a_step__is_the_tensor_of_the_state_before(judges, step: TracedStep, index: int):
     node = GRAPH.state[index].before
-    shown = inputs(step, node, dict(step.state), index)
-    holds(judges, step.frame(node), HERE_AT_NODE, shown)
+    evidence = inputs(step, node, dict(step.state), index)
+    holds(judges, step.frame(node), HERE_AT_NODE, evidence)
     altered = np.full_like(step.values[node], 5)
     lying = replace(step, altered={node: altered})
-    assert convicts(judges, lying.frame(node), HERE_AT_NODE, shown)
+    assert convicts(judges, lying.frame(node), HERE_AT_NODE, evidence)
 
 
 def test_the_inputs_of_an_update_and_an_aggregation__are_the_claims_states(judges):
@@ -324,21 +328,21 @@ def test_the_inputs_of_an_update_and_an_aggregation__are_the_claims_states(judge
 
 def test_an_input_shown_with_another_tensor__entry_or_node__is_refused(judges, step: TracedStep):
     node = GRAPH.state[W].before
-    frame, shown = step.frame(node), inputs(step, GRAPH.state[W].before, dict(step.state), W)
-    assert evidence_result(judges, frame, HERE_AT_NODE, replace(shown, tensor=tensor_in(step.state, "m"))) == (
+    frame, evidence = step.frame(node), inputs(step, GRAPH.state[W].before, dict(step.state), W)
+    assert evidence_result(judges, frame, HERE_AT_NODE, replace(evidence, tensor=tensor_in(step.state, "m"))) == (
         "evidence: state does not match"
     )
     assert (
-        evidence_result(judges, frame, HERE_AT_NODE, replace(shown, entry=entry_of(GRAPH, M)))
+        evidence_result(judges, frame, HERE_AT_NODE, replace(evidence, entry=entry_of(GRAPH, M)))
         == "evidence: other entry"
     )
     computed = step.node("fma")
-    of_computed = replace(shown, descriptor=step.descriptor(computed))
+    of_computed = replace(evidence, descriptor=step.descriptor(computed))
     assert evidence_result(judges, step.frame(computed), HERE_AT_NODE, of_computed) == "evidence: not here"
     assert evidence_result(judges, frame, HERE_AT_NODE, of_computed) == "evidence: other descriptor"
-    only_in(judges, replace(frame, tensor_root=HERE), HERE_AT_NODE, shown)
+    only_in(judges, replace(frame, tensor_root=HERE), HERE_AT_NODE, evidence)
     batch = GRAPH.batch[0][1]
-    of_batch = replace(shown, descriptor=step.descriptor(batch))
+    of_batch = replace(evidence, descriptor=step.descriptor(batch))
     for kind in (Kind.TRAINING, Kind.AGGREGATION):
         assert evidence_result(judges, step.frame(batch, kind=kind), HERE_AT_NODE, of_batch) == "evidence: not here"
 
@@ -348,16 +352,16 @@ def test_an_input_shown_with_another_tensor__entry_or_node__is_refused(judges, s
 
 def test_a_constant__is_the_tensor_that_its_program_names(judges, step: TracedStep):
     node = step.node("constant")
-    shown = Constant(step.descriptor(node))
-    holds(judges, step.frame(node), HERE_AT_NODE, shown, 100)
+    evidence = Constant(step.descriptor(node))
+    holds(judges, step.frame(node), HERE_AT_NODE, evidence, 100)
     lying = replace(step, altered={node: step.values[node] * 2})
-    assert convicts(judges, lying.frame(node), HERE_AT_NODE, shown)
+    assert convicts(judges, lying.frame(node), HERE_AT_NODE, evidence)
     other = step.node("input")
     assert (
         evidence_result(judges, step.frame(other), HERE_AT_NODE, Constant(step.descriptor(other)))
         == "evidence: not here"
     )
-    only_in(judges, lying.frame(node), HERE_AT_NODE, shown)
+    only_in(judges, lying.frame(node), HERE_AT_NODE, evidence)
 
 
 def test_kinds_that_there_are_not__are_refused(judges, step: TracedStep):

@@ -33,8 +33,8 @@ ARRAYS["inputs"][17] = np.nan
 def program(dtype: str, shape: tuple[int, ...], targets: tuple[int, ...], other: str = "targets") -> Graph:
     b = Builder()
     w = b.input(F32, (), STATE_ROLE, 0)
-    given = [("inputs", b.input(dtype, shape, BATCH_ROLE, 0)), (other, b.input(I32, targets, BATCH_ROLE, 1))]
-    return b.finish([("w", PARAMETER, w, b.map("mul", w, 2.0))], given, w)
+    batch = [("inputs", b.input(dtype, shape, BATCH_ROLE, 0)), (other, b.input(I32, targets, BATCH_ROLE, 1))]
+    return b.finish([("w", PARAMETER, w, b.map("mul", w, 2.0))], batch, w)
 
 
 def trained(data: dict, accumulate: int) -> TracedStep:
@@ -95,8 +95,8 @@ def test_any_bit_of_honest_evidence__changed__convicts_nobody(job):
     judges, data = job
     step = trained(data, 1)
     for name in ("inputs", "targets"):
-        frame, position, given = asked(step, data, name, 2)
-        for bent in flips(encode(given), 60):
+        frame, position, evidence = asked(step, data, name, 2)
+        for bent in flips(encode(evidence), 60):
             assert evidence_result(judges, frame, position, bent, kind=6) != ""
 
 
@@ -114,22 +114,22 @@ def test_what_another_step__slot_or_round_trains_on__is_another_word(job, place:
 def test_another_word_of_the_data__is_refused(job):
     judges, data = job
     step = trained(data, 1)
-    frame, position, given = asked(step, data, "inputs", 0)
+    frame, position, evidence = asked(step, data, "inputs", 0)
     name = "tokens" if data is TOKENS else "inputs"
     far = words_in(data, name, 128 * 9 + 5)
-    assert evidence_result(judges, frame, position, replace(given, words=far)) == "evidence: state does not match"
+    assert evidence_result(judges, frame, position, replace(evidence, words=far)) == "evidence: state does not match"
     other = words_in({**data, name: data[name] + 1}, name, 0)
-    assert evidence_result(judges, frame, position, replace(given, words=other)) == "evidence: state does not match"
-    cut = replace(given.words, head=b"\0\0")
-    assert evidence_result(judges, frame, position, replace(given, words=cut)) != ""
-    assert evidence_result(judges, frame, position, replace(given, element=1)) != ""
-    assert evidence_result(judges, frame, position, replace(given, element=step.batch["inputs"].size)) != ""
+    assert evidence_result(judges, frame, position, replace(evidence, words=other)) == "evidence: state does not match"
+    cut = replace(evidence.words, head=b"\0\0")
+    assert evidence_result(judges, frame, position, replace(evidence, words=cut)) != ""
+    assert evidence_result(judges, frame, position, replace(evidence, element=1)) != ""
+    assert evidence_result(judges, frame, position, replace(evidence, element=step.batch["inputs"].size)) != ""
     assert (
-        evidence_result(judges, frame, position, replace(given, is_tokens=not given.is_tokens))
+        evidence_result(judges, frame, position, replace(evidence, is_tokens=not evidence.is_tokens))
         == "evidence: other data"
     )
     assert (
-        evidence_result(judges, frame, position, replace(given, entry=entry_of(step.graph, 0)))
+        evidence_result(judges, frame, position, replace(evidence, entry=entry_of(step.graph, 0)))
         == "evidence: other entry"
     )
 
@@ -142,9 +142,9 @@ def test_data_whose_rows_are_of_another_form__is_refused():
         ({"tokens": TOKENS["tokens"].astype(np.float32)}, "of another dtype"),
     ):
         judges = deploy(state_root(data))
-        frame, position, given = asked(step, TOKENS, "inputs", 0, lie=1)
-        given = replace(given, words=words_in(data, "tokens", 0))
-        assert evidence_result(judges, frame, position, given) == "evidence: other data", words
+        frame, position, evidence = asked(step, TOKENS, "inputs", 0, lie=1)
+        evidence = replace(evidence, words=words_in(data, "tokens", 0))
+        assert evidence_result(judges, frame, position, evidence) == "evidence: other data", words
 
 
 def test_a_batch_of_tokens_by_another_name__is_refused():
@@ -161,8 +161,8 @@ def test_a_trials_batches__are_zeros(job):
     honest = trained({name: np.zeros_like(array) for name, array in data.items()}, 1)
     for name in ("inputs", "targets"):
         for lie, expected in ((0, "evidence: not false"), (1, ""), (1 << 31, "")):
-            frame, position, given = asked(honest, data, name, 2, lie=lie)
-            of_trial, unopened = replace(frame, job=TRIALS, rows=0), replace(given, is_tokens=False, words=Words())
+            frame, position, evidence = asked(honest, data, name, 2, lie=lie)
+            of_trial, unopened = replace(frame, job=TRIALS, rows=0), replace(evidence, is_tokens=False, words=Words())
             assert evidence_result(judges, of_trial, position, unopened) == expected
             assert evidence_result(judges, frame, position, unopened) != ""
     assert evidence_result(judges, of_trial, position, replace(unopened, element=200)) != ""
@@ -174,13 +174,13 @@ def test_a_trials_batches__are_zeros(job):
 def test_data_is_asked_for__of_training__at_a_shown_leaf_of_a_batch(job):
     judges, data = job
     step = trained(data, 1)
-    frame, position, given = asked(step, data, "inputs", 0, lie=1)
+    frame, position, evidence = asked(step, data, "inputs", 0, lie=1)
     here = "evidence: not here"
-    assert evidence_result(judges, replace(frame, kind=Kind.AGGREGATION), position, given) == here
-    assert evidence_result(judges, frame, replace(position, open_leaf=bytes(32)), given) == here
-    assert evidence_result(judges, frame, replace(position, phase=Phase.PARTS), given) == here
-    assert evidence_result(judges, frame, replace(position, open_leaf=HERE), given) == "evidence: bytes do not match"
-    assert evidence_result(judges, frame, replace(position, index=1), given) == "evidence: no such element"
+    assert evidence_result(judges, replace(frame, kind=Kind.AGGREGATION), position, evidence) == here
+    assert evidence_result(judges, frame, replace(position, open_leaf=bytes(32)), evidence) == here
+    assert evidence_result(judges, frame, replace(position, phase=Phase.PARTS), evidence) == here
+    assert evidence_result(judges, frame, replace(position, open_leaf=HERE), evidence) == "evidence: bytes do not match"
+    assert evidence_result(judges, frame, replace(position, index=1), evidence) == "evidence: no such element"
     state = step.graph.state[0].before
-    of_state = replace(given, descriptor=step.descriptor(state), entry=entry_of(step.graph, 0), words=Words())
+    of_state = replace(evidence, descriptor=step.descriptor(state), entry=entry_of(step.graph, 0), words=Words())
     assert evidence_result(judges, step.frame(state), position, of_state) == here

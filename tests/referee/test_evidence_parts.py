@@ -17,7 +17,7 @@ from zoo_compute.spec.games import Phase
 
 pytestmark = pytest.mark.long
 
-GIVEN = ("input", "constant")
+INPUT_OPS = ("input", "constant")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def ends(step: TracedStep, seed: int, most: int):
     """Games over parts of all computed nodes."""
     rng = np.random.default_rng(seed)
     for at, node in enumerate(step.graph.nodes):
-        if node.op in GIVEN or not node.elements:
+        if node.op in INPUT_OPS or not node.elements:
             continue
         element = int(rng.integers(0, node.elements))
         count = len(step.parts(at, element))
@@ -91,91 +91,99 @@ def large(step: TracedStep):
 
 
 def test_any_bit_of_honest_evidence__changed__convicts_nobody(judges, step: TracedStep):
-    for frame, position, shown in (large(step), step.part(step.node("fma"), 140), step.part(step.node("sum"), 0, 21)):
-        for bent in flips(encode(shown), 60):
+    for frame, position, evidence in (
+        large(step),
+        step.part(step.node("fma"), 140),
+        step.part(step.node("sum"), 0, 21),
+    ):
+        for bent in flips(encode(evidence), 60):
             assert evidence_result(judges, frame, position, bent, kind=8) != ""
 
 
 def test_openings_of_something_else__are_refused(judges, step: TracedStep):
     """Each is true of its tree, and not what the part reads."""
-    frame, position, shown = step.part(step.node("fma"), 140)
+    frame, position, evidence = step.part(step.node("fma"), 140)
     _, _, other = step.part(step.node("fma"), 12)
-    swapped = replace(shown, places=(shown.places[0] >> 16 | 1 << 247,))
+    swapped = replace(evidence, places=(evidence.places[0] >> 16 | 1 << 247,))
     assert evidence_result(judges, frame, position, swapped) == "evidence: other words"
     assert evidence_result(
-        judges, frame, position, replace(other, number=140, leaves=(shown.leaves[0], *other.leaves[1:]))
+        judges, frame, position, replace(other, number=140, leaves=(evidence.leaves[0], *other.leaves[1:]))
     ) in ("evidence: other words",)
-    moved = tuple(replace(source, operand=at) for source, at in zip(shown.sources, (1, 0, 2), strict=True))
-    assert evidence_result(judges, frame, position, replace(shown, sources=moved)) == "evidence: bytes do not match"
-    taller = (replace(shown.sources[0], height=shown.sources[0].height + 1), *shown.sources[1:])
-    assert evidence_result(judges, frame, position, replace(shown, sources=taller)) == "evidence: bytes do not match"
-    assert evidence_result(judges, frame, position, replace(shown, number=139)) == "evidence: other words"
-    assert evidence_result(judges, frame, position, replace(shown, number=12)) == "evidence: no such element"
-    assert evidence_result(judges, frame, position, replace(shown, number=150)) == "evidence: no such element"
+    moved = tuple(replace(source, operand=at) for source, at in zip(evidence.sources, (1, 0, 2), strict=True))
+    assert evidence_result(judges, frame, position, replace(evidence, sources=moved)) == "evidence: bytes do not match"
+    taller = (replace(evidence.sources[0], height=evidence.sources[0].height + 1), *evidence.sources[1:])
+    assert evidence_result(judges, frame, position, replace(evidence, sources=taller)) == "evidence: bytes do not match"
+    assert evidence_result(judges, frame, position, replace(evidence, number=139)) == "evidence: other words"
+    assert evidence_result(judges, frame, position, replace(evidence, number=12)) == "evidence: no such element"
+    assert evidence_result(judges, frame, position, replace(evidence, number=150)) == "evidence: no such element"
     for more in (
-        {"hashes": (*shown.hashes, bytes(32))},
-        {"leaves": shown.leaves * 2},
-        {"numbers": (*shown.numbers, 0)},
+        {"hashes": (*evidence.hashes, bytes(32))},
+        {"leaves": evidence.leaves * 2},
+        {"numbers": (*evidence.numbers, 0)},
     ):
-        assert evidence_result(judges, frame, position, replace(shown, **more)) == "evidence: bytes do not match", more
-    assert evidence_result(judges, frame, position, replace(shown, hashes=shown.hashes[:-1])) != ""
+        assert evidence_result(judges, frame, position, replace(evidence, **more)) == "evidence: bytes do not match", (
+            more
+        )
+    assert evidence_result(judges, frame, position, replace(evidence, hashes=evidence.hashes[:-1])) != ""
     foreign = step.descriptor(step.node("sub"))
-    assert evidence_result(judges, frame, position, replace(shown, descriptor=foreign)) == "evidence: other descriptor"
+    assert (
+        evidence_result(judges, frame, position, replace(evidence, descriptor=foreign)) == "evidence: other descriptor"
+    )
 
 
 def test_a_leaf_numbered_beyond_its_tree__does_not_pass_for_another_operands(judges, step: TracedStep):
     """2^57 leaves are 2^64 words: there the addresses of the next operand begin."""
-    frame, position, shown = step.part(step.node("fma"), 140)
-    first, scalar, other = shown.sources
+    frame, position, evidence = step.part(step.node("fma"), 140)
+    first, scalar, other = evidence.sources
     assert (first.height, scalar.height, other.height) == (1, 0, 1)
-    path = 1 + shown.trace_height
+    path = 1 + evidence.trace_height
     forged = replace(
-        shown,
+        evidence,
         sources=(first, scalar, first),
-        numbers=(shown.numbers[0], shown.numbers[1], shown.numbers[0] + 2 * 2**57),
-        leaves=(*shown.leaves[:3], shown.leaves[1]),
-        hashes=shown.hashes[:-path] + shown.hashes[:path],
+        numbers=(evidence.numbers[0], evidence.numbers[1], evidence.numbers[0] + 2 * 2**57),
+        leaves=(*evidence.leaves[:3], evidence.leaves[1]),
+        hashes=evidence.hashes[:-path] + evidence.hashes[:path],
     )
     assert evidence_result(judges, frame, position, forged) == "evidence: bytes do not match"
 
 
 def test_results_of_parts__under_another_root__are_refused(judges):
-    frame, position, shown = part_game(FORMS["sum of 2^20, its lanes"])
-    assert PARTS_OPERAND in [source.operand for source in shown.sources]
-    assert evidence_result(judges, frame, position, shown) == ""
+    frame, position, evidence = part_game(FORMS["sum of 2^20, its lanes"])
+    assert PARTS_OPERAND in [source.operand for source in evidence.sources]
+    assert evidence_result(judges, frame, position, evidence) == ""
     other = replace(frame, parts_root=b"\1" * 32)
-    assert evidence_result(judges, other, position, shown) == "evidence: bytes do not match"
+    assert evidence_result(judges, other, position, evidence) == "evidence: bytes do not match"
 
 
 def test_parts_of_other_parts__are_refused(judges, step: TracedStep):
-    frame, position, shown = large(step)
+    frame, position, evidence = large(step)
     assert PARTS_OPERAND not in [
-        source.operand for source in shown.sources
+        source.operand for source in evidence.sources
     ]  # what it carries on lies in the shown leaf
     _, _, other = step.part(step.node("dot"), 0, 2)
     assert evidence_result(judges, frame, position, other) in ("evidence: not false",)
     assert evidence_result(judges, frame, position, replace(other, number=3)) == "evidence: other words"
-    assert evidence_result(judges, frame, position, replace(shown, number=2)) == "evidence: other words"
-    first, *rest = shown.places  # which begin with the part that it carries on, here taken to be part 0
+    assert evidence_result(judges, frame, position, replace(evidence, number=2)) == "evidence: other words"
+    first, *rest = evidence.places  # which begin with the part that it carries on, here taken to be part 0
     assert first >> 240 == 2
-    carries = replace(shown, places=(first & (1 << 240) - 1, *rest))
+    carries = replace(evidence, places=(first & (1 << 240) - 1, *rest))
     assert evidence_result(judges, frame, position, carries) == "evidence: other words"
 
 
 def test_the_leaf_of_the_element__for_a_part_of_it__is_no_word_to_take(judges, step: TracedStep):
     """In ELEMENTS nothing of the shown leaf is an operand's."""
-    frame, position, shown = step.part(step.node("copy"), 5)
-    own = replace(shown, places=(5 << 240,))
+    frame, position, evidence = step.part(step.node("copy"), 5)
+    own = replace(evidence, places=(5 << 240,))
     assert evidence_result(judges, frame, position, own) == "evidence: other words"
 
 
 def test_words_of_a_leaf_that_was_not_opened__are_no_words_to_take(judges, step: TracedStep):
     """Behind the last leaf the call holds whatever its sender put there."""
-    frame, position, shown = step.part(step.node("copy"), 5)
+    frame, position, evidence = step.part(step.node("copy"), 5)
     assert step.parts(step.node("copy"), 5)[0].reads == ((0, 5),)
     for leaf in (1, 2, 16, 17, 511):
         forged = replace(
-            shown, sources=(), numbers=(), leaves=shown.leaves[:1], hashes=(), places=((leaf << 7 | 5) << 240,)
+            evidence, sources=(), numbers=(), leaves=evidence.leaves[:1], hashes=(), places=((leaf << 7 | 5) << 240,)
         )
         data = encode(forged) + bytes(range(256)) * 80
         assert evidence_result(judges, frame, position, data, kind=8) in ("evidence: other words", "?"), leaf
@@ -185,22 +193,23 @@ def test_words_of_a_leaf_that_was_not_opened__are_no_words_to_take(judges, step:
 
 def test_an_element_of_several_parts__is_judged_by_its_parts(judges, step: TracedStep):
     node = step.node("dot")
-    frame, _, shown = step.part(node, 0, 0)
+    frame, _, evidence = step.part(node, 0, 0)
     _, at_element, element = step.part(node, 0)
-    first = replace(shown, number=0, leaves=element.leaves[:1])
+    first = replace(evidence, number=0, leaves=element.leaves[:1])
     assert evidence_result(judges, frame, at_element, first) == "evidence: several parts"
 
 
 def test_a_leaf_that_was_not_shown__and_a_tree_that_is_not_of_words__are_no_place_for_it(judges, step: TracedStep):
-    frame, position, shown = step.part(step.node("fma"), 140, lie=1)
-    assert evidence_result(judges, frame, replace(position, open_leaf=bytes(32)), shown) == "evidence: not here"
-    assert evidence_result(judges, frame, replace(position, phase=Phase.NODES), shown) == "evidence: not here"
-    assert evidence_result(judges, frame, replace(position, index=0), shown) == "evidence: no such element"
+    frame, position, evidence = step.part(step.node("fma"), 140, lie=1)
+    assert evidence_result(judges, frame, replace(position, open_leaf=bytes(32)), evidence) == "evidence: not here"
+    assert evidence_result(judges, frame, replace(position, phase=Phase.NODES), evidence) == "evidence: not here"
+    assert evidence_result(judges, frame, replace(position, index=0), evidence) == "evidence: no such element"
     assert (
-        evidence_result(judges, frame, replace(position, open_leaf=b"\1" * 32), shown) == "evidence: bytes do not match"
+        evidence_result(judges, frame, replace(position, open_leaf=b"\1" * 32), evidence)
+        == "evidence: bytes do not match"
     )
     for wrong in ("descriptor", "trace_root"):
-        assert evidence_result(judges, replace(frame, **{wrong: b"\1" * 32}), position, shown) != ""
+        assert evidence_result(judges, replace(frame, **{wrong: b"\1" * 32}), position, evidence) != ""
 
 
 @pytest.mark.parametrize("form", FORMS)

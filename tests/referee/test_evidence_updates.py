@@ -62,11 +62,11 @@ AGGREGATION = Claim(TURN, 5, AGGREGATOR_SEAT, 3, MASK, 11, 0, state_root(START),
 
 @pytest.fixture(scope="module")
 def judges():
-    found = deploy(bytes(32))
+    harness = deploy(bytes(32))
     for at, seat in enumerate(PRESENT):  # whatever became of a claim, it is what was aggregated
         status = list(ClaimStatus)[at % 3]
-        found.double.set_claim(JOB, astuple(claim_of(seat)), int(status))
-    return found
+        harness.double.set_claim(JOB, astuple(claim_of(seat)), int(status))
+    return harness
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +91,9 @@ def asked(step: TracedStep, name: str, element: int, lie: int = 0) -> tuple[Fram
     if holder is not None:
         path = tuple(merkle_proof(leaves_of(holder), slot - SEATS[holder][0]))
         result, words = replace(result_of(slot), path=path), words_in(UPDATES[slot], "w", element % 150)
-    given = tuple(PresentClaim.of(claim_of(seat)) for seat in seats)
-    shown_update = Update(step.descriptor(node), entry, leaf, element, AGGREGATION, given, result, words)
-    return frame, leaf_position(leaf, element), shown_update
+    evidence = tuple(PresentClaim.of(claim_of(seat)) for seat in seats)
+    update = Update(step.descriptor(node), entry, leaf, element, AGGREGATION, evidence, result, words)
+    return frame, leaf_position(leaf, element), update
 
 
 @pytest.mark.parametrize("slot", range(SLOTS))
@@ -112,64 +112,66 @@ def test_the_number_of_present_slots__is_counted_from_their_claims(judges, step:
 
 @pytest.mark.parametrize("counted", [1, 2, 3, 1023, 1024, 16_383, 16_384])
 def test_any_number_of_slots__is_the_float_that_it_is(step: TracedStep, counted: int):
-    found = deploy(bytes(32))
+    harness = deploy(bytes(32))
     seats = [replace(claim_of(0), scope=counted // 2), replace(claim_of(1), scope=counted - counted // 2)]
     for claim in seats:
-        found.double.set_claim(JOB, astuple(claim), 1)
+        harness.double.set_claim(JOB, astuple(claim), 1)
     aggregation = replace(AGGREGATION, scope=3)
     lying = replace(step, altered={dict(step.graph.batch)["present"]: np.float32(counted)})
-    frame, position, given = asked(lying, "present", 0)
-    given = replace(given, claim=aggregation, present=tuple(map(PresentClaim.of, seats)))
+    frame, position, evidence = asked(lying, "present", 0)
+    evidence = replace(evidence, claim=aggregation, present=tuple(map(PresentClaim.of, seats)))
     frame = replace(frame, claim=claim_hash(aggregation))
-    assert evidence_result(found, frame, position, given) == "evidence: not false"
+    assert evidence_result(harness, frame, position, evidence) == "evidence: not false"
     more = replace(step, altered={dict(step.graph.batch)["present"]: np.float32(counted + 1)})
     _, position, other = asked(more, "present", 0)
-    assert evidence_result(found, frame, position, replace(given, leaf=other.leaf)) == ""
+    assert evidence_result(harness, frame, position, replace(evidence, leaf=other.leaf)) == ""
 
 
 def test_128_seats__the_most_there_are__are_counted_in_one_call(step: TracedStep):
-    found = deploy(bytes(32))
+    harness = deploy(bytes(32))
     seats = [replace(claim_of(0), seat=seat, scope=seat << 16 | 1, root=HERE) for seat in range(128)]
     for claim in seats:
-        found.double.set_claim(JOB, astuple(claim), 1)
+        harness.double.set_claim(JOB, astuple(claim), 1)
     aggregation = replace(AGGREGATION, scope=2**128 - 1)
-    frame, position, given = asked(step, "present", 0)
-    given = replace(given, claim=aggregation, present=tuple(map(PresentClaim.of, seats)))
-    assert len(encode(given)) <= 45_056
-    assert evidence_result(found, replace(frame, claim=claim_hash(aggregation)), position, given) == ""  # it says 6
-    assert found.judge.last.gas < 2_000_000
+    frame, position, evidence = asked(step, "present", 0)
+    evidence = replace(evidence, claim=aggregation, present=tuple(map(PresentClaim.of, seats)))
+    assert len(encode(evidence)) <= 45_056
+    assert (
+        evidence_result(harness, replace(frame, claim=claim_hash(aggregation)), position, evidence) == ""
+    )  # it says 6
+    assert harness.judge.last.gas < 2_000_000
 
 
 def test_any_bit_of_honest_evidence__changed__convicts_nobody(judges, step: TracedStep):
     for name, element in (("updates/w", 2 * 150 + 140), ("updates/w", 5 * 150), ("present", 0)):
-        frame, position, given = asked(step, name, element)
-        for bent in flips(encode(given), 50):
+        frame, position, evidence = asked(step, name, element)
+        for bent in flips(encode(evidence), 50):
             assert evidence_result(judges, frame, position, bent, kind=7) != ""
 
 
 def test_claims_that_are_missing__repeated__absent_or_unknown__are_refused(judges, step: TracedStep):
     missing, absent = "evidence: claims missing", "evidence: not a present seat"
     for name, element in (("updates/w", 5 * 150), ("present", 0)):
-        frame, position, given = asked(step, name, element, lie=1)
-        assert evidence_result(judges, frame, position, given) == ""
-        told: list[tuple[str, tuple[PresentClaim, ...]]] = [
-            (missing, given.present[:at] + given.present[at + 1 :]) for at in range(4)
+        frame, position, evidence = asked(step, name, element, lie=1)
+        assert evidence_result(judges, frame, position, evidence) == ""
+        refusals: list[tuple[str, tuple[PresentClaim, ...]]] = [
+            (missing, evidence.present[:at] + evidence.present[at + 1 :]) for at in range(4)
         ]
-        told += [(absent, (*given.present, given.present[-1])), (absent, given.present[::-1])]
-        told += [(absent, (*given.present[:3], replace(given.present[2], seat=4), given.present[3]))]
-        told += [(missing, ())]
+        refusals += [(absent, (*evidence.present, evidence.present[-1])), (absent, evidence.present[::-1])]
+        refusals += [(absent, (*evidence.present[:3], replace(evidence.present[2], seat=4), evidence.present[3]))]
+        refusals += [(missing, ())]
         for field in ("operator", "scope", "price", "pot_price", "deadline"):
-            false = replace(given.present[1], **{field: getattr(given.present[1], field) + 1})
-            told.append(("evidence: other claim", (given.present[0], false, *given.present[2:])))
-        for reason, present in told:
-            assert evidence_result(judges, frame, position, replace(given, present=present)) == reason
+            false = replace(evidence.present[1], **{field: getattr(evidence.present[1], field) + 1})
+            refusals.append(("evidence: other claim", (evidence.present[0], false, *evidence.present[2:])))
+        for reason, present in refusals:
+            assert evidence_result(judges, frame, position, replace(evidence, present=present)) == reason
 
 
 def test_a_present_slot__without_its_claim__is_not_0(judges, step: TracedStep):
     """An aggregator that took the update cannot be told that the slot was absent."""
-    frame, position, given = asked(step, "updates/w", 4 * 150 + 3)
+    frame, position, evidence = asked(step, "updates/w", 4 * 150 + 3)
     others = tuple(PresentClaim.of(claim_of(seat)) for seat in PRESENT if seat != 1)
-    bare = replace(given, present=others, result=Result(), words=Words())
+    bare = replace(evidence, present=others, result=Result(), words=Words())
     assert evidence_result(judges, frame, position, bare) == "evidence: claims missing"
     every = replace(bare, present=tuple(PresentClaim.of(claim_of(seat)) for seat in PRESENT))
     assert evidence_result(judges, frame, position, every) == "evidence: result does not match"
@@ -177,29 +179,30 @@ def test_a_present_slot__without_its_claim__is_not_0(judges, step: TracedStep):
 
 def test_a_word_of_another_slot__tensor_or_state__is_refused(judges, step: TracedStep):
     element = 2 * 150 + 7
-    frame, position, given = asked(step, "updates/w", element)
+    frame, position, evidence = asked(step, "updates/w", element)
     _, _, other = asked(step, "updates/w", 3 * 150 + 7)
     assert (
-        evidence_result(judges, frame, position, replace(given, result=other.result))
+        evidence_result(judges, frame, position, replace(evidence, result=other.result))
         == "evidence: result does not match"
     )
     assert (
-        evidence_result(judges, frame, position, replace(given, words=other.words)) == "evidence: state does not match"
+        evidence_result(judges, frame, position, replace(evidence, words=other.words))
+        == "evidence: state does not match"
     )
-    late = replace(given, words=words_in(UPDATES[2], "w", 140))
+    late = replace(evidence, words=words_in(UPDATES[2], "w", 140))
     assert evidence_result(judges, frame, position, late) == "evidence: state does not match"
     assert (
-        evidence_result(judges, frame, position, replace(given, entry=entry_of(step.graph, 0)))
+        evidence_result(judges, frame, position, replace(evidence, entry=entry_of(step.graph, 0)))
         == "evidence: other entry"
     )
-    turned = replace(given, claim=replace(AGGREGATION, turn=TURN + 1))
+    turned = replace(evidence, claim=replace(AGGREGATION, turn=TURN + 1))
     assert evidence_result(judges, frame, position, turned) == "evidence: other claim"
     unkept = replace(frame, job=2)
-    assert evidence_result(judges, unkept, position, given) == "evidence: other claim"
+    assert evidence_result(judges, unkept, position, evidence) == "evidence: other claim"
 
 
 def test_updates_are_asked_for__of_an_aggregation__at_a_shown_leaf_of_a_batch(judges, step: TracedStep):
-    frame, position, given = asked(step, "updates/w", 0, lie=1)
+    frame, position, evidence = asked(step, "updates/w", 0, lie=1)
     here = "evidence: not here"
     changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"kind": Kind.TRAINING}, {}),
@@ -208,4 +211,4 @@ def test_updates_are_asked_for__of_an_aggregation__at_a_shown_leaf_of_a_batch(ju
         ({}, {"open_leaf": bytes(32)}),
     ]
     for of_frame, of_position in changes:
-        assert evidence_result(judges, replace(frame, **of_frame), replace(position, **of_position), given) == here
+        assert evidence_result(judges, replace(frame, **of_frame), replace(position, **of_position), evidence) == here

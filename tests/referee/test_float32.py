@@ -20,8 +20,8 @@ def harness():
     return load("mocks/Float32Harness").deploy()
 
 
-def expected(name: str, given: Sequence[int]) -> int:
-    return canonical(PRIMITIVES[name][0](*given))
+def expected(name: str, operands: Sequence[int]) -> int:
+    return canonical(PRIMITIVES[name][0](*operands))
 
 
 @pytest.mark.parametrize("name", BATCHED)
@@ -30,11 +30,11 @@ def test_arithmetic__edges_and_random_words__is_the_executors(harness, name: str
     for first in range(0, len(every), BATCH):
         group = every[first : first + BATCH]
         columns = [list(column) for column in zip(*group, strict=True)]
-        found = harness.batch(BATCHED.index(name), *columns, *[[]] * (3 - len(columns)))
-        assert list(found) == [expected(name, given) for given in group]
+        answers = harness.batch(BATCHED.index(name), *columns, *[[]] * (3 - len(columns)))
+        assert list(answers) == [expected(name, operands) for operands in group]
 
 
 @pytest.mark.parametrize("name", ALONE)
 def test_comparison_and_conversion__edges_and_random_words__is_the_executors(harness, name: str):
-    for given in cases(name, 60):
-        assert getattr(harness, name)(*given) == PRIMITIVES[name][0](*given), [hex(word) for word in given]
+    for operands in cases(name, 60):
+        assert getattr(harness, name)(*operands) == PRIMITIVES[name][0](*operands), [hex(word) for word in operands]

@@ -19,7 +19,7 @@ from tests.support.evm import Reverted
 from tests.support.programs.random_programs import FLOATS, INTEGERS, fill, random_program
 from tests.support.protocol_driver import load
 
-GIVEN = ("input", "constant")
+INPUT_OPS = ("input", "constant")
 
 
 @pytest.fixture(scope="module")
@@ -166,20 +166,20 @@ def test_elements_of_random_programs__part_by_part__are_the_reference_executors(
         ]
         values = reference.run(graph, *listed)
         for at, node in enumerate(graph.nodes):
-            if node.op in GIVEN or not node.elements:
+            if node.op in INPUT_OPS or not node.elements:
                 continue
             element = int(rng.integers(0, node.elements))
             if len(whole_with(node, element, values)) > 8:
                 continue
-            found = by_contract(operators, node, element, values)
-            assert (found if node.dtype == I32 else reference.canonical(found)) == values[at][element], node
+            result = by_contract(operators, node, element, values)
+            assert (result if node.dtype == I32 else reference.canonical(result)) == values[at][element], node
             executed += 1
     assert executed > 16
 
 
-def refused(operators, reason: str, *given: object) -> None:
+def refused(operators, reason: str, *arguments: object) -> None:
     with pytest.raises(Reverted) as refusal:
-        operators.execute(*given)
+        operators.execute(*arguments)
     assert refusal.value.reason == f"executor: {reason}"
 
 

@@ -215,8 +215,8 @@ def test_any_operator_of_a_robust_aggregation__is_convicted():
     honest = case.aggregated()
     ends = after_root(Defender(Trees(honest)))
     nodes = honest.graph.nodes
-    given = {role: node for node, made in enumerate(nodes) if made.op == "input" for role in made.attributes[:1]}
-    for node in sorted({*{made.op: node for node, made in enumerate(nodes)}.values(), *given.values()}):
+    inputs = {role: node for node, made in enumerate(nodes) if made.op == "input" for role in made.attributes[:1]}
+    for node in sorted({*{made.op: node for node, made in enumerate(nodes)}.values(), *inputs.values()}):
         made = nodes[node]
         liar = case.aggregated(LyingAggregation)
         liar.elements = {(0, node): made.elements - 1}
@@ -239,22 +239,22 @@ class Listener(Challenger):
     heard = RevealedState()
     before = Frame()
 
-    def hear(self, game: Game, shown: RevealedState) -> None:
+    def hear(self, game: Game, revealed: RevealedState) -> None:
         """The contract tells the frame where it changed, and what was revealed."""
-        is_disputed = shown.phase == Phase.STATE and not game.frame.is_begin and self.heard.phase != Phase.STATE
+        is_disputed = revealed.phase == Phase.STATE and not game.frame.is_begin and self.heard.phase != Phase.STATE
         frame = game.frame if game.frame != self.before else None
         if is_disputed:
             self.heard = self.heard.apply_event(is_disputed=True)
         is_new = game.awaits == Awaits.PICK
-        leaf = shown.leaves.get(shown.phase, b"") if game.is_open else b""
-        children = shown.children[shown.phase][-1] if is_new else ()
+        leaf = revealed.leaves.get(revealed.phase, b"") if game.is_open else b""
+        children = revealed.children[revealed.phase][-1] if is_new else ()
         self.heard, self.before = self.heard.apply_event(frame=frame, children=children, leaf=leaf), game.frame
 
-    def next(self, game: Game, shown: RevealedState) -> Any:
-        self.hear(game, shown)
+    def next(self, game: Game, revealed: RevealedState) -> Any:
+        self.hear(game, revealed)
         assert self.heard.phase == game.phase
-        assert self.heard.children == shown.children
-        assert self.heard.leaves.get(game.phase) == (shown.leaves[game.phase] if game.is_open else None)
+        assert self.heard.children == revealed.children
+        assert self.heard.leaves.get(game.phase) == (revealed.leaves[game.phase] if game.is_open else None)
         return super().next(game, self.heard)
 
 

@@ -34,13 +34,13 @@ def both(case: CarriedRound):
     judges = case.judges()
 
     def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
-        found = evidence_result(judges, frame, position, data, kind)
+        refusal = evidence_result(judges, frame, position, data, kind)
         try:
             case.judge(kind, frame, position, data)
         except Refused:
-            assert found, "the contracts convict, paper does not"
+            assert refusal, "the contracts convict, paper does not"
             raise
-        assert found == "", found
+        assert refusal == "", refusal
 
     return judge
 
@@ -92,7 +92,7 @@ def test_a_slot_that_goes_on_for_several_rounds__carries_what_the_last_one_left(
 # --- what evidence must show
 
 
-def shown(case: CarriedRound, name: str) -> tuple[Frame, Position, Begin]:
+def begin_of(case: CarriedRound, name: str) -> tuple[Frame, Position, Begin]:
     """Honest evidence about an entry of an honest beginning."""
     state = {each: array.copy() for each, array in case.honest.state(0).items()}
     names = [entry.name for entry in case.graph.state]
@@ -122,7 +122,7 @@ def test_any_bit_of_honest_evidence__changed__convicts_nobody(scene: str):
     judges = case.judges()
     residual = next(name for name in case.private if name.startswith(RESIDUAL))
     for name in (residual, "step"):
-        frame, position, begin = shown(case, name)
+        frame, position, begin = begin_of(case, name)
         assert evidence_result(judges, frame, position, begin) == "evidence: not false"
         for bent in flips(encode(begin), 40):
             assert evidence_result(judges, frame, position, bent, kind=Begin.KIND) != ""
@@ -130,7 +130,7 @@ def test_any_bit_of_honest_evidence__changed__convicts_nobody(scene: str):
 
 def test_evidence_that_leaves_something_out__is_refused():
     case = carrying()
-    judges, (frame, position, begin) = case.judges(), shown(case, "step")
+    judges, (frame, position, begin) = case.judges(), begin_of(case, "step")
     lie = replace(position, node=b"\x22" * 32)
     assert evidence_result(judges, frame, lie, begin) == ""
     other = {
@@ -155,7 +155,7 @@ def test_evidence_that_leaves_something_out__is_refused():
         for each in every:
             assert evidence_result(judges, frame, lie, each) == reason
     residual = next(each for each in case.private if each.startswith(RESIDUAL))
-    frame, position, begin = shown(case, residual)
+    frame, position, begin = begin_of(case, residual)
     of_end = replace(begin, tensor=tensor_in(case.before.end, residual))
     assert evidence_result(judges, frame, position, of_end) == "evidence: state does not match"
 
@@ -163,7 +163,7 @@ def test_evidence_that_leaves_something_out__is_refused():
 def test_an_absent_slot__takes_the_claims_of_the_whole_mask():
     case = carrying(**SCENES["the slot was absent"])
     judges = case.judges()
-    frame, position, begin = shown(case, "step")
+    frame, position, begin = begin_of(case, "step")
     lie = replace(position, node=b"\x22" * 32)
     assert len(begin.present) == len(case.seated) == 2
     assert evidence_result(judges, frame, lie, begin) == ""
@@ -174,7 +174,7 @@ def test_an_absent_slot__takes_the_claims_of_the_whole_mask():
 def test_a_claim_of_an_older_turn_in_the_aggregations_place__is_not_the_one_before():
     """The turn before aggregated nothing; the place holds what it held a ring earlier."""
     case = carrying()
-    frame, position, begin = shown(case, "step")
+    frame, position, begin = begin_of(case, "step")
     judges = deploy(case.manifest.data_root)
     older = replace(case.aggregation, turn=case.round - 1 - 5 + 2**16)
     judges.double.set_claim(1, astuple(older), 2)

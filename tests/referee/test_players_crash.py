@@ -88,11 +88,11 @@ class Twice(GameBoard):
     def make(self, move: Move) -> None:
         is_challengers = self.game.is_challengers_turn
         super().make(move)
-        stands, shown = self.game, self.shown
+        stands, revealed = self.game, self.revealed
         with pytest.raises(Refused):
             super().make(move)
-        assert (self.game, self.shown) == (stands, shown)
-        again = self._challenger.next(stands, shown) if is_challengers else self._prover.answer(stands)
+        assert (self.game, self.revealed) == (stands, revealed)
+        again = self._challenger.next(stands, revealed) if is_challengers else self._prover.answer(stands)
         assert again is None or stands.is_challengers_turn == is_challengers, "it is the other side's turn"
 
 
@@ -173,11 +173,11 @@ def test_the_games_here__go_through_every_tree_and_end_with_evidence():
 
 def _stands(contest: Contest) -> list[Game]:
     """Where a game stood, before each of its moves and at the end."""
-    board, found = GameBoard(contest.opened_game), [contest.opened_game]
+    board, games = GameBoard(contest.opened_game), [contest.opened_game]
     for move in contest.calm.moves:
         board.make(move)
-        found.append(board.game)
-    return found
+        games.append(board.game)
+    return games
 
 
 @pytest.mark.parametrize("name", CONTESTS)

@@ -37,9 +37,9 @@ def test_a_small_gpt__takes_at_most_eight_pairs_of_moves():
 
 
 def test_a_transformer_of_seven_billion__takes_at_most_twelve_pairs_of_moves():
-    found = seven_billion()
-    assert found.pairs == 12
-    assert (found.segments, found.steps, found.nodes) == (5, 5, 16)
+    figures = seven_billion()
+    assert figures.pairs == 12
+    assert (figures.segments, figures.steps, figures.nodes) == (5, 5, 16)
 
 
 @pytest.mark.parametrize("op", COMPUTED)

@@ -111,15 +111,15 @@ def test_a_leaf_beyond_the_last_of_a_tensor__cannot_be_shown():
 
 def one_of_each() -> list[tuple[str, int]]:
     """(program, node), two for each operator where there are."""
-    found: dict[str, list[tuple[str, int]]] = {}
+    lies: dict[str, list[tuple[str, int]]] = {}
     for name, (graph, _, _) in table().items():
         for at, node in enumerate(graph.nodes):
             is_data = node.op == "input" and node.attributes[0] == BATCH_ROLE  # the batch here is of no data
             if node.elements and not is_data:
-                found.setdefault(node.op, []).append((name, at))
-    assert found.keys() == TABLE.keys()
+                lies.setdefault(node.op, []).append((name, at))
+    assert lies.keys() == TABLE.keys()
     rng = random.Random(3)
-    return [each for op in sorted(found) for each in rng.sample(found[op], min(2, len(found[op])))]
+    return [each for op in sorted(lies) for each in rng.sample(lies[op], min(2, len(lies[op])))]
 
 
 def check_operator(name: str, node: int, judge: Any = None) -> None:

@@ -63,7 +63,7 @@ def loaded() -> LoadedWorkload:
     return LoadedWorkload(programs, programs.root, programs.state_root())
 
 
-class Shown(OnChainGames):
+class RevealedGames(OnChainGames):
     """An admitted operator, alice, whose trial is asked for again; dave challenges it."""
 
     claim: Claim
@@ -108,7 +108,7 @@ class Shown(OnChainGames):
 @pytest.fixture(scope="module", name="admitted")
 def admitted_fixture():
     with chain.anchor():
-        made = Shown(Coverage(), EvidenceMirror(DEVNET, *deployed("devnet")), DEVNET)
+        made = RevealedGames(Coverage(), EvidenceMirror(DEVNET, *deployed("devnet")), DEVNET)
         made.open()
         yield made
 

@@ -136,7 +136,7 @@ def convicted_by_silence(court, game: int, name: str) -> None:
 def whole_game(court) -> list[tuple[str, str, tuple[Any, ...]]]:
     """Every move of one, from segments to parts: function, sender, arguments after the game's number."""
     court.mirror.set_parts(300)
-    game, found = court.challenge("alice"), []
+    game, convicted = court.challenge("alice"), []
     leaf = {Phase.SEGMENTS: 20, Phase.STEPS: 1, Phase.NODES: LARGE, Phase.ELEMENTS: 17, Phase.PARTS: 2}
     while True:
         here = court.game(game)
@@ -146,12 +146,12 @@ def whole_game(court) -> list[tuple[str, str, tuple[Any, ...]]]:
             name, sender, args = "pick", DAVE, court.pick_args(game, place)[1:]
         elif here.awaits == Awaits.EVIDENCE:
             if here.phase == Phase.PARTS:
-                return found
+                return convicted
             name, sender, args = "ask_parts", DAVE, (here.frame, TRAINING.descriptor(LARGE), 128 * 17 + 2)
         else:
             (name, args), sender = court.committer(game).move(here), ALICE
         court.ok("referee", name, sender, game, *args)
-        found.append((name, sender, args))
+        convicted.append((name, sender, args))
 
 
 def test_moves_replayed_or_out_of_order__are_refused(attacked):
@@ -221,7 +221,7 @@ def test_a_subtree_of_padding__is_revealed_like_any_other_and_leads_nowhere(atta
 
 def test_equal_subtrees__are_told_apart_by_their_places(attacked):
     """All leaves of a tensor of zeros are one hash: what holds of one place is not taken for another."""
-    shown = []
+    openings = []
     for leaf in (0, 9, 31):
         game, _ = enter_nodes(attacked)
         side = attacked.committer(game)
@@ -231,12 +231,12 @@ def test_equal_subtrees__are_told_apart_by_their_places(attacked):
         assert len(set(tree.leaves)) == 1
         go_down(attacked, game, tree, leaf)
         attacked.answer(game)
-        shown.append(game)
-    positions = [attacked.game(game).position for game in shown]
+        openings.append(game)
+    positions = [attacked.game(game).position for game in openings]
     assert [position.index for position in positions] == [0, 9, 31]
     assert len({position.open_leaf for position in positions}) == 1
-    number, claim, frame, kind, data = attacked.evidence(shown[1])
-    for other in (shown[0], shown[2]):
+    number, claim, frame, kind, data = attacked.evidence(openings[1])
+    for other in (openings[0], openings[2]):
         attacked.no("evidence: it does not hold", "referee", "convict", DAVE, other, claim, frame, kind, data)
     attacked.ok("referee", "convict", DAVE, number, claim, frame, kind, data)
 
@@ -255,8 +255,8 @@ def test_two_hashes_shown_as_a_leaf__are_no_leaf(attacked):
     here = attacked.game(game)
     opening = replace(attacked.committer(game)._node(here), elements_root=inner, children=(), leaf=left + right)
     refused(attacked, "bytes do not match", "open_node", ALICE, game, here.frame, opening)
-    shown_as_children = replace(opening, children=(left, right), leaf=b"")
-    refused(attacked, "bytes do not match", "open_node", ALICE, game, here.frame, shown_as_children)
+    opened_children = replace(opening, children=(left, right), leaf=b"")
+    refused(attacked, "bytes do not match", "open_node", ALICE, game, here.frame, opened_children)
     convicted_by_silence(attacked, game, "alice")
 
 

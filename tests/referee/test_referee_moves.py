@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.referee.game_driver import JOB, told
+from tests.referee.game_driver import JOB, descriptor_of
 from tests.support.games.hashed_computation import AGGREGATION, TRAINING, Tree, noise
 from zoo_compute.spec import merkle
 from zoo_compute.spec.games import EMPTY, Awaits, Frame, Kind, Phase, Program, Steps
@@ -41,7 +41,7 @@ def at_node(court, node):
     return game
 
 
-def at_shown(court, leaf=1):
+def at_opened_leaf(court, leaf=1):
     """An element's leaf of node 2, which has 300."""
     game = at_node(court, 2)
     court.down_to(game, leaf)
@@ -57,7 +57,7 @@ def refused(court, cause, function, sender, *args):
 
 
 def test_training__goes_from_segments_to_the_parts_of_an_element(court):
-    game = at_shown(court)
+    game = at_opened_leaf(court)
     assert court.game(game).position.open_leaf == court.game(game).node != EMPTY
     court.mirror.set_parts(300)
     frame = court.game(game).frame
@@ -151,7 +151,7 @@ def test_open_node__of_more_than_sixteen_leaves__takes_two_picks(court):
 
 
 def test_open_parts__of_one_leaf__is_shown_at_once(court):
-    game = at_shown(court)
+    game = at_opened_leaf(court)
     court.ok("referee", "ask_parts", DAVE, game, court.game(game).frame, TRAINING.descriptor(2), 129)
     court.answer(game)
     assert (court.game(game).phase, court.game(game).is_open) == (Phase.PARTS, True)
@@ -160,7 +160,7 @@ def test_open_parts__of_one_leaf__is_shown_at_once(court):
 
 @pytest.mark.parametrize(("height", "depths"), [(5, [5]), (6, [6]), (7, [4, 3]), (12, [6, 6]), (13, [5, 4, 4])])
 def test_a_tree__is_gone_down_in_as_few_moves_as_six_levels_allow(court, height, depths):
-    game, leaves = at_shown(court), 1 << height
+    game, leaves = at_opened_leaf(court), 1 << height
     court.mirror.set_parts(128 * leaves)
     court.ok("referee", "ask_parts", DAVE, game, court.game(game).frame, TRAINING.descriptor(2), 129)
     for depth in depths:
@@ -184,7 +184,7 @@ def test_pick__of_the_state_before_a_segment__is_a_dead_end_for_the_challenger(c
 
 
 def test_pick__of_padding__leaves_the_challenger_without_a_move(court):
-    game = at_shown(court, 2)
+    game = at_opened_leaf(court, 2)
     assert court.game(game).awaits == Awaits.EVIDENCE
     game = at_node(court, 2)
     court.down_to(game, 3)
@@ -454,31 +454,31 @@ def at_nodes_of_a_long_leaf(court):
 
 
 def test_ask_parts__of_what_is_not_in_the_leaf_or_has_one__is_refused(court):
-    game = at_shown(court)
-    frame, told_descriptor = court.game(game).frame, TRAINING.descriptor(2)
-    refused(court, "not the challenger", "ask_parts", BOB, game, frame, told_descriptor, 129)
-    refused(court, "other frame", "ask_parts", DAVE, game, replace(frame, node=3), told_descriptor, 129)
+    game = at_opened_leaf(court)
+    frame, training_descriptor = court.game(game).frame, TRAINING.descriptor(2)
+    refused(court, "not the challenger", "ask_parts", BOB, game, frame, training_descriptor, 129)
+    refused(court, "other frame", "ask_parts", DAVE, game, replace(frame, node=3), training_descriptor, 129)
     refused(court, "other descriptor", "ask_parts", DAVE, game, frame, TRAINING.descriptor(8), 129)
     for element in (0, 127, 256, 300, 2**256 - 1):
-        refused(court, "no such element", "ask_parts", DAVE, game, frame, told_descriptor, element)
+        refused(court, "no such element", "ask_parts", DAVE, game, frame, training_descriptor, element)
     court.mirror.set_parts(1)
-    refused(court, "one part", "ask_parts", DAVE, game, frame, told_descriptor, 129)
+    refused(court, "one part", "ask_parts", DAVE, game, frame, training_descriptor, 129)
     court.mirror.set_parts(2**48)
-    refused(court, "too many elements", "ask_parts", DAVE, game, frame, told_descriptor, 129)
+    refused(court, "too many elements", "ask_parts", DAVE, game, frame, training_descriptor, 129)
     court.mirror.set_parts(3)
-    court.ok("referee", "ask_parts", DAVE, game, frame, told_descriptor, 129)
-    refused(court, "not this move", "ask_parts", DAVE, game, frame, told_descriptor, 129)
+    court.ok("referee", "ask_parts", DAVE, game, frame, training_descriptor, 129)
+    refused(court, "not this move", "ask_parts", DAVE, game, frame, training_descriptor, 129)
     state = court.challenge("bob")
     court.answer(state)
     court.down_to(state, 0)
     court.answer(state)
     court.down_to(state, 0)
-    refused(court, "not this move", "ask_parts", DAVE, state, court.game(state).frame, told_descriptor, 129)
+    refused(court, "not this move", "ask_parts", DAVE, state, court.game(state).frame, training_descriptor, 129)
 
 
 @pytest.mark.parametrize("parts", [3, 300])
 def test_open_parts__whose_last_is_not_the_element__is_refused(court, parts):
-    game = at_shown(court)
+    game = at_opened_leaf(court)
     court.mirror.set_parts(parts)
     court.ok("referee", "ask_parts", DAVE, game, court.game(game).frame, TRAINING.descriptor(2), 129)
     _, (frame, opening) = court.side("bob", 0).move(court.game(game))
@@ -500,11 +500,11 @@ def test_open_parts__whose_last_is_not_the_element__is_refused(court, parts):
 
 
 def test_convict__with_false_evidence_or_another_frame_or_claim__is_refused(court):
-    game, other = at_shown(court), court.challenge("bob")
+    game, other = at_opened_leaf(court), court.challenge("bob")
     number, claim, frame, kind, data = court.evidence(game)
     court.no("evidence: it does not hold", "referee", "convict", DAVE, number, claim, frame, kind, b"")
     court.no("evidence: it does not hold", "referee", "convict", DAVE, number, claim, frame, kind + 1, data)
-    stale = told(kind, frame, replace(court.game(game).position, open_leaf=EMPTY))
+    stale = descriptor_of(kind, frame, replace(court.game(game).position, open_leaf=EMPTY))
     court.no("evidence: it does not hold", "referee", "convict", DAVE, number, claim, frame, kind, stale)
     refused(court, "other frame", "convict", DAVE, number, claim, court.game(other).frame, kind, data)
     refused(court, "other frame", "convict", DAVE, other, claim, frame, kind, data)

@@ -124,8 +124,8 @@ def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
         require(position.phase == Phase.STATE and at_leaf and of, "evidence: no")
         require(position.node != right[position.index], "evidence: no")
     else:
-        is_shown = kind == 8 and position.phase == Phase.ELEMENTS and position.open_leaf == position.node
-        require(is_shown, "evidence: no")
+        is_opened = kind == 8 and position.phase == Phase.ELEMENTS and position.open_leaf == position.node
+        require(is_opened, "evidence: no")
         size = 4 * WORDS_A_LEAF
         right_leaf = produced(frame.before, frame.node)[position.index * size :][:size]
         require(sha256(b"\0" + right_leaf).digest() != position.open_leaf, "evidence: no")

@@ -87,7 +87,7 @@ class TracedStep:
     def frame(self, node: int = 0, **changes: Any) -> Frame:
         """Of a game that went down to this node."""
         array = self.values[node]
-        found = Frame(
+        made_frame = Frame(
             job=1,
             program_root=encoding.root(self.graph),
             before=state_root(self.state),
@@ -97,7 +97,7 @@ class TracedStep:
             tensor_root=tensor_root(array),
             elements_root=self.tensors[node].node(self.tensors[node].height, 0),
         )
-        return replace(found, **changes)
+        return replace(made_frame, **changes)
 
     def leaf(self, node: int, element: int) -> bytes:
         """The leaf that holds an element."""
@@ -114,13 +114,13 @@ class TracedStep:
 
     def results(self, node: int, element: int) -> WholeTensor:
         """Of an element's parts, as they are committed."""
-        found: list[int] = []
+        results: list[int] = []
         for part in self.parts(node, element):
-            words = [found[at] for at in part.carried] + [self.word(node, *read) for read in part.reads]
-            found.append(part.recipe.run(*words))
+            words = [results[at] for at in part.carried] + [self.word(node, *read) for read in part.reads]
+            results.append(part.recipe.run(*words))
         is_float = self.graph.nodes[node].dtype == F32
-        found[-1] = reference.canonical(found[-1]) if is_float else found[-1]
-        return WholeTensor(b"", struct.pack(f"<{len(found)}I", *found))
+        results[-1] = reference.canonical(results[-1]) if is_float else results[-1]
+        return WholeTensor(b"", struct.pack(f"<{len(results)}I", *results))
 
     def part(
         self, node: int, element: int, number: int | None = None, lie: int = 0
@@ -135,13 +135,13 @@ class TracedStep:
             tree, at = self.results(node, element), number
             trees[PARTS_OPERAND] = (tree, ())
             frame = replace(frame, element=element, parts=len(every), parts_root=tree.node(tree.height, 0))
-        found = every[number or 0]
+        chosen = every[number or 0]
         leaf = changed(tree.leaf(at // WORDS_A_LEAF), at, lie)
         phase = Phase.ELEMENTS if number is None else Phase.PARTS
         return (
             frame,
             leaf_position(leaf, at, phase),
-            evidence.part_of(self.descriptor(node), at, leaf, found.carried, found.reads, trees),
+            evidence.part_of(self.descriptor(node), at, leaf, chosen.carried, chosen.reads, trees),
         )
 
 

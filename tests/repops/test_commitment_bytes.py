@@ -1,4 +1,4 @@
-"""Commitment bytes against an independent, slow reading of docs/protocol.md, and against vectors made by hand."""
+"""Commitment bytes against an independent, slow reading of docs/protocol/, and against vectors made by hand."""
 
 from __future__ import annotations
 

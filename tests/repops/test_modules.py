@@ -1,4 +1,4 @@
-"""Modules of every kind: the first step as eager torch's, the bits as the reference interpreter's; docs/tracing.md says so."""
+"""Modules of every kind: the first step as eager torch's, the bits as the reference interpreter's; docs/guides/tracing.md says so."""
 
 from __future__ import annotations
 

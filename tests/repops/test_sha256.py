@@ -1,4 +1,4 @@
-"""The native hashes against hashlib and a Merkle tree written here from docs/protocol.md, 'Commitment bytes'."""
+"""The native hashes against hashlib and a Merkle tree written here from docs/protocol/commitment-bytes.md."""
 
 from __future__ import annotations
 

@@ -39,9 +39,9 @@ def test_every_attack_in_the_referees_table__names_a_test():
 
 
 def test_a_name_that_nothing_has__is_noticed():
-    found = named("see `tests/repository/test_docs_tests.py::test_that_never_was` and `tests/unit/nowhere.py::test_x`")
-    assert len(found) == 2
-    assert not any(is_there(*each) for each in found)
+    cited = named("see `tests/repository/test_docs_tests.py::test_that_never_was` and `tests/unit/nowhere.py::test_x`")
+    assert len(cited) == 2
+    assert not any(is_there(*each) for each in cited)
     assert is_there("tests/repository/test_docs_tests.py", "test_a_name_that_nothing_has__is_noticed")
 
 

@@ -1,4 +1,4 @@
-"""The tree is laid out as docs/architecture.md says, and imports point one way."""
+"""The tree is laid out as docs/design/architecture.md says, and imports point one way."""
 
 from __future__ import annotations
 

@@ -39,11 +39,11 @@ def _rest() -> uint256:
 
 
 def test_statements__over_several_lines__are_one_line_each_without_comments():
-    found = statements(SOURCE)
-    assert Statement(14, "put", '    assert ( amount > 0 and amount <= LIMIT ), "box: out of range"') in found
-    assert Statement(22, "_rest", "    return LIMIT") in found
-    assert text_of(found).count("\n") == len(found) == 9
-    assert "Not a statement" not in text_of(found)
+    lines = statements(SOURCE)
+    assert Statement(14, "put", '    assert ( amount > 0 and amount <= LIMIT ), "box: out of range"') in lines
+    assert Statement(22, "_rest", "    return LIMIT") in lines
+    assert text_of(lines).count("\n") == len(lines) == 9
+    assert "Not a statement" not in text_of(lines)
 
 
 def test_generate__changes_one_statement_and_leaves_out_what_means_the_same():

@@ -1,4 +1,4 @@
-"""No attack pays: each is played on the specification, and its profit is at most what docs/economics.md states."""
+"""No attack pays: each is played on the specification, and its profit is at most what docs/design/economics.md states."""
 
 import pytest
 

@@ -30,8 +30,8 @@ class Admissions(Walk):
         self.s.mine(blocks)
         self.s.wait(wait)
         work, entry = admissions.workload_of(self.s.world, operator), self.s.world.entries.get(operator)
-        found = self.s.block_hash(entry.block if entry and wrong else 0)
-        self.on_admissions("answer", hot, operator, admissions.seed(found, operator, work), ROOT)
+        block_hash = self.s.block_hash(entry.block if entry and wrong else 0)
+        self.on_admissions("answer", hot, operator, admissions.seed(block_hash, operator, work), ROOT)
 
     @precondition(lambda self: bool(self.s.world.trials))
     @rule(2, index=INDEX, disputes=(0, 0, 1, 2), convicted=BOTH, offset=OFFSET, forged=INDEX)

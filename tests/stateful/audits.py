@@ -76,20 +76,20 @@ class Audits(Walk):
             self.s.attempt("audits", "attest", hot, job, claim, unit, operator, seal)
 
     def attestations(self, *statuses: Status) -> Iterator[tuple[tuple[int, int, int, int], Attestation]]:
-        for key, found in list(self.s.world.attestations.items()):
-            if found.status in statuses:
-                yield key, found
+        for key, attestation in list(self.s.world.attestations.items()):
+            if attestation.status in statuses:
+                yield key, attestation
 
     @when(has_draws)
     @rule(some=BITS, offset=OFFSET, late=BOTH)
     def reveal_roots(self, some: int, offset: int, late: bool) -> None:
         """At the first or last second for it; a few say another root than they sealed."""
-        for index, (key, found) in enumerate(self.attestations(Status.SEALED)):
-            assert found.seal
+        for index, (key, attestation) in enumerate(self.attestations(Status.SEALED)):
+            assert attestation.seal
             draw = self.s.world.draws[key[:2]]
             if index == 0:
                 self.s.to(max(self.s.now, draw.attest_until + (draw.phase_s if late else 1) + offset))
-            root = b"y" * 32 if some >> index % 8 & 7 == 7 else found.seal.root
+            root = b"y" * 32 if some >> index % 8 & 7 == 7 else attestation.seal.root
             self.s.attempt("audits", "reveal", "stranger", *key, root, SALT)
         self.open_units(some=some >> 8)
 

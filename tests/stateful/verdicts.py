@@ -70,10 +70,10 @@ class Verdicts(Walk):
     def end_demands(self, job: int, some: int, offset: int, shows: bool) -> None:
         """At the edge of their time some are answered, or closed."""
         job = self.job(job, has_demands)
-        found = [(key, asked) for key, asked in self.s.world.demands.items() if key[0] == job and asked.is_open]
-        if found:
-            self.s.to(max(self.s.now, found[0][1].opened_at + self.s.preset.answer_s + offset))
-        for index, ((_, claim, lane), _) in enumerate(found):
+        demands = [(key, asked) for key, asked in self.s.world.demands.items() if key[0] == job and asked.is_open]
+        if demands:
+            self.s.to(max(self.s.now, demands[0][1].opened_at + self.s.preset.answer_s + offset))
+        for index, ((_, claim, lane), _) in enumerate(demands):
             if shows:
                 self.show(job, claim, lane)
             if some >> index % 16 & 1:

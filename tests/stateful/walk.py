@@ -13,7 +13,7 @@ from tests.stateful.rules import precondition, rule
 from tests.support.lockstep.contract_mirror import ContractMirror, persistent_deployment
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import AUDITORS, OPERATORS, Stage
-from tests.support.scenarios.admissions import shown
+from tests.support.scenarios.admissions import admit
 from zoo_compute.spec import seats
 from zoo_compute.spec.params import ZEN
 from zoo_compute.spec.state import Claim, JobState, Phase, Seat
@@ -86,7 +86,7 @@ def prepared() -> Stage:
         bond = times * stage.preset.audit_bond
         stage.ok("audits", "enlist", f"{name} owner", stage.ids[name], bond)
     for name in ("bob", "carol"):
-        shown(stage, name)
+        admit(stage, name)
     for size in (300, 2**64 - 1):
         stage.ok("datasets", "contribute", "guardian", b"r" * 32, b"c" * 32, size, bytes(32))
     stage.ok("registry", "withdraw", "erin owner", stage.ids["erin"], stage.tokens["zen"], 998_000)  # poor in ZEN
@@ -113,26 +113,26 @@ class Walk:
 
     def clocks(self) -> list[int]:
         """Every second at which something changes, ascending."""
-        w, found = self.s.world, set()
+        w, seconds = self.s.world, set()
         for lot in w.lots.values():
-            found |= {lot.bid_end, lot.reveal_end}
+            seconds |= {lot.bid_end, lot.reveal_end}
         for job, run in w.runs.items():
             if run.state == JobState.AWARDED:
-                found.add(run.opened_at + w.config.preset.ready_window_s)
+                seconds.add(run.opened_at + w.config.preset.ready_window_s)
             if run.state == JobState.RUNNING:
-                found |= {run.inputs_close, run.aggregator_due}
-                found |= {
+                seconds |= {run.inputs_close, run.aggregator_due}
+                seconds |= {
                     seats.deadline_of(run, seat) for (of, _), seat in w.seats.items() if of == job and seat.operator
                 }
-        found |= {posted.claim.deadline for posted in w.claims.values()}
-        found |= {asked.opened_at + w.config.preset.answer_s for asked in w.demands.values() if asked.is_open}
-        found |= {draw.drawn_at + count * draw.phase_s for draw in w.draws.values() for count in (1, 2, 3)}
-        found |= {entry.entered_at + w.config.preset.benchmark_s for entry in w.entries.values()}
-        found |= {trial.claim.deadline for trial in w.trials.values()}
-        found |= {recall.due for recall in w.recalls.values()}
-        found |= {operator.exit_at for operator in w.operators.values()}
-        found.add((self.s.now // w.config.preset.epoch_s + 1) * w.config.preset.epoch_s)
-        return sorted(clock for clock in found if clock >= self.s.now)
+        seconds |= {posted.claim.deadline for posted in w.claims.values()}
+        seconds |= {asked.opened_at + w.config.preset.answer_s for asked in w.demands.values() if asked.is_open}
+        seconds |= {draw.drawn_at + count * draw.phase_s for draw in w.draws.values() for count in (1, 2, 3)}
+        seconds |= {entry.entered_at + w.config.preset.benchmark_s for entry in w.entries.values()}
+        seconds |= {trial.claim.deadline for trial in w.trials.values()}
+        seconds |= {recall.due for recall in w.recalls.values()}
+        seconds |= {operator.exit_at for operator in w.operators.values()}
+        seconds.add((self.s.now // w.config.preset.epoch_s + 1) * w.config.preset.epoch_s)
+        return sorted(clock for clock in seconds if clock >= self.s.now)
 
     @rule(index=INDEX, offset=OFFSET)
     def jump(self, index: int, offset: int) -> None:

@@ -63,8 +63,8 @@ class AuctionSimulation:
         )
         return self.nodes[-1]
 
-    def aggregator(self, name: str, **given: Any) -> SimulatedOperator:
-        return self.node(name, **{"is_provider": False, "is_aggregator": True, "capacity": 1} | given)
+    def aggregator(self, name: str, **options: Any) -> SimulatedOperator:
+        return self.node(name, **{"is_provider": False, "is_aggregator": True, "capacity": 1} | options)
 
     @property
     def at(self) -> int:

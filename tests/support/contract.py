@@ -111,7 +111,7 @@ class Function:
         self.is_view = entry.get("stateMutability") in ("view", "pure")
         self._encode = registry.get_encoder(f"({','.join(types)})") if types else lambda _: b""
         self._decode = registry.get_decoder(f"({','.join(map(type_of, outputs))})") if outputs else None
-        self._shown = [shower(each) for each in outputs]
+        self._readers = [shower(each) for each in outputs]
 
     def encode(self, args: Sequence[Any]) -> bytes:
         values = [plain(each) for each in args]
@@ -124,8 +124,8 @@ class Function:
         if self._decode is None:
             return None
         values = self._decode(ContextFramesBytesIO(output))
-        shown = [show(value) if show else value for show, value in zip(self._shown, values, strict=True)]
-        return shown[0] if len(shown) == 1 else tuple(shown)
+        decoded = [show(value) if show else value for show, value in zip(self._readers, values, strict=True)]
+        return decoded[0] if len(decoded) == 1 else tuple(decoded)
 
 
 class Event:
@@ -145,10 +145,10 @@ class Event:
         for each, topic in zip(self._indexed, topics[1:], strict=True):
             is_word = not (each["type"] in ("string", "bytes") or each["type"].endswith("]") or "components" in each)
             value = registry.get_decoder(each["type"])(ContextFramesBytesIO(topic)) if is_word else topic
-            values[each["name"]] = _shown(each, value) if is_word else value
+            values[each["name"]] = read_value(each, value) if is_word else value
         if self._decode:
             for each, value in zip(self._data, self._decode(ContextFramesBytesIO(data)), strict=True):
-                values[each["name"]] = _shown(each, value)
+                values[each["name"]] = read_value(each, value)
         return self.tuple(address, *(values[each["name"]] for each in self.inputs))
 
 
@@ -216,6 +216,6 @@ def _struct(names: tuple[str, ...]) -> Any:
     return namedtuple("Struct", names, rename=True)
 
 
-def _shown(part: dict[str, Any], value: Any) -> Any:
+def read_value(part: dict[str, Any], value: Any) -> Any:
     show = shower(part)
     return show(value) if show else value

@@ -181,8 +181,8 @@ class Chain:
             )
         except RuntimeError as error:
             text = str(error)
-            found = OUTPUT.search(text)
-            output, failure = bytes.fromhex(found[1]) if found else b"", text.split(" ")[0]
+            message = OUTPUT.search(text)
+            output, failure = bytes.fromhex(message[1]) if message else b"", text.split(" ")[0]
         done = evm.result
         logs = () if failure else tuple(log_of(log) for log in done.logs)
         gas = done.gas_used + done.gas_refunded - intrinsic_gas(payload)
@@ -236,7 +236,7 @@ def reverts(reason: str | None = None) -> Iterator[None]:
     try:
         yield
     except Reverted as error:
-        given = error.reason
-        assert reason in (None, given), f"refused with {given!r}, expected {reason!r}"
+        refusal = error.reason
+        assert reason in (None, refusal), f"refused with {refusal!r}, expected {reason!r}"
     else:
         raise AssertionError(f"accepted, expected {reason!r}")

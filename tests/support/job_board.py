@@ -28,9 +28,9 @@ def offer(vram_gb: int = 24, **changes: Any) -> Offer:
     return Offer(**{"operator": 1, "vram_gb": vram_gb, "gpu_class": 1, "eligible": True, "free_collateral": PLENTY} | changes)  # type: ignore[arg-type]  # fmt: skip
 
 
-def token_at(_chain: Any, given: str, **_: Any) -> Token:
+def token_at(_chain: Any, symbol: str, **_: Any) -> Token:
     """ZEN, or a token of 6 decimals."""
-    return Token(MONEY.symbol, MONEY.decimals, ADDRESSES["zen"]) if given == MONEY.symbol else Token("USD", 6, given)
+    return Token(MONEY.symbol, MONEY.decimals, ADDRESSES["zen"]) if symbol == MONEY.symbol else Token("USD", 6, symbol)
 
 
 class Board:

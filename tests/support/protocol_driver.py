@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 from tests.support import sources
 from tests.support.contract import Contract
-from tests.support.evm import Reverted, chain
+from tests.support.evm import chain, reverts
 from tests.support.job_driver import JobDriver
 from zoo_compute.spec.params import DEVNET, ZEN, Preset
 
@@ -152,13 +151,4 @@ class Play(JobDriver):
             self.commit(job, holder)
         self.post_checkpoint(job, aggregator)
 
-    @contextmanager
-    def refused(self, reason: str) -> Iterator[None]:
-        """A block in which a call must be refused for exactly this reason, whichever contract gives it."""
-        try:
-            yield
-        except Reverted as error:
-            refusal = error.reason
-            assert refusal == reason, f"refused with {refusal!r}, expected {reason!r}"
-        else:
-            raise AssertionError(f"accepted, expected {reason!r}")
+    refused = staticmethod(reverts)

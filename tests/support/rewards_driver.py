@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 
-from tests.support.evm import Reverted, chain
+from tests.support.evm import chain, reverts
 from tests.support.protocol_driver import DEVNET, START, SUPPLY, UNLIMITED, ZEN, load
 from tests.support.sources import of_text
 
@@ -154,16 +153,7 @@ class RewardsStage:
     def claim(self, node: Node, epoch: int, *jobs: int) -> int:
         return int(self.rewards.claim(node.id, epoch, list(jobs), sender=self.anyone))
 
-    @contextmanager
-    def refused(self, reason: str):
-        """A block in which a call must be refused for exactly this reason."""
-        try:
-            yield
-        except Reverted as error:
-            given = error.reason
-            assert given == reason, f"refused with {given!r}, expected {reason!r}"
-        else:
-            raise AssertionError(f"accepted, expected {reason!r}")
+    refused = staticmethod(reverts)
 
 
 def keyed(number: int) -> bytes:

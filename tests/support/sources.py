@@ -107,9 +107,9 @@ def integrity(path: Path) -> str:
     return sha256("".join(sums).encode()).hexdigest()
 
 
-def _resolved(path: Path, found: re.Match[str]) -> Path | None:
+def _resolved(path: Path, line: re.Match[str]) -> Path | None:
     """The file of an import."""
-    dots, package, _, name = found.groups()
+    dots, package, _, name = line.groups()
     parts = [*filter(None, (package or "").split(".")), *name.split(".")]
     if parts[:2] == ["ethereum", "ercs"]:
         folders = [BUILTIN]

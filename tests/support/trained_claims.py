@@ -54,8 +54,8 @@ class Trained:
     def terms(self) -> dict[str, Any]:
         base = self.job.base
         roots = {"work_root": base["work_root"], "state_root": base["start_root"], "data_root": base["data_root"]}
-        found: dict[str, Any] = {name: bytes.fromhex(root) for name, root in roots.items()}
-        return found | {"manifest": digest_of(base["manifest"]), "flops": base["flops"]}
+        states: dict[str, Any] = {name: bytes.fromhex(root) for name, root in roots.items()}
+        return states | {"manifest": digest_of(base["manifest"]), "flops": base["flops"]}
 
     def commit(self, slot: int, operator: int) -> tuple[bytes, bytes]:
         is_false = slot == SLOT

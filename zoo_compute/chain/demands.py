@@ -1,4 +1,4 @@
-"""Demands for a claim's data, from a job's events and the contract (docs/protocol.md, Availability)."""
+"""Demands for a claim's data, from a job's events and the contract (docs/protocol/availability.md)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ BLOCKS_PER_REQUEST = 5_000  # halved while an RPC rejects it
 
 @dataclass(frozen=True)
 class Event:
-    """One event of one of the network's contracts; `args` by the names of docs/protocol.md, structs as dicts."""
+    """One event of one of the network's contracts; `args` by the names of docs/protocol/, structs as dicts."""
 
     name: str
     contract: str  # a name of CONTRACTS, "settlement"

@@ -1,4 +1,4 @@
-"""Dispute games, read from the Referee's events and views (docs/referee.md)."""
+"""Dispute games, read from the Referee's events and views (docs/protocol/referee.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPENING_FIELDS = ("job", "operator", "challenger", "claim_hash", "coin", "tokens
 
 @dataclass(frozen=True)
 class GameView:
-    """One game, as of a block. Fields are those of docs/referee.md.
+    """One game, as of a block. Fields are those of docs/protocol/referee.md.
 
     outcome: None while it is open. state: its current state without the claim; None once it ended.
     """

@@ -1,8 +1,8 @@
-"""A hint for every revert reason. Keys are the exact strings of docs/protocol.md and docs/referee.md;
+"""A hint for every revert reason. Keys are the exact strings of docs/protocol/ and docs/protocol/referee.md;
 `tests/chain/test_reverts.py` fails if one is missing here or no longer exists.
 """
 
-_PROTOCOL_ONLY = "only the protocol's contracts call this; use the functions that docs/protocol.md gives to users"
+_PROTOCOL_ONLY = "only the protocol's contracts call this; use the functions that docs/protocol/ gives to users"
 _HOT_KEY = "send from the operator's hot key; `zoo node show` prints it, and the owner can change it"
 _OWNER = "send from the operator's owner key, and check the operator number"
 _LATE = "nothing to do: this phase is over; the keeper continues with the next one"
@@ -19,7 +19,7 @@ HINTS: dict[str, str] = {
     "registry: unknown class": "choose a GPU class: 1 consumer, 2 professional, 3 datacenter, 4 apple silicon",
     "registry: too little VRAM for the class": "choose a smaller class; the least VRAM is 8, 16, 40 and 8 GB for 1..4",
     "registry: VRAM out of range": "pass the VRAM in whole GB",
-    "registry: stake below the minimum": "stake at least `min_stake` of the network's preset (docs/protocol.md, Numbers)",
+    "registry: stake below the minimum": "stake at least `min_stake` of the network's preset (docs/protocol/numbers.md)",
     "registry: stake has dust": "stake a multiple of 10^12 wei (0.000001 ZEN)",
     "registry: consent expired": "ask the operator for a new one: `zoo node consent`",
     "registry: owner did not sign": "a consent registers once, as it was signed; ask for a new one: `zoo node consent`",
@@ -192,7 +192,7 @@ HINTS: dict[str, str] = {
     "audits: job not over": "wait until the job is over; then the rest is returned",
     "audits: nothing left": "the budget is spent or reserved for attestations that are open",
     "audits: not the owner": _OWNER,
-    "audits: bond below the minimum": "bond at least `audit_bond` of the network's preset (docs/protocol.md, Numbers)",
+    "audits: bond below the minimum": "bond at least `audit_bond` of the network's preset (docs/protocol/numbers.md)",
     "audits: not enlisted": "the operator has no bond here",
     "audits: attestations open": "settle the operator's attestations first",
     "audits: already scheduled": _DONE,
@@ -262,7 +262,7 @@ HINTS: dict[str, str] = {
     "referee: work does not match": "send the job's work as `zoo_compute.training.work_root` computes it from the manifest and the program",
     "referee: result does not match": "send the slot's result from the bundle, with its path to the claim's root",
     "referee: too many games": "16 games are open against the claim: wait until one of them ends",
-    "referee: bond too small": "send more of the chain's coin (docs/referee.md, Bonds), with room for the base fee",
+    "referee: bond too small": "send more of the chain's coin (docs/protocol/referee.md), with room for the base fee",
     "referee: not this move": _MOVE,
     "referee: not the challenger": "only the account that opened the game makes this move",
     "referee: not the committer": "only the hot key of the claim's operator makes this move",
@@ -291,8 +291,8 @@ HINTS: dict[str, str] = {
     "referee: transfer failed": "the token answered false, or the account refuses the chain's coin: check both",
     "referee: not false": "the evidence does not show that the claim is false",
     # -- Evidence
-    "evidence: unknown kind": "the kinds are 1 to 8 (docs/referee.md, Evidence)",
-    "evidence: not here": "this kind belongs to another position: see docs/referee.md, Evidence",
+    "evidence: unknown kind": "the kinds are 1 to 8 (docs/protocol/evidence.md)",
+    "evidence: not here": "this kind belongs to another position: see docs/protocol/evidence.md",
     "evidence: not false": "the commitment is correct: there is nothing to prove",
     "evidence: several parts": "ask for the element's parts first: `ask_parts`",
     "evidence: no such element": "name an element of the leaf that was shown",
@@ -319,7 +319,7 @@ HINTS: dict[str, str] = {
     "treasury: amount exceeds bucket": "spend at most what the bucket holds",
     "treasury: nothing to collect": _DONE,
     "treasury: transfer failed": _TOKEN,
-    # -- snekmate: tokens and timelock (not in docs/protocol.md, reachable all the same)
+    # -- snekmate: tokens and timelock (not in docs/protocol/, reachable all the same)
     "erc20: transfer amount exceeds balance": "the account has too few tokens; on a devnet: `zoo account fund ADDRESS`",
     "erc20: insufficient allowance": "approve the contract for the amount first, then send again",
     "erc20: expired deadline": "sign the permit again with a later deadline",

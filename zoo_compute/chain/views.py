@@ -1,6 +1,6 @@
 """Views of one job and of one operator at one block, for keepers and clients. Frozen; `snapshot.py` builds them.
 
-Fields have the names of docs/protocol.md. Values are integers, 32 `bytes`, and checksummed address strings.
+Fields have the names of docs/protocol/. Values are integers, 32 `bytes`, and checksummed address strings.
 """
 
 from __future__ import annotations

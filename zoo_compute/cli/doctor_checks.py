@@ -226,7 +226,7 @@ class SystemChecks:
             return None, f"{name}: {why}; `zoo node conformance` checks it"
         hint = "`zoo node conformance` checks it now; else `zoo node start` checks it before taking work"
         if "no kernels" in why:
-            hint = "docs/hardware.md lists the devices that have kernels"
+            hint = "docs/guides/hardware.md lists the devices that have kernels"
         raise ZooError(f"{name}: {why}; programs run on the CPU, with the same bits", hint=hint)
 
     def _broker(self) -> tuple[None, str]:

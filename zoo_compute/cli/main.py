@@ -36,7 +36,7 @@ def root() -> None:
     """Train a torch model on strangers' GPUs without trusting anyone.
 
     First steps: `zoo devnet --nodes 3` in one terminal, `zoo doctor` and `zoo train FILE` in another.
-    For scripts, add --json; docs/cli.md lists the keys.
+    For scripts, add --json; docs/reference/cli.md lists the keys.
     """
 
 

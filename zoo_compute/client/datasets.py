@@ -1,6 +1,6 @@
 """The datasets of a network, by name or number: read from the chain, fetched, and checked against their root before use.
 
-Names are first come, first served and prove nothing; the root identifies the data (docs/protocol.md, Datasets).
+Names are first come, first served and prove nothing; the root identifies the data (docs/protocol/datasets.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A challenger's proof at the end of a game: one record for each kind of evidence, and the bytes that `Evidence` reads.
 
-docs/referee.md defines the kinds. Every record is the ABI of one Vyper struct, field for field. The contract knows all other
+docs/protocol/referee.md defines the kinds. Every record is the ABI of one Vyper struct, field for field. The contract knows all other
 values: from the game's frame and position, from the job, from Settlement.
 Paths lead upwards, from a leaf's sibling to the root's child; a path is as long as its tree is high.
 """

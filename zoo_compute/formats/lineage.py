@@ -1,4 +1,4 @@
-"""The parents of a job that starts from merged branches (docs/protocol.md, 'Merged branches').
+"""The parents of a job that starts from merged branches (docs/protocol/merged-branches.md).
 
 A network partition leaves two or more branches: jobs, or later rounds of a job, that started from the same tensors. The
 manifest of the merged job names every branch, so that anyone can recompute its start.

@@ -1,4 +1,4 @@
-"""The manifest: the canonical JSON file that fixes a job (docs/protocol.md, 'The files of a job'). No torch.
+"""The manifest: the canonical JSON file that fixes a job (docs/protocol/files.md). No torch.
 
 Its SHA-256 is its address: equal jobs have equal bytes, and every party reads the same program, data order and
 hyper-parameters from it. The program of a step is a separate file; a round's programs follow from it (`training.rounds`).
@@ -146,7 +146,7 @@ class OuterOptimizer:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """How a round's updates are joined to one (docs/aggregation.md).
+    """How a round's updates are joined to one (docs/guides/aggregation.md).
 
     hostile: how many of the slots may be anything at all. mixing: what each row is replaced by before the rule.
     """

@@ -1,7 +1,7 @@
 """Models by name: an architecture, its sizes and a starting learning rate. No torch.
 
 Published models have their exact sizes and parameter counts, but not their tokenizers: text is bytes, which use the ids
-below 256. For tokens of a tokenizer, give the data as an array `tokens` (docs/cli.md, A job's file).
+below 256. For tokens of a tokenizer, give the data as an array `tokens` (docs/reference/job-file.md).
 """
 
 from __future__ import annotations

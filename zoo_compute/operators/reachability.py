@@ -1,4 +1,4 @@
-"""Asks peers whether they can fetch from this operator's announced endpoint (docs/decisions/0022)."""
+"""Asks peers whether they can fetch from this operator's announced endpoint (docs/design/decisions/0022)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admissions: a class earns more once its machine passed a trial (docs/protocol.md, "Admissions")."""
+"""Admissions: a class earns more once its machine passed a trial (docs/protocol/admissions.md)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Auction: sealed bids, critical prices, seats and standbys (docs/protocol.md, "Auction").
+"""Auction: sealed bids, critical prices, seats and standbys (docs/protocol/auction.md).
 
 The arithmetic is in `pricing`, re-exported here: keepers and `zoo quote` use it as `auction.critical_prices` and so on.
 """

@@ -1,4 +1,4 @@
-"""Audits: chance picks what is re-executed, and who is paid for it (docs/protocol.md, "Audits")."""
+"""Audits: chance picks what is re-executed, and who is paid for it (docs/protocol/audits.md)."""
 
 from dataclasses import replace
 
@@ -198,7 +198,7 @@ def settle(w: World, msg: Message, job: int, turn: int, unit: int, operator: int
 
 
 def verdict(w: World, job: int, turn: int, unit: int, attestation: Attestation) -> tuple[bool, bool]:
-    """(paid, slashed), as the table of docs/protocol.md has it."""
+    """(paid, slashed), as the table of docs/protocol/ has it."""
     if attestation.status != Status.REVEALED:
         return False, False
     place, segments = w.units[job, turn, unit], w.plans[job].segments

@@ -1,4 +1,4 @@
-"""Availability: data is asked for, and shown or lost (docs/protocol.md, "Availability")."""
+"""Availability: data is asked for, and shown or lost (docs/protocol/availability.md)."""
 
 from dataclasses import replace
 

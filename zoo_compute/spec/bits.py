@@ -1,4 +1,4 @@
-"""Bitmaps: bit `i` is seat `i`, or another item (docs/protocol.md, "Conventions")."""
+"""Bitmaps: bit `i` is seat `i`, or another item (docs/protocol/index.md)."""
 
 from collections.abc import Iterator
 

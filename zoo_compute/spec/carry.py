@@ -1,4 +1,4 @@
-"""The claim from which a slot's private state is carried over (docs/referee.md, "What is computed")."""
+"""The claim from which a slot's private state is carried over (docs/protocol/computation.md)."""
 
 from __future__ import annotations
 

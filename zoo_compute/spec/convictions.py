@@ -1,4 +1,4 @@
-"""Settlement's disputes: verdicts of Referee and Availability on claims, and their consequences (docs/protocol.md)."""
+"""Settlement's disputes: verdicts of Referee and Availability on claims, and their consequences (docs/protocol/)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Datasets: who contributed which data, and how submitters score it (docs/protocol.md, "Datasets")."""
+"""Datasets: who contributed which data, and how submitters score it (docs/protocol/datasets.md)."""
 
 from dataclasses import replace
 

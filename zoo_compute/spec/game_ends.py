@@ -1,4 +1,4 @@
-"""How games end: evidence, silence, surrender; whose the bonds are then (docs/referee.md)."""
+"""How games end: evidence, silence, surrender; whose the bonds are then (docs/protocol/referee.md)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a dispute game is made of: its frame, its position, its clocks (docs/referee.md)."""
+"""What a dispute game is made of: its frame, its position, its clocks (docs/protocol/referee.md)."""
 
 from __future__ import annotations
 

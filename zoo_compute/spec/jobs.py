@@ -1,4 +1,4 @@
-"""TaskRegistry as Auction and Settlement call it: state and payments (docs/protocol.md, "TaskRegistry")."""
+"""TaskRegistry as Auction and Settlement call it: state and payments (docs/protocol/task-registry.md)."""
 
 from collections.abc import Sequence
 from dataclasses import replace

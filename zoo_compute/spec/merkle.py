@@ -1,4 +1,4 @@
-"""The Merkle roots of openings, in plain SHA-256, written from the text of docs/protocol.md ("Commitment bytes")."""
+"""The Merkle roots of openings, in plain SHA-256, written from the text of docs/protocol/ ("Commitment bytes")."""
 
 from hashlib import sha256
 

@@ -1,4 +1,4 @@
-"""NodeRegistry: operators, stake, collateral and its slashing (docs/protocol.md, "NodeRegistry").
+"""NodeRegistry: operators, stake, collateral and its slashing (docs/protocol/node-registry.md).
 
 Promised hours and heartbeats are in `promises`, re-exported here.
 """

@@ -1,4 +1,4 @@
-"""The protocol's numbers: presets, constants, and what follows from a job's terms (docs/protocol.md, "Numbers")."""
+"""The protocol's numbers: presets, constants, and what follows from a job's terms (docs/protocol/numbers.md)."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -215,7 +215,7 @@ UNSHOWN_PERCENT: int = 100  # the most that compute weighs of an operator that i
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The terms that a submitter posts (docs/protocol.md, "TaskRegistry"); the arithmetic does not interpret roots and token."""
+    """The terms that a submitter posts (docs/protocol/task-registry.md); the arithmetic does not interpret roots and token."""
 
     token: str
     work_root: bytes

@@ -1,4 +1,4 @@
-"""The arithmetic of a lot: order, allocation, critical prices (docs/protocol.md, "Auction": Clearing, Critical prices).
+"""The arithmetic of a lot: order, allocation, critical prices (docs/protocol/auction.md: Clearing, Critical prices).
 
 Pure functions of the revealed bids. `auction` applies them to the state; keepers and `zoo quote` call them too.
 """

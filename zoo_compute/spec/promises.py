@@ -1,4 +1,4 @@
-"""NodeRegistry's promised hours: tiers, declarations, heartbeats, breaches (docs/protocol.md, "NodeRegistry")."""
+"""NodeRegistry's promised hours: tiers, declarations, heartbeats, breaches (docs/protocol/node-registry.md)."""
 
 from dataclasses import replace
 

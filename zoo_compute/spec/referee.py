@@ -1,4 +1,4 @@
-"""The referee: games, moves, clocks, bonds (docs/referee.md). What evidence shows is `config.evidence`'s to say."""
+"""The referee: games, moves, clocks, bonds (docs/protocol/referee.md). What evidence shows is `config.evidence`'s to say."""
 
 from dataclasses import replace
 from hashlib import sha256

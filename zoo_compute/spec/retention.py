@@ -1,4 +1,4 @@
-"""Which files of a job operators store, for how long, and who replaces a missing copy (docs/protocol.md, "What is kept")."""
+"""Which files of a job operators store, for how long, and who replaces a missing copy (docs/protocol/retention.md)."""
 
 from __future__ import annotations
 

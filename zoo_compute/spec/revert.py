@@ -1,4 +1,4 @@
-"""How a rule of the protocol refuses a call (docs/protocol.md, "Conventions")."""
+"""How a rule of the protocol refuses a call (docs/protocol/index.md)."""
 
 
 class Refused(Exception):

@@ -1,4 +1,4 @@
-"""Rewards: network rewards by epochs, from a funded pool (docs/protocol.md, "Rewards").
+"""Rewards: network rewards by epochs, from a funded pool (docs/protocol/rewards.md).
 
 Five flows share an epoch's budget. A job's fee limits the rewards for it, in three parts: the workers' room, and allowances for
 verification and for data.

@@ -1,4 +1,4 @@
-"""Decides which worker trains which slots: a pure function of measurements, declarations and auction results (docs/scaling.md).
+"""Decides which worker trains which slots: a pure function of measurements, declarations and auction results (docs/design/scaling.md).
 
 The auction decides which operator wins which slots at which price; the schedule does not change that.
 A slot's data is fixed by arithmetic, so the choice of worker changes no result, only the time of the round and what is fetched.

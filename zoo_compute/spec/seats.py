@@ -1,4 +1,4 @@
-"""Settlement's state machine below its callers: seats, turns, the end (docs/protocol.md, "Settlement")."""
+"""Settlement's state machine below its callers: seats, turns, the end (docs/protocol/settlement.md)."""
 
 from dataclasses import replace
 

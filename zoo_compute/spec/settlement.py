@@ -1,4 +1,4 @@
-"""Settlement: readiness, results, windows, timeouts, takeovers, payment (docs/protocol.md, "Settlement").
+"""Settlement: readiness, results, windows, timeouts, takeovers, payment (docs/protocol/settlement.md).
 
 Disputes and convictions are in `convictions`.
 """

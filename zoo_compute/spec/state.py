@@ -21,7 +21,7 @@ EMPTY_BYTES32: bytes = bytes(32)
 
 
 class JobState(IntEnum):
-    """docs/protocol.md, "TaskRegistry"."""
+    """docs/protocol/task-registry.md."""
 
     NONE = 0
     OPEN = 1
@@ -32,7 +32,7 @@ class JobState(IntEnum):
 
 
 class Phase(IntEnum):
-    """Of a lot; docs/protocol.md, "Auction"."""
+    """Of a lot; docs/protocol/auction.md."""
 
     NONE = 0
     OPEN = 1
@@ -298,7 +298,7 @@ class Claim:
 
 
 class ClaimStatus(IntEnum):
-    """docs/protocol.md, "Settlement"."""
+    """docs/protocol/settlement.md."""
 
     PENDING = 1
     PAID = 2

@@ -1,4 +1,4 @@
-"""TaskRegistry's functions for accounts (docs/protocol.md, "TaskRegistry"); those for contracts are in `jobs`."""
+"""TaskRegistry's functions for accounts (docs/protocol/task-registry.md); those for contracts are in `jobs`."""
 
 from zoo_compute.spec import auction, jobs
 from zoo_compute.spec.params import (

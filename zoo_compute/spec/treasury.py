@@ -1,4 +1,4 @@
-"""Treasury: the fee in three buckets (docs/protocol.md, "Treasury and Timelock")."""
+"""Treasury: the fee in three buckets (docs/protocol/treasury.md)."""
 
 from zoo_compute.spec.params import BPS
 from zoo_compute.spec.revert import require

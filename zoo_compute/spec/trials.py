@@ -1,4 +1,4 @@
-"""What Admissions keeps (docs/protocol.md, "Admissions")."""
+"""What Admissions keeps (docs/protocol/admissions.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Availability and Audits keep, and what they are given to check (docs/protocol.md, the sections of these names)."""
+"""What Availability and Audits keep, and what they are given to check (docs/protocol/, the sections of these names)."""
 
 from __future__ import annotations
 

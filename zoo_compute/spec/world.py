@@ -1,4 +1,4 @@
-"""One step of the protocol: a call by an account, applied to the whole state (docs/protocol.md).
+"""One step of the protocol: a call by an account, applied to the whole state (docs/protocol/).
 
 `apply` is a pure function: it never changes its argument, and raises `Refused` for a refused call.
 """
@@ -32,7 +32,7 @@ __all__ = ["EXTERNAL", "PROTOCOL_ONLY", "WIRED", "Call", "World", "apply"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A transaction: `args` in the order of docs/protocol.md; structs are records of `state` or `params.Terms`."""
+    """A transaction: `args` in the order of docs/protocol/; structs are records of `state` or `params.Terms`."""
 
     contract: str
     function: str

@@ -1,4 +1,4 @@
-"""A peer's gateway tests for an operator whether its announced endpoint serves a block (docs/decisions/0022).
+"""A peer's gateway tests for an operator whether its announced endpoint serves a block (docs/design/decisions/0022).
 
 A gateway that fetched any URL for strangers would be a way into its own network. So it tries only endpoints that operators
 registered on chain (its keeper lists them in ROOT/endpoints), only at public addresses, or at loopback ones where it listens

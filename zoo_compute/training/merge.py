@@ -1,7 +1,7 @@
 """Merges the branches of a network partition: base + sum of share_i * (branch_i - base), with the same bits on every machine.
 
 A branch's share is its fraction of all branches' examples. The merge therefore equals one outer step of rate 1 in which each
-branch weighs as much as the data it trained on (docs/decisions/0020).
+branch weighs as much as the data it trained on (docs/design/decisions/0020).
 """
 
 from __future__ import annotations

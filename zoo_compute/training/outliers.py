@@ -1,5 +1,5 @@
 """Scores of contributors, from an aggregation and from a probe of its updates: whose work to verify first
-(docs/aggregation.md, Scores). Scores are hints, not proof: only doing the work again proves that a claim is false."""
+(docs/guides/aggregation.md, Scores). Scores are hints, not proof: only doing the work again proves that a claim is false."""
 
 from __future__ import annotations
 

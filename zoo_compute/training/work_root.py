@@ -1,4 +1,4 @@
-"""A job's work, as the referee checks it: its three programs and the shape of a slot-round (docs/referee.md).
+"""A job's work, as the referee checks it: its three programs and the shape of a slot-round (docs/protocol/referee.md).
 
 `Terms.work_root` commits to it. It follows from the manifest and the program file alone.
 """

@@ -30,8 +30,8 @@ class Limits:
 
     def allow(self, graph: Graph) -> bool:
         cost = profile(graph)
-        held = cost.state_bytes + cost.activation_bytes
-        return cost.flops <= self.flops and cost.bytes <= self.traffic and held <= self.memory
+        needed = cost.state_bytes + cost.activation_bytes
+        return cost.flops <= self.flops and cost.bytes <= self.traffic and needed <= self.memory
 
 
 SLOW = Limits(flops=20_000, traffic=1 << 16, memory=1 << 16)

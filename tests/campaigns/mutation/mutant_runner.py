@@ -234,7 +234,7 @@ class SourceMutantRunner:
 
     def __init__(self, judge: MutantRunner, source: Path) -> None:
         self.judge_ = judge
-        self.found: list[Statement] = statements(source.read_text())
+        self.statements: list[Statement] = statements(source.read_text())
         self.contracts = sorted(users(source), key=_place)
         self.changed = judge.folder / "contracts" / source.relative_to(CONTRACTS)
         self.original = self.changed.read_text()
@@ -254,7 +254,7 @@ class SourceMutantRunner:
         contracts = [name for name in self.contracts if not mutant.function or mutant.function in self._executed(name)]
         for name in contracts:
             was = self._code(name)
-            self.changed.write_text(text_of(self.found, mutant))
+            self.changed.write_text(text_of(self.statements, mutant))
             try:
                 deployers[name] = self.judge_.compiled(name, OptimizationLevel.NONE)
                 codes.append(fingerprint(deployers[name]))
@@ -296,7 +296,7 @@ class SourceMutantRunner:
         if name not in self.codes:
             self.changed.write_text(self.original)
             self.codes[name] = fingerprint(self.judge_.unoptimised(name))
-            self.changed.write_text(text_of(self.found))
+            self.changed.write_text(text_of(self.statements))
             again = fingerprint(self.judge_.compiled(name, OptimizationLevel.NONE))
             assert again == self.codes[name], "one line a statement compiles to something else"
         return self.codes[name]

@@ -65,7 +65,7 @@ class Mutant:
 def statements(source: str) -> list[Statement]:
     """The logical lines of a source. Pragmas are kept: they decide what is compiled."""
     lines = source.splitlines()
-    found = [Statement(n + 1, "", line) for n, line in enumerate(lines) if line.startswith("# pragma")]
+    code_lines = [Statement(n + 1, "", line) for n, line in enumerate(lines) if line.startswith("# pragma")]
     function, tokens = "", []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.NEWLINE:
@@ -73,11 +73,11 @@ def statements(source: str) -> list[Statement]:
                 text = joined(tokens, lines)
                 if not text.startswith(" "):
                     function = "".join(re.findall(r"^def (\w+)", text))
-                found.append(Statement(tokens[0].start[0], function, text))
+                code_lines.append(Statement(tokens[0].start[0], function, text))
             tokens = []
         elif token.type not in SKIPPED and token.type != tokenize.ENDMARKER:
             tokens.append(token)
-    return found
+    return code_lines
 
 
 def joined(tokens: list[tokenize.TokenInfo], lines: list[str]) -> str:
@@ -92,39 +92,39 @@ def joined(tokens: list[tokenize.TokenInfo], lines: list[str]) -> str:
     return text
 
 
-def text_of(found: list[Statement], mutant: Mutant | None = None) -> str:
+def text_of(code_lines: list[Statement], mutant: Mutant | None = None) -> str:
     """A source again, with one statement changed."""
-    lines = [each.text for each in found]
+    lines = [each.text for each in code_lines]
     if mutant:
         lines[mutant.index] = mutant.after
     return "\n".join(lines) + "\n"
 
 
-def never_read(found: list[Statement]) -> dict[int, str]:
+def never_read(code_lines: list[Statement]) -> dict[int, str]:
     """The declarations whose value is overwritten before anything could read it: index -> text before the value."""
     dead: dict[int, str] = {}
     waiting: dict[str, int] = {}  # indented name -> index
-    for index, each in enumerate(found):
+    for index, each in enumerate(code_lines):
         if begun := BEGINNING.fullmatch(each.text):
             waiting[begun[1]] = index
             continue
         if several := SEVERAL.match(each.text):
             unread = [name for name in several[2].split(", ") if not re.search(rf"\b{name}\b", several[3])]
             begun_at = [waiting.get(several[1] + name) for name in unread]
-            dead |= {at: found[at].text.rpartition("= ")[0] for at in begun_at if at is not None}
+            dead |= {at: code_lines[at].text.rpartition("= ")[0] for at in begun_at if at is not None}
         waiting = {}
     return dead
 
 
-def unspoken(found: list[Statement]) -> set[int]:
+def unspoken(code_lines: list[Statement]) -> set[int]:
     """The decorators of internal functions: internal is what a function is without them, and no bytecode says the others."""
     silent: set[int] = set()
     decorators: list[int] = []
-    for index, each in enumerate(found):
+    for index, each in enumerate(code_lines):
         if each.text in ("@internal", "@pure", "@view"):
             decorators.append(index)
         else:
-            if any(found[at].text == "@internal" for at in decorators):
+            if any(code_lines[at].text == "@internal" for at in decorators):
                 silent |= set(decorators)
             decorators = []
     return silent
@@ -142,12 +142,12 @@ def canonical(text: str) -> str:
 
 def generate(source: str) -> list[Mutant]:
     """All mutants of a source; those that say the same in other words are left out."""
-    found = statements(source)
+    code_lines = statements(source)
     with contextlib.redirect_stdout(io.StringIO()):
-        changes = mutants_regexp([each.text + "\n" for each in found], RULES, ignorePatterns=["^import", "^from"])
-    mutants, dead, silent = {}, never_read(found), unspoken(found)
+        changes = mutants_regexp([each.text + "\n" for each in code_lines], RULES, ignorePatterns=["^import", "^from"])
+    mutants, dead, silent = {}, never_read(code_lines), unspoken(code_lines)
     for number, text, *_ in changes:
-        before, after = found[number - 1], text.rstrip("\n")
+        before, after = code_lines[number - 1], text.rstrip("\n")
         if number - 1 in silent or after.startswith(dead.get(number - 1, "\n")):
             continue
         if "\n" not in after and not NO_TYPE.search(after) and canonical(after) != canonical(before.text):

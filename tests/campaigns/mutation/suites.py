@@ -114,12 +114,12 @@ LEFT_OUT = (
 @cache
 def imports(path: Path) -> frozenset[Path]:
     """The modules of ours that a source imports, by way of others too."""
-    found = set()
+    modules = set()
     for dots, package, name in re.findall(r"^from (\.+)([\w.]*) ?import (\w+)", path.read_text(), re.MULTILINE):
         module = path.parents[len(dots) - 1].joinpath(*package.split("."), f"{name}.vy")
         if module.exists():
-            found |= {module, *imports(module)}
-    return frozenset(found)
+            modules |= {module, *imports(module)}
+    return frozenset(modules)
 
 
 def users(path: Path) -> list[str]:

@@ -92,8 +92,8 @@ def unary() -> list[str]:
 
 def stated_bound(row: Operator) -> float:
     """Largest error in ulp that the table grants an operator."""
-    found = re.search(r"within ([0-9.]*[0-9]) ulp", row.about)
-    return float(found[1]) if found else 0.0
+    measured = re.search(r"within ([0-9.]*[0-9]) ulp", row.about)
+    return float(measured[1]) if measured else 0.0
 
 
 def kernel(name: str, recipe: Recipe) -> str:
@@ -133,19 +133,19 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="operators; all unary ones when none is named")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--stride", type=int, default=1, help="every n-th word only")
-    given = parser.parse_args()
+    options = parser.parse_args()
     refusals = []
     with tempfile.TemporaryDirectory() as folder:
         program = build(Path(folder))
         print(f"{'operator':10} {'words':>13} {'max ulp':>9} {'at':>12} {'wrong':>6} {'stated':>7}")
-        for name in given.names or unary():
-            found = measure(program, name, threads=given.threads, stride=given.stride)
+        for name in options.names or unary():
+            measured = measure(program, name, threads=options.threads, stride=options.stride)
             stated = stated_bound(TABLE[name])
             print(
-                f"{name:10} {found.tried:13,} {found.error_ulp:9.5f}   0x{found.at:08x} {found.wrong:6} {stated:7g}",
+                f"{name:10} {measured.tried:13,} {measured.error_ulp:9.5f}   0x{measured.at:08x} {measured.wrong:6} {stated:7g}",
                 flush=True,
             )
-            refusals += [found.refusal()] if found.refusal() else []
+            refusals += [measured.refusal()] if measured.refusal() else []
     for refusal in refusals:
         print(refusal, file=sys.stderr)
     return 1 if refusals else 0

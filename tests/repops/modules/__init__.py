@@ -1,1 +1,1 @@
-"""What is traced and what is refused: one list of cases, from which docs/tracing.md is made (`python -m tests.repops.modules`)."""
+"""What is traced and what is refused: one list of cases, from which docs/guides/tracing.md is made (`python -m tests.repops.modules`)."""

@@ -1,4 +1,4 @@
-"""python -m tests.repops.modules: writes docs/tracing.md."""
+"""python -m tests.repops.modules: writes docs/guides/tracing.md."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A case: a module, a batch, a loss; what tracing makes of it is a row of docs/tracing.md."""
+"""A case: a module, a batch, a loss; what tracing makes of it is a row of docs/guides/tracing.md."""
 
 from __future__ import annotations
 

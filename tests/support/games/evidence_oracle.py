@@ -1,4 +1,4 @@
-"""What each kind of evidence must show, checked from the text (docs/referee.md) by slow and plain means."""
+"""What each kind of evidence must show, checked from the text (docs/protocol/referee.md) by slow and plain means."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ class EvidenceOracle:
 
     def tensor(self, root: bytes, name: bytes, opened: Any) -> bytes:
         """Its root; where a state has it does not matter, names being different."""
-        found, index, path = opened
-        holds(merkle.climb(merkle.state_leaf(name, found), index, tuple(path)) == root)
-        return bytes(found)
+        content, index, path = opened
+        holds(merkle.climb(merkle.state_leaf(name, content), index, tuple(path)) == root)
+        return bytes(content)
 
     def node(self, frame: Frame, descriptor: bytes) -> Node:
         holds(keccak(descriptor) == frame.descriptor)
@@ -221,14 +221,14 @@ class EvidenceOracle:
             return
         row, within = divmod(element, node.elements // frame.rows)
         first = ((frame.round * self.job.slots + frame.slot) * frame.inner_steps + frame.step) * frame.rows
-        head, shown, leaf_path, index, path = words
+        head, opened_leaf, leaf_path, index, path = words
         shape = struct.unpack(f"<{head[1]}Q", head[2:])
         per = int(np.prod(shape[1:], dtype=np.int64))
         at = (first + row) % self.job.examples * per + within + (is_tokens and name == b"targets")
-        held = b"tokens" if is_tokens else name
-        elements = merkle.climb(sha256(b"\0" + shown).digest(), at // 128, tuple(leaf_path))
-        self.tensor(self.job.data_root, held, (merkle.tensor_root(head, elements), index, path))
-        holds(element // 128 == position.index, words_of(leaf)[element % 128] != words_of(shown)[at % 128])
+        name_bytes = b"tokens" if is_tokens else name
+        elements = merkle.climb(sha256(b"\0" + opened_leaf).digest(), at // 128, tuple(leaf_path))
+        self.tensor(self.job.data_root, name_bytes, (merkle.tensor_root(head, elements), index, path))
+        holds(element // 128 == position.index, words_of(leaf)[element % 128] != words_of(opened_leaf)[at % 128])
 
     def update(
         self,
@@ -263,11 +263,11 @@ class EvidenceOracle:
                 segment, end, update, path = result
                 leaf = merkle.result_root(slot, claim.start_root, segment, end, update)
                 holds(merkle.climb(leaf, slot - first, tuple(path)) == claim.root)
-                head, shown, leaf_path, index, state_path = words
-                elements = merkle.climb(sha256(b"\0" + shown).digest(), at // 128, tuple(leaf_path))
-                held = name.removeprefix("updates/").encode()
-                self.tensor(update, held, (merkle.tensor_root(head, elements), index, state_path))
-                return words_of(shown)[at % 128]
+                head, opened_leaf, leaf_path, index, state_path = words
+                elements = merkle.climb(sha256(b"\0" + opened_leaf).digest(), at // 128, tuple(leaf_path))
+                name_bytes = name.removeprefix("updates/").encode()
+                self.tensor(update, name_bytes, (merkle.tensor_root(head, elements), index, state_path))
+                return words_of(opened_leaf)[at % 128]
         holds([claim.seat for claim in seats] == [at for at in range(128) if disputed.scope >> at & 1])
         return int(np.float32(sum(claim.count for claim in seats)).view(np.uint32)) if name == "present" else 0
 
@@ -281,22 +281,22 @@ class EvidenceOracle:
         word_count: int,
         sources: Any,
         numbers: Any,
-        shown: Any,
+        opened_leaf: Any,
         hashes: Any,
         places: Any,
     ) -> None:
         """`places` only say where the words lie among the leaves."""
-        leaves = [b"".join(pieces)[:size] for size, pieces in shown]
+        leaves = [b"".join(pieces)[:size] for size, pieces in opened_leaf]
         node = self.node(frame, descriptor)
         is_parts = position.phase == Phase.PARTS
         holds(position.phase in (Phase.ELEMENTS, Phase.PARTS), number // 128 == position.index)
         holds(sha256(b"\0" + leaves[0]).digest() == position.open_leaf)
         known = {(32, number // 128): leaves[0]} if is_parts else {}
-        rest, given, siblings = list(numbers), list(leaves[1:]), iter(hashes)
+        rest, leaves_left, siblings = list(numbers), list(leaves[1:]), iter(hashes)
         for operand, count, height, head_bytes, pieces in sources:
             head = b"".join(pieces)[:head_bytes]
-            mine = dict(zip(rest[:count], given[:count], strict=True))
-            rest, given = rest[count:], given[count:]
+            mine = dict(zip(rest[:count], leaves_left[:count], strict=True))
+            rest, leaves_left = rest[count:], leaves_left[count:]
             root = root_of_several(mine, height, siblings)
             if operand == 32:
                 holds(is_parts, root == frame.parts_root)
@@ -306,7 +306,7 @@ class EvidenceOracle:
                 path = tuple(next(siblings) for _ in range(trace_height))
                 holds(merkle.climb(leaf, of, path) == frame.trace_root)
             known |= {(operand, at): data for at, data in mine.items()}
-        holds(not rest, not given, next(siblings, None) is None)
+        holds(not rest, not leaves_left, next(siblings, None) is None)
         element = frame.element if is_parts else number
         word = self._run(node, element, number if is_parts else 0, known)
         is_last = not is_parts or number == frame.parts - 1

@@ -26,9 +26,9 @@ class GameBoard:
     game: as `zoo_compute.spec.referee.begun` gives it, or where it stands, with what was shown until then.
     """
 
-    def __init__(self, game: Game, shown: RevealedState | None = None) -> None:
+    def __init__(self, game: Game, revealed: RevealedState | None = None) -> None:
         assert game.claim is not None, "a game without its claim"
-        self.shown = shown or RevealedState()
+        self.revealed = revealed or RevealedState()
         self.moves: list[Move] = []
         self._world = World(config=Config(part_count=part_count_of))
         self._world.operators[game.claim.operator] = Operator(owner=COMMITTER, hot=COMMITTER)
@@ -44,7 +44,7 @@ class GameBoard:
         sender = CHALLENGER if self.game.is_challengers_turn else COMMITTER
         getattr(referee, move.name)(self._world, Message(sender, 0), GAME, *move.args)
         self.moves.append(move)
-        self.shown = with_move(self.shown, move)
+        self.revealed = with_move(self.revealed, move)
 
     def convict(self, move: Move, judge: Judge) -> None:
         """Whether the evidence of a `convict` holds here. Raises Refused."""
@@ -59,7 +59,7 @@ class CommitterPlayer(Protocol):
 
 
 class ChallengerPlayer(Protocol):
-    def next(self, game: Game, shown: RevealedState) -> Move | None: ...
+    def next(self, game: Game, revealed: RevealedState) -> Move | None: ...
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def play(board: GameBoard, prover: CommitterPlayer, challenger: ChallengerPlayer
 
     while True:
         is_challengers = board.game.is_challengers_turn
-        move = challenger.next(board.game, board.shown) if is_challengers else prover.answer(board.game)
+        move = challenger.next(board.game, board.revealed) if is_challengers else prover.answer(board.game)
         if move is None:
             return ended(is_convicted=not is_challengers)
         try:

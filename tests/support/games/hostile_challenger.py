@@ -30,26 +30,26 @@ class Hostile(Challenger):
         super().__init__(trees)
         self.rng, self.judge, self.tried = rng, judge, tried
 
-    def next(self, game: Game, shown: RevealedState) -> Move | None:
+    def next(self, game: Game, revealed: RevealedState) -> Move | None:
         if not game.is_beyond:
-            for found in self.attempts(game, shown):
-                self.tried[found.KIND] += 1
+            for attempt in self.attempts(game, revealed):
+                self.tried[attempt.KIND] += 1
                 with suppress(Refused):
-                    self.judge(found.KIND, game.frame, game.position, evidence.encode(found))
-                    raise AssertionError(f"an honest committer is convicted: {found}")
-        moves = list(self.moves(game, shown))
+                    self.judge(attempt.KIND, game.frame, game.position, evidence.encode(attempt))
+                    raise AssertionError(f"an honest committer is convicted: {attempt}")
+        moves = list(self.moves(game, revealed))
         return self.rng.choice(moves) if moves else None
 
-    def moves(self, game: Game, shown: RevealedState) -> Iterator[Move]:
+    def moves(self, game: Game, revealed: RevealedState) -> Iterator[Move]:
         if game.awaits == Awaits.PICK:
             if game.node == game.frame.trace_root and self.rng.random() < 0.3:
                 yield Move("dispute_state", (game.frame, self.trees.program.opened))
                 return
             below = game.height - span_of(game.height)
             goes_beyond = self.rng.random() < 0.1
-            for place, child in enumerate(shown.last):
-                if goes_beyond or (game.index * len(shown.last) + place) << below < game.leaves:
-                    yield Move("pick", (place, child, Tree(shown.last).path(place)))
+            for place, child in enumerate(revealed.last):
+                if goes_beyond or (game.index * len(revealed.last) + place) << below < game.leaves:
+                    yield Move("pick", (place, child, Tree(revealed.last).path(place)))
         elif game.phase == Phase.ELEMENTS and game.is_open and self._has_parts(game):
             descriptor = self.trees.program.descriptor(game.frame.node)
             yield Move("ask_parts", (game.frame, descriptor, self._some(game)))
@@ -58,7 +58,7 @@ class Hostile(Challenger):
         node = self._node(game)
         return node.op not in ("input", "constant") and part_count(node) > 1
 
-    def attempts(self, game: Game, shown: RevealedState) -> Iterator[Evidence]:
+    def attempts(self, game: Game, revealed: RevealedState) -> Iterator[Evidence]:
         frame = game.frame
         if game.phase == Phase.SEGMENTS:
             steps = self.trees.steps(frame, Phase.SEGMENTS)
@@ -67,27 +67,27 @@ class Hostile(Challenger):
         elif game.phase == Phase.STATE and game.height == 0:
             yield self._begin(game) if frame.is_begin else self._output(game)
         elif game.phase >= Phase.ELEMENTS:
-            yield from self._of_words(game, shown)
+            yield from self._of_words(game, revealed)
 
-    def _of_words(self, game: Game, shown: RevealedState) -> Iterator[Evidence]:
+    def _of_words(self, game: Game, revealed: RevealedState) -> Iterator[Evidence]:
         node = self._node(game)
         if node.op == "input" and node.attributes[0] == BATCH_ROLE and not self.computed.source(BATCH_ROLE, "", 0):
             if game.is_open:
                 name, _ = self.graph.batch[node.attributes[1]]
                 entry = entry_of(self.graph, len(self.graph.state) + node.attributes[1])
-                leaf = shown.leaves[game.phase]
+                leaf = revealed.leaves[game.phase]
                 descriptor = self.trees.program.descriptor(game.frame.node)
                 yield self.computed.word_evidence(
                     game.frame.step, name, DisputedWord(descriptor, entry, leaf, self._some(game))
                 )
         elif node.op in ("input", "constant"):
-            found = self._word(game, shown)
-            assert found
-            yield found
+            attempt = self._word(game, revealed)
+            assert attempt
+            yield attempt
         elif game.is_open:
-            found = self._part(game, shown, self._some(game))
-            if found:
-                yield found
+            attempt = self._part(game, revealed, self._some(game))
+            if attempt:
+                yield attempt
 
     def _some(self, game: Game) -> int:
         """A word of the leaf it stands at."""

@@ -132,14 +132,14 @@ class Case:
 
     @cached_property
     def seated(self) -> tuple[SeatClaim, ...]:
-        found = []
+        seat_claims = []
         for seat, slots in SEATS.items():
             results = [Result(bytes([1]) * 32, bytes([slot]) * 32, state_root(self.updates[slot])) for slot in slots]
             tree = Tree([self.leaf(slot, result) for slot, result in zip(slots, results, strict=True)])
             with_paths = {slot: replace(results[at], path=tree.path(at)) for at, slot in enumerate(slots)}
             scope = slots[0] << 16 | len(slots)
-            found.append(SeatClaim(self.claim(tree.root, seat=seat, scope=scope), with_paths))
-        return tuple(found)
+            seat_claims.append(SeatClaim(self.claim(tree.root, seat=seat, scope=scope), with_paths))
+        return tuple(seat_claims)
 
     def claim(self, root: bytes, *, seat: int = 0, scope: int | None = None) -> Claim:
         scope = self.slot << 16 | 1 if scope is None else scope
@@ -219,15 +219,15 @@ class LeafOnly(Trees):
 def random_examples(graph: Graph, rows: int, count: int, highest: int) -> Examples:
     """As the program's batch, `count` examples of which `rows` make one."""
     rng = np.random.default_rng(5)
-    found = {}
+    batch = {}
     for name, at in graph.batch:
         node = graph.nodes[at]
         shape = (count, *node.shape[1:])
         if DTYPE[node.dtype] == np.float32:
-            found[name] = rng.standard_normal(shape).astype(np.float32)
+            batch[name] = rng.standard_normal(shape).astype(np.float32)
         else:
-            found[name] = rng.integers(0, highest, shape).astype(np.int32)
-    return found
+            batch[name] = rng.integers(0, highest, shape).astype(np.int32)
+    return batch
 
 
 def case_of(module: torch.nn.Module, batch: Any, loss: Any, highest: int, **options: Any) -> Case:

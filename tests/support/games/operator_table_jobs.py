@@ -45,21 +45,21 @@ class TableCase(Case):
         return self.step_inputs(LyingGiven)
 
     def step_inputs(self, made: Any, **options: Any) -> Any:
-        found = made(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, self.slot, **options)
-        found.arrays = self.arrays
-        return found
+        result = made(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, self.slot, **options)
+        result.arrays = self.arrays
+        return result
 
 
 @lru_cache
 def sample(name: str, **options: Any) -> TableCase:
     """A program of the table's, as a job of one step."""
-    graph, given, batch = table()[name]
+    graph, parameters, batch = table()[name]
     tensors: dict[str, Array] = {}
     for entry in graph.state:
         if entry.kind == OPTIMIZER:
             continue
         node = graph.nodes[entry.before]
-        tensors[entry.name] = given.get(entry.name, np.zeros(node.shape, DTYPE[node.dtype]))
+        tensors[entry.name] = parameters.get(entry.name, np.zeros(node.shape, DTYPE[node.dtype]))
     examples = {"none": np.zeros((1, 1), np.float32)}
     case = TableCase(
         graph,

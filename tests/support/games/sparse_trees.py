@@ -93,12 +93,12 @@ def game(
         results = {n: leaf_of(n) for n in numbers(list(part.carried))} | {at // WORDS_A_LEAF: leaf}
         tree = SparseTree(b"", height_of(-(-count // WORDS_A_LEAF)), results)
         trees[PARTS_OPERAND], parts_root = (tree, ()), tree.root
-    shown = sha256(b"\0" + leaf).digest()
+    digest = sha256(b"\0" + leaf).digest()
     described = descriptor(node)
     frame = Frame(
         descriptor=keccak(described), trace_root=trace.root, element=element, parts=count, parts_root=parts_root
     )
-    position = Position(Phase.PARTS if count > 1 else Phase.ELEMENTS, 0, at // WORDS_A_LEAF, shown, shown)
+    position = Position(Phase.PARTS if count > 1 else Phase.ELEMENTS, 0, at // WORDS_A_LEAF, digest, digest)
     return frame, position, part_of(described, at, leaf, part.carried, part.reads, trees)
 
 

@@ -56,7 +56,7 @@ def persistent_deployment(preset_name: str) -> "ContractMirror":
 
 @cache
 def deployed(preset_name: str) -> tuple[dict[str, Contract], dict[str, str]]:
-    """Contracts by the names of docs/protocol.md, tokens as `token ADDRESS`; and the accounts' addresses."""
+    """Contracts by the names of docs/protocol/, tokens as `token ADDRESS`; and the accounts' addresses."""
     preset = PRESETS[preset_name]
     chain.timestamp = START
     accounts = {name: Signer(name).address for name in ACCOUNTS}
@@ -85,7 +85,7 @@ def deployed(preset_name: str) -> tuple[dict[str, Contract], dict[str, str]]:
 
 
 def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
-    """As docs/protocol.md has the constructors; governor and timelock are plain accounts here."""
+    """As docs/protocol/ has the constructors; governor and timelock are plain accounts here."""
     guardian = accounts["guardian"]
     zen = load("ZenToken").deploy(2 * WEALTH * len(accounts))
     treasury = load("Treasury").deploy(accounts["timelock"])
@@ -197,9 +197,9 @@ class ContractMirror:
                 raise Disagreement(f"{where} shows {actual!r}, specification says {view.expected!r}")
             return
         for field in actual._fields:
-            shown, expected = getattr(actual, field), expected_field(view.expected, field)
-            if shown != expected:
-                raise Disagreement(f"{where}.{field} shows {shown!r}, specification says {expected!r}")
+            actual_field, expected = getattr(actual, field), expected_field(view.expected, field)
+            if actual_field != expected:
+                raise Disagreement(f"{where}.{field} shows {actual_field!r}, specification says {expected!r}")
 
     def block_hash(self, number: int) -> bytes:
         return chain.block_hash(number)

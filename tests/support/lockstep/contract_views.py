@@ -160,9 +160,9 @@ def _unit(w: World, key: tuple[int, int, int]) -> SimpleNamespace:
 
 
 def _attestation(w: World, key: tuple[int, int, int, int]) -> SimpleNamespace:
-    found = w.attestations.get(key, watching.Attestation())
-    content = attestation_seal(found.seal) if found.seal else found.root
-    return SimpleNamespace(status=found.status, content=content)
+    attestation = w.attestations.get(key, watching.Attestation())
+    content = attestation_seal(attestation.seal) if attestation.seal else attestation.root
+    return SimpleNamespace(status=attestation.status, content=content)
 
 
 def _of_claim(contract: str, name: str, source: Callable[[World, Any], Any]) -> Callable[[World, Any], Iterator[View]]:

@@ -62,15 +62,15 @@ def listed_reasons() -> set[str]:
 
 def listed_functions() -> set[str]:
     """Every function in a table of docs/protocol, and each guardian's one."""
-    found = {f"{contract}.set_paused" for contract in GUARDED}
+    reached_items = {f"{contract}.set_paused" for contract in GUARDED}
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         title = re.match(r"# \w+ \(`(\w+): \.\.\.`\)", text)
         if title and title[1] in CONTRACTS:
             first_cells = re.findall(r"^\| (`[^|]+) \|", text, flags=re.MULTILINE)
             names = re.findall(r"`(\w+)\(", " ".join(first_cells))
-            found |= {f"{title[1]}.{name}" for name in names}
-    return found
+            reached_items |= {f"{title[1]}.{name}" for name in names}
+    return reached_items
 
 
 def functions_of(table: dict[str, Any]) -> set[str]:
@@ -131,16 +131,17 @@ class Coverage:
 
     def missing(self) -> dict[str, list[str]]:
         """What the campaign never reached, by what it is; empty when it is complete."""
-        gaps = {what: sorted(listed - found) for what, (found, listed) in self.reached().items()}
+        gaps = {what: sorted(listed - reached_items) for what, (reached_items, listed) in self.reached().items()}
         return {what: names for what, names in gaps.items() if names}
 
     def unlisted(self) -> dict[str, list[str]]:
         """What it reached and docs/protocol does not list."""
-        excess = {what: sorted(found - listed) for what, (found, listed) in self.reached().items()}
+        excess = {what: sorted(reached_items - listed) for what, (reached_items, listed) in self.reached().items()}
         return {what: names for what, names in excess.items() if names}
 
     def summary(self) -> str:
         reached = ", ".join(
-            f"{len(found & listed)} of {len(listed)} {what}" for what, (found, listed) in self.reached().items()
+            f"{len(reached_items & listed)} of {len(listed)} {what}"
+            for what, (reached_items, listed) in self.reached().items()
         )
         return f"{self.accepts.total()} accepted, {self.reasons.total()} refused; {reached}"

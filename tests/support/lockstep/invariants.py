@@ -1,4 +1,4 @@
-"""What must hold after every step, in the words of money (docs/invariants.md). Raises AssertionError, names the sum."""
+"""What must hold after every step, in the words of money (docs/design/invariants.md). Raises AssertionError, names the sum."""
 
 from collections import Counter
 
@@ -61,11 +61,11 @@ def check_solvency(w: World) -> None:
     due |= {w.config.audits: audits}
     for holder, sums in due.items():
         for token, amount in sums.items():
-            held = w.balances.get((token, holder), 0)
+            balance = w.balances.get((token, holder), 0)
             gift = w.donations.get((token, holder), 0)
             if holder == w.config.treasury:  # what arrived and is not yet collected is above its buckets
-                gift = max(0, held - amount)
-            assert held == amount + gift, f"{holder} holds {held} of {token}, owes {amount}, was given {gift}"
+                gift = max(0, balance - amount)
+            assert balance == amount + gift, f"{holder} holds {balance} of {token}, owes {amount}, was given {gift}"
 
 
 def check_escrow(w: World) -> None:
@@ -122,10 +122,10 @@ def check_locks(w: World) -> None:
         units = 0 if bid.priced else bid.won if is_cleared and bid.cleared_pass else bid.capacity
         locked[operator, lot.token] += lot.lock * units
         count[operator] += units > 0
-    for (job, operator), standing in w.standings.items():
-        locked[operator, w.jobs[job].token] += standing.locked
-        count[operator] += standing.lots
-        assert standing.lots or not standing.locked, f"operator {operator}: a lock of no lot"
+    for (job, operator), stake in w.standings.items():
+        locked[operator, w.jobs[job].token] += stake.locked
+        count[operator] += stake.lots
+        assert stake.lots or not stake.locked, f"operator {operator}: a lock of no lot"
     for (operator, token), deposit in w.collateral.items():
         assert deposit.locked == locked[operator, token], f"operator {operator}: {deposit.locked} of {token} locked"
         assert 0 <= deposit.locked <= deposit.balance, f"operator {operator}: more locked than held"
@@ -138,18 +138,20 @@ def check_seats(w: World) -> None:
     for job, run in w.runs.items():
         if run.state == JobState.NONE:
             continue
-        held = [(seat, record) for (of, seat), record in w.seats.items() if of == job and seat != AGGREGATOR_SEAT]
-        assert sorted(seat for seat, _ in held) == list(range(run.seats)), f"job {job}: seats are not numbered through"
+        slot_seats = [(seat, record) for (of, seat), record in w.seats.items() if of == job and seat != AGGREGATOR_SEAT]
+        assert sorted(seat for seat, _ in slot_seats) == list(range(run.seats)), (
+            f"job {job}: seats are not numbered through"
+        )
         next_slot = 0
-        for _, seat in sorted(held, key=lambda item: item[1].first):
+        for _, seat in sorted(slot_seats, key=lambda item: item[1].first):
             assert seat.first == next_slot, f"job {job}: slot {next_slot} has two holders or none"
             assert seat.count > 0, f"job {job}: a seat without slots"
             next_slot += seat.count
         assert next_slot == run.slots, f"job {job}: {next_slot} slots are seated"
         assert bits.without(run.missing, bits.full(run.seats)) == 0, f"job {job}: a seat is missing that is not there"
-        seats_held = Counter(seat.operator for (of, _), seat in w.seats.items() if of == job)
-        for (of, operator), standing in w.standings.items():
-            assert of != job or standing.held == seats_held[operator], f"job {job}: operator {operator} miscounts seats"
+        seat_counts = Counter(seat.operator for (of, _), seat in w.seats.items() if of == job)
+        for (of, operator), stake in w.standings.items():
+            assert of != job or stake.held == seat_counts[operator], f"job {job}: operator {operator} miscounts seats"
 
 
 def check_claims(w: World) -> None:
@@ -229,9 +231,9 @@ def check_audits(w: World) -> None:
     taken: Counter[tuple[int, int, int]] = Counter()
     opened: Counter[int] = Counter()
     fees: Counter[int] = Counter()
-    for (job, turn, unit, operator), found in w.attestations.items():
+    for (job, turn, unit, operator), attestation in w.attestations.items():
         taken[job, turn, unit] += 1
-        if found.status != Status.SETTLED:
+        if attestation.status != Status.SETTLED:
             opened[operator] += 1
             fees[job] += w.plans[job].fee
     assert taken == {key: unit.attested for key, unit in w.units.items()}, "places that nobody took"

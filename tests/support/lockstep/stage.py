@@ -133,8 +133,8 @@ class Stage(JobDriver):
 
     def no(self, reason: str, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> None:
         """A call that must be refused for exactly this reason."""
-        given = self.attempt(contract, function, sender, *args, value=value)
-        assert given == reason, f"{contract}.{function}{args}: expected {reason!r}, got {given!r}"
+        refused_for = self.attempt(contract, function, sender, *args, value=value)
+        assert refused_for == reason, f"{contract}.{function}{args}: expected {reason!r}, got {refused_for!r}"
 
     def to(self, now: int) -> None:
         """The clock jumps to `now`; a block passes each second."""
@@ -288,7 +288,7 @@ class Stage(JobDriver):
 
     def locked(self, job: int) -> Sequence[int]:
         """Operators with a lot in the job."""
-        return sorted(of for (which, of), standing in self.world.standings.items() if which == job and standing.lots)
+        return sorted(of for (which, of), job_stake in self.world.standings.items() if which == job and job_stake.lots)
 
     def withdraw_all(self) -> None:
         for (token, account), amount in list(self.world.owed.items()):

@@ -36,17 +36,17 @@ BARE = names_of(Config(), {name: name for name in ACCOUNTS}, {name: name for nam
 
 def show(world: World, keys: Keys, names: Names, *, absent: bool) -> Json:
     """These parts of a world as JSON; what is not there as null, where `absent` counts."""
-    shown: dict[str, Json] = {}
+    json_call: dict[str, Json] = {}
     for name in sorted(keys):
         content = getattr(world, name)
         if name in NUMBERS:
-            shown[name] = encode(content, names)
+            json_call[name] = encode(content, names)
             continue
         entries = [{"key": encode(key, names), "value": encode(content.get(key), names)} for key in keys[name]]
         entries = [entry for entry in entries if absent or entry["value"] is not None]
         if entries:
-            shown[name] = sorted(entries, key=json.dumps)
-    return shown
+            json_call[name] = sorted(entries, key=json.dumps)
+    return json_call
 
 
 def read_world(pre: Json, config: Config, names: Names) -> World:
@@ -69,7 +69,7 @@ def read_world(pre: Json, config: Config, names: Names) -> World:
 def show_call(call: Call, names: Names) -> Json:
     parameters = _parameters(call.contract, call.function)
     assert len(call.args) in (0, len(parameters)), f"{call.contract}.{call.function} takes {list(parameters)}"
-    shown = {
+    json_call = {
         "contract": call.contract,
         "function": call.function,
         "sender": names.name(call.sender),
@@ -77,15 +77,15 @@ def show_call(call: Call, names: Names) -> Json:
         "args": {name: encode(arg, names) for name, arg in zip(parameters, call.args, strict=False)},
     }
     chain = {name: str(getattr(call, name)) for name in ("value", "base_fee", "block") if getattr(call, name)}
-    return shown | chain
+    return json_call | chain
 
 
-def read_call(shown: Json, names: Names) -> Call:
-    parameters = _parameters(shown["contract"], shown["function"])
-    args = tuple(decode(parameters[name], arg, names) for name, arg in shown["args"].items())
-    chain = {name: int(shown[name]) for name in ("value", "base_fee", "block") if name in shown}
-    sender, now = names.address(shown["sender"]), int(shown["now"])
-    return Call(shown["contract"], shown["function"], sender, now, args, **chain)
+def read_call(json_call: Json, names: Names) -> Call:
+    parameters = _parameters(json_call["contract"], json_call["function"])
+    args = tuple(decode(parameters[name], arg, names) for name, arg in json_call["args"].items())
+    chain = {name: int(json_call[name]) for name in ("value", "base_fee", "block") if name in json_call}
+    sender, now = names.address(json_call["sender"]), int(json_call["now"])
+    return Call(json_call["contract"], json_call["function"], sender, now, args, **chain)
 
 
 def _parameters(contract: str, function: str) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def _gain(steps: list[Step], outcomes: list[set[Any]], seen: set[Any]) -> tuple[
     """New outcomes a call, and the steps that show them, of a story cut where that is best."""
     known = set(seen)
     written = Counter(outcome[0] for outcome in seen if isinstance(outcome[1], frozenset))
-    found: list[int] = []
+    indices: list[int] = []
     best: tuple[float, list[int]] = (0, [])
     cost = STORY_COST
     for index, step in enumerate(steps):
@@ -231,10 +231,10 @@ def _gain(steps: list[Step], outcomes: list[set[Any]], seen: set[Any]) -> tuple[
         if step.call.contract == MOCKED or not new:
             continue
         known |= outcomes[index]
-        found.append(index)
+        indices.append(index)
         written[step.name] += any(isinstance(outcome[1], frozenset) for outcome in new)
         cost += step.after is None
-        best = max(best, ((len(known) - len(seen)) / cost, list(found)))
+        best = max(best, ((len(known) - len(seen)) / cost, list(indices)))
     return best
 
 

@@ -58,10 +58,10 @@ class Emulator:
     def _compile(self, source: str, kernels: Mapping[str, str]) -> ctypes.CDLL:
         entries = []
         for name, text in kernels.items():
-            found = re.search(rf"\) {name}\((.*?)\)", text)
-            assert found is not None
-            given = ", ".join(f"(u32*)a[{at}]" for at in range(len(found[1].split(","))))
-            entries.append(f'extern "C" void run_{name}(void** a) {{ {name}({given}); }}')
+            signature = re.search(rf"\) {name}\((.*?)\)", text)
+            assert signature is not None
+            casts = ", ".join(f"(u32*)a[{at}]" for at in range(len(signature[1].split(","))))
+            entries.append(f'extern "C" void run_{name}(void** a) {{ {name}({casts}); }}')
         stem = self._folder / f"{len(self._loaded)}.cpp"
         stem.write_text(f'#include "{HEADER}"\n{source}\n' + "\n".join(entries))
         library = stem.with_suffix(".so")

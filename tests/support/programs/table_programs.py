@@ -68,12 +68,12 @@ def whole(graph: Graph) -> Sample:
     """With ordinary numbers and small indices."""
     rng = np.random.default_rng(6)
 
-    def given(at: int) -> Array:
+    def input_of(at: int) -> Array:
         node = graph.nodes[at]
         return ordinary(rng, node.shape) if node.dtype == F32 else rng.integers(0, 5, node.shape).astype(np.int32)
 
-    state = {entry.name: given(entry.before) for entry in graph.state}
-    return graph, state, {name: given(at) for name, at in graph.batch}
+    state = {entry.name: input_of(entry.before) for entry in graph.state}
+    return graph, state, {name: input_of(at) for name, at in graph.batch}
 
 
 def lookup_sample() -> Sample:

@@ -49,7 +49,7 @@ def admitted(s: Stage, name: str) -> None:
     s.ok("admissions", "settle", "stranger", claim)
 
 
-def shown(s: Stage, name: str) -> None:
+def admit(s: Stage, name: str) -> None:
     """The operator's machine is, by a workload that all are large enough for."""
     s.ok("admissions", "set_workload", "deployer", 1, WORK)
     admitted(s, name)

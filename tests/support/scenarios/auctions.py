@@ -1,4 +1,4 @@
-"""Directed sequences, one a sentence of docs/protocol.md: each drives a stage, and so both specification and contracts.
+"""Directed sequences, one a sentence of docs/protocol/: each drives a stage, and so both specification and contracts.
 
 Together they reach every function, state and refusal that an account can reach (`coverage.EXCLUDED` says which it cannot).
 """

@@ -53,8 +53,8 @@ class AuditScenario(DemandScenario):
         operator, root = self.s.ids[name], changes.get("root") or self.root(unit)
         seal = Seal(self.job, 0, unit, operator, hot, root, SALT)
         args = (self.job, changes.get("claim", self.claim_of(unit)), unit, operator, seal)
-        given = self.s.attempt("audits", "attest", changes.get("sender", hot), *args)
-        assert given == (f"audits: {reason}" if reason else None), given
+        refusal = self.s.attempt("audits", "attest", changes.get("sender", hot), *args)
+        assert refusal == (f"audits: {reason}" if reason else None), refusal
 
     def open_args(self, unit: int) -> tuple[Any, ...]:
         claim = self.claim_of(unit)

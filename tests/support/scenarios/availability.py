@@ -57,8 +57,8 @@ class DemandScenario:
         value = changes.get("value", least_deposit(self.s.base_fee))
         args = (self.job, claim, lane, slot, changes.get("tensor", 0), changes.get("group", 0))
         sender = changes.get("sender", self.holder(lane))
-        given = self.s.attempt("availability", "demand", sender, *args, value=value)
-        assert given == (f"availability: {reason}" if reason else None), given
+        refusal = self.s.attempt("availability", "demand", sender, *args, value=value)
+        assert refusal == (f"availability: {reason}" if reason else None), refusal
 
     def answer(self, seat: int, lane: int = STRANGERS_LANE) -> None:
         claim = self.claims[seat]

@@ -1,4 +1,4 @@
-"""All directed sequences, in the order of a job's life. Together they reach all that docs/protocol.md lists."""
+"""All directed sequences, in the order of a job's life. Together they reach all that docs/protocol/ lists."""
 
 from tests.support.scenarios import (
     admissions,

@@ -67,8 +67,8 @@ def a_worker_convicted_in_the_open_turn_leaves_its_seat_to_who_can_still_commit(
     claim = s.commit(job, "alice")
     s.commit(job, "bob")
     s.convict(job, claim, "stranger", "carol owner", "bob owner")
-    run, standing = s.world.run(job), s.world.stake_of(job, s.ids["alice"])
-    assert (run.missing, run.committed, standing.locked, standing.held) == (1 << claim.seat, 2, 0, 0)
+    run, stake = s.world.run(job), s.world.stake_of(job, s.ids["alice"])
+    assert (run.missing, run.committed, stake.locked, stake.held) == (1 << claim.seat, 2, 0, 0)
     # Under policy 0 nothing is done again: 40 % to three challengers, 10 % to the audits, the rest is burned.
     rest = 2 * lock
     share = rest * 4_000 // 10_000 // 3

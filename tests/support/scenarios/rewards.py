@@ -4,7 +4,7 @@ from tests.support.job_driver import Offer
 from tests.support.lockstep import committed_results
 from tests.support.lockstep.committed_results import SEGMENTS
 from tests.support.lockstep.stage import Stage
-from tests.support.scenarios.admissions import shown
+from tests.support.scenarios.admissions import admit
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec import rewards
 from zoo_compute.spec.params import CLAIM_EPOCHS
@@ -56,7 +56,7 @@ def rewards_share_an_epochs_budget_up_to_a_part_of_the_fees_paid(s: Stage) -> No
     s.no("rewards: zero amount", "rewards", "fund", "stranger", 0)
     s.no("erc20: transfer amount exceeds balance", "rewards", "fund", "stranger", 2 * 10**27)
     # Bob's machine was shown, carol's was not.
-    shown(s, "bob")
+    admit(s, "bob")
     job = s.running({"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80)}, AGGREGATORS, rounds=1)
     s.play_round(job)
     s.to(max(claim.deadline for claim in s.claims(job)) + 1)
@@ -102,7 +102,7 @@ def a_reward_never_exceeds_its_part_of_the_fee_and_what_is_left_returns_to_the_p
 def signs_of_life_and_receipts_are_paid_within_the_room_of_compute(s: Stage) -> None:
     s.register_all()
     s.ok("rewards", "fund", "stranger", 10)
-    shown(s, "bob")
+    admit(s, "bob")
     job, epoch = worked(s)
     alice, bob, carol = (s.ids[name] for name in ("alice", "bob", "carol"))
     hot = {number: s.operator(name).hot for name, number in s.ids.items()}

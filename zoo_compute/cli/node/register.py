@@ -169,7 +169,7 @@ def _endpoint(settings: Settings, choices: Choices, known: Mapping[str, Any]) ->
     url = choices.text("endpoint", question, "", lambda url: check_url(url) if url else None)
     if not url:
         settings.say(
-            "no --endpoint: others cannot fetch this node's results until you set one (docs/operating.md, Opening a port)"
+            "no --endpoint: others cannot fetch this node's results until you set one (docs/guides/operating.md, Opening a port)"
         )
     return url
 

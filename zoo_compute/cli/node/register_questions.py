@@ -132,7 +132,9 @@ def detected_machine(settings: Settings, choices: Choices) -> Machine:
     card, (gpu_class, vram_gb) = fitting[_which(choices, [card for card, _ in fitting])]
     settings.say(f"card: {card}")
     if len(fitting) > 1:
-        settings.say(f"this node uses {card.device}; one folder serves one card (docs/operating.md, Several cards)")
+        settings.say(
+            f"this node uses {card.device}; one folder serves one card (docs/guides/operating.md, Several cards)"
+        )
     if not card.has_kernels:
         maker = {"amd": "AMD", "apple": "Apple"}[card.maker]
         settings.say(f"this release has no kernels for {maker} GPUs: programs run on this machine's CPU, much slower")

@@ -56,7 +56,7 @@ class Position(NamedTuple):
 
 class ConsistencyProofs(Binding):
     """Says whether evidence shows that two places of a claim, or of a claim and what it rests on, are not equal and
-    must be: the kinds 1 to 7 of docs/referee.md, "Evidence".
+    must be: the kinds 1 to 7 of docs/protocol/evidence.md.
     """
 
     NAME = "ConsistencyProofs"
