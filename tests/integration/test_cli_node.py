@@ -224,13 +224,8 @@ def test_register__without_the_money__says_how_much_is_missing_and_sends_nothing
 
 def test_register__in_a_folder_of_another_owner__is_refused(zoo: Zoo, place: CliNetwork) -> None:
     number = register(zoo)["operator"]
-<<<<<<< HEAD
-    told = zoo.refused("node", "register", *CARD, "--account", place.account("second"))
-    assert f"already belongs to operator {number}" in told
-=======
     answer = zoo.refused("node", "register", *CARD, "--account", place.account("second"))
-    assert f"is operator {number}'s already" in answer
->>>>>>> driver
+    assert f"already belongs to operator {number}" in answer
 
 
 def test_what_is_missing__is_said_by_status_and_doctor_until_it_is_mended(

@@ -92,13 +92,8 @@ def test_a_game__is_opened_once_and_won_by_the_committers_silence(stranger: Stra
         ("challenge", "challenger"),
         ("time_out", "challenger"),
     ]
-<<<<<<< HEAD
-    assert (told["outcome"], told["verdict"]) == ("convicted", None)
-    assert "the committer did not move in time" in zoo.run("dispute", "replay", str(number))[1]
-=======
     assert (answer["outcome"], answer["verdict"]) == ("convicted", None)
-    assert "the committer was silent" in zoo.run("dispute", "replay", str(number))[1]
->>>>>>> driver
+    assert "the committer did not move in time" in zoo.run("dispute", "replay", str(number))[1]
     with pytest.raises(UserError, match="cannot be challenged any more"):
         challenge(chain, dispute.parties[2].sender, read_job(chain, dispute.job), dispute.claim(0), DISPUTE)
 

@@ -12,13 +12,8 @@ from node.compute.programs import State
 honest = tasks.aggregate
 
 
-<<<<<<< HEAD
 def false(*arguments: Any) -> State:
     made = honest(*arguments)
-=======
-def false(*_arguments: Any) -> State:
-    made = honest(*_arguments)
->>>>>>> driver
     name = min(made)
     made[name] = made[name].copy()
     made[name].reshape(-1)[0] += 1
