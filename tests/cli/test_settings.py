@@ -146,6 +146,6 @@ def test_a_devnet_that_starts__is_waited_for(tmp_path: Path):
 
 
 def test_without_any_network__the_hint_is_a_devnet():
-    with pytest.raises(ConfigError, match="no devnet runs") as caught:
+    with pytest.raises(ConfigError, match="no devnet is running") as caught:
         paths.find_network_file()
     assert "zoo devnet --nodes 3" in caught.value.hint
