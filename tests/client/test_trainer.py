@@ -125,7 +125,7 @@ def test_an_argument_of_train__that_nothing_takes__is_refused_with_the_nearest_n
         client.submit(TINY, agregation={})
     with pytest.raises(UserError, match="quote: unknown argument 'trainin'; did you mean 'training'"):
         client.quote(trainin={})
-    with pytest.raises(JobError, match="no job is given"):
+    with pytest.raises(JobError, match="no job given"):
         client.train()
     training = {"batch_size": 1, "rounds": 1, "slots": 1, "inner_steps": 1, "learning_rate": 0.1}
     with pytest.raises(JobError, match="compression: unknown key 'kep'; did you mean 'keep'"):
@@ -160,7 +160,7 @@ def test_a_model__that_no_operator_has_memory_for__is_refused_before_it_is_trace
     for say in (lambda: big(text, board).train(), lambda: big(text, board, max_budget=5).submit()):
         with pytest.raises(UserError) as refused:
             say()
-        assert "nobody on this network can train this job: no operator has 226 GB; the largest has 24 GB" in str(refused.value)  # fmt: skip
+        assert "no operator of this network can train this job: no operator has 226 GB; the largest has 24 GB" in str(refused.value)  # fmt: skip
         assert "100 slots, each on a GPU with 226 GB" in refused.value.hint
         assert "--anyway" in refused.value.hint
     assert not board.posted
