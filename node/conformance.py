@@ -210,20 +210,20 @@ def _run(where: str, path: Path, facts: dict[str, str], deaths: int, say: Say, e
     _write(path, began | {"why": "the machine went down while its bits were checked"})
     say(f"{facts['name']}: {CHECKING[where == 'cpu']}")
     try:
-        found = examine(where, say)
+        answer = examine(where, say)
     except BaseException:  # an interrupted check says nothing about the device
         path.unlink(missing_ok=True)
         raise
     record = {**began, "checked_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    if "died" in found:
-        record |= {"status": "died", "why": f"the check of its bits {found['died']}"}
-    elif "error" in found:
-        record |= {"status": "refused", "why": found["error"], "deaths": 0}
+    if "died" in answer:
+        record |= {"status": "died", "why": f"the check of its bits {answer['died']}"}
+    elif "error" in answer:
+        record |= {"status": "refused", "why": answer["error"], "deaths": 0}
     else:
-        differing = list(found["differing"])
+        differing = list(answer["differing"])
         record |= {"status": "differs" if differing else "conformed", "why": "", "deaths": 0}
-        record |= {"cases": int(found["cases"]), "differing": differing}
-    if found.get("out_of_memory"):  # of this moment, not of the device
+        record |= {"cases": int(answer["cases"]), "differing": differing}
+    if answer.get("out_of_memory"):  # of this moment, not of the device
         path.unlink(missing_ok=True)
     else:
         _write(path, record)

@@ -54,10 +54,10 @@ def pick_device(name: str | None = None) -> torch.device:
     if parse_layout(name) is not None:
         return CPU
     if name is None:
-        found = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-        if found == "cpu":
+        best = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        if best == "cpu":
             _say_unused()
-        return torch.device(found)
+        return torch.device(best)
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -97,14 +97,14 @@ def computes_on(device: torch.device) -> torch.device:
     """
     if device.type == "cpu":
         return CPU
-    found = conformance.check(device)
-    if not found.conformed:
-        log.warning("%s", found.line)
+    result = conformance.check(device)
+    if not result.conformed:
+        log.warning("%s", result.line)
         return CPU
     try:
         driver.gpu(device.index or 0)
     except (ImportError, RuntimeError) as error:
-        log.warning("%s: %s; programs run on the CPU, with the same bits", found.name, error)
+        log.warning("%s: %s; programs run on the CPU, with the same bits", result.name, error)
         return CPU
     return device
 
@@ -156,14 +156,14 @@ def as_node_memory_errors(profile: Profile, device: torch.device) -> Iterator[No
     try:
         yield
     except (torch.OutOfMemoryError, driver.OutOfMemory, MemoryError) as error:
-        raise _told(profile, device) from error
+        raise _out_of_memory(profile, device) from error
     except RuntimeError as error:
         if "allocate memory" not in str(error) and "out of memory" not in str(error):
             raise
-        raise _told(profile, device) from error
+        raise _out_of_memory(profile, device) from error
 
 
-def _told(profile: Profile, device: torch.device) -> NodeOutOfMemory:
+def _out_of_memory(profile: Profile, device: torch.device) -> NodeOutOfMemory:
     if device.type == "cuda":
         torch.cuda.empty_cache()
     free, total = memory(device)

@@ -1,6 +1,6 @@
-"""What a worker does for its keeper: prepare, train, fetch, aggregate, verify. Requests and answers are plain JSON objects.
+"""The work of a node for its keeper: prepare, train, fetch, aggregate, verify. Requests and answers are plain JSON objects.
 
-A request names content and roots; nothing in it is believed before it is checked against them. Roots are hex, `checkpoint`
+A request names content and roots. All content is checked against its root before use. Roots are hex, `checkpoint`
 is the CID of the pointer to the checkpoint a round starts from (null for round 0), `start_root` the chain's root of it:
 
     every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, terms, device]
@@ -8,7 +8,7 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots, start_root}]
     run_advance     as run_aggregation
     run_aggregation_check + root, operator, bundles
-    run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain told, or null), [slots of the bundle, before]
+    run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain revealed, or null), [slots of the bundle, before]
     run_fetching      + slots, operator, bundle (CID), root, timeout_s
     run_keeping     job, manifest, checkpoint only
 """
@@ -241,13 +241,13 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     inputs = fetch_inputs(store, request)
     programs = inputs.programs
     rounds = carried_state.rounds_since_restart(request, inputs.manifest.carry)
-    update, told = None, ""
+    update, problem = None, ""
     try:
         tag = round_tag(request["job"], request["round"])
         update = get_update(store, entry, inputs.manifest, programs.graph, tag=tag).state
     except UNAVAILABLE as error:
         # The roots are judged without it: whoever withheld it would else never be found out.
-        told = str(error) if isinstance(error, BadInputs) else ""
+        problem = str(error) if isinstance(error, BadInputs) else ""
     with as_node_memory_errors(programs.profile, programs.device):
         last = carried_state.replay(request, rounds, inputs, store) if rounds else None
         outcome = verify_slot(
@@ -269,8 +269,8 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     odd = [score.slot for score in scores_of(inputs.checkpoint) if score.is_outlier]
     answer["odd"] = [[fetch_pointer(store, request["checkpoint"]).round, slot] for slot in odd]
     answer |= {**outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
-    if told and answer["agrees"]:
-        answer |= {"agrees": False, "field": "update", "message": told}
+    if problem and answer["agrees"]:
+        answer |= {"agrees": False, "field": "update", "message": problem}
     return answer
 
 

@@ -12,7 +12,7 @@ __all__ = ["Program", "State", "load", "save", "trace"]
 
 
 def __getattr__(name: str) -> Any:
-    """Lazily, since these need torch, which a client that only reads programs does without."""
+    """Import on first use: these need torch, and a client that only reads programs does not."""
     if name == "trace":
         from repops.tracing import trace
 

@@ -1,6 +1,6 @@
-"""What can run a graph: the native kernels, numba where there is no compiler, and the reference. Equal bits from all.
+"""Chooses what runs a graph: native kernels, numba (without a compiler) or the reference. All give the same bits.
 
-A backend is a module with `prepare(graph, *, fused=True) -> Runner`. REPOPS_BACKEND names one; else the first that works.
+A backend is a module with `prepare(graph, *, fused=True) -> Runner`. REPOPS_BACKEND names one; the default is the first that works.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ DTYPE = {F32: np.dtype(np.float32), I32: np.dtype(np.int32)}
 
 
 class NoBackend(RuntimeError):
-    """Nothing on this machine can run a program; the text says what was missing in each backend."""
+    """No backend works on this machine; the message says what each of them lacks."""
 
 
 class Runner(Protocol):
-    """A graph made ready to run. It owns the memory of one state.
+    """A graph ready to run. It owns the memory of one state.
 
-    state: name -> array (float32 or int32, row-major), live: `step` updates it in place; writing into it loads a state.
-    batch: name -> array of the input's shape and dtype (float32 or int32); wrong ones are a ValueError that says so.
-    threads: as many as there may be; bits do not depend on it.
+    state: name -> array (float32 or int32, row-major). `step` updates it in place; write into it to load a state.
+    batch: name -> array of the input's shape and dtype (float32 or int32). Raises ValueError for any other.
+    threads: an upper limit. The bits do not depend on it.
     """
 
     state: dict[str, Array]
 
     @property
     def batch(self) -> dict[str, Array]:
-        """Room for a batch, by name: what is written here and given to a step need not be copied on the way."""
+        """Buffers for a batch, by name. A step that is passed these very arrays does not copy them."""
         ...
 
     def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
-        """One step: the loss before it. The state is updated in place."""
+        """Run one step, update the state in place, and return the loss before it."""
         ...
 
     def loss(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
-        """The loss alone, computing only what it needs; the state stays."""
+        """The loss. Computes only what the loss needs; leaves the state unchanged."""
         ...
 
     def trace(self, batch: Mapping[str, Array], *, threads: int = 1) -> list[Array]:
-        """Every node's value in the graph's order, each NaN canonical, as a step would make them; the state stays."""
+        """Every node's value in a step, in the graph's order, with canonical NaNs. Leaves the state unchanged."""
         ...
 
 
 def backend(name: str | None = None) -> ModuleType:
-    """The backend asked for, by argument or REPOPS_BACKEND; else the first that works. Raises NoBackend."""
+    """The backend that the argument or REPOPS_BACKEND names; else the first that works. Raises NoBackend."""
     wanted = name or os.environ.get("REPOPS_BACKEND")
     if wanted is not None:
         if wanted not in BACKENDS:
@@ -82,7 +82,7 @@ def prepare(graph: Graph, *, fused: bool = True, name: str | None = None) -> Run
 
 
 def room_for_batch(graph: Graph) -> dict[str, Array]:
-    """Arrays of a batch's shapes."""
+    """Empty arrays of the batch's shapes and dtypes."""
     return {name: np.zeros(graph.nodes[at].shape, DTYPE[graph.nodes[at].dtype]) for name, at in graph.batch}
 
 

@@ -37,7 +37,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def named_arrays(batch: Any) -> dict[str, Array]:
-    """As a program takes them: float32, or integers as int32. Raises ValueError for other dtypes and too large integers."""
+    """Convert to float32 or int32. Raises ValueError for other dtypes and for integers beyond 32 bits."""
     return {name: word_array(name, tensor) for name, tensor in named(batch).items()}
 
 

@@ -1,6 +1,6 @@
-"""Writes a graph: tensors as strided views of nodes, so that moving data about costs nothing until something computes.
+"""Builds a graph. Tensors are strided views of nodes, so reshaping and slicing cost nothing.
 
-Everything that makes programs (tracing, updates, aggregation, benchmarks) goes through here. Equal nodes are made once.
+Tracing, updates, aggregation and benchmarks all build programs here. Equal nodes are made once.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class View:
         return replace(self, shape=shape, strides=strides)
 
     def reshaped(self, shape: Sequence[int]) -> View | None:
-        """The same elements in another shape, or None when no strides say that."""
+        """The same elements in another shape, or None if strides cannot express it."""
         strides = _restride(self.shape, self.strides, tuple(shape))
         return None if strides is None else replace(self, shape=tuple(shape), strides=strides)
 
@@ -148,7 +148,7 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 class Builder:
-    """Collects nodes. Scalars given where a tensor is expected become float32 (or integer) words first."""
+    """Collects nodes. A Python scalar in place of a tensor becomes a float32 (or integer) word."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -158,7 +158,7 @@ class Builder:
     # --- sources
 
     def input(self, dtype: str, shape: Sequence[int], role: int, position: int) -> View:
-        """position is only a label that tells inputs apart until `finish` numbers them."""
+        """position: a label that distinguishes inputs until `finish` numbers them."""
         return self._whole(Node("input", dtype, tuple(shape), attributes=(role, position)))
 
     def scalar(self, value: Scalar, dtype: str) -> View:
@@ -185,7 +185,7 @@ class Builder:
     # --- elementwise
 
     def map(self, op: str, *arguments: View | Scalar, dtype: str | None = None) -> View:
-        """An elementwise operator on broadcast arguments. dtype: of `copy` and `where`, when arguments leave it open."""
+        """An elementwise operator on broadcast arguments. dtype: for `copy` and `where`, if the arguments do not fix it."""
         row = TABLE[op]
         own = dtype or next(
             (
@@ -202,13 +202,13 @@ class Builder:
         return self._whole(Node(op, result, shape, (), tuple(_operand(view.expand(shape)) for view in views)))
 
     def copy(self, view: View) -> View:
-        """The same elements in a node of their own, row-major; the view itself when it is that already."""
+        """The same elements as a row-major node; the view itself if it already is one."""
         if self.is_whole(view):
             return view
         return self._whole(Node("copy", view.dtype, view.shape, (), (_operand(view),)))
 
     def own(self, view: View) -> View:
-        """A node of the view's own shape that holds it."""
+        """A node of the view's shape with the view's elements."""
         if self.is_whole(view) and self.nodes[view.node].shape == view.shape:
             return view
         return self._whole(Node("copy", view.dtype, view.shape, (), (_operand(view),)))
@@ -290,7 +290,7 @@ class Builder:
         return self._whole(node)
 
     def concat(self, views: Sequence[View], axis: int) -> View:
-        """Side by side along an axis; at most 32 at once, in groups beyond."""
+        """Concatenate along an axis; more than 32 views are joined in groups."""
         views = [view for view in views if view.shape[axis]] or list(views[:1])
         while len(views) > 1:
             groups = [views[at : at + 32] for at in range(0, len(views), 32)]
@@ -322,7 +322,7 @@ class Builder:
         batch: Sequence[tuple[str, View]],
         loss: View,
     ) -> Graph:
-        """state: (name, kind, before, after). What nothing needs is dropped, nodes keep their order. Raises BadProgram."""
+        """state: (name, kind, before, after). Drops unused nodes and keeps the order of the rest. Raises BadProgram."""
         ordered = sorted(state, key=lambda entry: entry[0].encode())
         afters = [self.own(view).node for _, _, _, view in ordered]
         end = self.own(loss).node
@@ -359,7 +359,7 @@ class Builder:
 
 
 def _normal(shape: Shape) -> tuple[int, ...]:
-    """Row-major strides, 0 along axes of extent 1: one way to write each view."""
+    """Row-major strides, 0 along axes of extent 1, so that each view is written in one way only."""
     return tuple(0 if extent == 1 else stride for extent, stride in zip(shape, contiguous(shape), strict=True))
 
 

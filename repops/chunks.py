@@ -1,7 +1,7 @@
 """Chunks of a state: eight leaves of one tensor at a time, with the paths that lead from their bytes to the state's root.
 
-The places are those that `Availability.demand` names (docs/protocol.md): every pair of numbers is a place of every state, since
-both are taken modulo the width of their tree. Where a tree is only padding, what is shown is that it is padding.
+Places are numbered as in `Availability.demand` (docs/protocol.md). Every pair of numbers is a place of every state, since
+both are taken modulo the width of their tree. Where a tree has only padding, the chunk proves that it is padding.
 """
 
 from __future__ import annotations
@@ -70,5 +70,5 @@ def chunk_at_byte(shapes: Mapping[str, Sequence[int]], offset: int, *, element_b
 
 
 def _padded(leaves: Sequence[bytes]) -> list[bytes]:
-    """With the padding written out, so that there is a path to each of it."""
+    """The leaves with their padding written out, so that every place has a path."""
     return [*leaves, *[PADDING] * ((1 << max(len(leaves) - 1, 0).bit_length()) - len(leaves))]

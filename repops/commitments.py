@@ -39,7 +39,7 @@ _CODES = {
 
 
 def row_major(array: Array) -> Array:
-    """The array, little-endian and row-major. Raises TypeError or ValueError for what cannot be committed."""
+    """The array, little-endian and row-major. Raises TypeError or ValueError if it cannot be committed."""
     if array.dtype not in _CODES:
         raise TypeError(f"dtype {array.dtype.name} cannot be committed; expected one of {', '.join(DTYPE_CODES)}")
     if array.ndim > MAX_RANK:
@@ -71,7 +71,7 @@ def tensor_root(array: Array, *, threads: int = 1) -> bytes:
 
 
 def tensor_root_of(dtype: int, shape: Sequence[int], elements: bytes) -> bytes:
-    """As `tensor_root`, when the Merkle root of the elements is known already. dtype: its code."""
+    """As `tensor_root`, from the Merkle root of the elements. dtype: its code."""
     return sha256(TENSOR + struct.pack(f"<BB{len(shape)}Q", dtype, len(shape), *shape) + elements)
 
 
@@ -91,7 +91,7 @@ def tensor_roots(arrays: Mapping[str, Array], *, threads: int = 1) -> dict[str, 
 
 @cache
 def _native() -> ModuleType | None:
-    """The native kernels' hashing where they can be had; Python's gives the same bytes, slower."""
+    """Hashing by the native kernels if available; Python's is slower and gives the same bytes."""
     from repops import native
 
     try:
@@ -117,7 +117,7 @@ def state_root(state: Mapping[str, Array], *, threads: int = 1) -> bytes:
 
 
 def state_root_of(roots: Mapping[str, bytes]) -> bytes:
-    """As `state_root`, when the tensors' roots are known already."""
+    """As `state_root`, from the tensors' roots."""
     return merkle_root(state_leaves(roots))
 
 

@@ -1,6 +1,6 @@
-"""Programs as files, and the 32 bytes a program is known by.
+"""Program files, and the 32-byte root that identifies a program.
 
-A file is MAGIC, then big-endian 32-bit words: what a contract reads most easily, with no parser. First the head
+A file is MAGIC, then big-endian 32-bit words, which a contract reads without a parser. First the head
 (version, nodes, state entries, batch entries, loss node), then the entries, the node descriptors, and last the words
 of the constants, little-endian as tensors are committed, in the order of their nodes.
 
@@ -14,8 +14,8 @@ operator (its `domains`), so a descriptor reads one way.
 
     root = SHA256(0x07 || head || Merkle root of the entries || Merkle root of the nodes)
 
-with leaves SHA256(0x06 || entry) and SHA256(0x05 || descriptor). The head is fixed binary inside the root, so that one
-node, or the node that one tensor of the state ends up in, is shown by its own bytes, the head and a Merkle branch.
+with leaves SHA256(0x06 || entry) and SHA256(0x05 || descriptor). The root hashes the head as fixed binary, so a node or
+an entry of the state is proved by its own bytes, the head and a Merkle branch.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ def encode(graph: Graph) -> bytes:
 
 
 def decode(data: bytes, *, max_bytes: int = MAX_BYTES) -> Graph:
-    """The program of a file. Raises BadProgram, and nothing else whatever the bytes.
+    """Read a program file. Raises BadProgram, and nothing else, whatever the bytes.
 
-    Time and memory are in proportion to the file. What running it would take is not bounded here: see `profile`.
+    Time and memory are proportional to the file's size. The cost of running the program is not bounded here: see `profile`.
     """
     if len(data) > max_bytes:
         raise BadProgram(f"program file: {len(data):,} bytes exceed {max_bytes:,}")
     reader = _Reader(data)
     if reader.take(len(MAGIC)) != MAGIC:
-        raise BadProgram("program file: it does not begin as a program does")
+        raise BadProgram("program file: does not begin as a program file")
     version, nodes, states, batches, loss = reader.words(5)
     if version != VERSION:
         raise BadProgram(f"program file: version {version}; this release reads {VERSION}")
@@ -83,13 +83,13 @@ def decode(data: bytes, *, max_bytes: int = MAX_BYTES) -> Graph:
         raise BadProgram(f"program file: {reader.left:,} bytes after its end")
     graph = Graph(listed, state, batch, loss, constants)
     if encode(graph) != data:
-        raise BadProgram("program file: it is not written in the canonical form")
+        raise BadProgram("program file: not in canonical form")
     _check_constants(graph)
     return graph
 
 
 def root(graph: Graph) -> bytes:
-    """32 bytes that stand for the program."""
+    """The 32 bytes that identify the program."""
     return _root(_head(graph), _entry_root(graph), merkle_root(_node_leaves(graph)))
 
 
@@ -104,13 +104,13 @@ def descriptor(node: Node) -> bytes:
 
 
 def read_descriptor(data: bytes) -> Node:
-    """The node of a descriptor that a program admitted."""
+    """The node that a descriptor of a valid program describes."""
     return _read_node(_Reader(data), 0)
 
 
 @dataclass(frozen=True)
 class NodeProof:
-    """Shows that a descriptor is a node of a program. head: 20 bytes; entry_root: 32; siblings: from the leaf upwards."""
+    """Proves that a descriptor is a node of a program. head: 20 bytes; entry_root: 32; siblings: from the leaf upwards."""
 
     head: bytes
     entry_root: bytes
@@ -133,7 +133,7 @@ def verify_node(program_root: bytes, index: int, described: bytes, proof: NodePr
 
 @dataclass(frozen=True)
 class EntryProof:
-    """Shows that an entry is one of a program's. head: 20 bytes; roots: of the entries and of the nodes; siblings upwards."""
+    """Proves that an entry belongs to a program. head: 20 bytes; roots: of the entries and of the nodes; siblings upwards."""
 
     head: bytes
     entry_root: bytes
@@ -142,7 +142,7 @@ class EntryProof:
 
 
 def prove_entry(graph: Graph, index: int) -> tuple[bytes, EntryProof]:
-    """Entry number `index` of a program, its state's first, then its batch's, with what shows it. Raises IndexError."""
+    """Entry number `index` of a program (state entries first, then batch) and its proof. Raises IndexError."""
     entries = _entries(graph)
     leaves = [sha256(ENTRY + entry) for entry in entries]
     siblings = tuple(merkle_proof(leaves, index))
@@ -176,7 +176,7 @@ def _node_leaves(graph: Graph) -> list[bytes]:
 
 
 class _Reader:
-    """Takes bytes from the front; refuses what is not there before anything is made of it."""
+    """Takes bytes from the front. Raises BadProgram before it allocates anything if bytes are missing."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -187,7 +187,7 @@ class _Reader:
 
     def take(self, count: int) -> bytes:
         if count > self.left:
-            raise BadProgram(f"program file: it ends at byte {len(self._data):,}, {count - self.left:,} too early")
+            raise BadProgram(f"program file: ends at byte {len(self._data):,}, {count - self.left:,} too early")
         self._at += count
         return self._data[self._at - count : self._at]
 
@@ -218,7 +218,7 @@ def _read_name(reader: _Reader) -> str:
 
 
 def _read_node(reader: _Reader, at: int) -> Node:
-    """The descriptor at the reader's place. Its length is bounded before it is read; what it says is checked later."""
+    """The descriptor at the reader's position. Its length is bounded before it is read; its meaning is validated later."""
     code, dtype, rank, reduced, operands, attributes = reader.words(6)
     row = BY_CODE.get(code)
     if row is None or dtype not in _DTYPE:
@@ -246,7 +246,7 @@ def _form(domains: str, rank: int, reduced: int, operands: int, attributes: int)
 
 
 def _strides(domains: str, number: int, rank: int, reduced: int) -> int:
-    """How many axes the domain of operand `number` has. One too many for its operator is refused when it is checked."""
+    """How many axes the domain of operand `number` has. Validation refuses operands that the operator does not take."""
     kind = domains[min(number, len(domains) - 1)] if domains else "s"
     return rank + reduced if kind == "r" else rank
 

@@ -33,7 +33,7 @@ class BadField(ValueError):
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
-    """`did you mean 'x'?`, or the list of what is allowed when nothing is near."""
+    """`did you mean 'x'?`, or the list of allowed words when none is similar."""
     words = sorted(allowed)
     close = difflib.get_close_matches(str(word), words, n=1, cutoff=0.55)
     return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(words)}"
@@ -131,7 +131,7 @@ def canonical_json(value: object) -> bytes:
 
 
 def _depth(data: bytes) -> int:
-    """No less than how deep `data` nests as JSON: the steepest climb of brackets, those inside strings included."""
+    """An upper bound on how deep `data` nests as JSON: it counts brackets inside strings too."""
     import numpy as np  # late: the kernels' build imports this module where there is no numpy
 
     table = np.zeros(256, dtype=np.int64)
@@ -141,7 +141,7 @@ def _depth(data: bytes) -> int:
 
 
 def parse_json(data: bytes, where: str) -> Any:
-    """JSON that strangers wrote: deep nesting, duplicate keys and non-finite numbers are refused.
+    """Read untrusted JSON. Raises BadField for deep nesting, duplicate keys and non-finite numbers.
 
     Nesting is bounded here because the C decoder overflows its stack where a library has raised the recursion limit.
     """

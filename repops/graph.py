@@ -1,7 +1,7 @@
-"""A program as data: nodes over words, each operand a strided view of an earlier node. Checked here, computed elsewhere.
+"""A program as data: nodes over words, each operand a strided view of an earlier node.
 
-A `Graph` that was constructed is valid: every index that any element can read lies inside its source, every dtype
-fits its operator, and everything is within the caps. So a kernel need check nothing but the words of an index.
+Every `Graph` object is valid, because the constructor checks it: all reads are in bounds, dtypes fit their operators and
+sizes are within the caps. Kernels only check index words, which are data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = (PARAMETER, BUFFER, OPTIMIZER)
 
 
 class BadProgram(BadField):
-    """A program that is not valid; the text names the node and what was expected."""
+    """The program is not valid; the message names the node and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Graph:
 
     @property
     def exchanged(self) -> tuple[str, ...]:
-        """Names of what nodes send each other: the module's float tensors that a step changes."""
+        """Names of the tensors that nodes exchange: the module's float tensors that a step changes."""
         return tuple(
             entry.name
             for entry in self.state

@@ -1,4 +1,4 @@
-"""State roots step after step: what no step changes is hashed once."""
+"""State roots, step after step. Tensors that no step changes are hashed once."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from repops.graph import Graph
 class StateHasher:
     """Hashes the states that one program goes through.
 
-    Which tensors never change is read from the program: those that are after a step what they were before. Their roots
-    are remembered for the very arrays that were hashed, and these are made read-only: to write into one raises
-    ValueError, so that no root goes stale unnoticed. `release` makes them writable again, to load another state.
+    The program says which tensors never change. Their roots are cached for the arrays that were hashed, and those arrays
+    become read-only: writing into one raises ValueError, so a cached root cannot go stale. `release` makes them writable
+    again, to load another state.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -39,12 +39,12 @@ class StateHasher:
 
 
 def _still(hashed: Array, original: Array | None) -> bool:
-    """True when this is the array that was hashed, and nobody could write into it since."""
+    """Whether this is the array that was hashed, and it has been read-only since."""
     return hashed is original and not hashed.flags.writeable
 
 
 def _seal(array: Array) -> bool:
-    """Make the array read-only. False when it is so already: then others may hold what does write into it."""
+    """Make the array read-only. False if it already was: then another view of it may be writable."""
     if not array.flags.writeable:
         return False
     array.flags.writeable = False

@@ -1,6 +1,6 @@
-"""Merkle trees of SHA-256 (docs/protocol.md, 'Commitment bytes'): roots and proofs over hashes that exist already.
+"""Merkle trees of SHA-256 (docs/protocol.md, 'Commitment bytes'): roots and proofs over given hashes.
 
-Every hash starts with a byte that says what kind it is, so that none can pass for another; padding is a value no hash equals.
+Every hashed message starts with a byte for its kind, so no kind can pass for another. No hash equals the padding.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def verify_proof(root: bytes, leaf: bytes, index: int, count: int, proof: Sequen
 
 
 class Tree:
-    """Every hash of the tree over some leaf hashes: for who opens many of them."""
+    """Every hash of the tree over some leaf hashes, for callers that open many of them."""
 
     def __init__(self, leaves: Sequence[bytes]) -> None:
         self._levels = _levels(leaves) if leaves else [[PADDING]]

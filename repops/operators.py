@@ -1,10 +1,10 @@
 """The operator table: the one definition of what every node computes.
 
 A node's value is a tensor of words. Each operand is a strided view of an earlier node: an offset and one stride (in
-elements; 0 repeats) per axis of the operand's domain. That is the only index map there is: views, broadcasts,
-transposes, slices, windows of a convolution are strides, not nodes.
+elements; 0 repeats) per axis of the operand's domain. There is no other index map: views, broadcasts, transposes, slices
+and convolution windows are strides, not nodes.
 
-`repops.parts` says from this how one element comes about, piece by piece.
+`repops.parts` derives from this table how one element is computed, part by part.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How one element of a node comes about, read off the operator table.
+"""How one element of a node is computed, derived from the operator table.
 
-`parts` gives pieces of at most MAX_STEPS scalar operations each, every one a recipe over words read from operands and
-over results of earlier pieces; the last piece's word is the element. The referee executes one of them, the reference
-executor all; the kernels must give the same bits.
+`parts` yields parts of at most MAX_STEPS scalar operations each. A part is a recipe over operand words and results of
+earlier parts; the last part's word is the element. The referee executes one part, the reference executor all of them;
+the kernels must give the same bits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Read = Callable[[int, int], int]  # (operand, linear index in its source) -> wor
 
 @dataclass(frozen=True)
 class Part:
-    """One piece of an element. recipe: takes the results of the parts numbered `carried`, then the words at `reads`.
+    """One part of an element. recipe: takes the results of the parts numbered `carried`, then the words at `reads`.
 
     reads: (operand, linear index into the operand's source).
     """
@@ -131,7 +131,7 @@ def _fold(node: Node, place: Shape, read: Read) -> Iterator[Part]:
 
 
 def _sum(node: Node, place: Shape, read: Read) -> Iterator[Part]:
-    """Part 0 is +0; then lane by lane; then the tree over them: first lanes that lie LANES / JOINED apart, then what comes of these."""
+    """Part 0 is +0; then lane by lane; then a tree over the lanes: first those LANES / JOINED apart, then their sums."""
     yield Part(_ZERO, (), ())
     count, size = terms(node), terms_per_part(node, (0,), LANES)
     lanes, number = [0] * LANES, 1
@@ -202,7 +202,7 @@ def _map(node: Node, place: Shape, read: Read) -> Iterator[Part]:
 
 
 def _take(node: Node, place: Shape, read: Read) -> Iterator[Part]:
-    """What is read depends on a word that is read: the index comes first."""
+    """The index word comes first: it decides which other word is read."""
     at = (1, _index(node, 1, place))
     index = signed(read(*at))
     if not 0 <= index < node.reduced[0]:
@@ -268,7 +268,7 @@ _PARTS: dict[str, Parts] = {
 
 
 def parts(node: Node, element: int, read: Read) -> Iterator[Part]:
-    """How element `element` (row-major) of `node` comes about. read: gives an operand's word, for `take` alone."""
+    """The parts of element `element` (row-major) of `node`. read: returns an operand's word; only `take` needs it."""
     row = TABLE[node.op]
     how = _map if row.is_map else _fold if row.is_fold else _PARTS.get(node.op)
     if how is None:

@@ -1,4 +1,4 @@
-"""What one step of a program costs, exactly and before anything runs."""
+"""The exact cost of one step of a program, computed without running it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ INPUT_OPS = ("input", "constant")  # their words are there before the step
 class Profile:
     """Costs of one step.
 
-    flops: scalar operations, a fused multiply-add counting two. depth: of these, how many must follow one another.
-    bytes: what the nodes read (each word of a view once) and write. parameters: elements of the module's parameters.
-    state_bytes: of the state. activation_bytes: the most that is needed beside the state, when nodes are computed in
-    order, each is kept until its last reader is done, and the new state until the end.
+    flops: scalar operations; a fused multiply-add counts two. depth: flops on the longest dependent chain.
+    bytes: read (each word of a view once) and written by the nodes. parameters: elements of the module's parameters.
+    state_bytes: size of the state. activation_bytes: peak memory beside the state, if nodes are computed in order, each is
+    freed after its last reader, and the new state is kept until the end.
     """
 
     flops: int
@@ -46,7 +46,7 @@ def profile(graph: Graph) -> Profile:
 
 
 def _depth(graph: Graph) -> int:
-    """The longest path of operations that wait for each other."""
+    """The longest chain of dependent operations."""
     done: list[int] = []
     for node in graph.nodes:
         before = max((done[operand.node] for operand in node.operands), default=0)
@@ -74,7 +74,7 @@ def _distinct(shape: Shape, operand: Operand) -> int:
 
 
 def _peak(graph: Graph) -> int:
-    """Most words alive at once, the state's own aside. Batch and constants are there all the time."""
+    """Most words alive at once, without the state. Batch and constants are alive throughout."""
     nodes = graph.nodes
     state = {entry.before for entry in graph.state}
     kept = {entry.after for entry in graph.state} | {graph.loss}

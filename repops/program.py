@@ -1,4 +1,4 @@
-"""A training step as a program: what a slot runs, a verifier repeats and a referee judges. The face of this library.
+"""A training step as a program: a slot runs it, a verifier reruns it, the referee judges it. This is the library's API.
 
 program = repops.trace(module, loss_fn, torch.optim.AdamW(module.parameters()), (inputs, targets))
 state = program.initial_state(module)
@@ -36,8 +36,8 @@ class StateConsumed(RuntimeError):
 class State(Mapping[str, Tensor]):
     """Name -> tensor (float32 or int32, on the CPU): parameters, buffers and the optimiser's entries.
 
-    A state that `Program.step` returned lives in the program's own memory. The next step updates it in place, which
-    consumes this object: keep a copy with `clone` where the former state is needed.
+    A state that `Program.step` returned lives in the program's own memory. The next step updates it in place and
+    consumes this object; call `clone` first to keep the old state.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
@@ -69,7 +69,7 @@ class State(Mapping[str, Tensor]):
 
 
 class Program:
-    """A graph, its root and its profile, and what runs it on this machine."""
+    """A graph, its root, its profile, and the runner for this machine."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -77,7 +77,7 @@ class Program:
 
     @cached_property
     def root(self) -> bytes:
-        """What a job commits to on chain: 32 bytes."""
+        """The 32 bytes that a job commits to on chain."""
         return root(self.graph)
 
     @cached_property
@@ -86,7 +86,7 @@ class Program:
 
     @property
     def exchanged(self) -> tuple[str, ...]:
-        """Names of what nodes send each other: the module's float tensors that a step changes."""
+        """Names of the tensors that nodes exchange: the module's float tensors that a step changes."""
         return self.graph.exchanged
 
     def to_bytes(self) -> bytes:
@@ -98,14 +98,14 @@ class Program:
         return cls(decode(data))
 
     def initial_state(self, module: torch.nn.Module, seed: int = 0) -> State:
-        """The module's parameters and buffers with a fresh optimiser. seed: 32 bits, of what the module draws at random."""
+        """The module's parameters and buffers with a fresh optimiser. seed: 32 bits, for the module's random draws."""
         tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         return self.begin(
             {entry.name: tensors[entry.name] for entry in self.graph.state if entry.name in tensors}, seed
         )
 
     def begin(self, tensors: Mapping[str, Tensor], seed: int = 0) -> State:
-        """A state of these parameters and buffers, the optimiser's entries at zero. Raises ValueError."""
+        """A state from these parameters and buffers, with the optimiser's entries at zero. Raises ValueError."""
         state = {}
         for entry in self.graph.state:
             node = self.graph.nodes[entry.before]
@@ -122,7 +122,7 @@ class Program:
         return State(state)
 
     def step(self, state: Mapping[str, Tensor], batch: Any) -> tuple[State, Tensor]:
-        """One optimiser step: the new state, and the loss before it as a float32 scalar.
+        """Run one optimiser step. Returns the new state, and the loss before it as a float32 scalar.
 
         batch: (inputs, targets) of the traced shapes. A state that a step returned is consumed; any other is copied.
         A step whose loss or gradients are not finite, or whose indices are out of range, leaves the state as it was.
@@ -138,7 +138,7 @@ class Program:
         return new, torch.tensor(loss, dtype=torch.float32)
 
     def loss(self, state: Mapping[str, Tensor], batch: Any) -> Tensor:
-        """The loss of a batch, computed as the step computes it; the state stays."""
+        """The loss of a batch, computed as in a step. Leaves the state unchanged."""
         arrays = named_arrays(batch)
         self._settle(state)
         return torch.tensor(self.runner.loss(arrays, threads=torch.get_num_threads()), dtype=torch.float32)
@@ -148,7 +148,7 @@ class Program:
         return prepare(self.graph)
 
     def _settle(self, state: Mapping[str, Tensor]) -> None:
-        """Bring `state` into the runner's memory; a state that lives there moves out first."""
+        """Copy `state` into the runner's memory; a state that lives there is moved out first."""
         resident = self._resident() if self._resident is not None else None
         if resident is state:
             return
@@ -184,5 +184,5 @@ def save(program: Program, path: str | Path) -> None:
 
 
 def load(source: str | Path | bytes) -> Program:
-    """A program from its file or its bytes. Raises graph.BadProgram for what is none."""
+    """Load a program from its file or its bytes. Raises graph.BadProgram."""
     return Program.from_bytes(source if isinstance(source, bytes) else Path(source).read_bytes())

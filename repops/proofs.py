@@ -27,7 +27,7 @@ _NUMPY = {code: np.dtype(name).newbyteorder("<") for name, code in DTYPE_CODES.i
 
 @dataclass(frozen=True)
 class ElementProof:
-    """Shows one element of a tensor. index: row-major; leaf: the bytes it lies among, at most 512."""
+    """Proves one element of a tensor. index: row-major; leaf: the at most 512 bytes that contain it."""
 
     dtype: int
     shape: tuple[int, ...]
@@ -47,7 +47,7 @@ def prove_element(array: Array, index: int) -> ElementProof:
 
 
 def verify_element(root: bytes, proof: ElementProof) -> bytes | None:
-    """The element's bytes, little-endian, when the proof holds under a tensor root; else None."""
+    """The element's bytes, little-endian, if the proof is valid under a tensor root; else None."""
     if proof.dtype not in _NUMPY or len(proof.shape) > MAX_RANK:
         return None
     if any(not 0 <= extent < 1 << 64 for extent in proof.shape) or not 0 <= proof.index < math.prod(proof.shape):
@@ -66,7 +66,7 @@ def verify_element(root: bytes, proof: ElementProof) -> bytes | None:
 
 @dataclass(frozen=True)
 class TensorProof:
-    """Shows one tensor of a state of `count` tensors. index: among the names in ascending order."""
+    """Proves one tensor of a state of `count` tensors. index: among the names in ascending order."""
 
     name: str
     tensor_root: bytes
@@ -82,7 +82,7 @@ def prove_tensor(roots: Mapping[str, bytes], name: str) -> TensorProof:
 
 
 def verify_tensor(root: bytes, proof: TensorProof) -> bool:
-    """True when the state with this root holds the tensor under its name. The count is the program's to say."""
+    """Whether the state with this root has the tensor under its name. The caller checks `count` against the program."""
     leaf = state_leaf(proof.name, proof.tensor_root)
     return verify_proof(root, leaf, proof.index, proof.count, proof.siblings)
 

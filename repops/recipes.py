@@ -1,7 +1,8 @@
-"""Recipes: straight lines of primitives, one word out. Each elementwise operator is one; the kernels are generated from them.
+"""Recipes: straight-line sequences of primitives that return one word. Each elementwise operator is a recipe; the kernels are
+generated from them.
 
-Registers hold words; whether a word is a float or an integer is the primitive's affair, so bits can be taken apart.
-A recipe has at most MAX_STEPS steps: what the referee executes in one call.
+Registers hold words; each primitive decides whether a word is a float or an integer, so recipes can work on bits.
+A recipe has at most MAX_STEPS steps, which the referee executes in one call.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ class Register:
     index: int
 
 
-Value = Register | float | int  # a float stands for its float32, an int for a word
+Value = Register | float | int  # a float is a float32 constant, an int a word
 
 
 class Writer:
-    """Writes a recipe: `w("add", x, y)` appends a step and gives its register. Floats in arguments become constants."""
+    """Writes a recipe: `w("add", x, y)` appends a step and returns its register. Float arguments become constants."""
 
     def __init__(self, inputs: int) -> None:
         self.inputs = inputs
@@ -146,12 +147,12 @@ def absolute(w: Writer, x: Value) -> Value:
 
 @recipe(1)
 def bits(w: Writer, x: Value) -> Value:
-    """The float's word, its NaN canonical: the one place where a NaN's bits could be seen."""
+    """The float's word, with a canonical NaN: nothing else could observe a NaN's bits."""
     return w("where", w("eq", x, x), x, NAN)
 
 
 def _extreme(w: Writer, a: Value, b: Value, first: Value, second: Value, zero: str) -> Value:
-    """NaN when either is; of two zeros the one that `zero` (and, or) makes of them; else the larger or smaller."""
+    """NaN if either is; two zeros are combined by `zero` (and, or); else the larger or smaller."""
     best = w("where", w("lt", first, second), b, a)
     best = w("where", w("eq", a, b), w(zero, a, b), best)
     best = w("where", w("eq", a, a), best, a)
@@ -160,7 +161,7 @@ def _extreme(w: Writer, a: Value, b: Value, first: Value, second: Value, zero: s
 
 @recipe(2)
 def maximum(w: Writer, a: Value, b: Value) -> Value:
-    """+0 exceeds -0, so that any order of comparing gives the same bits."""
+    """+0 exceeds -0, so any order of comparisons gives the same bits."""
     return _extreme(w, a, b, a, b, "and")
 
 
@@ -347,5 +348,5 @@ def rank_term(w: Writer, carried: Value, own: Value, rival: Value, is_earlier: V
 
 
 def canonical(bits_: int) -> int:
-    """What a float32 node's word is when it is committed."""
+    """The word of a float32 node as it is committed: NaN becomes 0x7fc00000."""
     return NAN if is_nan(bits_) else bits_

@@ -1,6 +1,6 @@
-"""The reference executor: every element by its parts, one scalar operation after another. Slow, and obviously right.
+"""The reference executor: computes every element part by part, one scalar operation at a time. Slow, and obviously right.
 
-It reads nothing but the operator table. It holds every node's words as a Python list.
+It uses nothing but the operator table, and keeps every node's words in a Python list.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def _value(
 
 
 def element(node: Node, number: int, values: list[Words]) -> int:
-    """One element of a computed node, from the words of the nodes before it."""
+    """One element of a computed node, from the words of earlier nodes."""
     return results(node, number, lambda operand, index: values[node.operands[operand].node][index])[-1]
 
 
 def results(node: Node, number: int, read: Read) -> Words:
-    """The word of each part of one element; the last is the element's. read: gives an operand's word."""
+    """The word of each part of one element; the last is the element's. read: returns an operand's word."""
     made: Words = []
     for part in parts(node, number, read):
         words = [made[at] for at in part.carried] + [read(*place) for place in part.reads]
@@ -59,7 +59,7 @@ def results(node: Node, number: int, read: Read) -> Words:
 
 
 class ReferenceRunner:
-    """The reference behind the interface of `backend.Runner`."""
+    """The reference executor as a `backend.Runner`."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -75,7 +75,7 @@ class ReferenceRunner:
     def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         values = self.trace(batch)
         for entry in self.graph.state:
-            if entry.after != entry.before:  # what no step changes may be read-only
+            if entry.after != entry.before:  # unchanged tensors may be read-only
                 self.state[entry.name][...] = values[entry.after]
         return float(values[self.graph.loss])
 

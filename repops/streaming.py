@@ -1,7 +1,7 @@
-"""A step's trace, node after node, with memory for what is still to be read and for few nodes at a time.
+"""A step's trace, node by node, in bounded memory.
 
-`Runner.trace` holds every node at once. Here the graph is cut into pieces, each a program of its own whose batch is what
-it reads of the pieces before.
+`Runner.trace` keeps every node in memory. Here the graph is cut into pieces, each a program of its own; its batch is
+what it reads from earlier pieces.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def values(
     prepare: Prepare = backend.prepare,
     threads: int = 1,
 ) -> Values:
-    """(node, its value) in the program's order, each NaN canonical; with `wanted` of these nodes and what they need.
+    """Yields (node, value) in the program's order, with canonical NaNs. wanted: only these nodes and their ancestors.
 
-    Inputs are the given arrays themselves where they hold no other NaN.
+    An input is yielded without a copy if it has no non-canonical NaN.
     """
     nodes = graph.nodes
     takes = [True] * len(nodes) if wanted is None else needed(nodes, wanted)
@@ -52,7 +52,7 @@ def values(
 
 
 def _pieces(graph: Graph, takes: Sequence[bool], limit: int) -> Iterator[list[int]]:
-    """Runs of nodes that are computed together; an input, which is only looked up, is one by itself."""
+    """Runs of nodes that are computed together. An input forms a run of its own."""
     piece: list[int] = []
     size = 0
     for at, node in enumerate(graph.nodes):
@@ -83,7 +83,7 @@ def compute(
     prepare: Prepare = backend.prepare,
     threads: int = 1,
 ) -> list[Array]:
-    """The values of some nodes, ascending, from those of the nodes they read that are not among them. No inputs."""
+    """The values of the nodes in `piece` (ascending, no inputs). live: values of the other nodes that they read."""
     inside = set(piece)
     sources = sorted({operand.node for at in piece for operand in graph.nodes[at].operands} - inside)
     place = {at: number for number, at in enumerate([*sources, *piece])}

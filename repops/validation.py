@@ -1,4 +1,4 @@
-"""What makes a graph valid. Costs time and memory in proportion to the file, whatever a stranger wrote into it."""
+"""Checks that a graph is valid, in time and memory proportional to its file, whatever the file says."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _attributes(at: int, node: Node, row: Operator) -> None:
     if len(node.attributes) != expected:
         raise _refuse(at, node, f"{len(node.attributes)} attributes; expected {expected}")
     if any(not 0 <= word < WORD for word in node.attributes):
-        raise _refuse(at, node, "an attribute that is no 32-bit word")
+        raise _refuse(at, node, "an attribute that is not a 32-bit word")
     if "axis" in names and node.attributes[0] >= len(node.shape):
         raise _refuse(at, node, f"axis {node.attributes[0]} of {len(node.shape)}")
     if node.op == "scalar" and node.shape:
@@ -105,7 +105,7 @@ def _attributes(at: int, node: Node, row: Operator) -> None:
 
 
 def _rules(graph: Graph, at: int, node: Node) -> None:
-    """What single operators ask beyond the table's columns."""
+    """Rules of single operators that the table has no column for."""
     if node.op == "concat":
         axis, *extents = node.attributes
         if sum(extents) != node.shape[axis]:
@@ -113,7 +113,7 @@ def _rules(graph: Graph, at: int, node: Node) -> None:
     elif node.op == "take" and len(node.reduced) != 1:
         raise _refuse(at, node, f"{len(node.reduced)} indexed axes; expected 1")
     elif node.op == "rank" and node.reduced != (node.shape[node.attributes[0]],):
-        raise _refuse(at, node, "the rivals must be as many as the axis is long")
+        raise _refuse(at, node, "the number of rivals must equal the axis length")
     elif node.op in ("scatter", "scatter_add"):
         axis = node.attributes[0]
         if any(operand.strides[axis] for operand in node.operands[1:]):
@@ -121,13 +121,13 @@ def _rules(graph: Graph, at: int, node: Node) -> None:
     elif node.op == "constant":
         data = graph.constants.get(at)
         if data is None or len(data) != 4 * node.elements:
-            raise _refuse(at, node, "its words are missing, or are not as many as its shape says")
+            raise _refuse(at, node, "its words are missing, or their number differs from its shape")
     elif node.op == "input" and node.attributes[0] not in (STATE_ROLE, BATCH_ROLE):
         raise _refuse(at, node, f"role {node.attributes[0]}; expected {STATE_ROLE} (state) or {BATCH_ROLE} (batch)")
 
 
 def _interface(graph: Graph) -> None:
-    """Names, and that inputs, state, batch and loss belong together."""
+    """Checks names, and that inputs, state, batch and loss are consistent."""
     nodes = graph.nodes
     inputs = {at: node.attributes for at, node in enumerate(nodes) if node.op == "input"}
     named: dict[int, tuple[int, ...]] = {}
@@ -136,7 +136,7 @@ def _interface(graph: Graph) -> None:
         if entry.kind not in KINDS:
             raise BadProgram(f"program: state {entry.name!r} is of kind {entry.kind!r}; expected {', '.join(KINDS)}")
         if not (0 <= entry.before < len(nodes) and 0 <= entry.after < len(nodes)):
-            raise BadProgram(f"program: state {entry.name!r} names a node that is not there")
+            raise BadProgram(f"program: state {entry.name!r} names a node that does not exist")
         before, after = nodes[entry.before], nodes[entry.after]
         if (before.shape, before.dtype) != (after.shape, after.dtype):
             raise BadProgram(f"program: state {entry.name!r} changes its shape or dtype in a step")
@@ -145,14 +145,14 @@ def _interface(graph: Graph) -> None:
         _name(name)
         named[at] = (BATCH_ROLE, position)
     if inputs != named or len(named) != len(graph.state) + len(graph.batch):
-        raise BadProgram("program: its input nodes are not exactly its state and its batch")
+        raise BadProgram("program: the input nodes must be exactly the state and the batch")
     names = [entry.name.encode() for entry in graph.state]
     if names != sorted(set(names)) or len({name for name, _ in graph.batch}) != len(graph.batch):
-        raise BadProgram("program: state names must ascend, and no name may come twice")
+        raise BadProgram("program: names must be unique, and state names must ascend")
     if not 0 <= graph.loss < len(nodes) or nodes[graph.loss].shape or nodes[graph.loss].dtype != F32:
         raise BadProgram("program: the loss must be one float32")
     if graph.constants.keys() != {at for at, node in enumerate(nodes) if node.op == "constant"}:
-        raise BadProgram("program: words are given for a node that is no constant")
+        raise BadProgram("program: words are given for a node that is not a constant")
 
 
 def _name(name: str) -> None:

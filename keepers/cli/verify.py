@@ -1,4 +1,4 @@
-"""`zoo verify JOB [--challenge]`: do a job's work again, say who lied, and have the contract convict it."""
+"""`zoo verify JOB [--challenge]`: re-execute a job's work, name the operators that lied, and have the contract convict them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ POLL_S = 0.5
 
 @dataclass(frozen=True)
 class VerifiedSlot:
-    """One slot-round of one claim, done again."""
+    """One re-executed slot-round of one claim."""
 
     commit: Commit
     slot: int
@@ -55,22 +55,25 @@ class VerifiedSlot:
 
     def to_dict(self) -> dict[str, Any]:
         names = ("agrees", "field", "message", "segments", "seconds")
-        told = {name: self.report[name] for name in names if name in self.report}
+        outcome = {name: self.report[name] for name in names if name in self.report}
         at = {name: getattr(self.commit, name) for name in ("turn", "round", "seat", "operator")}
-        return {**at, "slot": self.slot, **told}
+        return {**at, "slot": self.slot, **outcome}
 
 
 @click.command("verify", cls=Command)
 @click.argument("number", type=NUMBER, metavar="JOB")
-@click.option("--all", "every", is_flag=True, help="Claims that are paid or convicted too, not only those still open.")
-@click.option("--turn", type=click.IntRange(min=0), help="Of one turn; with --follow, of the later ones too.")
-@click.option("--slot", type=click.IntRange(min=0), help="Of one slot.")
-@click.option("--follow", is_flag=True, help="Go on with what is committed, until every claim of the job is final.")
+@click.option("--all", "every", is_flag=True, help="Include claims that are paid or convicted, not only open ones.")
+@click.option("--turn", type=click.IntRange(min=0), help="Check this turn only; with --follow, this and later turns.")
+@click.option("--slot", type=click.IntRange(min=0), help="Check this slot only.")
+@click.option("--follow", is_flag=True, help="Keep checking new claims until every claim of the job is final.")
 @click.option(
-    "--challenge", "challenges", is_flag=True, help="Open a game about each false claim, and play it to its end."
+    "--challenge",
+    "challenges",
+    is_flag=True,
+    help="Open a dispute game about each false claim, and play it to its end.",
 )
-@click.option("--device", help="cpu, cuda, cuda:N or mps; the best there is by default.")
-@click.option("--store", metavar="DIR|kubo:URL", help="Where content is kept. [env ZOO_STORE]")
+@click.option("--device", help="cpu, cuda, cuda:N or mps; the best one by default.")
+@click.option("--store", metavar="DIR|kubo:URL", help="Content store. [env ZOO_STORE]")
 @pass_settings
 def verify(
     settings: Settings,
@@ -83,13 +86,13 @@ def verify(
     device: str | None,
     store: str | None,
 ) -> int:
-    """Do again what a job's operators committed, and say who lied.
+    """Re-execute what a job's operators committed, and name those that lied.
 
-    Also names auditors who attested a state that is false. With --challenge it opens a game about every false claim whose
-    window is open: that takes a bond, which comes back with a share of the liar's lock when the contract convicts it. After
-    Ctrl-C the same command goes on with its games. A result that its author serves to nobody is judged by what it had to show on
-    chain, once a demand of it was answered. Exit code: 0 when all agrees, 3 when a lie was found,
-    1 when something was not served.
+    Also names auditors that attested a false state. With --challenge it opens a dispute game about every false claim whose
+    window is open. Each game takes a bond; you get it back, with a share of the liar's lock, when the contract convicts the
+    claim. If interrupted, rerun the command: it resumes its games. If an operator serves its result to nobody, the answer to
+    a demand on chain is checked instead. Exit code: 0 when everything agrees, 3 when a claim is false, 1 when some data was
+    not served.
     """
     client = settings.client(store=store, with_account=challenges)
     witness = JobVerification(settings, number, client.store, device, challenges=challenges)
@@ -108,23 +111,28 @@ def verify(
     liars = list(_lying_auditors(settings.chain(), view, checked))
     lines = [f"{sum(c.agrees for c in checked)} of {len(checked)} slot-rounds agree"]
     if not checked and not every and view.commits:
-        lines = [
-            f"no claim of job {number} is open to challenge; `zoo verify {number} --all` checks those that are paid"
-        ]
-    lines += [f"auditor {each['auditor']} attested a lie: turn {each['turn']}, slot {each['slot']}" for each in liars]
+        lines = [f"no claim of job {number} is open to challenge; `zoo verify {number} --all` checks paid claims too"]
+    lines += [
+        f"auditor {each['auditor']} attested a false state: turn {each['turn']}, slot {each['slot']}" for each in liars
+    ]
     lines += [f"game {each['game']} against operator {each['operator']}: {each['outcome']}" for each in games]
-    told: dict[str, Any] = {"job": number, "checked": [c.to_dict() for c in checked], "auditors": liars, "games": games}
+    report: dict[str, Any] = {
+        "job": number,
+        "checked": [c.to_dict() for c in checked],
+        "auditors": liars,
+        "games": games,
+    }
     if witness.withheld is not None:
-        told["withheld"] = str(witness.withheld)
+        report["withheld"] = str(witness.withheld)
         lines.append(f"not everything could be checked: {witness.withheld}")
-    settings.emit(told, lines)
+    settings.emit(report, lines)
     if liars or not all(c.agrees for c in checked):
         return LIES_FOUND
     return NOT_SERVED if witness.withheld is not None else 0
 
 
 class JobVerification:
-    """Who does a job's work again, without being asked to."""
+    """Re-executes the claims of a job, and challenges those that are false."""
 
     def __init__(self, settings: Settings, job: int, store: Store, device: str | None, *, challenges: bool) -> None:
         self._chain, self._job, self._store, self._device = settings.chain(), job, store, device
@@ -136,40 +144,42 @@ class JobVerification:
         self._opened: dict[int, VerifiedSlot] = {}  # by the game's number
         self._line = StatusLine()
         self.checked: list[VerifiedSlot] = []
-        self.withheld: ZooError | None = None  # why something could not be checked at the last look
+        self.withheld: ZooError | None = None  # why the last look could not check everything
 
     def check_next(self, view: JobView, todo: Iterator[tuple[Commit, int]]) -> bool:
-        """The next slot-round that was not checked before, and is served; whether there was one. Moves are made in between."""
+        """Check the next slot-round that is new and served. Returns whether there was one."""
         known = {(each.commit.turn, each.commit.root, each.slot) for each in self.checked}
         left = [(commit, slot) for commit, slot in todo if (commit.turn, commit.root, slot) not in known]
         self.withheld = None
         for at, (commit, slot) in enumerate(left):
-            self._line.show(f"{len(left) - at} slot-rounds to be done; turn {commit.turn}, slot {slot}")
+            self._line.show(f"{len(left) - at} slot-rounds left; turn {commit.turn}, slot {slot}")
             try:
                 report = _verified(self._chain, view, commit, slot, self._store, self._device)
-            except (ContentMissing, StoreUnreachable, Withheld) as error:  # or let go: its checkpoint was not kept
+            except (ContentMissing, StoreUnreachable, Withheld) as error:  # or its checkpoint was deleted
                 self.withheld = error
                 continue
-            found = VerifiedSlot(commit, slot, report)
-            self.checked.append(found)
-            self._line.note(found.text)
-            if not found.agrees and self._sender is not None:
-                self._challenge(self._sender, found)
+            verified = VerifiedSlot(commit, slot, report)
+            self.checked.append(verified)
+            self._line.note(verified.text)
+            if not verified.agrees and self._sender is not None:
+                self._challenge(self._sender, verified)
             return True
         return False
 
-    def _challenge(self, sender: Sender, found: VerifiedSlot) -> None:
-        if found.report.get("dispute") is None:
-            is_data = found.report["field"] not in ("segment_root", "end_root", "update_root")
-            told = "what is wrong is its data, which is Availability's: `zoo job demands`"
-            self._line.note("  " + (told if is_data else "the claim that it goes on from is the one to dispute"))
+    def _challenge(self, sender: Sender, verified: VerifiedSlot) -> None:
+        if verified.report.get("dispute") is None:
+            is_data = verified.report["field"] not in ("segment_root", "end_root", "update_root")
+            reason = "its data is wrong, which a demand settles: `zoo job demands`"
+            self._line.note("  " + (reason if is_data else "dispute the claim that it continues from"))
             return
-        number = challenge(self._chain, sender, read_job(self._chain, self._job), found.commit, found.report["dispute"])
-        self._opened.setdefault(number, found)
+        number = challenge(
+            self._chain, sender, read_job(self._chain, self._job), verified.commit, verified.report["dispute"]
+        )
+        self._opened.setdefault(number, verified)
         self._line.note(f"  game {number} is about it")
 
     def play(self) -> bool:
-        """Make the moves that are due; whether a game is open."""
+        """Make the moves that are due. Returns whether a game is open."""
         mine = self._lane.poll_once() if self._lane is not None else []
         left = [game for game in mine if game.number in self._opened]
         if left:
@@ -180,7 +190,7 @@ class JobVerification:
         return bool(left)
 
     def games(self) -> list[dict[str, Any]]:
-        """Those that were opened, and how they ended."""
+        """The games that this run opened, and how they ended."""
         ended = {game.number: game for game in read_games(self._chain, self._chain.head(), job=self._job)}
         return [
             {"game": number, "operator": each.commit.operator, "slot": each.slot, "outcome": ENDS[outcome]}
@@ -191,17 +201,17 @@ class JobVerification:
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         from node.disputes.player import run_move
 
-        given = {**request, "device": self._device} if self._device else request
-        return WorkStatus("done", result=run_move(given, self._store))
+        arguments = {**request, "device": self._device} if self._device else request
+        return WorkStatus("done", result=run_move(arguments, self._store))
 
 
 def _check_asked(view: JobView, turn: int | None, slot: int | None) -> None:
-    """Nothing to be done must not be told of what is not there. Raises UserError."""
+    """Raises UserError for a turn or slot that the job does not have: nothing to check would look like agreement."""
     turns = {commit.turn for commit in view.commits}
     if turn is not None and turn not in turns:
-        told = f"of turns {min(turns)} to {max(turns)}" if turns else "yet"
+        known = f"of turns {min(turns)} to {max(turns)}" if turns else "yet"
         raise UserError(
-            f"job {view.job} has no results of turn {turn}", hint=f"it has results {told}; `zoo job show` tells"
+            f"job {view.job} has no results of turn {turn}", hint=f"it has results {known}; `zoo job show` lists them"
         )
     if slot is not None and slot >= view.terms.slots:
         raise UserError(f"job {view.job} has slots 0 to {view.terms.slots - 1}, none {slot}")
@@ -210,19 +220,19 @@ def _check_asked(view: JobView, turn: int | None, slot: int | None) -> None:
 def _todo(
     view: JobView, every: bool, turns: tuple[int | None, int | None], slot: int | None
 ) -> Iterator[tuple[Commit, int]]:
-    """One slot of each claim before another of any: one that is false convicts its claim. What is in dispute comes last.
+    """The slots to check: one of each claim first, as one false slot convicts its claim. Disputed claims come last.
 
-    turns: the first and the last one.
+    turns: the first and the last one to check.
     """
     first, last = turns
-    found = [
+    selected = [
         (commit, each)
         for commit in view.commits
         if (every or not commit.final) and (first or 0) <= commit.turn <= (commit.turn if last is None else last)
         for each in commit.slots
         if slot in (None, each)
     ]
-    yield from sorted(found, key=lambda at: (at[0].disputes > 0, at[0].turn, at[1] - at[0].first, at[0].first))
+    yield from sorted(selected, key=lambda at: (at[0].disputes > 0, at[0].turn, at[1] - at[0].first, at[0].first))
 
 
 def _verified(
@@ -231,13 +241,13 @@ def _verified(
     try:
         from node import tasks
     except ImportError as error:
-        raise ConfigError(f"torch is needed to do the work again: {error}", hint="pip install 'zoo-compute[node]'") from None  # fmt: skip
+        raise ConfigError(f"torch is needed to re-execute work: {error}", hint="pip install 'zoo-compute[node]'") from None  # fmt: skip
     request = verify_request(view, commit, slot, published_result(chain, view, commit, slot))
     return tasks.run_verification({**request, "device": device} if device else request, store)
 
 
 def _lying_auditors(chain: Chain, view: JobView, checked: list[VerifiedSlot]) -> Iterator[dict[str, Any]]:
-    """Who revealed another state for a segment than the one that comes out."""
+    """Auditors that revealed another state of a segment than the re-execution gives."""
     segments = chain.audits.plans(view.job).segments
     own = {(c.commit.turn, c.slot): c.report.get("states", []) for c in checked}
     events = (

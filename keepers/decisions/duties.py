@@ -47,14 +47,14 @@ PAYMENT_DELAY_S = 86_400  # a claim that can be paid waits no longer for others 
 
 def duties(view: JobView, me: OperatorContext, progress: Progress) -> list[Duty]:
     """Everything I should do for the job as of the snapshot's block, in order."""
-    found: list[Duty] = [*demands.close_expired(view, me, stagger_delay_s(view, me, 0)), *reclaim_dead_bids(view, me)]
+    due: list[Duty] = [*demands.close_expired(view, me, stagger_delay_s(view, me, 0)), *reclaim_dead_bids(view, me)]
     if view.state == JobState.OPEN:
-        found += auction_duties(view, me, progress)
+        due += auction_duties(view, me, progress)
     elif view.run is not None and view.state == JobState.AWARDED:
-        found += _while_awarded(view, view.run, me, progress)
+        due += _while_awarded(view, view.run, me, progress)
     elif view.run is not None and view.state == JobState.RUNNING:
-        found += _while_running(view, view.run, me, progress)
-    return found + list(_closing(view, me))
+        due += _while_running(view, view.run, me, progress)
+    return due + list(_closing(view, me))
 
 
 # -- ready -----------------------------------------------------------------------------------------------------------
@@ -98,8 +98,8 @@ def _while_running(view: JobView, run: Run, me: OperatorContext, progress: Progr
 
 def _awaited(view: JobView, run: Run, me: OperatorContext) -> list[Commit | Checkpoint]:
     """Others' claims that keep the next turn from opening, when it is my turn for the errand."""
-    found = [claim for claim in view.payable if claim.operator != me.operator and _is_needed(run, claim)]
-    return [claim for claim in found if view.now > claim.deadline + me.stagger_s + stagger_delay_s(view, me, run.turn)]
+    others = [claim for claim in view.payable if claim.operator != me.operator and _is_needed(run, claim)]
+    return [claim for claim in others if view.now > claim.deadline + me.stagger_s + stagger_delay_s(view, me, run.turn)]
 
 
 def _is_needed(run: Run, claim: Commit | Checkpoint) -> bool:
@@ -144,8 +144,8 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
     bid = view.bids.get((Kind.SLOTS, me.operator))
     if bid is None or not bid.revealed or not bid.standby or me.is_drained:
         return
-    held = view.slot_count_of(me.operator)
-    spare = min(bid.capacity - bid.won - bid.taken, me.capacity - held, me.free // run.lock)
+    slots = view.slot_count_of(me.operator)
+    spare = min(bid.capacity - bid.won - bid.taken, me.capacity - slots, me.free // run.lock)
     if not view.vacant_seats or spare <= 0 or progress.failed:
         return
     if progress.slot_s is None:
@@ -159,14 +159,14 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
             continue  # what made me lose it may make me lose it again: it is for others
         room = min(spare, seat.count)
         if view.state == JobState.RUNNING and not _missing(run, number) and room < seat.count:
-            continue  # its claim in this turn stands for all of its slots: it cannot be split now
+            continue  # its claim in this turn covers all of its slots, so it cannot be split now
         least = least_taken(run.slots, seat.count)
         counts = range(room, least - 1, -1)
-        count = next((c for c in counts if _in_time(view, run, me, progress.slot_s, held + c, waiting + c)), 0)
+        count = next((c for c in counts if _in_time(view, run, me, progress.slot_s, slots + c, waiting + c)), 0)
         if count and _pays(run, seat, count, bid):
-            estimate = estimate_s(progress.slot_s, held + count, me)
+            estimate = estimate_s(progress.slot_s, slots + count, me)
             yield Send("settlement", "take_over", (view.job, number, me.operator, count, estimate))
-            spare, held, waiting = spare - count, held + count, waiting + count
+            spare, slots, waiting = spare - count, slots + count, waiting + count
 
 
 def _pays(run: Run, seat: Seat, count: int, bid: Bid) -> bool:
@@ -175,15 +175,15 @@ def _pays(run: Run, seat: Seat, count: int, bid: Bid) -> bool:
     return sum(takeover_prices(seat.price, pot, bid.price, count * (run.rounds - run.round))) >= bid.price
 
 
-def _in_time(view: JobView, run: Run, me: OperatorContext, slot_s: float, held: int, waiting: int) -> bool:
-    """Whether I can train `held` slots in every turn, and `waiting` of them before the open turn's inputs close."""
+def _in_time(view: JobView, run: Run, me: OperatorContext, slot_s: float, slots: int, waiting: int) -> bool:
+    """Whether I can train `slots` slots in every turn, and `waiting` of them before the open turn's inputs close."""
     is_open = view.state == JobState.RUNNING and not run.is_waiting
     late = is_open and view.now + estimate_s(slot_s, waiting, me) >= run.inputs_close
-    return not late and estimate_s(slot_s, held, me) <= run.slot_s
+    return not late and estimate_s(slot_s, slots, me) <= run.slot_s
 
 
 def estimate_s(slot_s: float, slots: int, me: OperatorContext) -> int:
-    """What I tell the chain: seconds for `slots` slots on my workers, beside my other jobs; a worker may die once."""
+    """The seconds I announce on chain for `slots` slots on my workers, beside my other jobs; one worker may die once."""
     return math.ceil(training_time_s(slot_s, slots, me.relative_paces) + me.busy_elsewhere_s) + RECOVERY_S
 
 
@@ -234,8 +234,8 @@ def _closing(view: JobView, me: OperatorContext) -> Iterator[Duty]:
     mine = [claim for claim in view.payable if claim.operator == me.operator]
     left = [claim for claim in view.payable if claim.operator != me.operator and _left_lying(view, me, claim)]
     yield from _finalise(view, [*(mine if _worth_paying(view, mine, me) else ()), *left])
-    standing = view.stakes.get(me.operator)
-    if standing is not None and _releasable(view, standing):
+    stake = view.stakes.get(me.operator)
+    if stake is not None and _releasable(view, stake):
         yield Send("settlement", "release", (view.job, me.operator))
 
 
@@ -256,13 +256,13 @@ def _worth_paying(view: JobView, due: Sequence[Commit | Checkpoint], me: Operato
     return _is_needed(view.run, due[0]) or view.now > due[0].deadline + PAYMENT_DELAY_S
 
 
-def _releasable(view: JobView, standing: JobStake) -> bool:
-    """Whether a lock can go: nothing of the job is held any more, and no turn with a claim of its operator is pending."""
-    if standing.lots == 0 or view.run is None:
+def _releasable(view: JobView, stake: JobStake) -> bool:
+    """Whether a lock can be released: with a seat, when the job is over; else when no claim from before it left is pending."""
+    if stake.lots == 0 or view.run is None:
         return False
-    if standing.held:
+    if stake.held:
         return view.state == JobState.ENDED and not view.pending
-    return standing.left_turn <= view.run.turn and all(claim.turn >= standing.left_turn for claim in view.pending)
+    return stake.left_turn <= view.run.turn and all(claim.turn >= stake.left_turn for claim in view.pending)
 
 
 def _left_lying(view: JobView, me: OperatorContext, claim: Commit | Checkpoint) -> bool:

@@ -20,12 +20,12 @@ def reasons_not_to_bid(view: JobView, me: OperatorContext, progress: Progress) -
     """Why I do not bid in an open job, for every role of mine that cannot; empty where none is kept from it."""
     if me.token is None:
         return f"it pays in {view.token}, and operator.json has no price in it; zoo node configure --price N --token {view.token}"
-    standing = {kind for (kind, operator), bid in view.bids.items() if operator == me.operator}
-    why = {kind: obstacle(view, me, progress, kind) for kind in me.kinds if kind not in standing}
-    told = {kind: text for kind, text in why.items() if text}
+    my_bids = {kind for (kind, operator), bid in view.bids.items() if operator == me.operator}
+    why = {kind: obstacle(view, me, progress, kind) for kind in me.kinds if kind not in my_bids}
+    reasons = {kind: text for kind, text in why.items() if text}
     if len(me.kinds) == 1:
-        return "".join(told.values())
-    return "; ".join(f"{ROLES[Kind(kind)]}: {text}" for kind, text in told.items())
+        return "".join(reasons.values())
+    return "; ".join(f"{ROLES[Kind(kind)]}: {text}" for kind, text in reasons.items())
 
 
 def obstacle(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> str | None:

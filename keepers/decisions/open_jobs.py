@@ -26,7 +26,7 @@ class OpenJobs:
         """Whether nothing needs this operator in the job yet."""
         return now < self._look_again.get(job, 0)
 
-    def record(self, view: JobView, me: OperatorContext, progress: Progress, found: Sequence[Duty]) -> None:
+    def record(self, view: JobView, me: OperatorContext, progress: Progress, due: Sequence[Duty]) -> None:
         """What a look at a job has shown; `found`: what is to do in it now."""
         is_open = view.state == JobState.OPEN
         why = reasons_not_to_bid(view, me, progress) if is_open else ""
@@ -36,7 +36,7 @@ class OpenJobs:
         self._look_again.pop(view.job, None)
         if why:
             self.reasons[view.job] = why
-        if is_open and not found and not any(operator == me.operator for _, operator in view.bids):
+        if is_open and not due and not any(operator == me.operator for _, operator in view.bids):
             lot = view.lots[Kind.SLOTS]
             never = all(is_permanent(view, me, kind) for kind in me.kinds)
             # A quarter of the reveal window: time enough to join an operator that bids.
@@ -47,7 +47,7 @@ class OpenJobs:
 
 def ring_conflicts(view: JobView, others: Iterable[JobView], operator: int) -> dict[int, int]:
     """By kind, the other job whose bid of this operator has the place in its ring that a bid in `view`'s job would take."""
-    found = {}
+    conflicts = {}
     for other in others:
         if other.job == view.job or other.job % RING != view.job % RING:
             continue
@@ -55,5 +55,5 @@ def ring_conflicts(view: JobView, others: Iterable[JobView], operator: int) -> d
             bid = other.bids.get((kind, operator))
             # As `Auction._is_free` has it: every winner of a job that was awarded is priced.
             if bid is not None and (other.state == JobState.OPEN or not bid.revealed or bid.standby):
-                found[int(kind)] = other.job
-    return found
+                conflicts[int(kind)] = other.job
+    return conflicts

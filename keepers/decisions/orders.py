@@ -1,4 +1,4 @@
-"""What a keeper is told to decide by, and what its decisions are: plain values between `duties` and the keeper."""
+"""Inputs and results of a keeper's decisions: plain values between `duties` and the keeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a keeper asks of its workers: names (asking twice is asking once) and requests in plain JSON.
+"""Requests of a keeper to its workers, in plain JSON, and their names: asking twice is asking once.
 
 A request carries everything a worker needs and nothing it could be robbed of: content addresses, roots, numbers.
 """
@@ -69,8 +69,8 @@ def _train_name(job: int, round_: int, slot: int, start_root: bytes, before: Seq
 def train_request(view: JobView, slot: int, carry: int = 1, private: str | None = None) -> dict[str, Any]:
     """private: what my worker kept of the slot's last round."""
     run = _run(view)
-    given = {"slot": slot, "before": _links(view, _training(view, slot, carry)), "private": private}
-    return {**_base(view, run.turn, run.round, view.slots_root), **given, "asked_at": view.now}
+    training = {"slot": slot, "before": _links(view, _training(view, slot, carry)), "private": private}
+    return {**_base(view, run.turn, run.round, view.slots_root), **training, "asked_at": view.now}
 
 
 def previous_training_name(view: JobView, slot: int, carry: int) -> str | None:
@@ -85,13 +85,13 @@ def _training(view: JobView, slot: int, carry: int) -> list[Commit]:
     if is_restart(run.round, carry):
         return []
     made = [commit.operator for commit in present_claims(view) if slot in commit.slots]
-    held = [seat.operator for seat in view.slot_seats.values() if slot in seat.slots]
-    operator = (made + held)[0]
+    holders = [seat.operator for seat in view.slot_seats.values() if slot in seat.slots]
+    operator = (made + holders)[0]
     return _before(view, ClaimSlot(run.turn, run.round, operator), slot)[-(run.round % carry) :]
 
 
 class ClaimSlot(NamedTuple):
-    """Where a claim will stand."""
+    """The turn, round and operator of a claim that is not made yet."""
 
     turn: int
     round: int
@@ -104,35 +104,35 @@ def _before(view: JobView, claim: ClaimSlot | Claim, slot: int) -> list[Commit]:
     turns = defaultdict[int, list[Commit]](list)
     for commit in view.commits:
         turns[commit.turn].append(commit)
-    found: list[Commit] = []
+    claims: list[Commit] = []
     last: ClaimSlot | Claim | None = claim
-    while last is not None and len(found) < MAX_CARRY - 1:
+    while last is not None and len(claims) < MAX_CARRY - 1:
         aggregation = made.get(last.turn - 1)
         last = claim_before(last, slot, aggregation, _of(aggregation, turns[last.turn - 1]))
-        found += [last] if last is not None else []
-    return found[::-1]
+        claims += [last] if last is not None else []
+    return claims[::-1]
 
 
 def _of(made: Checkpoint | None, commits: Sequence[Commit]) -> list[Commit]:
     """Of a turn's claims those that were aggregated, in slot order: of a seat that committed twice the later one."""
-    found = {c.seat: c for c in commits if made is not None and made.mask >> c.seat & 1}
-    return sorted(found.values(), key=lambda c: c.first)
+    by_seat = {c.seat: c for c in commits if made is not None and made.mask >> c.seat & 1}
+    return sorted(by_seat.values(), key=lambda c: c.first)
 
 
 def _links(view: JobView, before: Sequence[Commit]) -> list[dict[str, Any]]:
     """As `before` of a request (node.inputs.carried_state)."""
-    names, found = ("round", "checkpoint", "start_root"), []
+    names, links = ("round", "checkpoint", "start_root"), []
     for each in before:
         base = _base(view, each.turn, each.round, each.start_root)
         claim = {"bundle": raw_cid(each.bundle), "root": each.root.hex(), "operator": each.operator}
-        found.append({**{name: base[name] for name in names}, **claim})
-    return found
+        links.append({**{name: base[name] for name in names}, **claim})
+    return links
 
 
 def present_claims(view: JobView) -> list[Commit]:
     """The claims that the open turn's aggregation combines, in slot order."""
-    found = {commit.seat: commit for commit in view.committed(_run(view).turn).values()}
-    return sorted(found.values(), key=lambda commit: commit.first)
+    by_seat = {commit.seat: commit for commit in view.committed(_run(view).turn).values()}
+    return sorted(by_seat.values(), key=lambda commit: commit.first)
 
 
 def present_mask(view: JobView, run: Run) -> int:
@@ -195,12 +195,12 @@ def fetch_request(view: JobView, commit: Commit, bundle: str, answer_s: int) -> 
     }
 
 
-def verify_name(commit: Commit, job: int, slot: int, shown: Result | None = None) -> str:
+def verify_name(commit: Commit, job: int, slot: int, revealed: Result | None = None) -> str:
     """Another one once the slot's result is shown on chain: what was without answer before has one now."""
-    return f"verify-{job}-{commit.turn}-{slot}-{commit.root.hex()[:16]}" + ("-shown" if shown else "")
+    return f"verify-{job}-{commit.turn}-{slot}-{commit.root.hex()[:16]}" + ("-shown" if revealed else "")
 
 
-def verify_request(view: JobView, commit: Commit, slot: int, shown: Result | None) -> dict[str, Any]:
+def verify_request(view: JobView, commit: Commit, slot: int, revealed: Result | None) -> dict[str, Any]:
     """Judged by the state the claim itself says it starts from. shown: the slot's result as an answer on chain has it."""
     return {
         **_base(view, commit.turn, commit.round, commit.start_root),
@@ -209,7 +209,7 @@ def verify_request(view: JobView, commit: Commit, slot: int, shown: Result | Non
         "operator": commit.operator,
         "bundle": raw_cid(commit.bundle),
         "root": commit.root.hex(),
-        "shown": encode(shown),
+        "shown": encode(revealed),
         "before": _links(view, _before(view, commit, slot)),
     }
 
@@ -254,7 +254,7 @@ def pin_request(view: JobView) -> dict[str, Any]:
 
 
 def move_name(game: GameView, side: str) -> str:
-    """Of where the game stands: the same after a reorganisation that led there again."""
+    """Named by the game's state, so that it is the same after a reorganisation that leads to the same state."""
     assert game.state is not None, "a move is asked for in an open game"
     at = sha256(json.dumps(encode(game.state)).encode())
     return f"move-{game.number}-{side}-{at.hex()[:16]}"
@@ -279,8 +279,8 @@ def move_request(view: JobView, claim: Claim, game: GameView, side: str, folder:
 def _kept_before(view: JobView, claim: Claim) -> Checkpoint | None:
     """What Settlement keeps in the aggregation's place of the turn before: its own, or one that is a ring older."""
     turn, ring = claim.turn - 1, _run(view).depth + 1
-    found = [each for each in view.checkpoints if each.turn <= turn and (turn - each.turn) % ring == 0]
-    return max(found, key=lambda each: each.turn, default=None)
+    candidates = [each for each in view.checkpoints if each.turn <= turn and (turn - each.turn) % ring == 0]
+    return max(candidates, key=lambda each: each.turn, default=None)
 
 
 def trial_move_request(trial: TrialAnswer, game: GameView, side: str, folder: Path) -> dict[str, Any]:

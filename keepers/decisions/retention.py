@@ -1,4 +1,4 @@
-"""What of a job's files an operator keeps, as one look at the chain tells: pure decisions, which `zoo_compute.spec.retention` states in integers.
+"""Which of a job's files an operator keeps, decided from one snapshot of the chain by the rules of `zoo_compute.spec.retention`.
 
 What a worker makes or fetches for a round is pinned under the round's tag, and goes with it. A job's own files, its bundles, and
 the checkpoints that outlive it are pinned without a tag.

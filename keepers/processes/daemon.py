@@ -1,8 +1,8 @@
 """`zoo node start`: broker, gateway, keeper and workers of one operator, each its own process, kept running.
 
-A process that ends is started again, later each time it ends soon after its start. A worker is replaced by a spare, which has
-its imports behind it (keepers/processes/spare.py), and a new spare gets ready in the background. Stopping ends all of them; so does the
-death of the daemon itself, where the system can tell children of it (Linux).
+A process that ends is started again, with a longer pause each time it ends soon after its start. A spare, which has its imports
+done (keepers/processes/spare.py), replaces a worker, and a new spare gets ready in the background. Stopping the daemon ends all
+processes; on Linux, so does its death.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SupervisedProcess:
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     backoff_s: float = FIRST_BACKOFF_S
-    is_paused: bool = False  # not started again while held
+    is_paused: bool = False  # not started again until `resume`
 
     @property
     def running(self) -> bool:
@@ -68,7 +68,7 @@ class Daemon:
     only: str | None = None
     command_overrides: Mapping[str, list[str]] = field(default_factory=dict)
     children: dict[str, SupervisedProcess] = field(default_factory=dict)
-    _held: ExitStack = field(default_factory=ExitStack)  # locks of this daemon's parts
+    _locks: ExitStack = field(default_factory=ExitStack)  # locks of this daemon's parts
 
     def start(self) -> None:
         """Start everything, the broker and the gateway first.
@@ -93,11 +93,11 @@ class Daemon:
             )
 
     def _hold(self, name: str) -> None:
-        """Two of a kind would share keys, store and broker, and take each other's down."""
+        """Lock one part: two of a kind would share keys, store and broker, and end each other's processes."""
         folder = self.config.folder / "locks"
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            self._held.enter_context(locked(folder / name, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            self._locks.enter_context(locked(folder / name, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:
             raise ConfigError(
                 f"{self.config.folder}: {name} of this operator runs already",
@@ -105,7 +105,7 @@ class Daemon:
             ) from None
 
     def poll(self) -> None:
-        """Start again what ended."""
+        """Restart processes that ended."""
         for child in self.children.values():
             if child.running or child.is_paused:
                 continue
@@ -157,7 +157,7 @@ class Daemon:
         return child.process.pid
 
     def resume(self, name: str) -> None:
-        """Let it be started again, at once: whoever held it knows why it had ended."""
+        """Start it again at the next poll, without a pause: the caller knows why it ended."""
         child = self.children[name]
         child.is_paused, child.backoff_s = False, FIRST_BACKOFF_S
 
@@ -179,7 +179,7 @@ class Daemon:
                 except subprocess.TimeoutExpired:
                     child.process.kill()
                     child.process.wait()
-        self._held.close()
+        self._locks.close()
 
 
 def is_training_worker(name: str) -> bool:
@@ -204,15 +204,15 @@ def gateway_command(store: str, host: str, port: int) -> list[str]:
 
 def commands(config: OperatorConfig) -> dict[str, list[str]]:
     """Name -> command line of each process, in the order they start."""
-    found: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     if config.broker == EMBEDDED:
-        found["broker"] = broker.server_command(config.folder)
+        lines["broker"] = broker.server_command(config.folder)
     if not config.store.startswith("kubo:"):
-        found["gateway"] = gateway_command(config.store_location, config.gateway_host, config.gateway_port)
+        lines["gateway"] = gateway_command(config.store_location, config.gateway_host, config.gateway_port)
     home = ["--home", str(config.folder), *(part for role in config.roles for part in ("--role", role))]
-    found["keeper"] = [sys.executable, "-m", "keepers.processes.run", "keeper", *home]
+    lines["keeper"] = [sys.executable, "-m", "keepers.processes.run", "keeper", *home]
     for index in range(config.workers):
-        found[f"worker-{index}"] = [
+        lines[f"worker-{index}"] = [
             sys.executable,
             "-m",
             "keepers.processes.run",
@@ -222,8 +222,8 @@ def commands(config: OperatorConfig) -> dict[str, list[str]]:
             str(index),
         ]
     moves = ["--name", "moves", "--queue", MOVE_QUEUE]
-    found[MOVES] = [sys.executable, "-m", "keepers.processes.run", "worker", *home, *moves]
-    return found | {f"spare-{index}": spare.COMMAND for index in range(config.spares)}
+    lines[MOVES] = [sys.executable, "-m", "keepers.processes.run", "worker", *home, *moves]
+    return lines | {f"spare-{index}": spare.COMMAND for index in range(config.spares)}
 
 
 def _spawn(child: SupervisedProcess) -> None:

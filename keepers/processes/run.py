@@ -27,7 +27,7 @@ log = logging.getLogger("zoo.process")
 
 
 def configure_logging() -> None:
-    """One line an event, UTC, to stderr; Celery keeps its hands off."""
+    """Log one line an event, in UTC, to stderr; Celery does not change that."""
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)sZ %(levelname)-7s %(name)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None, tasks: Mapping[str, TaskBody] | None = N
     parser.add_argument("role", choices=("keeper", "worker"))
     parser.add_argument("--home", type=Path, required=True, help="the operator's folder")
     parser.add_argument("--role", dest="roles", action="append", help="instead of those that operator.json lists")
-    parser.add_argument("--name", default="0", help="tells workers of one operator apart")
+    parser.add_argument("--name", default="0", help="unique among the operator's workers")
     parser.add_argument("--queue", default=WORK_QUEUE, choices=(WORK_QUEUE, MOVE_QUEUE), help="what a worker serves")
     arguments = parser.parse_args(argv)
     configure_logging()

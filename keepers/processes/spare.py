@@ -1,6 +1,6 @@
-"""A spare: a process that has imported what a worker needs, and waits to become one. torch alone takes seconds to load.
+"""A spare: a process that has imported what a worker needs, and waits to become one. Loading torch alone takes seconds.
 
-    python -m keepers.processes.spare     run by the daemon (keepers/processes/daemon.py), which tells it on its input, in one line, what to become
+    python -m keepers.processes.spare     run by the daemon (keepers/processes/daemon.py), which writes one line to its input: what to become
 
 Until then it has no job, no connection and no file of the operator's open; afterwards it is the process of that command line, under the
 same number. It ends with its input, so it does not outlive a daemon that was killed.
@@ -55,12 +55,12 @@ def main() -> int:
     line = sys.stdin.readline()
     if not line:
         return 0
-    told = json.loads(line)
-    with open(os.devnull) as nothing, open(told["log"], "ab") as output:
+    assignment = json.loads(line)
+    with open(os.devnull) as nothing, open(assignment["log"], "ab") as output:
         for stream, number in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(stream.fileno(), number)
-    sys.argv = [told["module"], *told["arguments"]]
-    return int(importlib.import_module(told["module"]).main())
+    sys.argv = [assignment["module"], *assignment["arguments"]]
+    return int(importlib.import_module(assignment["module"]).main())
 
 
 if __name__ == "__main__":

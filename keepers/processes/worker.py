@@ -1,9 +1,9 @@
 """A worker process: Celery tasks of one queue. It holds no keys and trusts no request.
 
-Who trains, re-executes and aggregates serves the one queue; a move of a dispute game has a queue and a process of its own, since its
-clock does not wait until a slot-round is done.
+Training, re-execution and aggregation share one queue. Moves of dispute games have a queue and a process of their own, since a
+game's clock does not wait until a slot-round is done.
 
-Run by `zoo node start`, alone with `--only worker`. Killing it at any line costs the time since its task began and nothing else:
+Run by `zoo node start`, alone with `--only worker`. Killing it at any line costs only the time since its task began:
 its lease expires and the keeper sends the work again.
 """
 
@@ -41,7 +41,7 @@ TaskBody = Callable[[dict[str, Any], Store], dict[str, Any]]
 
 
 def tasks_of(queue: str) -> dict[str, TaskBody]:
-    """Name -> body. torch takes seconds to load, and memory: who waits for moves does without it until there is one."""
+    """Name -> body. torch takes seconds and memory to load, so the worker for moves loads it with its first move."""
     if queue == MOVE_QUEUE:
         return {MOVE_TASK: _move}
     from node import tasks as worker
@@ -157,7 +157,7 @@ def run(body: TaskBody, worklog: WorkLog, store: Store, name: str, request: dict
 
 
 def start(app: Celery, name: str, queue: str) -> None:
-    """Serve a queue until told to stop. One task at a time: torch uses the threads."""
+    """Serve a queue until the process is stopped. One task at a time: torch uses the threads."""
     worker = app.Worker(
         pool="solo",
         queues=[queue],

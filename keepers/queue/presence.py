@@ -1,8 +1,8 @@
-"""Which workers of an operator are there, how fast each is, and who leaves a slot to whom.
+"""Which workers of an operator are present, how fast each is, and when one leaves a slot to another.
 
-Unequal GPUs serve one queue. The slowest would at times take the last slot of a round, and all would wait for it; so a worker that
-the others would be done without puts the slot back (`zoo_compute.spec.schedule.leaves`). What is known of a worker stands in the
-operator's own Redis, under its name: gone with it within seconds, so nobody waits long for one that died.
+GPUs of unequal speed serve one queue. The slowest could take the last slot of a round, and all would wait for it. So a worker puts
+a slot back if the others would finish without it sooner (`zoo_compute.spec.schedule.leaves`). A worker's record in the
+operator's own Redis expires within seconds, so nobody waits long for a worker that died.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def speeds_of(client: RedisClient) -> dict[str, float]:
 
 
 def _present(client: RedisClient) -> dict[str, Any]:
-    found = {}
+    workers = {}
     for key in client.scan_iter(match="zoo:worker:*", count=1000):
-        told = client.get(key)
-        if told is not None:
-            found[key.decode().removeprefix("zoo:worker:")] = json.loads(told)
-    return found
+        record = client.get(key)
+        if record is not None:
+            workers[key.decode().removeprefix("zoo:worker:")] = json.loads(record)
+    return workers
 
 
 class Presence:
@@ -64,8 +64,8 @@ class Presence:
     def announce(self) -> None:
         """Work does not fail with this: a broker that is gone for a moment hears it at the next renewal."""
         try:
-            told = {"flops_per_s": self._speed(), "since": self._since}
-            self._redis.set(f"zoo:worker:{self._worker}", json.dumps(told), ex=PRESENCE_TTL_S)
+            record = {"flops_per_s": self._speed(), "since": self._since}
+            self._redis.set(f"zoo:worker:{self._worker}", json.dumps(record), ex=PRESENCE_TTL_S)
         except RedisError as error:
             log.warning("the broker does not answer: %s", error)
 

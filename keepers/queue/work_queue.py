@@ -28,7 +28,7 @@ MOVE_TASK = "work.move"  # the task that computes a move of a dispute game
 class WorkStatus:
     """`state` as in the module's docstring; `result` when done, `error` when failed for good.
 
-    missing: what the last attempt could not have of others, as its worker reported (node.errors.Withheld).
+    missing: data that others did not serve in the last attempt (node.errors.Withheld).
     """
 
     state: str
@@ -45,7 +45,7 @@ class WorkQueue:
         self._redis = client
 
     def submit(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
-        """Have `task` run with `request` unless it runs, ran or waits already; how far it is."""
+        """Run `task` with `request`, unless it runs, ran or waits already. Returns its status."""
         status = self.status(name)
         if status.state in ("done", "failed"):
             return status
@@ -62,7 +62,7 @@ class WorkQueue:
         return WorkStatus("queued")
 
     def status(self, name: str) -> WorkStatus:
-        """How far the work called `name` is."""
+        """The status of the work called `name`."""
         done = self._redis.get(f"zoo:done:{name}")
         if done is not None:
             return WorkStatus("done", result=json.loads(done))
@@ -92,7 +92,7 @@ class WorkQueue:
         return (*paces, *[1.0] * (workers - len(paces)))
 
     def wake(self) -> None:
-        """Have the keeper look now, unless it is about to."""
+        """Make the keeper look at the chain now, unless it is about to."""
         if not self._redis.llen(KEEPER_QUEUE):
             self._app.send_task(WATCH_TASK, expires=60, queue=KEEPER_QUEUE)
 
@@ -101,7 +101,7 @@ class WorkQueue:
         self._redis.set(f"zoo:newest:{job}", json.dumps([round, start_root.hex()]), ex=RESULT_TTL_S)
 
     def depth(self) -> int:
-        """Messages no worker has taken yet."""
+        """Messages that no worker has taken yet."""
         return int(self._redis.llen(WORK_QUEUE)) + int(self._redis.llen(MOVE_QUEUE))
 
     def _lost(self, key: str, queue: str) -> bool:

@@ -19,13 +19,13 @@ LEASE_RENEWAL_S = 2.0
 
 
 def _name_in(message: bytes) -> str:
-    """The name of the work in a Celery message."""
+    """Of the work that a message asks for, as Celery writes it."""
     arguments, *_ = json.loads(b64decode(json.loads(message)["body"]))
     return str(arguments[0])
 
 
 def worker_name(operator: str, name: str) -> str:
-    """A worker's name in its leases. name: distinguishes the workers of one operator."""
+    """A worker's name in its leases. name: unique among the operator's workers."""
     return f"{operator}-{name}"
 
 
@@ -37,7 +37,7 @@ class WorkLog:
         self._worker = worker
 
     def release_leases(self) -> None:
-        """Give up the leases of the process that has had this worker's name: it died."""
+        """Give up the leases of the last process with this worker's name: it died."""
         for key in self._redis.scan_iter(match="zoo:lease:*", count=1000):
             if self._redis.get(key) == self._worker.encode():
                 self._redis.delete(key)
@@ -59,7 +59,7 @@ class WorkLog:
 
     @contextmanager
     def lease(self, name: str) -> Iterator[bool]:
-        """Hold the lease while the block runs; yields False while another worker has it.
+        """Keep the lease while the block runs. Yields False if another worker has it.
 
         The message is spent with it: where there is neither lease nor outcome, the worker died, and the work is sent again at once.
         """
@@ -91,12 +91,12 @@ class WorkLog:
         self._redis.delete(f"zoo:failed:{name}", f"zoo:missing:{name}")
 
     def record_unavailable(self, name: str, missing: dict[str, Any]) -> None:
-        """Others do not serve what the work needs: say what, and let the keeper send the work again."""
+        """Record data that others do not serve, and let the keeper send the work again."""
         self._redis.set(f"zoo:missing:{name}", json.dumps(missing), ex=RESULT_TTL_S)
         self.allow_resend(name)
 
     def allow_resend(self, name: str) -> None:
-        """Nothing came of it this time and nobody is to blame: let the keeper send it again."""
+        """Let the keeper send the work again: this attempt gave nothing, and nobody is to blame."""
         self._redis.delete(f"zoo:sent:{name}")
 
     def record_failure(self, name: str, error: str) -> None:

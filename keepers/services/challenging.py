@@ -115,8 +115,8 @@ class MismatchReports:
     def _challenge(self, report: Mapping[str, Any]) -> None:
         view = read_job(self._chain, report["job"])
         place = (report["turn"], report["seat"], report["root"])
-        found = [c for c in view.claims if (c.turn, c.seat, c.root.hex()) == place]
-        for claim in found[-1:]:
+        claims = [c for c in view.claims if (c.turn, c.seat, c.root.hex()) == place]
+        for claim in claims[-1:]:
             number = challenge(self._chain, self._sender, view, claim, report["dispute"])
             log.info("%s: game %d", report["name"], number)
 

@@ -60,13 +60,13 @@ class DemandResponder:
     def poll_once(self) -> None:
         head = self._chain.head()
         views = [read_job(self._chain, job, head) for job in sorted(self._asked_in(head))]
-        found = [
+        demands = [
             (view, demand)
             for view in views
             for demand in view.demands
             if demand.is_open and demand.claim.operator == self._operator
         ]
-        for view, demand in sorted(found, key=lambda each: each[1].opened_at):
+        for view, demand in sorted(demands, key=lambda each: each[1].opened_at):
             left_s = demand.opened_at + self._answer_s - head.timestamp
             if left_s >= 0:
                 self._answer(view.job, raw_cid(view.terms.manifest), demand, max(1.0, left_s))

@@ -142,7 +142,7 @@ class DisputePlayer:
     def _due_of_mine(self, head: Head, game: GameView, claim: Fields, is_final: bool) -> str:
         """The side that owes a move where that is mine. A game that is over otherwise is ended. is_final: convicted in another game."""
         state = game.state
-        assert state is not None, "an open game stands somewhere"
+        assert state is not None, "an open game has a state"
         side = CHALLENGER if state.is_challengers_turn else COMMITTER
         is_mine = side in self._sides(game)
         if is_final or (not is_mine and head.timestamp > state.due):

@@ -117,30 +117,30 @@ class Prefetcher:
 
     def observe(self, view: JobView) -> frozenset[int]:
         """Begin to fetch what is new of the open turn; the seats whose claims are here whole."""
-        found = set()
+        seats = set()
         for commit in present_claims(view):
             with self._lock:
                 known = self._here.get(commit.bundle)
                 failed, again_at = self._tried.get(commit.bundle, (0, 0.0))
                 if known:
-                    found.add(commit.seat)
+                    seats.add(commit.seat)
                 if known is not None or failed >= ATTEMPTS or time.monotonic() < again_at:
                     continue
                 self._here[commit.bundle] = False
             source = self._store if failed else self._of(commit.operator)
             self._pool.submit(self._fetch, raw_cid(view.terms.manifest), view.job, commit, source)
-        return frozenset(found)
+        return frozenset(seats)
 
     def wait(self, view: JobView, wait_s: float) -> frozenset[int]:
         """As `look_at`, once what is being fetched is here or not to be had, or after so long."""
         deadline = time.monotonic() + wait_s
-        found = self.observe(view)
+        seats = self.observe(view)
         while time.monotonic() < deadline and any(
             self._here.get(each.bundle) is False for each in present_claims(view)
         ):
             time.sleep(POLL_S)
-            found = self.observe(view)
-        return found
+            seats = self.observe(view)
+        return seats
 
     def _fetch(self, manifest: str, job: int, commit: Commit, source: Store) -> None:
         try:
@@ -209,8 +209,10 @@ class Speculation:
         if begun is not None and run.round >= begun[0]:
             del self._begun[view.job]
             if run.round == begun[0] and run.start_root != begun[1]:
-                posted, found = run.start_root.hex(), begun[1].hex()
-                log.error("job %d: checkpoint %d is %s on chain, %s as made here", view.job, run.round, posted, found)
+                posted, computed = run.start_root.hex(), begun[1].hex()
+                log.error(
+                    "job %d: checkpoint %d is %s on chain, %s as made here", view.job, run.round, posted, computed
+                )
         if view.delay and not run.is_waiting:
             progress = self._with_missing(view, operator, progress)
         if not progress.should_precompute or not view.seats_of(operator):

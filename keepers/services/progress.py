@@ -1,4 +1,4 @@
-"""How far my own work on a job is, as its work queue tells, and the bundles that an aggregation is made from."""
+"""How far this operator's work on a job is, from its work queue, and the bundles that an aggregation combines."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
     aggregates, combined = view.run.aggregator == operator, work.status(aggregate_name(view))
     fetched = {c.seat: work.status(fetch_name(c, view.job)) for c in present_claims(view)} if aggregates else {}
     missing = {seat: parse_missing(s.missing) for seat, s in fetched.items() if s.missing}
-    held = [seat.slots for n, seat in view.seats_of(operator).items() if view.run.missing >> n & 1]
-    slots = {slot for run in held for slot in run} | {slot for each in missing.values() for slot in each.chunks}
+    open_seats = [seat.slots for n, seat in view.seats_of(operator).items() if view.run.missing >> n & 1]
+    slots = {slot for run in open_seats for slot in run} | {slot for each in missing.values() for slot in each.chunks}
     states = {slot: trained(work, view, slot) for slot in slots}
     for status in (*states.values(), combined):
         if status.missing and status.missing["checkpoint"]:
@@ -92,6 +92,6 @@ def fetched_bundles(work: WorkQueue, view: JobView) -> dict[int, str]:
     return {seat: result["bundle"] for seat, result in fetched.items() if result}
 
 
-def parse_missing(told: dict[str, Any]) -> MissingData:
-    """As a worker told it (node.errors.Withheld)."""
-    return MissingData(told["asked_at"], {slot: place and (place[0], place[1]) for slot, place in told["places"]})
+def parse_missing(record: dict[str, Any]) -> MissingData:
+    """From a worker's record of data that nobody served (node.errors.Withheld)."""
+    return MissingData(record["asked_at"], {slot: place and (place[0], place[1]) for slot, place in record["places"]})

@@ -99,11 +99,11 @@ class CheckpointRetention:
 
     def _tags(self) -> dict[int, dict[int, str]]:
         """By job and round."""
-        found: dict[int, dict[int, str]] = {}
+        by_job: dict[int, dict[int, str]] = {}
         for tag in self._store.tags():
             if place := parse_round_tag(tag):
-                found.setdefault(place[0], {})[place[1]] = tag
-        return found
+                by_job.setdefault(place[0], {})[place[1]] = tag
+        return by_job
 
     def _due(self, view: JobView, tags: Mapping[int, str], now: int) -> list[str]:
         """The tags that can go, once what outlives them is pinned for itself."""
@@ -174,8 +174,8 @@ class CheckpointRetention:
     def _domains(self, view: JobView, serving: Mapping[int, str], block: int) -> dict[int, int]:
         """By operator that took part and stays: its failure domain, which is the host of its store."""
         known = sorted(_takers(view) & set(serving))
-        found = read_all(self._chain, block, [Read("registry", "operators", (operator,)) for operator in known])
-        staying = [n for n, told in zip(known, found, strict=True) if told["stake"] and not told["exit_at"]]
+        records = read_all(self._chain, block, [Read("registry", "operators", (operator,)) for operator in known])
+        staying = [n for n, record in zip(known, records, strict=True) if record["stake"] and not record["exit_at"]]
         return {n: _number_of(urlsplit(serving[n]).hostname or "") for n in staying}
 
     def _fetch(self, manifest: Manifest, files: list[str], tag: str) -> None:

@@ -37,12 +37,12 @@ class Verifier:
     """Samples what was committed, asks its worker to re-execute it, and keeps the reports."""
 
     def __init__(
-        self, config: OperatorConfig, ask: RequestWork, secret: bytes, shown: FindRevealedResult = lambda *_: None
+        self, config: OperatorConfig, ask: RequestWork, secret: bytes, revealed: FindRevealedResult = lambda *_: None
     ) -> None:
         self._config = config
         self._ask = ask
         self._secret = secret
-        self._shown = shown
+        self._revealed = revealed
         self._path = config.folder / REPORTS
         self._reported = {report["name"]: report for report in read_reports(self._path)}
 
@@ -76,14 +76,14 @@ class Verifier:
             report and report.get("field") != "bundle"
         ):  # of a file that is not what was promised, the roots are not judged
             return None
-        shown = self._shown(view, claim, slot)
-        name = verify_name(claim, view.job, slot, shown)
-        return None if name in self._reported else (name, "work.verify", verify_request(view, claim, slot, shown))
+        revealed = self._revealed(view, claim, slot)
+        name = verify_name(claim, view.job, slot, revealed)
+        return None if name in self._reported else (name, "work.verify", verify_request(view, claim, slot, revealed))
 
     def _drawn(self, view: JobView) -> list[tuple[Commit | Checkpoint, int | None]]:
         """Claims, with a slot each; an aggregation has none. Not those whose files may be gone."""
-        told = (report for report in self._reported.values() if report["job"] == view.job)
-        odd = {(round_, slot) for report in told for round_, slot in report.get("odd", ())}
+        reports = (report for report in self._reported.values() if report["job"] == view.job)
+        odd = {(round_, slot) for report in reports for round_, slot in report.get("odd", ())}
         slots = [
             (commit, slot)
             for commit in sorted(view.commits, key=lambda c: (c.turn, c.first))

@@ -73,10 +73,10 @@ def classify(name: str, vram_gb: float, kind: str) -> GpuClass | None:
     if kind != "cuda":
         return None
     try:
-        found = gpus.class_of(name)
+        gpu_class = gpus.class_of(name)
     except UserError:
-        found = gpus.CONSUMER
-    return gpus.fitting(gpus.CONSUMER if found is gpus.APPLE else found, round(vram_gb))
+        gpu_class = gpus.CONSUMER
+    return gpus.fitting(gpus.CONSUMER if gpu_class is gpus.APPLE else gpu_class, round(vram_gb))
 
 
 def run(device_name: str | None = None, *, steps: int = 10, devnet: bool = False) -> Benchmark:
@@ -90,12 +90,12 @@ def run(device_name: str | None = None, *, steps: int = 10, devnet: bool = False
     name, total = _describe(device)
     gpu_class = classify(name, total / GB, device.type)
     programs = Programs(fixed_program(), computes_on(device))
-    found = None if device.type == "cpu" else conformance.kept(device)
+    result = None if device.type == "cpu" else conformance.kept(device)
     step_s, root = timed(programs, steps)
     return Benchmark(
         device=str(device),
         computes_on=str(programs.device),
-        conformed=None if found is None else found.conformed,
+        conformed=None if result is None else result.conformed,
         threads=threads(),
         name=name,
         gpu_class=gpu_class.name if gpu_class else None,
@@ -108,15 +108,15 @@ def run(device_name: str | None = None, *, steps: int = 10, devnet: bool = False
         step_s=step_s,
         flops_per_s=programs.profile.flops / step_s,
         root=root.hex(),
-        note="CPU: devnet only, no GPU class" if found is None else "" if found.conformed else found.line,
+        note="CPU: devnet only, no GPU class" if result is None else "" if result.conformed else result.line,
     )
 
 
 def _describe(device: torch.device) -> tuple[str, int]:
     """Name and bytes of memory."""
     if device.type == "cuda":
-        found = torch.cuda.get_device_properties(device)
-        return found.name, int(found.total_memory)
+        properties = torch.cuda.get_device_properties(device)
+        return properties.name, int(properties.total_memory)
     return ("Apple silicon" if device.type == "mps" else "CPU"), memory(device)[1]
 
 

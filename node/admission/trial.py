@@ -37,9 +37,9 @@ class LoadedWorkload:
                 hint="give the workload's program: --program FILE",
             )
         programs.begin(self.start)
-        found = programs.state_root()
-        if found != state_root:
-            raise BadInputs(f"the program starts from {found.hex()}, the workload from {state_root.hex()}")
+        root = programs.state_root()
+        if root != state_root:
+            raise BadInputs(f"the program starts from {root.hex()}, the workload from {state_root.hex()}")
 
     def run(self, seed: bytes, steps: int) -> bytes:
         """The segment root of `steps` steps under a trial's seed, every batch entry zero (docs/protocol.md, "Admissions")."""

@@ -23,9 +23,9 @@ def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates
     """
     if not updates:
         raise BadInputs("aggregate: a round without updates has no next checkpoint")
-    told = shape_mismatch(checkpoint, programs.graph, manifest.aggregation_spec)
-    if told:
-        raise BadInputs(f"aggregate: the checkpoint does not fit the program: {told}")
+    mismatch = shape_mismatch(checkpoint, programs.graph, manifest.aggregation_spec)
+    if mismatch:
+        raise BadInputs(f"aggregate: the checkpoint does not fit the program: {mismatch}")
     exchanged = programs.graph.exchanged
     for slot, update in updates.items():
         if not 0 <= slot < manifest.slots:

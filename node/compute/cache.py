@@ -39,8 +39,8 @@ def put_async(store: Store, state: State, root: bytes = b"", *, tag: str = "") -
 
 def get_cached(store: Store, cid: str, root: bytes = b"") -> State | None:
     """The state of this file, if it was made here lately and has this root."""
-    found = _kept(store).get(cid)
-    return found[0] if found is not None and found[1] == root else None
+    entry = _kept(store).get(cid)
+    return entry[0] if entry is not None and entry[1] == root else None
 
 
 def is_cached(store: Store, cid: str) -> bool:

@@ -43,9 +43,9 @@ class Mismatch:
     states: tuple[bytes, ...] = ()  # as of Agreement
 
     def to_dict(self) -> dict[str, Any]:
-        told = asdict(self)
-        del told["states"]
-        return {"agrees": False, **told, "steps": list(self.steps)}
+        fields = asdict(self)
+        del fields["states"]
+        return {"agrees": False, **fields, "steps": list(self.steps)}
 
     def __str__(self) -> str:
         where = f"{self.field} differs between steps {self.steps[0]} and {self.steps[1]}"
@@ -80,8 +80,8 @@ def verify_slot(
     states = tuple(root for _, root in own.segments)
     if field is None and place is None:
         return Agreement(count, states)
-    found = Mismatch(count, field or "update", _steps(manifest, field), *(place or ()))
-    return replace(found, states=states)
+    mismatch = Mismatch(count, field or "update", _steps(manifest, field), *(place or ()))
+    return replace(mismatch, states=states)
 
 
 _FIELDS = ("start_root", "segment_root", "end_root", "update_root")
@@ -106,9 +106,9 @@ def _first_difference(mine: State, theirs: State) -> tuple[str, int | None, str 
         differs = np.flatnonzero(a != b)
         if len(differs):
             at = int(differs[0])
-            return name, at, _shown(a[at]), _shown(b[at])
+            return name, at, _text_of(a[at]), _text_of(b[at])
     return None
 
 
-def _shown(bits: np.uint32) -> str:
+def _text_of(bits: np.uint32) -> str:
     return f"{bits.view(np.float32)!s} (0x{int(bits):08x})"

@@ -1,4 +1,4 @@
-"""What a worker tells its keeper: one JSON object a slot-round. No torch."""
+"""A worker's report to its keeper: one JSON object per slot-round. No torch."""
 
 from __future__ import annotations
 

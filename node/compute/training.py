@@ -129,7 +129,7 @@ def probe_losses(
         programs.begin(state)
         return sum(programs.loss(batch) for batch in batches) / len(batches)
 
-    with np.errstate(invalid="ignore", over="ignore"):  # a stranger's update; its loss tells
+    with np.errstate(invalid="ignore", over="ignore"):  # a stranger's update may overflow; its loss then says so
         after = {
             slot: loss(checkpoint | {name: checkpoint[name] - values for name, values in update.items()})
             for slot, update in updates.items()

@@ -33,20 +33,20 @@ class Challenger:
         self.computed = trees.computation
         self.graph = trees.computation.graph
 
-    def next(self, game: Game, shown: RevealedState) -> Move | None:
+    def next(self, game: Game, revealed: RevealedState) -> Move | None:
         """The challenger's move; None where it is not its turn, or where nothing differs: then it was wrong."""
         if not game.is_challengers_turn:
             return None
-        found = self.evidence(game, shown)
-        if found is not None:
-            return Move("convict", (game.claim, game.frame, found.KIND, evidence.encode(found)))
+        proof = self.evidence(game, revealed)
+        if proof is not None:
+            return Move("convict", (game.claim, game.frame, proof.KIND, evidence.encode(proof)))
         if game.awaits == Awaits.PICK:
-            return self._pick(game, shown)
+            return self._pick(game, revealed)
         if game.phase == Phase.ELEMENTS and game.is_open:
-            return self._ask(game, shown)
+            return self._ask(game, revealed)
         return None
 
-    def evidence(self, game: Game, shown: RevealedState) -> Evidence | None:
+    def evidence(self, game: Game, revealed: RevealedState) -> Evidence | None:
         """What shows here that the claim is false; None where the way goes on."""
         if game.is_beyond:
             return None
@@ -56,13 +56,13 @@ class Challenger:
             at_leaf = game.awaits == Awaits.EVIDENCE
             return (self._begin(game) if game.frame.is_begin else self._output(game)) if at_leaf else None
         if game.phase in (Phase.ELEMENTS, Phase.PARTS):
-            return self._word(game, shown)
+            return self._word(game, revealed)
         return None
 
     # --- the way down
 
-    def _pick(self, game: Game, shown: RevealedState) -> Move | None:
-        frame, theirs = game.frame, shown.last
+    def _pick(self, game: Game, revealed: RevealedState) -> Move | None:
+        frame, theirs = game.frame, revealed.last
         mine = self.trees.children(frame, game.phase, game.height, game.index)
         for place, (one, other) in enumerate(zip(theirs, mine, strict=True)):
             if one != other:
@@ -72,16 +72,16 @@ class Challenger:
             return Move("dispute_state", (frame, self.trees.program.opened)) if after != frame.after else None
         return None
 
-    def _ask(self, game: Game, shown: RevealedState) -> Move | None:
-        element = self._first(game, shown)
+    def _ask(self, game: Game, revealed: RevealedState) -> Move | None:
+        element = self._first(game, revealed)
         if element is None or self._node(game).op == "input":
             return None
         return Move("ask_parts", (game.frame, self.trees.program.descriptor(game.frame.node), element))
 
-    def _first(self, game: Game, shown: RevealedState) -> int | None:
+    def _first(self, game: Game, revealed: RevealedState) -> int | None:
         """The first word of the shown leaf that is not one's own: its number in the tensor, or among the parts."""
         mine = self.trees.leaf(game.frame, game.phase, game.index)
-        theirs = shown.leaves[game.phase]
+        theirs = revealed.leaves[game.phase]
         for at in range(0, len(mine), 4):
             if mine[at : at + 4] != theirs[at : at + 4]:
                 return game.index * WORDS_A_LEAF + at // 4
@@ -118,7 +118,7 @@ class Challenger:
 
     # --- evidence of words
 
-    def _word(self, game: Game, shown: RevealedState) -> Evidence | None:
+    def _word(self, game: Game, revealed: RevealedState) -> Evidence | None:
         node, frame = self._node(game), game.frame
         descriptor = self.trees.program.descriptor(frame.node)
         if node.op == "constant":
@@ -133,15 +133,15 @@ class Challenger:
                 return evidence.Input(descriptor, entry, tensor_in(source, name))
         if not game.is_open:
             return None
-        at = self._first(game, shown)
+        at = self._first(game, revealed)
         if at is None:
             return None
-        leaf = shown.leaves[game.phase]
+        leaf = revealed.leaves[game.phase]
         if node.op == "input":
             return self.computed.word_evidence(frame.step, name, DisputedWord(descriptor, entry, leaf, at))
-        return self._part(game, shown, at)
+        return self._part(game, revealed, at)
 
-    def _part(self, game: Game, shown: RevealedState, at: int) -> Evidence | None:
+    def _part(self, game: Game, revealed: RevealedState, at: int) -> Evidence | None:
         """Of an element with one part, or of one of its parts; None where it has parts to be asked for."""
         frame, node = game.frame, self._node(game)
         values = self.computed.tensors(frame.step, frame.node)
@@ -153,19 +153,21 @@ class Challenger:
         # One after another: a long sum has more of them than memory holds.
         every = parts(node, element, lambda operand, index: int(words[operand][index]))
         part = next(islice(every, at if is_parts else 0, None))
-        seen = self._seen(frame, shown, Phase.NODES, frame.node)
+        seen = self._seen(frame, revealed, Phase.NODES, frame.node)
         trees: dict[int, tuple[evidence.TensorTree, Hashes]] = {
             operand: (WholeTensor.of(values[node.operands[operand].node]), seen.path(node.operands[operand].node))
             for operand, _ in part.reads
         }
         if is_parts:
-            results = _Results(self.trees.words(frame, Phase.PARTS), self._seen(frame, shown, Phase.PARTS, game.index))
+            results = _Results(
+                self.trees.words(frame, Phase.PARTS), self._seen(frame, revealed, Phase.PARTS, game.index)
+            )
             trees[evidence.PARTS_OPERAND] = (results, ())
-        descriptor, leaf = self.trees.program.descriptor(frame.node), shown.leaves[game.phase]
+        descriptor, leaf = self.trees.program.descriptor(frame.node), revealed.leaves[game.phase]
         return evidence.part_of(descriptor, at, leaf, part.carried, part.reads, trees)
 
-    def _seen(self, frame: Frame, shown: RevealedState, phase: Phase, way: int) -> KnownTree:
-        return KnownTree(self.trees.tree(frame, phase), shown.children.get(phase, ()), way)
+    def _seen(self, frame: Frame, revealed: RevealedState, phase: Phase, way: int) -> KnownTree:
+        return KnownTree(self.trees.tree(frame, phase), revealed.children.get(phase, ()), way)
 
 
 @dataclass(frozen=True)

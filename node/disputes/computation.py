@@ -94,8 +94,8 @@ class ComputationFolder:
 
     def steps(self) -> list[int]:
         """Of which states are kept."""
-        found = [] if self._path is None else self._path.glob("state-*.safetensors")
-        return sorted(int(file.stem.removeprefix("state-")) for file in found)
+        files = [] if self._path is None else self._path.glob("state-*.safetensors")
+        return sorted(int(file.stem.removeprefix("state-")) for file in files)
 
     def _listed(self, name: str) -> list[bytes] | None:
         if self._path is None:
@@ -128,7 +128,7 @@ class Computation(ABC):
     ) -> None:
         self.graph, self.checkpoint, self.device = graph, checkpoint, device
         self.folder = ComputationFolder(folder)
-        self._held: tuple[tuple[int, int], dict[int, Array]] = ((-1, -1), {})
+        self._kept_tensors: tuple[tuple[int, int], dict[int, Array]] = ((-1, -1), {})
 
     @abstractmethod
     def step_inputs(self, step: int) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
@@ -167,11 +167,11 @@ class Computation(ABC):
 
     def tensors(self, step: int, node: int) -> dict[int, Array]:
         """The value of a node, and of those that it reads. What was asked for last stays in memory."""
-        if self._held[0] != (step, node):
+        if self._kept_tensors[0] != (step, node):
             wanted = {node, *(operand.node for operand in self.graph.nodes[node].operands)}
-            found = {at: np.array(value) for at, value in self.values(step, sorted(wanted)) if at in wanted}
-            self._held = ((step, node), found)
-        return self._held[1]
+            tensors = {at: np.array(value) for at, value in self.values(step, sorted(wanted)) if at in wanted}
+            self._kept_tensors = ((step, node), tensors)
+        return self._kept_tensors[1]
 
     def values(self, step: int, wanted: Sequence[int] | None = None) -> streaming.Values:
         """As `repops.streaming.values`, of one step."""
@@ -182,10 +182,10 @@ class Computation(ABC):
         """The words of the parts of an element, the last one as it is committed."""
         made = self.graph.nodes[node]
         words = {at: canonical(value).reshape(-1).view(np.uint32) for at, value in self.tensors(step, node).items()}
-        found = results(made, element, lambda operand, index: int(words[made.operands[operand].node][index]))
+        words_of_parts = results(made, element, lambda operand, index: int(words[made.operands[operand].node][index]))
         if made.dtype == F32:
-            found[-1] = canonical_word(found[-1])
-        return np.array(found, np.uint32).view(np.int32)
+            words_of_parts[-1] = canonical_word(words_of_parts[-1])
+        return np.array(words_of_parts, np.uint32).view(np.int32)
 
 
 class Training(Computation):
@@ -296,10 +296,10 @@ class SlotRound(Training):
         nodes = batch_nodes(self.graph)
         row, within = divmod(asked.element, nodes[name].elements // len(rows))
         is_tokens = TOKENS in self.examples
-        held = TOKENS if is_tokens else name
-        data = self.examples[held]
+        entry_name = TOKENS if is_tokens else name
+        data = self.examples[entry_name]
         at = int(rows[row]) * (data[0].size) + within + (is_tokens and name == TARGETS)
-        tensor = tensor_in(self._data_roots, held)
+        tensor = tensor_in(self._data_roots, entry_name)
         words = words_of(WholeTensor.of(data), at, tensor.index, tensor.path)
         return Data(asked.descriptor, asked.entry, asked.leaf, asked.element, is_tokens, words)
 

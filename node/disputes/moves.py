@@ -28,17 +28,17 @@ PHASE_ENTERED_BY = {
 }
 
 
-def with_move(shown: RevealedState, move: Move) -> RevealedState:
-    """From the move itself, what `Shown.told` has from its events."""
+def with_move(revealed: RevealedState, move: Move) -> RevealedState:
+    """The state after a move, from the move itself: as `RevealedState` has it from the events."""
     name, args = move
     if name in PHASE_ENTERED_BY:
         children = args[-1] if name == "open_begin" else getattr(args[-1], "children", ())
         leaf = getattr(args[-1], {"open_node": "leaf", "open_parts": "last"}.get(name, ""), b"")
-        entered = replace(shown, phase=PHASE_ENTERED_BY[name])
+        entered = replace(revealed, phase=PHASE_ENTERED_BY[name])
         return entered.with_children(children) if children else entered.with_leaf(leaf)
     if name == "reveal":
-        return shown.with_children(args[0])
-    return shown.with_leaf(args[0]) if name == "open_leaf" else shown
+        return revealed.with_children(args[0])
+    return revealed.with_leaf(args[0]) if name == "open_leaf" else revealed
 
 
 class KnownTree:

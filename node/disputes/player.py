@@ -52,7 +52,7 @@ log = logging.getLogger("zoo.disputes")
 
 SlotRoundFactory = Callable[..., SlotRound]
 OUT_OF_MEMORY = (torch.OutOfMemoryError, driver.OutOfMemory)
-KEPT = 2  # computations held at a time, each with a state of the job
+KEPT = 2  # computations kept in memory, each with a state of the job
 
 _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
 
@@ -72,9 +72,9 @@ def run_move(request: Mapping[str, Any], store: Store, *, made: SlotRoundFactory
 def _move(request: Mapping[str, Any], store: Store, made: SlotRoundFactory) -> dict[str, Any]:
     trees = _trees_of(request, store, made)
     game = _game(request)
-    shown = RevealedState(Phase(request["shown"][0]), *map(_by_phase, request["shown"][1:]))
+    revealed = RevealedState(Phase(request["shown"][0]), *map(_by_phase, request["shown"][1:]))
     try:
-        move = Defender(trees).answer(game) if request["side"] == COMMITTER else Challenger(trees).next(game, shown)
+        move = Defender(trees).answer(game) if request["side"] == COMMITTER else Challenger(trees).next(game, revealed)
     except BaseException:
         _trees.clear()  # a step that memory did not suffice for may be done by half: it must not be gone on from
         raise
@@ -132,10 +132,10 @@ def _computation(request: Mapping[str, Any], store: Store, made: SlotRoundFactor
     # Of its own: the programs that are kept for training hold the state of another slot-round.
     programs = Programs(inputs.programs.graph, inputs.programs.device)
     place = (request["round"], request["slot"])
-    given: dict[str, Any] = {"carried": None, "before": None}
+    begins: dict[str, Any] = {"carried": None, "before": None}
     if not is_restart(request["round"], inputs.manifest.carry):
-        given = _going_on(request, store, inputs)
-    computed = made(inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place, folder=folder, **given)
+        begins = _going_on(request, store, inputs)
+    computed = made(inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place, folder=folder, **begins)
     return Update(computed, folder=folder / "update") if request["kind"] == Kind.UPDATE else computed
 
 

@@ -38,15 +38,15 @@ class PreviousTurn:
         """What a slot of a claim has in a private entry at first. zero: as if that were nothing."""
         if self.aggregation is None:
             return replace(zero, claim=claim)
-        shown = replace(zero, claim=claim, aggregation=self.aggregation)
+        proof = replace(zero, claim=claim, aggregation=self.aggregation)
         if not ends_previous_turn(claim, self.aggregation):
-            return shown
+            return proof
         every = sorted(self.seated, key=lambda each: each.claim.seat)
         holder = next((each for each in every if slot in each.claim.slots), None)
         if holder is None:
-            return replace(shown, present=tuple(PresentClaim.of(each.claim) for each in every))
-        shown = replace(shown, present=(PresentClaim.of(holder.claim),))
+            return replace(proof, present=tuple(PresentClaim.of(each.claim) for each in every))
+        proof = replace(proof, present=(PresentClaim.of(holder.claim),))
         if holder.claim.operator != claim.operator:
-            return shown
+            return proof
         tensor = tensor_in(self.update if name.startswith(RESIDUAL) else self.end, name)
-        return replace(shown, tensor=tensor, descriptor=b"", path=(), result=holder.results[slot])
+        return replace(proof, tensor=tensor, descriptor=b"", path=(), result=holder.results[slot])

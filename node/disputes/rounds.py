@@ -93,11 +93,11 @@ class Aggregation(SingleStep):
         assert self._claim is not None, "evidence of an aggregation without its claim"
         every = tuple(PresentClaim.of(each.claim) for each in self._seated)
         if name != PRESENT:
-            held = name.removeprefix(UPDATES)
-            slot, at = divmod(asked.element, self.checkpoint[held].size)
+            tensor_name = name.removeprefix(UPDATES)
+            slot, at = divmod(asked.element, self.checkpoint[tensor_name].size)
             for seated in self._seated:
                 if slot in seated.results:
-                    words = self._word(slot, held, at)
+                    words = self._word(slot, tensor_name, at)
                     present = (PresentClaim.of(seated.claim),)
                     return evidence.Update(*asked, self._claim, present, seated.results[slot], words)
         return evidence.Update(*asked, self._claim, every, Result(), Words())

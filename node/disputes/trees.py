@@ -1,4 +1,4 @@
-"""The trees of a game over one side's computation. Each is built when the game stands in it, and forgotten for the next."""
+"""The trees of a game over one side's computation. Each is built when the game reaches it, and dropped when the game goes on to the next."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OpenedProgram:
 
 
 class Trees:
-    """What one side has where a game stands: its trees, and the words of a tensor or of an element's parts."""
+    """What one side has in a game's state: its trees, and the words of a tensor or of an element's parts."""
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation

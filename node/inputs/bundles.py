@@ -42,9 +42,9 @@ def verify_bundle(
     bundle: Bundle, *, job: int, round: int, operator: int, slots: Collection[int], root: bytes, start_root: bytes
 ) -> None:
     """Raises BadInputs unless the bundle is what the chain says was committed."""
-    found = (bundle.job, bundle.round, bundle.operator)
-    if found != (job, round, operator):
-        raise BadInputs(f"bundle: is of job, round, operator {found}, expected {(job, round, operator)}")
+    scope = (bundle.job, bundle.round, bundle.operator)
+    if scope != (job, round, operator):
+        raise BadInputs(f"bundle: is of job, round, operator {scope}, expected {(job, round, operator)}")
     if {result.slot for result in bundle.results} != set(slots):
         raise BadInputs(f"bundle: holds slots {[r.slot for r in bundle.results]}, committed were {sorted(slots)}")
     if bundle.root != root:

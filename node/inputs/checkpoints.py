@@ -36,10 +36,10 @@ def fetch_checkpoint(
         state = get_state(store, manifest.state.cid, root, max_bytes=checkpoint_bytes(step, manifest.aggregation_spec))
     else:
         state = _made_checkpoint(store, manifest, step, job, round, pointer, root)
-    told = shape_mismatch(state, step, manifest.aggregation_spec)
-    if told:
+    mismatch = shape_mismatch(state, step, manifest.aggregation_spec)
+    if mismatch:
         refused = BadInputs if pointer is None else FalseCheckpoint
-        raise refused(f"the checkpoint does not hold this program's tensors: {told}")
+        raise refused(f"the checkpoint does not hold this program's tensors: {mismatch}")
     return state
 
 
@@ -48,16 +48,16 @@ def _made_checkpoint(
 ) -> State:
     nodes = checkpoint_nodes(step, manifest.aggregation_spec)
     with withheld_unless_fetched():
-        found = fetch_pointer(store, pointer)
-        is_near = 0 <= round - 1 - found.round <= manifest.delay  # the aggregator's, and of a delayed job the slots'
-        if (found.job, found.root) != (job, root) or not is_near:
+        record = fetch_pointer(store, pointer)
+        is_near = 0 <= round - 1 - record.round <= manifest.delay  # the aggregator's, and of a delayed job the slots'
+        if (record.job, record.root) != (job, root) or not is_near:
             raise BadInputs(
-                f"checkpoint pointer {pointer} is of job {found.job}, round {found.round}, root {found.root.hex()}; "
+                f"checkpoint pointer {pointer} is of job {record.job}, round {record.round}, root {record.root.hex()}; "
                 f"expected job {job}, round {round - 1}, root {root.hex()}"
             )
-    with withheld_unless_fetched(lambda: missing_chunk(store, found.state, nodes)):
-        state = get_cached(store, found.state, root)
-        return get_state(store, found.state, root, max_bytes=file_bytes(nodes)) if state is None else state
+    with withheld_unless_fetched(lambda: missing_chunk(store, record.state, nodes)):
+        state = get_cached(store, record.state, root)
+        return get_state(store, record.state, root, max_bytes=file_bytes(nodes)) if state is None else state
 
 
 def checkpoint_cids(store: Store, manifest: Manifest, pointer: str | None) -> tuple[str, ...]:

@@ -62,6 +62,6 @@ def _check_examples(examples: Examples, step: Graph, manifest: Manifest, *, at_l
     counts = {name: len(array) if array.ndim else 0 for name, array in examples.items()}
     if len(set(counts.values())) != 1 or min(counts.values()) < at_least:
         raise BadInputs(f"data: expected arrays of equally many examples, at least {at_least}, got {counts}")
-    told = batch_mismatch(examples, step, manifest.batch_size, manifest.accumulate)
-    if told:
-        raise BadInputs(f"data: {told}")
+    mismatch = batch_mismatch(examples, step, manifest.batch_size, manifest.accumulate)
+    if mismatch:
+        raise BadInputs(f"data: {mismatch}")

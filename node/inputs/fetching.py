@@ -1,4 +1,4 @@
-"""Data that somebody committed to: had as committed, or told as withheld, with a place of it that is missing."""
+"""Downloads of committed data: what is not served as committed is reported as withheld, with a chunk that is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNAVAILABLE = (BadInputs, BadCid, ContentMissing, ContentRefused, ContentTampere
 
 @contextmanager
 def withheld_unless_fetched(place: Callable[[], TensorChunk | None] = lambda: None) -> Iterator[None]:
-    """Of a block in which a checkpoint is fetched and checked."""
+    """Turn every failure to fetch or check a checkpoint into Withheld."""
     try:
         yield
     except UNAVAILABLE as error:
@@ -28,14 +28,14 @@ def withheld_unless_fetched(place: Callable[[], TensorChunk | None] = lambda: No
 
 
 def missing_chunk(store: Store, cid: str, nodes: Mapping[str, Node]) -> TensorChunk | None:
-    """The place of the first bytes of a state's file that are not here; None when that cannot be said."""
+    """The chunk with the first byte of a state's file that is not here; None if it is not known."""
     try:
-        found = store.first_missing_byte(cid) if isinstance(store, BlockStore) else None
+        missing = store.first_missing_byte(cid) if isinstance(store, BlockStore) else None
     except BadCid:
         return None
-    if found is None:
+    if missing is None:
         return None
-    offset, size = found
+    offset, size = missing
     header = size - sum(4 * math.prod(node.shape) for node in nodes.values())
     try:
         return (
@@ -48,12 +48,12 @@ def missing_chunk(store: Store, cid: str, nodes: Mapping[str, Node]) -> TensorCh
 
 
 def missing_update_chunk(store: Store, cid: str) -> TensorChunk | None:
-    """As `absent_place`, of an update's file: one that is not here whole cannot be read on, so that all of it is missing."""
+    """The missing chunk of an update's file: the first one, since a file that is incomplete cannot be read at all."""
     try:
-        found = store.first_missing_byte(cid) if isinstance(store, BlockStore) else None
+        missing = store.first_missing_byte(cid) if isinstance(store, BlockStore) else None
     except BadCid:
         return None
-    return None if found is None else (0, 0)
+    return None if missing is None else (0, 0)
 
 
 def root_from_hex(text: str) -> bytes:

@@ -66,9 +66,9 @@ def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     if request.get("flops", manifest.flops) != manifest.flops:
         raise BadInputs(f"the manifest's flops are {manifest.flops:,} a slot-round, the chain's {request['flops']:,}")
     # The contracts find a step's data by the chain's slots: with others an honest claim would be false to them.
-    for name, told in request.get("terms", {}).items():
-        if told != getattr(manifest, name):
-            raise BadInputs(f"the manifest has {getattr(manifest, name)} {name}, the chain {told}")
+    for name, value in request.get("terms", {}).items():
+        if value != getattr(manifest, name):
+            raise BadInputs(f"the manifest has {getattr(manifest, name)} {name}, the chain {value}")
     if not 0 <= request["round"] < manifest.rounds:
         raise BadInputs(f"round {request['round']}: the job has {manifest.rounds} rounds")
     programs = fetch_programs(store, manifest, request.get("device"))

@@ -41,9 +41,9 @@ def _fetch_program(store: Store, manifest: Manifest) -> Graph:
         graph = encoding.decode(data)
     except BadProgram as error:
         raise BadInputs(f"program {manifest.program.cid}: {error}") from error
-    found = encoding.root(graph)
-    if found != manifest.program_root:
-        raise BadInputs(f"program {manifest.program.cid}: its root is {found.hex()}, expected {manifest.program.root}")
+    root = encoding.root(graph)
+    if root != manifest.program_root:
+        raise BadInputs(f"program {manifest.program.cid}: its root is {root.hex()}, expected {manifest.program.root}")
     return graph
 
 

@@ -20,9 +20,9 @@ def put_state(store: Store, state: State, *, tag: str = "") -> str:
 def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int, timeout_s: float = TIMEOUT_S) -> State:
     """Fetch a state and check it against `root`. Raises BadInputs; the store's errors pass."""
     state = parse_checked(store.read(cid, max_bytes=max_bytes, timeout_s=timeout_s), cid)
-    found = state_root(state)
-    if found != root:
-        raise BadInputs(f"state {cid}: its root is {found.hex()}, expected {root.hex()}")
+    actual = state_root(state)
+    if actual != root:
+        raise BadInputs(f"state {cid}: its root is {actual.hex()}, expected {root.hex()}")
     return state
 
 

@@ -64,8 +64,8 @@ def get_update(
     except BadUpdateFile as error:
         raise BadInputs(f"update {entry.update}: {error}") from error
     if update.tree.root != entry.update_root:
-        found, wanted = update.tree.root.hex(), entry.update_root.hex()
-        raise BadInputs(f"update {entry.update}: its root is {found}, expected {wanted}")
+        actual, wanted = update.tree.root.hex(), entry.update_root.hex()
+        raise BadInputs(f"update {entry.update}: its root is {actual}, expected {wanted}")
     if tag:
         pin_received(store, entry.update, tag)
     return update
@@ -76,10 +76,10 @@ def get_updates(
 ) -> dict[int, ReceivedUpdate]:
     """As `get_update`, of several slots, by slot; a few at once: one after the other waits for round trips."""
     slots = sorted(entries)
-    found = prefetch(
+    received = prefetch(
         lambda slot: get_update(store, entries[slot], manifest, step, tag=tag), slots, MAX_CONCURRENT_FETCHES
     )
-    return dict(zip(slots, found, strict=True))
+    return dict(zip(slots, received, strict=True))
 
 
 def pin_received(store: Store, cid: str, tag: str) -> None:

@@ -1,6 +1,6 @@
 """One operator's slot-round on several processes of one machine, with the bits of one process (repops.parallel).
 
-The worker leads: it holds no tensors of the step, tells the ranks what to do, and puts the roots together.
+The worker leads: it has no tensors of the step, sends the ranks their commands, and combines the roots.
 
 ranks.py     the processes, seen from the worker: starting, asking, ending them
 rank.py      one process: its part of the program, its messages by torch.distributed (gloo)

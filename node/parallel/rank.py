@@ -24,7 +24,7 @@ from repops.parallel.roots import Leaves, leaves_of
 
 @dataclass(frozen=True)
 class RankSetup:
-    """What a rank is told first. meeting: a file in which ranks find each other. timeout_s: for which one is waited for."""
+    """The first message to a rank. rendezvous_file: where ranks find each other. timeout_s: how long they wait for each other."""
 
     part: RankPart
     ranks: int

@@ -1,4 +1,4 @@
-"""The ranks of one program, seen from the worker. One that dies, hangs or refuses ends them all, and the worker is told which.
+"""The ranks of one program, seen from the worker. If one dies, hangs or refuses, all are ended, and the error names it.
 
 Ranks are processes in sessions of their own, so that Ctrl-C reaches the worker alone; each ends when its socket to the worker does.
 """
@@ -69,8 +69,8 @@ class Ranks:
         if not self.alive:
             raise RankLost("its ranks have ended", hint="start the work again")
         try:
-            for rank, given in arguments.items():
-                self._send(rank, (name, *given))
+            for rank, values in arguments.items():
+                self._send(rank, (name, *values))
             return self._answers(arguments, self._timeout_s)
         except BaseException:
             self._end(0)
@@ -81,12 +81,12 @@ class Ranks:
             self._sockets[rank].send(message)
 
     def _answers(self, ranks: Collection[int], limit_s: float) -> list[Any]:
-        found: dict[int, Any] = {}
+        answers: dict[int, Any] = {}
         failed: dict[int, str | None] = {}
         number = {id(self._sockets[rank]): rank for rank in ranks}
         deadline = time.monotonic() + limit_s
-        while len(found) + len(failed) < len(ranks):
-            waiting = [self._sockets[rank] for rank in ranks if rank not in found and rank not in failed]
+        while len(answers) + len(failed) < len(ranks):
+            waiting = [self._sockets[rank] for rank in ranks if rank not in answers and rank not in failed]
             ready = wait(waiting, max(0.0, deadline - time.monotonic()))
             if not ready:
                 break
@@ -95,14 +95,14 @@ class Ranks:
                 rank = number[id(each)]
                 sound, answer = self._heard(each)
                 if sound:
-                    found[rank] = answer
+                    answers[rank] = answer
                 else:
                     failed[rank] = answer
             if failed:
                 deadline = min(deadline, time.monotonic() + FINAL_OUTPUT_S)
-        if failed or len(found) < len(ranks):
-            raise self._lost(failed, [rank for rank in ranks if rank not in found], limit_s)
-        return [found[rank] for rank in ranks]
+        if failed or len(answers) < len(ranks):
+            raise self._lost(failed, [rank for rank in ranks if rank not in answers], limit_s)
+        return [answers[rank] for rank in ranks]
 
     def _heard(self, connection: Connection) -> tuple[bool, Any]:
         try:
@@ -113,12 +113,12 @@ class Ranks:
 
     def _lost(self, failed: dict[int, str | None], silent: Sequence[int], limit_s: float) -> RankLost:
         hint = "the work is tried again; see that the machine has memory for all ranks"
-        for rank in (rank for rank, told in failed.items() if told is None):  # dead without a word: the cause
+        for rank in (rank for rank, message in failed.items() if message is None):  # dead without a word: the cause
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._processes[rank].wait(FINAL_OUTPUT_S)
             return RankLost(f"rank {rank} died ({_ending(self._processes[rank].returncode)})", hint=hint)
-        for rank, told in failed.items():
-            return RankLost(f"rank {rank}: {told}", hint=hint)
+        for rank, message in failed.items():
+            return RankLost(f"rank {rank}: {message}", hint=hint)
         return RankLost(f"ranks {', '.join(map(str, silent))} did not answer within {limit_s:g} s", hint=hint)
 
     def close(self) -> None:

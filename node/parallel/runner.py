@@ -42,9 +42,9 @@ class RankedRunner:
         raise NotImplementedError("ranks keep no values of a step; trace in one process")
 
     def _run(self, what: str, batch: Mapping[str, Array]) -> float:
-        given = check_batch(self.graph, batch)
+        arrays = check_batch(self.graph, batch)
         asked = {
-            rank: ({name: array for name, array in given.items() if name in names},)
+            rank: ({name: array for name, array in arrays.items() if name in names},)
             for rank, names in enumerate(self._batch_names)
         }
         losses: list[float | None] = self.ranks.ask_each(what, asked)
@@ -73,11 +73,11 @@ class RankedRunner:
         out: dict[str, bytes] = {}
         runs: dict[str, list[tuple[int, Leaves]]] = {}
         for answer in self.ranks.ask("roots", whole):
-            for name, told in answer.items():
-                if isinstance(told, bytes):
-                    out[name] = told
+            for name, roots in answer.items():
+                if isinstance(roots, bytes):
+                    out[name] = roots
                 else:
-                    runs.setdefault(name, []).extend(told)
+                    runs.setdefault(name, []).extend(roots)
         for entry in self.graph.state:
             if entry.name in runs:
                 node = self.graph.nodes[entry.before]

@@ -1,10 +1,10 @@
-"""`python -m repops.conformance --device cuda:0`: run the programs there and on the CPU, and answer in JSON lines.
+"""`python -m repops.conformance --device cuda:0`: run the programs on the device and on the CPU, and print JSON lines.
 
-    {"done": 3, "of": 24, "program": "chains"}      as it goes
+    {"done": 3, "of": 24, "program": "chains"}      progress
     {"cases": 212, "differing": ["sweep: exp"]}     at the end
-    {"error": "...", "out_of_memory": false}        or this, where the device refuses
+    {"error": "...", "out_of_memory": false}        instead, if the device fails
 
-The CPU's own kernels are compared with the reference executor first, on the small programs.
+First it compares the CPU's kernels with the reference executor, on the small programs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two runners on one program: which of their results have the same bits."""
+"""Runs one program on two runners and compares the bits of their results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _steps(ours: Runner, theirs: Runner, batch: dict[str, Array], threads: int) 
 
 
 def _operators(graph: Graph, ours: list[Array], theirs: list[Array]) -> Cases:
-    """False for the operator of each node that differs although all it reads agrees."""
+    """False for the operator of each node that differs although its operands agree."""
     agrees = [bool((_words(a) == _words(b)).all()) for a, b in zip(ours, theirs, strict=True)]
     cases = dict.fromkeys((node.op for node in graph.nodes), True)
     for at, node in enumerate(graph.nodes):
@@ -51,12 +51,12 @@ def _operators(graph: Graph, ours: list[Array], theirs: list[Array]) -> Cases:
 
 
 def _words(array: Array) -> Array:
-    """As they are: a trace's NaN are canonical already."""
+    """The words as they are: a trace has canonical NaNs."""
     return array.reshape(-1).view(np.uint32)
 
 
 def bits(array: Array) -> Array:
-    """The words, each NaN as 0x7fc00000: what a commitment sees of them."""
+    """The words as they are committed: every NaN is 0x7fc00000."""
     return _words(canonical(array))
 
 

@@ -1,6 +1,6 @@
-"""The programs. Between them they hold every operator, reach every kernel, and meet the words that arithmetic dislikes.
+"""The conformance programs. Together they use every operator and every kernel, on many special values.
 
-`small` ones are for the reference executor too, `large` ones have the sizes at which a GPU's kernels differ.
+The `small` ones also run on the reference executor; the `large` ones have the sizes at which a GPU's kernels differ.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EDGE_CASE_WORDS += [
 
 
 def words(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
-    """Random values of all sizes; one in three is odd: a NaN, a zero, an infinity, a subnormal, an end of a range."""
+    """Random values of all sizes; one in three is special: NaN, zero, infinity, subnormal or the end of a range."""
     count = int(np.prod(shape))
     if dtype == F32:
         scale = 2.0 ** rng.integers(-12, 12, count)

@@ -29,7 +29,7 @@ _GRAPHS_SINCE = 12000  # cuDriverGetVersion: from here on a captured sequence is
 
 
 class CudaError(RuntimeError):
-    """A call of the driver failed; the text has the call, the error's name and what it means."""
+    """A driver call failed; the message has the call, the error's name and its meaning."""
 
 
 class OutOfMemory(CudaError):
@@ -63,36 +63,36 @@ class Call:
 
 
 class Device(Protocol):
-    """What a runner needs of a GPU; the tests have one that runs the same source on the CPU."""
+    """The GPU operations that a runner needs; the tests have one that runs the same source on the CPU."""
 
     def build(self, kernels: Mapping[str, str]) -> Module:
         """kernels: the text of each by name."""
         ...
 
     def launch(self, calls: Sequence[Call]) -> None:
-        """One after another."""
+        """Launch one after another."""
         ...
 
     def sequence(self, calls: Sequence[Call]) -> Callable[[], None]:
-        """What launches all of them when called, again and again."""
+        """A function that launches all of them; call it as often as you like."""
         ...
 
     def memory(self, words: int) -> Memory:
-        """Of the device alone, not cleared. Raises OutOfMemory."""
+        """Device memory, not cleared. Raises OutOfMemory."""
         ...
 
     def shared(self, words: int) -> tuple[Words, Address]:
-        """Zeros that host and device both see, the host while nothing runs. Raises OutOfMemory."""
+        """Zeroed memory that host and device share; the host may use it while nothing runs. Raises OutOfMemory."""
         ...
 
     def to_device(self, address: Address, words: int) -> None:
-        """Shared words travel ahead of the launches that follow."""
+        """Prefetch shared words to the device before later launches."""
         ...
 
     def write(self, address: Address, words: Words) -> None: ...
 
     def read(self, address: Address, words: int) -> Words:
-        """After what was launched before."""
+        """Runs after all earlier launches."""
         ...
 
     def synchronize(self) -> None: ...
@@ -127,7 +127,7 @@ def _integer(name: str, *arguments: object) -> int:
 
 
 def facts(ordinal: int) -> dict[str, str]:
-    """What a GPU's bits could depend on besides our source: card, driver, compiler. Takes no memory there. Raises NoBackend."""
+    """Everything but our source that a GPU's bits may depend on: card, driver, compiler. Uses no device memory. Raises NoBackend."""
     _initialise()
     device, version = _integer("cuDeviceGet", ordinal), _integer("cuDriverGetVersion")
     identity = (ctypes.c_ubyte * 16)()
@@ -197,11 +197,11 @@ class Gpu:
         return _integer("cuDeviceGetAttribute", which, self._device)
 
     def _enter(self) -> None:
-        """A thread's first call finds no context; a later one may find another library's."""
+        """Make our context current: a thread has none at first, and later may have another library's."""
         _call("cuCtxSetCurrent", self._context)
 
     def build(self, kernels: Mapping[str, str]) -> Module:
-        """Some kernels to a source, so that compilers work side by side and a cached one serves many programs."""
+        """Put a few kernels in each source, so that compilers run in parallel and a cached one serves many programs."""
         names = list(kernels)
         groups = [names[at : at + _TOGETHER] for at in range(0, len(names), _TOGETHER)]
         sources = ["\n".join([templates(), *(kernels[name] for name in group)]) for group in groups]
@@ -255,10 +255,10 @@ class Gpu:
         return made
 
     def shared(self, words: int) -> tuple[Words, Address]:
-        """Managed memory. The arrays made of it keep it alive.
+        """Managed memory. Arrays over it keep it alive.
 
-        Cost: a page that the host touches travels to it, and back before the next step; what it leaves alone stays on
-        the device. More than is free there is refused: a driver may page it to and fro for ever.
+        Cost: a page that the host touches moves to the host, and back before the next step; other pages stay on the
+        device. Requests beyond the free memory are refused, since a driver may page them back and forth forever.
         """
         self._enter()
         free, total, address = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64()
@@ -273,7 +273,7 @@ class Gpu:
         return array, address.value
 
     def _release_with(self, owner: object, name: str, handle: ctypes.c_void_p | ctypes.c_uint64) -> None:
-        """Not when the process ends: the driver takes everything back then, and may be gone already."""
+        """Free the memory, except at process exit: the driver frees everything then, and may be gone already."""
 
         def release() -> None:
             self._enter()

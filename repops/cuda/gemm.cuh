@@ -8,7 +8,7 @@
 #define TERM_BLOCK 256u
 #define DEPTH 8u  // terms of a tile in shared memory
 
-// What stands in for terms beyond the last: fma(+0, -0, acc) is acc for every acc, -0 too.
+// Padding for terms beyond the last: fma(+0, -0, acc) is acc for every acc, -0 too.
 #define LEFT_PAD 0u
 #define RIGHT_PAD 0x80000000u
 

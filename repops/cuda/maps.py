@@ -1,4 +1,4 @@
-"""Kernels in which each element stands alone: chains of elementwise operators, take, concat, copies."""
+"""Kernels that compute each element independently: chains of elementwise operators, take, concat, copies."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class _Pointers:
 
 
 def chain_kernel(graph: Graph, members: Sequence[int], stored: Sequence[int], home: Home) -> Kernel:
-    """Elementwise operators of one shape in one pass; what a member reads of another it reads at its own place.
+    """Elementwise operators of one shape in one pass; a member reads another member at its own place only.
 
-    stored: the members whose words something outside needs.
+    stored: the members that nodes outside the chain read.
     """
     views = _outside(graph, members)
     walked = Domain(graph.nodes[members[0]].shape, [contiguous(graph.nodes[members[0]].shape), *(v[2] for v in views)])

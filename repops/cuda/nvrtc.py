@@ -1,6 +1,6 @@
-"""CUDA C++ to machine code at run time by NVRTC, through ctypes; what was compiled once is kept on disk.
+"""Compiles CUDA C++ at run time by NVRTC, through ctypes, and caches the result on disk.
 
-The cache folder is $REPOPS_CACHE, else `repops` in the user's cache folder. A damaged file is compiled anew.
+The cache folder is $REPOPS_CACHE, else `repops` in the user's cache folder. A damaged file is compiled again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DIGEST = 32
 
 
 class CompileError(RuntimeError):
-    """NVRTC refused generated source; the text is its log. A bug of ours, or an NVRTC too old."""
+    """NVRTC refused generated source; the message is its log. A bug in repops, or NVRTC is too old."""
 
 
 class Compiler:
@@ -48,7 +48,7 @@ class Compiler:
         return sorted(targets)
 
     def target(self, capability: int) -> str:
-        """Machine code for the device where NVRTC knows it; else PTX of the newest it knows, for the driver to compile."""
+        """Machine code for the device if NVRTC supports it; else PTX of the newest architecture, for the driver to compile."""
         known = self.architectures()
         if capability in known:
             return f"sm_{capability}"
@@ -123,7 +123,7 @@ def cache_folder() -> Path:
 
 
 def compiled(tool: Compiler, source: str, target: str) -> bytes:
-    """From the cache, else compiled and kept. A cache that cannot be written only costs time."""
+    """From the cache, else compiled and cached. If the cache is not writable, that only costs time."""
     key = hashlib.sha256("\0".join([str(tool.version), target, *OPTIONS, source]).encode()).hexdigest()
     path = cache_folder() / f"{key}.{target}"
     with contextlib.suppress(OSError):
@@ -137,7 +137,7 @@ def compiled(tool: Compiler, source: str, target: str) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """All or nothing: other processes may read and write the same file."""
+    """Write atomically: other processes may read and write the same file."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent)
     try:

@@ -1,4 +1,4 @@
-"""What is launched in a step, in which order, and where every intermediate lies.
+"""Plans the launches of a step, their order, and the memory of intermediates.
 
 A unit is a chain of elementwise operators in one kernel, or one other node. Units run one after another.
 """
@@ -18,7 +18,7 @@ from repops.operators import TABLE
 
 SOURCES = ("input", "scalar", "constant", "iota")
 ALIGNMENT = 64  # words: what the widest reads and the memory's own lines ask for
-REACH = 16  # units back that a chain may still grow: further, its results would only wait in memory
+REACH = 16  # units back that a chain may still grow; results further back would occupy memory for long
 MAX_MEMBERS = 64
 MAX_VIEWS = 24
 
@@ -114,7 +114,7 @@ def _readers(graph: Graph, unit_of: dict[int, int]) -> dict[int, list[int]]:
 def _in_place(
     graph: Graph, units: Sequence[Unit], unit_of: dict[int, int], readers: dict[int, list[int]]
 ) -> dict[int, int]:
-    """Which new state can be written over the old at once: nothing else reads the old one then or later."""
+    """New state that can overwrite the old: nothing else reads the old one then or later."""
     wanted_at_end = {graph.loss, *(entry.after for entry in graph.state)}
     home: dict[int, int] = {}
     for entry in graph.state:
@@ -181,7 +181,7 @@ def _arena(
     keep: set[int],
     home: dict[int, int],
 ) -> tuple[dict[int, int], dict[tuple[int, int], int], int]:
-    """Places for what lives in memory, from the unit that writes it to the last that reads it: the tightest gap first."""
+    """Addresses of values, alive from the unit that writes them to the last that reads them; the tightest gap is used first."""
     gaps, end = _Gaps(), len(units)
     addresses: dict[int, int] = {}
     scratch: dict[tuple[int, int], int] = {}

@@ -1,4 +1,4 @@
-"""Kernels that join many terms into an element, and those that spread terms over elements; `dot` has its own module."""
+"""Kernels for reductions and for scatter; `dot` has its own module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ANY_ORDER = ("isum", "reduce_max", "reduce_imax")
 
 
 def fold_kernel(node: Node, at: int, home: Home) -> Kernel:
-    """sum and sum_sequential in their own order; where any order gives the same bits, in lanes when there is enough."""
+    """sum and sum_sequential in their own order; others, whose order does not matter, in lanes if they have enough terms."""
     row, (operand,) = TABLE[node.op], node.operands
     cut, in_lanes = len(node.shape), node.op == "sum" or (node.op in ANY_ORDER and terms(node) >= LANES)
     chain = -(-terms(node) // LANES) if in_lanes else terms(node)
@@ -52,7 +52,7 @@ def fold_kernel(node: Node, at: int, home: Home) -> Kernel:
 
 
 def rank_kernel(node: Node, at: int, home: Home) -> Kernel:
-    """One thread per element meets its rivals in order."""
+    """One thread per element, which visits its rivals in order."""
     own, rival = node.operands
     axis = node.attributes[0]
     along = tuple(int(a == axis) for a in range(len(node.shape)))

@@ -40,7 +40,7 @@ class CudaRunner:
         self._plans: dict[str, Loaded] = {}
 
     def _load_constants(self) -> None:
-        """Everything known before the first step, in one piece."""
+        """All memory whose size is known before the first step, in one allocation."""
         nodes = self.graph.nodes
         known = [at for at, node in enumerate(nodes) if node.op in ("scalar", "constant", "iota")]
         places, words = _places([nodes[at].elements for at in known])
@@ -127,7 +127,7 @@ class Loaded:
         return self._arena.address + 4 * place
 
     def address(self, at: int) -> Address:
-        """Where a node's words lie when all has run."""
+        """The address of a node's words after the run."""
         if at in self.plan.saved:
             return self._arena_address(self.plan.saved[at])
         return self._buffer(0, self.plan.home.get(at, at))
@@ -156,7 +156,7 @@ def _places(sizes: Sequence[int]) -> tuple[list[int], int]:
 
 
 def _known_words(graph: Graph, at: int) -> Words:
-    """A node's words that no input changes."""
+    """The words of a node that depends on no input."""
     node: Node = graph.nodes[at]
     if node.op == "scalar":
         return np.array(node.attributes, np.uint32)

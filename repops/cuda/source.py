@@ -1,4 +1,4 @@
-"""CUDA C++ for recipes and index maps, and what kernels share.
+"""CUDA C++ for recipes and index maps, and code shared by kernels.
 
 Shapes and strides are constants in the text, so that the compiler turns divisions into multiplications; only addresses
 are arguments. Kernels of equal text are compiled once.
@@ -16,7 +16,7 @@ from repops.graph import Shape
 from repops.recipes import Recipe
 
 THREADS = 256
-NAME = "KERNEL_NAME"  # stands for the kernel's name in its text
+NAME = "KERNEL_NAME"  # placeholder for the kernel's name in its text
 TEMPLATES = ("words.cuh", "fold.cuh", "scatter.cuh", "gemm.cuh")
 
 Strides = tuple[int, ...]
@@ -51,10 +51,10 @@ def distinct(kernels: Sequence[Kernel]) -> tuple[dict[str, str], list[str]]:
 
 
 class Domain:
-    """What a kernel's threads range over: axes that all views walk alike are merged, axes of one element dropped. An empty
-    one has no axes: its text is compiled but never run.
+    """The index space of a kernel's threads: mergeable axes are merged, axes of one element dropped. An empty domain has no
+    axes: its text is compiled but never run.
 
-    Every index that a view makes on the way to its element lies in its source, so 32 bits are enough.
+    Every partial sum of a view's index lies in its source, so 32 bits are enough.
     """
 
     def __init__(self, shape: Shape, views: Sequence[Strides]) -> None:

@@ -1,8 +1,8 @@
-"""The kernels where there is no C++ compiler: numba, node by node, the bits of the reference.
+"""Kernels for machines without a C++ compiler: numba, node by node, with the bits of the reference.
 
-Elementwise operators and folds are generated from their recipes (`generated`), the others are written out (`kernels`).
-Nothing is compiled with fastmath, and LLVM's code keeps subnormals; a process that has told its CPU to flush them to
-zero (as some audio and inference libraries do) gets other bits, with these kernels as with any.
+Elementwise operators and folds are generated from their recipes (`recipe_kernels`), the others are written by hand
+(`kernels`). Nothing is compiled with fastmath, and LLVM's code keeps subnormals. A process that sets its CPU to flush
+subnormals to zero (as some audio and inference libraries do) gets other bits from every backend.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def check() -> None:
 
 
 def prepare(graph: Graph, *, fused: bool = True) -> NumbaRunner:
-    """fused: there is nothing to fuse here; the bits are the same either way."""
+    """fused: ignored; the bits are the same either way."""
     check()
     from repops.fallback.runner import NumbaRunner
 

@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def,call-arg"
-"""The operators that are no recipe: dot, sum, rank, take and scatter, on packed operands.
+"""The operators without a recipe: dot, sum, rank, take and scatter, on packed operands.
 
-Words are uint32 except where floats are added. Each kernel does elements (or rows) `first` to `last`, so that threads
-can share the work; the order of additions in an element is the table's, whatever the share. Inner loops run from 0
-over slices: numba would have to ask of any other index whether it is negative, and LLVM would not vectorise.
+Words are uint32 except where floats are added. Each kernel computes elements (or rows) `first` to `last`, so threads can
+share the work; the order of additions in an element is always the table's. Inner loops run from 0 over slices: numba
+checks any other index for a negative sign, and LLVM would not vectorise.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 from numba import uint32
 
 from repops import recipes
-from repops.fallback.generated import compiled
 from repops.fallback.primitives import apply, fused, register
+from repops.fallback.recipe_kernels import compiled
 from repops.operators import BLOCK, LANES
 
 TILE = 256  # columns done at once: BLOCK terms of them fit a second-level cache

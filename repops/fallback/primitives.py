@@ -1,7 +1,7 @@
 """The primitives of `repops.words` as LLVM instructions, and whole recipes of them as one call in a numba kernel.
 
-Instructions say exactly what is computed: numba's own arithmetic would widen int32 to int64 and float32 to float64
-here and there. None carries a fast-math flag.
+Instructions fix exactly what is computed: numba's own arithmetic sometimes widens int32 to int64 and float32 to float64.
+None carries a fast-math flag.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _upper(b: Builder, x: Value, y: Value) -> Value:
 
 
 def _floor_divided(b: Builder, x: Value, y: Value) -> Value:
-    """In 64 bits, where -2^31 / -1 fits; division by 0 is done by 1 and then thrown away."""
+    """In 64 bits, where -2^31 / -1 fits. For a divisor of 0 it divides by 1 and discards the result."""
     none = b.icmp_signed("==", y, WORD(0))
     wide, by = b.sext(x, LONG), b.sext(b.select(none, WORD(1), y), LONG)
     quotient, rest = b.sdiv(wide, by), b.srem(wide, by)
@@ -49,7 +49,7 @@ def _floor_divided(b: Builder, x: Value, y: Value) -> Value:
 
 
 def _to_int(b: Builder, x: Value) -> Value:
-    """What does not fit is replaced before it is converted, which LLVM leaves undefined."""
+    """Values out of range are replaced before the conversion, which LLVM leaves undefined for them."""
     limit = FLOAT(2147483648.0)
     inside = b.and_(b.fcmp_ordered("<", x, limit), b.fcmp_ordered(">", x, FLOAT(-2147483648.0)))
     whole = b.fptosi(b.select(inside, x, FLOAT(0.0)), WORD)
@@ -107,7 +107,7 @@ _SOURCE = Path(__file__).read_bytes()
 
 
 def register(recipe: Recipe) -> int:
-    """A number by which `apply` knows the recipe: the same in every process, another when anything here changes."""
+    """The number that identifies a recipe to `apply`: the same in every process; it changes with this file."""
     digest = hashlib.sha256(_SOURCE + repr(recipe).encode()).digest()
     number = int.from_bytes(digest[:7], "little")
     _RECIPES[number] = recipe

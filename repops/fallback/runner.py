@@ -14,7 +14,7 @@ import numpy as np
 from repops import recipes
 from repops.backend import DTYPE, check_batch, room_for_batch
 from repops.commitments import Array
-from repops.fallback import generated, kernels
+from repops.fallback import kernels, recipe_kernels
 from repops.graph import BATCH_ROLE, F32, Graph, Node, Operand, Shape, needed
 from repops.operators import TABLE, domain
 
@@ -62,7 +62,7 @@ class NumbaRunner:
         return [canonical(values[at]) for at in every]
 
     def _run(self, batch: Mapping[str, Array], kept: list[int], threads: int) -> dict[int, Array]:
-        """The values of the nodes `kept`; others live until their last reader is done."""
+        """The values of the nodes `kept`; others are freed after their last reader."""
         inputs = check_batch(self.graph, batch)
         wanted = needed(self.graph.nodes, kept)
         last = {operand.node: at for at, node in enumerate(self.graph.nodes) if wanted[at] for operand in node.operands}
@@ -94,12 +94,12 @@ def canonical(value: Array) -> Array:
         return value.copy()
     words = _flat(value, WORD)
     out = np.empty_like(words)
-    generated.map_kernel(recipes.bits)(0, words.size, out, words)
+    recipe_kernels.map_kernel(recipes.bits)(0, words.size, out, words)
     return out.view(np.float32).reshape(value.shape)
 
 
 def compute(node: Node, values: Mapping[int, Array], threads: int) -> Array:
-    """The node's value, row-major, from those of its operands."""
+    """The node's value, row-major, from its operands' values."""
     row = TABLE[node.op]
     kind = _map if row.is_map else _fold if row.is_fold else _KINDS[node.op]
     out: Array = kind(node, values, threads)
@@ -130,7 +130,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "repops")
 
 
-def _share(threads: int, kernel: generated.Kernel, count: int, cost: int, *arguments: object) -> None:
+def _share(threads: int, kernel: recipe_kernels.Kernel, count: int, cost: int, *arguments: object) -> None:
     """kernel(first, last, *arguments) over 0 to `count`, each costing `cost` scalar operations."""
     threads = max(1, min(threads, count, count * cost // SHARE))
     if threads == 1:
@@ -153,13 +153,13 @@ def _map(node: Node, values: Mapping[int, Array], threads: int) -> Array:
             .reshape(node.shape)
         )
     out = np.empty(node.elements, WORD)
-    kernel = generated.map_kernel(recipe)
+    kernel = recipe_kernels.map_kernel(recipe)
     _share(threads, kernel, node.elements, len(recipe.steps), out, *operands)
     return out.view(DTYPE[node.dtype]).reshape(node.shape)
 
 
 def _owned(operand: Array, node: Node, values: Mapping[int, Array]) -> bool:
-    """Whether packing gave the source's own memory, which a step may overwrite."""
+    """Whether the packed operand is the source's own memory, which a step may overwrite."""
     return np.shares_memory(operand, values[node.operands[0].node])
 
 
@@ -172,7 +172,7 @@ def _fold(node: Node, values: Mapping[int, Array], threads: int) -> Array:
     rank = len(node.shape)
     x = np.ascontiguousarray(x.transpose(*range(rank, x.ndim), *range(rank))).reshape(terms, node.elements)
     out = np.empty(node.elements, WORD)
-    kernel = generated.fold_kernel(row.recipe, row.start)
+    kernel = recipe_kernels.fold_kernel(row.recipe, row.start)
     _share(threads, kernel, node.elements, terms, out, x)
     return out.view(DTYPE[node.dtype]).reshape(node.shape)
 

@@ -1,4 +1,4 @@
-"""The native kernels: which library suits this CPU, and loading it.
+"""Chooses and loads the native library for this CPU.
 
 REPOPS_ISA (avx512, avx2, neon or portable) forces one. The bits are the same with every one of them.
 """
@@ -15,7 +15,7 @@ _NEEDS = {"avx512": AVX512, "avx2": AVX2, "neon": NEON, "portable": 0}
 
 
 class NoNativeLibrary(RuntimeError):
-    """No native library can be loaded here; the message says what to install."""
+    """No native library can be loaded; the message says what to install."""
 
 
 def _builder() -> ModuleType:
@@ -31,7 +31,7 @@ def _present() -> list[str]:
 
 @functools.cache
 def _ensure_built() -> None:
-    """Build what is missing, where there is a compiler."""
+    """Build missing libraries if there is a compiler."""
     builder = _builder()
     if len(_present()) == len(builder.targets()):
         return

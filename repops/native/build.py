@@ -80,7 +80,7 @@ def compiler() -> str:
 
 
 def _generate() -> None:
-    """Write `recipes.inc`, where its generator exists."""
+    """Write `recipes.inc`, if its generator exists."""
     if not (HERE / "generate.py").exists():
         return
     root = str(HERE.parents[1])  # not on the path of an isolated build

@@ -319,7 +319,7 @@ Problem understand(const Gemm& g) {
   return p;
 }
 
-// Rows times themselves. Whether that is what is asked for, as far as pointers and strides tell.
+// Whether this is a product of rows with themselves, judged by pointers and strides.
 bool is_gram(const Problem& p, Gram& g) {
   const auto plain = [](const Side& s) { return !s.lanes.table && s.terms.unit(); };
   const bool same = p.a.p == p.b.p && p.M == p.N && plain(p.a) && plain(p.b) && p.a.lanes.stride == p.b.lanes.stride;

@@ -46,7 +46,7 @@ CPP = {
 
 
 def _body(recipe: Recipe) -> list[str]:
-    """Statements that compute a recipe from words x0, x1, ...; each register is held as the type that made it."""
+    """Statements that compute a recipe from words x0, x1, ...; each register keeps the type of the step that made it."""
     names = [f"x{at}" for at in range(recipe.inputs)] + [f"0x{word:08x}u" for word in recipe.constants]
     is_float = [False] * len(names)
     lines = []
@@ -106,12 +106,12 @@ def text() -> str:
 
 
 def digest() -> str:
-    """What a library says it was generated from: recipes that changed since then would give other bits."""
+    """A digest of the recipes. A library carries it, since other recipes give other bits."""
     return hashlib.sha256(text().encode()).hexdigest()
 
 
 def write(directory: Path | str) -> Path:
-    """Write the file into `directory`, leaving it alone when it is up to date."""
+    """Write the file into `directory` if it changed."""
     path = Path(directory, FILE)
     current = path.read_text() if path.exists() else None
     wanted = f'{text()}#define REPOPS_RECIPES "{digest()}"\n'

@@ -37,7 +37,7 @@ def _library(isa: str | None) -> ctypes.CDLL:
 
 
 def _bytes_of(data: Buffer, canonical_nan: bool) -> npt.NDArray[np.uint8]:
-    """The data's bytes in row-major order, without a copy where they lie so already."""
+    """The data's bytes in row-major order, without a copy if they already are."""
     if isinstance(data, np.ndarray):
         if canonical_nan and data.dtype != np.dtype("<f4"):
             raise TypeError(f"canonical_nan: expected little-endian float32, got {data.dtype}")

@@ -43,7 +43,7 @@ def _library() -> ctypes.CDLL:
 
 
 class Sources:
-    """Memory of what a plan is given: state, batch and constants. Its addresses never change.
+    """Memory of a plan's sources: state, batch and constants. The addresses never change.
 
     memory: arrays of inputs that lie elsewhere, by node: row-major, at multiples of ALIGNMENT.
     """
@@ -72,7 +72,7 @@ class Sources:
 
 
 class Plan:
-    """Items for one purpose, with the memory of what they compute. kept: nodes whose values can be read afterwards."""
+    """Items for one purpose, and the memory of their results. kept: nodes whose values can be read afterwards."""
 
     def __init__(
         self, sources: Sources, items: Sequence[ir.Item], kept: Sequence[int], in_place: Mapping[int, int] | None = None
@@ -84,12 +84,12 @@ class Plan:
 
     @cached_property
     def arena(self) -> Arena:
-        """Of what is computed. Another of at least `size` bytes may be put in its place before the first run."""
+        """Memory of the results. It may be replaced by another arena of at least `size` bytes before the first run."""
         return Arena(self.size)
 
     @cached_property
     def _encoded(self) -> tuple[ctypes.Array[Item], Encoder]:
-        """The structs, and what keeps alive that they point to."""
+        """The structs, and the objects that they point to."""
         encoder = Encoder(self.address)
         return encoder.encode(self.items, barriers(self.items, self._span)), encoder
 
@@ -117,9 +117,9 @@ class Plan:
 
 
 class NativeRunner:
-    """See `backend.Runner`. Plans are made when they are first needed.
+    """See `backend.Runner`. Plans are made on first use.
 
-    memory: for entries of the state that lie in memory of the caller's, their arrays (see `Sources`).
+    memory: arrays of state entries that live in the caller's memory (see `Sources`).
     """
 
     def __init__(self, graph: Graph, *, fused: bool, memory: Mapping[str, Array] | None = None) -> None:
@@ -171,7 +171,7 @@ class NativeRunner:
         return out
 
     def profile(self, batch: Mapping[str, Array], *, threads: int = 1, steps: int = 1) -> list[tuple[ir.Item, float]]:
-        """The step's items with the seconds each took in the mean, over `steps` steps that change the state."""
+        """The step's items with their mean seconds over `steps` steps. Changes the state."""
         self._load(batch)
         seconds = np.zeros(len(self.plan.items))
         for _ in range(steps):
@@ -190,5 +190,5 @@ def prepare(graph: Graph, *, fused: bool = True) -> NativeRunner:
 
 
 def check() -> None:
-    """Raises where there is no native library for this machine and none can be built."""
+    """Raises if there is no native library for this machine and none can be built."""
     _library()

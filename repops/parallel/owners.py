@@ -23,7 +23,7 @@ from repops.parallel.placement import (
 )
 
 UPDATE = 32  # operations that a word of the state costs in a step, about
-SLACK = 0.2  # of a stage's share, by which a cut may move to where less is sent
+SLACK = 0.2  # share of a stage by which a cut may move to reduce traffic
 
 
 def pipeline(graph: Graph, ranks: int, parts: int = 1) -> PlacedProgram:
@@ -89,11 +89,11 @@ class _Owners:
         raise NotImplementedError
 
     def choose_owner(self, read: dict[int, int]) -> int | None:
-        """The owner of a node that reads so many words of each rank's; None where it reads only what everyone has."""
+        """The owner of a node. words: how many it reads by rank. None if every rank has all that it reads."""
         raise NotImplementedError
 
     def place_state(self, names: Sequence[str], rank: int) -> None:
-        """These tensors, and what makes their new values, belong to a rank."""
+        """Assign these tensors, and the nodes that compute their new values, to a rank."""
         before = {entry.name: entry.before for entry in self.graph.state}
         for name in names:
             self.owner[before[name]] = rank
@@ -102,7 +102,7 @@ class _Owners:
                     self.owner[at] = rank
 
     def _follow_readers(self, nodes: list[int]) -> None:
-        """What depends on no data (masks, turned weights) is made by who reads it first."""
+        """Assign nodes that depend on no data (masks, transposed weights) to their first reader."""
         for at in reversed(nodes):
             if self.owner[at] is None and self.graph.nodes[at].op != "input":
                 owners = (self.owner[reader] for reader in self.readers[at])
@@ -135,7 +135,7 @@ class _Pipeline(_Owners):
             seen.clear()  # every part counts as the first, so that all are cut alike
 
     def _cuts(self, done: list[int], crossing: list[int]) -> list[int]:
-        """Where each stage but the first begins: near equal shares of the cost, where the fewest words cross."""
+        """Where each stage but the first begins: close to equal shares of the cost, where the fewest words cross."""
         out: list[int] = []
         for stage in range(1, self.ranks):
             share = done[-1] / self.ranks

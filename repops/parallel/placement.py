@@ -1,4 +1,4 @@
-"""A program whose nodes have owners, and what owners are chosen by."""
+"""A program whose nodes have owners, and the data that decides them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_RANKS = 32  # what one `concat` joins
 
 
 class NotParallel(ValueError):
-    """This program cannot be laid over these ranks; the text says why, and what can be done."""
+    """This program cannot be split over these ranks; the message says why and what to change."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class PlacedProgram:
-    """graph: its state entries are pieces. owner: of each node; None of what whoever reads it makes or is given.
+    """graph: its state entries are pieces. owner: of each node; None if each reader computes it or has it as input.
 
     pieces: of each tensor of the whole program's state, in order. parts: micro-batches along the batch's first axis.
     """
@@ -44,7 +44,7 @@ def check_ranks(ranks: int) -> None:
 
 
 def is_free(node: Node) -> bool:
-    """Sources that each rank has for itself: only the state has a place."""
+    """Whether every rank has this source: all but the state."""
     return node.op in ("scalar", "constant", "iota") or (node.op == "input" and node.attributes[0] == BATCH_ROLE)
 
 
@@ -67,7 +67,7 @@ def with_copied_sources(graph: Graph) -> Graph:
 
 
 def with_state_owners(graph: Graph, owner: Sequence[int | None]) -> tuple[Graph, tuple[int | None, ...]]:
-    """Each new value on its tensor's rank, and for that tensor alone: others are copied there."""
+    """Compute each new value on its tensor's rank and for that tensor alone; copy the others there."""
     nodes, owners, used = list(graph.nodes), list(owner), set[int]()
     entries: list[StateEntry] = []
     for entry in graph.state:
@@ -150,7 +150,7 @@ def same_size_makers(graph: Graph, labelled: Sequence[int], parts: int) -> dict[
 
 
 def grouped_tensors(graph: Graph, makers: dict[str, set[int]]) -> list[list[str]]:
-    """Names of tensors whose makers meet: a parameter and its moments, which one rank should hold. In order of the state."""
+    """Groups of tensors with common makers, in order of the state: a parameter and its moments belong on one rank."""
     family: dict[str, int] = {}
     member: dict[int, int] = {}
     joined: list[list[str]] = []
@@ -174,7 +174,7 @@ def grouped_tensors(graph: Graph, makers: dict[str, set[int]]) -> list[list[str]
 
 
 def node_cost(node: Node) -> int:
-    """A rough price of a node: operations, and words moved."""
+    """A rough cost of a node: operations and words moved."""
     return flops(node) + 8 * node.elements
 
 

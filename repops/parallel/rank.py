@@ -1,7 +1,7 @@
-"""Runs one rank's part of a program. How messages travel is the caller's: `Link`.
+"""Runs one rank's part of a program. The caller transports messages, by a `Link`.
 
-The state lies in memory of its own; stages read and write it, and each other's values, where they lie. Kernels other
-than the native ones keep memory of their own, so for these values are copied in and out.
+Stages read and write the state and each other's values in shared memory. Kernels other than the native ones have their
+own memory; for them values are copied in and out.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Prepare = Callable[[Graph], Runner]
 
 
 class PendingMessage(Protocol):
-    """A message under way."""
+    """A message in transit."""
 
     def wait(self) -> object:
-        """Returns when its words may be used again; raises when that will never be."""
+        """Return when its words may be reused; raise if the transfer failed."""
         ...
 
 
@@ -43,7 +43,7 @@ class Link(Protocol):
 
 @dataclass(frozen=True)
 class RankPart:
-    """What one rank is told: its programs, and the tensors it holds: whole ones' names -> its pieces of them."""
+    """One rank's programs, and its tensors: name of the whole tensor -> the rank's pieces of it."""
 
     rank: int
     step: RankProgram
@@ -52,7 +52,7 @@ class RankPart:
 
 
 def rank_parts(placed: PlacedProgram) -> list[RankPart]:
-    """For each rank, what it needs to know."""
+    """The part of each rank."""
     owner = {entry.name: placed.owner[entry.before] for entry in placed.graph.state}
     steps, losses = step_of(placed), loss_of(placed)
     return [
@@ -95,7 +95,7 @@ class RankRunner:
 
     @property
     def memory(self) -> dict[str, int]:
-        """Of memory, by what it is for."""
+        """Bytes of memory by purpose."""
         out = {"state": self._state_memory.size, "values": self._values.words.nbytes, "workspace": 0}
         if self._prepare is None:
             out["workspace"] = self._workspace.words.nbytes
@@ -105,7 +105,7 @@ class RankRunner:
         return set().union(*(each.program.batch for each in self._programs.values()))
 
     def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float | None:
-        """One step of this rank's part: the loss before it, where that is made here."""
+        """Run one step of this rank's part; returns the loss before it if this rank computes it."""
         return self._programs["step"].run(batch, self._link, threads)
 
     def loss(self, batch: Mapping[str, Array], *, threads: int = 1) -> float | None:

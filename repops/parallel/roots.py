@@ -1,4 +1,4 @@
-"""A tensor's root from its pieces': each rank hashes what it holds, and words cross only where a leaf lies on two ranks."""
+"""A tensor's root from its pieces: each rank hashes its own, and words cross only where a leaf spans two ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from repops.merkle import LEAF, merkle_root
 
 @dataclass(frozen=True)
 class Leaves:
-    """Of a run of a tensor's bytes: those before its first whole leaf, the hashes of its whole leaves, those after."""
+    """A run of a tensor's bytes: bytes before its first whole leaf, hashes of its whole leaves, bytes after."""
 
     head: bytes
     hashes: tuple[bytes, ...]

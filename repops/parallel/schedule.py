@@ -1,7 +1,7 @@
-"""Groups of nodes that a rank can compute without waiting in between, and the order in which each rank takes its own.
+"""Groups of nodes that a rank can compute without waiting in between, and the order in which each rank runs its groups.
 
-The orders are those of one simulated run, so they agree with one order of all groups: ranks that send without waiting
-and receive in their order cannot wait for each other in a circle.
+The orders come from one simulated run, so they agree with one order of all groups. Ranks that send without waiting and
+receive in this order cannot deadlock.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Group:
 
     @property
     def priority(self) -> tuple[int, int]:
-        """Least first: what has come furthest, so that values die young; then the earliest micro-batch."""
+        """Smallest runs first: the groups furthest ahead, so that values die early; then the earliest micro-batch."""
         return (-self.level, self.label)
 
 
 def schedule(placed: PlacedProgram, roots: Sequence[int]) -> list[Group]:
-    """What leads to `roots`, as groups in the order in which they start."""
+    """The nodes that `roots` need, as groups in the order in which they start."""
     groups, of_node = _groups(placed, roots)
     before = _waits(placed, groups, of_node)
     return _simulated(placed, groups, before)
@@ -61,9 +61,9 @@ def _groups(placed: PlacedProgram, roots: Sequence[int]) -> tuple[list[Group], d
 
 
 def _levels(placed: PlacedProgram, wanted: list[bool], label: list[int]) -> list[int]:
-    """As early as can be; but what depends on no data (gathered weights, masks) as late, so that it is not held for long.
+    """As early as possible; but nodes that depend on no data (gathered weights, masks) as late as possible, to save memory.
 
-    Where one micro-batch alone reads it, it is labelled as that one's.
+    A node that one micro-batch alone reads gets the label of that micro-batch.
     """
     owner, nodes = placed.owner, placed.graph.nodes
     out, readers = [0] * len(owner), [[] for _ in owner]  # type: list[int], list[list[int]]
@@ -81,7 +81,7 @@ def _levels(placed: PlacedProgram, wanted: list[bool], label: list[int]) -> list
 
 
 def _waits(placed: PlacedProgram, groups: list[Group], of_node: dict[int, int]) -> list[dict[int, int]]:
-    """For each group the groups it reads from, with the words that it is sent (0 on its own rank)."""
+    """For each group the groups it reads from, with the words it receives from them (0 on its own rank)."""
     out: list[dict[int, int]] = [{} for _ in groups]
     for number, group in enumerate(groups):
         sources = {operand.node for at in group.nodes for operand in placed.graph.nodes[at].operands}
@@ -94,7 +94,7 @@ def _waits(placed: PlacedProgram, groups: list[Group], of_node: dict[int, int]) 
 
 
 def _simulated(placed: PlacedProgram, groups: list[Group], before: list[dict[int, int]]) -> list[Group]:
-    """The groups in the order in which they start when each rank takes what is ready, best first."""
+    """The groups in the order in which they start if each rank runs the best group that is ready."""
     after: list[list[int]] = [[] for _ in groups]
     for number, sources in enumerate(before):
         for source in sources:

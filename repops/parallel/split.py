@@ -1,9 +1,8 @@
-"""Nodes taken apart along an axis of their shape, each piece on a rank of its own; never along what is reduced.
+"""Splits nodes along an axis of their shape, each piece on its own rank; never along a reduced axis.
 
-A piece reads the pieces that it needs where its view lies within one of them, else it gathers the whole tensor first.
-Where several axes would do, the one is taken that costs least to send. Large tensors of the state are cut along their
-first axis, with all that makes their new values, so that neither they nor their moments are whole anywhere for longer
-than somebody reads them.
+A piece reads one piece of an operand if its view lies within it; otherwise it gathers the whole tensor first. Among
+several possible axes the cheapest to send wins. Large tensors of the state are split along their first axis, together
+with the nodes that compute their new values, so a rank has them whole only while it reads them.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ LEAST = 256  # words
 
 @dataclass(frozen=True)
 class Price:
-    """message: what one costs before its first word, in operations. least: words below which nothing is taken apart."""
+    """message: cost of a message before its first word, in operations. least: words below which nothing is split."""
 
     message: int = MESSAGE
     least: int = LEAST
@@ -56,7 +55,7 @@ Section = tuple[int, bool]  # a micro-batch, and whether its forward pass: betwe
 
 @dataclass(frozen=True)
 class SplitValue:
-    """What became of a node: one node of the new graph, or one a rank, cut along `axis` at `bounds`."""
+    """A node after the split: one node of the new graph, or one a rank, cut along `axis` at `bounds`."""
 
     nodes: tuple[int, ...]
     axis: int = -1
@@ -64,7 +63,7 @@ class SplitValue:
 
 
 def piece_view(value: SplitValue, source: Shape, shape: Shape, operand: Operand) -> tuple[int, Operand] | None:
-    """The piece of `source` within which a view lies, and the view on it; None where it touches several, or none says so."""
+    """The piece of `source` that contains a view, and the view on it; None if the view may touch several pieces."""
     if value.axis == 0:
         size = math.prod(source[1:])
         least, most = span(shape, operand)
@@ -89,7 +88,7 @@ def piece_view(value: SplitValue, source: Shape, shape: Shape, operand: Operand)
 
 
 def _along(source: Shape, shape: Shape, operand: Operand) -> list[tuple[int, int]] | None:
-    """Each axis of a view as steps along one axis of what it reads; None where it runs over the end of one."""
+    """Each axis of a view as steps along one axis of its source; None if it runs over the end of one."""
     strides = contiguous(source)
     reach = [(place, place) for place in coordinates(source, operand.offset)]
     out: list[tuple[int, int]] = []
@@ -201,7 +200,7 @@ class _Splitter:
     # --- operands
 
     def _view(self, at: int, number: int, rank: int, cut: tuple[int, int, int] | None = None) -> Operand:
-        """An operand in the new graph, as `rank` reads it: what is not there is gathered."""
+        """An operand in the new graph, as `rank` reads it; gathers pieces that the rank lacks."""
         operand, shape = _restricted(self.graph.nodes[at], number, cut)
         value = self.values[operand.node]
         if len(value.nodes) == 1:
@@ -242,7 +241,7 @@ class _Splitter:
     # --- the choice
 
     def _choice(self, at: int, node: Node) -> tuple[int, int]:
-        """(axis, -1) or (-1, rank): what costs least; with a tensor of the state, what became of that."""
+        """The cheapest of (axis, -1) and (-1, rank); the same choice as for the tensor of the state it belongs to."""
         if at in self.with_state:
             return (0, -1) if self._is_large(node) else (-1, 0)
         costs = [(node_cost(node) + self._sent(at, rank), (-1, rank)) for rank in range(self.ranks)]
@@ -260,7 +259,7 @@ class _Splitter:
         return [axis for axis in axes if node.shape[axis] >= self.ranks and axis != taken]
 
     def _sent(self, at: int, rank: int, cut: tuple[int, int, int] | None = None) -> int:
-        """What it costs to bring a node's operands, or a piece's, to a rank."""
+        """The cost of bringing the operands of a node or piece to a rank."""
         total = 0
         for number in range(len(self.graph.nodes[at].operands)):
             operand, shape = _restricted(self.graph.nodes[at], number, cut)

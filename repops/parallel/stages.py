@@ -1,7 +1,7 @@
-"""What each rank runs: its groups as graphs of their own, messages in between, and where values live meanwhile.
+"""Each rank's groups as graphs of their own, the messages between them, and the memory of values between stages.
 
-A value that outlives its stage has a place in the rank's arena from the stage that makes it (or the one before that
-which first reads it, when it is received) to its last reader.
+A value that outlives its stage has a place in the rank's arena until its last reader. The place begins with the stage that
+computes it or, for a received value, with the stage before its first reader.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Stage:
-    """graph: its state entries are named by nodes of the placed graph; those that it changes are what it leaves.
+    """graph: its state entries are named by nodes of the placed graph; the entries it changes are its results.
 
     receives: messages that this stage is the first to need. sends: messages that it completes. overwrites: tensors of the
     state that it writes the new value of.
@@ -49,8 +49,9 @@ class Stage:
 class RankProgram:
     """state: entries of the placed graph -> the node of what this rank holds of it. batch: names -> node, of what it reads.
 
-    kept: shape and dtype by node, of everything that stages read or leave. places: words into the arena, by node and
-    by message (-1 - tag). resent: names under which tensors of the state are sent once more. at_end: (new value, node of the state), copied when all has run. loss: the loss's node, if it is made here.
+    kept: shape and dtype by node, of everything that stages read or leave. places: words into the arena, by node and by
+    message (-1 - tag). resent: names under which tensors of the state are sent once more. at_end: (new value, node of the
+    state), copied after the last stage. loss: the loss's node, if this rank computes it.
     """
 
     rank: int
@@ -121,7 +122,7 @@ class _Cut:
         return out
 
     def _may_overwrite(self, after: int, before: int) -> bool:
-        """Whether the new value can be written over the old: everyone has started to read the old one, and few need the new."""
+        """Whether the new value can overwrite the old: all readers of the old one have started, and nothing reads the new one."""
         maker = self.maker[after]
         if self.placed.owner[before] != maker.rank or self.readers.get(after) or after == self.graph.loss:
             return False
@@ -222,7 +223,7 @@ class _Written:
 
 
 def _stage_graph(graph: Graph, members: list[int], left: list[int], overwritten: dict[int, int]) -> Graph:
-    """Inputs are what others made and the batch; the state is these, unchanged, and what is left or overwritten."""
+    """The graph of one stage. Its state: the inputs it reads, unchanged, and the values it leaves or overwrites."""
     inside = set(members)
     read = {operand.node for at in members for operand in graph.nodes[at].operands} - inside
     inputs = {at for at in read if not is_free(graph.nodes[at]) or graph.nodes[at].op == "input"}

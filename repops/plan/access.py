@@ -1,7 +1,7 @@
-"""The algebra of strides: which word of a source belongs to which element of a domain, never element by element.
+"""The algebra of strides: maps elements of a domain to words of a source, without enumerating them.
 
-Axes are (extent, stride) pairs, outermost first. A domain of many axes is split into rows and columns; along each the
-offset is a stride where one stride says it, else a table of as many entries as there are rows (or columns).
+Axes are (extent, stride) pairs, outermost first. A domain of many axes is split into rows and columns. Along each, the
+offset is one stride if possible, else a table with an entry per row (or column).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Table = npt.NDArray[np.int32]
 
 
 def axes_of(shape: Sequence[int], strides: Sequence[int]) -> Axes:
-    """Axes with extents of one dropped and neighbours joined where they are evenly spaced."""
+    """Drop axes of extent one and join neighbours that are evenly spaced."""
     out: list[tuple[int, int]] = []
     for extent, stride in zip(shape, strides, strict=True):
         if extent == 1:
@@ -39,7 +39,7 @@ def size(axes: Axes) -> int:
 
 
 def split(axes: Axes, columns: int) -> tuple[Axes, Axes] | None:
-    """Rows and columns, with `columns` elements in the latter; None when that cut falls inside an axis unevenly."""
+    """Rows and columns, with `columns` elements in the latter; None if the cut splits an axis unevenly."""
     left = list(axes)
     inner: list[tuple[int, int]] = []
     while columns > 1:
@@ -64,7 +64,7 @@ def uniform(axes: Axes) -> bool:
 
 
 def stride_of(axes: Axes) -> int | None:
-    """The one stride that says it all, or None."""
+    """The single stride that covers all axes, or None."""
     joined = join(axes)
     if not joined:
         return 0
@@ -85,7 +85,7 @@ def table_of(axes: Axes) -> Table:
 
 
 def common(shapes: Sequence[Axes]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Several views of one domain with axes of equal extents: (extents, strides of each view), joined where all can be."""
+    """Several views with axes of equal extents: (extents, strides of each view), with axes joined where all views allow it."""
     extents = [extent for extent, _ in shapes[0]]
     strides = [[stride for _, stride in axes] for axes in shapes]
     kept: list[int] = []

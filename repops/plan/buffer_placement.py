@@ -1,4 +1,4 @@
-"""Values written at once where a later copy or concat would put them: that copy is then no work at all."""
+"""Writes values directly where a later copy or concat would put them, so that the copy costs nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BufferPlacement:
 def preferred_placements(
     nodes: Sequence[Node], needed: Sequence[bool], users: Mapping[int, list[int]], roots: set[int]
 ) -> dict[int, BufferPlacement]:
-    """Where each node would best be written, for those that only one copy or concat reads, each element once."""
+    """The best buffer for each node that exactly one copy or concat reads, each element once."""
     wanted: dict[int, BufferPlacement] = {}
     for at in range(len(nodes) - 1, -1, -1):
         node = nodes[at]
@@ -45,7 +45,7 @@ def _writes_anywhere(source: Node) -> bool:
 
 
 def _can_be_at(source: Node, place: BufferPlacement) -> bool:
-    """A concat can be where all of its parts can."""
+    """Whether `source` can be written at `place`; a concat can if all of its parts can."""
     return source.op != "concat" or all(part_of(source, n, place) is not None for n in range(len(source.operands)))
 
 
@@ -64,14 +64,14 @@ def _through(node: Node, number: int, operand: Operand, source: Node, own: Buffe
             inner //= extent
             runs.append((extent, stride * inner, step))
     runs.sort(key=lambda run: -run[1])
-    # Each element of the source is read once, exactly when the view's axes, largest stride first, are row-major.
+    # Each element of the source is read once if and only if the view's axes, largest stride first, are row-major.
     if join(tuple((extent, stride) for extent, stride, _ in runs)) != axes_of((source.elements,), (1,)):
         return None
     return BufferPlacement(own.storage, offset, join(tuple((extent, step) for extent, _, step in runs)))
 
 
 def part_of(node: Node, number: int, own: BufferPlacement) -> tuple[list[Axes], int] | None:
-    """Where operand `number` of a copy or concat belongs when the whole lies at `own`: axes for each axis, and offset."""
+    """The place of operand `number` of a copy or concat whose result lies at `own`: axes for each axis, and offset."""
     axes, offset = axes_by_dimension(node.shape, own.axes), own.offset
     if axes is not None and node.op == "concat":
         axis, *extents = node.attributes
@@ -83,12 +83,12 @@ def part_of(node: Node, number: int, own: BufferPlacement) -> tuple[list[Axes], 
 
 
 def whole(node: Node, at: int) -> BufferPlacement:
-    """The place of a node in memory of its own."""
+    """The place of a node that has its own memory."""
     return BufferPlacement(at, 0, axes_of((node.elements,), (1,)))
 
 
 def _cut(axes: Axes, start: int, extent: int) -> tuple[Axes, int] | None:
-    """A stretch of what may be several axes: (its axes, its offset), when it cuts only the outermost."""
+    """A slice along one axis, which may be several joined axes: (its axes, its offset), if it cuts only the outermost."""
     if not axes:
         return ((), 0) if not start else None
     inner = size(axes[1:])
@@ -98,7 +98,7 @@ def _cut(axes: Axes, start: int, extent: int) -> tuple[Axes, int] | None:
 
 
 def axes_by_dimension(shape: Shape, axes: Axes) -> list[Axes] | None:
-    """For each axis of a shape the axes that run through it, when no axis runs over two of the shape's unevenly."""
+    """Split axes along a shape: for each axis of the shape its own axes; None if one crosses a boundary unevenly."""
     out: list[Axes] = []
     left = axes
     for extent in reversed(shape):

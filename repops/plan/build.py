@@ -1,4 +1,4 @@
-"""A graph's items, in an order in which they can run."""
+"""Builds a graph's items, in a valid execution order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from repops.plan.order import Step, whole_step
 
 
 def plan(graph: Graph, roots: Sequence[int], *, fused: bool) -> list[Item]:
-    """What computes `roots` and everything they need, into memory."""
+    """Items that compute `roots` and everything they need."""
     if fused:
         return Fuser(graph, roots).run()
     wanted = needed(graph.nodes, roots)
@@ -20,11 +20,11 @@ def plan(graph: Graph, roots: Sequence[int], *, fused: bool) -> list[Item]:
 
 
 def step(graph: Graph, *, fused: bool) -> Step:
-    """What computes the loss and brings the state from before to after."""
+    """Items that compute the loss and update the state."""
     roots = [graph.loss, *(entry.after for entry in graph.state)]
     return whole_step(graph, plan(graph, roots, fused=fused))
 
 
 def elements(graph: Graph, node: int) -> int:
-    """Words of a node's memory; a number beyond the nodes is a copy of one."""
+    """Words of a node's memory. A number beyond the nodes names a copy of a node."""
     return graph.nodes[node % len(graph.nodes)].elements

@@ -1,8 +1,8 @@
 """Elementwise chains and the reductions of their rows as one item each.
 
-Nodes are taken in order. Each joins the newest group that can hold it: one whose rows x columns it fits, where what it
-reads was made before the group or lies at the same place inside it, and with which it shares data. So the list of items
-stays in an order that can run, and a whole softmax or AdamW update ends up in one group.
+Nodes are taken in order. Each joins the newest group that fits: same rows x columns, its operands computed before the
+group or at the same place inside it, and some data in common. So the items stay in a valid execution order, and a whole
+softmax or AdamW update becomes one group.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Fuser:
         return users
 
     def _folded(self) -> set[int]:
-        """Maps read only by folds down the columns, element by element: they are computed inside those."""
+        """Maps that only folds down the columns read, element by element. They are computed inside those folds."""
         folded: set[int] = set()
         for at in range(len(self.nodes) - 1, -1, -1):
             node = self.nodes[at]
@@ -80,7 +80,7 @@ class Fuser:
         return TABLE[node.op].is_fold and terms(node) > 0 and node.elements > 0 and lowering.by_columns(node)
 
     def _order(self) -> Iterator[int]:
-        """The graph's order, but what is small and depends on no large value first: updates then wait for no scalar."""
+        """The graph's order, but small nodes that depend on no large value come first, so updates do not wait for scalars."""
         early: set[int] = set()
         for at, node in enumerate(self.nodes):
             small = node.elements <= SMALL_VALUE and terms(node) <= SMALL_VALUE and node.op not in ("input", "constant")
@@ -93,7 +93,7 @@ class Fuser:
         seen = set(early)
         yield from sorted(early)
         sources = {at for at, node in enumerate(self.nodes) if not node.operands}
-        later: set[int] = set()  # maps of what is given alone wait for their first user, to join its group
+        later: set[int] = set()  # maps of sources alone wait for their first user, to join its group
         for at, node in enumerate(self.nodes):
             if not self.needed[at] or at in seen:
                 continue
@@ -107,7 +107,7 @@ class Fuser:
             yield from self._with_later(at, later, seen)
 
     def _with_later(self, at: int, later: set[int], seen: set[int]) -> Iterator[int]:
-        """A node, after those it reads that waited for it."""
+        """A node, after the waiting nodes that it reads."""
         stack = [at]
         while stack:
             top = stack[-1]
@@ -145,9 +145,9 @@ class Fuser:
         return max((self.made_at.get(operand.node, -1) for operand in node.operands), default=-1)
 
     def _collect(self, at: int) -> bool:
-        """A copy or concat whose operands were written into their places at once: what was not is copied there.
+        """Emit a copy or concat whose operands were written directly into it; copy only the others.
 
-        False when there is nothing to gain: a copy of what lies elsewhere.
+        False for a copy whose operand lies elsewhere.
         """
         node = self.nodes[at]
         own = self.wanted.get(at) or whole(node, at)
@@ -219,7 +219,7 @@ class Fuser:
             if group.by_columns or (reduces and (group.rows, group.columns) != (node.elements, terms(node))):
                 continue
             little = group.rows * group.columns <= SMALL_VALUE
-            # What will meet later should be made together: m, v and p of an update share no more than that.
+            # Values with a common reader belong together: m, v and p of an update have nothing else in common.
             shares = not (sources.isdisjoint(opened.sources) and sources.isdisjoint(opened.members))
             if opened.index == newest or little or shares or not opened.users.isdisjoint(self.users.get(at, ())):
                 out.append((opened.index != newest, -opened.index, opened))
@@ -234,7 +234,7 @@ class Fuser:
         ]
 
     def _admit(self, opened: OpenGroup, at: int) -> bool:
-        """Add the node to the group, when all it reads is there or was made before."""
+        """Add the node to the group if all its operands are in the group or were computed before it."""
         node, group = self.nodes[at], opened.group
         reduces = TABLE[node.op].is_fold or node.op == "sum"
         full = reduces or node.elements == group.rows * group.columns

@@ -1,4 +1,4 @@
-"""A group while it grows: what it holds, and how a node's operands look from inside it."""
+"""A group while nodes join it: its members, and how it reads a node's operands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def order_of_group(node: Node, shape: tuple[int, ...], strides: tuple[int, ...],
 
 
 def member_argument(opened: OpenGroup, operand: Operand, axes: Axes, full: bool) -> GroupValue | None:
-    """A member of the group, when it is read where it is made."""
+    """The operand as a member of the group, if each element is read at the place where it is computed."""
     if operand.offset:
         return None
     rows, columns = opened.group.rows, opened.group.columns

@@ -1,4 +1,4 @@
-"""Items and instructions before they have addresses: memory is named by the node whose words it holds."""
+"""Items and instructions before they have addresses: memory is named by the node that it stores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class GroupValue:
-    """What an earlier instruction of the group made for node `node`: a word per element, or (per_row) one per row."""
+    """The result of an earlier instruction of the group for `node`: a word per element, or (per_row) one per row."""
 
     node: int
     per_row: bool
@@ -38,7 +38,7 @@ Argument = Literal | Memory | GroupValue
 
 @dataclass
 class Instruction:
-    """op: a name in the operator table. node: whose value it makes. per_row: it works on one word per row.
+    """op: a name in the operator table. node: the node it computes. per_row: it works on one word per row.
 
     extent, stride: of the indexed axis of `take`.
     """

@@ -80,7 +80,7 @@ GROUP, COLUMNS, PRODUCT, SCATTER, RANK = range(5)
 TILE = 4096  # words of a slot: a few slots fit the first cache, all of them the second
 WIDEST = 16384  # columns up to which a tile holds whole rows wherever a reduction needs them in order
 STRIP = 128  # columns of a tile that is folded down
-SERIAL = 8192  # words below which sharing out an item costs more than it saves
+SERIAL = 8192  # words below which several threads cost more than they save
 WORD = 4
 
 Address = Callable[[int], int]
@@ -169,7 +169,7 @@ class GroupWriter:
         self.out: list[Instruction] = []
         self.free: list[int] = []
         self.slots = 0
-        self.made: dict[int, Operand] = {}  # node -> where this group's later instructions find it
+        self.made: dict[int, Operand] = {}  # node -> where later instructions of this group read it
         self.slot_of: dict[int, int] = {}  # node -> slot
         self.reductions = 0
         self.late: set[int] = set()  # nodes that exist only once a row's reduction is done
@@ -288,8 +288,8 @@ class GroupWriter:
             self.late.add(instruction.node)
         gone = self._let_go(at, temporary)
         gives_row = instruction.per_row or (reduces and not self.group.by_columns)
-        # Every kernel reads a word before it writes it, so the output may take the slot of what is read for the last
-        # time; but a row's one word must outlive the row that is written.
+        # Every kernel reads a word before it writes it, so the output may reuse the slot of an operand that is read for
+        # the last time. But a per-row word must survive until the whole row is written.
         self.free += [slot for slot, is_row in gone if gives_row or not is_row]
         self._output(instruction, code, inputs, late=late, extent=extent, stride=stride, gives_row=gives_row)
         self.free += [slot for slot, is_row in gone if is_row and not gives_row]
@@ -320,7 +320,7 @@ class GroupWriter:
         node, per_row = instruction.node, instruction.per_row
         stored = self.group.stores.get(node)
         target = self.memory(stored) if stored is not None else None
-        repeated = gives_row and stored is not None and size(stored.columns) > 1  # one word stands for a whole row
+        repeated = gives_row and stored is not None and size(stored.columns) > 1  # one word fills a whole row
         if target is not None and not repeated and self._can_write(target, gives_row):
             if not gives_row:
                 target.columns.stride = 1

@@ -1,4 +1,4 @@
-"""One node as items of its own: what fusion falls back on, and the whole plan where nothing is fused."""
+"""Lowers one node to items of its own: the fallback of fusion, and the whole plan if nothing is fused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from repops.plan.access import Axes, axes_of, common
 from repops.plan.buffer_placement import BufferPlacement, part_of, whole
 from repops.plan.ir import Argument, Group, Instruction, Item, Literal, Memory, Product, Rank, Scatter, Side
 
-NARROW_COLUMNS = 64  # columns below which more axes become columns: an instruction has a price per row
+NARROW_COLUMNS = 64  # columns below which more axes become columns: an instruction has a cost per row
 
 
 def items_of(nodes: Sequence[Node], at: int, out: Memory | None = None) -> list[Item]:
@@ -75,7 +75,7 @@ def elementwise(nodes: Sequence[Node], at: int) -> Group:
         views = [Operand(at, 0, tuple(int(a == axis) for a in range(len(node.shape))))]
     group, arguments = _group(nodes, at, node.shape, (0, contiguous(node.shape)), views)
     if node.op == "take" and (not extent or isinstance(arguments[0], Literal)):
-        # Nothing can be taken from an empty axis; from a scalar node the extent is what its stride 0 repeats.
+        # Nothing can be taken from an empty axis; a scalar node's stride 0 repeats it over the extent.
         if not extent:
             return _filled(group, at, 0)
         arguments[0] = Memory(views[0].node, 0, (), ())
@@ -111,7 +111,7 @@ def part(nodes: Sequence[Node], at: int, number: int, own: BufferPlacement | Non
 
 
 def by_columns(node: Node) -> bool:
-    """Whether a fold is better done down the columns: its terms lie apart and its elements side by side."""
+    """Whether a fold runs faster down the columns: its terms are far apart and its elements adjacent."""
     if node.op == "sum" or node.elements < 4:
         return False
     if node.op == "sum_sequential":
@@ -162,9 +162,9 @@ def product(nodes: Sequence[Node], at: int) -> Product:
 
 
 def roles_of(node: Node) -> dict[str, list[int]]:
-    """What each axis of a dot's shape is to the product: along a row's axis only `a` moves, along a column's only `b`.
+    """The role of each axis of a dot's shape: along row axes only `a` moves, along column axes only `b`.
 
-    Where neither moves, the axis serves as rows or columns, whichever there is none of.
+    An axis along which neither moves becomes rows or columns, whichever the product lacks.
     """
     a, b = node.operands
     roles: dict[str, list[int]] = {"batch": [], "row": [], "column": []}

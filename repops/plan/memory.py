@@ -1,7 +1,7 @@
-"""Where each value lives and for how long; which items must wait for those before them.
+"""Memory of values: offsets, lifetimes, and which items must wait for earlier ones.
 
-A value is alive from the item that first writes it to the last that reads it; its place in the arena is then free for
-others. Two items may run at once unless one writes memory that the other touches.
+A value is alive from the first item that writes it to the last that reads it; then its place in the arena is free. Two
+items may run concurrently unless one writes memory that the other reads or writes.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ Span = tuple[int, int]
 
 
 def barriers(items: Sequence[Item], span: Callable[[int], Span]) -> list[bool]:
-    """Whether an item must wait for all before it. span: (first, end) of a node's memory."""
+    """For each item, whether it must wait for all earlier items. span: (first, end) of a node's memory."""
     out: list[bool] = []
     read: set[Span] = set()
     written: set[Span] = set()

@@ -1,4 +1,4 @@
-"""State updated in place, and as early as may be: gradients then die young, and no second copy of the state exists."""
+"""Updates the state in place and as early as possible: gradients die early, and there is no second copy of the state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from repops.plan.ir import Group, Instruction, Item, Memory
 
 @dataclass(frozen=True)
 class Step:
-    """in_place: node -> the state's input node whose memory it is written to. kept: what is read after the last item."""
+    """in_place: node -> the state's input node whose memory it overwrites. kept: nodes read after the last item."""
 
     items: list[Item]
     in_place: dict[int, int]
@@ -46,7 +46,7 @@ def _copied(graph: Graph, source: int, target: int) -> Group:
 
 
 def _in_place(graph: Graph, items: Sequence[Item]) -> dict[int, int]:
-    """New values that can be written over the old ones: every other item that reads the old comes before."""
+    """New values that can overwrite the old ones: all other readers of the old value come earlier."""
     last_read: dict[int, int] = {}
     for at, item in enumerate(items):
         for node in item.reads():
@@ -59,7 +59,7 @@ def _in_place(graph: Graph, items: Sequence[Item]) -> dict[int, int]:
             continue
         group = items[maker]
         assert isinstance(group, Group)
-        if group.by_columns:  # its words are written before all that it reads was read
+        if group.by_columns:  # it writes words before it has read all of its operands
             can = group.stores[entry.after].node == entry.after and entry.before not in set(group.reads())
         else:
             can = _reads_where_it_writes(group, entry.before, entry.after)
@@ -87,7 +87,7 @@ def _reads_where_it_writes(group: Group, before: int, after: int) -> bool:
 
 
 def _early(items: Sequence[Item], in_place: dict[int, int]) -> list[Item]:
-    """The items, those that update the state moved up to where all they read is made and all that read the old is done."""
+    """The items, with state updates moved up until just after their operands and after all readers of the old value."""
     keys: list[tuple[int, int]] = [(at, 0) for at in range(len(items))]
     writers: dict[int, list[int]] = {}
     readers: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Products that read the source of a copy instead of the copy, where strides can say it: most copies then vanish."""
+"""Lets products read the source of a copy where strides can express it; most copies then disappear."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Piece = tuple[int, int]  # extent, stride in the source
 
 
 def read_through_copies(nodes: Sequence[Node], needed: Sequence[bool], roots: set[int]) -> list[Node]:
-    """The nodes with dots reading through copies that only dots read. Axes of a dot may be split; its words stay."""
+    """The nodes, with dots reading through copies that only dots read. May split axes of a dot; its words stay the same."""
     out = list(nodes)
     users: dict[int, list[int]] = {}
     for at, node in enumerate(nodes):
@@ -33,7 +33,7 @@ def read_through_copies(nodes: Sequence[Node], needed: Sequence[bool], roots: se
 
 
 def _through(dot: Node, at: int, copy: Node) -> Node | None:
-    """The dot reading the copy's source, its batch axes split where the source needs that; None when it cannot."""
+    """The dot reading the copy's source, with batch axes split as the source needs; None if impossible."""
     for number in range(2):
         if dot.operands[number].node == at:
             rewritten = _one(dot, number, copy)
@@ -79,7 +79,7 @@ def _offset(offset: int, copy: Node) -> int:
 
 
 def _pieces(domain: Sequence[int], view: Operand, copy: Node) -> list[list[Piece]] | None:
-    """For each axis of a view of the copy, what it is in the copy's source."""
+    """For each axis of a view of the copy, its axes in the copy's source."""
     steps, strides = contiguous(copy.shape), copy.operands[0].strides
     reach = [view.offset // step % extent for extent, step in zip(copy.shape, steps, strict=True)]
     out: list[list[Piece]] = []

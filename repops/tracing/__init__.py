@@ -1,4 +1,4 @@
-"""From a torch module, a loss and an optimizer to a graph. `repops.trace` is the function, so the package is `tracing`."""
+"""Traces a torch module, a loss and an optimizer into a graph. The function is `repops.trace`, so the package is `tracing`."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def gelu(c: Context, node: Any, x: Value, approximate: str = "none") -> Value:
 
 
 def _curve(c: Context, x: Value, approximate: str) -> Value:
-    """What 1 is added to: erf(x / sqrt 2), or its approximation by tanh."""
+    """The term added to 1: erf(x / sqrt 2), or its approximation by tanh."""
     if approximate == "none":
         return c.map("erf", c.map("mul", x, math.sqrt(0.5)))
     return c.map("tanh", c.map("mul", x, c.map("fma", c.map("mul", x, x), TANH_CUBE, TANH_SLOPE)))

@@ -20,7 +20,7 @@ from repops.tracing.value import Value
 def diagonal_scatter(
     c: Context, node: Any, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Value:
-    """x with its diagonal replaced: element i of the source stands in row i, or i - offset below the main diagonal."""
+    """x with its diagonal replaced: element i of the source goes to row i, or i - offset below the main diagonal."""
     first, second = dim1 % x.rank, dim2 % x.rank
     order = [axis for axis in range(x.rank) if axis not in (first, second)] + [first, second]
     turned = x.permute(order)
@@ -99,7 +99,7 @@ def _scattered(c: Context, x: Value, dim: int, index: Value, source: Any, adds: 
     others = [a for a in range(x.rank) if a != axis]
     for a, extent in enumerate(index.shape):
         source = c.slice(source, a, 0, extent)
-    for a in others:  # where the index does not reach, nothing is hit
+    for a in others:  # nothing is written beyond the index
         missing = x.shape[a] - index.shape[a]
         index, source = pad(c, index, a, 0, missing, -1), pad(c, source, a, 0, missing)
     turned = [c.plain(value.permute([axis, *others])).view for value in (index, source)]
@@ -126,7 +126,7 @@ def index_put(
 
 
 def _masked_put(c: Context, node: Any, x: Value, indices: Sequence[Any], source: Value, accumulate: bool) -> Value:
-    """One number written where a mask says, which is a choice."""
+    """Write one number where a mask is true, as a `where`."""
     if source.elements != 1 or len([index for index in indices if index is not None]) > 1:
         raise TraceRefused("values assigned by a mask", hint="torch.where(mask, values, x), values of x's shape")
     mask = next(index for index in indices if index is not None)

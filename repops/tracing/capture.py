@@ -1,4 +1,4 @@
-"""What a module, its loss and their gradients compute, as a flat list of torch operators: traced without touching data.
+"""Captures a module, its loss and their gradients as a flat list of torch operators, without computing on data.
 
 Everything runs on fake tensors, which have shapes and no values: so neither weights, data nor the random generator can
 leave a mark, and what would depend on them is refused.
@@ -45,12 +45,12 @@ class Captured:
 
 
 def named_parameters(module: torch.nn.Module) -> dict[str, Tensor]:
-    """Those that learn; tied ones once, under their first name."""
+    """Parameters that require a gradient; tied ones once, under their first name."""
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def named_buffers(module: torch.nn.Module) -> dict[str, Tensor]:
-    """Buffers, and parameters that do not learn."""
+    """Buffers, and parameters that require no gradient."""
     frozen = {name: p for name, p in module.named_parameters() if not p.requires_grad}
     return frozen | dict(module.named_buffers())
 
@@ -120,7 +120,7 @@ class _Traced:
 
 
 def _hook(leaf: Tensor, name: str, own: Any) -> None:
-    """The hooks of the module's parameter on the tensor that stands for it."""
+    """Register the parameter's hooks on the tensor that replaces it."""
     if own._post_accumulate_grad_hooks:
         what = f"a hook that runs after the gradient of {name} is there"
         raise TraceRefused(what, hint="parameter.register_hook, which gives the gradient itself")
@@ -146,7 +146,7 @@ def _flat(step: _Traced, inputs: list[dict[str, Tensor]]) -> fx.GraphModule:
 
 
 def _functional(code: fx.GraphModule, source: SourceMode, fakes: list[Tensor]) -> fx.GraphModule:
-    """The same without mutation: what is written in place becomes a new tensor.
+    """The same without mutation: an in-place write becomes a new tensor.
 
     Tensors of the user's source go in as arguments, so that what is made from them is seen as well.
     """
@@ -221,7 +221,7 @@ def _refusing(source: SourceMode, trace: Callable[[], fx.GraphModule]) -> fx.Gra
 
 @cache
 def _decompositions() -> dict[Any, Any]:
-    """torch's own, for all that has no lowering; those that end in primitives of its compiler left out."""
+    """torch's own decompositions for operators without a lowering, except those into primitives of its compiler."""
     aten = {rule: way for rule, way in decomposition_table.items() if way.__module__ == decompositions.__name__}
     return {
         operator: rule

@@ -1,4 +1,4 @@
-"""Matrix products: one node each, reading their operands wherever strides say they lie."""
+"""Matrix products: one node each, which reads its operands through strides."""
 
 from __future__ import annotations
 

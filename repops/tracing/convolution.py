@@ -1,4 +1,4 @@
-"""Convolutions as dot products over sliding windows, which are strides: nothing is unfolded in memory.
+"""Convolutions as dot products over sliding windows. Windows are strides: nothing is unfolded in memory.
 
 Shape legend: N batch, G groups, O outputs and C inputs of a group, S positions, K taps. Any number of spatial axes for
 which the axes of one dot fit the table's limit: two, or three without groups where an axis has one tap.

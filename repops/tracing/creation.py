@@ -1,4 +1,4 @@
-"""Tensors made from nothing: constants, which are scalars expanded, and counting, which is a node of the table."""
+"""Tensors without a source: constants (expanded scalars) and ranges (`iota` nodes)."""
 
 from __future__ import annotations
 

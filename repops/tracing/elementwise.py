@@ -1,4 +1,4 @@
-"""Arithmetic: each torch operator as few elementwise nodes as it takes."""
+"""Arithmetic: each torch operator as few elementwise nodes as possible."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def mul(c: Context, node: Any, a: Argument, b: Argument) -> Value:
 
 
 def product_of(c: Context, a: Argument, b: Argument) -> Value:
-    """a * b; a number that multiplies the larger one multiplies the smaller one instead (it stems from a square)."""
+    """a * b. A scalar factor of the larger operand moves to the smaller one (such factors come from squares)."""
     for small, large in ((a, b), (b, a)):
         if not isinstance(small, Value) or not isinstance(large, Value):
             break
@@ -77,7 +77,7 @@ def product_of(c: Context, a: Argument, b: Argument) -> Value:
 
 
 def divide(c: Context, a: Argument, b: Argument) -> Value:
-    """Floats; by a power of two as a product, which gives the same bits."""
+    """Float division; by a power of two it is a product, which gives the same bits."""
     if isinstance(b, float) and b and math.frexp(b)[0] in (0.5, -0.5) and 2.0**-100 < abs(b) < 2.0**100:
         return c.map("mul", a, 1.0 / b)
     return c.map("div", a, b)
@@ -90,7 +90,7 @@ def div(c: Context, node: Any, a: Argument, b: Argument, rounding_mode: str | No
         below = c.map("idiv", a, b)
         if rounding_mode == "floor":
             return below
-        # Towards zero: one more where the quotient is negative and something is left.
+        # Towards zero: add one where the quotient is negative and the remainder is not zero.
         left = c.map("ieq", c.map("imul", below, b), a)
         lifts = c.map("and", c.map("ilt", below, 0), c.map("ieq", left, 0))
         return c.map("iadd", below, lifts)
@@ -178,7 +178,7 @@ def log1p(c: Context, node: Any, x: Value) -> Value:
 
 
 def log_of_one_more(c: Context, x: Value) -> Value:
-    """log(u) * x / (u - 1) with u = 1 + x: what rounding u lost is given back (Kahan)."""
+    """log(u) * x / (u - 1) with u = 1 + x, which corrects the rounding of u (Kahan)."""
     u = c.map("add", 1.0, x)
     exact = c.map("eq", u, 1.0)
     ratio = c.map("div", x, c.map("where", exact, 1.0, c.map("sub", u, 1.0), dtype=F32))

@@ -18,7 +18,7 @@ from repops.words import signed
 
 
 def bounds_of(c: Context, index: Value) -> tuple[int, int] | None:
-    """Least and greatest element of an index that no data decides, else None."""
+    """Least and greatest element of an index that depends on no data, else None."""
     node = c.builder.nodes[index.node]
     if node.op == "scalar":
         value = signed(node.attributes[0])
@@ -30,7 +30,7 @@ def bounds_of(c: Context, index: Value) -> tuple[int, int] | None:
 
 
 def positions(c: Context, index: Value) -> tuple[int, int] | None:
-    """Least and greatest element when the index merely counts (a view of `iota`), else None."""
+    """Least and greatest element if the index is a view of `iota`, else None."""
     node = c.builder.nodes[index.node]
     if node.op != "iota" or not index.elements:
         return None
@@ -39,7 +39,7 @@ def positions(c: Context, index: Value) -> tuple[int, int] | None:
 
 
 def checked(c: Context, index: Value, extent: int, legal: Value | None = None) -> None:
-    """Index checks cost nodes only where data decides."""
+    """Check indices in the program only if they depend on data."""
     known = bounds_of(c, index)
     if known is None or legal is not None:
         c.check(index, extent, legal)
@@ -141,7 +141,7 @@ def _class_weights(c: Context, target: Value, weight: Any) -> Value | None:
 
 
 def _picked(c: Context, x: Value, target: Value, axis: int) -> Value:
-    """The logarithm at the target; where a log_softmax made it, without making all the others."""
+    """The logarithm at the target. After a log_softmax only that one logarithm is computed."""
     order = [*(a for a in range(x.rank) if a != axis), axis]
     known = c.facts.get(("log_softmax", x))
     if known is None or known[0] != axis:

@@ -1,4 +1,4 @@
-"""The loss of what a module returns. Models of Hugging Face return an output with `logits`, classes on the last axis."""
+"""Applies the loss to a module's output. Hugging Face models return an output with `logits`, classes on the last axis."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def loss_of(loss_fn: Loss | None, output: Any, targets: Any) -> Any:
         return _called(loss_fn, output, targets)
     logits = logits_of(output)
     if logits is not None and _is_cross_entropy(loss_fn):
-        # Classes are on the last axis whatever the sizes, where torch expects them on axis 1.
+        # Classes are on the last axis whatever the sizes; torch expects them on axis 1.
         output, targets = logits.flatten(0, -2), targets.flatten() if isinstance(targets, Tensor) else targets
     elif logits is not None:
         output = logits
@@ -49,7 +49,7 @@ def loss_of(loss_fn: Loss | None, output: Any, targets: Any) -> Any:
 
 
 def logits_of(output: Any) -> Tensor | None:
-    """Of an output object or a dict; None of anything else."""
+    """The logits of an output object or a dict; None for anything else."""
     logits = output.get("logits") if isinstance(output, dict) else getattr(output, "logits", None)
     return logits if isinstance(logits, Tensor) else None
 
@@ -81,7 +81,7 @@ def _is_cross_entropy(loss_fn: Any) -> bool:
 
 
 def _has_classes_last(output: Any, targets: Any) -> bool:
-    """Outputs (N, ..., V) for targets (N, ...), which torch would refuse: it reads (N, V, ...)."""
+    """Whether outputs are (N, ..., V) for targets (N, ...). torch refuses these: it reads (N, V, ...)."""
     if not isinstance(output, Tensor) or not isinstance(targets, Tensor) or output.dim() != targets.dim() + 1:
         return False
     return output.dim() > 2 and output.shape[:-1] == targets.shape and output.shape[2:] != targets.shape[1:]

@@ -48,7 +48,7 @@ def dtype_of(dtype: torch.dtype) -> str:
 
 @dataclass
 class Context:
-    """What lowerings share: the builder, the checks on indices so far, and what is known about some nodes.
+    """State shared by lowerings: the builder, the index checks so far, and facts about some nodes.
 
     facts: what a lowering notes about a value for a later one, under (kind, value). random: gives the bits of a site.
     """
@@ -67,7 +67,7 @@ class Context:
         return Value.of(self.builder.scalar(value, dtype))
 
     def map(self, op: str, *arguments: Value | Scalar, dtype: str | None = None) -> Value:
-        """An elementwise node over broadcast arguments, row-major; what no argument varies along is computed once."""
+        """An elementwise node over broadcast arguments, row-major; axes along which no argument varies are computed once."""
         values = [a for a in arguments if isinstance(a, Value)]
         shape = broadcast(*(value.shape for value in values), ())
         cores = [value.without_broadcast for value in values]
@@ -89,7 +89,7 @@ class Context:
         return [value.view for value in values]
 
     def plain(self, value: Value) -> Value:
-        """With one run to each axis: itself, or a copy."""
+        """The value with one run per axis: itself, or a copy."""
         if value.is_plain:
             return value
         copied = self._copied(value).reshape(value.shape)
@@ -129,13 +129,13 @@ class Context:
         return Value.of(View(view.node, view.dtype, tuple(size), view.offset + offset * step, strides))
 
     def typed(self, value: Value, dtype: str) -> Value:
-        """As float32 or integer: integers become floats, floats integers towards zero."""
+        """Convert to float32 or integer; floats are truncated towards zero."""
         if value.dtype == dtype:
             return value
         return self.map("to_float" if dtype == F32 else "to_int", value)
 
     def number(self, value: Value | Scalar, dtype: str) -> Value | Scalar:
-        """`typed`, of Python numbers too."""
+        """As `typed`, for Python numbers too."""
         if isinstance(value, Value):
             return self.typed(value, dtype)
         return float(value) if dtype == F32 else self.scalar(value, I32)
@@ -159,7 +159,7 @@ class Context:
         return self.reshape(result, [value.shape[axis] for axis in kept])
 
     def dot(self, a: Value, b: Value) -> Value:
-        """(batch..., M, K) times (batch..., K, N), the batch axes equal: read where they lie, whatever their strides."""
+        """(batch..., M, K) times (batch..., K, N), the batch axes equal. Reads operands of any strides without a copy."""
         if not a.shape[-1]:
             return self.scalar(0.0, F32).expand((*a.shape[:-1], b.shape[-1]))
         batch = a.rank - 2
@@ -179,7 +179,7 @@ class Context:
     # --- indices
 
     def check(self, index: Value, extent: int, legal: Value | None = None) -> None:
-        """The step counts only when every index lies in 0 to extent - 1, or is legal anyway."""
+        """Skip the step unless every index is in 0 to extent - 1, or is legal anyway."""
         inside = self.map("and", self.map("ilt", index, extent), self.map("ilt", -1, index))
         if legal is not None:
             inside = self.map("or", inside, legal)
@@ -188,12 +188,12 @@ class Context:
 
 
 def _still(axis: Axis) -> Axis:
-    """The axis of an operand that does not move along it."""
+    """An axis along which the operand is constant."""
     return tuple((extent, 0) for extent, _ in axis)
 
 
 def refine_all(values: Sequence[Value]) -> list[Value] | None:
-    """Values of one shape with runs of the same extents, at most MAX_RANK in all; None when that is not to be had."""
+    """Values of one shape with runs of the same extents, at most MAX_RANK in all; None if impossible."""
     columns = [refine([value.axes[at] for value in values]) for at in range(values[0].rank)]
     if None in columns:
         return None
@@ -264,7 +264,7 @@ def meta(node: Any) -> torch.Tensor:
 
 
 def constant(context: Context, tensor: torch.Tensor) -> Value:
-    """A tensor that the user's source holds outside parameters and buffers: committed as it is."""
+    """A tensor in the user's source that is neither parameter nor buffer: a constant of the program."""
     dtype = dtype_of(tensor.dtype)
     array = tensor.detach().cpu().numpy()
     if dtype == I32:

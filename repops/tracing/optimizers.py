@@ -26,7 +26,7 @@ OTHERS = "use torch.optim.SGD, Adam, AdamW, RMSprop or Adagrad"
 
 @dataclass(frozen=True)
 class Group:
-    """One parameter group. rates: of its first steps; the last one holds for ever."""
+    """One parameter group. rates: of its first steps; the last one applies to all later steps."""
 
     rates: tuple[float, ...]
     settings: dict[str, Any]
@@ -36,7 +36,7 @@ class Group:
 
 @dataclass
 class Step:
-    """What updates share: the builder and how many steps are done."""
+    """State shared by updates: the builder and the number of steps done."""
 
     builder: Builder
     done: View
@@ -89,7 +89,7 @@ def groups_of(
         group = _RULES[kind](rates, settings)
         for parameter in settings["params"]:
             if id(parameter) not in names:
-                raise TraceRefused("the optimizer holds a tensor that is no parameter of the module", hint=OTHERS)
+                raise TraceRefused("the optimizer has a tensor that is not a parameter of the module", hint=OTHERS)
             out[names[id(parameter)]] = group
     return out
 
@@ -123,7 +123,7 @@ def _update_sgd(step: Step, group: Group, p: View, g: View, state: dict[str, Vie
     if settings["weight_decay"]:
         g = b.map("fma", p, float(settings["weight_decay"]), g)
     if momentum:
-        # The first step takes the whole gradient, whatever the dampening.
+        # The first step uses the whole gradient, whatever the dampening.
         share = b.map("where", b.map("ieq", step.done, 0), 1.0, 1.0 - dampening, dtype=F32)
         fresh = b.map("mul", g, share) if dampening else g
         state["m"] = b.map("fma", state["m"], momentum, fresh)
@@ -164,7 +164,7 @@ def step_sizes(rates: Sequence[float], beta: float) -> list[float]:
 
 
 def survivals(rates: Sequence[float], decay: float) -> list[float]:
-    """What decoupled weight decay leaves of a parameter, step by step."""
+    """The factor of decoupled weight decay on a parameter, step by step."""
     return [1.0 - rate * decay for rate in rates]
 
 
@@ -206,7 +206,7 @@ def _update_adam(step: Step, group: Group, p: View, g: View, state: dict[str, Vi
     return b.map("fma", b.map("div", state["m"], root), size, p)
 
 
-# --- rules that divide by the root of what they have seen
+# --- rules that divide by the root of past squares
 
 
 def _rmsprop(rates: tuple[float, ...], settings: dict[str, Any]) -> Group:

@@ -152,13 +152,13 @@ def _means(extents: Sequence[int], out: Sequence[int], settings: Sequence[Any]) 
     sizes = _full(kernel, rank)
     sides = zip(extents, out, sizes, _full(stride or kernel, rank), _full(padding, rank), strict=True)
     matrices = [averaging(*side, counts_padding=counts and not divisor) for side in sides]
-    if divisor:  # the sum of what is inside, over a number of the user's
+    if divisor:  # the sum inside the window, over the user's divisor
         matrices = [matrix * (matrix > 0).sum(1, keepdims=True) for matrix in matrices]
     return matrices, 1.0 / divisor if divisor else 1.0
 
 
 def _averaging(extents: Sequence[int], settings: Sequence[Any]) -> tuple[Geometry, float] | None:
-    """The windows and their divisor where all are alike; None where some overhang."""
+    """The windows and their divisor if all are alike; None if some overhang."""
     kernel, stride, padding, ceil_mode, counts, divisor = _completed(settings)
     if len(extents) != 2 or ceil_mode or (any(padding) and not counts):
         return None
@@ -189,7 +189,7 @@ def avg_pool_backward(c: Context, node: Any, g: Value, x: Value, *settings: Any)
 
 
 def _adaptive(extents: Sequence[int], out: Sequence[int]) -> Geometry | None:
-    """The windows where all are alike; None where the sizes do not divide."""
+    """The windows if all are alike; None if the sizes do not divide."""
     if len(out) != 2 or any(extent % wanted for extent, wanted in zip(extents, out, strict=True)):
         return None
     return _geometry([extent // wanted for extent, wanted in zip(extents, out, strict=True)], (), ())
@@ -227,7 +227,7 @@ def adaptive_max_pool(c: Context, node: Any, x: Value, out: Sequence[int]) -> An
 
 @lowers("max_pool3d_with_indices_backward")
 def max_pool3d_backward(c: Context, node: Any, g: Value, x: Value, *rest: Any) -> Value:
-    """Each gradient goes where its maximum stood."""
+    """Each gradient goes to the place of its maximum."""
     place, area = rest[-1], math.prod(x.shape[-3:])
     rows, count = math.prod(x.shape[:-3]), math.prod(g.shape[-3:])
     index, terms = (c.plain(c.reshape(v, [rows, count]).permute([1, 0])) for v in (place, g))

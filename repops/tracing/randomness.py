@@ -24,7 +24,7 @@ SPREAD = 0x9E3779B9  # 2^32 / golden ratio: keys of neighbouring sites differ in
 
 @dataclass
 class Sites:
-    """Hands out random words. step: counts done steps. seed: asked for at the first site, so that few programs need one."""
+    """Generates random words. step: counts done steps. seed: created at the first site, so most programs have none."""
 
     builder: Builder
     step: View
@@ -131,13 +131,13 @@ def _inside(c: Context, shape: Sequence[int]) -> Value:
 
 @lowers("randperm")
 def randperm(c: Context, node: Any, count: int, **named: Any) -> Value:
-    """The order of as many random numbers."""
+    """A random permutation: the ranks of random numbers."""
     return ordered(c, uniform(c, (count,)), 0, False)[1]
 
 
 @lowers("multinomial")
 def multinomial(c: Context, node: Any, weights: Value, count: int, replacement: bool = False, **named: Any) -> Value:
-    """Without replacement: the greatest of log(weight) + Gumbel noise. With it: as often as asked for, one at a time."""
+    """Without replacement: the greatest of log(weight) + Gumbel noise. With replacement: one independent draw per sample."""
     axis = weights.rank - 1
     logarithm = c.map("log", weights)
     if not replacement:

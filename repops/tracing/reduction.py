@@ -1,4 +1,4 @@
-"""Sums, means, extremes, softmax: everything that joins elements along axes, except matmuls."""
+"""Sums, means, extremes and softmax: reductions along axes, except matmuls."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _extreme(c: Context, x: Value, dim: Any, keepdim: bool, largest: bool) -> Va
 
 
 def first_place(c: Context, x: Value, top: Value, axis: int, among: Value | None = None) -> Value:
-    """Where along `axis` the extreme `top` (kept axis) first stands; NaN's place when it is NaN. among: 1 where it may."""
+    """The first place of the extreme `top` (kept axis) along `axis`; NaN's place if it is NaN. among: 1 where allowed."""
     extent = x.shape[axis]
     hit = c.map("eq", x, top) if x.dtype == F32 else c.map("ieq", x, top)
     if x.dtype == F32:
@@ -169,7 +169,7 @@ def softmax(c: Context, node: Any, x: Value, dim: int, *rest: Any) -> Value:
     _, power, added = shifted(c, x, dim % x.rank)
     result = c.map("div", power, added)
     if node.target._schema.name == "aten::_safe_softmax":
-        # A row that is masked altogether gives zeros.
+        # A fully masked row gives zeros.
         dead = c.map("eq", reduced(c, "reduce_max", x, dim, True), -math.inf)
         result = c.map("where", dead, 0.0, result)
     if ("masked", x) in c.facts:  # what was -inf is 0 from here on, and so is its gradient

@@ -1,4 +1,4 @@
-"""What a program cannot say, explained where the user can see it: module, source line, operator, and what to write instead."""
+"""Errors for unsupported code: they name the module, source line and operator, and what to write instead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 
 class TraceRefused(ValueError):
-    """The module, the loss or the optimizer is outside what a program can express.
+    """A program cannot express this module, loss or optimizer.
 
     site: where in the user's source, empty when no line is to blame. hint: what to do instead.
     """
@@ -19,7 +19,7 @@ class TraceRefused(ValueError):
         super().__init__("\n  ".join(parts))
 
     def at(self, site: str) -> TraceRefused:
-        """The same refusal, with the place it was missing."""
+        """The same error, with `site` if it had none."""
         return TraceRefused(self.what, hint=self.hint, site=self.site or site)
 
 
@@ -116,7 +116,7 @@ _DTYPES = {
 
 
 def user_name(operator: str) -> str:
-    """An operator as a user knows it."""
+    """The operator's name in the user's code."""
     if operator == "_local_scalar_dense":
         return "reading a number out of a tensor (if, while, .item(), float())"
     return operator.strip("_").replace("linalg_", "linalg.").removesuffix("_ex")

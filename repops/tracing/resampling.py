@@ -38,7 +38,7 @@ def resampled(c: Context, x: Value, matrices: Sequence[Matrix]) -> Value:
 
 
 def _origins(extent: int, out: int, scale: float | None, corners: bool, cut: bool) -> list[float]:
-    """Where on the input's axis each output lies. cut: nothing before the first."""
+    """The position on the input's axis of each output. cut: clamp positions to 0 from below."""
     if corners:
         step = (extent - 1) / (out - 1) if out > 1 else 0.0
         return [step * at for at in range(out)]
@@ -74,7 +74,7 @@ def _keys(x: float, a: float) -> float:
 
 
 def nearest(extent: int, out: int, scale: float | None, corners: bool, shift: float = 0.0) -> Matrix:
-    """In float32, as torch: which element is nearest must not hang on a last digit."""
+    """In float32, as torch computes it, so that rounding picks the same nearest element."""
     matrix = np.zeros((out, extent))
     step = np.float32(1.0 / scale if scale else np.float32(extent) / np.float32(out))
     for at in range(out):
@@ -158,7 +158,7 @@ def adaptive(extent: int, out: int) -> Matrix:
 
 
 def averaging(extent: int, out: int, kernel: int, stride: int, padding: int, counts_padding: bool) -> Matrix:
-    """Windows that may overhang: padding counts where asked for, what ceil_mode adds beyond it never does."""
+    """Windows that may overhang: padding counts if requested; the positions that ceil_mode adds beyond it never do."""
     matrix = np.zeros((out, extent))
     for at in range(out):
         start = at * stride - padding

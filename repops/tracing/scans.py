@@ -18,7 +18,7 @@ Join = Callable[[Sequence[Value], Sequence[Value]], Sequence[Value]]
 
 
 def scanned(c: Context, parts: Sequence[Value], neutral: Sequence[float | int], axis: int, join: Join) -> list[Value]:
-    """Each element joined with all before it. parts: what an element is made of; join(earlier, later) is associative."""
+    """Each element joined with all before it. parts: the components of an element; join(earlier, later) is associative."""
     out = list(parts)
     extent, step = out[0].shape[axis], 1
     while step < extent:

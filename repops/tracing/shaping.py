@@ -1,4 +1,4 @@
-"""Moving data about: nearly all of it is strides. Only concatenation and padding make nodes."""
+"""Reshaping and moving data: nearly all of it is strides. Only concatenation and padding make nodes."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def concat(c: Context, values: Sequence[Value], axis: int) -> Value:
 
 
 def _in_blocks(values: Sequence[Value], axis: int) -> list[Value] | None:
-    """The values cut alike off the axis, which is split in (blocks, block); None when they cannot be."""
+    """The values with the axis split into (blocks, block), all alike; None if impossible."""
     if all(value.is_plain for value in values):
         return list(values)
     block = max(math.prod(extent for extent, _ in value.axes[axis][1:]) for value in values)
@@ -230,7 +230,7 @@ def copy(c: Context, node: Any, x: Value, source: Value, *rest: Any) -> Value:
 
 @lowers("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward")
 def replication_pad_backward(c: Context, node: Any, g: Value, x: Value, widths: Sequence[int]) -> Value:
-    """What was copied beyond an edge is added onto it."""
+    """Add the values that were copied beyond an edge back onto it."""
     for at in range(0, len(widths), 2):
         axis, (before, after) = g.rank - 1 - at // 2, widths[at : at + 2]
         extent = g.shape[axis] - before - after

@@ -1,4 +1,4 @@
-"""Order: sort, topk and what is made of them, from `rank`, which says how many elements precede each one.
+"""sort, topk and operators built on them, from `rank`, the number of elements that precede each one.
 
 Equal elements keep their order, where torch leaves theirs open. Sorting n elements costs n comparisons each.
 """
@@ -21,7 +21,7 @@ SMALL = (torch.bool, torch.uint8, torch.int8, torch.int16)  # float32 holds them
 
 
 def places(c: Context, x: Value, axis: int, descending: bool) -> Value:
-    """Where each float goes when the axis is sorted."""
+    """The place of each float after sorting along the axis."""
     last = x.shape[axis] - 1
     x = c.plain(c.map("add", x, 0.0))  # -0 and +0 are equal
     if descending:
@@ -32,7 +32,7 @@ def places(c: Context, x: Value, axis: int, descending: bool) -> Value:
 
 
 def scattered(c: Context, place: Value, terms: Value, axis: int) -> Value:
-    """terms at their places along the axis, which all are taken."""
+    """terms at their places along the axis; every place is taken once."""
     order = [axis, *(a for a in range(place.rank) if a != axis)]
     base = c.scalar(0, terms.dtype).expand(place.shape)
     turned = [c.plain(value.permute(order)).view for value in (place, terms.expand(place.shape))]
@@ -48,14 +48,14 @@ def along(c: Context, extent: int, rank: int, axis: int) -> Value:
 
 
 def _taken(c: Context, x: Value, index: Value, axis: int) -> Value:
-    """x at an index along the axis; both of one shape, the index surely inside."""
+    """x at an index along the axis; both of one shape, the index always in range."""
     table = x.unsqueeze(axis).permute([*range(axis + 1), *range(axis + 2, x.rank + 1), axis + 1])
     shape = (*index.shape, x.shape[axis])
     return Value.of(c.builder.take(c.plain(table.expand(shape)).view, c.plain(index).view))
 
 
 def ordered(c: Context, x: Value, axis: int, descending: bool, small: bool = False) -> tuple[Value, Value]:
-    """The sorted values and where they stood."""
+    """The sorted values and their original places."""
     count = along(c, x.shape[axis], x.rank, axis)
     if x.dtype == F32 or small:
         place = places(c, c.typed(x, F32), axis, descending)
@@ -103,7 +103,7 @@ def topk(c: Context, node: Any, x: Value, k: int, dim: int = -1, largest: bool =
 
 
 def _in_rounds(c: Context, x: Value, k: int, axis: int, largest: bool) -> tuple[Value, Value]:
-    """k times the greatest of what is left: for few of many."""
+    """Take the greatest of the rest, k times: for a small k."""
     left = x if largest else c.map("neg", x)
     count = along(c, x.shape[axis], x.rank, axis)
     tops, spots, free = [], [], None
@@ -143,7 +143,7 @@ def _one_of_order(c: Context, node: Any, x: Value, at: int, dim: int, keepdim: b
 def searchsorted(
     c: Context, node: Any, first: Value, second: Value, *, right: bool = False, side: str | None = None, **named: Any
 ) -> Value:
-    """How many of the sorted sequence lie before each value."""
+    """How many elements of the sorted sequence precede each value."""
     finds = node.target._schema.name == "aten::searchsorted"
     sequence, x = (first, second) if finds else (second, first)
     if sequence.rank == 1:

@@ -1,4 +1,4 @@
-"""Which line of the user's source each operator stems from, forward and backward."""
+"""Finds the line of the user's source for each operator, forward and backward."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OWN = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.absp
 
 
 class SourceMode(TorchFunctionMode):
-    """Tags what is traced with the line it stems from, and puts plain functions in place of some of torch's.
+    """Tags traced operators with their source line, and replaces some of torch's functions by plain ones.
 
     site: the line that ran last, as `blocks.0.mlp (model.py:12, in forward: x = self.up(x))`.
     """
@@ -37,7 +37,7 @@ class SourceMode(TorchFunctionMode):
         if plain is None:
             result = func(*args, **(kwargs or {}))
         else:
-            with self:  # what it calls is seen too, with this site
+            with self:  # its calls are traced too, with this site
                 result = plain(*args, **(kwargs or {}))
         _note(result, site)
         return result
@@ -63,7 +63,7 @@ class SourceMode(TorchFunctionMode):
         return f"{name} ({place})" if name else place
 
     def backward(self, loss: torch.Tensor) -> None:
-        """From now on, what is traced stems from differentiating the loss: at the line whose gradient it is, where known."""
+        """From now on, operators come from differentiating the loss; tag them with the line that they differentiate, if known."""
         self._say(GRADIENT)
         for node, site in _backward_nodes(loss.grad_fn):
             node.register_prehook(
@@ -76,7 +76,7 @@ class SourceMode(TorchFunctionMode):
 
 
 def _note(result: Any, site: str) -> None:
-    """Write the line on the backward nodes that a call added: those that no earlier call has written on."""
+    """Tag the backward nodes that a call added with its line: all that have no tag yet."""
     waiting: list[Any] = [each.grad_fn for each in _tensors(result)]
     while waiting:
         node = waiting.pop()
@@ -94,7 +94,7 @@ def _tensors(result: Any) -> Iterable[torch.Tensor]:
 
 
 def _backward_nodes(start: Any) -> list[tuple[Any, str]]:
-    """All that differentiating passes through, each with its line ("" where nobody wrote one)."""
+    """All nodes that differentiation visits, each with its line ("" without a tag)."""
     seen: dict[Any, str] = {}
     waiting = [start]
     while waiting:

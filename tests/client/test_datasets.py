@@ -86,7 +86,7 @@ def test_a_name__is_a_word_and_back(name: str) -> None:
 @pytest.mark.parametrize("name", ["7", "Zoo", "a b", "a" * 33, "-a", "ünder", "a/b", "a\n", "a\0"])
 def test_what_is_no_name__is_refused(name: str) -> None:
     assert not is_name(name)
-    with pytest.raises(UserError, match="is no name for a dataset") as refused:
+    with pytest.raises(UserError, match="is not a valid dataset name") as refused:
         encode_name(name)
     assert "begins with a letter" in (refused.value.hint or "")
 
@@ -213,7 +213,7 @@ def test_a_trainers_string__is_a_path_where_there_is_one_else_a_name(
     (tmp_path / "corpus").write_bytes(TEXT)
     assert trainer("corpus").job_description.data_paths() == [tmp_path / "corpus"]
     assert trainer(7).job_description.data.dataset == 7
-    with pytest.raises(UserError, match=r"no data at corpse, and that is no name of a dataset") as refused:
+    with pytest.raises(UserError, match=r"no data at corpse, and that is not a dataset's name") as refused:
         trainer("./corpse")
     assert "zoo dataset list" in (refused.value.hint or "")
 

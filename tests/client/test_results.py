@@ -135,7 +135,7 @@ def test_result__of_another_jobs_pointer_or_nonsense__is_refused(trained: Any, t
     with pytest.raises(ContentRefused):
         fetch_result(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: huge}), store, tmp_path / "model")
     nonsense = digest_of(store.add(b"[1, 2"))
-    with pytest.raises(ContentTampered, match="no pointer"):
+    with pytest.raises(ContentTampered, match="not a pointer"):
         fetch_result(
             view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: nonsense}), store, tmp_path / "model"
         )
@@ -258,10 +258,13 @@ def test_progress__told__differs_in_everything_but_the_clock() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"state": JobState.OPEN, "run": None, "lots": {0: lot(), 1: lot()}, "now": 1_004}, "sealed for another 6 s"),
+        (
+            {"state": JobState.OPEN, "run": None, "lots": {0: lot(), 1: lot()}, "now": 1_004},
+            "sealed bids for another 6 s",
+        ),
         (
             {"state": JobState.OPEN, "run": None, "lots": {0: lot(attempt=2), 1: lot()}, "now": 1_010},
-            "opened for another 10 s (attempt 2)",
+            "revealing bids for another 10 s (attempt 2)",
         ),
         ({"state": JobState.OPEN, "run": None, "lots": {0: lot(), 1: lot()}, "now": 1_020}, "too few bids"),
         (

@@ -76,7 +76,7 @@ def test_rounds_and_inner_steps__that_are_given__win(text: Path) -> None:
     assert pace_of(text, 1_000, rounds=3) == (3, 334)
     with pytest.raises(UserError, match="are 20,000,000 rounds of 50 inner steps; a job has at most 10,000") as refused:
         pace_of(text, 10**9, inner_steps=50)
-    assert "give 100,000 or more" in refused.value.hint
+    assert "set 100,000 or more" in refused.value.hint
 
 
 @pytest.mark.parametrize("tokens", [0, -1, float("nan"), float("inf"), "many", None])
@@ -135,7 +135,7 @@ def test_an_argument_of_train__that_nothing_takes__is_refused_with_the_nearest_n
 
 
 def test_a_client__beside_what_one_is_made_of__is_refused(text: Path, board: Board) -> None:
-    with pytest.raises(UserError, match=r"a client, or what one is made of \(account\), not both"):
+    with pytest.raises(UserError, match=r"a client or the client's arguments \(account\), not both"):
         trainer_of(text, 1, client=a_client(board), account="me")
 
 

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as cli:
-        yield cli
+    with cli_network(tmp_path_factory.mktemp("place")) as found:
+        yield found
 
 
 def test_a_contribution__is_kept_and_its_root_is_on_chain(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
@@ -30,15 +30,15 @@ def test_a_contribution__is_kept_and_its_root_is_on_chain(zoo: Zoo, place: CliNe
         ("data.npz", read_arrays(tmp_path / "data.npz")),
         ("data.txt", {"bytes": np.frombuffer(b"some text, and some more", np.uint8)}),
     ):
-        answer = zoo.json("dataset", "contribute", tmp_path / name)
-        kept = chain.datasets.datasets(answer["dataset"])
+        told = zoo.json("dataset", "contribute", tmp_path / name)
+        kept = chain.datasets.datasets(told["dataset"])
         assert kept.contributor == zoo.json("account", "show")["address"]
         assert kept.root == state_root(arrays)
-        assert (answer["root"], answer["size"]) == ("0x" + kept.root.hex(), kept.size)
+        assert (told["root"], told["size"]) == ("0x" + kept.root.hex(), kept.size)
         store = BlockStore(Path(place.store))
-        assert answer["cid"] in store.pins()
-        assert len(store.read(answer["cid"], max_bytes=10**6)) == kept.size
-        assert len(digest_of(answer["cid"])) == 32
+        assert told["cid"] in store.pins()
+        assert len(store.read(told["cid"], max_bytes=10**6)) == kept.size
+        assert len(digest_of(told["cid"])) == 32
     (tmp_path / "long.txt").write_bytes(bytes(range(250)) * 2_000)  # more than one block
     assert zoo.json("dataset", "contribute", tmp_path / "long.txt")["size"] > 500_000
     np.savez(tmp_path / "odd.npz", inputs=np.zeros(3, np.complex64))
@@ -64,22 +64,22 @@ def test_a_job__cites_datasets_once_and_scores_them_when_it_is_settled(
 
 def test_a_named_dataset__is_shown_fetched_trained_on_and_cited(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     text = place.text.read_bytes()
-    answer = zoo.json("dataset", "contribute", place.text, "--name", "zoo-dataset-v2")
+    told = zoo.json("dataset", "contribute", place.text, "--name", "zoo-dataset-v2")
     assert "name taken" in zoo.refused("dataset", "contribute", place.text, "--name", "zoo-dataset-v2")
-    assert "is no name" in zoo.refused("dataset", "contribute", place.text, "--name", "Zoo Dataset")
-    facts = zoo.json("dataset", "show", "zoo-dataset-v2")
-    assert facts == zoo.json("dataset", "show", str(answer["dataset"])) == zoo.json("dataset", "list")["datasets"][-1]
-    assert {key: answer[key] for key in ("dataset", "name", "root", "cid", "size")} == {
-        key: facts[key] for key in ("dataset", "name", "root", "cid", "size")
+    assert "is not a valid dataset name" in zoo.refused("dataset", "contribute", place.text, "--name", "Zoo Dataset")
+    shown = zoo.json("dataset", "show", "zoo-dataset-v2")
+    assert shown == zoo.json("dataset", "show", str(told["dataset"])) == zoo.json("dataset", "list")["datasets"][-1]
+    assert {key: told[key] for key in ("dataset", "name", "root", "cid", "size")} == {
+        key: shown[key] for key in ("dataset", "name", "root", "cid", "size")
     }
     assert "did you mean 'zoo-dataset-v2'" in zoo.refused("dataset", "show", "zoo-datset-v2")
     zoo.json("dataset", "fetch", "zoo-dataset-v2", "--out", tmp_path / "again.txt")
     assert (tmp_path / "again.txt").read_bytes() == text
-    for which in ("zoo-dataset-v2", answer["dataset"]):
+    for which in ("zoo-dataset-v2", told["dataset"]):
         config = _on(place, which)
         zoo.json("quote", config, "--max-budget", "14")
         job = zoo.json("train", config, "--max-budget", "14", "--no-watch", "--anyway")["job"]
-        assert list(place.devnet.chain.datasets.citations(job).cited) == [answer["dataset"]]
+        assert list(place.devnet.chain.datasets.citations(job).cited) == [told["dataset"]]
     missing = _on(place, "zoo-datset-v2")
     assert "did you mean 'zoo-dataset-v2'" in zoo.refused(
         "train", missing, "--max-budget", "14", "--no-watch", "--anyway"

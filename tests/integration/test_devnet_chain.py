@@ -120,7 +120,7 @@ def test_a_hosted_signer__signs_for_the_sender(devnet: Devnet, relay: Relay):
 
 
 def test_another_chain_id__is_refused(devnet: Devnet):
-    with pytest.raises(WrongChain, match="is of chain 31337, the network file says 1"):
+    with pytest.raises(WrongChain, match="serves chain 31337; the network file says 1"):
         connect(replace(devnet.network, chain_id=1))
 
 
@@ -129,7 +129,7 @@ def test_a_fallback_of_another_chain__is_refused_when_it_is_reached(devnet: Devn
     try:
         chain = connect(replace(devnet.network, rpcs=(relay.url, other.url)))
         relay.status = 503
-        with pytest.raises(WrongChain, match="is of chain 7"):
+        with pytest.raises(WrongChain, match="serves chain 7"):
             chain.head()
     finally:
         other.stop()

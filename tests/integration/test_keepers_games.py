@@ -87,13 +87,13 @@ def test_a_game__is_opened_once_and_won_by_the_committers_silence(stranger: Stra
     assert chain.referee.owed(COIN, stranger.sender.address) == 0, "what it brought was fetched"
     assert chain.zen.balanceOf(stranger.sender.address) > 10 * ZEN
 
-    answer = zoo.json("dispute", "replay", str(number))
-    assert [(m["function"], m["by"]) for m in answer["moves"]] == [
+    told = zoo.json("dispute", "replay", str(number))
+    assert [(m["function"], m["by"]) for m in told["moves"]] == [
         ("challenge", "challenger"),
         ("time_out", "challenger"),
     ]
-    assert (answer["outcome"], answer["verdict"]) == ("convicted", None)
-    assert "the committer was silent" in zoo.run("dispute", "replay", str(number))[1]
+    assert (told["outcome"], told["verdict"]) == ("convicted", None)
+    assert "the committer did not move in time" in zoo.run("dispute", "replay", str(number))[1]
     with pytest.raises(UserError, match="cannot be challenged any more"):
         challenge(chain, dispute.parties[2].sender, read_job(chain, dispute.job), dispute.claim(0), DISPUTE)
 

@@ -79,19 +79,19 @@ def test_branches__of_unequal_work__are_merged_posted_and_checked(
     monkeypatch.setenv("ZOO_PASSPHRASE_FILE", str(network.devnet.passphrase_file))
     monkeypatch.chdir(tmp_path)
 
-    code, answer = zoo(capsys, "job", "merge", f"{first.id}", f"{second.id}")
-    assert (code, "are no branches of one training" in answer["error"]) == (1, True)
+    code, told = zoo(capsys, "job", "merge", f"{first.id}", f"{second.id}")
+    assert (code, "are not branches of one training" in told["error"]) == (1, True)
     (tmp_path / "mine.json").write_text("{}")
     for out, said in (
         ("merged.json", "another ending"),
         ("mine.safetensors", "is not a parents file, so it is not replaced"),
     ):
-        code, answer = zoo(capsys, "job", "merge", f"{first.id}:1", f"{second.id}", "--out", tmp_path / out)
-        assert (code > 0, said in answer["error"] + answer.get("hint", "")) == (True, True)
+        code, told = zoo(capsys, "job", "merge", f"{first.id}:1", f"{second.id}", "--out", tmp_path / out)
+        assert (code > 0, said in told["error"] + told.get("hint", "")) == (True, True)
     assert (tmp_path / "mine.json").read_text() == "{}"
-    code, answer = zoo(capsys, "job", "merge", f"{first.id}:1", f"{second.id}@{network.network_path}")
+    code, told = zoo(capsys, "job", "merge", f"{first.id}:1", f"{second.id}@{network.network_path}")
     assert code == 0
-    assert [(b["job"], b["since"], b["round"], b["examples"], b["share"]) for b in answer["branches"]] == [
+    assert [(b["job"], b["since"], b["round"], b["examples"], b["share"]) for b in told["branches"]] == [
         (first.id, 1, 2, STEPS * BATCH, 0.25),
         (second.id, 0, 1, 3 * STEPS * BATCH, 0.75),
     ]
@@ -105,10 +105,10 @@ def test_branches__of_unequal_work__are_merged_posted_and_checked(
         "200",
         "--no-watch",
     )
-    code, refused = zoo(capsys, *begin, "--weights", weights, "--parents", answer["parents"])
+    code, refused = zoo(capsys, *begin, "--weights", weights, "--parents", told["parents"])
     assert (code, "not what these parents were merged to" in refused["error"]) == (1, True)
-    flags = ("--weights", answer["path"], "--parents", answer["parents"])
-    code, posted = zoo(capsys, *begin, *flags)
+    given = ("--weights", told["path"], "--parents", told["parents"])
+    code, posted = zoo(capsys, *begin, *given)
     assert code == 0
     third = ended(network, client.job(posted["job"]))
     assert third.view().completed_rounds == 1, "nodes train a job with parents"
@@ -116,11 +116,11 @@ def test_branches__of_unequal_work__are_merged_posted_and_checked(
     assert (code, checked["agrees"]) == (0, True)
     assert checked["start"] == third.view().checkpoint_roots[0].hex()
 
-    made = Merge.from_bytes(Path(answer["parents"]).read_bytes())
+    made = Merge.from_bytes(Path(told["parents"]).read_bytes())
     favoured = replace(made.parents.branches[0], examples=10 * STEPS * BATCH)
     false = replace(made, parents=replace(made.parents, branches=(favoured, made.parents.branches[1])))
-    liar = client.train(config(tmp_path, rounds=1, slots=1), **options, weights=answer["path"], merge=false)
+    liar = client.train(config(tmp_path, rounds=1, slots=1), **options, weights=told["path"], merge=false)
     code, checked = zoo(capsys, "job", "parents", liar.id)
     assert (code, checked["agrees"]) == (3, False)
     assert "the manifest says 320" in checked["differences"][0]
-    assert len(load_state(answer["path"])) == len(load_state(weights))
+    assert len(load_state(told["path"])) == len(load_state(weights))

@@ -77,8 +77,8 @@ def test_bidding__stays_away_from_slots_of_a_job_that_goes_on_when_it_is_not_the
     lots = {kind: replace(LOT, bid_end=at + 10, reveal_end=at + 20) for kind in (0, 1)}
     two_hours = replace(TERMS, rounds=2, slot_s=1_500, aggregate_s=600)  # at most: from the ninth hour into the tenth
     me = replace(ME_PROVIDER, hours=hours, is_aggregator=True)
-    found = duties(opening(at, lots=lots, terms=two_hours), me, Progress(slot_s=5))
-    assert [duty.kind for duty in found if isinstance(duty, SealBid)] == [*([0] if bids else []), 1]
+    due = duties(opening(at, lots=lots, terms=two_hours), me, Progress(slot_s=5))
+    assert [duty.kind for duty in due if isinstance(duty, SealBid)] == [*([0] if bids else []), 1]
 
 
 @pytest.mark.parametrize(("gpu_class", "flops", "bids"), [(4, 10**15, True), (4, 10**15 + 1, False), (1, 10**18, True)])
@@ -126,8 +126,8 @@ def test_clearing__in_which_somebody_left_bids_out_is_started_again():
     bids = {(0, 3): replace(BID, price=80), (0, 1): replace(BID, price=90), (0, 2): replace(BID, price=80)}
     lot = replace(LOT, revealed=3, units_capped=6, units_uncapped=12, phase=LotPhase.CLEARING, cleared=1)
     robbed = replace(lot, cursor=(90 * 10_000) << 64 | 1)  # the last bid was cleared first: two are left out
-    found = duties(opening(1_100, lots={0: robbed}, bids=bids), ME_PROVIDER, Progress())
-    assert found == [Send("auction", "clear", (1, 0, [operator])) for operator in (2, 3, 1)]
+    due = duties(opening(1_100, lots={0: robbed}, bids=bids), ME_PROVIDER, Progress())
+    assert due == [Send("auction", "clear", (1, 0, [operator])) for operator in (2, 3, 1)]
 
 
 def test_a_lot_that_is_full__waits_for_the_other_and_frees_my_bid_by_reopening():
@@ -257,8 +257,8 @@ def test_what_keeps_an_operator_from_bidding__is_told_in_words_and_agrees_with_i
 
 def test_an_operator_of_two_roles__is_told_which_of_them_cannot_bid():
     both = replace(ME_PROVIDER, is_aggregator=True, aggregator_price=130)
-    told = "as aggregator: the price is 130 wei an aggregation, and the job pays 120 wei at most"
-    assert reasons_not_to_bid(opening(1_000), both, TIMED) == told
+    reason = "as aggregator: the price is 130 wei an aggregation, and the job pays 120 wei at most"
+    assert reasons_not_to_bid(opening(1_000), both, TIMED) == reason
 
 
 def test_collateral_for_one_lot__is_not_bid_in_both():

@@ -79,8 +79,8 @@ def test_a_convicted_claim_of_the_same_seat__is_replaced_by_the_one_that_was_agg
 
 def test_what_is_kept_of_the_aggregation_before__may_be_a_ring_older():
     def kept(view: JobView, turn: int) -> int | None:
-        found = _kept_before(view, commit(turn))
-        return None if found is None else found.turn
+        before = _kept_before(view, commit(turn))
+        return None if before is None else before.turn
 
     assert [kept(STRAIGHT, turn) for turn in range(6)] == [None, 0, 1, 2, 3, 4]
     gap = seen([], [made(0), made(1), made(2)], 4)  # turn 3 aggregated nothing; the ring has three places
@@ -90,8 +90,8 @@ def test_what_is_kept_of_the_aggregation_before__may_be_a_ring_older():
 
 def test_a_verifiers_request__names_all_rounds_before():
     request = verify_request(STRAIGHT, commit(2), SLOT, None)
-    told = [(each["round"], each["checkpoint"], each["start_root"]) for each in request["before"]]
-    assert told == [(0, None, root(0).hex()), (1, raw_cid(root(1)), root(1).hex())]
+    rounds = [(each["round"], each["checkpoint"], each["start_root"]) for each in request["before"]]
+    assert rounds == [(0, None, root(0).hex()), (1, raw_cid(root(1)), root(1).hex())]
     claims = [(each["operator"], each["root"], each["bundle"]) for each in request["before"]]
     assert claims == [(ME, bytes([turn]).hex() * 32, raw_cid(CLAIM.bundle)) for turn in (0, 1)]
 

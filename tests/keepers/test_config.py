@@ -106,8 +106,8 @@ def test_the_gateway__listens_on_other_addresses_only_when_asked(
     monkeypatch.setenv("ZOO_HOME", str(tmp_path))
     save(from_dict(GOOD, tmp_path / "node"))
     assert load(tmp_path / "node").gateway_host == "127.0.0.1"
-    told = cli.run(["node", "configure", "--endpoint", "http://203.0.113.7:8600", "--gateway-port", "8600"])
-    assert (told, load(tmp_path / "node").gateway_host) == (0, "127.0.0.1")
+    code = cli.run(["node", "configure", "--endpoint", "http://203.0.113.7:8600", "--gateway-port", "8600"])
+    assert (code, load(tmp_path / "node").gateway_host) == (0, "127.0.0.1")
     assert cli.run(["node", "configure", "--gateway-host", "0.0.0.0"]) == 0
     config = load(tmp_path / "node")
     assert commands(config)["gateway"][-4:] == ["--host", "0.0.0.0", "--port", "8600"]

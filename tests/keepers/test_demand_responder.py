@@ -111,23 +111,23 @@ class Sent(list):
 @pytest.fixture
 def lane(monkeypatch: pytest.MonkeyPatch, job: SmallJob, store: BlockStore):
     """An answering lane over a chain that shows `demands` of job 1."""
-    told = SimpleNamespace(demands=[], events=[], now=1_001, read=[], sent=Sent())
+    chain_data = SimpleNamespace(demands=[], events=[], now=1_001, read=[], sent=Sent())
     terms = dataclasses.replace(view(0).terms, manifest=digest_of(job.base["manifest"]))
 
     def read(chain: Any, number: int, block: int) -> Any:
-        told.read.append(number)
-        return view(told.now, job=number, demands=told.demands, terms=terms)
+        chain_data.read.append(number)
+        return view(chain_data.now, job=number, demands=chain_data.demands, terms=terms)
 
     monkeypatch.setattr(demand_responder, "read_job", read)
     contract = SimpleNamespace(answer=lambda *args: SimpleNamespace(args=args))
     chain = SimpleNamespace(
-        head=lambda: SimpleNamespace(number=5, timestamp=told.now),
+        head=lambda: SimpleNamespace(number=5, timestamp=chain_data.now),
         params=SimpleNamespace(answer_s=ANSWER_S),
         availability=contract,
     )
-    told.made = DemandResponder(ME, chain, told.sent, store)  # type: ignore[arg-type]
-    told.made._history = SimpleNamespace(events_until=lambda head: told.events)
-    return told
+    chain_data.made = DemandResponder(ME, chain, chain_data.sent, store)  # type: ignore[arg-type]
+    chain_data.made._history = SimpleNamespace(events_until=lambda head: chain_data.events)
+    return chain_data
 
 
 def event(name: str, lane: int = 130) -> Event:

@@ -52,8 +52,8 @@ def demand(claim: Commit | Checkpoint = CLAIM, lane: int = AGGREGATOR_SEAT, **ch
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def demanded(found: list) -> list[DemandChunk]:
-    return [duty for duty in found if isinstance(duty, DemandChunk)]
+def demanded(due: list) -> list[DemandChunk]:
+    return [duty for duty in due if isinstance(duty, DemandChunk)]
 
 
 # -- fetching
@@ -106,23 +106,23 @@ def test_a_demand__comes_early_enough_for_the_window_and_for_my_own_clock():
     ids=["open", "answered", "another's", "of another claim", "spent"],
 )
 def test_a_claim__is_demanded_again_when_it_is_still_missing_after_an_answer__four_times_in_all(demands, again_from):
-    told = [
+    answers = [
         now
         for now in range(MADE + 10, MADE + 200)
         if demanded(duties(job(now, demands=demands), THE_AGGREGATOR, missing(now)))
     ]
-    assert (told[0] if told else None) == again_from
+    assert (answers[0] if answers else None) == again_from
 
 
 def test_a_checkpoint_nobody_serves__is_demanded_from_the_seat_that_must_train_from_it():
     checkpoint = {"checkpoints": (MADE_BY_OTHER,), "run": replace(WINDOWED, missing=0b11), "commits": ()}
     lacking = missing(OPENED + 5, AGGREGATOR_SEAT)
-    found = demanded(duties(job(OPENED + 6, **checkpoint), THE_PROVIDER, lacking))
-    assert found == [DemandChunk(MADE_BY_OTHER, 0, PLACES)], "a quarter of a seat's time is 5 s"
+    demands = demanded(duties(job(OPENED + 6, **checkpoint), THE_PROVIDER, lacking))
+    assert demands == [DemandChunk(MADE_BY_OTHER, 0, PLACES)], "a quarter of a seat's time is 5 s"
     taken_over = replace(THE_AGGREGATOR, operator=AGGREGATOR)
     later = missing(OPENED + 20, AGGREGATOR_SEAT)
-    found = demanded(duties(job(OPENED + 30, **checkpoint), taken_over, later))
-    assert found == [DemandChunk(MADE_BY_OTHER, AGGREGATOR_SEAT, PLACES)]
+    demands = demanded(duties(job(OPENED + 30, **checkpoint), taken_over, later))
+    assert demands == [DemandChunk(MADE_BY_OTHER, AGGREGATOR_SEAT, PLACES)]
 
 
 def test_nothing__is_demanded_of_final_claims_of_my_own_or_without_a_lane():
@@ -161,8 +161,8 @@ def test_deposits__of_all_lanes_of_mine_count_until_they_come_back():
 END = MADE + 30 + ANSWER_S
 
 
-def closes(found: list) -> list[tuple[object, ...]]:
-    return [duty.args for duty in found if isinstance(duty, Send) and duty.function == "close"]
+def closes(due: list) -> list[tuple[object, ...]]:
+    return [duty.args for duty in due if isinstance(duty, Send) and duty.function == "close"]
 
 
 def test_my_demand__is_closed_in_the_second_after_its_time():

@@ -22,8 +22,8 @@ THEIRS = replace(CLAIM, operator=OTHER)
 
 def withheld(keeper: Keeper, places: list[Any]) -> None:
     """What others committed is missing since long ago."""
-    told = {"asked_at": 1_100, "checkpoint": False, "places": places}
-    keeper.work.status = lambda name: WorkStatus("absent", missing=told if name.startswith("fetch") else None)  # type: ignore[method-assign]
+    missing = {"asked_at": 1_100, "checkpoint": False, "places": places}
+    keeper.work.status = lambda name: WorkStatus("absent", missing=missing if name.startswith("fetch") else None)  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ def test_where_nothing_could_be_had__chance_chooses_the_place(asked):
     withheld(keeper, [[0, None], [1, None]])
     for _ in range(20):
         keeper.tick()
-    found = demands(recorder)
-    assert {args[3] for args in found} == {0, 1}
-    assert len({args[4:] for args in found}) == 20
-    assert all(0 <= args[4] < 2**32 and 0 <= args[5] < 2**40 for args in found)
+    sent = demands(recorder)
+    assert {args[3] for args in sent} == {0, 1}
+    assert len({args[4:] for args in sent}) == 20
+    assert all(0 <= args[4] < 2**32 and 0 <= args[5] < 2**40 for args in sent)
 
 
 def test_the_limit_of_a_job__is_kept_and_told_after_the_other_duties(asked):

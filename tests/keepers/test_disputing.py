@@ -82,7 +82,7 @@ def test_games_of_others__are_neither_read_nor_played(tmp_path: Path, monkeypatc
     assert [game.number for game in seen] == [2, 3]
 
 
-class Told:
+class CountedReads:
     """A chain whose events tell of games, each opened by one event. tells: in how many a game was made from an event."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *jobs: int) -> None:
@@ -92,8 +92,8 @@ class Told:
         history = SimpleNamespace(events_until=lambda head: list(self.events))
         reader = games._GameReader(history)  # type: ignore[arg-type]
         self.chain: Any = SimpleNamespace(cached=lambda key, make: reader)
-        told = games._changes_of
-        monkeypatch.setattr(games, "_changes_of", lambda *args: (self._count(), told(*args))[1])
+        changes_of = games._changes_of
+        monkeypatch.setattr(games, "_changes_of", lambda *args: (self._count(), changes_of(*args))[1])
         monkeypatch.setattr(games, "read_all", self._read_all)
         monkeypatch.setattr(games, "_state", lambda game, shown: None)
 
@@ -115,18 +115,18 @@ class Told:
 
 
 def test_read_games__reads_what_is_wanted_alone(monkeypatch: pytest.MonkeyPatch):
-    told = Told(monkeypatch, 1, 1, 2)
-    assert told.games(job=1, wanted=lambda game: game.number != 1) == [2]
-    assert told.read == [2]
+    reads = CountedReads(monkeypatch, 1, 1, 2)
+    assert reads.games(job=1, wanted=lambda game: game.number != 1) == [2]
+    assert reads.read == [2]
 
 
 def test_read_games__makes_what_it_knows_of_new_events_alone_until_one_is_undone(monkeypatch: pytest.MonkeyPatch):
-    told = Told(monkeypatch, 1, 1)
-    assert (told.games(), told.tells) == ([1, 2], 2)
-    told.events.append(told.opened(3, 2))
-    assert (told.games(), told.tells) == ([1, 2, 3], 3)
-    told.events = [told.events[0], told.opened(2, 7)]  # a reorganisation: another game came to be the second
-    assert (told.games(job=7), told.tells) == ([2], 5)
+    reads = CountedReads(monkeypatch, 1, 1)
+    assert (reads.games(), reads.tells) == ([1, 2], 2)
+    reads.events.append(reads.opened(3, 2))
+    assert (reads.games(), reads.tells) == ([1, 2, 3], 3)
+    reads.events = [reads.events[0], reads.opened(2, 7)]  # a reorganisation: another game came to be the second
+    assert (reads.games(job=7), reads.tells) == ([2], 5)
 
 
 def test_a_job_that_cannot_be_read__keeps_no_other_game_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -63,8 +63,8 @@ def view(now: int, **changes: object) -> JobView:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def sends(found: list) -> list[str]:
-    return [duty.function for duty in found if isinstance(duty, Send)]
+def sends(due: list) -> list[str]:
+    return [duty.function for duty in due if isinstance(duty, Send)]
 
 
 def opening(now: int, **changes: object) -> JobView:
@@ -88,8 +88,8 @@ def test_awarded__prepares_then_tells_its_timed_estimate():
 
 
 def test_awarded__declines_what_it_cannot_hold():
-    found = duties(awarded(1_001), ME_PROVIDER, Progress(failed=True))
-    assert found == [Send("settlement", "decline", (1, 0, 2))]
+    due = duties(awarded(1_001), ME_PROVIDER, Progress(failed=True))
+    assert due == [Send("settlement", "decline", (1, 0, 2))]
 
 
 def test_awarded__expires_a_silent_holder_after_the_ready_window():
@@ -156,8 +156,8 @@ def vacant_at(now: int, count: int = 1, **changes: object) -> JobView:
     return view(now, **{"run": replace(RUN, missing=0b11), "seats": {0: SEAT, 1: gap}} | changes)
 
 
-def taken(found: list) -> list[Send]:
-    return [duty for duty in found if isinstance(duty, Send)]
+def taken(due: list) -> list[Send]:
+    return [duty for duty in due if isinstance(duty, Send)]
 
 
 def test_a_vacant_seat__is_taken_by_a_standby_with_spare_capacity_and_time():
@@ -225,9 +225,9 @@ def test_the_aggregator__waits_for_inputs_then_aggregates_then_posts():
 
 def test_the_aggregator__times_out_silent_holders_before_it_closes_a_turn_without_them():
     closing = view(OPENED + 2 * SLOT_S, run=replace(RUN, missing=0b1, committed=4))
-    found = duties(closing, ME_AGGREGATOR, Progress(aggregated=True))
-    assert Send("settlement", "time_out", (1, 0)) in found
-    assert found[-1] == PostAggregate(0b10)
+    due = duties(closing, ME_AGGREGATOR, Progress(aggregated=True))
+    assert Send("settlement", "time_out", (1, 0)) in due
+    assert due[-1] == PostAggregate(0b10)
 
 
 def test_a_turn_without_quorum__is_abandoned():
@@ -258,8 +258,8 @@ def test_unequal_workers__are_bid_for_what_each_of_them_trains_in_time():
     lots = {0: replace(LOT, units=100), 1: replace(LOT, units=1)}
 
     def capacity(relative_paces: tuple[float, ...]) -> int:
-        found = duties(opening(1_005, lots=lots), replace(able, relative_paces=relative_paces), TIMED)
-        return next(duty.capacity for duty in found if isinstance(duty, SealBid))
+        due = duties(opening(1_005, lots=lots), replace(able, relative_paces=relative_paces), TIMED)
+        return next(duty.capacity for duty in due if isinstance(duty, SealBid))
 
     assert SLOT_S - RECOVERY_S == 34  # seconds to train in, of which a slot takes 5
     assert capacity((1.0,)) == 6

@@ -48,8 +48,8 @@ def complete(**changes: Any) -> JobView:
 
 
 def ahead(view: JobView, progress: Progress, **me: Any) -> list[Any]:
-    found = duties(view, replace(ME_PROVIDER, **me), progress)
-    return [duty for duty in found if isinstance(duty, Precompute) or (isinstance(duty, Train) and duty.ahead)]
+    due = duties(view, replace(ME_PROVIDER, **me), progress)
+    return [duty for duty in due if isinstance(duty, Precompute) or (isinstance(duty, Train) and duty.ahead)]
 
 
 # -- what may be begun
@@ -293,14 +293,14 @@ def test_a_claim_whose_files_nobody_serves__is_not_here__and_is_asked_for_a_few_
     prefetching = Prefetcher(played.store, Woken())
     view = committed(played)
     deadline = time.monotonic() + 10
-    told = f"operator {OTHER} committed is not here"
-    while caplog.text.count(told) < module.ATTEMPTS and time.monotonic() < deadline:
+    warning = f"operator {OTHER} committed is not here"
+    while caplog.text.count(warning) < module.ATTEMPTS and time.monotonic() < deadline:
         prefetching.observe(view)
         time.sleep(0.01)
     for _ in range(5):
         assert prefetching.observe(view) == {0}
     time.sleep(0.1)
-    assert caplog.text.count(told) == module.ATTEMPTS
+    assert caplog.text.count(warning) == module.ATTEMPTS
 
 
 def test_a_bundle_of_other_slots_than_were_committed__is_not_here(played: SmallJob):

@@ -53,8 +53,8 @@ def should_yield(
     if mine_s:
         me.record_speed(FLOPS, mine_s)
     for index, (each, spent) in enumerate(others):
-        told = {"flops_per_s": FLOPS / each if each else 0, "since": NOW - spent if spent else 0}
-        redis.set(f"zoo:worker:{index}", json.dumps(told))
+        record = {"flops_per_s": FLOPS / each if each else 0, "since": NOW - spent if spent else 0}
+        redis.set(f"zoo:worker:{index}", json.dumps(record))
     redis.waiting = waiting - 1
     return me.should_yield("it", FLOPS)
 

@@ -67,9 +67,9 @@ def test_slots_computed_anew__count_as_trained():
 def test_a_checkpoint_that_is_withheld__is_told_by_whoever_needed_it(name):
     view = seen()
     view = replace(view, run=replace(view.run, missing=0b11)) if name is not aggregate_name else view
-    told = {**TOLD, "checkpoint": True, "places": [[0, None]]}
-    found = progress_of(Queue({name(view): WorkStatus("queued", missing=told)}), view, ME)
-    assert found.missing == {AGGREGATOR_SEAT: MissingData(1_050, {0: None})}
+    missing = {**TOLD, "checkpoint": True, "places": [[0, None]]}
+    progress = progress_of(Queue({name(view): WorkStatus("queued", missing=missing)}), view, ME)
+    assert progress.missing == {AGGREGATOR_SEAT: MissingData(1_050, {0: None})}
 
 
 def test_a_withheld_bundle__is_replaced_by_my_own_of_the_same_root_once_all_slots_are_computed(store):

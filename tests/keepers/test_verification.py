@@ -17,8 +17,8 @@ from zoo_compute.store.cid import raw_cid
 
 
 def commits(turns: int = 40, slots: int = 6) -> JobView:
-    found = tuple(Commit(t, t, 0, ME if t % 2 else OTHER, slots, 9, 0, ROOT, ROOT, 9) for t in range(turns))
-    return view(1_000, commits=found, checkpoint_roots={t: ROOT for t in range(turns + 1)})
+    claims = tuple(Commit(t, t, 0, ME if t % 2 else OTHER, slots, 9, 0, ROOT, ROOT, 9) for t in range(turns))
+    return view(1_000, commits=claims, checkpoint_roots={t: ROOT for t in range(turns + 1)})
 
 
 def verifier(

@@ -114,5 +114,5 @@ def test_work_whose_worker_died__is_sent_again_at_once_though_other_work_waits()
 def test_a_worker__loads_nothing_of_the_chain():
     # It has no keys and no chain, and web3 costs a restarted worker seconds.
     code = "import sys, keepers.processes.run, node.tasks; print([name for name in ('web3', 'eth_account') if name in sys.modules])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert told.stdout.strip() == "[]", told.stderr
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert output.stdout.strip() == "[]", output.stderr

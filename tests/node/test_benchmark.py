@@ -81,14 +81,14 @@ def test_benchmark__on_a_cpu__is_labelled_and_only_for_a_devnet(capsys: pytest.C
     assert benchmark.main(["--device", "cpu"]) == 1
     assert "devnet only" in capsys.readouterr().err
     assert benchmark.main(["--device", "cpu", "--devnet", "--steps", "1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["gpu_class"], found["class_id"]) == (None, None)
-    assert "devnet only" in found["note"]
-    assert found["flops_per_s"] > 0
-    assert found["conformed"] is None
+    report = json.loads(capsys.readouterr().out)
+    assert (report["gpu_class"], report["class_id"]) == (None, None)
+    assert "devnet only" in report["note"]
+    assert report["flops_per_s"] > 0
+    assert report["conformed"] is None
     assert benchmark.main(["--device", "cpu", "--devnet", "--steps", "1"]) == 0
-    assert found["root"] in capsys.readouterr().out, "the same steps gave another state"
-    assert found["root"] == AFTER_THREE_STEPS
+    assert report["root"] in capsys.readouterr().out, "the same steps gave another state"
+    assert report["root"] == AFTER_THREE_STEPS
 
 
 def test_the_benchmarks_program__is_the_same_for_every_node() -> None:

@@ -48,8 +48,8 @@ def job(tmp_path: Path) -> GoingOn:
 
 
 def going_on(job: GoingOn, **changes: Any) -> dict[str, Any]:
-    given = {"slot": SLOT, "before": [job.first], "private": job.first_reports[SLOT]["private"]}
-    report = tasks.run_shard(job.base | given | changes, job.store)
+    request = {"slot": SLOT, "before": [job.first], "private": job.first_reports[SLOT]["private"]}
+    report = tasks.run_shard(job.base | request | changes, job.store)
     return {name: report[name] for name in ("segment_root", "end_root", "update_root", "update")}
 
 

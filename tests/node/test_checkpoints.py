@@ -48,9 +48,9 @@ def test_run_shard__checkpoint_of_other_tensors__is_its_authors_lie_and_tried_ag
     for other in ({name: state[name]}, state | {name: state[name].reshape(-1)[:1].copy()}, {}):
         root = root_of(other)
         pointer = Pointer(1, 0, job.store.add(state_bytes(other)), root, 0b111)
-        given = {"checkpoint": job.store.add(pointer.to_bytes()), "start_root": root.hex(), "slot": 0}
+        changes = {"checkpoint": job.store.add(pointer.to_bytes()), "start_root": root.hex(), "slot": 0}
         with pytest.raises(FalseCheckpoint, match="this program's tensors") as refused:
-            tasks.run_shard(job.base | given, job.store)
+            tasks.run_shard(job.base | changes, job.store)
         assert isinstance(refused.value, Retryable)
 
 

@@ -140,10 +140,10 @@ def test_the_check__asked_for_again__runs_although_a_result_is_kept() -> None:
 def test_a_check_that_dies__is_tried_once_more_and_then_no_more() -> None:
     examine = Examiner({"died": "ended by SIGSEGV, at program 'sweep'"})
     for _ in range(4):
-        found = check(CUDA, examine=examine)
-        assert not found.conformed
-        assert "the check of its bits ended by SIGSEGV, at program 'sweep'; programs run on the CPU" in found.line
-        assert "`zoo node conformance --again`" in found.line
+        result = check(CUDA, examine=examine)
+        assert not result.conformed
+        assert "the check of its bits ended by SIGSEGV, at program 'sweep'; programs run on the CPU" in result.line
+        assert "`zoo node conformance --again`" in result.line
     assert examine.runs == conformance.TRIES == 2
 
 
@@ -162,9 +162,9 @@ def test_a_machine_that_goes_down_in_the_check__counts_as_not_conformed(monkeypa
         check(CUDA, again=number == 0, examine=goes_down)
         after_reboot(number)
     examine = Examiner(RIGHT)
-    found = check(CUDA, examine=examine)
-    assert (found.conformed, examine.runs) == (False, 0)
-    assert "the machine went down while its bits were checked" in found.line
+    result = check(CUDA, examine=examine)
+    assert (result.conformed, examine.runs) == (False, 0)
+    assert "the machine went down while its bits were checked" in result.line
 
 
 def test_a_check_whose_process_was_ended__runs_again_and_blames_nobody() -> None:
@@ -187,9 +187,9 @@ def test_a_check_killed_with_its_whole_process__runs_again_on_the_same_boot() ->
 
 def test_too_little_free_memory__is_of_the_moment_and_not_kept() -> None:
     examine = Examiner({"error": "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY", "out_of_memory": True})
-    found = check(CUDA, examine=examine)
-    assert (found.conformed, found.kept) == (False, "")
-    assert "OUT_OF_MEMORY" in found.line
+    result = check(CUDA, examine=examine)
+    assert (result.conformed, result.kept) == (False, "")
+    assert "OUT_OF_MEMORY" in result.line
     assert kept(CUDA).why == conformance.UNCHECKED
     examine.answer = RIGHT
     assert check(CUDA, examine=examine).conformed
@@ -207,8 +207,8 @@ def test_a_home_that_cannot_be_written__costs_a_check_and_no_crash(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "file"))
-    found = check(CUDA, examine=Examiner(RIGHT))
-    assert (found.conformed, found.kept) == (True, "")
+    result = check(CUDA, examine=Examiner(RIGHT))
+    assert (result.conformed, result.kept) == (True, "")
 
 
 @pytest.mark.parametrize(
@@ -283,10 +283,10 @@ def test_workers_of_one_machine__check_a_card_once_and_share_the_result(tmp_path
         subprocess.Popen([sys.executable, "-c", WAITS, str(tmp_path / "runs")], stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    told = [process.communicate(timeout=120)[0] for process in ran]
-    assert all(text.endswith("True\n") for text in told)
+    outputs = [process.communicate(timeout=120)[0] for process in ran]
+    assert all(text.endswith("True\n") for text in outputs)
     assert (tmp_path / "runs").read_text() == "run\n"
-    assert sum("another process checks it" in text for text in told) <= 2
+    assert sum("another process checks it" in text for text in outputs) <= 2
 
 
 # --- the commands
@@ -330,16 +330,16 @@ def test_command__a_device_that_is_absent__is_refused() -> None:
 def test_line__many_operators__are_counted() -> None:
     differing = tuple(f"sweep: op{at}" for at in range(9))
     record = {"status": "differs", "cases": 50, "differing": differing}
-    found = conformance._verdict("cuda:0", Path("kept"), FACTS, record)
-    assert "9 of 50 cases differ from the CPU (op0, op1, op2, op3, op4, op5 and 3 more)" in found.line
+    result = conformance._verdict("cuda:0", Path("kept"), FACTS, record)
+    assert "9 of 50 cases differ from the CPU (op0, op1, op2, op3, op4, op5 and 3 more)" in result.line
 
 
 def test_line__of_a_cpu_with_wrong_kernels__names_another_backend() -> None:
     record = {"status": "differs", "cases": 50, "differing": ["cpu elementwise: exp"]}
-    found = conformance._verdict("cpu", Path("kept"), FACTS, record)
-    assert isinstance(found, ConformanceResult)
-    assert "the CPU's own kernels differ from the definition in 1 of 50 cases (exp)" in found.line
-    assert "REPOPS_BACKEND=numba" in found.line
+    result = conformance._verdict("cpu", Path("kept"), FACTS, record)
+    assert isinstance(result, ConformanceResult)
+    assert "the CPU's own kernels differ from the definition in 1 of 50 cases (exp)" in result.line
+    assert "REPOPS_BACKEND=numba" in result.line
 
 
 def test_source_digest__follows_every_source_and_nothing_else(tmp_path: Path) -> None:

@@ -43,30 +43,30 @@ def test_what_is_served_as_committed__is_fetched(job: SmallJob) -> None:
 def test_an_update_that_nobody_serves__is_withheld_and_the_others_are_not(job: SmallJob) -> None:
     commit = job.commit(7, [0, 1])
     lose(job, job.reports[1]["update"])
-    with pytest.raises(Withheld, match="slots \\[1\\]") as told:
+    with pytest.raises(Withheld, match="slots \\[1\\]") as withheld:
         fetch(job, commit)
-    assert told.value.to_dict() == {"checkpoint": False, "places": [[1, None]]}
+    assert withheld.value.to_dict() == {"checkpoint": False, "places": [[1, None]]}
 
 
 def test_other_bytes_than_those_committed__are_the_same_as_none(job: SmallJob) -> None:
     job.reports[0]["update"] = job.reports[1]["update"]
-    with pytest.raises(Withheld) as told:
+    with pytest.raises(Withheld) as withheld:
         fetch(job, job.commit(7, [0, 1]))
-    assert told.value.chunks == {0: None}
+    assert withheld.value.chunks == {0: None}
     commit = job.commit(7, [0, 1])
     for change in ({"bundle": job.store.add(b"junk")}, {"bundle": raw_cid(b"\7" * 32)}, {"root": "11" * 32}):
-        with pytest.raises(Withheld) as told:
+        with pytest.raises(Withheld) as withheld:
             fetch(job, commit | change)
-        assert told.value.chunks == {0: None, 1: None}
+        assert withheld.value.chunks == {0: None, 1: None}
 
 
 def test_a_checkpoint_that_nobody_serves__is_withheld(job: SmallJob) -> None:
     job.train(2)
     made = job.advance()
     lose(job, made["state"])
-    with pytest.raises(Withheld) as told:
+    with pytest.raises(Withheld) as withheld:
         job.train(0)
-    assert told.value.to_dict() == {"checkpoint": True, "places": [[0, None]]}
+    assert withheld.value.to_dict() == {"checkpoint": True, "places": [[0, None]]}
 
 
 def test_of_a_file_that_is_here_in_part__the_place_of_the_first_missing_byte_is_told(tmp_path: Path) -> None:

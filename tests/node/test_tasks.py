@@ -92,13 +92,13 @@ def test_verification__of_one_flipped_bit__finds_that_slot_alone_and_where(
     job.commit(9, [1])
     answers = [job.verify(slot) for slot in range(3)]
     assert [answer["agrees"] for answer in answers] == [True, True, False]
-    found = answers[2]
-    assert (found["field"], found["steps"]) == ("update_root", [5, 5])
-    assert (found["tensor"], found["element"]) == (tensor, element)
-    expected, lied = (int(found[key].split("(")[1].rstrip(")"), 16) for key in ("expected", "found"))
+    answer = answers[2]
+    assert (answer["field"], answer["steps"]) == ("update_root", [5, 5])
+    assert (answer["tensor"], answer["element"]) == (tensor, element)
+    expected, lied = (int(answer[key].split("(")[1].rstrip(")"), 16) for key in ("expected", "found"))
     assert expected ^ lied == 1 << bit
-    assert f"{tensor}[{element}]" in found["message"]
-    json.dumps(found)
+    assert f"{tensor}[{element}]" in answer["message"]
+    json.dumps(answer)
 
 
 def test_verification__of_training_that_went_another_way__names_the_root(job: SmallJob) -> None:
@@ -115,8 +115,8 @@ def test_verification__of_training_that_went_another_way__names_the_root(job: Sm
     for slot in range(3):
         job.train(slot, tamper=wrong if slot == 0 else None)
     job.commit(7, [0, 1, 2])
-    found = job.verify(0)
-    assert (found["field"], found["steps"], found["tensor"]) == ("segment_root", [0, 5], None)
+    answer = job.verify(0)
+    assert (answer["field"], answer["steps"], answer["tensor"]) == ("segment_root", [0, 5], None)
     assert job.verify(1)["agrees"]
 
 
@@ -144,8 +144,8 @@ def test_verification__a_lie_is_found_though_its_update_cannot_be_had(job: Small
     job.reports[0]["update"] = job.reports[1]["update"] if update == "another" else cid_of(b"nobody has this")
     job.reports[2]["update"] = cid_of(b"nor this")
     job.commit(7, [0, 1, 2])
-    found = job.verify(0)
-    assert (found["agrees"], found["field"], found["dispute"]["kind"]) == (False, "update_root", 1)
+    answer = job.verify(0)
+    assert (answer["agrees"], answer["field"], answer["dispute"]["kind"]) == (False, "update_root", 1)
     assert job.verify(2)["agrees"], "what is withheld is not false"
 
 
@@ -232,8 +232,8 @@ def test_inputs__program_that_is_not_what_the_manifest_says__is_refused(job: Sma
     data = b"junk" if content == "junk" else encoding.encode(graph)
     root = b"\1" * 32 if content == "another root" else encoding.root(graph)
     file = ProgramFile(job.store.add(data), root.hex(), profile(graph).flops + (content == "flops"))
-    told = {"flops": "flops, the manifest says", "batch": "the manifest's steps have", "another root": "its root is"}
-    with pytest.raises(BadInputs, match=told.get(content, "program")):
+    message = {"flops": "flops, the manifest says", "batch": "the manifest's steps have", "another root": "its root is"}
+    with pytest.raises(BadInputs, match=message.get(content, "program")):
         fetch_programs(job.store, replace(job.manifest, program=file, batch_size=batch_size))
 
 
@@ -351,8 +351,8 @@ def test_parse_bundle__hostile_bytes__are_refused(data: bytes) -> None:
 
 def test_parse_bundle__a_slot_twice_or_a_wrong_root__is_refused(round_of_three: SmallJob) -> None:
     commit = round_of_three.bundles[0]
-    given = json.loads(round_of_three.store.read(commit["bundle"], max_bytes=10**6))
-    entry = given["results"][0]
+    fields = json.loads(round_of_three.store.read(commit["bundle"], max_bytes=10**6))
+    entry = fields["results"][0]
     for results in (
         [entry, entry],
         [entry | {"start_root": "AB" * 32}],
@@ -360,7 +360,7 @@ def test_parse_bundle__a_slot_twice_or_a_wrong_root__is_refused(round_of_three: 
         [entry | {"slot": 1.0}],
     ):
         with pytest.raises(BadInputs):
-            bundles.parse_bundle(json.dumps(given | {"results": results}).encode())
+            bundles.parse_bundle(json.dumps(fields | {"results": results}).encode())
 
 
 def test_updates__are_fetched_side_by_side_and_each_is_checked(round_of_three: SmallJob) -> None:

@@ -104,9 +104,9 @@ def test_train_shard__roots__are_those_of_the_states_that_the_library_goes_throu
 
 
 def test_train_shard__tells_its_progress_and_learns(job: SmallJob) -> None:
-    told: list[tuple[int, float]] = []
-    result = shard(job, progress=lambda step, loss: told.append((step, loss)))
-    assert told == list(zip(range(1, 6), result.losses, strict=True))
+    calls: list[tuple[int, float]] = []
+    result = shard(job, progress=lambda step, loss: calls.append((step, loss)))
+    assert calls == list(zip(range(1, 6), result.losses, strict=True))
     assert result.losses[-1] < result.losses[0]
 
 
@@ -188,8 +188,8 @@ def test_aggregate__order_of_slots__is_part_of_the_result(job: SmallJob) -> None
     turned = {5 - slot: update for slot, update in updates.items()}
     made = root_of(aggregate(manifest, PROGRAMS, checkpoint, updates))
     assert made != root_of(aggregate(manifest, PROGRAMS, checkpoint, turned))
-    given_backwards = dict(reversed(updates.items()))
-    assert made == root_of(aggregate(manifest, PROGRAMS, checkpoint, given_backwards))
+    reverse_order = dict(reversed(updates.items()))
+    assert made == root_of(aggregate(manifest, PROGRAMS, checkpoint, reverse_order))
 
 
 def in_numpy(outer: OuterOptimizer, checkpoint: State, updates: dict[int, State]) -> State:
@@ -288,10 +288,10 @@ def test_aggregate__what_does_not_fit__is_refused(job: SmallJob) -> None:
 
 def test_replay__of_a_run_through_the_workers__gives_the_same_checkpoints(job: SmallJob) -> None:
     roots = [job.advance()["root"], job.advance()["root"]]
-    told: list[int] = []
-    again = replay(job.manifest, job.store, [0b111, 0b111], progress=lambda number, _: told.append(number))
+    calls: list[int] = []
+    again = replay(job.manifest, job.store, [0b111, 0b111], progress=lambda number, _: calls.append(number))
     assert [root.hex() for root in again.roots] == [job.manifest.state.root, *roots]
-    assert told == [0, 1, 2]
+    assert calls == [0, 1, 2]
     assert again.losses[2] < again.losses[1] < again.losses[0]
 
 

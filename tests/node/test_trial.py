@@ -47,8 +47,8 @@ def test_the_devnets_workload__is_a_step_of_this_installations_benchmark(loaded:
 def test_run__is_the_segment_root_of_the_program_from_the_seeded_state(loaded: trial.LoadedWorkload) -> None:
     """The other way to the same root: the library's program, which a submitter steps."""
     program = repops.Program(loaded.programs.graph)
-    held = {name: torch.from_numpy(loaded.start[name].copy()) for name in loaded.programs.names}
-    state = program.begin(held, seed=0x80FFFFFF)
+    tensors = {name: torch.from_numpy(loaded.start[name].copy()) for name in loaded.programs.names}
+    state = program.begin(tensors, seed=0x80FFFFFF)
     roots = [(0, state_root(state))]
     zeros = torch.zeros(8, 128, dtype=torch.int32)
     for step in (1, 2):
@@ -68,9 +68,9 @@ def test_run__under_another_seed__gives_another_root_and_under_the_same_the_same
 
 def test_a_worker__answers_a_game_about_a_trial(loaded: trial.LoadedWorkload, tmp_path: Path) -> None:
     workload = DEVNET_WORKLOAD._replace(steps=1)
-    told, root = Workload(*workload), loaded.run(SEED, 1)
-    claim = claim_of(7, told, SEED, root, 0)
-    game = opened_game(TRIALS, claim, Kind.TRAINING, 0, work_of(told), Result(segment_root=root))
+    of_spec, root = Workload(*workload), loaded.run(SEED, 1)
+    claim = claim_of(7, of_spec, SEED, root, 0)
+    game = opened_game(TRIALS, claim, Kind.TRAINING, 0, work_of(of_spec), Result(segment_root=root))
     view = GameView(1, frame=game.frame, state=replace(game, claim=None))
     request = trial_move_request(TrialAnswer(Claim(*astuple(claim)), workload, 1), view, "committer", tmp_path)
     move = player.run_move({**request, "device": "cpu"}, cast(Any, None))  # nothing is fetched
@@ -91,8 +91,8 @@ def test_command__is_ready_before_it_is_given_the_seed(
     roots = ["--program-root", DEVNET_WORKLOAD.program_root.hex(), "--state-root", DEVNET_WORKLOAD.state_root.hex()]
     monkeypatch.setattr("sys.stdin", io.StringIO(SEED.hex() + "\n"))
     assert trial.main([*roots, "--steps", "1", "--device", "cpu"]) == 0
-    ready, told = capsys.readouterr().out.splitlines()
-    assert (ready, json.loads(told)["root"]) == ("ready", loaded.run(SEED, 1).hex())
+    ready, answer = capsys.readouterr().out.splitlines()
+    assert (ready, json.loads(answer)["root"]) == ("ready", loaded.run(SEED, 1).hex())
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     assert trial.main([*roots, "--steps", "1", "--device", "cpu"]) == 0
     assert capsys.readouterr().out == "ready\n"

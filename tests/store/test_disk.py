@@ -369,5 +369,5 @@ def test_letting_go__killed_at_any_block__is_done_by_the_next_one(tmp_path, monk
 
 
 def test_a_tag_that_is_no_name__is_refused(tmp_path):
-    with pytest.raises(ValueError, match="small letters"):
+    with pytest.raises(ValueError, match="lower-case letters"):
         BlockStore(tmp_path).add(b"content", tag="../x")

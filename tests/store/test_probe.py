@@ -201,7 +201,7 @@ def test_probes__are_rare_by_endpoint_few_by_minute_and_few_at_once(
     busy = Prober(tmp_path, local=False)
     for _ in range(probe.CONCURRENT_PROBES):
         busy._busy.acquire()
-    with pytest.raises(ProbeRefused, match="being tried"):
+    with pytest.raises(ProbeRefused, match="being tested"):
         busy.serves(urls[0], cid)
 
 

@@ -135,13 +135,13 @@ def test_read__sizes_that_lie__are_refused(blocks):
         [blocks.leaf(b"one"), blocks.leaf(b"two")],
     ):
         blocks.asked = 0
-        refused(blocks, blocks.node(links), "not a file as|where its file says", asks=5)
+        refused(blocks, blocks.node(links), "not a file as|but its file says", asks=5)
 
 
 def test_read__a_leaf_shorter_than_promised__is_refused(blocks):
     short = blocks.leaf(b"short")
     lie = replace(short, size=CHUNK, total=CHUNK)
-    refused(blocks, blocks.node([lie, blocks.leaf(b"end")]), "where its file says", asks=4)
+    refused(blocks, blocks.node([lie, blocks.leaf(b"end")]), "but its file says", asks=4)
 
 
 def test_read__a_node_where_a_leaf_belongs__is_refused(blocks):
@@ -156,7 +156,7 @@ def test_read__an_inner_total_that_lies__is_refused_at_that_node(blocks):
 
 
 def test_read__one_chunk_under_a_needless_node__is_refused(blocks):
-    refused(blocks, blocks.node([blocks.leaf(b"small")]), "need no node", asks=2)
+    refused(blocks, blocks.node([blocks.leaf(b"small")]), "without a node above", asks=2)
 
 
 def test_read__a_raw_block_above_256_kib__is_refused(blocks):

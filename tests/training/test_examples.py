@@ -92,7 +92,7 @@ def test_prepare_arrays__keeps_inputs_and_targets_together_and_makes_words() -> 
         ({**IMAGES, "tokens": np.zeros((10, 2), np.int32)}, "expected the arrays"),
         ({**IMAGES, "targets": np.arange(9)}, "the first axis counts the examples, and differs"),
         ({**IMAGES, "inputs": np.zeros((10, 2))}, "inputs: expected float32 or integers, got float64"),
-        ({**IMAGES, "targets": np.full(10, 2**31)}, "targets: holds an integer beyond 32 bits"),
+        ({**IMAGES, "targets": np.full(10, 2**31)}, "targets: contains an integer beyond 32 bits"),
     ],
 )
 def test_prepare_arrays__what_is_no_data__is_refused(arrays: dict[str, np.ndarray], message: str) -> None:

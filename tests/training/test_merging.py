@@ -222,7 +222,7 @@ def lie(manifest: Manifest, **changes: Any) -> Manifest:
         (lambda m: lie(m, round=9), "no rounds from 0 to 9"),
         (lambda m: replace(m, parents=replace(m.parents, base=ROOT)), "base is"),
         (lambda m: replace(m, program=replace(m.program, root=ROOT)), "program is"),
-        (lambda m: replace(m, state=replace(m.state, root=ROOT)), f"the job begins at {ROOT}; its branches merge to"),
+        (lambda m: replace(m, state=replace(m.state, root=ROOT)), f"the job starts at {ROOT}; its branches merge to"),
     ],
 )
 def test_check__of_a_false_word_about_a_parent__says_which(
@@ -243,12 +243,12 @@ def test_check__of_equal_weights_for_unequal_branches__finds_another_start(
     tensors = merge_tensors(pair[0].base, [each.end for each in pair], [1, 1], pair[0].step.exchanged)
     false = publish(tmp_path, weights=tensors, parents=posted.manifest.parents)
     lineage = check_lineage(false.manifest, false.manifest.state_root, lambda branch: read(trained, branch))
-    assert [each.split(";")[0] for each in lineage.differences] == [f"the job begins at {false.manifest.state.root}"]
+    assert [each.split(";")[0] for each in lineage.differences] == [f"the job starts at {false.manifest.state.root}"]
 
 
 def test_check__of_a_job_that_the_chain_begins_elsewhere__says_so(trained: list[Any], posted: SmallJob) -> None:
     lineage = check_lineage(posted.manifest, bytes(32), lambda branch: read(trained, branch))
-    assert [each.split(",")[0] for each in lineage.differences] == [f"the chain has the job begin at {'00' * 32}"]
+    assert [each.split(",")[0] for each in lineage.differences] == [f"the job starts at {'00' * 32} on chain"]
 
 
 def test_check__of_a_job_counted_twice__says_so(trained: list[Any], posted: SmallJob) -> None:
@@ -258,11 +258,11 @@ def test_check__of_a_job_counted_twice__says_so(trained: list[Any], posted: Smal
     false = replace(posted.manifest, parents=replace(posted.manifest.parents, branches=named))
     lineage = check_lineage(false, false.state_root, lambda branch: read(trained, branch))
     assert lineage.start is None
-    assert "what it trained on would count twice" in lineage.differences[-1]
+    assert "its examples would count twice" in lineage.differences[-1]
 
 
 def test_check__of_a_job_without_parents__is_refused(trained: list[Any]) -> None:
-    with pytest.raises(UserError, match="names none"):
+    with pytest.raises(UserError, match="has no parents"):
         check_lineage(trained[2][0].manifest, bytes(32), lambda branch: read(trained, branch))
 
 
@@ -271,24 +271,24 @@ def test_merge__of_what_are_no_branches__is_refused(trained: list[Any]) -> None:
     with pytest.raises(UserError, match="two or more"):
         merge_branches([first])
     for again in (first, load_branch(NETWORK, *trained[0], round_=1)):
-        with pytest.raises(UserError, match=r"job 1 of chain \d+ is two of the branches"):
+        with pytest.raises(UserError, match=r"two of the branches are job 1 of chain \d+"):
             merge_branches([first, again])
     with pytest.raises(UserError, match="another program"):
         merge_branches([first, replace(second, program=replace(second.program, root=ROOT))])
     late = load_branch(NETWORK, *trained[0], since=1)
-    with pytest.raises(UserError, match=r"checkpoint 0 of job 2 .* does not hold what checkpoint 1 of job 1"):
+    with pytest.raises(UserError, match=r"checkpoint 0 of job 2 .* differs from checkpoint 1 of job 1"):
         merge_branches([late, second])
 
 
 def test_branch__that_is_not_final__or_counts_nothing__is_refused(trained: list[Any]) -> None:
     job_view, store = trained[0]
     pending = tuple(replace(made, state=ClaimState.PENDING) for made in job_view.checkpoints)
-    with pytest.raises(UserError, match="no final checkpoint after 0: 2 are made, 0 are final"):
+    with pytest.raises(UserError, match="no final checkpoint after 0: 2 exist, 0 are final"):
         load_branch(NETWORK, replace(job_view, checkpoints=pending), store)
     half_final = replace(job_view, checkpoints=(job_view.checkpoints[0], pending[1]))
     assert load_branch(NETWORK, half_final, store).branch.round == 1
     convicted = tuple(replace(claim, state=CONVICTED) for claim in job_view.commits)
-    with pytest.raises(UserError, match="nothing that it trained on"):
+    with pytest.raises(UserError, match="no training since checkpoint 0 counts"):
         load_branch(NETWORK, replace(job_view, commits=convicted), store)
     with pytest.raises(ContentTampered, match="the chain says"):
         load_branch(NETWORK, replace(job_view, checkpoint_roots=job_view.checkpoint_roots | {0: bytes(32)}), store)

@@ -1,4 +1,4 @@
-"""What opens a claim's results, from the calldata of the answers on chain: enough to challenge an author that serves no file."""
+"""A claim's results, from the calldata of answers on chain: enough to challenge an operator that serves no files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _log = logging.getLogger("zoo.answers")
 
 
 def answered_demands(view: JobView, commit: Commit, slot: int) -> list[Demand]:
-    """The demands of a slot's update that bytes ended, the newest first."""
+    """The answered demands for a slot's update, newest first."""
     matching = (d for d in view.demands if (d.end, d.slot) == ("bytes", slot) and d.claim.fields == commit.fields)
     return list(matching)[::-1]
 
 
 def published_result(chain: Chain, view: JobView, commit: Commit, slot: int) -> Result | None:
-    """A slot's result with its path to the claim's root, as the claim's author showed it; None where it did not."""
+    """A slot's result with its path to the claim's root, from an answer on chain; None if there is none."""
     claim = Claim(*commit.fields)  # type: ignore[arg-type]
     for demand in answered_demands(view, commit, slot):
         asked = watching.Demand(slot=slot, tensor=demand.tensor, group=demand.group)
@@ -42,7 +42,7 @@ def published_result(chain: Chain, view: JobView, commit: Commit, slot: int) -> 
 
 
 def _openings(chain: Chain, tx: str) -> Iterator[Opening]:
-    """What a transaction gave to `Availability.answer`."""
+    """The openings that a transaction passed to `Availability.answer`."""
     contract = chain.contracts["availability"]
     for data in _inputs(chain, tx, contract.address):
         try:
@@ -60,20 +60,20 @@ def _plain(value: Any) -> Any:
 
 
 def _inputs(chain: Chain, tx: str, address: str) -> list[bytes]:
-    """The calldata of every call of a transaction to a contract. Those that other contracts made only a trace tells."""
+    """The calldata of every call to a contract in a transaction. Calls through other contracts need a trace."""
     transaction = chain.w3.eth.get_transaction(HexBytes(tx))
     if transaction.get("to") == address:
         return [bytes(transaction["input"])]
     try:
         call = chain.w3.manager.request_blocking(RPCEndpoint("debug_traceTransaction"), [tx, {"tracer": "callTracer"}])
     except Web3RPCError as error:
-        _log.warning("%s answers a demand through another contract, and the RPC tells no calls: %s", tx, error)
+        _log.warning("%s answers a demand through another contract, and the RPC cannot trace it: %s", tx, error)
         return []
     return [bytes(HexBytes(each["input"])) for each in _calls(call) if each.get("to", "").lower() == address.lower()]
 
 
 def _calls(call: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A traced call and those inside it; of what was reverted nothing stands."""
+    """A traced call and its inner calls, without reverted ones."""
     if "error" not in call:
         yield call
         for each in call.get("calls", ()):

@@ -1,4 +1,4 @@
-"""The attempts of a job's auction, as its events told them."""
+"""The attempts of a job's auction, from its events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoo_compute.chain.events import Event
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt of a job's auction, which both lots make together, from its events alone: what became of a bid later is not in it."""
+    """One attempt of a job's auction, for both lots. It has what events contain, not what happened to a bid later."""
 
     reveal_end: int
     reserves: Mapping[int, int]  # by kind

@@ -1,4 +1,4 @@
-"""Many view calls in one round trip, all at one block."""
+"""Many view calls at one block, in one round trip."""
 
 from __future__ import annotations
 

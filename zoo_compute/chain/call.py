@@ -1,4 +1,4 @@
-"""Calls of the contracts as data, and what every generated binding shares.
+"""Contract calls as data, and the base class of the generated bindings.
 
 A binding never sends: a function that changes state returns a `Call`, which `Sender` simulates, signs and sends.
 """

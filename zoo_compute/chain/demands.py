@@ -1,4 +1,4 @@
-"""Demands for a claim's data, as a job's events and the contract tell them (docs/protocol.md, Availability)."""
+"""Demands for a claim's data, from a job's events and the contract (docs/protocol.md, Availability)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Demand:
     end: str = ""
     end_block: int = 0
     end_tx: str = ""
-    demander: str = NOBODY  # told while it is open
-    opened_at: int = 0  # told of the lane's newest demand of a claim that is pending, or whose demand is open
+    demander: str = NOBODY  # known while it is open
+    opened_at: int = 0  # known for a lane's newest demand if the claim is pending or the demand is open
 
     @property
     def is_open(self) -> bool:
@@ -41,12 +41,12 @@ class Demand:
 
     @property
     def refunded(self) -> bool:
-        """The deposit went back to who demanded."""
+        """Whether the deposit went back to the demander."""
         return self.end in ("unanswered", "void")
 
 
 def claim_hash(claim: Claim) -> bytes:
-    """What Availability keeps a claim's demands under."""
+    """The key of a claim's demands in Availability."""
     return keccak(encode([CLAIM_TYPE], [claim.fields]))
 
 
@@ -66,12 +66,12 @@ def demands_of(events: Sequence[Event], claims: Sequence[Claim]) -> list[Demand]
 
 
 def demands_to_read(demands: Sequence[Demand]) -> list[tuple[bytes, int]]:
-    """(claim's hash, lane) of those whose newest demand the contract is asked for."""
+    """(claim hash, lane) of the demands whose state must be read from the contract."""
     return sorted({(claim_hash(d.claim), d.lane) for d in demands if d.is_open or not d.claim.final})
 
 
 def with_contract_state(demands: Sequence[Demand], kept: Mapping[tuple[bytes, int], Mapping[str, Any]]) -> list[Demand]:
-    """With what the contract keeps of each lane's newest demand."""
+    """The demands, with the contract's state of each lane's newest one."""
     newest = {(claim_hash(d.claim), d.lane): i for i, d in enumerate(demands)}
     updated = list(demands)
     for key, values in kept.items():

@@ -1,4 +1,4 @@
-"""Deploying the protocol: order, constructor arguments and wiring in one place, for web3 and for ape alike."""
+"""Deploys the protocol: order, constructor arguments and wiring, for both web3 and ape."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from zoo_compute.errors import ChainError
 from zoo_compute.spec.params import ZEN, Preset
 
 INITIAL_SUPPLY = 100_000_000 * ZEN
-REWARDS_POOL = 10_000_000 * ZEN  # network rewards: 1,000 production epochs at most
+REWARDS_POOL = 10_000_000 * ZEN  # network rewards: at most 1,000 production epochs
 
-# Of a devnet: one step of this installation's benchmark (node/generated/benchmark.repops), for any card, and any CPU in its place.
+# On a devnet: one step of the packaged benchmark (node/generated/benchmark.repops), for any GPU or CPU.
 DEVNET_VRAM_GB = 8
 DEVNET_WORKLOAD = Workload(
     program_root=bytes.fromhex("30500eb97d5fd7de55b2d368d4947117798a61f5064880f50881926cf03a6c70"),
@@ -53,7 +53,7 @@ class Deployer(Protocol):
 
 @dataclass(frozen=True)
 class Deployment:
-    """What was deployed. `pending` are calls that the timelock executes later, none on a devnet."""
+    """A deployment. `pending`: calls that the timelock executes later; none on a devnet."""
 
     contracts: Mapping[str, str]  # by the names of network.CONTRACTS
     code_hashes: Mapping[str, str]
@@ -88,9 +88,9 @@ def deploy(
 ) -> Deployment:
     """Deploy, wire, allow ZEN as payment token, fund the rewards pool.
 
-    guardian: may pause intakes; the deployer unless given. governors: propose and execute in the timelock; the deployer
-    unless given. On a devnet the deployer itself governs payment tokens and workloads; else the timelock does, and ZEN is scheduled
-    there if the deployer is a governor. Only a devnet is given a workload: nobody is admitted before there is one.
+    guardian: may pause intakes; by default the deployer. governors: propose and execute in the timelock; by default the
+    deployer. On a devnet the deployer governs payment tokens and workloads. Otherwise the timelock does, and ZEN is scheduled
+    there if the deployer is a governor. Only a devnet gets a workload; nobody can be admitted without one.
     """
     me = deployer.address
     guardian, governors = guardian or me, list(governors) or [me]
@@ -156,7 +156,7 @@ def deploy(
 
 
 def _judge(deployer: Deployer, at: dict[str, str], params: Preset) -> None:
-    """What judges disputes. The coin that challengers lose goes to the timelock: the treasury can spend tokens alone."""
+    """Deploy the contracts of disputes. Coin that challengers lose goes to the timelock, because the treasury can spend only tokens."""
     at["executor"] = deployer.deploy("OpExecutor")
     at["consistency"] = deployer.deploy("ConsistencyProofs", at["tasks"], at["settlement"])
     at["evidence"] = deployer.deploy("Evidence", at["executor"], at["consistency"])
@@ -183,7 +183,7 @@ def _wire(deployer: Deployer, at: Mapping[str, str]) -> None:
 def _allow_zen(
     deployer: Deployer, at: Mapping[str, str], params: Preset, governors: Sequence[str], devnet: bool
 ) -> Sequence[str]:
-    """Straight on a devnet; scheduled where the timelock governs. Returns what is left to be executed."""
+    """At once on a devnet; scheduled if the timelock governs. Returns the calls that remain to be executed."""
     if devnet:
         deployer.call("TaskRegistry", at["tasks"], "allow", at["zen"], True, params.window_value)
         return ()

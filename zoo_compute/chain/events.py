@@ -1,4 +1,4 @@
-"""Reading the contracts' events of a range of blocks. `history.py` remembers them, reorganisations included."""
+"""Reads the contracts' events in a range of blocks. `event_log.py` caches them and handles reorganisations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("zoo.events")
 
-BLOCKS_PER_REQUEST = 5_000  # halved while an RPC finds it too many
+BLOCKS_PER_REQUEST = 5_000  # halved while an RPC rejects it
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Signature:
-    """How one event lies in a log."""
+    """The layout of an event in a log."""
 
     contract: str
     name: str
@@ -101,7 +101,7 @@ def scan(
 
 
 def decode(chain: Chain, logs: Iterable[LogReceipt]) -> list[Event]:
-    """The events among some logs that come from the network's contracts; others are passed over."""
+    """The events of the network's contracts among these logs. Skips other logs."""
     events = []
     for log in logs:
         contract = _by_address(chain).get(log["address"])
@@ -111,8 +111,8 @@ def decode(chain: Chain, logs: Iterable[LogReceipt]) -> list[Event]:
         try:
             args = chain.contracts[signature.contract].events[signature.name]().process_log(log)["args"]
         except UnicodeDecodeError:
-            _log.warning("%s in %s is not text and is passed over", signature.name, log["transactionHash"].hex())
-            continue  # anyone may write bytes that are no text into an endpoint
+            _log.warning("%s in %s is not valid text and is skipped", signature.name, log["transactionHash"].hex())
+            continue  # anyone can announce an endpoint that is not valid text
         values = {entry["name"]: _named(entry, args[entry["name"]]) for entry in signature.inputs}
         events.append(
             Event(
@@ -129,7 +129,7 @@ def decode(chain: Chain, logs: Iterable[LogReceipt]) -> list[Event]:
 
 
 def _queries(chain: Chain, names: frozenset[str] | None, job: int | None, operator: int | None) -> list[dict[str, Any]]:
-    """One `eth_getLogs` filter for each layout of indexed arguments that is asked for."""
+    """One `eth_getLogs` filter for each layout of indexed arguments in the query."""
     if names is not None and (unknown := names - {signature.name for signature in signatures()}):
         raise ValueError(f"no contract has an event {', '.join(sorted(unknown))}")
     wanted = {"job": job, "operator": operator}
@@ -160,7 +160,7 @@ def _by_topic() -> dict[tuple[str, bytes], Signature]:
 
 
 def _named(entry: Mapping[str, Any], value: Any) -> Any:
-    """A struct as a dict of its fields; anything else as it is, bytes plain."""
+    """A struct as a dict of its fields; other values unchanged, with plain bytes."""
     if entry.get("components") and entry["type"] == "tuple":
         fields = value.values() if isinstance(value, Mapping) else value
         return {part["name"]: _named(part, item) for part, item in zip(entry["components"], fields, strict=True)}

@@ -1,4 +1,4 @@
-"""What gas costs (EIP-1559), and what nodes say about a transaction they do not take."""
+"""Gas fees (EIP-1559), and the errors with which nodes reject a transaction."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from web3.types import BlockData
 from zoo_compute.errors import FeeTooHigh
 
 GWEI = 10**9
-MAX_FEE_LIMIT = 500 * GWEI  # per gas: what a hot key may be made to pay in a spike
-BUMP_PERCENT = 25  # nodes take a replacement from +10 % on
+MAX_FEE_LIMIT = 500 * GWEI  # per gas: limits what a hot key pays in a spike
+BUMP_PERCENT = 25  # nodes accept a replacement from +10 %
 
 # geth, reth, erigon, nethermind and anvil word these differently; matched in lower case.
 _NONCE_TAKEN = (
@@ -43,12 +43,12 @@ def suggest(w3: Web3, block: BlockData, limit: int) -> Fee:
 
 
 def next_base_fee(w3: Web3) -> int:
-    """The most that the next block's can be: an eighth above the newest one's. (A view is told none: a call pays no fee.)"""
+    """The highest possible base fee of the next block: an eighth above the newest. (Views see 0, because calls pay no fee.)"""
     return w3.eth.get_block("latest").get("baseFeePerGas", 0) * 9 // 8
 
 
 def bumped(w3: Web3, block: BlockData, max_fee: int, priority_fee: int, limit: int) -> Fee:
-    """At least BUMP_PERCENT above the last fees, and enough for the chain as it is now. Raises FeeTooHigh."""
+    """At least BUMP_PERCENT above the last fees, and enough for the current block. Raises FeeTooHigh."""
     now = suggest(w3, block, limit)
     wanted = max(now.max_fee, max_fee + max_fee * BUMP_PERCENT // 100)
     if wanted > limit:

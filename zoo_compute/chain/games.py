@@ -1,4 +1,4 @@
-"""Dispute games as the Referee's events and views tell them (docs/referee.md)."""
+"""Dispute games, read from the Referee's events and views (docs/referee.md)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPENING_FIELDS = ("job", "operator", "challenger", "claim_hash", "coin", "tokens
 class GameView:
     """One game, as of a block. Fields are those of docs/referee.md.
 
-    outcome: None while it is open. state: where it stands now, without its claim; None once it ended.
+    outcome: None while it is open. state: its current state without the claim; None once it ended.
     """
 
     number: int
@@ -50,14 +50,14 @@ class GameView:
         return Kind(self.frame.kind)
 
     def claim_in(self, view: JobView) -> Claim:
-        """The claim it is about, among its job's."""
+        """The disputed claim, from its job's view."""
         return next(claim for claim in reversed(view.claims) if claim_hash(claim) == self.claim_hash)
 
 
 def read_games(
     chain: Chain, head: Head, *, job: int | None = None, wanted: Callable[[GameView], bool] = lambda game: True
 ) -> list[GameView]:
-    """Every game of the network, or of a job, in the order they were opened. wanted: of which only these are read."""
+    """All games of the network or of a job, in the order they were opened. wanted: a filter, applied before reading states."""
     reader = chain.cached("games", lambda: _GameReader(History(chain, names=GAME_EVENTS)))
     reader.games = reader.games.apply_events(reader.history.events_until(head))
     matching = [game for game in reader.games.by_number.values() if job in (None, game.job) and wanted(game)]
@@ -68,13 +68,13 @@ def read_games(
 
 @dataclass(frozen=True)
 class Games:
-    """The games that events tell of. Where an open one stands only the contract knows."""
+    """The games known from events. Only the contract knows the state of an open game."""
 
     events: Sequence[Event] = ()
     by_number: Mapping[int, GameView] = field(default_factory=dict)
 
     def apply_events(self, events: Sequence[Event]) -> Games:
-        """After all of `events`: of those that were told before nothing is made again, unless a reorganisation undid one."""
+        """The games after all `events`. Reuses those of earlier events, unless a reorganisation undid one."""
         known = self if list(events[: len(self.events)]) == list(self.events) else Games()
         by_number = dict(known.by_number)
         for event in events[len(known.events) :]:
@@ -93,7 +93,7 @@ class _GameReader:
 
 
 def _changes_of(game: GameView, event: Event) -> dict[str, Any]:
-    """What an event changes. A tree's frame is told before what is shown of the tree."""
+    """The fields that an event changes. A tree's FrameFixed comes before the events of its nodes."""
     args = event.args
     match event.name:
         case "GameOpened":

@@ -1,4 +1,4 @@
-"""What happened to the money: an account's balances, and a job's account, every figure from the contracts' events."""
+"""Where the money went: an account's balances, and the account of a job, computed from contract events."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ CAUSES = {
 LATE_AGGREGATOR = "did not aggregate in time"
 CONVICTED = "was convicted"
 UNKNOWN_CAUSE = "left its seat"
-CAUSES_KEPT = 4_096  # transactions whose cause is remembered: what is mined stays what it was
+CAUSES_KEPT = 4_096  # remembered causes; a mined transaction never changes
 
 
 @dataclass(frozen=True)
 class Balances:
-    """Of an account, in the smallest unit. balance: of the token asked for; owed: what `TaskRegistry.withdraw` would send of it."""
+    """An account's balances in smallest units. balance: of the requested token; owed: what `TaskRegistry.withdraw` would send of it."""
 
     coin: int
     zen: int
@@ -38,7 +38,7 @@ class Balances:
 
 
 def balances(chain: Chain, account: str, token: Token) -> Balances:
-    """Coin for gas, ZEN, and the balance of a payment token with what the task registry owes of it."""
+    """Coin for gas, ZEN, and a payment token: its balance and the amount that TaskRegistry owes."""
     balance = chain.token(token.address).balanceOf(account)
     return Balances(
         chain.coin(account), chain.zen.balanceOf(account), balance, chain.tasks.owed(token.address, account)
@@ -47,7 +47,7 @@ def balances(chain: Chain, account: str, token: Token) -> Balances:
 
 @dataclass(frozen=True)
 class ClaimRecord:
-    """Work that was accepted on chain: an operator's seat in a turn, or an aggregation (no slots)."""
+    """A claim on chain: of an operator's seat in a turn, or of an aggregation (no slots)."""
 
     turn: int
     round: int
@@ -57,13 +57,13 @@ class ClaimRecord:
     slots: tuple[int, ...]
     state: str  # "in turn" | "challenge window" | "in dispute" | "payable" | "paid" | "convicted"
     deadline: int  # last second of the challenge window
-    amount: int  # gross: what the escrow pays, or paid
-    fee: int  # of which the treasury's
+    amount: int  # gross: what the escrow pays or has paid
+    fee: int  # the treasury's part of it
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """Collateral that was taken, and why."""
+    """Slashed collateral, and why."""
 
     block: int
     operator: int
@@ -75,7 +75,7 @@ class Penalty:
 
 @dataclass(frozen=True)
 class JobAccount:
-    """A job's money. To the wei: escrowed + restored = paid + fee + refunded + held."""
+    """A job's money. Exactly: escrowed + restored = paid + fee + refunded + held."""
 
     escrowed: int
     restored: int  # restitution after rollbacks, out of the convicted operators' locks
@@ -91,7 +91,7 @@ class JobAccount:
 
     @property
     def committed(self) -> int:
-        """What accepted work will still take from escrow, once it is final."""
+        """What pending claims will take from escrow once they are final."""
         return sum(claim.amount for claim in self.claims if claim.state not in ("paid", "convicted"))
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _amounts_as_text(value: Any, key: str = "") -> Any:
 
 
 def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = None) -> JobAccount:
-    """The account of a job as of the view's block. events: the job's own, up to that block, if they are known."""
+    """The account of a job at the view's block. events: the job's events up to that block, if already read."""
     if events is None:
         events = list(scan(chain, view.posted_block, view.block, job=view.job))
     named = {name: [e for e in events if e.name == name] for name in {e.name for e in events}}
@@ -189,12 +189,12 @@ def _penalties(chain: Chain, events: Iterable[Event]) -> Iterable[Penalty]:
 
 
 def _cause(chain: Chain, event: Event) -> str:
-    """The function that was called, in words: the event itself does not say. Raises Unreachable."""
+    """The called function in words, because the event does not contain it. Raises Unreachable."""
     known: dict[str, str] = chain.cached("causes", dict)
     if event.tx not in known:
         try:
             data = bytes(chain.w3.eth.get_transaction(event.tx)["input"])  # type: ignore[arg-type]
-        except TransactionNotFound:  # a node that forgets old transactions: another one may know
+        except TransactionNotFound:  # a pruned node; another one may have it
             return UNKNOWN_CAUSE
         known[event.tx] = _called_function(chain, data)
         while len(known) > CAUSES_KEPT:
@@ -205,6 +205,6 @@ def _cause(chain: Chain, event: Event) -> str:
 def _called_function(chain: Chain, data: bytes) -> str:
     try:
         function = chain.contracts["settlement"].get_function_by_selector(data[:4])
-    except ValueError:  # no function of Settlement: the call came through another contract
+    except ValueError:  # not a function of Settlement: the call came through another contract
         return UNKNOWN_CAUSE
     return CAUSES.get(function.fn_name, function.fn_name)

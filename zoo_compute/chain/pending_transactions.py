@@ -1,4 +1,4 @@
-"""What an account has sent and not yet seen mined, shared by all processes of the account on this machine.
+"""Transactions that an account has sent and that are not mined yet, shared by all its processes on this machine.
 
 A file lock makes "ask for the nonce, sign, send" one step. The entries let a restarted process wait for, or replace, the
 transaction its predecessor sent, instead of sending it a second time. No keys and no passphrases are written here.
@@ -21,7 +21,7 @@ from zoo_compute.errors import ConfigError
 
 @dataclass
 class PendingTransaction:
-    """One sent transaction, under all hashes it had (each replacement makes a new one)."""
+    """One sent transaction with all its hashes (each replacement adds one)."""
 
     nonce: int
     operation: str
@@ -32,12 +32,12 @@ class PendingTransaction:
     max_fee: int
     priority_fee: int
     sent_block: int
-    sender_pid: int | None  # who waits for it; None once it gave up
+    sender_pid: int | None  # the process that waits for it; None if it stopped waiting
     hashes: list[str] = field(default_factory=list)
 
     @property
     def is_awaited(self) -> bool:
-        """A living process (this one included) waits for it."""
+        """Whether a running process (or this one) waits for it."""
         if self.sender_pid is None:
             return False
         try:
@@ -50,7 +50,7 @@ class PendingTransaction:
 
 
 class PendingEntries:
-    """The entries, while the lock is held."""
+    """The entries; use only under the lock."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,7 +58,7 @@ class PendingEntries:
         self._written = self._document()
 
     def put(self, entry: PendingTransaction) -> None:
-        """On disk when this returns."""
+        """Saved to disk before this returns."""
         self.entries[entry.nonce] = entry
         self.save()
 
@@ -96,7 +96,7 @@ class PendingTransactions:
 
     @contextmanager
     def locked(self) -> Iterator[PendingEntries]:
-        """The entries, with all other threads and processes of the account kept out. Changes are saved at the end."""
+        """The entries, locked against all other threads and processes of the account. Saves changes at the end."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(self.path.with_suffix(".lock"), "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # released on close, and by the kernel when the process dies
@@ -108,9 +108,9 @@ class PendingTransactions:
 
 
 def _default_folder() -> Path:
-    """One for all processes of this user, private to it."""
+    """One folder for all processes of this user, which nobody else can read."""
     folder = Path(tempfile.gettempdir()) / f"zoo-compute-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid() or folder.is_symlink():
-        raise ConfigError(f"{folder} belongs to somebody else", hint="give the sender a folder of its own")
+        raise ConfigError(f"{folder} belongs to another user", hint="pass the sender a folder of its own")
     return folder

@@ -1,4 +1,4 @@
-"""EIP-2612: letting a contract pull an exact amount by a signature, where token and key can, instead of by a transaction."""
+"""EIP-2612 permits: a signature instead of an approval transaction, if both the token and the account support it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.generated.bindings import ZenToken
     from zoo_compute.chain.sender import Sender
 
-VALID_S = 3_600  # from its signing: a transaction that is not mined by then is sent again another way
+VALID_S = 3_600  # after signing; a transaction not mined by then is sent again with an approval
 VERSION = "0x54fd4d50"  # version()
 _FIELDS = (
     ("owner", "address"),
@@ -28,13 +28,13 @@ _FIELDS = (
     ("deadline", "uint256"),
 )
 TYPES = {"Permit": [{"name": name, "type": kind} for name, kind in _FIELDS]}
-# What a token that has no such function, or answers nonsense, comes to.
+# Raised if a token lacks a function or returns nonsense.
 _ABSENT = (ContractLogicError, DecodingError, OverflowError, UnicodeDecodeError)
 
 
 @dataclass(frozen=True)
 class PermitTerms:
-    """What is signed beside owner, spender and amount. With the same terms the same key makes the same signature."""
+    """The signed fields besides owner, spender and amount. The same terms and key give the same signature."""
 
     nonce: int
     deadline: int
@@ -44,12 +44,12 @@ class PermitTerms:
 
 
 def can_sign(sender: Sender) -> bool:
-    """Whether the account signs more than transactions; a hosted signer does not."""
+    """Whether the account can sign typed data; a hosted signer cannot."""
     return hasattr(sender.account, "sign_typed_data")
 
 
 def next_terms(sender: Sender, address: str) -> PermitTerms | None:
-    """The terms of the next permit of the sender's for this token; None where it has none that we can sign."""
+    """The terms of the sender's next permit for this token; None if the token or the account does not support permits."""
     token = sender.chain.token(address)
     if not can_sign(sender) or domain_of(sender, token) is None:
         return None
@@ -60,7 +60,7 @@ def next_terms(sender: Sender, address: str) -> PermitTerms | None:
 def sign_permit(
     sender: Sender, address: str, spender: str, value: int, terms: PermitTerms
 ) -> tuple[int, int, bytes, bytes] | None:
-    """(deadline, v, r, s) of a permit, as contracts take it; None where token or account cannot."""
+    """(deadline, v, r, s) of a permit, as contracts take it; None if the token or the account does not support permits."""
     domain = domain_of(sender, sender.chain.token(address)) if can_sign(sender) else None
     if domain is None:
         return None
@@ -71,7 +71,7 @@ def sign_permit(
 
 
 def is_usable(sender: Sender, address: str, spender: str, value: int, permit: tuple[int, int, bytes, bytes]) -> bool:
-    """Whether the token would take the permit after the newest block. What is under way and not mined does not count."""
+    """Whether the token would accept the permit after the newest block. Ignores pending transactions."""
     call = sender.chain.token(address).permit(sender.address, spender, value, *permit)
     request: Any = request_of(call, sender.address).params
     try:
@@ -82,8 +82,8 @@ def is_usable(sender: Sender, address: str, spender: str, value: int, permit: tu
 
 
 def domain_of(sender: Sender, token: ZenToken) -> dict[str, Any] | None:
-    """What the token's signatures are bound to. None unless it hashes to what the token itself says: an unusual domain is not
-    guessed at.
+    """The EIP-712 domain of the token's signatures. None unless its hash matches the token's DOMAIN_SEPARATOR: unusual domains
+    are not supported.
     """
     separator = _or_none(token.DOMAIN_SEPARATOR)
     if separator is None:

@@ -1,4 +1,4 @@
-"""Reverts as exceptions: the class follows from the contract that spoke, the hint from the table in `hints.py`."""
+"""Turns reverts into exceptions: the contract decides the class, `hints.py` has the hint."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def refusal(reason: str, operation: str = "") -> Refusal:
 
 
 def refusal_of(error: ContractLogicError | Web3RPCError, operation: str) -> Refusal:
-    """The exception of what web3 raised for a call that reverts."""
+    """The exception for an error that web3 raised because a call reverted."""
     data = getattr(error, "data", None)
     if isinstance(data, str) and data.startswith("0x"):
         return refusal(reason_of(bytes.fromhex(data[2:])), operation)

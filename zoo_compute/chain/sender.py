@@ -1,4 +1,4 @@
-"""Sending transactions: refused before gas is paid, sent once, replaced when stuck, waited for, decoded, recorded."""
+"""Sends transactions: simulates each first, sends it once, replaces it when stuck, waits, decodes and records it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 180.0
 STUCK_AFTER_S = 30.0
-STUCK_AFTER_BLOCKS = 2  # a chain that makes no blocks is not helped by a higher fee
-ADOPTED_FOR_BLOCKS = 50  # how long the outcome of a dead sender's transaction is told to the next who sends the same
+STUCK_AFTER_BLOCKS = 2  # if the chain makes no blocks, a higher fee does not help
+ADOPTED_FOR_BLOCKS = 50  # how long the next sender of the same call gets the outcome of a dead process's transaction
 SHORTEST_POLL_S = 0.02
 LONGEST_POLL_S = 1.0
 ATTEMPTS = 8  # to win a nonce against processes on other machines
@@ -47,7 +47,7 @@ class Signer(Protocol):
 
 @dataclass(frozen=True)
 class Receipt:
-    """A mined, successful transaction. `result` is what the simulation returned; ids are better taken from events."""
+    """A mined, successful transaction. `result` is what the simulation returned; take ids from events instead."""
 
     transaction_hash: str
     block: int
@@ -63,10 +63,10 @@ class Receipt:
 
 
 class Sender:
-    """One account on one chain. Safe with several threads, and with several processes of the same account.
+    """One account on one chain. Several threads and processes can use the same account.
 
     ledger: a file to which one JSON line is appended per mined transaction (operation, gas_used, tx, block, sender).
-    folder: where the account's pending transactions are kept; all its processes on a machine must share it.
+    folder: for the account's pending transactions; all its processes on a machine must share it.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class Sender:
         self._outbox = PendingTransactions(folder, chain.network.chain_id, self.address)
 
     def simulate(self, call: Call, *, value: int = 0) -> Any:
-        """What the call would return in the next block, or its Refusal. Costs nothing."""
+        """The call's return value in the next block. Costs nothing. Raises Refusal."""
         return _result(call, dry_run(self.chain.w3, request_of(call, self.address, value)))
 
     def send(self, call: Call, *, value: int = 0) -> Receipt:
         """Simulate, send, wait. Raises Refusal (before gas is paid, or mined and reverted), NotFunded, FeeTooHigh,
-        Unreachable, TransactionPending (not mined in `timeout_s`; sending again goes on from there).
+        Unreachable, TransactionPending (not mined in `timeout_s`; sending again resumes).
         """
         return self._deliver(request_of(call, self.address, value), call)
 
@@ -103,7 +103,7 @@ class Sender:
         """A plain transfer of native coin."""
         return self._deliver(Request("transfer", self.address, Web3.to_checksum_address(to), "0x", wei), None)
 
-    # -- the way of one request: adopt or submit, wait, and again if another transaction took the nonce
+    # -- one request: adopt or submit, wait, and repeat if another transaction took the nonce
 
     def _deliver(self, request: Request, call: Call | None) -> Receipt:
         for _ in range(ATTEMPTS):
@@ -119,10 +119,10 @@ class Sender:
         raise Unreachable(f"{request.operation}: other senders of {self.address} took the nonce {ATTEMPTS} times")
 
     def _adopt(self, request: Request) -> PendingTransaction | None:
-        """The same call, sent by a process of ours that died or gave up and so never told its outcome."""
+        """The same call, if one of our processes sent it and then died or stopped waiting."""
         with self._outbox.locked() as box:
             head, mined, pending = self.chain.head().number, self._nonce("latest"), self._nonce("pending")
-            # Mined long ago, or (above pending) of a chain that was reset, or behind one that was never sent.
+            # Mined long ago; or above the pending nonce: the chain was reset, or an earlier transaction was never sent.
             old = {
                 n for n, e in box.entries.items() if n < mined and not 0 <= head - e.sent_block <= ADOPTED_FOR_BLOCKS
             }
@@ -135,7 +135,7 @@ class Sender:
         return None
 
     def _submit(self, request: Request, gas: int) -> PendingTransaction:
-        """Sign with the next nonce and send. Holds the account's lock, so that no other process takes the nonce."""
+        """Sign with the next nonce and send. Locks the account, so that no other process takes the nonce."""
         w3 = self.chain.w3
         for attempt in range(ATTEMPTS):
             with self._outbox.locked() as box:
@@ -162,7 +162,7 @@ class Sender:
         raise Unreachable(f"{request.operation}: no free nonce for {self.address}", hint="does another machine use it?")
 
     def _first_broadcast(self, entry: PendingTransaction, box: PendingEntries) -> bool:
-        """As `_broadcast`, with the entry on disk before: whoever comes after a crash here finds it."""
+        """Like `_broadcast`, but saves the entry first, so that it survives a crash here."""
         box.put(entry)
         try:
             sent = self._broadcast(entry)
@@ -190,7 +190,7 @@ class Sender:
             self.chain.w3.eth.send_raw_transaction(HexBytes(raw))
         except Web3RPCError as error:
             if fees.is_nonce_taken(error):
-                return self._has(digest)  # by itself, when an answer was lost and the provider asked again
+                return self._has(digest)  # by itself, if an answer was lost and the provider repeated the request
             if fees.is_unfunded(error):
                 raise not_funded(self.chain.w3, self.address, entry.gas * entry.max_fee + entry.value) from None
             if not fees.is_known(error):
@@ -207,7 +207,7 @@ class Sender:
     def _wait(self, entry: PendingTransaction) -> TxReceipt | None:
         """The receipt under any of the entry's hashes; None when another transaction took its nonce.
 
-        Whatever ends the wait before that (time, an unreachable RPC, Ctrl-C) leaves the entry for the next `send`.
+        If the wait ends early (timeout, unreachable RPC, Ctrl-C), the entry remains for the next `send`.
         """
         try:
             mined = self._watch(entry)
@@ -224,7 +224,9 @@ class Sender:
         start = last_sent = time.monotonic()
         pause = SHORTEST_POLL_S
         while True:
-            taken = self._nonce("latest") > entry.nonce  # asked first: a receipt that comes in between is then seen
+            taken = (
+                self._nonce("latest") > entry.nonce
+            )  # read first, so that a receipt that arrives in between is not missed
             mined = self._mined(entry)
             if mined is not None or (taken and self._is_lost(entry)):
                 return mined
@@ -245,8 +247,8 @@ class Sender:
         return None
 
     def _is_lost(self, entry: PendingTransaction) -> bool:
-        """Whether another transaction has the entry's nonce. A node may count ours before it shows its receipt; to take
-        that for another's would send it twice.
+        """Whether another transaction has the entry's nonce. A node may count ours before it returns its receipt;
+        mistaking it for another's would send it twice.
         """
         eth = self.chain.w3.eth
         for number in range(entry.sent_block, eth.block_number + 1):
@@ -264,10 +266,10 @@ class Sender:
         try:
             fee = fees.bumped(self.chain.w3, block, entry.max_fee, entry.priority_fee, self.max_fee_limit)
         except FeeTooHigh:
-            return True  # go on waiting; what was sent may still be mined
+            return True  # keep waiting; the sent transaction may still be mined
         with self._outbox.locked() as box:
             entry.max_fee, entry.priority_fee = fee.max_fee, fee.priority_fee
-            self._broadcast(entry)  # False: mined meanwhile; the watch sees it
+            self._broadcast(entry)  # False: mined meanwhile; `_watch` will see it
             box.put(entry)
         return True
 
@@ -307,5 +309,5 @@ class Sender:
 
 
 def _result(call: Call | None, returned: bytes) -> Any:
-    """What a function returns, decoded; None for one that returns nothing."""
+    """The decoded return value; None if the function returns nothing."""
     return decode_outputs(call.abi, returned) if call and call.abi["outputs"] else None

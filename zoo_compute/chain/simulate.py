@@ -1,4 +1,4 @@
-"""A call tried without sending it: what it returns, what gas it takes, why it reverts."""
+"""Simulates a call: what it returns, how much gas it needs, why it reverts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 GAS_MARGIN_PERCENT = 25  # state moves between estimate and mining
 
-# `pending` is the block a transaction would be mined in: its timestamp, after what the account has sent already.
-# Nodes that know no pending block are asked about the latest one.
+# `pending` is the block that would include the transaction, after the account's earlier ones.
+# Nodes without a pending block use the latest one.
 BLOCKS: tuple[BlockIdentifier, ...] = ("pending", "latest")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be sent, apart from what gas costs."""
+    """A transaction to send, without gas fees."""
 
     operation: str  # "Settlement.commit"
     sender: str

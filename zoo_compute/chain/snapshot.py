@@ -1,4 +1,4 @@
-"""Reads of one job and of one operator, every one pinned to one block. The dataclasses are in `views.py`."""
+"""Reads one job or one operator, with all reads pinned to one block. The dataclasses are in `views.py`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 def read_job(chain: Chain, job: int, block: int | Head | None = None) -> JobView:
     """One job as of `block` (the newest unless given). Raises UserError for a job that is not posted, Unreachable.
 
-    The last view of each job is kept: who looks several times a block asks the RPC once for it.
+    The last view of each job is cached: several reads in one block cost one.
     """
     head = block if isinstance(block, Head) else chain.head("latest" if block is None else block)
     views: dict[int, tuple[bytes, JobView]] = chain.cached("views", dict)  # job -> (block hash, view)
@@ -117,7 +117,7 @@ def read_operator(
 def _read_parts(
     chain: Chain, job: int, head: Head, events: Sequence[Event], asked: Sequence[demands.Demand]
 ) -> Callable[[str], dict[tuple, Any]]:
-    """Everything that is read of a job in one batch; the answer gives, by view function, arguments -> value."""
+    """Read all of a job in one batch. Returns a function: view function name -> {arguments after the job: value}."""
     kinds = [int(Kind.SLOTS), int(Kind.AGGREGATOR)]
     bidders = {(event.args["kind"], event.args["operator"]) for event in events if event.name == "BidSealed"}
     seats = {event.args["seat"] for event in events if event.name == "SeatTaken"}
@@ -180,7 +180,7 @@ def _job_view(
 
 
 def _claims(events: Sequence[Event]) -> tuple[list[Commit], list[Checkpoint]]:
-    """Every claim that was made, with what became of it. A seat may claim a turn again when its claim was convicted."""
+    """Every claim with its state. A seat may claim a turn again after its claim was convicted."""
     newest: dict[tuple[int, int], Commit | Checkpoint] = {}  # by (turn, seat): the newest claim of each
     convicted: list[Commit | Checkpoint] = []
     for event in events:
@@ -209,7 +209,7 @@ _CHANGES: dict[str, Callable[[Commit | Checkpoint], Commit | Checkpoint]] = {
 
 
 def _lost(events: Sequence[Event]) -> dict[int, int]:
-    """The slots that each operator was taken, or gave up: bitmaps. A seat that is split keeps its first slots."""
+    """The slots that each operator lost or gave up, as bitmaps. A seat that is split keeps its first slots."""
     runs: dict[int, tuple[int, int]] = {}  # by seat: first, count
     lost_slots: dict[int, int] = {}
     for event in events:
@@ -226,7 +226,7 @@ def _lost(events: Sequence[Event]) -> dict[int, int]:
 
 
 def _line(state_root: bytes, events: Sequence[Event]) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """Roots and pointers of the checkpoints that stand, by round: a rollback forgets those after the round it does again."""
+    """Roots and pointers of the current checkpoints, by round. A rollback removes those after the round it repeats."""
     roots, cids = {0: state_root}, {}
     for event in events:
         if event.name == "CheckpointPosted":

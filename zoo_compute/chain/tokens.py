@@ -1,4 +1,4 @@
-"""Payment tokens as the chain has them: their symbol and decimals, each read once a connection."""
+"""Payment tokens: symbol and decimals, read from the chain once per connection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def address_of(chain: Chain, text: str | None, *, what: str = "--token") -> str:
     if text is None or text == zen or text.upper() == ZEN.symbol:
         return zen
     if not is_address(text):
-        raise UserError(f"{what} takes an address, not {text!r}", hint="leave it away for ZEN")
+        raise UserError(f"{what} takes an address, not {text!r}", hint="leave it out for ZEN")
     return str(to_checksum_address(text))
 
 
@@ -47,7 +47,7 @@ def token_at(chain: Chain, text: str | None = None, *, what: str = "--token") ->
             (decimals,) = decode(["uint8"], raw)
         except DecodingError:
             raise UserError(
-                f"no token at {address}: it does not say its decimals", hint="check the address and the network file"
+                f"no token at {address}: it does not return its decimals", hint="check the address and the network file"
             ) from None
         if decimals > MAX_DECIMALS:
             raise UserError(f"the token at {address} has {decimals} decimals; at most {MAX_DECIMALS} are supported")
@@ -56,7 +56,7 @@ def token_at(chain: Chain, text: str | None = None, *, what: str = "--token") ->
 
 
 def allowed(chain: Chain, block: int) -> list[Token]:
-    """The tokens that new jobs may be paid in, in the order in which they were allowed first."""
+    """The tokens in which new jobs can be paid, in the order in which they were first allowed."""
     events = scan(chain, chain.network.first_block, block, names=("TokenAllowed",))
     addresses = dict.fromkeys(str(event.args["token"]) for event in events)
     return [token_at(chain, address) for address in addresses if chain.tasks.is_allowed(address, block=block)]
@@ -70,8 +70,8 @@ def _call_view(chain: Chain, address: str, selector: str) -> bytes:
 
 
 def _symbol(raw: bytes, address: str) -> str:
-    """What is shown of a symbol. Anyone can give a token any: what could be mistaken for another, or moves a terminal's
-    cursor, is shown with the token's address.
+    """A safe form of a symbol. Anyone can choose any symbol; one that imitates another token or contains control characters
+    is printed with the token's address.
     """
     try:
         text = decode(["string"], raw)[0]

@@ -1,6 +1,6 @@
-"""What a keeper or a client looks at: one job, one operator, as of one block. Frozen, built in `snapshot.py`.
+"""Views of one job and of one operator at one block, for keepers and clients. Frozen; `snapshot.py` builds them.
 
-Field names are those of docs/protocol.md. Everything is plain: integers, `bytes` of 32, checksummed address strings.
+Fields have the names of docs/protocol.md. Values are integers, 32 `bytes`, and checksummed address strings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.auction_attempts import Attempt
     from zoo_compute.chain.demands import Demand
 
-LotPhase = Phase  # of `Auction.lots(job, kind).phase`; whether an open lot is bidding or revealing follows from its ends and `now`
+LotPhase = Phase  # of `Auction.lots(job, kind).phase`; bidding or revealing follows from the lot's ends and `now`
 
 
 class Kind(IntEnum):
@@ -87,13 +87,13 @@ class Run:
 
     state: int
     round: int
-    turn: int  # rounds opened so far, those done again included
+    turn: int  # rounds opened so far, including repeated ones
     rounds: int
     slots: int
     quorum: int
     depth: int
     policy: int
-    opened_at: int  # 0 while the newest turn waits for its place, and after the last one
+    opened_at: int  # 0 while the newest turn waits for earlier claims, and after the last turn
     window_s: int
     slot_s: int
     aggregate_s: int
@@ -106,13 +106,13 @@ class Run:
     missing: int  # bitmap of seats: not yet committed this turn; in AWARDED, not yet ready
     committed: int  # slots of the open turn with a claim
     holds: int  # demands for data that stop the turn's clocks
-    held_s: int  # for how long holds that are over moved the open turn
+    held_s: int  # seconds by which ended holds have moved the open turn
     pot: int
     start_root: bytes  # the state the newest turn starts from
 
     @property
     def is_waiting(self) -> bool:
-        """The newest turn opens when the claims in its place, `depth` turns older, are final."""
+        """Whether the newest turn waits: it opens when the claims `depth` turns before it are final."""
         return self.opened_at == 0
 
     @property
@@ -120,7 +120,7 @@ class Run:
         return self.opened_at + 2 * self.slot_s
 
     def inputs_closed(self, now: int) -> bool:
-        """Nothing more can be committed in the open turn."""
+        """Whether the open turn accepts no more commits."""
         return self.holds == 0 and now >= self.inputs_close
 
 
@@ -135,7 +135,7 @@ class Seat:
     pot_price: int  # per slot-round, from the pot
     estimate_s: int
     since: int
-    pot: int  # of a vacancy: what adds to the price for its takers
+    pot: int  # of a vacant seat: a bonus for the operator that takes it over
 
     @property
     def slots(self) -> range:
@@ -151,13 +151,13 @@ class JobStake:
     """`Settlement.stakes(job, operator)`."""
 
     locked: int
-    lots: int  # that the registry counts it as locked in, for this job
+    lots: int  # of this job in which the registry counts the operator as locked
     held: int  # seats
-    left_turn: int  # first turn in which it has surely no claim, once it holds nothing
+    left_turn: int  # first turn in which it surely has no claim, once it has no seat
 
 
 class ClaimState(IntEnum):
-    """What became of a claim."""
+    """The state of a claim."""
 
     PENDING = 1
     PAID = 2
@@ -166,7 +166,7 @@ class ClaimState(IntEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """What was committed on chain, and what became of it. The first ten fields are those the contract hashes."""
+    """A claim on chain, and its state. The contract hashes the first ten fields."""
 
     turn: int
     round: int
@@ -184,7 +184,7 @@ class Claim:
 
     @property
     def final(self) -> bool:
-        """Nothing can become of it any more."""
+        """Whether the claim's state can no longer change."""
         return self.state != ClaimState.PENDING
 
     @property
@@ -217,7 +217,7 @@ class Commit(Claim):
 
 @dataclass(frozen=True)
 class Checkpoint(Claim):
-    """A claim on an aggregation (`CheckpointPosted`): it closed `turn`, and made checkpoint `round + 1`."""
+    """A claim on an aggregation (`CheckpointPosted`), which closed `turn` and made checkpoint `round + 1`."""
 
     cid: bytes = bytes(32)  # SHA-256 digest of the checkpoint pointer's CID
 
@@ -229,7 +229,7 @@ class Checkpoint(Claim):
 
 @dataclass(frozen=True)
 class Rollback:
-    """A job set back: `turn` does `round` again."""
+    """A job was rolled back: `turn` repeats `round`."""
 
     turn: int
     round: int
@@ -246,7 +246,7 @@ class JobView:
     state: JobState
     submitter: str
     token: str
-    terms: Terms  # as posted, word for word
+    terms: Terms  # exactly as posted
     escrow: int
     posted_block: int
     run: Run | None  # None before the award
@@ -254,7 +254,7 @@ class JobView:
     bids: Mapping[tuple[int, int], Bid]  # by (kind, operator); spent ones are absent
     seats: Mapping[int, Seat]  # by number; AGGREGATOR_SEAT is the aggregator's
     stakes: Mapping[int, JobStake]  # by operator
-    checkpoint_roots: Mapping[int, bytes]  # by round, of the line that stands; 0 is the initial state
+    checkpoint_roots: Mapping[int, bytes]  # by round, after all rollbacks; 0 is the initial state
     checkpoint_cids: Mapping[int, bytes]  # by round from 1: digests of the pointers' CIDs
     commits: Sequence[Commit]  # in the order they were made
     checkpoints: Sequence[Checkpoint]
@@ -263,8 +263,8 @@ class JobView:
     )  # by operator: the slots it timed out of or gave up, a bitmap
     rollbacks: Sequence[Rollback] = ()
     demands: Sequence[Demand] = ()  # for claims' data, in the order they were made
-    closed: bool = False  # what was left of the escrow is owed to the submitter
-    bidders: frozenset[int] = frozenset()  # operators that opened a bid, whatever became of it
+    closed: bool = False  # the rest of the escrow is owed to the submitter
+    bidders: frozenset[int] = frozenset()  # operators that ever revealed a bid
     attempts: Sequence[Attempt] = ()  # of the auction: attempt n is the nth
 
     @property
@@ -273,12 +273,12 @@ class JobView:
 
     @property
     def settled(self) -> bool:
-        """Over for good: every claim is paid or convicted, and the escrow is divided."""
+        """Whether the job is over, every claim is paid or convicted, and the escrow is paid out."""
         return self.state == JobState.CANCELLED or self.closed
 
     @property
     def completed_rounds(self) -> int:
-        """Rounds done, of the line that stands."""
+        """Completed rounds, after all rollbacks."""
         return max(self.checkpoint_roots, default=0)
 
     @property
@@ -300,7 +300,7 @@ class JobView:
         return self.seats_of(0)
 
     def inputs_complete(self, now: int) -> bool:
-        """Whether the open turn waits for no seat: with a quorum, not for those that nobody holds."""
+        """Whether the open turn waits for no seat. Once it has a quorum, it does not wait for vacant seats."""
         run = self.run
         assert run is not None, "a turn is open"
         awaited = any(seat.operator and run.missing >> number & 1 for number, seat in self.slot_seats.items())
@@ -313,14 +313,14 @@ class JobView:
 
     @property
     def slots_root(self) -> bytes:
-        """What the slots of the newest turn start from: of a delayed job what the turn before did, where its aggregation stands."""
+        """The state that the newest turn's slots start from. In a delayed job, it is the start of the turn before, unless that was rolled back."""
         assert self.run is not None, "there are turns after the award"
         newest = max(self.checkpoints, key=lambda c: c.turn, default=None)
         follows = newest is not None and (newest.turn, newest.round) == (self.run.turn - 1, self.run.round - 1)
         return newest.start_root if newest is not None and self.delay and follows else self.run.start_root
 
     def is_closed(self, turn: int) -> bool:
-        """A turn is closed when there is a newer one, which may be waiting, or never come: its claims can be finalised."""
+        """Whether there is a newer turn, even one that waits or never opens. Claims of a closed turn can be finalised."""
         return self.run is not None and turn < self.run.turn
 
     @property
@@ -335,7 +335,7 @@ class JobView:
 
     @property
     def payable(self) -> Sequence[Commit | Checkpoint]:
-        """Pending claims whose window is over, whose turn is closed, and which nobody disputes; the oldest first."""
+        """Pending claims of closed turns, after their window and without disputes; the oldest first."""
         return [c for c in self.pending if self.is_closed(c.turn) and self.now > c.deadline and not c.disputes]
 
     def is_final(self, turn: int) -> bool:
@@ -344,16 +344,16 @@ class JobView:
 
     @property
     def final_rounds(self) -> int:
-        """Rounds of the line that stands whose checkpoint is final: no claim up to its turn is pending."""
+        """Completed rounds whose checkpoint is final: no claim up to its turn is pending."""
         oldest = min((c.turn for c in self.pending), default=None)
         line = [self.checkpoint_of(round_) for round_ in range(1, self.completed_rounds + 1)]
         return max((c.round + 1 for c in line if c and (oldest is None or c.turn < oldest)), default=0)
 
     def checkpoint_of(self, round_: int, start_root: bytes | None = None, turn: int | None = None) -> Checkpoint | None:
-        """The aggregation that made the checkpoint which `round_` starts from, with this root, before `turn`; None for the initial state.
+        """The aggregation before `turn` that made the checkpoint with this root, from which `round_` starts; None for the initial state.
 
-        In a delayed job that may be the one before. Of several with this root it is one of the earliest round, and of those the
-        newest: whoever later posts the same root with a file that nobody has must not take a claim's start from its defence.
+        In a delayed job it may be one round earlier. Of several with this root, takes the earliest round, and in it the newest:
+        otherwise anyone could post the same root later without publishing its file, and claims could not be defended.
         """
         root = self.checkpoint_roots.get(round_) if start_root is None else start_root
         oldest = round_ - 1 - (0 if start_root is None else self.delay)
@@ -393,15 +393,15 @@ class OperatorView:
     gpu_class: int
     vram_gb: int
     reputation: int
-    locks: int  # jobs it is locked in
+    locks: int  # jobs in which it has collateral locked
     exit_at: int  # 0: no exit requested
     tier: int  # declared last: 0 none, 1 bronze, 2 silver, 3 gold
     hours: int  # declared last: bitmap of an epoch's periods
     discount_bps: int
-    eligible: bool  # may bid now with its hot key
-    admitted: bool  # its machine was shown
-    multiplier_percent: int  # what its verified compute weighs now
-    endpoint: str  # where its store serves blocks, newest announcement
+    eligible: bool  # its hot key can bid now
+    admitted: bool  # its machine passed a trial
+    multiplier_percent: int  # current weight of its verified compute
+    endpoint: str  # its store's URL, from the newest announcement
     collateral: Mapping[str, tuple[int, int]]  # token -> (balance, locked)
     owed: Mapping[str, int]  # token -> what TaskRegistry.withdraw would send its owner
     hot_coin: int  # wei of the hot key, for gas

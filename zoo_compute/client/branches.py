@@ -1,4 +1,4 @@
-"""Branches of a partition, read from their chains and stores: merged, and a merged job's beginning computed again."""
+"""Branches of a network partition: read them from their chains and stores, merge them, and check a merge."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedBranch:
-    """A branch with its tensors, every byte held against the chain's roots.
+    """A branch with its tensors, verified against the chain's roots.
 
-    base, end: the module's tensors. roots: of all checkpoints of its job.
+    base, end: the module's tensors at its first and last checkpoint. roots: of all checkpoints of its job.
     """
 
     branch: Branch
@@ -49,7 +49,7 @@ class LoadedBranch:
 
 @dataclass(frozen=True)
 class LineageReport:
-    """start: the root that the job must begin with, None where a branch cannot be read. differences: empty when all agrees."""
+    """start: the root that the job must start from, None if a branch cannot be read. differences: empty if all agrees."""
 
     start: str | None
     differences: tuple[str, ...]
@@ -64,7 +64,7 @@ def load_branch(
 ) -> LoadedBranch:
     """Read a job's rounds from checkpoint `since` to `round_`, by default the newest final one, as a branch.
 
-    Raises UserError for what is no branch, ContentTampered; the store's errors pass.
+    Raises UserError if the rounds are not a branch, ContentTampered; the store's errors pass.
     """
     end, final = view.final_rounds if round_ is None else round_, view.final_rounds
     if not since < end <= final:
@@ -72,13 +72,13 @@ def load_branch(
             f"no final checkpoint after {since}" if round_ is None else f"no rounds from {since} to {end}, all final"
         )
         raise UserError(
-            f"job {view.job} has {wanted}: {view.completed_rounds} are made, {final} are final",
-            hint="a checkpoint is final once every claim under it is past its window: `zoo job watch JOB --settled`",
+            f"job {view.job} has {wanted}: {view.completed_rounds} exist, {final} are final",
+            hint="a checkpoint is final when the challenge windows of its claims are over: `zoo job watch JOB --settled`",
         )
     manifest = manifest_of(view, store)
     examples = count_examples(view.slot_rounds(since, end), manifest)
     if examples == 0:
-        raise UserError(f"job {view.job}: nothing that it trained on since checkpoint {since} counts")
+        raise UserError(f"job {view.job}: no training since checkpoint {since} counts")
     step = _step(store, manifest)
     first, last = (_branch_tensors(view, store, number, manifest, step) for number in (since, end))
     tasks, root = network.contracts["tasks"], view.checkpoint_roots[end].hex()
@@ -90,26 +90,26 @@ def load_branch(
 def merge_branches(branches: Sequence[LoadedBranch], path: str | Path | None = None) -> tuple[Merge, dict[str, Array]]:
     """The merged start of these branches, and the module's tensors there; written to `path` as safetensors.
 
-    Raises UserError for branches that have not one program and one base.
+    Raises UserError for branches with different programs or bases.
     """
     ordered = sorted(branches, key=lambda each: each.branch.sort_key)
     if len(ordered) < 2:
-        raise UserError("a merge takes two or more branches")
+        raise UserError("a merge needs two or more branches")
     for one, other in itertools.combinations(ordered, 2):
         if (
             one.branch.job_address == other.branch.job_address
             and {one.branch.root, other.branch.root} & one.roots & other.roots
         ):
-            raise UserError(f"{one} is two of the branches: what it trained on would count twice")
+            raise UserError(f"two of the branches are {one}: its examples would count twice")
     first = ordered[0]
     for other in ordered[1:]:
         if other.program.root != first.program.root:
-            raise UserError(f"{other} runs another program than {first}: their tensors have no common meaning")
+            raise UserError(f"{other} runs another program than {first}: their tensors cannot be merged")
         if other.base_root != first.base_root:
             raise UserError(
-                f"checkpoint {other.branch.since} of {other} does not hold what checkpoint {first.branch.since} of {first} does: "
-                "they are no branches of one training",
-                hint="JOB:ROUND names the checkpoint at which a job left the others; without it, its initial state",
+                f"checkpoint {other.branch.since} of {other} differs from checkpoint {first.branch.since} of {first}: "
+                "they are not branches of one training",
+                hint="JOB:ROUND names the checkpoint where a job split off; the default is its initial state",
             )
     tensors = merge_tensors(
         first.base, [each.end for each in ordered], [each.branch.examples for each in ordered], first.step.exchanged
@@ -121,17 +121,15 @@ def merge_branches(branches: Sequence[LoadedBranch], path: str | Path | None = N
 
 
 def check_lineage(manifest: Manifest, initial_root: bytes, load: Callable[[Branch], LoadedBranch]) -> LineageReport:
-    """Whether a job begins where its parents say, computed from the branches themselves.
+    """Whether a job starts from the merge of its parents, recomputed from the branches.
 
-    begun: the chain's root of its initial state. find: reads a branch's rounds where it lives; its UserError is a difference, the store's errors pass.
+    initial_root: of its initial state, on chain. load: reads a branch from its network. Its UserError is a difference; the store's errors pass.
     """
     if manifest.parents is None:
-        raise UserError("the job has no parents: its manifest names none")
+        raise UserError("the job has no parents in its manifest")
     parents, loaded, differences = manifest.parents, list[LoadedBranch](), list[str]()
     if initial_root != manifest.state_root:
-        differences.append(
-            f"the chain has the job begin at {initial_root.hex()}, its manifest at {manifest.state.root}"
-        )
+        differences.append(f"the job starts at {initial_root.hex()} on chain, at {manifest.state.root} in its manifest")
     for branch in parents.branches:
         try:
             loaded.append(load(branch))
@@ -147,13 +145,13 @@ def check_lineage(manifest: Manifest, initial_root: bytes, load: Callable[[Branc
         return LineageReport(None, (*differences, str(error)))
     start = state_root(initial_checkpoint(loaded[0].step, tensors, manifest.aggregation_spec)).hex()
     if start != manifest.state.root:
-        differences.append(f"the job begins at {manifest.state.root}; its branches merge to {start}")
-    assert made.parents == parents or differences, "what differs was told"
+        differences.append(f"the job starts at {manifest.state.root}; its branches merge to {start}")
+    assert made.parents == parents or differences, "each difference is reported"
     return LineageReport(start, tuple(differences))
 
 
 def _differences(parents: Parents, branch: Branch, loaded: LoadedBranch, manifest: Manifest) -> list[str]:
-    """What of a branch is not as the manifest says."""
+    """How a branch differs from the manifest."""
     pairs = (
         ("checkpoint root", branch.root, loaded.branch.root),
         ("examples", branch.examples, loaded.branch.examples),
@@ -168,7 +166,7 @@ def _step(store: Store, manifest: Manifest) -> Graph:
     try:
         step = encoding.decode(store.read(cid, max_bytes=encoding.MAX_BYTES, timeout_s=TIMEOUT_S))
     except BadProgram as error:
-        raise ContentTampered(f"the program {cid} is none: {error}") from error
+        raise ContentTampered(f"the program {cid} is invalid: {error}") from error
     if encoding.root(step) != manifest.program_root:
         raise ContentTampered(f"the program {cid} has another root than the manifest says")
     return step
@@ -178,5 +176,5 @@ def _branch_tensors(view: JobView, store: Store, round_: int, manifest: Manifest
     state = load_checkpoint(view, store, round_)
     mismatch = shape_mismatch(state, step, manifest.aggregation_spec)
     if mismatch:
-        raise ContentTampered(f"checkpoint {round_} of job {view.job} is none of its program: {mismatch}")
+        raise ContentTampered(f"checkpoint {round_} of job {view.job} does not fit its program: {mismatch}")
     return module_tensors(state)

@@ -1,8 +1,8 @@
-"""The SDK: submit jobs, follow them, fetch what they trained. Every method is blocking; `await` works where it is offered.
+"""The SDK: submit jobs, follow them, fetch trained models. Methods block, except the `async` ones.
 
 client = Client(network="network.json", account="me")
 job = client.train(config="training_config.yaml", max_budget=5000)
-await job.wait()              # may be left; client.job(job.id) takes it up again, also in another process
+await job.wait()              # you can stop waiting; client.job(job.id) resumes, also in another process
 job.result("model.safetensors")
 """
 
@@ -39,10 +39,10 @@ SERVED_TIMEOUT_S = 5.0
 class Client(Session):
     """One account on one network.
 
-    network: a network file's path, or a Network; by default ZOO_NETWORK, ./network.json, ~/.zoo/network.json, or the devnet that runs.
-    account: a name in ~/.zoo/keystores, a key file, or anything that signs (eth-account's LocalAccount); unlocked when
-    first needed, with `passphrase`, ZOO_PASSPHRASE_FILE or ZOO_PASSPHRASE. api_key (or ZOO_API_KEY): authenticates to the hosted
-    RPC, and to the hosted signer when the network file names one and no account is given. store: a Store or its location.
+    network: a network file's path, or a Network; by default ZOO_NETWORK, ./network.json, ~/.zoo/network.json, or the running devnet.
+    account: a name in ~/.zoo/keystores, a key file, or a signer (eth-account's LocalAccount); unlocked when first needed,
+    with `passphrase`, ZOO_PASSPHRASE_FILE or ZOO_PASSPHRASE. api_key (or ZOO_API_KEY): authenticates to the hosted RPC, and
+    to the hosted signer if the network file names one and you give no account. store: a Store or its location.
     """
 
     @cached_property
@@ -56,7 +56,7 @@ class Client(Session):
         data: Data | None = None,
         **sections: Any,
     ) -> Quote:
-        """Work, prices, worst case, locks, durations. Asks the chain only for the decimals of a token other than ZEN."""
+        """Work, prices, worst case, locks, durations. Connects only to read the decimals of a token other than ZEN."""
         check_names("quote", sections, [*names_of(self.quote), *SECTIONS])
         job = plan_job(config, max_budget, data, **sections).job
         if job.market.token != ZEN.symbol:
@@ -75,12 +75,12 @@ class Client(Session):
         anyway: bool = False,
         **sections: Any,
     ) -> Job:
-        """Submit a job and return at once. Interrupted, it goes on where it was when called again.
+        """Submit a job and return at once. If interrupted, call it again: it resumes.
 
         config: a job's file, its sections as a mapping, or a ComputeJob. max_budget (whole tokens), data (a path, or keys of the
-        section) and sections (`training={"rounds": 3}`) are put over it; without config they are the job.
-        anyway: post although no operator could train the job now, or no storage peer of the network serves its files yet.
-        merge: what made `weights` of branches (`zoo_compute.client.branches.merge`), which the manifest then names.
+        section) and sections (`training={"rounds": 3}`) override it; without config they are the job.
+        anyway: post even if no operator can train the job now, or no storage peer of the network serves its files yet.
+        merge: how `weights` were merged (`zoo_compute.client.branches.merge_branches`); the manifest names it.
         Raises JobError, BudgetTooSmall, NotFunded, UserError before anything is sent; AlreadyPosted unless `again`.
         """
         check_names("train", sections, [*names_of(self.train), *SECTIONS])
@@ -99,14 +99,14 @@ class Client(Session):
 
         try:
             number = post(self.sender, prepared, again=again, say=self.say)
-        except AlreadyPosted as posted:  # perhaps interrupted before it cited
+        except AlreadyPosted as posted:  # the earlier run may have ended before citing
             self._cite(posted.job, dataset)
             raise
         self._cite(number, dataset)
         return Job(self, number)
 
     def bring(self, job: ComputeJob) -> int | None:
-        """Fetch the dataset that a job names, once, checked against its root on chain; its number. Raises UserError, StoreError."""
+        """Fetch a job's dataset once and check it against its root on chain; return its number. Raises UserError, StoreError."""
         if job.data.dataset is None:
             return None
         from zoo_compute.client.datasets import fetch, find_dataset
@@ -119,7 +119,7 @@ class Client(Session):
         return record.number
 
     def _cite(self, job: int, dataset: int | None) -> None:
-        """Cite the dataset a job was posted with, unless it cites already. The job goes on whatever becomes of it."""
+        """Cite the job's dataset, unless it is cited already. A failure does not stop the job."""
         datasets = self.chain.datasets
         if dataset is None or datasets.citations(job).cited:
             return
@@ -130,11 +130,11 @@ class Client(Session):
             self.say(f"job {job} does not cite dataset {dataset} yet ({error}): `zoo job cite {job} {dataset}`")
 
     def submit(self, config: Config | None = None, max_budget: Amount | None = None, **options: Any) -> int:
-        """As `train`; the job's number on chain."""
+        """As `train`, but return the job's number on chain."""
         return self.train(config, max_budget, **options).id
 
     def prepare(self, job: ComputeJob, *, weights: Path | None = None, merge: Merge | None = None) -> PreparedJob:
-        """Store and pin a job's files, after checking that the account can pay. Sends nothing."""
+        """Check that the account can pay, then store and pin the job's files. Sends nothing."""
         from zoo_compute.jobs.submission import check_funds, prepare
 
         self.pay_in_token_of(job)
@@ -142,14 +142,14 @@ class Client(Session):
         return prepare(job, self.store, weights=weights, merge=merge, say=self.say)
 
     def pay_in_token_of(self, job: ComputeJob) -> Token:
-        """The job's payment token as the chain has it; from here on the job's prices are its units."""
+        """Read the job's payment token from the chain. From then on the job's prices are in its units."""
         token = token_at(self.chain, job.market.token, what="market.token")
         if job.known_token != token:
             job.use_token(token)
         return token
 
     def check_served(self, prepared: PreparedJob) -> None:
-        """Refuse to post what nobody could fetch. Raises UserError."""
+        """Refuse to post a job whose files nodes cannot fetch. Raises UserError."""
         peers = self.description.storage
         if not isinstance(self.store, BlockStore):
             return  # an IPFS daemon announces its content itself
@@ -160,26 +160,26 @@ class Client(Session):
             raise UserError(
                 f"no storage peer of the network serves this job's files ({names}): nodes could not fetch them",
                 hint="run `zoo store serve` at an address that the network file's `storage` names, "
-                "use an IPFS daemon (--store kubo:URL), or post anyway (--anyway, in Python anyway=True) if they will be served in time",
+                "use an IPFS daemon (--store kubo:URL), or post anyway (--anyway, in Python anyway=True) if you will serve them soon",
             )
 
     def job(self, number: int) -> Job:
-        """A job that was posted before, by anyone. Raises UserError for a number that does not exist."""
+        """A posted job, of any submitter. Raises UserError for a number that does not exist."""
         count = self.chain.tasks.job_count()
         if not 1 <= number <= count:
             newest = f"the newest is {count}" if count else "none has been posted yet"
             raise UserError(
-                f"there is no job {number} on {self.description.name}: {newest}", hint="`zoo job list` shows the jobs"
+                f"there is no job {number} on {self.description.name}: {newest}", hint="`zoo job list` lists the jobs"
             )
         return Job(self, number)
 
     def jobs(self, submitter: str | None = None) -> list[int]:
-        """Numbers of the jobs, of one submitter or of all, oldest first."""
+        """Job numbers, of one submitter or of all, oldest first."""
         events = scan(self.chain, self.description.first_block, self.chain.head().number, names=("JobPosted",))
         return [int(e.args["job"]) for e in events if submitter is None or e.args["submitter"] == submitter]
 
     def withdraw(self, token: str | None = None) -> int:
-        """Take what the task registry owes this account, such as the rest of a job's escrow; how much it was."""
+        """Withdraw what the task registry owes this account, such as the rest of a job's escrow. Returns the amount."""
         address = address_of(self.chain, token, what="token")
         owed = self.chain.tasks.owed(address, self.signer.address)
         if owed:
@@ -188,15 +188,15 @@ class Client(Session):
 
 
 class Network:
-    """`await network.submit(job)`: the network as a place that takes jobs."""
+    """`await network.submit(job)`: jobs from async code."""
 
     def __init__(self, *args: Any, client: Client | None = None, **kwargs: Any) -> None:
         if client is not None and (args or kwargs):
-            raise ConfigError("give a client, or what a client is made of, not both")
+            raise ConfigError("give a client or the client's arguments, not both")
         self.client = client or Client(*args, **kwargs)
 
     async def submit(self, config: Config | None = None, max_budget: Amount | None = None, **options: Any) -> int:
-        """Post a ComputeJob, or whatever `Client.train` takes; its number. Runs in a thread, so that the event loop goes on."""
+        """Post a job, with the arguments of `Client.train`; return its number. Runs in a thread and does not block the event loop."""
         return await asyncio.to_thread(self.client.submit, config, max_budget, **options)
 
     def job(self, number: int) -> Job:

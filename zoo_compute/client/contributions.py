@@ -1,4 +1,4 @@
-"""What datasets earned their contributors, and claiming it."""
+"""Rewards of dataset contributors: list and claim them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DataShare:
-    """What a job recorded for a contributor in an epoch, and was not claimed. amount: paid; None before the claim."""
+    """A contributor's reward from one job in one epoch. amount: paid; None before the claim."""
 
     job: int
     epoch: int
@@ -25,7 +25,7 @@ class DataShare:
 
 
 def unclaimed_shares(chain: Chain, contributor: str) -> list[DataShare]:
-    """What is not claimed yet, oldest first."""
+    """Rewards that are not claimed yet, oldest first."""
     head = chain.head()
     events = scan(chain, chain.network.first_block, head.number, names=("DataRecorded",))
     recorded = sorted(
@@ -44,7 +44,7 @@ def unclaimed_shares(chain: Chain, contributor: str) -> list[DataShare]:
 
 
 def claim(sender: Sender, contributor: str) -> list[DataShare]:
-    """Claim what is due; it goes to the contributor, whoever sends this. Run again, claims only what is left."""
+    """Claim all due rewards. Anyone can send this; the contributor is paid. Running it again claims only what is left."""
     done = []
     for share in unclaimed_shares(sender.chain, contributor):
         if share.state == "due":

@@ -1,6 +1,6 @@
-"""The datasets of a network by name or number: read from the chain, fetched, checked against their root before use.
+"""The datasets of a network, by name or number: read from the chain, fetched, and checked against their root before use.
 
-A name is first come, first served, and proves nothing; what the data is, its root says (docs/protocol.md, Datasets).
+Names are first come, first served and prove nothing; the root identifies the data (docs/protocol.md, Datasets).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SLOWEST = 250_000  # bytes a second
 
 
 class DatasetRecord(NamedTuple):
-    """A dataset as the chain has it. name: empty without one. root, cid: of its file."""
+    """A dataset on chain. name: may be empty. root, cid: of its file."""
 
     number: int
     name: str
@@ -48,14 +48,14 @@ def is_name(text: object) -> bool:
 
 
 def encode_name(name: str) -> bytes:
-    """The name as the contract keeps it; empty text for none. Raises UserError."""
+    """The name as the contract stores it, 32 bytes; empty text for no name. Raises UserError."""
     if name and not is_name(name):
-        raise UserError(f"{name!r} is no name for a dataset", hint=NAMES)
+        raise UserError(f"{name!r} is not a valid dataset name", hint=NAMES)
     return name.encode().ljust(NAME_BYTES, b"\0")
 
 
 def decode_name(word: bytes) -> str:
-    """The inverse; a word that is no name is shown as hex, so that it can pass for none."""
+    """The inverse. A word that is not a valid name becomes hex, so it cannot imitate one."""
     text = bytes(word).rstrip(b"\0").decode("ascii", "replace")
     return text if not text or is_name(text) else "0x" + bytes(word).hex()
 
@@ -72,7 +72,7 @@ def list_datasets(chain: Chain) -> list[DatasetRecord]:
 
 
 def find_dataset(chain: Chain, which: str | int) -> DatasetRecord:
-    """The dataset of this name or number. Raises UserError, with the nearest name."""
+    """The dataset with this name or number. Raises UserError, with the nearest name."""
     if isinstance(which, str) and which.isdecimal():
         which = int(which)
     if isinstance(which, int):
@@ -91,12 +91,12 @@ def find_dataset(chain: Chain, which: str | int) -> DatasetRecord:
     )
     raise UserError(
         f"there is no file or folder {which!r} here, and no dataset of that name on {chain.network.name}: {there}",
-        hint=f"give the path of your data, or a name of `zoo dataset list`; `zoo dataset contribute FILE --name {which if is_name(which) else 'NAME'}` makes one",
+        hint=f"give the path of your data, or a name from `zoo dataset list`; `zoo dataset contribute FILE --name {which if is_name(which) else 'NAME'}` creates it",
     )
 
 
 def fetch(dataset: DatasetRecord, store: Store, say: Callable[[str], None]) -> dict[str, Array]:
-    """Its arrays; a text is one of bytes, `bytes`. Raises ContentTampered when they have another root; the store's errors pass."""
+    """Its arrays; text is one array named `bytes`. Raises ContentTampered for another root; the store's errors pass."""
     what, parts, done, reported = dataset.label, [], 0, 0
     say(f"fetching {what}: {format_count(dataset.size, 'B')}, {dataset.cid}")
     timeout_s = max(_LEAST_S, dataset.size / _SLOWEST)
@@ -110,9 +110,9 @@ def fetch(dataset: DatasetRecord, store: Store, say: Callable[[str], None]) -> d
     try:
         arrays = files.parse_state(b"".join(parts))
     except files.FileRefused as error:
-        raise ContentTampered(f"{what} ({dataset.cid}) is no file of arrays: {error}") from error
+        raise ContentTampered(f"{what} ({dataset.cid}) is not a file of arrays: {error}") from error
     root = state_root(arrays)
     if root != dataset.root:
         raise ContentTampered(f"{what} ({dataset.cid}) has the root {root.hex()}, the chain says {dataset.root.hex()}")
-    say(f"{what} is what the chain says: root 0x{root.hex()}")
+    say(f"{what} matches the chain: root 0x{root.hex()}")
     return arrays

@@ -1,4 +1,4 @@
-"""A dispute game as a person can follow it: its transactions read from the chain and played again by the specification."""
+"""A readable transcript of a dispute game: its transactions, read from the chain and replayed by the specification."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
     from zoo_compute.chain.games import GameView
 
-# The records that the arguments of the referee's functions are.
+# Types of the arguments of the referee's functions.
 RECORDS: dict[str, type] = {
     "frame": Frame,
     "states": States,
@@ -58,21 +58,21 @@ ENDS = {Outcome.CONVICTED: "convicted", Outcome.DISMISSED: "dismissed", Outcome.
 NAMES = {
     evidence.End.KIND: "the last state is not the one that the result ends with",
     evidence.Begin.KIND: "the slot-round does not begin with the checkpoint",
-    evidence.Output.KIND: "the state after the step is not what its nodes made",
+    evidence.Output.KIND: "the state after the step is not the output of its nodes",
     evidence.Input.KIND: "an input is not the state's tensor",
-    evidence.Constant.KIND: "a constant is another than the program's",
+    evidence.Constant.KIND: "a constant differs from the program's",
     evidence.Data.KIND: "a word of the batch is not the data's",
     evidence.Update.KIND: "a word is not the update's",
-    evidence.Part.KIND: "a number is not what comes out",
+    evidence.Part.KIND: "a result is computed wrongly",
 }
 ENDINGS = ("convict", "time_out", "concede", "settle")
 GAME_NUMBER = 1
-ANYBODY = "anybody"  # who ends a game that is no party to it
+ANYBODY = "anybody"  # ended the game without being a party
 
 
 @dataclass(frozen=True)
 class TranscriptEntry:
-    """One transaction of a game. by: committer, challenger or anybody; text: what it says, for people."""
+    """One transaction of a game. by: committer, challenger or anybody. text: for people."""
 
     function: str
     by: str
@@ -85,7 +85,7 @@ class TranscriptEntry:
 
 @dataclass(frozen=True)
 class ConvictionDetail:
-    """What the evidence showed, as far as words go: at which element, what was committed and what is right (bit patterns)."""
+    """The proven error: where it is, the committed word and the right one (bit patterns)."""
 
     kind: int
     name: str
@@ -115,13 +115,13 @@ class ConvictionDetail:
 
 
 def format_word(word: int, is_float: bool) -> str:
-    """A bit pattern as a person reads it."""
+    """A bit pattern with its value."""
     value = struct.unpack("<f" if is_float else "<i", word.to_bytes(4, "little"))[0]
     return f"{value:.9g} (0x{word:08x})" if is_float else f"{value} (0x{word:08x})"
 
 
 class Transcript:
-    """All transactions of one game, in order. Raises UserError where one cannot be read."""
+    """All transactions of one game, in order. Raises UserError if one cannot be read."""
 
     def __init__(self, chain: Chain, game: GameView) -> None:
         self.game = game
@@ -141,7 +141,7 @@ class Transcript:
         if transaction.get("to") != contract.address:
             raise UserError(
                 f"transaction {tx} of game {self.game.number} reached the referee through another contract",
-                hint="its calls can be read in a tracing explorer",
+                hint="use a block explorer with call traces to read it",
             )
         function, values = contract.decode_function_input(transaction["input"])
         name = function.fn_name
@@ -149,7 +149,7 @@ class Transcript:
         was_challengers = self._at.is_challengers_turn if self.moves else True
         text = self._play(name, args)
         by = CHALLENGER if was_challengers else COMMITTER
-        if name in ENDINGS:  # whoever's turn it is
+        if name in ENDINGS:  # possible in anyone's turn
             by = CHALLENGER if transaction["from"] == self.game.challenger else ANYBODY
         self.moves.append(
             TranscriptEntry(name, by, transaction["from"], tx, transaction["blockNumber"], receipt["gasUsed"], text)
@@ -160,13 +160,13 @@ class Transcript:
         return self._world.games[GAME_NUMBER]
 
     def _play(self, name: str, args: Mapping[str, Any]) -> str:
-        """What a transaction says; the game stands then where it led."""
+        """Apply a transaction to the replayed game, and describe it."""
         if name == "challenge":
             kind = Kind(args["kind"])
             opened_game = referee.opened_game(
                 args["job"], args["claim"], kind, args["slot"], args["work"], args["result"]
             )
-            # Clocks are the contract's to judge; here nobody is late.
+            # The contract judged the clocks; the replay ignores them.
             self._world.games[GAME_NUMBER] = replace(opened_game, challenger=CHALLENGER)
             self._world.operators[args["claim"].operator] = Operator(owner=COMMITTER, hot=COMMITTER)
             return self._describe_challenge(args["claim"], kind, args["slot"])
@@ -186,9 +186,9 @@ class Transcript:
         game, frame = self._at, self._at.frame
         match name:
             case "reveal":
-                return f"shows {len(args['children'])} hashes below {_place(game)}"
+                return f"reveals {len(args['children'])} hashes below {_place(game)}"
             case "pick":
-                return f"{_place(game)}: that is not what I computed"
+                return f"{_place(game)}: I computed something else"
             case "open_segment":
                 return f"the {game.count - 1} steps of the segment from step {frame.first_step}"
             case "open_step":
@@ -198,21 +198,21 @@ class Transcript:
             case "open_begin":
                 return "the state at step 0"
             case "dispute_state":
-                return "the nodes are right, but the state after them is not what they make"
+                return "the nodes are right, but the state after them is not their output"
             case "open_node":
                 assert self._node is not None
                 return f"node {frame.node} is {_named(self._node)}: {game.count} elements"
             case "open_leaf":
-                return f"shows {_place(game)}"
+                return f"reveals {_place(game)}"
             case "ask_parts":
-                return f"element {frame.element} comes about in {frame.parts} parts: which are they?"
+                return f"element {frame.element} is computed in {frame.parts} parts: reveal them"
             case _:
                 return f"the results of {frame.parts} parts of element {frame.element}"
 
     def _describe_end(self, name: str, args: Mapping[str, Any]) -> str:
         if name == "time_out":
             silent = "the challenger" if self._at.is_challengers_turn else "the committer"
-            return f"{silent} was silent for too long"
+            return f"{silent} did not move in time"
         if name == "concede":
             return "gives up"
         if name == "settle":
@@ -222,7 +222,7 @@ class Transcript:
 
 
 def conviction_detail(game: Game, node: Node | None, kind: int, data: bytes) -> ConvictionDetail:
-    """What the evidence of a conviction shows."""
+    """The error that the evidence of a conviction proves."""
     frame, evidence_fields = game.frame, _decoded(kind, data)
     detail = ConvictionDetail(kind, NAMES[kind], frame.step, frame.node)
     if node is None:
@@ -241,13 +241,13 @@ def conviction_detail(game: Game, node: Node | None, kind: int, data: bytes) -> 
 
 
 def _decoded(kind: int, data: bytes) -> dict[str, Any]:
-    """The fields of evidence, of `evidence.encode`'s bytes; records inside are tuples."""
+    """The fields of evidence encoded by `evidence.encode`. Inner records are tuples."""
     record = next(each for each in evidence.Evidence.__args__ if kind == each.KIND)
     return dict(zip([each.name for each in fields(record)], decode([record.ABI], data)[0], strict=True))
 
 
 def _words_of_part(fields_of_part: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
-    """Of a decoded `Part`: the word that was committed, and those that the part takes."""
+    """The committed word of a decoded `Part`, and the part's input words."""
     leaves = [b"".join(pieces) for _, pieces in fields_of_part["leaves"]]
     packed = [
         fields_of_part["places"][at // 16] >> 16 * (15 - at % 16) & 0xFFFF for at in range(fields_of_part["word_count"])
@@ -258,8 +258,8 @@ def _words_of_part(fields_of_part: Mapping[str, Any]) -> tuple[int, tuple[int, .
 
 
 def _computed(node: Node, element: int, number: int, words: Sequence[int]) -> int:
-    """The word of one part from those it takes, as the contract computes it."""
-    # Only `take` asks for a word to know what it reads, and it is the first one it takes.
+    """The output word of one part from its input words, as the contract computes it."""
+    # Only `take` needs a word to know which elements it reads: its first input.
     made = next(islice(parts(node, element, lambda operand, index: words[0]), number, None))
     word = made.recipe.run(*words)
     return canonical(word) if node.dtype == F32 and number == part_count(node) - 1 else word
@@ -274,11 +274,11 @@ def _named(node: Node) -> str:
 
 
 def _place(game: Game) -> str:
-    """What lies under the disputed hash."""
+    """What the disputed hash covers."""
     frame, first = game.frame, game.index << game.height
     last = min(first + (1 << game.height), max(game.leaves, first + 1)) - 1
     if game.is_beyond or first >= game.leaves:
-        return "what is beyond the last leaf"
+        return "the part beyond the last leaf"
     if game.phase in (Phase.SEGMENTS, Phase.STEPS):
         steps = [
             frame.first_step + each if game.phase == Phase.STEPS else min(each * frame.segment_steps, frame.inner_steps)
@@ -304,7 +304,7 @@ def _type_of(function: str, argument: str) -> type | None:
 
 
 def _record(record: type | None, value: Any) -> Any:
-    """An argument as web3 decoded it, as the specification has it."""
+    """Convert an argument decoded by web3 to the specification's type."""
     if record is None or not is_dataclass(record):
         return _plain(value)
     values = value if isinstance(value, Mapping) else dict(zip([f.name for f in fields(record)], value, strict=True))

@@ -1,4 +1,4 @@
-"""A posted job: follow it, fetch what it trained, cancel it."""
+"""A posted job: follow it, fetch its result, cancel it."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from zoo_compute.formats.lineage import Branch
 
 DEFAULT_POLL_S = 2.0
-LOOK_TIMEOUT_S = 10.0  # for a small file that a look needs
+LOOK_TIMEOUT_S = 10.0  # for the small files that one reading needs
 OFFERS_KEPT_S = 30  # of the chain's time
 
 
 @dataclass(frozen=True)
 class Redundancy:
-    """wanted: the manifest's `redundancy`; confirmed: distinct operators' stores that say they pin the newest checkpoint."""
+    """wanted: the manifest's `redundancy`. confirmed: distinct operators' stores that report pinning the newest checkpoint."""
 
     wanted: int
     confirmed: int
 
 
 class Job:
-    """A posted job. Holds nothing that another process could not find again by `client.job(id)`."""
+    """A posted job. Has no state of its own: any process can get it again with `client.job(id)`."""
 
     def __init__(self, client: Session, number: int) -> None:
         self.id = number
@@ -59,15 +59,15 @@ class Job:
         return f"Job({self.id})"
 
     def view(self) -> JobView:
-        """Everything on chain, pinned to one block."""
+        """The job's state on chain, all read at one block."""
         return read_job(self._client.chain, self.id)
 
     def account(self) -> JobAccount:
-        """The job's money: what was accepted, what was refused or slashed, why, how much."""
+        """The job's money: what was accepted, what was refused or slashed, why, and how much."""
         return self._account(self.view())
 
     def progress(self) -> Progress:
-        """State, round, loss, spend, nodes: one look."""
+        """State, round, loss, spending and nodes, read once."""
         view = self.view()
         self._client.use_peers()
         account = self._account(view)
@@ -78,7 +78,7 @@ class Job:
         )
 
     def _missing(self, view: JobView) -> list[str]:
-        """What keeps an open job from being awarded. Operators are read seldom, the job's program once."""
+        """What an open job lacks to be awarded. Reads operators at most every OFFERS_KEPT_S, the job's program once."""
         if view.state != JobState.OPEN:
             return []
         at, offered = self._offers
@@ -89,7 +89,7 @@ class Job:
         return missing(view, offered, self._memory or None)
 
     def _step_bytes(self, view: JobView) -> int:
-        """Memory of one step; 0 where the job's files cannot be had here."""
+        """Memory of one step; 0 if the job's files are unavailable here."""
         try:
             program = self._manifest(view).program
             data = self._client.store.read(program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=LOOK_TIMEOUT_S)
@@ -99,14 +99,14 @@ class Job:
         return needed_bytes(step)
 
     def operators_with_files(self) -> list[int]:
-        """Operators whose stores hold the job's program, data and weights: with some, the submitter may stop serving them."""
+        """Operators whose stores have the job's program, data and weights. If there are any, the submitter can stop serving."""
         manifest = self._manifest(self.view())
         urls = self._client.endpoints()
         serving = confirmed([manifest.program.cid, manifest.data.cid, manifest.state.cid], urls.values())
         return [operator for operator, url in urls.items() if url in serving]
 
     def redundancy(self) -> Redundancy | None:
-        """Who keeps the newest checkpoint, against what the job asks for; None when its manifest or pointer cannot be had."""
+        """Copies of the newest checkpoint, wanted and confirmed; None if its manifest or pointer is unavailable."""
         from zoo_compute.client.results import pointer_of
 
         view = self.view()
@@ -129,7 +129,7 @@ class Job:
         return manifest_of(view, self._client.store, timeout_s=LOOK_TIMEOUT_S)
 
     def poll(self, poll_s: float = DEFAULT_POLL_S, *, until_settled: bool = False) -> Iterator[Progress]:
-        """One look after another, until the job is over (or every claim is paid). An RPC that does not answer is waited for."""
+        """Read progress repeatedly until the job is over (or every claim is paid). Waits for an RPC that does not answer."""
         while True:
             now = self._look()
             yield now
@@ -138,7 +138,7 @@ class Job:
             time.sleep(poll_s)
 
     def watch(self, poll_s: float = DEFAULT_POLL_S, *, until_settled: bool = False) -> Iterator[Progress]:
-        """The looks that differ from the one before in more than the clock."""
+        """As `poll`, without readings that differ from the previous one only in time."""
         last: Progress | None = None
         for now in self.poll(poll_s, until_settled=until_settled):
             if last is None or now.reader_key != last.reader_key:
@@ -146,7 +146,7 @@ class Job:
             last = now
 
     def join(self, timeout_s: float | None = None, poll_s: float = DEFAULT_POLL_S) -> Progress:
-        """Block until the job is over. Raises TimeoutError; the job goes on."""
+        """Block until the job is over. Raises TimeoutError; the job keeps running."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not (now := self._look()).over:
             if deadline is not None and time.monotonic() > deadline:
@@ -157,7 +157,7 @@ class Job:
     async def wait(self, poll_s: float = DEFAULT_POLL_S) -> Progress:
         """As `join`, for `await`. Cancelling it leaves the job running."""
         while True:
-            try:  # one look a thread, so that a cancelled wait leaves none behind that waits for an RPC
+            try:  # one thread per reading: a cancelled wait leaves no thread behind that waits for an RPC
                 now = await asyncio.to_thread(self.progress)
             except Retryable as error:
                 self._client.say(f"{error}; waiting for it")
@@ -169,7 +169,7 @@ class Job:
     def result(self, path: str | Path, *, whole: bool = False) -> Result:
         """Fetch the newest checkpoint, verify it against the chain, and write its parameters as safetensors to `path`.
 
-        whole: with the outer optimiser's state. Raises UserError before the first checkpoint, ContentMissing, ContentTampered.
+        whole: include the outer optimiser's state. Raises UserError before the first checkpoint, ContentMissing, ContentTampered.
         """
         from zoo_compute.client.results import fetch_result
 
@@ -177,7 +177,7 @@ class Job:
         return fetch_result(self.view(), self._client.store, Path(path), whole=whole)
 
     def branch(self, since: int = 0, round_: int | None = None) -> LoadedBranch:
-        """The rounds from checkpoint `since` to the newest final one, or `round_`, as a branch to be merged with others.
+        """The rounds from checkpoint `since` to `round_` (default: the newest final one), as a branch to merge with others.
 
         Raises UserError, ContentMissing, ContentTampered.
         """
@@ -187,9 +187,9 @@ class Job:
         return load_branch(self._client.description, self.view(), self._client.store, since, round_)
 
     def check_parents(self, *elsewhere: Session) -> LineageReport:
-        """Compute again where this job begins, from the branches that its manifest names.
+        """Recompute this job's initial weights from the branches in its manifest, and compare.
 
-        elsewhere: clients of the other networks on which there are branches. Raises UserError for a job without parents;
+        elsewhere: clients of the other networks that have branches. Raises UserError for a job without parents;
         the store's errors pass.
         """
         from zoo_compute.client.branches import check_lineage
@@ -203,7 +203,7 @@ class Job:
         )
 
     def cancel(self) -> Receipt:
-        """Cancel before the award and take the escrow back. Raises Refusal when it is too late."""
+        """Cancel before the award and get the escrow back. Raises Refusal if it is too late."""
         client, view = self._client, self.view()
         receipt = client.sender.send(client.chain.tasks.cancel(self.id)) if view.state != JobState.CANCELLED else None
         owed = client.chain.tasks.owed(view.token, view.submitter)
@@ -211,7 +211,7 @@ class Job:
             paid = client.sender.send(client.chain.tasks.withdraw(view.token, view.submitter))
             return receipt or paid
         if receipt is None:
-            raise UserError(f"job {self.id} is cancelled already, and its escrow was taken back")
+            raise UserError(f"job {self.id} is already cancelled, and its escrow was returned")
         return receipt
 
     def _account(self, view: JobView) -> JobAccount:
@@ -231,14 +231,14 @@ class Job:
 
 
 def _home_of(branch: Branch, clients: Sequence[Session]) -> Job:
-    """The branch's job on the network of its chain; of two development chains with equal addresses, where it has the root."""
+    """The branch's job on its chain. If two development chains have equal addresses, the one where the job has the root."""
     there = [
         c for c in clients if (c.description.chain_id, c.description.contracts["tasks"]) == (branch.chain, branch.tasks)
     ]
     if not there:
         raise UserError(
-            f"no network given has chain {branch.chain} with the TaskRegistry {branch.tasks}",
-            hint="name the branch's network file: `zoo job parents JOB --branch-network FILE`",
+            f"no given network has chain {branch.chain} with the TaskRegistry {branch.tasks}",
+            hint="give the branch's network file: `zoo job parents JOB --branch-network FILE`",
         )
     jobs = [Job(client, branch.job) for client in there if client.chain.tasks.job_count() >= branch.job]
     if not jobs:
@@ -249,6 +249,6 @@ def _home_of(branch: Branch, clients: Sequence[Session]) -> Job:
 
 
 def confirmed(cids: Iterable[str], urls: Iterable[str]) -> set[str]:
-    """The gateways that confirm every one of these files; a store once, however many operators announce it."""
+    """The gateways that confirm all these files. A gateway counts once, even if several operators announce it."""
     asked = list(urls)
     return set.intersection(*(set(confirmations(cid, asked)) for cid in cids))

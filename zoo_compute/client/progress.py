@@ -1,4 +1,4 @@
-"""Where a job stands: one pinned look at the chain, and the losses that operators published with their results."""
+"""A job's progress: its state at one block, and the losses that operators published with their results."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ _DURATION = re.compile(r"\d+(\.\d+)? (s|min|h|d)\b")
 
 @dataclass(frozen=True)
 class Progress:
-    """loss: mean over slots of the last loss each told in the newest round with results; claimed, not verified."""
+    """loss: mean of the slots' last losses in the newest round with results. Reported by nodes, unverified."""
 
     job: int
     state: str  # open | awarded | running | ended | cancelled
     round: int
-    turn: int  # rounds opened, those done again after a rollback included
+    turn: int  # rounds opened, including those repeated after a rollback
     rounds: int
-    final_rounds: int  # rounds whose checkpoint is final; the rest of them is optimistic
+    final_rounds: int  # rounds whose checkpoint is final; later ones are optimistic
     slots: int
     committed: int  # slots of the open turn with a result on chain
-    nodes: tuple[int, ...]  # operators that hold, or held, slots
+    nodes: tuple[int, ...]  # operators that have or had slots
     aggregator: int
     loss: float | None
     losses: tuple[float | None, ...]  # per round
-    spent: int  # left escrow for good: payments and fees
+    spent: int  # payments and fees that left the escrow
     due: int  # accepted work not yet paid
-    escrow: int  # still held
+    escrow: int  # left in escrow
     pending: int  # claims neither paid nor convicted
     disputes: int  # open ones
     convictions: int
     rollbacks: int
-    closed: bool  # every claim is final, and the rest of the escrow is owed to the submitter
+    closed: bool  # every claim is final; the rest of the escrow is the submitter's
     waiting_for: str
-    missing: tuple[str, ...]  # what keeps an open job from being awarded: sentences
-    failed_attempts: int  # of the auction, in which a lot found too few bids
+    missing: tuple[str, ...]  # what an open job lacks to be awarded, as sentences
+    failed_attempts: int  # auctions with too few bids
     block: int
     now: int
     token: Token = ZEN
 
     @property
     def over(self) -> bool:
-        """Nothing more is trained. (Payments may still wait for their windows.)"""
+        """Training is over. Payments may still wait for their challenge windows."""
         return self.state in ("ended", "cancelled")
 
     @property
@@ -65,7 +65,7 @@ class Progress:
 
     @property
     def reader_key(self) -> tuple[object, ...]:
-        """What makes two looks differ for a reader: everything but the clock."""
+        """All that a reader sees except the time: two readings with equal keys look the same."""
         phase = " ".join(_DURATION.sub("", self.waiting_for).split())
         return (
             self.state,
@@ -89,10 +89,10 @@ class Progress:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What to tell the submitter of a job that may wait for long."""
+        """Advice for the submitter of a job that may wait long."""
         if not self.missing:
             return ()
-        cancel = f"to stop waiting, `zoo job cancel {self.job}`: the whole escrow comes back"
+        cancel = f"to stop waiting, run `zoo job cancel {self.job}`: the whole escrow comes back"
         return (*(f"missing: {each}" for each in self.missing), *((cancel,) if self.failed_attempts else ()))
 
     def line(self) -> str:
@@ -114,13 +114,13 @@ class Progress:
 
 @dataclass
 class LossReader:
-    """Reads the bundles behind a job's results, each once; what cannot be had now is asked for again at the next look."""
+    """Reads the bundles of a job's results, each once. Retries unavailable ones at the next reading."""
 
     store: Store
     _known: dict[bytes, dict[int, float]] = field(default_factory=dict)
 
     def losses(self, view: JobView) -> tuple[float | None, ...]:
-        """Mean last loss per round, of its newest turn; None where nothing is known."""
+        """Mean last loss per round, of its newest turn; None if unknown."""
         newest = {commit.round: commit.turn for commit in view.commits}
         by_round: dict[int, list[float]] = {}
         for commit in view.commits:
@@ -147,7 +147,7 @@ def _mean(values: Sequence[float] | None) -> float | None:
 
 
 def _losses_in(data: bytes, job: int) -> dict[int, float]:
-    """Last loss by slot of one bundle; nothing for bytes that are no bundle of this job, or where a loss was not finite."""
+    """Last loss by slot of one bundle. Skips losses that are not finite; empty if the bytes are not a bundle of this job."""
     try:
         bundle = Bundle.from_bytes(data)
     except BadRecord:
@@ -164,7 +164,7 @@ def progress_of(
     token: Token = ZEN,
     missing: Sequence[str] = (),
 ) -> Progress:
-    """What a view says, put together. Pure."""
+    """The progress of a job view. Pure."""
     run = view.run
     terms = view.terms
     known = [loss for loss in losses if loss is not None]
@@ -199,7 +199,7 @@ def progress_of(
 
 
 def waiting_for(view: JobView) -> str:
-    """What comes next, and by when at the latest."""
+    """The next event of the job, and its deadline."""
     run, now = view.run, view.now
     if view.state == JobState.OPEN:
         return _auction(view)
@@ -222,7 +222,7 @@ def waiting_for(view: JobView) -> str:
 
 
 def _nodes(view: JobView) -> tuple[int, ...]:
-    """The operators that hold, or held and worked for, slots."""
+    """Operators that have slots, or had slots and committed results."""
     operators = {seat.operator for seat in view.slot_seats.values()} | {commit.operator for commit in view.commits}
     return tuple(sorted(operators - {0}))
 
@@ -234,9 +234,9 @@ def _auction(view: JobView) -> str:
     lot = max(lots, key=lambda candidate: candidate.reveal_end)
     again = f" (attempt {lot.attempt})" if lot.attempt > 1 else ""
     if lot.bidding(view.now):
-        return f"bids are sealed for another {format_seconds(lot.bid_end - view.now)}{again}"
+        return f"collecting sealed bids for another {format_seconds(lot.bid_end - view.now)}{again}"
     if lot.revealing(view.now):
-        return f"bids are opened for another {format_seconds(lot.reveal_end - view.now)}{again}"
+        return f"revealing bids for another {format_seconds(lot.reveal_end - view.now)}{again}"
     short = [lot for lot in lots if not lot.enough_bids]
     if not short:
         return f"clearing the auction{again}"

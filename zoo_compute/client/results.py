@@ -1,4 +1,4 @@
-"""What a job trained: its checkpoints, proved against the roots on chain before a byte of them is used."""
+"""A job's checkpoints, verified against the roots on chain before use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT_S = 600.0
 
 @dataclass(frozen=True)
 class Result:
-    """A verified checkpoint. final: every claim it stands on is past its challenge window."""
+    """A verified checkpoint. final: the challenge window of every claim it depends on is over."""
 
     path: Path
     job: int
@@ -35,7 +35,7 @@ class Result:
 
 
 def fetch_result(view: JobView, store: Store, path: Path, *, whole: bool = False) -> Result:
-    """Download and verify the newest checkpoint of a job; write its parameters (or all of it) to `path`, atomically."""
+    """Download and verify the newest checkpoint of a job. Write its parameters, or all of it if `whole`, to `path` atomically."""
     done = view.completed_rounds
     if done == 0:
         raise UserError(
@@ -68,7 +68,7 @@ def fetch_result(view: JobView, store: Store, path: Path, *, whole: bool = False
 
 
 def module_tensors(checkpoint: Mapping[str, Array]) -> dict[str, Array]:
-    """The module's tensors of a checkpoint: all but what the aggregation keeps."""
+    """The module's tensors of a checkpoint, without the outer optimiser's state."""
     return {name: array for name, array in checkpoint.items() if not name.startswith(OUTER)}
 
 
@@ -97,12 +97,12 @@ def _checkpoint(view: JobView, store: Store, round_: int, cid: str, path: Path) 
     try:
         state = files.load_state(path)
     except files.FileRefused as error:
-        raise ContentTampered(f"the checkpoint of job {view.job} ({cid}) is no state file: {error}") from error
+        raise ContentTampered(f"the checkpoint of job {view.job} ({cid}) is not a state file: {error}") from error
     computed, root = commitments.state_root(state), view.checkpoint_roots[round_]
     if computed != root:
         raise ContentTampered(
             f"the checkpoint of job {view.job} ({cid}) has root {computed.hex()}, the chain says {root.hex()}: "
-            "who published it published other weights than it committed to"
+            "the publisher published other weights than it committed to"
         )
     return state
 
@@ -113,7 +113,7 @@ def pointer_of(view: JobView, store: Store, round_: int, *, timeout_s: float) ->
     try:
         pointer = Pointer.from_bytes(store.read(cid, max_bytes=MAX_POINTER_BYTES, timeout_s=timeout_s))
     except BadRecord as error:
-        raise ContentTampered(f"the checkpoint pointer {cid} is no pointer: {error}") from error
+        raise ContentTampered(f"the checkpoint pointer {cid} is not a pointer: {error}") from error
     expected = (view.job, done - 1, view.checkpoint_roots[done])
     if (pointer.job, pointer.round, pointer.root) != expected:
         raise ContentTampered(

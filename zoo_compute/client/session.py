@@ -20,7 +20,7 @@ PEERS_KEPT_S = 30.0
 
 
 def _silent(_: str) -> None:
-    """Says nothing."""
+    """Discard messages."""
 
 
 class Session:
@@ -53,7 +53,7 @@ class Session:
 
     @cached_property
     def signer(self) -> Any:
-        """Who signs. Raises ConfigError, WrongPassphrase, NoPassphrase."""
+        """The account that signs. Raises ConfigError, WrongPassphrase, NoPassphrase."""
         if self._account is not None and not isinstance(self._account, (str, Path)):
             return self._account
         if self._account is None and self._api_key and self.description.signer:
@@ -79,7 +79,7 @@ class Session:
         return open_store(paths.store_location(self._store, self._network_path), tuple(self.description.storage))
 
     def use_peers(self) -> None:
-        """Let the store ask the network's gateways and the operators' announced ones."""
+        """Let the store fetch from the network's gateways and from those that operators announced."""
         if not isinstance(self.store, BlockStore):
             return
         at, peers = self._peers
@@ -89,7 +89,7 @@ class Session:
             self.store.set_peers(peers)
 
     def endpoints(self) -> dict[int, str]:
-        """Where each operator's store serves blocks, as last announced."""
+        """The URL at which each operator's store serves blocks, as last announced."""
         names = ("OperatorRegistered", "EndpointAnnounced")
         events = scan(self.chain, self.description.first_block, self.chain.head().number, names=names)
         newest = {int(e.args["operator"]): str(e.args["endpoint"]) for e in events}

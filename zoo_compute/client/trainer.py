@@ -1,4 +1,4 @@
-"""`DistributedTrainer`: one object for who thinks in a model, a dataset and a budget of tokens; over the client.
+"""`DistributedTrainer`: train from a model, a dataset and a budget of tokens. Wraps the client.
 
 trainer = DistributedTrainer(model="gpt-1m", dataset="./corpus", nodes=6, budget_tokens=2e7, max_budget=100)
 trainer.train("model.safetensors")
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from zoo_compute.jobs.quote import Quote
 
 BATCH = 8
-LEARNING_RATE = 1e-3  # of a built-in model that has no name
-ROUNDS = 100  # that a budget of tokens is cut into, while a round has LEAST_STEPS to MOST_STEPS inner steps
+LEARNING_RATE = 1e-3  # of a built-in model without a preset name
+ROUNDS = 100  # default number of rounds, if each gets LEAST_STEPS to MOST_STEPS inner steps
 LEAST_STEPS, MOST_STEPS = 30, 500  # DiLoCo's own is 500 (Douillard et al. 2023)
 
 
 @checks_arguments
 class DistributedTrainer:
-    """Train `model` on `dataset` with `nodes` slots until about `budget_tokens` tokens were seen.
+    """Train `model` on `dataset` with `nodes` slots, for about `budget_tokens` tokens.
 
     model: a name (`zoo_compute.models.presets`), FILE.py:FUNCTION that returns (module, loss, optimizer), or a `model:` section.
-    dataset: text files or folders, one file of arrays, or a mapping of arrays; else the name or number of a dataset of the
+    dataset: text files or folders, one file of arrays, a mapping of arrays, or the name or number of a dataset of the
     network. max_budget: whole tokens.
-    Every other section of a job's file is a parameter too: training, compression, aggregation, market, limits, checkpoint, data
-    (heldout, context). All others are the Client's.
+    The other sections of a job's file are parameters too: training, compression, aggregation, market, limits, checkpoint, data
+    (heldout, context). All other parameters are the Client's.
 
-    budget_tokens becomes rounds and inner steps; the batch stays. A job gets about 100 rounds. Where these would have less
-    than 30 inner steps, rounds are fewer; where they would have more than 500, rounds are more; and where rounds would be more
-    than a job may have (10,000), they are longer. `training={"rounds": ..., "inner_steps": ...}` wins; with one of them given,
-    the other follows. Without a context (arrays that are no tokens), examples count for tokens.
+    budget_tokens sets rounds and inner steps; the batch size does not change. A job gets about 100 rounds: fewer if a round
+    would have less than 30 inner steps, more if it would have more than 500. At the limit of 10,000 rounds, rounds get
+    longer. `training={"rounds": ..., "inner_steps": ...}` overrides this; set one of them, and the other follows.
+    For arrays without a context (not tokens), budget_tokens counts examples.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class DistributedTrainer:
         check_names("DistributedTrainer", others, [*names_of(type(self)), *SECTIONS, *names_of(Client)])
         sections = {name: keys_of(name, others.pop(name)) for name in SECTIONS if others.get(name) is not None}
         if client is not None and others:
-            raise UserError(f"give a client, or what one is made of ({', '.join(others)}), not both")
+            raise UserError(f"give a client or the client's arguments ({', '.join(others)}), not both")
         section, learning_rate = _section(model)
         data = {**_data(dataset), **sections.get("data", {})}
         rule = {"batch_size": BATCH, "slots": nodes, **sections.get("training", {})}
         if not section.keys() & {"module", "program"}:
             rule.setdefault("learning_rate", learning_rate)
         if rule["slots"] != nodes:
-            raise UserError(f"training.slots is {rule['slots']!r}, nodes is {nodes!r}", hint="give nodes alone")
+            raise UserError(f"training.slots is {rule['slots']!r}, nodes is {nodes!r}", hint="set only nodes")
         context = data.get("context") or section.get("context", 1)
         rule |= _pace(budget_tokens, context, rule)
         self.job_description = ComputeJob.from_dict(
@@ -89,17 +89,17 @@ class DistributedTrainer:
         return self._client
 
     def quote(self) -> Quote:
-        """What it will cost and take. Asks nobody."""
+        """Cost and duration. Sends nothing; see `Client.quote`."""
         return self.client.quote(self.job_description)
 
     def submit(self, *, anyway: bool = False) -> Job:
-        """Post the job and return at once; called again, the same job. anyway: as in `Client.train`."""
+        """Post the job and return at once. Calling it again returns the same job. anyway: as in `Client.train`."""
         if self.job is None:
             self.job = self.client.train(self.job_description, anyway=anyway)
         return self.job
 
     def train(self, out: str | Path | None = None, *, anyway: bool = False) -> Progress:
-        """Post the job, wait until it is over, and write the model to `out` if it is given."""
+        """Post the job, wait until it is over, and write the model to `out`, if given."""
         job = self.submit(anyway=anyway)
         progress = job.join()
         if out is not None and progress.state == "ended":
@@ -108,8 +108,8 @@ class DistributedTrainer:
 
 
 def _data(dataset: str | int | Path | Sequence[str | Path] | Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of `data:` that say where it is. A string is a path where there is one, else a dataset's name, looked up when
-    the job is posted. Raises UserError.
+    """The keys of `data:` that name the data. A string is a path if that exists, else a dataset's name, looked up when the
+    job is posted. Raises UserError.
     """
     if isinstance(dataset, Mapping):
         return {"arrays": dict(dataset)}
@@ -120,7 +120,7 @@ def _data(dataset: str | int | Path | Sequence[str | Path] | Mapping[str, Any]) 
     for path in paths:
         if not path.exists():
             raise UserError(
-                f"no data at {path}, and that is no name of a dataset",
+                f"no data at {path}, and that is not a dataset's name",
                 hint="`dataset` is a text file or a folder of text, a list of them, or the name of a dataset of the network (`zoo dataset list`)",
             )
     return {"paths": [str(path.resolve()) for path in paths]}
@@ -139,18 +139,18 @@ def _section(model: str | Mapping[str, Any]) -> tuple[dict[str, Any], float]:
     except BadField as error:
         raise UserError(
             str(error),
-            hint=f"names are {', '.join(MODELS)}; or bring your own: FILE.py:FUNCTION that returns (module, loss, optimizer)",
+            hint=f"names are {', '.join(MODELS)}; or use your own: FILE.py:FUNCTION that returns (module, loss, optimizer)",
         ) from error
 
 
 def _pace(budget_tokens: float, context: Any, training: Mapping[str, Any]) -> dict[str, int]:
-    """`rounds` and `inner_steps`, those of them that `training` leaves away. Raises UserError."""
+    """`rounds` and `inner_steps`: from `training` if set, else from the budget. Raises UserError."""
     if not (isinstance(budget_tokens, (int, float)) and math.isfinite(budget_tokens) and budget_tokens > 0):
         raise UserError(f"budget_tokens should be a positive number of tokens, not {budget_tokens!r}")
     sizes = [training.get("slots"), training.get("batch_size"), context]
     rounds, inner_steps = training.get("rounds"), training.get("inner_steps")
     if not all(isinstance(size, int) and size > 0 for size in (*sizes, rounds or 1, inner_steps or 1)):
-        return {"rounds": rounds or 1, "inner_steps": inner_steps or 1}  # the section's own check says what is wrong
+        return {"rounds": rounds or 1, "inner_steps": inner_steps or 1}  # the section's check reports the error
     steps = math.ceil(budget_tokens / math.prod(sizes))  # of every slot
     if inner_steps is None:
         wanted = min(max(ROUNDS, _parts(steps, MOST_STEPS)), max(1, steps // LEAST_STEPS), MAX_ROUNDS)
@@ -159,7 +159,7 @@ def _pace(budget_tokens: float, context: Any, training: Mapping[str, Any]) -> di
     if rounds > MAX_ROUNDS:
         raise UserError(
             f"{budget_tokens:g} tokens are {rounds:,} rounds of {inner_steps} inner steps; a job has at most {MAX_ROUNDS:,}",
-            hint=f"leave training['inner_steps'] away, or give {_parts(steps, MAX_ROUNDS):,} or more",
+            hint=f"omit training['inner_steps'], or set {_parts(steps, MAX_ROUNDS):,} or more",
         )
     return {"rounds": rounds, "inner_steps": inner_steps}
 

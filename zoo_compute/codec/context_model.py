@@ -160,7 +160,7 @@ def _mantissa(word):
 
 @compiled
 def _word(value, unit):
-    """The float32 word of `number` units, where `unit` is the exponent of the lowest mantissa bit; 0 if there is none."""
+    """The float32 word of `value` units, where `unit` is the exponent of the lowest mantissa bit; 0 if there is none."""
     bits = 0
     while value >> bits:
         bits += 1

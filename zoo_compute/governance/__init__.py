@@ -1,1 +1,1 @@
-"""Calls of the timelock, and the treasury."""
+"""Calls through the timelock, and the treasury."""

@@ -1,4 +1,4 @@
-"""Calls that only the timelock may make: scheduled, public for its delay, then executed. Run again, each goes on where it was."""
+"""Calls that only the timelock may make: scheduled, public during its delay, then executed. Rerun a command to resume."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from zoo_compute.chain.sender import Sender
 
 NO_PREDECESSOR = bytes(32)
-UNKNOWN, DONE = 0, 1  # what the timelock tells in place of a time
+UNKNOWN, DONE = 0, 1  # what the timelock returns instead of a time
 POLL_S = 2.0
 
 
 @dataclass(frozen=True)
 class ScheduledCall:
-    """Where a call stands. state: `scheduled` (executable from `ready_at` on) or `executed`."""
+    """The progress of a call. state: `scheduled` (executable from `ready_at` on) or `executed`."""
 
     state: str
     operation: str
     ready_at: int
-    transaction: str | None  # of this run; None where nothing was due
+    transaction: str | None  # of this run; None if it sent nothing
 
     def to_dict(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -36,10 +36,10 @@ class ScheduledCall:
 def send_through_timelock(
     sender: Sender, call: Call, *, again: bool = False, wait: bool = False, say: Callable[[str], None]
 ) -> ScheduledCall:
-    """Schedule the call, or execute it once its delay is over. What was executed before is made again only with `again`.
+    """Schedule the call, or execute it once its delay is over. Repeats an executed call only with `again`.
 
-    An operation is known by its call and a number, so that a second run finds what the first one scheduled. Raises UserError for
-    one that was executed already; Refusal for an account without the role.
+    The call and a number identify an operation, so that a second run finds what the first one scheduled. Raises UserError if
+    it was executed already; Refusal for an account without the role.
     """
     chain, timelock = sender.chain, sender.chain.timelock
     args, name = (call.address, 0, call.encode(), NO_PREDECESSOR), f"{call.contract}.{call.function}"
@@ -73,7 +73,7 @@ def send_through_timelock(
 def send_as_governor(
     sender: Sender, governor: str, call: Call, *, again: bool, wait: bool, say: Callable[[str], None]
 ) -> ScheduledCall:
-    """The call, by whoever governs its contract: the account itself (on a devnet), or the timelock. Raises UserError."""
+    """Make the call as its contract's governor: the account itself (on a devnet), or the timelock. Raises UserError."""
     if governor == sender.address:
         receipt = sender.send(call)
         return ScheduledCall("executed", "", sender.chain.now(), receipt.transaction_hash)

@@ -1,4 +1,4 @@
-"""The treasury as people use it: what each bucket holds, taking in what it is owed, spending through the timelock."""
+"""The treasury: balances of its buckets, collecting fees, and spending through the timelock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUCKETS = {"development": DEVELOPMENT, "audits": AUDITS, "grants": GRANTS}
 
 @dataclass(frozen=True)
 class TreasuryBalances:
-    """In the token's smallest unit. owed: fees in TaskRegistry; arrived: here, and in no bucket yet. `collect` takes in both."""
+    """In the token's smallest unit. owed: fees in TaskRegistry; arrived: in the treasury, but in no bucket yet. `collect` books both."""
 
     buckets: dict[str, int]
     arrived: int
@@ -28,14 +28,14 @@ class TreasuryBalances:
 
 
 def treasury_balances(chain: Chain, token: Token) -> TreasuryBalances:
-    """Of one token."""
+    """The treasury's balances of one token."""
     buckets = {name: chain.treasury.buckets(token.address, number) for name, number in BUCKETS.items()}
     arrived = chain.token(token.address).balanceOf(chain.treasury.address) - sum(buckets.values())
     return TreasuryBalances(buckets, arrived, chain.tasks.owed(token.address, chain.treasury.address))
 
 
 def collect(sender: Sender, token: Token) -> int:
-    """Fetch the fees that are owed, and split what is here among the buckets; what came in. Anyone may; run again, does the rest."""
+    """Withdraw the owed fees and split them among the buckets; returns the amount. Anyone may call it; rerun to resume."""
     chain = sender.chain
     if treasury_balances(chain, token).owed:
         sender.send(chain.tasks.withdraw(token.address, chain.treasury.address))
@@ -63,6 +63,6 @@ def spend(
     if amount > there:
         raise NotFunded(
             f"the bucket {bucket} holds {token.format(there)}, less than {token.format(amount)}",
-            hint="`zoo treasury collect` takes in what the treasury is owed; `zoo treasury show` says what there is",
+            hint="`zoo treasury collect` collects the fees owed; `zoo treasury show` prints the balances",
         )
     return send_as_governor(sender, chain.treasury.governor(), call, again=again, wait=wait, say=say)

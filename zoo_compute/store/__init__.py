@@ -1,4 +1,4 @@
-"""Content addressing: files by the hash of what they hold, in an embedded store or in IPFS, behind one interface."""
+"""Content-addressed files: one interface to an embedded store or to IPFS."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,7 +57,7 @@ def open_store(location: str, peers: Sequence[str] = ()) -> Store:
 
 
 def __getattr__(name: str) -> Any:
-    """`Gateway` (also a program) and `KuboStore` (whose client is slow to import) are loaded when asked for."""
+    """`Gateway` (also a program) and `KuboStore` (whose client is slow to import) are loaded on first use."""
     if name == "Gateway":
         from zoo_compute.store.gateway import Gateway
 

@@ -16,7 +16,7 @@ _WRITERS = 8  # threads that wait for the disk
 
 
 class Blocks:
-    """Every block that `get` returns hashes to its CID; one that does not is removed, to be fetched anew."""
+    """`get` returns only blocks that hash to their CID. It removes any other block, so that it is fetched again."""
 
     def __init__(self, root: Path) -> None:
         self._folder = root / "blocks"
@@ -30,7 +30,7 @@ class Blocks:
         return self._folder / cid.text[-3:-1] / cid.text
 
     def put(self, cid: Cid, block: bytes) -> Path:
-        """Store a block that the caller has hashed; return its folder, for the caller to sync. Heals damage."""
+        """Store a block that the caller has hashed; replaces a damaged one. Returns its folder, which the caller must sync."""
         path = self.path(cid)
         if not _holds(path, block):
             with full_disk_becomes_store_full(self._folder):
@@ -41,7 +41,7 @@ class Blocks:
 
     @contextmanager
     def writing(self) -> Iterator[Callable[[Cid, bytes], None]]:
-        """A `put` that works behind the caller's back, a few blocks at a time; at the end all is on the disk, names too."""
+        """A `put` that works in the background, a few blocks at a time. On exit, all blocks and their names are on disk."""
         waiting: deque[Future[Path]] = deque()
         folders: set[Path] = set()
         with ThreadPoolExecutor(_WRITERS) as pool:
@@ -61,12 +61,12 @@ class Blocks:
                 pass
 
     def sync(self, cids: Iterable[Cid]) -> None:
-        """Make the names of these blocks survive a power loss; `put` has seen to their content."""
+        """Make the names of these blocks survive a power loss; `put` has already synced their content."""
         for folder in {self.path(cid).parent for cid in cids}:
             sync_folder(folder)
 
     def get(self, cid: Cid) -> bytes | None:
-        """The block, or None if it is not here. Raises ContentTampered after removing a block that does not match."""
+        """The block, or None if it is not stored. If a block does not match its CID, removes it and raises ContentTampered."""
         try:
             block = _read(self.path(cid))
         except FileNotFoundError:
@@ -96,7 +96,7 @@ class Blocks:
                     yield Cid.parse(path.name)
 
     def _quarantine(self, cid: Cid) -> None:
-        """Take the bad block away, without taking away a good one that another process put there in the meantime."""
+        """Remove the bad block, but not a good one that another process has put there in the meantime."""
         aside = self._temp / f".{cid}.bad.{os.getpid()}.part"
         with suppress(FileNotFoundError):
             os.replace(self.path(cid), aside)

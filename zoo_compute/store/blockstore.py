@@ -4,8 +4,8 @@ ROOT/blocks/XY/CID   the blocks
 ROOT/pins/CID        one empty file a pin, so that several processes can pin
 ROOT/tags/TAG/CID    likewise, of a pin that belongs to TAG and goes with it
 ROOT/temp/           files being written; abandoned ones are removed when a store opens
-ROOT/lock            held shared by who adds or pins, alone by who collects garbage
-ROOT/id              a random name, by which two URLs of one store are told to be one
+ROOT/lock            shared by processes that add or pin, exclusive for garbage collection
+ROOT/id              a random name: two URLs with the same name are one store
 """
 
 import fcntl
@@ -38,7 +38,7 @@ _GARBAGE_WAIT_S = 60.0  # for others to finish adding
 
 
 class BlockStore:
-    """Safe for threads and processes that share `root`; a process may be killed at any line."""
+    """Threads and processes can share `root`. Any process may crash at any time."""
 
     def __init__(self, root: Path, peers: Sequence[str] = ()) -> None:
         self.root = Path(root)
@@ -91,7 +91,7 @@ class BlockStore:
             return False
 
     def first_missing_byte(self, cid: str) -> tuple[int, int] | None:
-        """Where the first byte lies that is not here, and the content's size. None when its root is not here, or nothing is absent."""
+        """The position of the first missing byte, and the content's size. None if the root is missing, or nothing is."""
         offset = 0
         try:
             root = dag.root_of(Cid.parse(cid), self._own_block)
@@ -123,7 +123,7 @@ class BlockStore:
         return {name for folder in self._pin_folders() for name in _cids_in(folder)}
 
     def is_pinned(self, cid: str, *, tag: str | None = None) -> bool:
-        """Pinned, and truly here."""
+        """Whether the content is pinned and complete."""
         folders = self._pin_folders() if tag is None else [self._pin_folder(tag)]
         name = Cid.parse(cid).text
         return any((folder / name).exists() for folder in folders) and self.has(cid)
@@ -132,9 +132,9 @@ class BlockStore:
         return {folder.name for folder in self._tags.iterdir()}
 
     def release_tag(self, tag: str) -> int:
-        """Waits as `collect_garbage` does. Children go before their parents, and pins last: who is killed begins again."""
+        """Waits like `collect_garbage`. Removes children before parents, and pins last, so that a retry after a crash finishes the work."""
         if not tag:
-            raise ValueError("what is pinned without a tag is let go by `unpin`")
+            raise ValueError("use `unpin` for content that is pinned without a tag")
         gone = self._pin_folder(tag)
         with self._alone():
             if not gone.exists():
@@ -152,11 +152,11 @@ class BlockStore:
         return freed
 
     def local_block(self, cid: Cid) -> bytes | None:
-        """One block, verified, asking nobody: what a gateway serves. Raises ContentTampered."""
+        """One stored block, verified; never asks peers. Gateways serve these. Raises ContentTampered."""
         return self._blocks.get(cid)
 
     def collect_garbage(self) -> int:
-        """Waits for those who add or pin, up to a minute. Refuses, removing nothing, when a pin has a hole."""
+        """Waits up to a minute for processes that add or pin. If a pinned file is incomplete, raises and removes nothing."""
         with self._alone():
             kept = {link.cid for pin in self.pins() for link in self._pinned_links(pin)}
             garbage = [cid for cid in self._blocks if cid not in kept]
@@ -164,10 +164,10 @@ class BlockStore:
                 self._blocks.remove(cid)
         return len(garbage)
 
-    # How content is found
+    # Reading content
 
     def _bring(self, cid: Cid, timeout_s: float, max_bytes: int) -> Link:
-        """Fetch every block of the content that is absent; return its root."""
+        """Fetch every missing block of the content; return its root."""
         deadline = time.monotonic() + timeout_s
 
         def fetch(cid: Cid) -> bytes:
@@ -180,7 +180,7 @@ class BlockStore:
         return root
 
     def _chunks(self, root: Link, timeout_s: float) -> Iterator[bytes]:
-        """The content in order. Blocks damaged or collected since `_bring` are fetched anew, each in `timeout_s`."""
+        """The content in order. Blocks damaged or removed since `_bring` are fetched again, each within `timeout_s`."""
 
         def fetch(cid: Cid) -> bytes:
             return self._block(cid, time.monotonic() + timeout_s)
@@ -188,7 +188,7 @@ class BlockStore:
         return (dag.fetch_chunk(leaf, fetch) for leaf in dag.leaves(root, fetch))
 
     def _block(self, cid: Cid, deadline: float) -> bytes:
-        """One block, verified, from here or from a peer. Raises ContentTampered if ours is bad and no peer heals it."""
+        """One block, verified, from this store or a peer. Raises ContentTampered if ours is damaged and no peer has it."""
         damage: ContentTampered | None = None
         try:
             block = self._blocks.get(cid)
@@ -218,7 +218,7 @@ class BlockStore:
 
     def _pin_folder(self, tag: str) -> Path:
         if not re.fullmatch(r"[a-z0-9-]*", tag):
-            raise ValueError(f"a tag has small letters, digits and hyphens, got {tag!r}")
+            raise ValueError(f"a tag may have lower-case letters, digits and hyphens, got {tag!r}")
         return self._tags / tag if tag else self._pins
 
     def _pin_folders(self) -> list[Path]:
@@ -234,7 +234,7 @@ class BlockStore:
         sync_folder(folder)
 
     def _local_blocks_of(self, pin: str) -> Iterator[Cid]:
-        """The blocks of a pinned file, parents first, as far as they are here."""
+        """The stored blocks of a pinned file, parents first."""
         with suppress(ContentMissing, ContentTampered, ContentRefused):
             for link in dag.walk(dag.root_of(Cid.parse(pin), self._own_block), self._own_block):
                 yield link.cid
@@ -244,7 +244,7 @@ class BlockStore:
             yield from dag.walk(dag.root_of(Cid.parse(pin), self._own_block), self._own_block)
         except (ContentMissing, ContentTampered) as error:
             raise type(error)(
-                f"nothing was collected, because the pinned {pin} has a hole ({error}); pin it again, or unpin it"
+                f"nothing was collected, because the pinned {pin} is incomplete ({error}); pin it again, or unpin it"
             ) from None
 
     @contextmanager
@@ -272,7 +272,7 @@ class BlockStore:
 def _cids_in(folder: Path) -> list[str]:
     try:
         return [path.name for path in folder.iterdir() if _is_cid(path.name)]
-    except FileNotFoundError:  # a tag that another process let go
+    except FileNotFoundError:  # a tag that another process released
         return []
 
 

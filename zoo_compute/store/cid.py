@@ -1,4 +1,4 @@
-"""The CIDs of the protocol: of a file, and of single raw blocks that a contract keeps as 32 bytes."""
+"""The protocol's CIDs: of files, and of single raw blocks, which contracts store as 32 bytes."""
 
 import io
 from pathlib import Path
@@ -19,14 +19,14 @@ def cid_of(content: Path | bytes) -> str:
 
 
 def raw_cid(digest: bytes) -> str:
-    """digest: the 32 bytes of SHA2-256 that a contract keeps for a file of at most 256 KiB."""
+    """The CID of a file of at most 256 KiB. digest: its SHA2-256, as a contract stores it."""
     if len(digest) != 32:
         raise BadCid(f"a digest has 32 bytes, this one {len(digest)}")
     return Cid(RAW, bytes(digest)).text
 
 
 def digest_of(cid: str) -> bytes:
-    """The inverse of `raw_cid`. Refuses dag-pb CIDs, which cannot be rebuilt from a digest alone."""
+    """The inverse of `raw_cid`. Raises BadCid for dag-pb CIDs, which a digest alone cannot restore."""
     parsed = Cid.parse(cid)
     if parsed.codec != RAW:
         raise BadCid(
@@ -36,17 +36,17 @@ def digest_of(cid: str) -> bytes:
 
 
 def file_digest(cid: str) -> bytes:
-    """The digest in the CID of a file of any size: with the size, `file_cid` makes the CID of it again."""
+    """The digest in the CID of a file of any size; `file_cid` restores the CID from digest and size."""
     return Cid.parse(cid).digest
 
 
 def file_cid(digest: bytes, size: int) -> str:
-    """The CID of the file of `size` bytes with this digest: a raw block where it fits in one, else a tree of them."""
+    """The CID of the file of `size` bytes with this digest: one raw block if it fits, else a tree of blocks."""
     if len(digest) != 32:
         raise BadCid(f"a digest has 32 bytes, this one {len(digest)}")
     return Cid(RAW if size <= unixfs.CHUNK else DAG_PB, bytes(digest)).text
 
 
 def normalise(cid: str) -> str:
-    """The same CID in lower-case base32, whatever base it came in."""
+    """The CID in lower-case base32, from any base."""
     return Cid.parse(cid).text

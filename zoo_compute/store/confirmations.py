@@ -1,4 +1,4 @@
-"""Who keeps a file: asked of gateways, one answer a store."""
+"""Asks gateways whether they pin a file; each store counts once."""
 
 import json
 import time
@@ -12,9 +12,9 @@ _MAX_ANSWER = 4096  # bytes
 
 
 def confirmations(cid: str, gateways: Sequence[str], *, timeout_s: float = 5) -> list[str]:
-    """The gateways, in the order given, that say they pin `cid` and show its root block; a store once for all its URLs.
+    """The gateways, in the order given, that report `cid` as pinned and serve its root block. A store with several URLs counts once.
 
-    A gateway that is down, slow, or answers nonsense does not confirm. Raises BadCid; ValueError for what is not a URL.
+    A gateway that is down, slow or answers nonsense does not confirm. Raises BadCid, and ValueError for a malformed URL.
     """
     wanted = Cid.parse(cid)
     clients = list({client.url: client for client in map(GatewayClient, gateways)}.values())
@@ -31,7 +31,7 @@ def confirmations(cid: str, gateways: Sequence[str], *, timeout_s: float = 5) ->
 
 
 def _keeper(cid: Cid, client: GatewayClient, deadline: float) -> str | None:
-    """The name of the store that keeps `cid` behind this gateway (its URL if it has no name), or None."""
+    """The name of the store behind this gateway if it pins `cid` (its URL if it has no name), else None."""
     try:
         status, body, name = client.ask(
             HttpRequest("GET", f"/pins/{cid}", {}), deadline=deadline, max_bytes=_MAX_ANSWER

@@ -1,4 +1,4 @@
-"""Reading a file from its blocks, wherever they come from.
+"""Reads a file from its blocks, from any source.
 
 `fetch` gives one block, already hashed against its CID, or raises. The layout is checked on the way (see `unixfs`), so the
 work is bounded by the size that the root admits to, and that is compared with the caller's bound before anything else.
@@ -45,12 +45,12 @@ def leaves(root: Link, fetch: Fetch) -> Iterator[Link]:
 def fetch_chunk(leaf: Link, fetch: Fetch) -> bytes:
     block = fetch(leaf.cid)
     if len(block) != leaf.size:
-        raise ContentRefused(f"{leaf.cid} has {len(block)} bytes where its file says {leaf.size}; add the file anew")
+        raise ContentRefused(f"{leaf.cid} has {len(block)} bytes but its file says {leaf.size}; add the file again")
     return block
 
 
 def prefetch(function: Callable[[T], R], items: Iterable[T], width: int) -> Iterator[R]:
-    """Like `map`, in order, with `width` threads that work ahead of the reader and hold no more than `width` results."""
+    """Like `map`, in order, with `width` threads that work ahead of the reader, by at most `width` results."""
     waiting: deque[Future[R]] = deque()
     with ThreadPoolExecutor(width) as pool:
         try:
@@ -87,7 +87,7 @@ class ChunkStream(io.RawIOBase):
         return count
 
     def _next(self) -> bytes | None:
-        """A failure is told again at every later read: a broken stream must never look like one that ended."""
+        """Every read after a failure raises it again, so that a broken stream never looks like a finished one."""
         if self._failed is not None:
             raise self._failed
         try:
@@ -102,11 +102,11 @@ def stream_of(chunks: Iterator[bytes]) -> BinaryIO:
 
 
 def open_source(source: Source) -> AbstractContextManager[BinaryIO]:
-    """A stream over a file, bytes, or a stream, which is left open."""
+    """A stream over a file, bytes or another stream, which stays open."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         return io.BytesIO(source)
     if isinstance(source, Path):
         return source.open("rb")
     if not hasattr(source, "read"):
-        raise TypeError(f"cannot add a {type(source).__name__}; give a pathlib.Path, bytes, or a binary stream")
+        raise TypeError(f"cannot add a {type(source).__name__}; pass a pathlib.Path, bytes or a binary stream")
     return nullcontext(source)

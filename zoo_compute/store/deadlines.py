@@ -1,4 +1,4 @@
-"""Sockets with a time limit on the whole exchange, not on each byte: a peer that drips is a peer that is too slow."""
+"""Sockets with a time limit on the whole exchange instead of each read, so that a peer that sends byte by byte times out."""
 
 import io
 import math

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, under kill -9 and power loss, with several processes at work.
+"""Atomic file writes that survive kill -9, power loss and concurrent processes.
 
 A file is written under a temporary name, locked (flock) by its writer for as long as the writer lives, synced, then
 renamed. Whoever finds a temporary file without a lock knows that its writer died, and may remove it.
@@ -20,7 +20,7 @@ _SUFFIX = ".part"
 
 @contextmanager
 def replacing(destination: Path, *, via: Path | None = None) -> Iterator[BinaryIO]:
-    """A stream whose content becomes `destination` when the block ends well, and vanishes when it does not.
+    """A stream whose content becomes `destination` if the block succeeds, and is deleted if it raises.
 
     via: the folder of the temporary file, on the same file system; the destination's own by default. Raises StoreFull.
     """
@@ -37,7 +37,7 @@ def replacing(destination: Path, *, via: Path | None = None) -> Iterator[BinaryI
                 os.unlink(stream.name)
             raise
         finally:
-            with suppress(OSError):  # closing flushes again after a failed write; the first error is the one to tell
+            with suppress(OSError):  # closing flushes again after a failed write; report the first error
                 stream.close()
 
 
@@ -45,7 +45,7 @@ def _create_locked(folder: Path, name: str) -> BinaryIO:
     while True:
         stream = (folder / f".{name[:200]}.{secrets.token_hex(6)}{_SUFFIX}").open("xb")
         fcntl.flock(stream, fcntl.LOCK_EX)
-        if os.fstat(stream.fileno()).st_nlink:  # else a cleaner came between creation and lock
+        if os.fstat(stream.fileno()).st_nlink:  # else a cleaner removed it between creation and lock
             return stream
         stream.close()
 
@@ -60,7 +60,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_abandoned(folder: Path, name: str = "") -> int:
-    """Remove the temporary files (of the destination called `name`, or all) whose writers died; return how many."""
+    """Remove the temporary files whose writers have died, for the destination `name` or for all; return how many."""
     removed = 0
     for path in folder.glob(f".{glob.escape(name[:200])}*{_SUFFIX}"):
         with suppress(OSError), path.open("rb") as stream:

@@ -18,31 +18,31 @@ from zoo_compute.errors import ZooError
 
 
 class StoreError(ZooError):
-    """Base of everything that `zoo_compute.store` raises on purpose."""
+    """Base of all exceptions that `zoo_compute.store` raises on purpose."""
 
 
 class BadCid(StoreError, ValueError):
-    """The text is not a CID of ours: version 1, raw or dag-pb, SHA2-256."""
+    """The text is not a supported CID: version 1, raw or dag-pb, SHA2-256."""
 
 
 class ContentMissing(StoreError):
-    """The content is neither here nor at any peer that answered."""
+    """The content is not in this store, and no peer that answered has it."""
 
 
 class ContentTampered(StoreError):
-    """Bytes were offered under a CID that they do not hash to."""
+    """The bytes do not hash to their CID."""
 
 
 class ContentRefused(StoreError):
-    """The content is what its CID says, but is not a file in the layout of `ipfs add`, or is larger than allowed."""
+    """The content matches its CID, but is not a file in the layout of `ipfs add`, or is larger than allowed."""
 
 
 class StoreFull(StoreError):
-    """No room on the disk. What was stored before is unharmed."""
+    """The disk is full. Stored content is not damaged."""
 
 
 class StoreUnreachable(StoreError):
-    """The daemon, or every peer asked, is down or too slow."""
+    """The daemon, or every peer that was asked, is down or too slow."""
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -50,7 +50,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @contextmanager
 def full_disk_becomes_store_full(place: Path) -> Iterator[None]:
-    """Turn "no space left" and "quota exceeded" into StoreFull that names the place; let every other OSError pass."""
+    """Turn "no space left" and "quota exceeded" into a StoreFull that names the folder. Other OSErrors pass through."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A store's window to others: blocks and pins over HTTP, read only, and only what is here.
+"""Serves a store's own blocks and pins over HTTP, read only.
 
 GET, HEAD /ipfs/CID?format=raw   one block (or `Accept: application/vnd.ipld.raw`)
 GET, HEAD /pins/CID              {"cid": CID, "pinned": true or false}
@@ -32,12 +32,12 @@ from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.probe import Prober, ProbeRefused, is_loopback
 
 MAX_CONNECTIONS = 64
-REQUEST_S = 15.0  # for a client to send its request, and again to take the answer
+REQUEST_S = 15.0  # for a client to send its request, and again to read the answer
 _RAW_TYPE = "application/vnd.ipld.raw"
 
 
 class Gateway:
-    """Serves `store` until `stop`. port 0 takes a free one. Raises StoreError when the address cannot be had."""
+    """Serves `store` until `stop`. port: 0 for a free one. Raises StoreError if the address cannot be used."""
 
     def __init__(self, store: BlockStore, host: str = "127.0.0.1", port: int = 0) -> None:
         try:
@@ -54,7 +54,7 @@ class Gateway:
         return self
 
     def stop(self) -> None:
-        """Answer no more, close what is open, free the port. May be called twice."""
+        """Stop answering, close all connections, free the port. Can be called twice."""
         if self._thread is not None:
             self._server.shutdown()
             self._thread.join()
@@ -106,12 +106,12 @@ class _Server(socketserver.ThreadingTCPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no news; anything else is a defect of ours and is shown."""
+        """Ignores clients that disconnect; prints any other error, which is a bug of ours."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
     def hang_up(self) -> None:
-        """End the connections that are open, and wait until their threads have let go."""
+        """Close all open connections, and wait for their threads."""
         with self._open_lock:
             for request in self._open:
                 with contextlib.suppress(OSError):
@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.close()
 
     def handle_one_request(self) -> None:
-        """One request, which must arrive whole in REQUEST_S; then its answer, which must be taken in REQUEST_S."""
+        """One request and its answer. The client has REQUEST_S to send the request, and REQUEST_S to read the answer."""
         self._timed.deadline = time.monotonic() + REQUEST_S
         try:
             super().handle_one_request()
@@ -160,7 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
             parts = urlsplit(self.path)
             query = parse_qs(parts.query, max_num_fields=8)
         except ValueError as error:
-            return self._say(400, f"not a request of ours: {error}")
+            return self._say(400, f"bad request: {error}")
         _, _, kind_and_rest = parts.path.partition("/")
         kind, _, rest = kind_and_rest.partition("/")
         if kind == "health" and not rest:
@@ -177,13 +177,13 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json({"cid": cid.text, "pinned": self.server.store.is_pinned(cid.text)})
         asked_format = query.get("format", [self.headers.get("Accept", "")])[0]
         if asked_format != "raw" and _RAW_TYPE not in asked_format:
-            return self._say(406, f"only single blocks are served: ask with ?format=raw or Accept: {_RAW_TYPE}")
+            return self._say(406, f"only single blocks are served: use ?format=raw or Accept: {_RAW_TYPE}")
         return self._block(cid)
 
     do_HEAD = do_GET
 
     def _reach(self, query: dict[str, list[str]]) -> None:
-        """The verdict about somebody's endpoint, and nothing of what it answered."""
+        """Whether another operator's endpoint served the block. Never returns what it answered."""
         if self.command != "GET" or not query.keys() >= {"endpoint", "cid"}:
             return self._say(400, "expected GET /reach?endpoint=URL&cid=CID")
         endpoint = query["endpoint"][0]
@@ -200,7 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             block = self.server.store.local_block(cid)
         except ContentTampered:
-            block = None  # it is gone now, and its owner will fetch it anew
+            block = None  # it has been removed, and this store's owner will fetch it again
         if block is None:
             only_cached = "only-if-cached" in self.headers.get("Cache-Control", "")
             return self._say(412 if only_cached else 404, f"{cid} is not here")

@@ -1,4 +1,4 @@
-"""What every store offers. Two exist: `BlockStore`, embedded, and `KuboStore`, over an IPFS daemon."""
+"""The interface of all stores: `BlockStore`, embedded, and `KuboStore`, over an IPFS daemon."""
 
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -9,7 +9,7 @@ Source = Path | bytes | BinaryIO
 
 
 class Store(Protocol):
-    """CIDs are text. A method that may wait takes `timeout_s`, for the whole call. Errors: `errors.py`.
+    """CIDs are text. Methods that wait take `timeout_s`, for the whole call. Errors: see `errors.py`.
 
     tag: whose pin it is, of those that go together; content stays while any pin of it does. An IPFS daemon knows no tags.
     """
@@ -18,32 +18,32 @@ class Store(Protocol):
         """Store a file of any size in bounded memory; return its CID (version 1, base32)."""
 
     def open(self, cid: str, *, timeout_s: float = 30, max_bytes: int = MAX_CONTENT) -> BinaryIO:
-        """A stream of the content, verified while it is read; fetched if absent."""
+        """A stream of the content, verified while reading; fetched from peers if missing."""
 
     def get(self, cid: str, destination: Path, *, timeout_s: float = 30, max_bytes: int = MAX_CONTENT) -> Path:
-        """Write the content to `destination`, whole or not at all; return it."""
+        """Write the content to `destination` atomically; return the path."""
 
     def read(self, cid: str, *, max_bytes: int, timeout_s: float = 30) -> bytes:
         """The content as bytes. Raises ContentRefused if it has more than `max_bytes`."""
 
     def has(self, cid: str) -> bool:
-        """The whole content is here. Asks no network."""
+        """Whether the whole content is stored here. Never asks the network."""
 
     def pin(self, cid: str, *, timeout_s: float = 30, tag: str = "") -> None:
-        """Keep the content, after fetching what is absent."""
+        """Fetch what is missing, and protect the content from garbage collection."""
 
     def unpin(self, cid: str) -> None:
-        """Let garbage collection take the content, whatever the tags of its pins. No error if it was not pinned."""
+        """Remove all pins of the content, with any tag, so that garbage collection can remove it. No error if it is not pinned."""
 
     def pins(self) -> set[str]: ...
 
     def is_pinned(self, cid: str, *, tag: str | None = None) -> bool:
-        """Pinned, and here; with a tag: by a pin of that tag ("": by one that has none). Asks no network."""
+        """Whether the content is pinned and complete; with a tag, by a pin of that tag ("": one without a tag). Never asks the network."""
 
     def tags(self) -> set[str]: ...
 
     def release_tag(self, tag: str) -> int:
-        """Remove the pins of this tag, and what only they kept; the bytes that were freed."""
+        """Remove the pins of this tag, and the content that only they protected; return the bytes freed."""
 
     def collect_garbage(self) -> int:
-        """Remove what no pin keeps; return the number of blocks removed."""
+        """Remove all blocks that no pin protects; return how many."""

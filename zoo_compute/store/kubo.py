@@ -1,7 +1,7 @@
-"""A store over the RPC of an IPFS daemon (Kubo, or any with its RPC). The daemon is not trusted: every block is hashed.
+"""A store over the RPC of an IPFS daemon (Kubo or compatible). The daemon is not trusted: every block is hashed.
 
-Content is read block by block, so that what `open` hands out is verified before it is handed out, and the layout and size
-are held to the same rules as in the embedded store.
+Content is read block by block: `open` returns only verified bytes, and the same rules for layout and size apply as in the
+embedded store.
 """
 
 import re
@@ -35,15 +35,15 @@ warnings.filterwarnings(
     "ignore", message="The 'strict' parameter", category=FutureWarning
 )  # ipfshttpclient and urllib3
 
-CALL_S = 120.0  # for the calls that the interface gives no time limit; for silence, while a file is added
+CALL_S = 120.0  # for calls without a time limit in the interface; while adding a file, for silence
 _PARALLEL = 8
-_OK, _REFUSED = 200, 500  # the RPC tells every failure by 500 and a message
+_OK, _REFUSED = 200, 500  # the RPC reports every failure as 500 with a message
 _MULTIADDR = re.compile(r"/(ip4|ip6|dns|dns4|dns6)/([^/]+)/tcp/(\d{1,5})(?:/(http|https))?")
 T = TypeVar("T")
 
 
 class KuboStore:
-    """api: the RPC of the daemon, as "http://127.0.0.1:5001" or "/ip4/127.0.0.1/tcp/5001/http"."""
+    """api: the daemon's RPC, such as "http://127.0.0.1:5001" or "/ip4/127.0.0.1/tcp/5001/http"."""
 
     def __init__(self, api: str) -> None:
         self.api = api
@@ -76,7 +76,7 @@ class KuboStore:
         return ours.text
 
     def open(self, cid: str, *, timeout_s: float = 30, max_bytes: int = MAX_CONTENT) -> BinaryIO:
-        """The daemon fetches while the stream is read: each block has `timeout_s`, and errors come from `read`."""
+        """The daemon fetches while you read the stream: each block has `timeout_s`, and `read` raises the errors."""
         return dag.stream_of(self._chunks(cid, max_bytes, lambda: time.monotonic() + timeout_s))
 
     def get(self, cid: str, destination: Path, *, timeout_s: float = 30, max_bytes: int = MAX_CONTENT) -> Path:
@@ -94,7 +94,7 @@ class KuboStore:
         return b"".join(self._chunks(cid, max_bytes, lambda: deadline))
 
     def has(self, cid: str) -> bool:
-        """Costs a listing of the daemon's blocks: not every daemon can be kept from asking its network for one."""
+        """Lists all of the daemon's blocks, because some daemons cannot be asked for one without searching the network."""
         listing = self._ask(lambda: self._client.unstable.refs.local(timeout=CALL_S))
         here = {known.digest for entry in listing if (known := _parsed(entry.get("Ref", ""))) is not None}
 
@@ -125,7 +125,7 @@ class KuboStore:
             self._ask(lambda: self._client.pin.rm(wanted, timeout=CALL_S))
 
     def pins(self) -> set[str]:
-        """Those of our kind; a daemon may keep others."""
+        """The pins with a supported CID; a daemon may have others."""
         answer = self._ask(lambda: self._client.pin.ls(type="recursive", timeout=CALL_S))
         return {cid.text for key in answer.get("Keys") or {} if (cid := _parsed(key)) is not None}
 
@@ -136,14 +136,14 @@ class KuboStore:
         return set()
 
     def release_tag(self, tag: str) -> int:
-        """Nothing: a daemon does not tell whose a pin is, and another's must not go."""
+        """Does nothing: a daemon does not record who pinned a file, and other programs' pins must stay."""
         return 0
 
     def collect_garbage(self) -> int:
         return len(self._ask(lambda: self._client.repo.gc(timeout=CALL_S)))
 
     def _chunks(self, cid: str, max_bytes: int, deadline: Callable[[], float]) -> Iterator[bytes]:
-        """The root is fetched and checked at once, the rest while it is read, some blocks ahead."""
+        """Fetches and checks the root at once, the rest while reading, some blocks ahead."""
 
         def fetch(cid: Cid) -> bytes:
             return self._block(cid, deadline())
@@ -152,7 +152,7 @@ class KuboStore:
         return dag.prefetch(lambda leaf: dag.fetch_chunk(leaf, fetch), dag.leaves(root, fetch), _PARALLEL)
 
     def _block(self, cid: Cid, deadline: float) -> bytes:
-        """One block, verified. Not by ipfshttpclient, which would take an endless or dripping answer whole."""
+        """One block, verified. Does not use ipfshttpclient, which has no limit on an answer's size or time."""
         request = HttpRequest("POST", f"/api/v0/block/get?arg={cid}", {})
         try:
             status, body, _ = self._blocks.ask(request, deadline=deadline, max_bytes=MAX_BLOCK)
@@ -173,7 +173,7 @@ class KuboStore:
         return body
 
     def _ask(self, call: Callable[[], T], *, waits_for: Cid | None = None) -> T:
-        """Make one call, and say in our words what went wrong. waits_for: content that the daemon may look for in vain."""
+        """Make one call, and turn its errors into ours. waits_for: content that the daemon may search for without success."""
         try:
             return call()
         except ipfs.TimeoutError:
@@ -196,7 +196,7 @@ class KuboStore:
 
     def _nobody_has(self, cid: Cid, why: str) -> ContentMissing:
         return ContentMissing(
-            f"the daemon at {self.api} cannot give {cid} ({why}); try later, or connect it to who has it"
+            f"the daemon at {self.api} cannot give {cid} ({why}); try later, or connect it to a peer that has it"
         )
 
     def _unreachable(self, why: str) -> StoreUnreachable:
@@ -207,7 +207,7 @@ class KuboStore:
 
 
 class _Watched:
-    """A stream that builds the CID of what the daemon is sent, and remembers if reading it failed."""
+    """A stream that computes the CID of the bytes sent to the daemon, and remembers read errors."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -253,7 +253,7 @@ def _parsed(text: Any) -> Cid | None:
 
 
 def _parts(api: str) -> tuple[str, str, str, int]:
-    """Scheme, kind of address (as a multiaddr has it), host and port of the RPC."""
+    """Scheme, address type (as in a multiaddr), host and port of the RPC."""
     if multiaddr := _MULTIADDR.fullmatch(api):
         kind, host, port, scheme = multiaddr.groups()
         return scheme or "http", kind, host, int(port)

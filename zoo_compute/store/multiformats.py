@@ -1,6 +1,6 @@
 """CIDs as values: version 1, codec raw or dag-pb, SHA2-256, written in lower-case base32.
 
-Source: https://github.com/multiformats/cid. Base58 and CIDv0 are understood (daemons answer in them), never written.
+Source: https://github.com/multiformats/cid. Base58 and CIDv0 are read, because daemons answer in them, but never written.
 """
 
 import base64
@@ -30,7 +30,7 @@ class Cid:
 
     @classmethod
     def from_binary(cls, data: bytes) -> "Cid":
-        """data: the 36 bytes that a dag-pb link carries. Raises BadCid."""
+        """data: the 36 bytes of a dag-pb link. Raises BadCid."""
         if len(data) != 36 or data[0] != 1 or data[1] not in (RAW, DAG_PB) or data[2:4] != _SHA2_256:
             raise BadCid(f"not a CIDv1 of raw or dag-pb with SHA2-256: {data[:40].hex()}")
         return cls(data[1], data[4:])
@@ -45,9 +45,7 @@ class Cid:
         try:
             return _decode(text)
         except ValueError as error:
-            raise BadCid(
-                f"not a CID that we use: {text!r} ({error}); expected CIDv1, raw or dag-pb, SHA2-256"
-            ) from None
+            raise BadCid(f"not a supported CID: {text!r} ({error}); expected CIDv1, raw or dag-pb, SHA2-256") from None
 
     @property
     def binary(self) -> bytes:

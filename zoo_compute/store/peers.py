@@ -1,4 +1,4 @@
-"""Blocks from other stores, over the trustless gateway protocol. Nothing a peer says is believed before it is hashed.
+"""Fetches blocks from other stores over the trustless gateway protocol. Peers are not trusted: every block is hashed.
 
 Source: https://specs.ipfs.tech/http-gateways/trustless-gateway/ (only single raw blocks are asked for).
 """
@@ -17,8 +17,8 @@ from zoo_compute.store.errors import ContentMissing, ContentTampered, StoreUnrea
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.unixfs import MAX_BLOCK
 
-PATIENCE_S = 10.0  # for one block from one peer while others are left to ask
-REST_S = 30.0  # for how long a peer that failed is asked last
+PATIENCE_S = 10.0  # for one block from one peer while other peers remain
+REST_S = 30.0  # for how long a peer that failed is tried last
 _IDLE_KEPT = 8  # connections kept open to one peer
 
 _NOT_THERE = {404, 410, 412}
@@ -29,11 +29,11 @@ class PeerFailed(Exception):
 
 
 class PeerHasNoBlock(PeerFailed):
-    """It answered that it has no such block."""
+    """The peer does not have the block."""
 
 
 class PeerSentWrongBytes(PeerFailed):
-    """It answered with other bytes."""
+    """The peer sent bytes that do not match."""
 
 
 class HttpRequest(NamedTuple):
@@ -58,7 +58,7 @@ def parse_gateway(url: str) -> SplitResult:
 
 
 def is_gateway(url: str) -> bool:
-    """Anyone may announce anything; what is no gateway's URL is passed over."""
+    """Keep only valid gateway URLs: anyone can announce any text."""
     try:
         return bool(parse_gateway(url))
     except ValueError:
@@ -66,7 +66,7 @@ def is_gateway(url: str) -> bool:
 
 
 class GatewayClient:
-    """Bounded requests to one gateway over a few connections that are kept open. Safe in threads and across fork."""
+    """Requests to one gateway, limited in size and time, over a few connections that stay open. Safe in threads and across fork."""
 
     def __init__(self, url: str) -> None:
         self._parts = parse_gateway(url)
@@ -76,7 +76,7 @@ class GatewayClient:
         self._lock = threading.Lock()
 
     def ask(self, request: HttpRequest, *, deadline: float, max_bytes: int) -> tuple[int, bytes, str]:
-        """Status, body, and the store's name if it gave one. Raises PeerFailed, PeerLied."""
+        """Status, body, and the store's name if it has one. Raises PeerFailed, PeerSentWrongBytes."""
         for connection in (self._take_idle(), None):
             fresh = connection is None
             try:
@@ -87,7 +87,7 @@ class GatewayClient:
         raise AssertionError("unreachable")
 
     def block(self, cid: Cid, *, deadline: float, local_only: bool = False) -> bytes:
-        """The block, hashed. Raises PeerFailed, PeerLacks, PeerLied."""
+        """The block, verified. Raises PeerFailed, PeerHasNoBlock, PeerSentWrongBytes."""
         headers = {"Accept": "application/vnd.ipld.raw"} | ({"Cache-Control": "only-if-cached"} if local_only else {})
         request = HttpRequest("GET", f"/ipfs/{cid}?format=raw", headers)
         status, body, _ = self.ask(request, deadline=deadline, max_bytes=MAX_BLOCK)
@@ -132,7 +132,7 @@ class GatewayClient:
 
     def _take_idle(self) -> http.client.HTTPConnection | None:
         with self._lock:
-            if self._owner != os.getpid():  # after a fork, the parent's connections are not ours to use
+            if self._owner != os.getpid():  # after a fork, never use the parent's connections
                 self._idle, self._owner = [], os.getpid()
             return self._idle.pop() if self._idle else None
 
@@ -145,7 +145,7 @@ class GatewayClient:
 
 
 class Peers:
-    """Asks gateways in turn: first the one that gave the last block, last those that failed lately."""
+    """Tries gateways in turn: first the one that sent the last block, last those that failed recently."""
 
     def __init__(self, urls: Sequence[str] = ()) -> None:
         self._clients = list({client.url: client for client in map(GatewayClient, urls)}.values())
@@ -161,9 +161,7 @@ class Peers:
         Raises ContentMissing, ContentTampered, StoreUnreachable.
         """
         if not self._clients:
-            raise ContentMissing(
-                f"{cid} is not here and there are no peers to ask; add it, or set the peers of this store"
-            )
+            raise ContentMissing(f"{cid} is not in this store, which has no peers; add it, or set the store's peers")
         failures: dict[str, PeerFailed] = {}
         order = self._order()
         for position, client in enumerate(order):
@@ -194,11 +192,13 @@ class Peers:
 def _no_peer_error(cid: Cid, failures: dict[str, PeerFailed]) -> Exception:
     causes = "; ".join(f"{url} {failure}" for url, failure in failures.items())
     if any(isinstance(failure, PeerSentWrongBytes) for failure in failures.values()):
-        return ContentTampered(f"{cid} is not here and no peer gave the true block: {causes}; remove the lying peer")
+        return ContentTampered(f"{cid} is not in this store, and peers sent wrong bytes: {causes}; remove those peers")
     if any(isinstance(failure, PeerHasNoBlock) for failure in failures.values()):
-        return ContentMissing(f"{cid} is not here and no peer gave it: {causes}; try later, or set other peers")
+        return ContentMissing(
+            f"{cid} is not in this store, and no peer sent it: {causes}; try later, or set other peers"
+        )
     return StoreUnreachable(
-        f"{cid} is not here and no peer could be asked: {causes}; check the network and the peers' URLs"
+        f"{cid} is not in this store, and no peer could be reached: {causes}; check the network and the peers' URLs"
     )
 
 

@@ -1,4 +1,4 @@
-"""Whether an announced endpoint serves a block, tried for its owner by a peer's gateway (docs/decisions/0022).
+"""A peer's gateway tests for an operator whether its announced endpoint serves a block (docs/decisions/0022).
 
 A gateway that fetched any URL for strangers would be a way into its own network. So it tries only endpoints that operators
 registered on chain (its keeper lists them in ROOT/endpoints), only at public addresses, or at loopback ones where it listens
@@ -34,7 +34,7 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class ProbeRefused(Exception):
-    """Why nothing was tried, with the HTTP status that says so."""
+    """Why the endpoint was not tested, and the HTTP status to answer with."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -42,7 +42,7 @@ class ProbeRefused(Exception):
 
 
 def save_endpoints(root: Path, endpoints: Iterable[str]) -> None:
-    """What operators announced on chain: all that the gateway of this store may try."""
+    """The endpoints that operators announced on chain. The gateway tests no others."""
     content = json.dumps(sorted(set(endpoints))).encode()
     path = root / ENDPOINTS
     if not path.exists() or path.read_bytes() != content:
@@ -50,7 +50,7 @@ def save_endpoints(root: Path, endpoints: Iterable[str]) -> None:
 
 
 class Prober:
-    """Tries endpoints for others, within limits. local: whether loopback addresses count as others do (a devnet)."""
+    """Tests endpoints for other operators, within limits. local: whether loopback addresses are allowed (on a devnet)."""
 
     def __init__(self, root: Path, *, local: bool) -> None:
         self._path, self._local = root / ENDPOINTS, local
@@ -60,12 +60,12 @@ class Prober:
         self._last: dict[str, float] = {}
 
     def serves(self, endpoint: str, cid: Cid) -> bool:
-        """Whether the small block `cid` can be fetched there. Raises ProbeRefused."""
+        """Whether the small block `cid` can be fetched from the endpoint. Raises ProbeRefused."""
         if endpoint not in self._announced():
             raise ProbeRefused(403, "no operator announced this endpoint, as far as this gateway knows")
         self._admit(endpoint)
         if not self._busy.acquire(blocking=False):
-            raise ProbeRefused(429, "other endpoints are being tried")
+            raise ProbeRefused(429, "other endpoints are being tested")
         try:
             return _can_fetch(endpoint, cid, local=self._local)
         finally:
@@ -82,7 +82,7 @@ class Prober:
         with self._lock:
             full = len(self._recent) == PROBES_PER_MINUTE and now - self._recent[0] < 60
             if full or now - self._last.get(endpoint, -ENDPOINT_PAUSE_S) < ENDPOINT_PAUSE_S:
-                raise ProbeRefused(429, "tried too often; wait a minute")
+                raise ProbeRefused(429, "tested too often; wait a minute")
             self._recent.append(now)
             self._last[endpoint] = now
             for known in [url for url, at in self._last.items() if now - at > 60]:
@@ -105,7 +105,7 @@ def _can_fetch(endpoint: str, cid: Cid, *, local: bool) -> bool:
 
 
 class _Vetted(GatewayClient):
-    """Connects to the very address that was judged: a name that resolves differently the second time gains nothing."""
+    """Connects to exactly the address that was checked, so that a name cannot resolve to another one the second time."""
 
     def __init__(self, url: str, *, local: bool) -> None:
         super().__init__(url)
@@ -132,7 +132,7 @@ def _may_try(address: str, *, local: bool) -> bool:
     if isinstance(ip, ipaddress.IPv6Address):
         if ip.ipv4_mapped is not None:
             ip = ip.ipv4_mapped
-        elif ip.sixtofour or ip.teredo or ip in _NAT64:  # an IPv4 address in disguise
+        elif ip.sixtofour or ip.teredo or ip in _NAT64:  # an embedded IPv4 address
             return False
     if ip.is_loopback:
         return local
@@ -140,7 +140,7 @@ def _may_try(address: str, *, local: bool) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a gateway that listens on `host` serves this machine alone."""
+    """Whether a gateway on `host` serves only this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

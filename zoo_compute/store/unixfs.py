@@ -1,4 +1,4 @@
-"""Files as `ipfs add --cid-version=1 --raw-leaves` lays them out, and no other way.
+"""The file layout of `ipfs add --cid-version=1 --raw-leaves`; no other layout is accepted.
 
 A file is cut in chunks of 256 KiB (raw blocks, the leaves); up to 174 of them hang under a dag-pb node with UnixFS
 data, up to 174 of those under the next, until one block is left: the root. A file of one chunk is its own root.
@@ -17,8 +17,8 @@ from zoo_compute.store.multiformats import DAG_PB, RAW, Cid
 
 CHUNK = 256 * 1024  # bytes in a leaf
 WIDTH = 174  # links in a node
-MAX_BLOCK = 2 * 1024 * 1024  # bytes; what any IPFS peer accepts. Our largest block has 256 KiB.
-MAX_CONTENT = 64 * 1024**3  # bytes of a file that we fetch unless the caller says less
+MAX_BLOCK = 2 * 1024 * 1024  # bytes; the limit of all IPFS peers. Our largest block has 256 KiB.
+MAX_CONTENT = 64 * 1024**3  # bytes the largest file to fetch, unless the caller sets a lower limit
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def varint(number: int) -> bytes:
 
 
 def encode_node(links: Iterable[Link]) -> bytes:
-    """The dag-pb block of an inner node: links first, then the UnixFS data, as the specification orders them."""
+    """The dag-pb block of an inner node: first the links, then the UnixFS data, in the order of the specification."""
     links = list(links)
     unixfs = b"\x08\x02\x18" + varint(sum(link.size for link in links))
     unixfs += b"".join(b"\x20" + varint(link.size) for link in links)
@@ -56,7 +56,7 @@ def encode_node(links: Iterable[Link]) -> bytes:
 
 
 def chunks_of(stream: BinaryIO) -> Iterator[bytes]:
-    """Chunks of 256 KiB (the last may be shorter), however short the reads. An empty stream is one empty chunk."""
+    """Chunks of 256 KiB (the last may be shorter), even if reads return less. An empty stream is one empty chunk."""
     first = True
     while True:
         chunk = stream.read(CHUNK)
@@ -70,7 +70,7 @@ def chunks_of(stream: BinaryIO) -> Iterator[bytes]:
 
 
 class DagBuilder:
-    """Builds the DAG of one file while its chunks arrive; holds at most 174 links a level, never the blocks."""
+    """Builds the DAG of a file while its chunks arrive. Keeps at most 174 links per level, never the blocks."""
 
     def __init__(self, put: Callable[[Cid, bytes], None] = lambda cid, block: None) -> None:
         self._put = put
@@ -114,12 +114,12 @@ def build(chunks: Iterable[bytes], put: Callable[[Cid, bytes], None] = lambda ci
 
 
 def capacity(depth: int) -> int:
-    """Bytes of file that a subtree of this depth holds when full; a leaf has depth 0."""
+    """File bytes in a full subtree of this depth; a leaf has depth 0."""
     return int(CHUNK * WIDTH**depth)
 
 
 def root_link(cid: Cid, block: bytes) -> Link:
-    """What the root block says of its own size; `links_of` then checks it. Raises ContentRefused."""
+    """The size that the root block states; `links_of` checks it later. Raises ContentRefused."""
     if cid.codec == RAW:
         if len(block) > CHUNK:
             raise _refuse(cid, f"its only block has {len(block)} bytes, more than {CHUNK}")
@@ -127,7 +127,7 @@ def root_link(cid: Cid, block: bytes) -> Link:
     links = parse_node(cid, block)
     size = sum(link.size for link in links)
     if size <= CHUNK:
-        raise _refuse(cid, f"{size} bytes need no node above their only block")
+        raise _refuse(cid, f"{size} bytes fit in one block, without a node above it")
     depth = 1
     while capacity(depth) < size:
         depth += 1
@@ -144,7 +144,7 @@ def links_of(promise: Link, block: bytes) -> list[Link]:
     full, rest = divmod(promise.size, capacity(depth))
     expected = [capacity(depth)] * min(full, WIDTH + 1) + [rest] * (rest > 0)
     if [link.size for link in links] != expected:
-        raise _refuse(promise.cid, f"its {len(links)} links do not split {promise.size} bytes the way ipfs add does")
+        raise _refuse(promise.cid, f"its {len(links)} links do not split {promise.size} bytes as ipfs add does")
     if len(block) + sum(link.total for link in links) != promise.total:
         raise _refuse(promise.cid, "its total size is not the one announced")
     for link in links:
@@ -165,7 +165,7 @@ def parse_node(cid: Cid, block: bytes) -> list[Link]:
 
 
 def _parse(block: bytes) -> list[Link]:
-    """Reads what `encode_node` writes; the caller compares the re-encoding, so laxness here costs nothing."""
+    """The inverse of `encode_node`. It need not be strict, because the caller compares the re-encoding."""
     children: list[tuple[Cid, int]] = []
     at = 0
     while at < len(block) and block[at] == 0x12:
@@ -197,5 +197,5 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _refuse(cid: Cid, why: str) -> ContentRefused:
     return ContentRefused(
-        f"{cid} is not a file as `ipfs add --cid-version=1 --raw-leaves` lays it out: {why}; add the file anew"
+        f"{cid} is not a file as `ipfs add --cid-version=1 --raw-leaves` lays it out: {why}; add the file again"
     )

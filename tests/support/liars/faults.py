@@ -70,18 +70,18 @@ class Lies(Computation):
 
     def _made(self, step: int) -> list[tuple[int, Array]]:
         """The honest values; from each false one on, those that read it anew."""
-        arrays = {at: np.array(value) for at, value in super().values(step)}
+        values = {at: np.array(value) for at, value in super().values(step)}
         for node in sorted(node for at, node in self.elements if at == step):
-            words, place = arrays[node].reshape(-1).view(np.uint32), self.elements[step, node]
-            words[place] = 1 if np.isnan(arrays[node].reshape(-1)[place]) else words[place] ^ 1 << self.bit
+            words, place = values[node].reshape(-1).view(np.uint32), self.elements[step, node]
+            words[place] = 1 if np.isnan(values[node].reshape(-1)[place]) else words[place] ^ 1 << self.bit
             reached = {node}
             for at, made in enumerate(self.graph.nodes):
                 if any(operand.node in reached for operand in made.operands):
                     reached.add(at)
             later = sorted(reached - {node})
             if later:
-                arrays |= zip(later, streaming.compute(self.graph, later, arrays), strict=True)
-        return sorted(arrays.items())
+                values |= zip(later, streaming.compute(self.graph, later, values), strict=True)
+        return sorted(values.items())
 
     def after(self, step: int) -> Roots:
         roots = super().after(step)  # type: ignore[safe-super]

@@ -12,8 +12,8 @@ from node.compute.programs import State
 honest = tasks.aggregate
 
 
-def false(*_arguments: Any) -> State:
-    made = honest(*_arguments)
+def false(*arguments: Any) -> State:
+    made = honest(*arguments)
     name = min(made)
     made[name] = made[name].copy()
     made[name].reshape(-1)[0] += 1
