@@ -1,4 +1,4 @@
-"""Run files one after another as a notebook runs its cells, with `await` at the top level: `python cell.py FILE...`."""
+"""Run files one after another as a notebook runs its cells, with `await` at the top level: `python notebook_cell.py FILE...`."""
 
 import ast
 import asyncio

@@ -16,7 +16,7 @@ LONGEST_S = 900.0
 # Commands that run until Ctrl-C, and what they print once they serve.
 SERVES = re.compile(r"^(zoo devnet|(zoo|gym) (node )?start|zoo store serve)(?! fund)\b")
 READY = "Ctrl-C"
-CELL = Path(__file__).with_name("cell.py")
+CELL = Path(__file__).with_name("notebook_cell.py")
 
 
 @dataclass(frozen=True)
