@@ -43,7 +43,7 @@ tasks: public(immutable(address))
 settlement: public(immutable(address))
 rewards: public(immutable(address))
 zen: public(immutable(address))
-# The least ZEN an auditor stands with.
+# The least bond of an auditor, in ZEN.
 min_bond: public(immutable(uint256))
 # Blocks that bury the draw's block before it is read.
 draw_blocks: public(immutable(uint256))

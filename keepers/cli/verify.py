@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.sender import Sender
     from zoo_compute.store import Store
 
-LIES_FOUND, NOT_SERVED = 3, 1  # exit codes
+LIES_EXIT_CODE, NOT_SERVED = 3, 1  # exit codes
 POLL_S = 0.5
 
 
@@ -127,7 +127,7 @@ def verify(
         lines.append(f"not everything could be checked: {witness.withheld}")
     settings.emit(report, lines)
     if liars or not all(c.agrees for c in checked):
-        return LIES_FOUND
+        return LIES_EXIT_CODE
     return NOT_SERVED if witness.withheld is not None else 0
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from keepers.cli.verify import LIES_FOUND
+from keepers.cli.verify import LIES_EXIT_CODE
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from keepers.queue import broker
 from scripts.demo import report
@@ -184,7 +184,7 @@ class Demo:
         self.replaying.follow(report.masks_of(view))
 
     def check_witness(self) -> None:
-        if self.witness is not None and self.witness.wait(SETTLE_S) not in (0, LIES_FOUND):
+        if self.witness is not None and self.witness.wait(SETTLE_S) not in (0, LIES_EXIT_CODE):
             raise ZooError("the witness failed", hint=f"see {self.folder / WITNESS / 'log'}")
 
     def finish(self, job: int, began: float) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 from web3.types import RPCEndpoint
 
-from keepers.cli.verify import LIES_FOUND
+from keepers.cli.verify import LIES_EXIT_CODE
 from keepers.decisions.requests import aggregation_check_request, verify_request
 from keepers.queue.work_queue import WorkStatus
 from keepers.services.challenging import challenge
@@ -110,7 +110,7 @@ def test_verify__names_the_auditor_who_attested_another_state(
     for unit, root in attested.items():
         auditor.send(audits.reveal(dispute.job, 0, unit, auditor.id, root, salt))
     command = ["verify", str(dispute.job), "--slot", str(SLOT), "--store", str(tmp_path / "work" / "store")]
-    assert cli.run([*command, "--network", str(devnet.network_file), "--json"]) == LIES_FOUND
+    assert cli.run([*command, "--network", str(devnet.network_file), "--json"]) == LIES_EXIT_CODE
     answer = json.loads(capsys.readouterr().out)
     assert answer["auditors"] == [{"auditor": auditor.id, "turn": 0, "slot": SLOT, "segment": 1}]
     assert [each["agrees"] for each in answer["checked"]] == [True]

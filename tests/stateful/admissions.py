@@ -6,6 +6,7 @@ from typing import Any
 from tests.stateful.rules import precondition, rule
 from tests.stateful.walk import BOTH, INDEX, OFFSET, Walk
 from tests.support.lockstep.stage import AUDITORS, OPERATORS
+from tests.support.lockstep.stage import block_hash as hash_of_block
 from zoo_compute.spec import admissions
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS, Workload
@@ -30,7 +31,7 @@ class Admissions(Walk):
         self.s.mine(blocks)
         self.s.wait(wait)
         work, entry = admissions.workload_of(self.s.world, operator), self.s.world.entries.get(operator)
-        block_hash = self.s.block_hash(entry.block if entry and wrong else 0)
+        block_hash = hash_of_block(entry.block if entry and wrong else 0)
         self.on_admissions("answer", hot, operator, admissions.seed(block_hash, operator, work), ROOT)
 
     @precondition(lambda self: bool(self.s.world.trials))
@@ -70,7 +71,7 @@ class Admissions(Walk):
         admitted = [operator for operator in self.s.ids.values() if self.s.world.operator(operator).is_admitted]
         for _ in range(SOON) if admitted else ():
             self.s.to((self.epoch + 1) * self.s.preset.epoch_s)
-            if admissions.is_drawn(self.s.block_hash(self.s.block + 1), self.epoch, admitted[who % len(admitted)]):
+            if admissions.is_drawn(hash_of_block(self.s.block + 1), self.epoch, admitted[who % len(admitted)]):
                 break
 
     @precondition(lambda self: bool(self.due()))

@@ -10,7 +10,7 @@ from itertools import product
 
 from tests.support.job_driver import Offer
 from tests.support.lockstep.coverage import Coverage
-from tests.support.lockstep.stage import Stage
+from tests.support.lockstep.stage import Stage, block_hash
 from zoo_compute.spec import admissions, audits, pricing, promises, rewards, seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FALSE_TRIAL_BPS, ZEN
 from zoo_compute.spec.state import Claim, Message
@@ -203,7 +203,7 @@ def free_training() -> Outcome:
 
 @attack(
     "reorg of the draw block",
-    "the claim was fixed before, and stands open to anybody for all of its window whatever was drawn; a draw made to wait until its block is forgotten draws everything",
+    "the claim was fixed before, and anybody can challenge it for all of its window whatever was drawn; a draw made to wait until its block is forgotten draws everything",
 )
 def reorged_draw() -> Outcome:
     s = new_stage()
@@ -531,7 +531,7 @@ def made_up_trial() -> Outcome:
     s.ok("admissions", "enter", "alice hot", alice)
     s.mine(2)
     work = admissions.workload_of(s.world, alice)
-    seed = admissions.seed(s.block_hash(s.world.entries[alice].block), alice, work)
+    seed = admissions.seed(block_hash(s.world.entries[alice].block), alice, work)
     s.ok("admissions", "answer", "alice hot", alice, seed, b"x" * 32)
     claim = s.world.trials[alice].claim
     s.ok("admissions", "open_dispute", referee, TRIALS, claim)

@@ -47,7 +47,7 @@ def draw_moves() -> str:
             top - 12,
             "challenge" + (", of training" if place[0] else ", of an update or an aggregation"),
         )
-    foot = "Wherever the game stands but beyond a tree's last leaf: convict. Whoever is silent when a move is due loses: time_out."
+    foot = "At every position but beyond a tree's last leaf: convict. Whoever is silent when a move is due loses: time_out."
     sheet.words(30, y + 24, foot)
     sheet.words(
         30, y + 44, "The challenger may concede at any time. Of a claim that fell elsewhere nobody loses a game."

@@ -201,9 +201,6 @@ class ContractMirror:
             if actual_field != expected:
                 raise Disagreement(f"{where}.{field} shows {actual_field!r}, specification says {expected!r}")
 
-    def block_hash(self, number: int) -> bytes:
-        return chain.block_hash(number)
-
     def _invoke(self, call: Call) -> Result:
         _to_block(call)
         target = self._target(call)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.lockstep.coverage import Coverage
-from tests.support.lockstep.stage import ACCOUNTS, WEALTH, Mirror, Stage, block_hash
+from tests.support.lockstep.stage import ACCOUNTS, WEALTH, Mirror, Stage
 from tests.support.lockstep.state_access import GHOSTS, MAPS, NUMBERS, Keys, keys_changed, keys_read
 from tests.support.lockstep.vector_values import Json, Names, decode, encode, hints_of, names_of
 from tests.support.scenarios.catalogue import SCENARIOS
@@ -124,9 +124,6 @@ class Recorder:
     tokens: dict[str, str] = field(default_factory=lambda: {name: name for name in TOKENS})
     steps: list[Step] = field(default_factory=list)
     contracts: Mirror | None = None
-
-    def block_hash(self, number: int) -> bytes:
-        return self.contracts.block_hash(number) if self.contracts else block_hash(number)
 
     def accept(self, call: Call, before: World, after: World, result: Any) -> None:
         self.steps.append(Step(call, before, after, None, result))

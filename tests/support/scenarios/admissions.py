@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.support.job_driver import Offer
-from tests.support.lockstep.stage import Stage
+from tests.support.lockstep.stage import Stage, block_hash
 from tests.support.scenarios.auctions import AGGREGATORS, scenario
 from zoo_compute.spec import admissions
 from zoo_compute.spec.params import MAX_FLOPS, MAX_STEPS, MAX_VRAM_GB, MAX_WORKLOADS
@@ -27,7 +27,7 @@ def no(s: Stage, reason: str, function: str, sender: str, *args: object) -> None
 
 def seed(s: Stage, name: str) -> bytes:
     entry = s.world.entries[s.ids[name]]
-    return admissions.seed(s.block_hash(entry.block), s.ids[name], admissions.workload_of(s.world, s.ids[name]))
+    return admissions.seed(block_hash(entry.block), s.ids[name], admissions.workload_of(s.world, s.ids[name]))
 
 
 def enter(s: Stage, name: str) -> None:
@@ -68,7 +68,7 @@ def drawn_epoch(s: Stage, name: str) -> None:
     for _ in range(200):
         epoch = s.now // s.preset.epoch_s + 1
         s.to(epoch * s.preset.epoch_s)
-        if admissions.is_drawn(s.block_hash(s.block + 1), epoch, s.ids[name]):
+        if admissions.is_drawn(block_hash(s.block + 1), epoch, s.ids[name]):
             break
         s.mine(1)
     s.ok("admissions", "schedule", "stranger")
@@ -115,7 +115,7 @@ def a_trial_is_answered_under_a_seed_that_its_entry_did_not_know(s: Stage) -> No
     s.mine(1)
     no(s, "block hash not known", answer, "alice hot", alice, seed(s, "alice"), ROOT)
     s.mine(1)
-    for wrong in (seed(s, "bob"), s.block_hash(s.block - 1), bytes(32)):
+    for wrong in (seed(s, "bob"), block_hash(s.block - 1), bytes(32)):
         no(s, "seed does not match", answer, "alice hot", alice, wrong, ROOT)
     s.wait(s.preset.benchmark_s)
     s.ok("admissions", answer, "bob hot", bob, seed(s, "bob"), ROOT)
@@ -241,7 +241,7 @@ def a_recall_is_asked_within_its_epoch_and_answered_once_in_it(s: Stage) -> None
     alice = s.ids["alice"]
     admitted(s, "alice")
     s.to((s.now // s.preset.epoch_s + 1) * s.preset.epoch_s)
-    while admissions.is_drawn(s.block_hash(s.block + 1), s.now // s.preset.epoch_s, alice):
+    while admissions.is_drawn(block_hash(s.block + 1), s.now // s.preset.epoch_s, alice):
         s.mine(1)
     s.ok("admissions", "schedule", "stranger")
     s.mine(1)

@@ -213,7 +213,7 @@ class Audits(Binding):
         return values
 
     def min_bond(self, block: BlockIdentifier | None = None) -> int:
-        """The least ZEN an auditor stands with."""
+        """The least bond of an auditor, in ZEN."""
         values: int = self._view("min_bond", (), block)
         return values
 

@@ -1,0 +1,90 @@
+"""One name for each thing: words that docs/glossary.md retired appear in no source."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GLOSSARY = ROOT / "docs" / "glossary.md"
+# Fields named as the contracts or a --json key name them.
+FIXED_NAMES = {"held", "held_s"}
+FIXED_IN = {"node/compute/reexecution.py": {"found"}}
+CHECKED = (
+    "zoo_compute/",
+    "keepers/",
+    "node/",
+    "repops/",
+    "contracts/",
+    "scripts/",
+    "benchmarks/",
+    "packages/",
+    "docs/",
+    "README.md",
+)
+
+
+def retired(kind: str) -> set[str]:
+    """The words of the glossary's last table whose second column names this kind: identifier, name or prose."""
+    table = GLOSSARY.read_text().partition("## Retired words")[2]
+    rows = re.findall(r"^\| `([^`|]+)` \| ([^|]+) \|", table, re.MULTILINE)
+    assert rows, f"expected rows `| word | kinds | now |` under Retired words in {GLOSSARY}"
+    return {word for word, kinds in rows if kind in kinds.split(", ")}
+
+
+def sources(*endings: str) -> list[str]:
+    listing = subprocess.run(["git", "ls-files", *endings], cwd=ROOT, capture_output=True, text=True, check=True)
+    names = [n for n in listing.stdout.splitlines() if n.startswith(CHECKED) and "/generated/" not in n]
+    return [name for name in names if name != "docs/glossary.md" and (ROOT / name).is_file()]
+
+
+def identifiers_of(text: str) -> Iterator[str]:
+    """Every name in Python source, those inside f-strings too."""
+    for node in ast.walk(ast.parse(text)):
+        for field in ("id", "arg", "attr", "name", "asname"):
+            if isinstance(name := getattr(node, field, None), str):
+                yield name
+
+
+def prose_of(text: str) -> Iterator[str]:
+    """Comments, docstrings and messages of Python source."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in (tokenize.COMMENT, tokenize.STRING):
+            yield token.string
+
+
+def words_in(name: str) -> set[str]:
+    return set(name.lower().split("_"))
+
+
+@pytest.mark.parametrize("path", sources("*.py"))
+def test_no_name_of_the_code__has_a_retired_word(path: str):
+    words, names = retired("identifier"), retired("name")
+    used = set(identifiers_of((ROOT / path).read_text())) - FIXED_NAMES - FIXED_IN.get(path, set())
+    wrong = {name for name in used if name in names or (words_in(name) & words)}
+    assert wrong == set(), f"docs/glossary.md, Retired words, says what to write instead of {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("path", sources("*.py", "*.md", "*.vy", "*.vyi"))
+def test_no_sentence__has_a_retired_word(path: str):
+    text = (ROOT / path).read_text()
+    pattern = re.compile(rf"\b({'|'.join(sorted(retired('prose')))})\b", re.IGNORECASE)
+    parts = list(prose_of(text)) if path.endswith(".py") else text.splitlines()
+    if path.endswith((".vy", ".vyi")):
+        parts = re.findall(r'"""(?:.|\n)*?"""|#.*', text)
+    wrong = [part.strip()[:120] for part in parts if pattern.search(part)]
+    assert wrong == [], "docs/glossary.md, Retired words, says what to write instead"
+
+
+def test_the_check__would_notice_a_retired_word():
+    assert {"told", "stands"} <= retired("prose")
+    assert {"told", "found", "held", "shown", "standing"} <= retired("identifier")
+    assert "told_events" in set(identifiers_of("def f(told_events): return f'{told_events}'"))
+    assert words_in("told_events") & retired("identifier")
