@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from keepers.config import OperatorConfig
 from keepers.services.precompute import Prefetcher
 from keepers.services.retention import CheckpointRetention
@@ -49,9 +51,13 @@ class PeerDirectory:
         if mine and config.endpoint and self._endpoints.get(mine) != config.endpoint:
             self._sender.send(self._chain.registry.announce(mine, config.endpoint))
         others = [url for operator, url in self._endpoints.items() if operator != mine and is_gateway(url)]
-        self.urls = list(dict.fromkeys([*self._chain.network.storage, *others]))
+        self.use(list(dict.fromkeys([*self._chain.network.storage, *others])), self._endpoints)
+
+    def use(self, urls: list[str], endpoints: Mapping[int, str]) -> None:
+        """Have the store and the lanes ask these. endpoints: by operator."""
+        self.urls = urls
         if isinstance(self._store, BlockStore):
             self._store.set_peers(self.urls)
-            save_endpoints(self._store.root, filter(is_gateway, self._endpoints.values()))
-        self._prefetcher.set_peers(self.urls, self._endpoints)
-        self._retention.endpoints = dict(self._endpoints)
+            save_endpoints(self._store.root, filter(is_gateway, endpoints.values()))
+        self._prefetcher.set_peers(self.urls, endpoints)
+        self._retention.endpoints = dict(endpoints)

@@ -89,20 +89,22 @@ def shaped_keeper(path: Path) -> None:
     from keepers import keeper
     from keepers.processes import keeper_process
 
-    class Shaped(keeper.Keeper):
+    class ShapedPeers(keeper.PeerDirectory):
         ways: Mapping[int, str] = {}
 
-        def tick(self) -> dict[str, Any]:
-            if not self.ways and path.exists():
-                self.refresh_peers()
-            return super().tick()
-
-        def use_peers(self, peers: list[str], endpoints: Mapping[int, str]) -> None:
+        def use(self, urls: list[str], endpoints: Mapping[int, str]) -> None:
             routes = json.loads(path.read_text()) if path.exists() else {}
             self.ways = {operator: routes[url] for operator, url in endpoints.items() if url in routes}
-            super().use_peers([routes[url] for url in peers if url in routes], self.ways)
+            super().use([routes[url] for url in urls if url in routes], self.ways)
 
-    keeper_process.Keeper = Shaped  # type: ignore[misc]
+    class ShapedKeeper(keeper.Keeper):
+        def tick(self) -> dict[str, Any]:
+            if not self.peers.ways and path.exists():
+                self.peers.refresh()
+            return super().tick()
+
+    keeper.PeerDirectory = ShapedPeers  # type: ignore[misc]
+    keeper_process.Keeper = ShapedKeeper  # type: ignore[misc]
 
 
 def main() -> int:

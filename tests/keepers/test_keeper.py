@@ -78,11 +78,11 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
         head=lambda: SimpleNamespace(number=5, timestamp=clock["now"]),
         tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
         params=SimpleNamespace(epoch_s=60, answer_s=3, move_s=10),
+        cached=lambda key, make: {COIN: Token("USDC", 6, COIN)} if key == "tokens" else make(),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
         network=SimpleNamespace(
             first_block=1, storage=(), params=SimpleNamespace(ready_window_s=20), contracts={"zen": "0xT"}
         ),
-        tokens={COIN: Token("USDC", 6, COIN)},
         auction=recorder,
         settlement=recorder,
         availability=recorder,

@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from keepers.keeper import Keeper
+from keepers.peer_directory import PeerDirectory
 from zoo_compute.operators.reachability import reach
 from zoo_compute.store import BlockStore, Gateway, probe
 from zoo_compute.store.cid import cid_of
@@ -253,10 +253,8 @@ def test_where_no_peer_can_say__this_machine_tries_and_says_that_it_was_alone(
 
 
 def test_a_keeper__lists_what_operators_announced_and_nothing_else(tmp_path: Path) -> None:
-    files = SimpleNamespace(set_peers=lambda *_: None)
-    keeper: Any = SimpleNamespace(
-        store=BlockStore(tmp_path), _ahead=SimpleNamespace(files=files), retaining=SimpleNamespace()
-    )
+    prefetcher = SimpleNamespace(set_peers=lambda *_: None)
+    directory: Any = SimpleNamespace(_store=BlockStore(tmp_path), _prefetcher=prefetcher, _retention=SimpleNamespace())
     announced = {1: "http://203.0.114.7:8600", 2: "ftp://203.0.114.8", 3: "", 4: "http://203.0.114.9:1?x=1"}
-    Keeper.use_peers(keeper, ["http://storage.example", announced[1]], announced)
+    PeerDirectory.use(directory, ["http://storage.example", announced[1]], announced)
     assert json.loads((tmp_path / probe.ENDPOINTS).read_text()) == ["http://203.0.114.7:8600"]

@@ -97,7 +97,7 @@ class ConvictionDetail:
     part: int | None = None
     inputs: tuple[int, ...] = ()
     committed: int | None = None
-    expected: int | None = None
+    right: int | None = None
     is_float: bool = False
 
     @property
@@ -108,10 +108,10 @@ class ConvictionDetail:
         at = f"{where}, node {self.node} ({self.operator} of {list(self.shape)}), element {self.element}"
         if self.part is not None:
             at += f", part {self.part}"
-        if self.committed is None or self.expected is None:
+        if self.committed is None or self.right is None:
             return f"{at}: {self.name}"
-        said, expected = (format_word(each, self.is_float) for each in (self.committed, self.expected))
-        return f"{at}: the committer says {said}, the contract computes {expected}"
+        said, right = (format_word(each, self.is_float) for each in (self.committed, self.right))
+        return f"{at}: the committer says {said}, the contract computes {right}"
 
 
 def format_word(word: int, is_float: bool) -> str:
@@ -236,8 +236,8 @@ def conviction_detail(game: Game, node: Node | None, kind: int, data: bytes) -> 
     number, in_parts = evidence_fields["number"], game.phase == Phase.PARTS
     element, part = (frame.element, number) if in_parts else (number, None)
     committed, words = _words_of_part(evidence_fields)
-    expected = _computed(node, element, part or 0, words)
-    return replace(detail, element=element, part=part, inputs=words, committed=committed, expected=expected)
+    right = _computed(node, element, part or 0, words)
+    return replace(detail, element=element, part=part, inputs=words, committed=committed, right=right)
 
 
 def _decoded(kind: int, data: bytes) -> dict[str, Any]:
