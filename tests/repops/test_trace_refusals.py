@@ -133,7 +133,7 @@ def test_loss__that_is_no_float_of_the_parameters__is_refused(loss: Callable[...
         (lambda p: torch.optim.SGD(p, lr=0.1, maximize=True), "maximize=True"),
         (lambda p: torch.optim.Adagrad(p, lr_decay=0.1), "lr_decay=0.1"),
         (lambda p: torch.optim.AdamW(p, betas=(0.9, 0.9999999)), "entries"),
-        (lambda p: torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1), "no parameter of the module"),
+        (lambda p: torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1), "not a parameter of the module"),
     ],
 )
 def test_optimizer__beyond_what_is_known__is_refused_with_a_hint(optimizer: Callable[..., Any], what: str) -> None:
