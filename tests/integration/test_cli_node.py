@@ -330,7 +330,7 @@ def test_declare__promises_hours_and_tells_the_keeper(zoo: Zoo, place: CliNetwor
 def test_bad_input__is_refused_with_what_to_do(zoo: Zoo, place: CliNetwork) -> None:
     assert "has no operator" in zoo.refused("node", "show")
     assert "there is no operator 4711" in zoo.refused("node", "show", "--operator", "4711")
-    assert "below the network's least" in zoo.refused(
+    assert "below the network's minimum" in zoo.refused(
         "node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "99"
     )
     answer = zoo.refused("node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "200.0000001")

@@ -238,7 +238,7 @@ def test_doctor__finds_everything(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("zoo_compute.cli.doctor_checks.SystemChecks._torch", lambda _: (None, "there"))
     code, out, _ = zoo.run("doctor")
     assert code == 0, out
-    assert "all that is needed is there" in out
+    assert "nothing is missing" in out
 
 
 def test_doctor__of_an_unfunded_account_and_a_dead_gateway__says_what_to_do(

@@ -65,7 +65,7 @@ def test_train__posts_once_and_cancel_returns_every_wei(zoo: Zoo, place: CliNetw
     assert zoo.json("account", "show")["zen"] == me["zen"]
     account = zoo.json("job", "show", str(posted["job"]))["account"]
     assert (account["refunded"], account["held"]) == (str(ESCROW), "0")
-    assert "cancelled already" in zoo.refused("job", "cancel", str(posted["job"]))
+    assert "already cancelled" in zoo.refused("job", "cancel", str(posted["job"]))
     # what was cancelled may be posted anew
     assert (
         zoo.json("train", config, "--data", place.text, "--max-budget", "14", "--no-watch")["job"] == posted["job"] + 1
@@ -189,7 +189,7 @@ def test_train__run_again_before_its_first_try_is_mined__posts_nothing_else(
         with pytest.raises(KeyboardInterrupt):
             client.train(config, 14, place.text)
         for _ in range(2):
-            with pytest.raises(Retryable, match="on its way"):
+            with pytest.raises(Retryable, match="is not mined yet"):
                 client.train(config, 14, place.text)
     finally:
         monkeypatch.setattr(Sender, "_wait", wait)
