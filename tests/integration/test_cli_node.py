@@ -334,7 +334,7 @@ def test_bad_input__is_refused_with_what_to_do(zoo: Zoo, place: CliNetwork) -> N
         "node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "99"
     )
     answer = zoo.refused("node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "200.0000001")
-    assert "a stake is a multiple of 0.000001 ZEN" in answer
+    assert "a stake must be a multiple of 0.000001 ZEN" in answer
     answer = zoo.refused("node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "5000")
     assert "1,000 ZEN" in answer
     assert "5,000 ZEN" in answer
