@@ -1,6 +1,6 @@
-"""Of all tests: the contracts of a module and a way to play on them, one thread of torch's a worker, and the way back.
+"""Shared by all tests: the deployed contracts and a driver on them, and torch on one thread per worker.
 
-What a test does to the chain of its process is undone after it, and what a module's fixtures did, after the module.
+The chain of a process is restored after each test, and after each module.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 
 def _anchored() -> Iterator[None]:
-    """Nothing, where the tests at hand never loaded a chain."""
+    """Restore the chain afterwards; nothing where no test of this process loaded it."""
     evm = sys.modules.get("tests.support.evm")
     if evm is None:
         yield

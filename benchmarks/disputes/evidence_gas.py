@@ -17,8 +17,8 @@ from web3 import Web3
 
 from benchmarks.disputes.referee_gas import temporary_chain
 from repops.graph import Node
-from scripts.generate.artifacts import compile_contract
 from tests.support.games.sparse_trees import FORMS, part_game
+from tests.support.sources import load
 from zoo_compute.disputes.evidence import encode
 
 
@@ -30,10 +30,10 @@ class Bench:
         self.judge = self.deploy("Evidence", operators.address, operators.address)
 
     def deploy(self, name: str, *args: Any) -> Any:
-        made = compile_contract(name).artifact()
-        contract = self.w3.eth.contract(abi=made["abi"], bytecode=made["bytecode"])
+        compiled = load(name)
+        contract = self.w3.eth.contract(abi=compiled.abi, bytecode=compiled.bytecode)
         receipt = self.w3.eth.wait_for_transaction_receipt(contract.constructor(*args).transact({"from": self.me}))
-        return self.w3.eth.contract(address=receipt["contractAddress"], abi=made["abi"])
+        return self.w3.eth.contract(address=receipt["contractAddress"], abi=compiled.abi)
 
     def measure(self, form: tuple[Node, int, int]) -> dict[str, int]:
         frame, position, evidence = part_game(form)

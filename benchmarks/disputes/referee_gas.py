@@ -20,8 +20,8 @@ from typing import Any
 
 from web3 import Web3
 
-from scripts.generate.artifacts import compile_contract
 from tests.support.games.hashed_computation import HashedComputation, HashedProgram, Tree, plain
+from tests.support.sources import load
 from zoo_compute.devnet.anvil import Anvil
 from zoo_compute.spec import referee as rules
 from zoo_compute.spec.games import Awaits, Game, Kind, Phase, Work
@@ -47,10 +47,10 @@ class Bench:
         self.gas: dict[str, int] = {}
 
     def deploy(self, name: str, *args: Any) -> Any:
-        made = compile_contract(name).artifact()
-        contract = self.w3.eth.contract(abi=made["abi"], bytecode=made["bytecode"])
+        compiled = load(name)
+        contract = self.w3.eth.contract(abi=compiled.abi, bytecode=compiled.bytecode)
         receipt = self.w3.eth.wait_for_transaction_receipt(contract.constructor(*args).transact({"from": self.me}))
-        return self.w3.eth.contract(address=receipt["contractAddress"], abi=made["abi"])
+        return self.w3.eth.contract(address=receipt["contractAddress"], abi=compiled.abi)
 
     def send(self, contract: Any, name: str, sender: str, *args: Any, value: int = 0) -> int:
         sent = getattr(contract.functions, name)(*args).transact({"from": sender, "value": value, "gas": 5_000_000})

@@ -16,9 +16,7 @@ from zoo_compute.spec.topology import Level, tree
 
 RESULTS = Path(__file__).parents[1] / "results"
 MEASURED_GAS = RESULTS / "gas.json"
-MARK_RATIO = (
-    218  # of fp32 to packed, where no measured one is at hand: what entropy allows for top 64 of 4096 at 2 bits
-)
+MARK_RATIO = 218  # of fp32 to packed, where none was measured: what entropy allows for top 64 of 4096 at 2 bits
 MAX_ELEMENTS = 2**31 - 1  # of a tensor of a program, an aggregation's `updates/NAME` among them
 BLOCK_GAS = 30_000_000  # of a block of a usual chain
 LIST_LENGTHS = {"clear": (1, 4), "award": (1, 4), "finalise": (24, 60)}  # list lengths that gas was measured at

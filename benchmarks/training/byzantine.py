@@ -3,8 +3,8 @@
 F of S slots are hostile and know all honest updates and the rule. Shards are i.i.d., as the manifest deals them. Two jobs: an
 MLP on scikit-learn's digits (points of accuracy), and a small GPT on the source of Python's standard library (held-out loss).
 The gap of a rule is that of its worst attack to the clean job, in which all S slots are honest and the rule is the mean; the
-worst seed's is printed beside the mean over seeds. `byzfl NAME` are byzfl's rules on the same kind of run; `times` compares how
-long each rule takes for rows at hand. The headline keys are those of the rule --recommended.
+worst seed's is printed beside the mean over seeds. `byzfl NAME` are byzfl's rules on the same kind of run; `times` compares the
+time each rule takes on rows in memory. The headline keys are those of the rule --recommended.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Lab:
         peer: bool = False,
         watch: Watch | None = None,
     ) -> float:
-        """The last checkpoint's score. joined: the rule on rows at hand; it makes the checkpoints too where it is a peer's."""
+        """The last checkpoint's score. joined: the rule on rows in memory; a peer's rule makes the checkpoints too."""
         manifest = replace(self.manifest, aggregation=rule)
         checkpoint = initial_checkpoint(self.programs.graph, self.tensors, manifest.aggregation_spec)
         rng = np.random.default_rng(seed)

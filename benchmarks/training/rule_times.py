@@ -41,7 +41,7 @@ def program(rule: Aggregation, slots: int, values: int) -> Graph:
 
 
 def rule_of(rule: Aggregation, slots: int, values: int) -> Rule:
-    """On rows at hand."""
+    """On rows in memory."""
     runner: Runner = prepare(program(rule, slots, values))
 
     def joined(rows: Array) -> Array:

@@ -4,38 +4,9 @@ import pytest
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
+from tests.contracts.three_slots import LOCK, offers, rounds_played
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import DEVNET, ZEN, Play, load
-
-LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
-
-
-@pytest.fixture
-def cast(play):
-    """ada, bob, cy with a slot each at 1,000, and the aggregator at 500."""
-    return play.register_all(4)
-
-
-def offers(cast):
-    ada, bob, cy, agg = cast
-    return {ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(5)}
-
-
-@pytest.fixture
-def awarded(play, cast):
-    return play.awarded(*offers(cast))
-
-
-@pytest.fixture
-def running(play, cast):
-    return play.running(*offers(cast))
-
-
-def rounds_played(play, job, cast, count):
-    ada, bob, cy, agg = cast
-    for _ in range(count):
-        play.round(job, [ada, bob, cy], agg)
-
 
 # --- ready, decline, expire
 

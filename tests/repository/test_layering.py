@@ -46,11 +46,29 @@ MAY_IMPORT |= {
     "zoo_compute.client": {*_CHAIN, "zoo_compute.models", "zoo_compute.jobs"},
 }
 MAY_IMPORT["zoo_compute.cli"] = set(MAY_IMPORT)
-MAY_IMPORT |= {
-    "node": _NODE,
-    "node.cli": {*_NODE, "node", "zoo_compute.cli"},
-    "keepers": {*MAY_IMPORT, "node"},
-}
+MAY_IMPORT |= {"node": _NODE, "node.cli": {*_NODE, "node", "zoo_compute.cli"}}
+MAY_IMPORT["keepers"] = set(MAY_IMPORT)
+# Inside node and keepers: from what is imported to its importer.
+FLOORS = (
+    ("node.errors", "node.conformance_process"),
+    ("node.conformance",),
+    ("node.device",),
+    ("node.compute",),
+    ("node.parallel",),
+    ("node.inputs",),
+    ("node.admission",),
+    ("node.disputes",),
+    ("node.tasks", "node.replay", "node.cli"),
+    ("keepers.config",),
+    ("keepers.queue",),
+    ("keepers.decisions",),
+    ("keepers.services",),
+    ("keepers.capacity", "keepers.operator_money", "keepers.peer_directory"),
+    ("keepers.actions",),
+    ("keepers.keeper",),
+    ("keepers.processes",),
+    ("keepers.cli",),
+)
 # Modules that import each other, and why that is better than what would part them.
 CIRCLES: dict[frozenset[str], str] = {
     frozenset({"repops.graph", "repops.validation", "repops.operators"}): "a Graph that was constructed is valid",
@@ -133,6 +151,20 @@ def test_imports__point_one_way(path: Path):
     assert not foreign, f"{package} may not import {sorted(foreign)}"
 
 
+def floor_of(module: str) -> int:
+    return next(n for n, names in enumerate(FLOORS) for name in names if f"{module}.".startswith(f"{name}."))
+
+
+INSIDE = [p for p in python_files() if module_of(p).startswith(("node.", "keepers."))]
+
+
+@pytest.mark.parametrize("path", INSIDE, ids=module_of)
+def test_a_module_of_node_or_keepers__imports_no_floor_above_it(path: Path):
+    module = module_of(path)
+    imported = {name for name in our_imports(path) if name.startswith(("node.", "keepers."))}
+    assert {name for name in imported if floor_of(name) > floor_of(module)} == set()
+
+
 def test_packages__import_each_other_in_no_circle():
     assert _circles({package: imported - {package} for package, imported in MAY_IMPORT.items()}) == set()
 
@@ -163,11 +195,25 @@ def _circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
 
 # A whole process of each, as it starts: what it loads by way of others counts too.
 NEVER_LOADED = {
-    "node.tasks": ("zoo_compute.chain", "zoo_compute.jobs", "zoo_compute.client", "zoo_compute.cli", "keepers", "web3"),
+    "node.tasks": (
+        "zoo_compute.chain",
+        "zoo_compute.jobs",
+        "zoo_compute.client",
+        "zoo_compute.cli",
+        "keepers",
+        "web3",
+        "eth_account",
+    ),
     "zoo_compute.spec.world": ("repops", "zoo_compute.formats", "zoo_compute.chain", "torch", "numpy"),
     "zoo_compute.store": ("zoo_compute.formats", "zoo_compute.chain", "repops", "torch"),
     "zoo_compute.cli.main": ("node", "keepers", "torch"),
     "keepers.keeper": ("zoo_compute.cli", "torch"),
+    "keepers.decisions.duties": ("celery", "redis", "torch"),
+    "keepers.decisions.requests": ("celery", "redis", "torch"),
+    "keepers.processes.run": ("web3", "eth_account"),
+    "keepers.processes.worker": ("web3", "eth_account"),
+    "node.admission.trial": ("zoo_compute.chain", "zoo_compute.jobs", "web3"),
+    "node.disputes.player": ("zoo_compute.chain", "zoo_compute.jobs", "web3"),
     "repops": ("zoo_compute", "node", "keepers"),
 }
 

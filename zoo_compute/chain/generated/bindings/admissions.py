@@ -9,9 +9,11 @@ from web3.types import BlockIdentifier
 
 from zoo_compute.chain.call import Binding, Call
 
+from .structs import Claim as Claim
+
 
 class Workload(NamedTuple):
-    """Struct `Workload` of Admissions."""
+    """Struct `Workload`."""
 
     program_root: bytes
     state_root: bytes
@@ -19,37 +21,22 @@ class Workload(NamedTuple):
     flops: int
 
 
-class Claim(NamedTuple):
-    """Struct `Claim` of Admissions."""
-
-    turn: int
-    round: int
-    seat: int
-    operator: int
-    scope: int
-    price: int
-    pot_price: int
-    start_root: bytes
-    root: bytes
-    deadline: int
-
-
 class Entry(NamedTuple):
-    """Struct `Entry` of Admissions."""
+    """Struct `Entry`."""
 
     entered_at: int
     block: int
 
 
 class Trial(NamedTuple):
-    """Struct `Trial` of Admissions."""
+    """Struct `Trial`."""
 
     work_root: bytes
     score: int
 
 
 class Recall(NamedTuple):
-    """Struct `Recall` of Admissions."""
+    """Struct `Recall`."""
 
     epoch: int
     due: int

@@ -11,7 +11,7 @@ from zoo_compute.chain.call import Binding, Call
 
 
 class Lot(NamedTuple):
-    """Struct `Lot` of Auction."""
+    """Struct `Lot`."""
 
     phase: int
     token: str
@@ -36,7 +36,7 @@ class Lot(NamedTuple):
 
 
 class Bid(NamedTuple):
-    """Struct `Bid` of Auction."""
+    """Struct `Bid`."""
 
     attempt: int
     capacity: int

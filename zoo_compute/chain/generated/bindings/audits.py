@@ -9,24 +9,11 @@ from web3.types import BlockIdentifier
 
 from zoo_compute.chain.call import Binding, Call
 
-
-class Claim(NamedTuple):
-    """Struct `Claim` of Audits."""
-
-    turn: int
-    round: int
-    seat: int
-    operator: int
-    scope: int
-    price: int
-    pot_price: int
-    start_root: bytes
-    root: bytes
-    deadline: int
+from .structs import Claim as Claim
 
 
 class Opening(NamedTuple):
-    """Struct `Opening` of Audits."""
+    """Struct `Opening`."""
 
     step: int
     segment_path: Sequence[bytes]
@@ -36,7 +23,7 @@ class Opening(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Struct `Plan` of Audits."""
+    """Struct `Plan`."""
 
     fee: int
     rate_bps: int
@@ -46,7 +33,7 @@ class Plan(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """Struct `Draw` of Audits."""
+    """Struct `Draw`."""
 
     scheduled_at: int
     block: int
@@ -58,7 +45,7 @@ class Draw(NamedTuple):
 
 
 class Auditor(NamedTuple):
-    """Struct `Auditor` of Audits."""
+    """Struct `Auditor`."""
 
     bond: int
     since: int
@@ -66,7 +53,7 @@ class Auditor(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Struct `Unit` of Audits."""
+    """Struct `Unit`."""
 
     claim_hash: bytes
     attested: int
@@ -75,7 +62,7 @@ class Unit(NamedTuple):
 
 
 class Attestation(NamedTuple):
-    """Struct `Attestation` of Audits."""
+    """Struct `Attestation`."""
 
     status: int
     content: bytes

@@ -9,24 +9,11 @@ from web3.types import BlockIdentifier
 
 from zoo_compute.chain.call import Binding, Call
 
-
-class Claim(NamedTuple):
-    """Struct `Claim` of Availability."""
-
-    turn: int
-    round: int
-    seat: int
-    operator: int
-    scope: int
-    price: int
-    pot_price: int
-    start_root: bytes
-    root: bytes
-    deadline: int
+from .structs import Claim as Claim
 
 
 class Opening(NamedTuple):
-    """Struct `Opening` of Availability."""
+    """Struct `Opening`."""
 
     segment_root: bytes
     end_root: bytes
@@ -39,7 +26,7 @@ class Opening(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """Struct `Demand` of Availability."""
+    """Struct `Demand`."""
 
     demander: str
     deposit: int
@@ -53,7 +40,7 @@ class Demand(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """Struct `Holding` of Availability."""
+    """Struct `Holding`."""
 
     open: int
     since: int
@@ -61,7 +48,7 @@ class Holding(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """Struct `Spent` of Availability."""
+    """Struct `Spent`."""
 
     turn: int
     seconds: int

@@ -11,7 +11,7 @@ from zoo_compute.chain.call import Binding, Call
 
 
 class Dataset(NamedTuple):
-    """Struct `Dataset` of Datasets."""
+    """Struct `Dataset`."""
 
     contributor: str
     root: bytes
@@ -21,7 +21,7 @@ class Dataset(NamedTuple):
 
 
 class Citation(NamedTuple):
-    """Struct `Citation` of Datasets."""
+    """Struct `Citation`."""
 
     cited: Sequence[int]
     scored: bool

@@ -2,56 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from web3.types import BlockIdentifier
 
 from zoo_compute.chain.call import Binding
 
-
-class Frame(NamedTuple):
-    """Struct `Frame` of Evidence."""
-
-    job: int
-    round: int
-    slot: int
-    kind: int
-    seat: int
-    claim: bytes
-    work_root: bytes
-    program_root: bytes
-    start_root: bytes
-    segment_root: bytes
-    end_root: bytes
-    update_root: bytes
-    inner_steps: int
-    segment_steps: int
-    rows: int
-    carry: int
-    before: bytes
-    after: bytes
-    tree_root: bytes
-    first_step: int
-    step: int
-    trace_root: bytes
-    node: int
-    descriptor: bytes
-    tensor_root: bytes
-    elements_root: bytes
-    element: int
-    parts: int
-    parts_root: bytes
-    is_begin: int
-
-
-class Position(NamedTuple):
-    """Struct `Position` of Evidence."""
-
-    phase: int
-    height: int
-    index: int  # type: ignore[assignment]
-    node: bytes
-    open_leaf: bytes
+from .structs import Frame as Frame
+from .structs import Position as Position
 
 
 class Evidence(Binding):

@@ -10,7 +10,7 @@ from zoo_compute.chain.call import Binding, Call
 
 
 class Operator(NamedTuple):
-    """Struct `Operator` of NodeRegistry."""
+    """Struct `Operator`."""
 
     owner: str
     stake: int
@@ -23,7 +23,7 @@ class Operator(NamedTuple):
 
 
 class Declaration(NamedTuple):
-    """Struct `Declaration` of NodeRegistry."""
+    """Struct `Declaration`."""
 
     tier: int
     hours: int
@@ -34,14 +34,14 @@ class Declaration(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """Struct `Promise` of NodeRegistry."""
+    """Struct `Promise`."""
 
     tier: int
     hours: int
 
 
 class Balance(NamedTuple):
-    """Struct `Balance` of NodeRegistry."""
+    """Struct `Balance`."""
 
     balance: int
     locked: int

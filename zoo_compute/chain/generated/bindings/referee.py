@@ -9,24 +9,12 @@ from web3.types import BlockIdentifier
 
 from zoo_compute.chain.call import Binding, Call
 
-
-class Claim(NamedTuple):
-    """Struct `Claim` of Referee."""
-
-    turn: int
-    round: int
-    seat: int
-    operator: int
-    scope: int
-    price: int
-    pot_price: int
-    start_root: bytes
-    root: bytes
-    deadline: int
+from .structs import Claim as Claim
+from .structs import Frame as Frame
 
 
 class Work(NamedTuple):
-    """Struct `Work` of Referee."""
+    """Struct `Work`."""
 
     programs: Sequence[bytes]
     inner_steps: int
@@ -36,7 +24,7 @@ class Work(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Struct `Result` of Referee."""
+    """Struct `Result`."""
 
     segment_root: bytes
     end_root: bytes
@@ -44,43 +32,8 @@ class Result(NamedTuple):
     path: Sequence[bytes]
 
 
-class Frame(NamedTuple):
-    """Struct `Frame` of Referee."""
-
-    job: int
-    round: int
-    slot: int
-    kind: int
-    seat: int
-    claim: bytes
-    work_root: bytes
-    program_root: bytes
-    start_root: bytes
-    segment_root: bytes
-    end_root: bytes
-    update_root: bytes
-    inner_steps: int
-    segment_steps: int
-    rows: int
-    carry: int
-    before: bytes
-    after: bytes
-    tree_root: bytes
-    first_step: int
-    step: int
-    trace_root: bytes
-    node: int
-    descriptor: bytes
-    tensor_root: bytes
-    elements_root: bytes
-    element: int
-    parts: int
-    parts_root: bytes
-    is_begin: int
-
-
 class States(NamedTuple):
-    """Struct `States` of Referee."""
+    """Struct `States`."""
 
     before: bytes
     after: bytes
@@ -88,7 +41,7 @@ class States(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Struct `Steps` of Referee."""
+    """Struct `Steps`."""
 
     root: bytes
     first_path: Sequence[bytes]
@@ -97,7 +50,7 @@ class Steps(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Struct `Program` of Referee."""
+    """Struct `Program`."""
 
     head: bytes
     entries: bytes
@@ -105,7 +58,7 @@ class Program(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Struct `Trace` of Referee."""
+    """Struct `Trace`."""
 
     root: bytes
     program: Program
@@ -113,7 +66,7 @@ class Trace(NamedTuple):
 
 
 class NodeOpening(NamedTuple):
-    """Struct `NodeOpening` of Referee."""
+    """Struct `NodeOpening`."""
 
     descriptor: bytes
     program: Program
@@ -124,7 +77,7 @@ class NodeOpening(NamedTuple):
 
 
 class PartsOpening(NamedTuple):
-    """Struct `PartsOpening` of Referee."""
+    """Struct `PartsOpening`."""
 
     leaf: bytes
     root: bytes
@@ -134,7 +87,7 @@ class PartsOpening(NamedTuple):
 
 
 class Game(NamedTuple):
-    """Struct `Game` of Referee."""
+    """Struct `Game`."""
 
     committer_left: int
     challenger_left: int
@@ -149,7 +102,7 @@ class Game(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """Struct `Shown` of Referee."""
+    """Struct `Shown`."""
 
     operator: int
     challenger: str

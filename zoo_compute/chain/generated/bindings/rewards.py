@@ -11,7 +11,7 @@ from zoo_compute.chain.call import Binding, Call
 
 
 class Epoch(NamedTuple):
-    """Struct `Epoch` of Rewards."""
+    """Struct `Epoch`."""
 
     weight: int
     fees: int
@@ -20,14 +20,14 @@ class Epoch(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Struct `Share` of Rewards."""
+    """Struct `Share`."""
 
     weight: int
     fees: int
 
 
 class JobFees(NamedTuple):
-    """Struct `JobFees` of Rewards."""
+    """Struct `JobFees`."""
 
     fees: int
     verification: int
@@ -35,35 +35,35 @@ class JobFees(NamedTuple):
 
 
 class Called(NamedTuple):
-    """Struct `Called` of Rewards."""
+    """Struct `Called`."""
 
     verification: int
     data: int
 
 
 class CallStruct(NamedTuple):
-    """Struct `CallStruct` of Rewards."""
+    """Struct `CallStruct`."""
 
     called: int
     weight: int
 
 
 class Earned(NamedTuple):
-    """Struct `Earned` of Rewards."""
+    """Struct `Earned`."""
 
     extra: int
     paid: int
 
 
 class Traffic(NamedTuple):
-    """Struct `Traffic` of Rewards."""
+    """Struct `Traffic`."""
 
     total: int
     counted: int
 
 
 class Signed(NamedTuple):
-    """Struct `Signed` of Rewards."""
+    """Struct `Signed`."""
 
     total: int
     violated: bool

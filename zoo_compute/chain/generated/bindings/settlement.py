@@ -9,24 +9,11 @@ from web3.types import BlockIdentifier
 
 from zoo_compute.chain.call import Binding, Call
 
-
-class Claim(NamedTuple):
-    """Struct `Claim` of Settlement."""
-
-    turn: int
-    round: int
-    seat: int
-    operator: int
-    scope: int
-    price: int
-    pot_price: int
-    start_root: bytes
-    root: bytes
-    deadline: int
+from .structs import Claim as Claim
 
 
 class Run(NamedTuple):
-    """Struct `Run` of Settlement."""
+    """Struct `Run`."""
 
     state: int
     round: int
@@ -55,7 +42,7 @@ class Run(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """Struct `Seat` of Settlement."""
+    """Struct `Seat`."""
 
     operator: int
     first: int
@@ -68,7 +55,7 @@ class Seat(NamedTuple):
 
 
 class JobStake(NamedTuple):
-    """Struct `JobStake` of Settlement."""
+    """Struct `JobStake`."""
 
     locked: int
     lots: int

@@ -11,7 +11,7 @@ from zoo_compute.chain.call import Binding, Call
 
 
 class Terms(NamedTuple):
-    """Struct `Terms` of TaskRegistry."""
+    """Struct `Terms`."""
 
     token: str
     work_root: bytes
@@ -34,7 +34,7 @@ class Terms(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Struct `Job` of TaskRegistry."""
+    """Struct `Job`."""
 
     submitter: str
     token: str
@@ -47,7 +47,7 @@ class Job(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Struct `Schedule` of TaskRegistry."""
+    """Struct `Schedule`."""
 
     token: str
     rounds: int
