@@ -36,6 +36,33 @@ def test_help__lists_every_group(zoo: Zoo) -> None:
         assert f"\n  {name} " in out
 
 
+# What scripts call: a name goes only with a line in CHANGELOG.md.
+COMMANDS = {
+    "": "account dataset devnet dispute doctor job keeper network node quote register start store train treasury verify",
+    "account": "create fund import list show withdraw",
+    "dataset": "claim contribute fetch list show",
+    "dispute": "list replay show",
+    "job": "cancel cite demands list merge parents result score show watch",
+    "network": "allow show",
+    "node": "admit announce benchmark configure conformance consent declare deposit drain earnings register register-for show stake start status unstake withdraw",
+    "store": "add get ls pin serve unpin",
+    "treasury": "collect show spend",
+}
+
+
+def test_commands__have_the_names_that_scripts_call() -> None:
+    names: dict[str, str] = {}
+
+    def walk(group: click.Group, path: str) -> None:
+        names[path] = " ".join(sorted(group.commands))
+        for name, child in group.commands.items():
+            if isinstance(child, click.Group) and not isinstance(child, plugins._Deferred):
+                walk(child, f"{path} {name}".strip())
+
+    walk(cli.build(), "")
+    assert names == COMMANDS
+
+
 def test_help__of_every_command__is_printed(zoo: Zoo) -> None:
     def walk(command: click.Command, path: tuple[str, ...]) -> list[tuple[str, ...]]:
         inner = (

@@ -21,7 +21,7 @@ _store = click.option(
 )
 
 
-@click.command(cls=Command)
+@click.command("merge", cls=Command)
 @click.argument("branches", nargs=-1, required=True, metavar="JOB[:ROUND][@NETWORKFILE]...")
 @click.option(
     "--out",
