@@ -1,4 +1,4 @@
-"""Random walks over contracts and specification: a few of always the same seeds. `campaign` walks on."""
+"""Random walks over contracts and specification from fixed seeds. `make campaign` walks on from others."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from tests.support.lockstep.contract_mirror import Disagreement
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import Stage
 
-SEEDS, STEPS = (0, 5, 12, 13, 14, 16, 20, 22), 80  # of 24, those that reached most in least time
+SEEDS, STEPS = range(48), 80
 
 # What walks must find by themselves; the directed sequences reach the rest (tests/differential).
 MUST_ACCEPT = {
