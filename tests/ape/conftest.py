@@ -92,7 +92,7 @@ else:
 
         return _register
 
-    @pytest.fixture
+    @pytest.fixture(scope="session")
     def operators(register):
         """Three slot holders and an aggregator."""
         return [register(index) for index in (4, 6, 8, 10)]
@@ -136,13 +136,13 @@ else:
             self.post_checkpoint(job)
             return self.refs[job]
 
-    @pytest.fixture
+    @pytest.fixture(scope="session")
     def play(kit, chain, deployer, submitter, anyone):
         kit.zen.transfer(submitter, 10 * ZEN, sender=deployer)
         kit.zen.approve(kit.tasks, UNLIMITED, sender=submitter)
         return ApeDriver(kit, chain, submitter, anyone)
 
-    @pytest.fixture
+    @pytest.fixture(scope="session")
     def running(play, operators):
         """A job in turn 0, seat `i` of operator `i`: three bid 100, 200 and 300, the aggregator 400."""
         play.operators = {each.id: each for each in operators}
