@@ -15,6 +15,7 @@ from functools import cache
 import torch
 
 from node import conformance
+from node.backends import GuardedRunner
 from node.errors import NodeOutOfMemory, NoDevice
 from repops import backend
 from repops.cuda import driver
@@ -118,12 +119,16 @@ def ensure_checked(name: str | None) -> None:
 
 
 def runner(graph: Graph, device: torch.device) -> backend.Runner:
-    """A runner of the graph on a device that `computes_on` returned. Raises backend.NoBackend."""
+    """A runner of the graph on a device that `computes_on` returned. Raises NoBackend, BackendFailed (node/backends.py)."""
     if device.type == "cuda":
-        from repops.cuda.runner import CudaRunner
+        return GuardedRunner(f"cuda:{device.index or 0}", lambda: _cuda_runner(graph, device))
+    return GuardedRunner(backend.current(), lambda: backend.prepare(graph))
 
-        return CudaRunner(graph, driver.gpu(device.index or 0), fused=True)
-    return backend.prepare(graph)
+
+def _cuda_runner(graph: Graph, device: torch.device) -> backend.Runner:
+    from repops.cuda.runner import CudaRunner
+
+    return CudaRunner(graph, driver.gpu(device.index or 0), fused=True)
 
 
 def threads() -> int:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from celery.signals import setup_logging, worker_ready
+from celery.signals import setup_logging, worker_ready, worker_shutting_down
 
 from keepers.config import OperatorConfig, load
 from keepers.processes import worker
@@ -20,6 +20,7 @@ from keepers.queue import broker
 from keepers.queue.app import MOVE_QUEUE, WORK_QUEUE, make_app, print_ready
 from keepers.queue.presence import Presence
 from keepers.queue.worker_leases import WorkLog, worker_name
+from node.measurement.limited_process import stop_all
 from zoo_compute.errors import ZooError
 from zoo_compute.store import open_store
 
@@ -54,6 +55,7 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
         ensure_checked(config.device or None)  # a GPU's first check takes a minute: before work, not within it
     worker.bind(app, worklog, store, bodies, presence=presence, device=config.device, threads=config.threads)
     worker_ready.connect(print_ready, weak=False)
+    worker_shutting_down.connect(lambda **_: stop_all(), weak=False)
     worker.start(app, worker_name(config.name, name), queue)
 
 

@@ -23,7 +23,7 @@ from keepers.queue.names import PREPARE_PREFIX
 from keepers.queue.presence import PAUSE_S, Presence
 from keepers.queue.work_queue import MOVE_TASK
 from keepers.queue.worker_leases import WorkLog
-from node.errors import Withheld
+from node.errors import Interrupted, Withheld
 from zoo_compute.errors import Retryable
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.errors import ContentMissing, StoreUnreachable
@@ -136,7 +136,7 @@ def run(body: TaskBody, worklog: WorkLog, store: Store, name: str, request: dict
             worklog.record(name, body(request, store))
             log.info("%s done", name)
             return True
-        except StaleTraining as error:
+        except (StaleTraining, Interrupted) as error:
             log.warning("%s is abandoned: %s", name, error)
             worklog.allow_resend(name)
         except Withheld as error:
