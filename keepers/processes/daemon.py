@@ -183,8 +183,8 @@ class Daemon:
 
 
 def is_training_worker(name: str) -> bool:
-    """Whether the process of this name is a worker that loads torch at once; the one for moves does without."""
-    return name.startswith("worker-") and name != MOVES
+    """Whether the process of this name is a worker that loads torch at once; those for moves do without."""
+    return name.startswith("worker-") and not name.startswith(MOVES)
 
 
 def is_spare(name: str) -> bool:
@@ -221,8 +221,9 @@ def commands(config: OperatorConfig) -> dict[str, list[str]]:
             "--name",
             str(index),
         ]
-    moves = ["--name", "moves", "--queue", MOVE_QUEUE]
-    lines[MOVES] = [sys.executable, "-m", "keepers.processes.run", "worker", *home, *moves]
+    for index in range(config.move_workers):
+        moves = ["--name", f"moves-{index}", "--queue", MOVE_QUEUE]
+        lines[f"{MOVES}-{index}"] = [sys.executable, "-m", "keepers.processes.run", "worker", *home, *moves]
     return lines | {f"spare-{index}": spare.COMMAND for index in range(config.spares)}
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from celery.signals import setup_logging, worker_ready, worker_shutting_down
 
@@ -53,7 +54,8 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
         from node.device import ensure_checked
 
         ensure_checked(config.device or None)  # a GPU's first check takes a minute: before work, not within it
-    worker.bind(app, worklog, store, bodies, presence=presence, device=config.device, threads=config.threads)
+    options: Any = {"device": config.device, "threads": config.threads, "move_workers": config.move_workers}
+    worker.bind(app, worklog, store, bodies, presence=presence, **options)
     worker_ready.connect(print_ready, weak=False)
     worker_shutting_down.connect(lambda **_: stop_all(), weak=False)
     worker.start(app, worker_name(config.name, name), queue)

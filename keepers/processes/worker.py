@@ -1,7 +1,7 @@
 """A worker process: Celery tasks of one queue. It holds no keys and trusts no request.
 
-Training, re-execution and aggregation share one queue. Moves of dispute games have a queue and a process of their own, since a
-game's clock does not wait until a slot-round is done.
+Training, re-execution and aggregation share one queue. Moves of dispute games have a queue and processes of their own, since a
+game's clock does not wait until a slot-round is done; nor for another job's game: one job's moves never take the last process.
 
 Run by `zoo node start`, alone with `--only worker`. Killing it at any line costs only the time since its task began:
 its lease expires and the keeper sends the work again.
@@ -73,18 +73,28 @@ def bind(
     presence: Presence | None = None,
     device: str = "",
     threads: int = 0,
+    move_workers: int = 1,
 ) -> None:
-    """Register tasks on `app`. presence: of who trains. device: such as `cuda:1`; empty takes the best there is. threads: 0: as many as torch would."""
+    """Register tasks on `app`. presence: of who trains. device: such as `cuda:1`; empty takes the best there is. threads: 0: as many as torch would.
+    move_workers: the operator's, of whom one job's moves take all but one."""
 
     def made(task: str, body: TaskBody) -> Callable[[str, dict[str, Any]], None]:
         trains = presence if task == TRAIN_TASK else None
 
         def do(name: str, request: dict[str, Any]) -> None:
-            flops = request.get("flops", 0)
-            if trains and trains.should_yield(name, flops):
+            if trains and trains.should_yield(name, request.get("flops", 0)):
                 app.send_task(task, args=[name, request], queue=WORK_QUEUE)
                 time.sleep(PAUSE_S)
                 return
+            if task == MOVE_TASK:
+                # Without room the message is spent: the keeper sends it again, as one that was lost, behind other jobs' moves.
+                with worklog.lane(request.get("job", "trial"), max(1, move_workers - 1)) as has_room:
+                    if has_room:
+                        work(name, request)
+                return
+            work(name, request)
+
+        def work(name: str, request: dict[str, Any]) -> None:
             if threads:
                 from node.device import use_threads
 
@@ -94,7 +104,7 @@ def bind(
                 wanted = _while_wanted(body, worklog) if trains else body
                 done = run(wanted, worklog, store, name, {**request, "device": device} if device else request)
             if trains and done:
-                trains.record_speed(flops, time.monotonic() - began)
+                trains.record_speed(request.get("flops", 0), time.monotonic() - began)
             if worklog.is_awaited(name):
                 app.send_task(WATCH_TASK, expires=60, queue=KEEPER_QUEUE)
 

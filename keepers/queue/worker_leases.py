@@ -6,7 +6,7 @@ import json
 import threading
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from keepers.queue.app import KEEPER_QUEUE, RESULT_TTL_S, WORK_QUEUE
@@ -84,6 +84,12 @@ class WorkLog:
             stop.set()
             thread.join()
             self._redis.delete(key, f"zoo:begun:{name}")
+
+    @contextmanager
+    def lane(self, job: object, most: int) -> Iterator[bool]:
+        """Be one of at most `most` workers that compute moves for a job while the block runs. Yields False if so many do already."""
+        with ExitStack() as stack:
+            yield any(stack.enter_context(self.lease(f"lane-{job}-{number}")) for number in range(most))
 
     def record(self, name: str, result: dict[str, Any]) -> None:
         self._redis.set(f"zoo:by:{name}", self._worker, ex=RESULT_TTL_S)

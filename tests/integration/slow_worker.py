@@ -1,4 +1,5 @@
-"""A worker whose slot-rounds last an hour and whose moves last no time. Options are those of `keepers.processes.run worker`."""
+"""A worker whose slot-rounds last an hour, and whose moves last as long as the request says, else no time. Options are those of
+`keepers.processes.run worker`."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ def train(request: dict[str, Any], store: Any, **_: Any) -> dict[str, Any]:
 
 
 def move(request: dict[str, Any], store: Any) -> dict[str, Any]:
+    time.sleep(request.get("takes_s", 0))
     return {"name": None, "args": []}
 
 
