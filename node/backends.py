@@ -5,7 +5,8 @@ compared once on a small program before the next ones are used, so that a wrong 
 program failed on is remembered, for the other workers too: on that job's program only, since one stranger's program must not
 slow down the others.
 
-Every runner of a node is a `GuardedRunner`; every task that runs programs is decorated with `falls_back`.
+Every runner of a node is a `GuardedRunner`; every task that runs programs is decorated with `falls_back`. A worker that dies of an
+illegal instruction cannot do that: its daemon reports the crash, and the worker that takes its work over calls `on_next`.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def falls_back(task: Task) -> Task:
                     return task(request, store, **options)
                 except BackendFailed as error:
                     failure = error
-            request = _on_next(request, failure)
+            request = on_next(request, failure)
 
     return run
 
@@ -121,7 +122,7 @@ def remember(request: Mapping[str, Any], kernels: str, why: str) -> None:
         log.warning("%s cannot be written: %s", path, error)
 
 
-def _on_next(request: Mapping[str, Any], failure: BackendFailed) -> Mapping[str, Any]:
+def on_next(request: Mapping[str, Any], failure: BackendFailed) -> Mapping[str, Any]:
     """The request as it is done again. Raises what failed where no kernels are left."""
     for forget in _forgetters:
         forget()

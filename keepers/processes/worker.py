@@ -23,7 +23,7 @@ from keepers.queue.names import PREPARE_PREFIX
 from keepers.queue.presence import PAUSE_S, Presence
 from keepers.queue.work_queue import MOVE_TASK
 from keepers.queue.worker_leases import WorkLog
-from node.errors import Interrupted, Withheld
+from node.errors import BackendFailed, Interrupted, Withheld
 from zoo_compute.errors import Retryable
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.errors import ContentMissing, StoreUnreachable
@@ -143,6 +143,8 @@ def run(body: TaskBody, worklog: WorkLog, store: Store, name: str, request: dict
         try:
             if isinstance(store, BlockStore):
                 store.set_peers(request.get("peers", []))
+            if worklog.take_crash(name):
+                request = _after_crash(name, request)
             worklog.record(name, body(request, store))
             log.info("%s done", name)
             return True
@@ -164,6 +166,15 @@ def run(body: TaskBody, worklog: WorkLog, store: Store, name: str, request: dict
             log.exception("%s failed", name)
             worklog.record_failure(name, f"{type(error).__name__}: {error}")
     return False
+
+
+def _after_crash(name: str, request: dict[str, Any]) -> dict[str, Any]:
+    """The request as it is done on other kernels than those that a worker crashed with."""
+    from node.backends import on_next
+    from node.device import kernels_of
+
+    crash = RuntimeError(f"a worker crashed in {name}")
+    return dict(on_next(request, BackendFailed(kernels_of(request), crash)))
 
 
 def start(app: Celery, name: str, queue: str) -> None:

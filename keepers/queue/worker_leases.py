@@ -36,11 +36,17 @@ class WorkLog:
         self._redis = client
         self._worker = worker
 
-    def release_leases(self) -> None:
-        """Give up the leases of the last process with this worker's name: it died."""
+    def release_leases(self, *, crashed: bool = False) -> None:
+        """Give up the leases of the last process with this worker's name: it died. crashed: of a fault in what it computed."""
         for key in self._redis.scan_iter(match="zoo:lease:*", count=1000):
             if self._redis.get(key) == self._worker.encode():
                 self._redis.delete(key)
+                if crashed:
+                    self._redis.set(key.decode().replace("lease", "crashed", 1), self._worker, ex=RESULT_TTL_S)
+
+    def take_crash(self, name: str) -> bool:
+        """Whether a worker crashed in this work since the last call."""
+        return bool(self._redis.delete(f"zoo:crashed:{name}"))
 
     def finished(self, name: str) -> bool:
         return bool(self._redis.exists(f"zoo:done:{name}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -127,12 +128,18 @@ def test_worker_processes__are_told_no_key_and_no_passphrase(config: OperatorCon
 def test_the_leases_of_a_killed_worker__are_given_up_when_its_death_is_seen(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ):
-    given_up: list[str] = []
+    given_up: list[tuple[str, bool]] = []
     monkeypatch.setattr(daemon_module.broker, "connect", lambda *_, **__: None)
-    log = lambda _, worker: SimpleNamespace(release_leases=lambda: given_up.append(worker))  # noqa: E731
+
+    def log(_: object, worker: str) -> SimpleNamespace:
+        return SimpleNamespace(release_leases=lambda *, crashed: given_up.append((worker, crashed)))
+
     monkeypatch.setattr(daemon_module, "WorkLog", log)
-    for name in ("keeper", "worker-0"):
-        daemon.children[name].backoff_s = 0.0
-        daemon.kill(name)
+    for name, blow in (("keeper", signal.SIGKILL), ("worker-0", signal.SIGKILL), ("worker-0", signal.SIGILL)):
+        child = daemon.children[name]
+        child.backoff_s = 0.0
+        assert child.process is not None
+        child.process.send_signal(blow)
+        child.process.wait()
         until(lambda: daemon.poll() or all(child.running for child in daemon.children.values()))
-    assert given_up == ["alpha-0"]
+    assert given_up == [("alpha-0", False), ("alpha-0", True)], "only an illegal instruction is the fault of kernels"
