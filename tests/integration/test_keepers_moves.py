@@ -1,7 +1,9 @@
-"""A dispute's move has a worker of its own: a slot-round that takes long does not lose the game."""
+"""Workers beside each other: a slot-round or another job's dispute that takes long does not lose a game, and stopping a worker ends
+the child process in which it measures a program."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.integration
 
 START_S = 60.0
 QUICK_S = 10.0
+STOP_S = 4.0  # before the daemon would kill it
 
 
 @pytest.fixture
@@ -29,8 +32,9 @@ def config(tmp_path: Path) -> OperatorConfig:
 
 
 @pytest.fixture
-def daemon(config: OperatorConfig) -> Iterator[Daemon]:
+def daemon(config: OperatorConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """The broker and the workers that an operator with one worker has; what they compute is replaced."""
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
     slow = [sys.executable, "-m", "tests.integration.slow_worker"]
     workers = {name: made for name, made in commands(config).items() if name.startswith("worker-")}
     command_overrides = {name: [*slow, *made[made.index("worker") + 1 :]] for name, made in workers.items()}
@@ -86,3 +90,23 @@ def test_a_worker_that_dies__leaves_its_jobs_lane_to_the_next(config: OperatorCo
         daemon.kill(name)
     until("the restart", lambda: daemon.poll() is None and all(child.running for child in daemon.children.values()))
     until("the next move", lambda: queue.submit(MOVE_TASK, "next", {"job": 1}).state == "done")
+
+
+@pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGKILL])
+def test_a_worker_that_is_stopped_while_it_measures__leaves_no_process_and_no_failure(
+    config: OperatorConfig, daemon: Daemon, tmp_path: Path, blow: signal.Signals
+):
+    queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
+    pid, process = tmp_path / "pid", daemon.children["worker-0"].process
+    until("the measurement", lambda: queue.submit("work.prepare", "prepare-1", {"pid": str(pid)}).state == "running")
+    until("its child", lambda: pid.exists() and bool(pid.read_text()))
+    assert process is not None
+    process.send_signal(blow)
+    process.wait(STOP_S)
+    until("the child's end", lambda: not Path(f"/proc/{pid.read_text()}").exists())
+    scratch = tmp_path / "home" / "scratch"
+    if blow == signal.SIGTERM:
+        assert list(scratch.iterdir()) == []
+        assert queue.status("prepare-1").state == "absent", "to be done again, and no fault of the job's"
+    else:
+        assert len(list(scratch.iterdir())) == 1, "swept away by the next measurement"

@@ -114,9 +114,11 @@ def pids_in(path: Path) -> list[int]:
 
 
 def test_a_child_over_its_time__takes_its_own_children_with_it(home: Path) -> None:
+    began = time.monotonic()
     with pytest.raises(OverLimit):
         run_limited([*script(GRANDCHILD), str(home / "pids")], replace(LIMITS, wall_s=2))
     assert all(ends(pid) for pid in pids_in(home / "pids"))
+    assert time.monotonic() - began < 60, "they sleep for longer"
 
 
 def test_a_keeper_that_stops__ends_the_child_and_its_children(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

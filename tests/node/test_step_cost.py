@@ -17,7 +17,7 @@ import pytest
 
 from node import backends, tasks
 from node.device import threads
-from node.errors import ChildDied
+from node.errors import ChildDied, OverLimit
 from node.measurement import step_cost
 from node.measurement.dearest import dearest_nodes, describe
 from node.measurement.limited_process import Limits
@@ -133,7 +133,7 @@ def test_a_long_reduction__takes_longer_to_open_than_a_short_one() -> None:
         step_cost.step_cost(measured(graph), *inputs(graph), LIMITS).opening_s
         for graph in (program(rows=2, terms=256), program(rows=2, terms=400_000))
     ]
-    assert costs[1] > 5 * costs[0]
+    assert costs[1] > 2 * costs[0]
 
 
 def test_a_program_over_its_limit__is_left_alone_for_a_day_and_the_reason_is_reported(
@@ -147,6 +147,18 @@ def test_a_program_over_its_limit__is_left_alone_for_a_day_and_the_reason_is_rep
     later = time.time() + step_cost.OVER_TTL_S + 1
     monkeypatch.setattr(step_cost.time, "time", lambda: later)
     assert "refused" not in tasks.prepare(job.base, job.store)
+
+
+def test_a_program_whose_step_is_cheap_and_whose_trace_is_not__is_found_out() -> None:
+    """A step fuses the chain and keeps none of it; the trace writes and hashes 13 GB."""
+    b = Builder()
+    before, batch = b.input(F32, (1 << 22,), STATE_ROLE, 0), b.input(F32, (4,), BATCH_ROLE, 0)
+    after = before
+    for _ in range(800):
+        after = b.map("neg", after)
+    graph = b.finish([("w", PARAMETER, before, after)], [("inputs", batch)], b.sum(batch, [0]))
+    with pytest.raises(OverLimit, match="used more than 6 s of CPU time at the trace of a step"):
+        step_cost.step_cost(measured(graph), *inputs(graph), replace(LIMITS, wall_s=300, cpu_s=6))
 
 
 def test_memory_that_does_not_suffice__refuses_the_job(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
