@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keepers.config import OperatorConfig
+from keepers.decisions.defence import Clock, Promise, games_clock
 from keepers.decisions.duties import training_time_s
 from keepers.decisions.orders import SealBid
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
@@ -23,6 +24,7 @@ class Capacity:
         self.locked = 0
         self._slots: dict[int, int] = {}  # job -> slots that I hold in it, or bid for
         self._slot_s: dict[int, float] = {}  # job -> timed seconds of one of its slot-rounds
+        self._openings: dict[int, tuple[float, Clock]] = {}  # job -> seconds of one of its openings, and its clock
         self._paces: dict[int, tuple[float, ...]] = {}  # job -> relative paces of my workers
 
     def begin_tick(self, views: Sequence[JobView]) -> None:
@@ -48,6 +50,17 @@ class Capacity:
 
     def record_slot_time(self, job: int, slot_s: float) -> None:
         self._slot_s[job] = slot_s
+
+    def record_opening_time(self, view: JobView, opening_s: float, move_s: int) -> None:
+        self._openings[view.job] = (opening_s, games_clock(view.terms.reexecute_s, move_s))
+
+    def promises_elsewhere(self, job: int) -> tuple[Promise, ...]:
+        """What my other jobs may ask of me in disputes."""
+        return tuple(
+            Promise(other, slots, *self._openings[other])
+            for other, slots in self._slots.items()
+            if other != job and slots and other in self._openings
+        )
 
     def add_bid(self, view: JobView, bid: SealBid) -> None:
         """Bind what a bid could win."""

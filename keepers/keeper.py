@@ -30,7 +30,7 @@ from keepers.services.bid_seals import BidSealer, priced_token
 from keepers.services.challenging import MismatchReports
 from keepers.services.disputing import DisputePlayer
 from keepers.services.precompute import Speculation
-from keepers.services.progress import progress_of
+from keepers.services.progress import measured_progress, progress_of
 from keepers.services.retention import CheckpointRetention
 from keepers.services.verification import REPORTS, Verifier
 from zoo_compute.chain.answered_results import published_result
@@ -93,6 +93,8 @@ class Keeper:
         }
         self._read_views(head, status)
         self._capacity.begin_tick(self._views)  # of all jobs, before anything is decided in one of them
+        for view in self._views:
+            self._record_measurements(view)
         for view in self._views:
             status["jobs"][view.job] = JobState(view.state).name
             with self._contained(f"job {view.job}", status):
@@ -215,13 +217,19 @@ class Keeper:
             token=token,
             hours=sum(1 << hour for hour in set(config.availability_hours)),
             epoch_s=params.epoch_s,
+            promises=self._capacity.promises_elsewhere(view.job),
         )
 
     def _progress(self, view: JobView, operator: int) -> Progress:
         progress = progress_of(self.work, view, operator)
-        if progress.slot_s is not None:
-            self._capacity.record_slot_time(view.job, progress.slot_s)
         return self._speculation.observe(view, operator, progress)
+
+    def _record_measurements(self, view: JobView) -> None:
+        """What the job's work takes here, as far as a worker measured it; also after a restart."""
+        measured = measured_progress(self.work, view)
+        if measured.slot_s is not None:
+            self._capacity.record_slot_time(view.job, measured.slot_s)
+            self._capacity.record_opening_time(view, measured.opening_s, self.chain.params.move_s)
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         return self.work.submit(task, name, {"peers": self.peers.urls, **request})

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 
 from node import conformance
+from node.backends import GuardedRunner, kernels_for
 from node.errors import NodeOutOfMemory, NoDevice
 from repops import backend
 from repops.cuda import driver
@@ -118,12 +120,24 @@ def ensure_checked(name: str | None) -> None:
 
 
 def runner(graph: Graph, device: torch.device) -> backend.Runner:
-    """A runner of the graph on a device that `computes_on` returned. Raises backend.NoBackend."""
+    """A runner of the graph on a device that `computes_on` returned. Raises NoBackend, BackendFailed (node/backends.py)."""
     if device.type == "cuda":
-        from repops.cuda.runner import CudaRunner
+        return GuardedRunner(f"cuda:{device.index or 0}", lambda: _cuda_runner(graph, device))
+    return GuardedRunner(backend.current(), lambda: backend.prepare(graph))
 
-        return CudaRunner(graph, driver.gpu(device.index or 0), fused=True)
-    return backend.prepare(graph)
+
+def kernels_of(request: Mapping[str, Any]) -> str:
+    """What a request's programs run on: `cuda:1`, or CPU kernels by name. Raises NoDevice, NoBackend."""
+    device = computes_on(pick_device(request.get("device")))
+    if device.type == "cuda":
+        return f"cuda:{device.index or 0}"
+    return kernels_for(request) or backend.current()
+
+
+def _cuda_runner(graph: Graph, device: torch.device) -> backend.Runner:
+    from repops.cuda.runner import CudaRunner
+
+    return CudaRunner(graph, driver.gpu(device.index or 0), fused=True)
 
 
 def threads() -> int:

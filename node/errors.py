@@ -2,6 +2,11 @@
 
 NodeError               .hint says what to do
 ├── NodeOutOfMemory     the job does not fit this device; names the sizes
+├── MeasurementFailed   a program could not be measured here before a bid
+│   ├── OverLimit       it exceeded its time, memory or disk
+│   └── ChildDied       the process that measures it was ended by a signal, or failed
+├── Interrupted         this process is ending; the work is done again   Retryable
+├── BackendFailed       kernels failed; others of this machine may do   Retryable
 ├── RankLost            one of several processes that compute a program died, hung or failed; all are ended   Retryable
 ├── BadInputs           fetched content is not what the chain or the manifest committed to
 │   ├── Withheld        nobody serves committed data, or its bytes are wrong: it can be demanded on chain   Retryable
@@ -23,6 +28,38 @@ class NodeError(ZooError):
 
 class NodeOutOfMemory(NodeError, NeedsOperator):
     """The device ran out of memory; the message names what the job needs and what there is."""
+
+
+class MeasurementFailed(NodeError):
+    """A program could not be measured here; the message says what it did, as a predicate."""
+
+
+class OverLimit(MeasurementFailed):
+    """limit: time, memory or disk."""
+
+    def __init__(self, limit: str, message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+class ChildDied(MeasurementFailed):
+    """code: as subprocess has it, negative for a signal."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Interrupted(NodeError, Retryable):
+    """The process that does the work is ending."""
+
+
+class BackendFailed(NodeError, Retryable):
+    """Kernels failed on a program. kernels: their name; cause: the error; out_of_memory: the program was too large for them."""
+
+    def __init__(self, kernels: str, cause: Exception, *, out_of_memory: bool = False) -> None:
+        super().__init__(f"{kernels}: {type(cause).__name__}: {cause}")
+        self.kernels, self.cause, self.out_of_memory = kernels, cause, out_of_memory
 
 
 class RankLost(NodeError, Retryable):

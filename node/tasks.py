@@ -20,15 +20,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from node.backends import falls_back, remember
 from node.compute.aggregation import aggregate, should_precompute
 from node.compute.cache import put_async
 from node.compute.programs import State
 from node.compute.reexecution import Mismatch, verify_slot
 from node.compute.report import ShardReport
 from node.compute.training import Progress, ShardResult, probe_losses, root_of, train_shard
-from node.device import as_node_memory_errors, memory
+from node.device import as_node_memory_errors, memory, parse_layout
 from node.disputes.player import aggregation_dispute, dispute_of, result_in
-from node.errors import BadInputs, NodeOutOfMemory, TensorChunk, Withheld
+from node.errors import BadInputs, NodeOutOfMemory, OverLimit, TensorChunk, Withheld
 from node.inputs import carried_state
 from node.inputs.bundles import SlotResult
 from node.inputs.checkpoints import checkpoint_cids, fetch_pointer
@@ -38,6 +39,8 @@ from node.inputs.job_files import Inputs, fetch_inputs, fetch_manifest
 from node.inputs.programs import fetch_programs
 from node.inputs.states import put_state
 from node.inputs.updates import fetch_results, get_update, get_updates, put_update
+from node.measurement.step_cost import MeasuredProgram, limits_for, step_cost
+from repops import backend
 from zoo_compute.formats.bundles import Pointer
 from zoo_compute.formats.tags import round_tag
 from zoo_compute.json_codec import decode, finite_or_none
@@ -51,45 +54,57 @@ from zoo_compute.training.rounds import tokens_of
 log = logging.getLogger("zoo.worker")
 
 Tamper = Callable[[Inputs, ShardResult], ShardResult]
-TIMED_STEPS = 2
 TIMING_MARGIN = 1.5  # of the timed estimate: a machine shared with other work is slower at times
 
 
 def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Fetch and check a job's inputs, check that it fits in memory, and time its step. Answers `slot_s`, seconds of a slot-round."""
+    """Fetch and check a job's inputs, check that it fits in memory, and measure its step in a child process with limits.
+
+    Answers `slot_s`, seconds of a slot-round, and `opening_s`, of a step's trace and its dearest opening, which `opening` names; or
+    `refused`, why a job is left alone whose program exceeds the limits.
+    """
     inputs = fetch_inputs(store, request)
     manifest, programs = inputs.manifest, inputs.programs
     profile, device = programs.profile, programs.device
     needed, (free, total) = needed_bytes(profile), memory(device)
-    with as_node_memory_errors(profile, device):
-        if needed > total:
-            raise NodeOutOfMemory(
-                f"{device} has {total:,} bytes ({free:,} free), the job needs about {needed:,}",
-                hint="decline jobs of this size, or use a larger device",
-            )
-        programs.begin(inputs.checkpoint)
-        batch = batch_of(inputs.examples, manifest.examples_for(0, 0, 0), manifest.accumulate)
-        programs.advance(batch)
-        began = time.perf_counter()
-        for _ in range(TIMED_STEPS):
-            programs.advance(batch)
-        step_s = (time.perf_counter() - began) / TIMED_STEPS
-        began = time.perf_counter()
-        programs.state_root()
-        root_s = time.perf_counter() - began
-    slot_s = TIMING_MARGIN * (step_s * manifest.inner_steps + root_s * (len(manifest.segments()) + 4))
+    if needed > total:
+        raise NodeOutOfMemory(
+            f"{device} has {total:,} bytes ({free:,} free), the job needs about {needed:,}",
+            hint="decline jobs of this size, or use a larger device",
+        )
+    batch = batch_of(inputs.examples, manifest.examples_for(0, 0, 0), manifest.accumulate)
+    layout = parse_layout(request.get("device"))
+    measured = MeasuredProgram(
+        manifest.program.cid,
+        programs.graph,
+        f"{layout.kind}:{layout.ranks}" if layout else str(device),
+        manifest.accumulate,
+    )
+    limits = limits_for(measured, manifest.slot_s + manifest.reexecute_s)
+    try:
+        cost = step_cost(measured, inputs.checkpoint, batch, limits)
+    except OverLimit as error:
+        return {"job": request["job"], "refused": f"before a bid its program was measured here, and {error}"}
+    if not cost.kernels.startswith("cuda") and cost.kernels != backend.current():
+        remember(request, cost.kernels, "others failed when the program was measured")
+    slot_s = TIMING_MARGIN * (cost.step_s * manifest.inner_steps + cost.root_s * (len(manifest.segments()) + 4))
     return {
         "job": request["job"],
         "advances": should_precompute(manifest, programs.graph),
-        "step_s": step_s,
+        "step_s": cost.step_s,
         "slot_s": slot_s,
+        "trace_s": cost.trace_s,
+        "opening_s": TIMING_MARGIN * (cost.trace_s + cost.opening_s),
+        "opening": cost.opening,
+        "kernels": cost.kernels,
         "device": str(device),
         "needed_bytes": needed,
-        "flops_per_s": profile.flops / step_s,
+        "flops_per_s": profile.flops / cost.step_s,
         "carry": manifest.carry,
     }
 
 
+@falls_back
 def run_shard(
     request: Mapping[str, Any],
     store: Store,
@@ -147,6 +162,7 @@ def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     return {"job": request["job"], "slots": sorted(entries), "bundle": request["bundle"]}
 
 
+@falls_back
 def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool = True) -> dict[str, Any]:
     """Combine a round's committed updates; store the next checkpoint and its pointer. Answers `root` and `pointer`.
 
@@ -172,6 +188,7 @@ def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool
     }
 
 
+@falls_back
 def run_precompute(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """As `run_aggregation`, for a node that is not the aggregator. `root` is None if an input is missing or not as committed."""
     try:
@@ -181,6 +198,7 @@ def run_precompute(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         return {"job": request["job"], "round": request["round"], "root": None, "message": str(error)}
 
 
+@falls_back
 def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Repeat an aggregation and compare the posted root. Answers `agrees`; if not, the arguments of a dispute game, else the
     losses of a probe of the updates."""
@@ -227,6 +245,7 @@ def _received(
     return entries, {slot: each.state for slot, each in received.items()}
 
 
+@falls_back
 def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Re-execute one committed slot-round. Answers `agrees`, `segments`, and where the first difference is; and
     `odd`, [round, slot] of each update that the checkpoint it starts from has an odd score of."""

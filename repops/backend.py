@@ -6,8 +6,10 @@ A backend is a module with `prepare(graph, *, fused=True) -> Runner`. REPOPS_BAC
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Protocol
 
@@ -74,6 +76,44 @@ def backend(name: str | None = None) -> ModuleType:
         else:
             return module
     raise NoBackend("no kernels can run here; install a C++ compiler, or numba. " + "; ".join(missing))
+
+
+def kernels() -> list[str]:
+    """The CPU kernels that this machine has, best first: `native avx512`, `native avx2`, `native portable`, `numba`."""
+    from repops import native
+
+    try:
+        names = [f"native {isa}" for isa in native.available()]
+    except native.NoNativeLibrary:
+        names = []
+    return names + ["numba"] * (importlib.util.find_spec("numba") is not None)
+
+
+def current() -> str:
+    """The kernels that `prepare` takes now, as `kernels` names them; another backend by its own name. Raises NoBackend."""
+    module = backend().__name__
+    name = next(name for name, path in BACKENDS.items() if path == module)
+    if name != "native":
+        return name
+    isa = os.environ.get("REPOPS_ISA")
+    return f"native {isa}" if isa else kernels()[0]
+
+
+@contextmanager
+def using(name: str | None) -> Iterator[None]:
+    """Prepare programs for these kernels while the block runs, in this process and those that it starts; None changes nothing."""
+    before = {key: os.environ.get(key) for key in ("REPOPS_BACKEND", "REPOPS_ISA")}
+    if name is not None:
+        kind, _, isa = name.partition(" ")
+        os.environ |= {"REPOPS_BACKEND": kind} | ({"REPOPS_ISA": isa} if isa else {})
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is not None:
+                os.environ[key] = value
+            elif name is not None:
+                os.environ.pop(key, None)
 
 
 def prepare(graph: Graph, *, fused: bool = True, name: str | None = None) -> Runner:

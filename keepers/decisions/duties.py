@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from keepers.decisions import demands
 from keepers.decisions.bidding import BATCH, auction_duties, reclaim_dead_bids, stagger_delay_s
-from keepers.decisions.obstacles import RECOVERY_S, can_defend
+from keepers.decisions.obstacles import RECOVERY_S, can_defend, defensible
 from keepers.decisions.orders import (
     Aggregate,
     CommitTrained,
@@ -146,6 +146,7 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
         return
     slots = view.slot_count_of(me.operator)
     spare = min(bid.capacity - bid.won - bid.taken, me.capacity - slots, me.free // run.lock)
+    spare = min(spare, defensible(view, me, progress, slots + max(spare, 0)) - slots)
     if not view.vacant_seats or spare <= 0 or progress.failed:
         return
     if progress.slot_s is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from keepers.decisions.defence import Promise, defensible_slots, games_clock, overload
 from keepers.decisions.orders import OperatorContext, Progress
 from zoo_compute.amounts import ZEN, format_seconds
 from zoo_compute.chain.views import JobView, Kind
@@ -40,7 +41,7 @@ def biddable_units(view: JobView, me: OperatorContext, progress: Progress, kind:
     if lot.lock:
         room = min(room, free(view, me) // lot.lock)
     if kind == Kind.SLOTS and progress.slot_s is not None:
-        room = min(room, _fitting(view, me, progress.slot_s))
+        room = min(room, _fitting(view, me, progress.slot_s), defensible(view, me, progress, room))
     return room if room >= least_capacity(lot.units) else 0
 
 
@@ -90,6 +91,7 @@ def _obstacles(view: JobView, me: OperatorContext, progress: Progress, kind: int
         yield f"collateral {token.format(free(view, me))} free, {token.format(lot.lock)} needed{each}; zoo node deposit {deposit}"
     if kind == Kind.SLOTS:
         yield from _too_slow_or_busy(view, me, progress.slot_s, least)
+        yield from _indefensible(view, me, progress, least)
 
 
 def _too_slow_or_busy(view: JobView, me: OperatorContext, slot_s: float | None, least: int) -> Iterator[str]:
@@ -104,6 +106,30 @@ def _too_slow_or_busy(view: JobView, me: OperatorContext, slot_s: float | None, 
         yield f"{takes}, too long to do again in a dispute: the job's reexecute_s is {view.terms.reexecute_s}"
     elif _fitting(view, me, slot_s) < least:
         yield f"{takes} beside other jobs, too long for the job's slot_s of {view.terms.slot_s}"
+
+
+def _indefensible(view: JobView, me: OperatorContext, progress: Progress, least: int) -> Iterator[str]:
+    """What was measured, what the clocks allow, and what to do."""
+    over = overload([_promise(view, me, progress, least), *me.promises])
+    if over is None:
+        return
+    elsewhere = sum(promise.slots for promise in me.promises)
+    beside = f" beside {elsewhere} in other jobs" if elsewhere else ""
+    yield (
+        f"answering one opening takes {format_seconds(round(progress.opening_s, 1))} here, most of it the trace of a step and "
+        f"{progress.opening or 'its dearest node'}; with {least} of its slots{beside} up to {over.openings} could be owed at once, "
+        f"{format_seconds(round(over.takes_s, 1))} of work, and job {over.job}'s clock gives {format_seconds(round(over.clock_s, 1))}: "
+        "use a faster device, or lower capacity in operator.json so that you have fewer slots in other jobs"
+    )
+
+
+def defensible(view: JobView, me: OperatorContext, progress: Progress, slots: int) -> int:
+    """How many of these slots of the job I can answer for in disputes, beside all my other promises."""
+    return defensible_slots(_promise(view, me, progress, slots), me.promises)
+
+
+def _promise(view: JobView, me: OperatorContext, progress: Progress, slots: int) -> Promise:
+    return Promise(view.job, slots, progress.opening_s, games_clock(view.terms.reexecute_s, me.move_s))
 
 
 def max_job_s(view: JobView) -> int:

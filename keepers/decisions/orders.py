@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from keepers.decisions.defence import Promise
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, Kind
 
@@ -19,7 +20,7 @@ class OperatorContext:
     capacity: slots I can train at once, less those that my other jobs use or bid for. busy_elsewhere_s: seconds that their slots
     take on the same workers. max_job_s: the longest job I bind collateral for. hours: a bitmap of the periods of an epoch
     (`epoch_s`) in which I am available; 0: always. ring_conflicts: by kind, another job whose bid of mine has the ring place that a
-    bid in this job would take. token: the token that the job pays in; None if I have no price in it.
+    bid in this job would take. promises: the slots of my other jobs, as far as they were measured. token: the token that the job pays in; None if I have no price in it.
     """
 
     operator: int
@@ -47,6 +48,7 @@ class OperatorContext:
     epoch_s: int = 86_400
     ring_conflicts: Mapping[int, int] = field(default_factory=dict)
     token: Token | None = ZEN
+    promises: tuple[Promise, ...] = ()
 
     @property
     def kinds(self) -> list[int]:
@@ -76,7 +78,8 @@ class MissingData:
 class Progress:
     """My own work on the job.
 
-    slot_s: timed seconds of one slot-round (None: not timed). trained, failed_slots: slots of the open round. failed: the inputs
+    slot_s: timed seconds of one slot-round (None: not timed). opening_s: of a step's trace and its dearest opening, which
+    `opening` names. trained, failed_slots: slots of the open round. failed: the inputs
     could not be fetched, are not what was committed, or do not fit this machine; why: which of these. fetched: seats whose claims
     of the open turn are here. missing: by seat, data of its claim; the aggregator's seat means the checkpoint that the open
     turn starts from, NEWEST_CHECKPOINT for the one that a delayed job's aggregation and next turn start from.
@@ -97,6 +100,8 @@ class Progress:
     local_seats: frozenset[int] = frozenset()
     precomputed: bool = False
     why: str = ""
+    opening_s: float = 0.0
+    opening: str = ""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ log = logging.getLogger("zoo.daemon")
 
 MOVES = "worker-moves"
 SERVERS = ("broker", "gateway")  # the other processes need them to the end
+# A kernel's doing, and not a person's or the memory's: its work is done again on other kernels (node/backends.py).
+CRASHES = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
 STOP_TIMEOUT_S = 10.0
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 60.0
@@ -116,7 +118,7 @@ class Daemon:
                 continue
             code = child.process.returncode if child.process else None
             log.warning("%s of %s ended (%s); starting it again", child.name, self.config.name, code)
-            self._give_up_leases(child)
+            self._give_up_leases(child, crashed=code is not None and -code in CRASHES)
             child.backoff_s = min(MAX_BACKOFF_S, child.backoff_s * 2)
             if not self._take_spare(child):
                 _spawn(child)
@@ -137,13 +139,13 @@ class Daemon:
             return True
         return False
 
-    def _give_up_leases(self, child: SupervisedProcess) -> None:
+    def _give_up_leases(self, child: SupervisedProcess, *, crashed: bool) -> None:
         """What a worker was doing when it died is sent again now, not when its lease expires or its successor is ready."""
         role, _, name = child.name.partition("-")
         if role == "worker":
             try:
                 client = broker.connect(self.config.broker, self.config.folder, timeout_s=0.5)
-                WorkLog(client, worker_name(self.config.name, name)).release_leases()
+                WorkLog(client, worker_name(self.config.name, name)).release_leases(crashed=crashed)
             except (broker.BrokerUnreachable, redis.RedisError) as error:  # then it expires
                 log.warning("the leases of %s were not given up: %s", child.name, error)
 
@@ -183,8 +185,8 @@ class Daemon:
 
 
 def is_training_worker(name: str) -> bool:
-    """Whether the process of this name is a worker that loads torch at once; the one for moves does without."""
-    return name.startswith("worker-") and name != MOVES
+    """Whether the process of this name is a worker that loads torch at once; those for moves do without."""
+    return name.startswith("worker-") and not name.startswith(MOVES)
 
 
 def is_spare(name: str) -> bool:
@@ -221,8 +223,9 @@ def commands(config: OperatorConfig) -> dict[str, list[str]]:
             "--name",
             str(index),
         ]
-    moves = ["--name", "moves", "--queue", MOVE_QUEUE]
-    lines[MOVES] = [sys.executable, "-m", "keepers.processes.run", "worker", *home, *moves]
+    for index in range(config.move_workers):
+        moves = ["--name", f"moves-{index}", "--queue", MOVE_QUEUE]
+        lines[f"{MOVES}-{index}"] = [sys.executable, "-m", "keepers.processes.run", "worker", *home, *moves]
     return lines | {f"spare-{index}": spare.COMMAND for index in range(config.spares)}
 
 

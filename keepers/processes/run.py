@@ -10,8 +10,9 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from celery.signals import setup_logging, worker_ready
+from celery.signals import setup_logging, worker_ready, worker_shutting_down
 
 from keepers.config import OperatorConfig, load
 from keepers.processes import worker
@@ -20,6 +21,7 @@ from keepers.queue import broker
 from keepers.queue.app import MOVE_QUEUE, WORK_QUEUE, make_app, print_ready
 from keepers.queue.presence import Presence
 from keepers.queue.worker_leases import WorkLog, worker_name
+from node.measurement.limited_process import stop_all
 from zoo_compute.errors import ZooError
 from zoo_compute.store import open_store
 
@@ -52,8 +54,10 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
         from node.device import ensure_checked
 
         ensure_checked(config.device or None)  # a GPU's first check takes a minute: before work, not within it
-    worker.bind(app, worklog, store, bodies, presence=presence, device=config.device, threads=config.threads)
+    options: Any = {"device": config.device, "threads": config.threads, "move_workers": config.move_workers}
+    worker.bind(app, worklog, store, bodies, presence=presence, **options)
     worker_ready.connect(print_ready, weak=False)
+    worker_shutting_down.connect(lambda **_: stop_all(), weak=False)
     worker.start(app, worker_name(config.name, name), queue)
 
 

@@ -1,7 +1,7 @@
 """A worker process: Celery tasks of one queue. It holds no keys and trusts no request.
 
-Training, re-execution and aggregation share one queue. Moves of dispute games have a queue and a process of their own, since a
-game's clock does not wait until a slot-round is done.
+Training, re-execution and aggregation share one queue. Moves of dispute games have a queue and processes of their own, since a
+game's clock does not wait until a slot-round is done; nor for another job's game: one job's moves never take the last process.
 
 Run by `zoo node start`, alone with `--only worker`. Killing it at any line costs only the time since its task began:
 its lease expires and the keeper sends the work again.
@@ -23,7 +23,7 @@ from keepers.queue.names import PREPARE_PREFIX
 from keepers.queue.presence import PAUSE_S, Presence
 from keepers.queue.work_queue import MOVE_TASK
 from keepers.queue.worker_leases import WorkLog
-from node.errors import Withheld
+from node.errors import BackendFailed, Interrupted, Withheld
 from zoo_compute.errors import Retryable
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.errors import ContentMissing, StoreUnreachable
@@ -73,18 +73,28 @@ def bind(
     presence: Presence | None = None,
     device: str = "",
     threads: int = 0,
+    move_workers: int = 1,
 ) -> None:
-    """Register tasks on `app`. presence: of who trains. device: such as `cuda:1`; empty takes the best there is. threads: 0: as many as torch would."""
+    """Register tasks on `app`. presence: of who trains. device: such as `cuda:1`; empty takes the best there is. threads: 0: as many as torch would.
+    move_workers: the operator's, of whom one job's moves take all but one."""
 
     def made(task: str, body: TaskBody) -> Callable[[str, dict[str, Any]], None]:
         trains = presence if task == TRAIN_TASK else None
 
         def do(name: str, request: dict[str, Any]) -> None:
-            flops = request.get("flops", 0)
-            if trains and trains.should_yield(name, flops):
+            if trains and trains.should_yield(name, request.get("flops", 0)):
                 app.send_task(task, args=[name, request], queue=WORK_QUEUE)
                 time.sleep(PAUSE_S)
                 return
+            if task == MOVE_TASK:
+                # Without room the message is spent: the keeper sends it again, as one that was lost, behind other jobs' moves.
+                with worklog.lane(request.get("job", "trial"), max(1, move_workers - 1)) as has_room:
+                    if has_room:
+                        work(name, request)
+                return
+            work(name, request)
+
+        def work(name: str, request: dict[str, Any]) -> None:
             if threads:
                 from node.device import use_threads
 
@@ -94,7 +104,7 @@ def bind(
                 wanted = _while_wanted(body, worklog) if trains else body
                 done = run(wanted, worklog, store, name, {**request, "device": device} if device else request)
             if trains and done:
-                trains.record_speed(flops, time.monotonic() - began)
+                trains.record_speed(request.get("flops", 0), time.monotonic() - began)
             if worklog.is_awaited(name):
                 app.send_task(WATCH_TASK, expires=60, queue=KEEPER_QUEUE)
 
@@ -133,10 +143,12 @@ def run(body: TaskBody, worklog: WorkLog, store: Store, name: str, request: dict
         try:
             if isinstance(store, BlockStore):
                 store.set_peers(request.get("peers", []))
+            if worklog.take_crash(name):
+                request = _after_crash(name, request)
             worklog.record(name, body(request, store))
             log.info("%s done", name)
             return True
-        except StaleTraining as error:
+        except (StaleTraining, Interrupted) as error:
             log.warning("%s is abandoned: %s", name, error)
             worklog.allow_resend(name)
         except Withheld as error:
@@ -154,6 +166,15 @@ def run(body: TaskBody, worklog: WorkLog, store: Store, name: str, request: dict
             log.exception("%s failed", name)
             worklog.record_failure(name, f"{type(error).__name__}: {error}")
     return False
+
+
+def _after_crash(name: str, request: dict[str, Any]) -> dict[str, Any]:
+    """The request as it is done on other kernels than those that a worker crashed with."""
+    from node.backends import on_next
+    from node.device import kernels_of
+
+    crash = RuntimeError(f"a worker crashed in {name}")
+    return dict(on_next(request, BackendFailed(kernels_of(request), crash)))
 
 
 def start(app: Celery, name: str, queue: str) -> None:

@@ -6,7 +6,7 @@ import json
 import threading
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from keepers.queue.app import KEEPER_QUEUE, RESULT_TTL_S, WORK_QUEUE
@@ -36,11 +36,17 @@ class WorkLog:
         self._redis = client
         self._worker = worker
 
-    def release_leases(self) -> None:
-        """Give up the leases of the last process with this worker's name: it died."""
+    def release_leases(self, *, crashed: bool = False) -> None:
+        """Give up the leases of the last process with this worker's name: it died. crashed: of a fault in what it computed."""
         for key in self._redis.scan_iter(match="zoo:lease:*", count=1000):
             if self._redis.get(key) == self._worker.encode():
                 self._redis.delete(key)
+                if crashed:
+                    self._redis.set(key.decode().replace("lease", "crashed", 1), self._worker, ex=RESULT_TTL_S)
+
+    def take_crash(self, name: str) -> bool:
+        """Whether a worker crashed in this work since the last call."""
+        return bool(self._redis.delete(f"zoo:crashed:{name}"))
 
     def finished(self, name: str) -> bool:
         return bool(self._redis.exists(f"zoo:done:{name}"))
@@ -84,6 +90,12 @@ class WorkLog:
             stop.set()
             thread.join()
             self._redis.delete(key, f"zoo:begun:{name}")
+
+    @contextmanager
+    def lane(self, job: object, most: int) -> Iterator[bool]:
+        """Be one of at most `most` workers that compute moves for a job while the block runs. Yields False if so many do already."""
+        with ExitStack() as stack:
+            yield any(stack.enter_context(self.lease(f"lane-{job}-{number}")) for number in range(most))
 
     def record(self, name: str, result: dict[str, Any]) -> None:
         self._redis.set(f"zoo:by:{name}", self._worker, ex=RESULT_TTL_S)

@@ -34,7 +34,7 @@ log = logging.getLogger("zoo.disputes")
 
 Fields = tuple[Any, ...]  # of a claim
 Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
-PATIENCE_S = 5.0  # in which a move that is being computed is waited for, before the chain is looked at again
+PATIENCE_S = 1.0  # in which moves that are being computed are waited for, before the chain is looked at again
 PAUSE_S = 0.05
 GAME_POLL_S = 0.2  # between looks while a game is open: a game has some twenty moves, each a reply to the other side's
 RETRY_S = 30.0  # after which a move that failed is computed again: silence would lose the game
@@ -65,6 +65,7 @@ class DisputePlayer:
         self._folder = folder / FOLDER
         self._mismatches = mismatches
         self._over: set[int] = set()  # games that are closed here too
+        self._waiting: dict[str, dict[str, Any]] = {}  # by the name of a move that is being computed: its request
         self._failed: dict[str, list[float]] = {}  # by the name of a move: when it failed for good
 
     def run(self, pause_s: float) -> None:
@@ -80,7 +81,8 @@ class DisputePlayer:
             time.sleep(min(pause_s, GAME_POLL_S) if mine else pause_s)
 
     def poll_once(self) -> list[GameView]:
-        """Make every move that is due, the earliest deadline first. Returns my open games."""
+        """Ask for every move that is due, and make those that are computed, the earliest deadline first. Returns my open games."""
+        self._waiting.clear()
         head = self._chain.head()
         games = read_games(self._chain, head, wanted=lambda game: bool(self._sides(game)))
         mine = [game for game in games if game.is_open]
@@ -98,6 +100,7 @@ class DisputePlayer:
             if not game.is_open and game.number not in self._over and self._kept(game) not in kept:
                 with _contained(game):
                     self._close(game)
+        self._wait_for_a_move()
         if self._mismatches is not None:  # last: what it waits for costs no game its clock
             self._mismatches.challenge()
         return mine
@@ -151,7 +154,7 @@ class DisputePlayer:
         return side if is_mine else ""
 
     def _move(self, game: GameView, side: str, claim: Fields, request: dict[str, Any]) -> None:
-        status = self._awaited(move_name(game, side), request)
+        status = self._asked(move_name(game, side), request)
         if status.state == "failed":
             log.error("game %d: no move: %s", game.number, status.error)
         if status.state != "done" or status.result is None:
@@ -168,19 +171,26 @@ class DisputePlayer:
         """What is computed for it: games about the same share it."""
         return self._folder / f"{game.claim_hash.hex()[:16]}-{game.frame.kind}-{game.frame.slot}"
 
-    def _awaited(self, name: str, request: dict[str, Any]) -> WorkStatus:
-        """Wait for a move. Failed work stays failed under its name, so after a while it is requested under another."""
-        end = time.monotonic() + PATIENCE_S
+    def _asked(self, name: str, request: dict[str, Any]) -> WorkStatus:
+        """How far a move is. Failed work stays failed under its name, so after a while it is requested under another."""
         failed = self._failed.get(name, [])
         again = len(failed) - (bool(failed) and time.monotonic() < failed[-1] + RETRY_S)
-        while True:
-            status = self._ask(MOVE_TASK, f"{name}-{again}" if again else name, request)
-            if status.state in ("done", "failed") or time.monotonic() > end:
-                break
-            time.sleep(PAUSE_S)
+        attempt = f"{name}-{again}" if again else name
+        status = self._ask(MOVE_TASK, attempt, request)
+        if status.state not in ("done", "failed"):
+            self._waiting[attempt] = request
         if status.state == "failed" and again == len(failed):
             self._failed[name] = [*failed, time.monotonic()]
         return status
+
+    def _wait_for_a_move(self) -> None:
+        """Until one of those that are being computed is there, or for a while. No game waits for another one's move."""
+        end = time.monotonic() + PATIENCE_S
+        while self._waiting and time.monotonic() < end:
+            states = {self._ask(MOVE_TASK, name, request).state for name, request in self._waiting.items()}
+            if states & {"done", "failed"}:
+                return
+            time.sleep(PAUSE_S)
 
     def _send(self, game: GameView, function: str, args: tuple[Any, ...]) -> None:
         call = getattr(self._chain.referee, function)(game.number, *args)

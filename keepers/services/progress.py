@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from keepers.decisions.orders import NEWEST_CHECKPOINT, MissingData, Progress
@@ -24,13 +25,27 @@ from zoo_compute.store.cid import raw_cid
 log = logging.getLogger("zoo.keeper")
 
 
-def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
+def measured_progress(work: WorkQueue, view: JobView) -> Progress:
+    """What my worker measured of the job before a bid, or why I leave the job alone."""
     prepared = work.status(prepare_name(view))
-    slot_s = float(prepared.result["slot_s"]) if prepared.result else None
-    if prepared.state == "failed":
-        return Progress(failed=True, why=prepared.error or "")
-    if view.run is None or view.state != JobState.RUNNING:
-        return Progress(slot_s)
+    made = prepared.result or {}
+    if prepared.state == "failed" or "refused" in made:
+        return Progress(failed=True, why=prepared.error or made.get("refused", ""))
+    if not made:
+        return Progress()
+    return Progress(
+        float(made["slot_s"]),
+        opening_s=float(made.get("opening_s", 0.0)),
+        opening=str(made.get("opening", "")),
+        carries_state=int(made.get("carry", 1)) > 1,
+        should_precompute=bool(made.get("advances")),
+    )
+
+
+def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
+    measured = measured_progress(work, view)
+    if measured.failed or view.run is None or view.state != JobState.RUNNING:
+        return measured
     aggregates, combined = view.run.aggregator == operator, work.status(aggregate_name(view))
     fetched = {c.seat: work.status(fetch_name(c, view.job)) for c in present_claims(view)} if aggregates else {}
     missing = {seat: parse_missing(s.missing) for seat, s in fetched.items() if s.missing}
@@ -42,13 +57,11 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
             missing[NEWEST_CHECKPOINT if view.delay and status is combined else AGGREGATOR_SEAT] = parse_missing(
                 status.missing
             )
-    return Progress(
-        slot_s,
+    return replace(
+        measured,
         trained=frozenset(slot for slot, status in states.items() if status.state == "done"),
         failed_slots=frozenset(slot for slot, status in states.items() if status.state == "failed"),
         aggregated=combined.state == "done",
-        carries_state=carry_of(work, view) > 1,
-        should_precompute=bool(prepared.result and prepared.result.get("advances")),
         # What failed here for a reason of my own is left to the aggregation, which says why.
         fetched=frozenset(seat for seat, status in fetched.items() if status.state in ("done", "failed")),
         missing=missing,

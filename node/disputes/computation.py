@@ -20,13 +20,12 @@ import torch
 
 from node.compute.programs import Programs, State
 from node.device import CPU, runner, threads
+from node.disputes.element_words import words_of_parts
 from repops import streaming
-from repops.commitments import Array, canonical, state_root_of, tensor_roots
+from repops.commitments import Array, state_root_of, tensor_roots
 from repops.files import load_state, save_state, write_file
-from repops.graph import F32, SEED, STATE_ROLE, Graph
+from repops.graph import SEED, STATE_ROLE, Graph
 from repops.proofs import prove_tensor
-from repops.recipes import canonical as canonical_word
-from repops.reference import results
 from zoo_compute.disputes.evidence import Begin, Data, Entry, Evidence, Tensor, WholeTensor, words_of
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.spec.state import Claim
@@ -180,12 +179,7 @@ class Computation(ABC):
 
     def parts(self, step: int, node: int, element: int) -> Array:
         """The words of the parts of an element, the last one as it is committed."""
-        made = self.graph.nodes[node]
-        words = {at: canonical(value).reshape(-1).view(np.uint32) for at, value in self.tensors(step, node).items()}
-        words_of_parts = results(made, element, lambda operand, index: int(words[made.operands[operand].node][index]))
-        if made.dtype == F32:
-            words_of_parts[-1] = canonical_word(words_of_parts[-1])
-        return np.array(words_of_parts, np.uint32).view(np.int32)
+        return words_of_parts(self.graph, node, element, self.tensors(step, node))
 
 
 class Training(Computation):

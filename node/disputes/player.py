@@ -18,12 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from node.admission import benchmark
 from node.admission.trial import LoadedWorkload
+from node.backends import falls_back, on_switch
 from node.compute.programs import Programs, State
-from node.device import CPU, computes_on, pick_device
+from node.device import computes_on, pick_device
 from node.disputes.challenger import Challenger
 from node.disputes.computation import Computation, SlotRound
 from node.disputes.defender import Defender
@@ -36,7 +35,6 @@ from node.inputs.fetching import root_from_hex
 from node.inputs.job_files import Inputs, fetch_inputs
 from node.inputs.updates import fetch_results, get_updates
 from repops.commitments import tensor_roots
-from repops.cuda import driver
 from repops.merkle import Tree
 from zoo_compute.codec.pruning import PrunedTree
 from zoo_compute.disputes.revealed import COMMITTER, RevealedState
@@ -51,22 +49,19 @@ from zoo_compute.training.work_root import work_of
 log = logging.getLogger("zoo.disputes")
 
 SlotRoundFactory = Callable[..., SlotRound]
-OUT_OF_MEMORY = (torch.OutOfMemoryError, driver.OutOfMemory)
 KEPT = 2  # computations kept in memory, each with a state of the job
 
 _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
+on_switch(_trees.clear)
 
 
+@falls_back
 def run_move(request: Mapping[str, Any], store: Store, *, made: SlotRoundFactory = SlotRound) -> dict[str, Any]:
-    """Raises BadInputs, Withheld and the store's errors. made: for fault injection."""
-    try:
-        return _move(request, store, made)
-    except OUT_OF_MEMORY as error:  # training may hold the device, and a move's clock does not wait for it
-        if request.get("device") == CPU.type:
-            raise
-        log.warning("game about slot %d: %s; computing on the CPU, with the same bits", request["slot"], error)
-        _trees.pop(_key(request), None)
-        return _move({**request, "device": CPU.type}, store, made)
+    """Raises BadInputs, Withheld and the store's errors. made: for fault injection.
+
+    Training may hold the GPU's memory, and a move's clock does not wait for it: the move is then computed on the CPU.
+    """
+    return _move(request, store, made)
 
 
 def _move(request: Mapping[str, Any], store: Store, made: SlotRoundFactory) -> dict[str, Any]:

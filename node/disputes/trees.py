@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from node.disputes.computation import Computation
+from node.disputes.element_words import LEAF_BYTES, leaf_hashes
 from repops import encoding
 from repops.commitments import canonical, segment_leaf, state_leaves, trace_leaf
 from repops.graph import Graph
 from repops.merkle import DESCRIPTOR, Tree, sha256
 from zoo_compute.spec.games import Frame, Phase, Program, span_of
-from zoo_compute.spec.params import WORD_BYTES, WORDS_A_LEAF
 
 Hashes = tuple[bytes, ...]
-LEAF_BYTES = WORD_BYTES * WORDS_A_LEAF
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ class Trees:
             return state_leaves(computed.after(-1 if frame.is_begin else frame.step))
         if phase == Phase.NODES:
             return [trace_leaf(*each) for each in enumerate(computed.trace(frame.step))]
-        data = self.words(frame, phase)
-        return [sha256(b"\x00" + data[at : at + LEAF_BYTES]) for at in range(0, len(data), LEAF_BYTES)]
+        return leaf_hashes(self.words(frame, phase))
 
     def steps(self, frame: Frame, phase: Phase) -> list[int]:
         """The steps of the leaves of a tree of states."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from node.backends import on_switch
 from node.compute.programs import Programs
 from node.device import computes_on, parse_layout, pick_device
 from node.errors import BadInputs
@@ -17,6 +18,14 @@ from zoo_compute.training.outer_optimizers import OUTER
 from zoo_compute.training.rounds import RESIDUAL, batch_nodes, with_residuals
 
 _ready: OrderedDict[tuple[str, str, str], Programs] = OrderedDict()
+
+
+def _forget() -> None:
+    while _ready:
+        _ready.popitem()[1].close()
+
+
+on_switch(_forget)
 
 
 def fetch_programs(store: Store, manifest: Manifest, device: str | None = None) -> Programs:

@@ -1,7 +1,9 @@
-"""A dispute's move has a worker of its own: a slot-round that takes long does not lose the game."""
+"""Workers beside each other: a slot-round or another job's dispute that takes long does not lose a game, and stopping a worker ends
+the child process in which it measures a program."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +20,8 @@ from keepers.queue.work_queue import MOVE_TASK, WorkQueue
 pytestmark = pytest.mark.integration
 
 START_S = 60.0
+QUICK_S = 10.0
+STOP_S = 4.0  # before the daemon would kill it
 
 
 @pytest.fixture
@@ -28,8 +32,9 @@ def config(tmp_path: Path) -> OperatorConfig:
 
 
 @pytest.fixture
-def daemon(config: OperatorConfig) -> Iterator[Daemon]:
+def daemon(config: OperatorConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """The broker and the workers that an operator with one worker has; what they compute is replaced."""
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
     slow = [sys.executable, "-m", "tests.integration.slow_worker"]
     workers = {name: made for name, made in commands(config).items() if name.startswith("worker-")}
     command_overrides = {name: [*slow, *made[made.index("worker") + 1 :]] for name, made in workers.items()}
@@ -55,3 +60,53 @@ def test_a_move__is_computed_while_the_only_worker_trains(config: OperatorConfig
     until("the slot-round", lambda: queue.submit("work.train", "shard", {}).state == "running")
     until("the move", lambda: queue.submit(MOVE_TASK, "move", {}).state == "done")
     assert queue.status("shard").state == "running", "the slot-round goes on meanwhile"
+
+
+def test_a_move_of_one_job__is_computed_while_another_jobs_disputes_and_a_slot_round_go_on(
+    config: OperatorConfig, daemon: Daemon
+):
+    """Job 1 is re-executed for an hour in each of three games: they never take the last worker, so job 2's move is not late."""
+    assert config.move_workers == 2
+    queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
+    slow = [f"slow-{number}" for number in range(3)]
+
+    def states() -> list[str]:
+        return [queue.submit(MOVE_TASK, name, {"job": 1, "takes_s": 3_600}).state for name in slow]
+
+    until("the slot-round", lambda: queue.submit("work.train", "shard", {}).state == "running")
+    until("a slow dispute", lambda: "running" in states())
+    began = time.monotonic()
+    until("the move", lambda: states() and queue.submit(MOVE_TASK, "quick", {"job": 2}).state == "done")
+    assert time.monotonic() - began < QUICK_S
+    assert sorted(states()) == ["queued", "queued", "running"]
+    assert queue.depth() <= len(slow), "what waits is not sent again and again"
+
+
+def test_a_worker_that_dies__leaves_its_jobs_lane_to_the_next(config: OperatorConfig, daemon: Daemon):
+    queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
+    until("a slow dispute", lambda: queue.submit(MOVE_TASK, "slow", {"job": 1, "takes_s": 3_600}).state == "running")
+    assert queue.submit(MOVE_TASK, "next", {"job": 1}).state == "queued"
+    for name in [name for name in daemon.children if name.startswith("worker-moves")]:
+        daemon.kill(name)
+    until("the restart", lambda: daemon.poll() is None and all(child.running for child in daemon.children.values()))
+    until("the next move", lambda: queue.submit(MOVE_TASK, "next", {"job": 1}).state == "done")
+
+
+@pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGKILL])
+def test_a_worker_that_is_stopped_while_it_measures__leaves_no_process_and_no_failure(
+    config: OperatorConfig, daemon: Daemon, tmp_path: Path, blow: signal.Signals
+):
+    queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
+    pid, process = tmp_path / "pid", daemon.children["worker-0"].process
+    until("the measurement", lambda: queue.submit("work.prepare", "prepare-1", {"pid": str(pid)}).state == "running")
+    until("its child", lambda: pid.exists() and bool(pid.read_text()))
+    assert process is not None
+    process.send_signal(blow)
+    process.wait(STOP_S)
+    until("the child's end", lambda: not Path(f"/proc/{pid.read_text()}").exists())
+    scratch = tmp_path / "home" / "scratch"
+    if blow == signal.SIGTERM:
+        assert list(scratch.iterdir()) == []
+        assert queue.status("prepare-1").state == "absent", "to be done again, and no fault of the job's"
+    else:
+        assert len(list(scratch.iterdir())) == 1, "swept away by the next measurement"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -99,8 +100,11 @@ def test_parts_of_an_operator__run_beside_each_other(config: OperatorConfig, mon
         part.stop()
 
 
+MOVES = ("worker-moves-0", "worker-moves-1")
+
+
 def test_the_parts__are_broker_gateway_keeper_and_workers_in_this_order(config: OperatorConfig):
-    assert list(commands(config)) == ["broker", "gateway", "keeper", "worker-0", "worker-1", "worker-moves", "spare-0"]
+    assert list(commands(config)) == ["broker", "gateway", "keeper", "worker-0", "worker-1", *MOVES, "spare-0"]
 
 
 def test_parts_of_others__are_not_started(tmp_path: Path):
@@ -112,7 +116,7 @@ def test_parts_of_others__are_not_started(tmp_path: Path):
         "store": "kubo:http://127.0.0.1:5001",
     }
     config = from_dict(raw, tmp_path)
-    assert list(commands(config)) == ["keeper", "worker-0", "worker-moves", "spare-0"]
+    assert list(commands(config)) == ["keeper", "worker-0", *MOVES, "spare-0"]
     with pytest.raises(ConfigError, match="no gateway of its own"):
         Daemon(config, only="gateway").start()
 
@@ -124,12 +128,18 @@ def test_worker_processes__are_told_no_key_and_no_passphrase(config: OperatorCon
 def test_the_leases_of_a_killed_worker__are_given_up_when_its_death_is_seen(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ):
-    given_up: list[str] = []
+    given_up: list[tuple[str, bool]] = []
     monkeypatch.setattr(daemon_module.broker, "connect", lambda *_, **__: None)
-    log = lambda _, worker: SimpleNamespace(release_leases=lambda: given_up.append(worker))  # noqa: E731
+
+    def log(_: object, worker: str) -> SimpleNamespace:
+        return SimpleNamespace(release_leases=lambda *, crashed: given_up.append((worker, crashed)))
+
     monkeypatch.setattr(daemon_module, "WorkLog", log)
-    for name in ("keeper", "worker-0"):
-        daemon.children[name].backoff_s = 0.0
-        daemon.kill(name)
+    for name, blow in (("keeper", signal.SIGKILL), ("worker-0", signal.SIGKILL), ("worker-0", signal.SIGILL)):
+        child = daemon.children[name]
+        child.backoff_s = 0.0
+        assert child.process is not None
+        child.process.send_signal(blow)
+        child.process.wait()
         until(lambda: daemon.poll() or all(child.running for child in daemon.children.values()))
-    assert given_up == ["alpha-0"]
+    assert given_up == [("alpha-0", False), ("alpha-0", True)], "only an illegal instruction is the fault of kernels"

@@ -171,7 +171,7 @@ def test_a_game_about_ones_trial__is_answered_until_the_trial_is_convicted(
 def test_a_move_that_failed__is_asked_for_again_after_a_while(tmp_path: Path, clock: Clock):
     place = Lane(tmp_path)
     place.answers = {"move": WorkStatus("failed", error="no memory"), "move-1": WorkStatus("failed", error="again")}
-    await_move = place.lane._awaited
+    await_move = place.lane._asked
     assert await_move("move", {}).error == "no memory"
     clock.sleep(RETRY_S - 1)
     assert await_move("move", {}).error == "no memory"

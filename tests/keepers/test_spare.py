@@ -38,7 +38,7 @@ def daemon(config: OperatorConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "pupil.py").write_text(PUPIL)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.getcwd()}")
     monkeypatch.setattr(daemon_module, "FIRST_BACKOFF_S", 0.0)
-    monkeypatch.setattr(Daemon, "_give_up_leases", lambda *_: None)
+    monkeypatch.setattr(Daemon, "_give_up_leases", lambda *_, **__: None)
     parts = {"worker-0": COMMAND, "worker-moves": COMMAND, "spare-0": spare.COMMAND}
     monkeypatch.setattr(daemon_module, "commands", lambda _: parts)
     made = Daemon(config)
@@ -170,7 +170,8 @@ def test_spares__are_as_many_as_the_operator_says__and_of_the_workers_part(confi
     assert not any(name.startswith("spare") for name in commands(none))
     assert {name for name in commands(config) if daemon_module.component_of(name) == "worker"} == {
         "worker-0",
-        "worker-moves",
+        "worker-moves-0",
+        "worker-moves-1",
         "spare-0",
     }
 

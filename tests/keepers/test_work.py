@@ -5,15 +5,25 @@ from __future__ import annotations
 import fnmatch
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from keepers.processes.worker import run
 from keepers.queue import work_queue
 from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, WORK_QUEUE
 from keepers.queue.work_queue import MOVE_TASK, RESEND_AFTER_S, WorkQueue
 from keepers.queue.worker_leases import WorkLog
+from node import backends
+from repops import backend
+from zoo_compute.store import BlockStore
+
+
+def _text(key: str | bytes) -> str:
+    return key.decode() if isinstance(key, bytes) else key
 
 
 class Redis:
@@ -23,8 +33,8 @@ class Redis:
         self.values: dict[str, Any] = {}
         self.queues = {KEEPER_QUEUE: 0, MOVE_QUEUE: 0, WORK_QUEUE: 0}
 
-    def get(self, key: str) -> Any:
-        return self.values.get(key)
+    def get(self, key: str | bytes) -> Any:
+        return self.values.get(_text(key))
 
     def set(self, key: str, value: Any, nx: bool = False, **_: Any) -> bool:
         free = not nx or key not in self.values
@@ -32,9 +42,8 @@ class Redis:
             self.values[key] = value.encode() if isinstance(value, str) else value
         return free
 
-    def delete(self, *keys: str) -> None:
-        for key in keys:
-            self.values.pop(key, None)
+    def delete(self, *keys: str | bytes) -> int:
+        return sum(self.values.pop(_text(key), None) is not None for key in keys)
 
     def incr(self, key: str) -> int:
         self.values[key] = self.values.get(key, 0) + 1
@@ -58,7 +67,7 @@ class Redis:
         """See tests/integration/test_keepers_work.py."""
 
     def scan_iter(self, match: str, count: int) -> Any:
-        return iter(fnmatch.filter([*self.values], match))
+        return (key.encode() for key in fnmatch.filter([*self.values], match))
 
 
 @pytest.mark.parametrize(
@@ -116,3 +125,29 @@ def test_a_worker__loads_nothing_of_the_chain():
     code = "import sys, keepers.processes.run, node.tasks; print([name for name in ('web3', 'eth_account') if name in sys.modules])"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert output.stdout.strip() == "[]", output.stderr
+
+
+def test_work_in_which_a_worker_crashed__is_done_again_on_other_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """An illegal instruction ends the process, so only the worker that takes the work over can choose other kernels."""
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path))
+    names = backend.kernels()
+    monkeypatch.setattr(backends, "_checked", dict.fromkeys(names, True))
+    redis, store, seen = Redis(), BlockStore(tmp_path / "store"), list[str]()
+
+    @backends.falls_back
+    def train(request: Mapping[str, Any], store: Any) -> dict[str, Any]:
+        seen.append(backend.current())
+        return {}
+
+    def die(name: str, *, crashed: bool) -> None:
+        redis.set(f"zoo:lease:{name}", "alpha-0")
+        WorkLog(redis, "alpha-0").release_leases(crashed=crashed)
+
+    job = {"manifest": "m", "device": "cpu"}
+    for name, crashed in (("a", False), ("b", True), ("c", False)):
+        die(name, crashed=crashed)
+        assert run(train, WorkLog(redis, "alpha-1"), store, name, job)
+    assert run(train, WorkLog(redis, "alpha-1"), store, "d", {**job, "manifest": "another"})
+    assert seen == [names[0], names[1], names[1], names[0]]

@@ -51,13 +51,14 @@ MAY_IMPORT["keepers"] = set(MAY_IMPORT)
 # Inside node and keepers: from what is imported to its importer.
 FLOORS = (
     ("node.errors", "node.conformance_process"),
-    ("node.conformance",),
+    ("node.conformance", "node.backends"),
     ("node.device",),
     ("node.compute",),
     ("node.parallel",),
     ("node.inputs",),
     ("node.admission",),
     ("node.disputes",),
+    ("node.measurement",),
     ("node.tasks", "node.replay", "node.cli"),
     ("keepers.config",),
     ("keepers.queue",),
@@ -212,6 +213,7 @@ NEVER_LOADED = {
     "keepers.decisions.requests": ("celery", "redis", "torch"),
     "keepers.processes.run": ("web3", "eth_account"),
     "keepers.processes.worker": ("web3", "eth_account"),
+    "node.measurement.child": ("torch", "zoo_compute.chain", "zoo_compute.jobs", "keepers"),
     "node.admission.trial": ("zoo_compute.chain", "zoo_compute.jobs", "web3"),
     "node.disputes.player": ("zoo_compute.chain", "zoo_compute.jobs", "web3"),
     "repops": ("zoo_compute", "node", "keepers"),

@@ -1,0 +1,158 @@
+"""What a program costs on this machine: measured in a child process, and kept, so that neither a restart nor another job of the
+same program measures it again. A program that exceeded the limits is left alone for a day.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from node.backends import next_kernels
+from node.conformance import device_facts
+from node.device import CPU, memory, threads
+from node.errors import ChildDied, OverLimit
+from node.measurement.child import input_bytes, write_inputs
+from node.measurement.limited_process import Limits, run_limited
+from repops import backend
+from repops.commitments import Array
+from repops.graph import Graph
+from zoo_compute import paths
+from zoo_compute.atomic import write_atomically
+
+log = logging.getLogger("zoo.node")
+
+MOST_S = 600.0  # of a measurement: a stranger's program keeps a worker from paid work no longer
+LEAST_S = 60.0  # where a job's clocks are shorter: a machine shared with others starts a process slowly
+MEMORY_SHARE = 0.75  # of the machine's
+DISK_BYTES = 2**30  # beside the inputs
+OVER_TTL_S = 86_400
+KEPT = 1_000  # records
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Seconds of a step, of a state's root, of a step's trace, and of the dearest opening in it; `opening` says which node that is.
+
+    kernels: those that computed it. peak_bytes: of the process that measured.
+    """
+
+    step_s: float
+    root_s: float
+    trace_s: float
+    opening_s: float
+    opening: str
+    kernels: str
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class MeasuredProgram:
+    """What is measured. cid: of the program's file; device: `cpu`, `cuda:1` or ranks such as `data:2`; parts: micro-batches."""
+
+    cid: str
+    graph: Graph
+    device: str
+    parts: int
+
+
+def limits_for(program: MeasuredProgram, clocks_s: float) -> Limits:
+    """clocks_s: what the job gives for a slot-round and its re-execution together. What takes longer could not be defended."""
+    wall_s = min(MOST_S, max(LEAST_S, clocks_s))
+    return Limits(
+        wall_s=wall_s,
+        cpu_s=wall_s * (os.cpu_count() or 1),
+        memory_bytes=int(MEMORY_SHARE * memory(CPU)[1]),
+        disk_bytes=input_bytes(program.graph) + DISK_BYTES,
+        caps_addresses=not program.device.startswith("cuda"),
+    )
+
+
+def step_cost(
+    program: MeasuredProgram, checkpoint: Mapping[str, Array], batch: Mapping[str, Array], limits: Limits
+) -> StepCost:
+    """The kept cost, else one that is measured now. Raises OverLimit, ChildDied, Interrupted, NoBackend."""
+    path, facts = _record(program)
+    known = _read(path, facts)
+    if "cost" in known:
+        return StepCost(**known["cost"])
+    if "over" in known and time.time() < known["until"]:
+        raise OverLimit(*known["over"])
+    try:
+        cost = _measure(program, checkpoint, batch, limits)
+    except OverLimit as error:
+        _write(path, {"facts": facts, "over": [error.limit, str(error)], "until": time.time() + OVER_TTL_S})
+        raise
+    _write(path, {"facts": facts, "cost": asdict(cost)})
+    return cost
+
+
+def _measure(
+    program: MeasuredProgram, checkpoint: Mapping[str, Array], batch: Mapping[str, Array], limits: Limits
+) -> StepCost:
+    """On the best kernels with which the child ends well."""
+    device = program.device
+    kernels = device if device.startswith("cuda") else backend.current()
+    while True:
+        try:
+            with backend.using(None if kernels.startswith("cuda") else kernels):
+                answer = run_limited(
+                    [sys.executable, "-m", "node.measurement.child", ".", device, str(threads()), str(program.parts)],
+                    limits,
+                    fill=lambda folder: write_inputs(folder, program.graph, checkpoint, batch),
+                    environment={"PYTHONPATH": _python_path(), "PYTHONDONTWRITEBYTECODE": "1"},
+                )
+            return StepCost(kernels=kernels, **answer)
+        except ChildDied as error:
+            try:
+                kernels = next_kernels(kernels)
+            except backend.NoBackend:
+                raise error from None
+            log.warning("a measurement %s; it is done again on %s", error, kernels)
+            device = "cpu" if device.startswith("cuda") else device
+
+
+def _python_path() -> str:
+    root = str(Path(str(resources.files("repops"))).parent)
+    return os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+
+
+def _record(program: MeasuredProgram) -> tuple[Path, dict[str, Any]]:
+    """The file of a measurement, and what the measurement depends on."""
+    is_gpu = program.device.startswith("cuda")
+    facts = {
+        "program": program.cid,
+        "device": program.device,
+        "threads": threads(),
+        **device_facts(torch.device(program.device) if is_gpu else CPU),
+    }
+    name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+    return paths.home() / "costs" / f"{name}.json", facts
+
+
+def _read(path: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) and record.get("facts") == facts else {}
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    """A record that cannot be written costs the next start a measurement, and nothing else."""
+    try:
+        write_atomically(path, json.dumps(record, indent=1).encode() + b"\n", mode=0o644)
+        for old in sorted(path.parent.glob("*.json"), key=lambda each: each.stat().st_mtime)[:-KEPT]:
+            old.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("%s cannot be written: %s", path, error)

@@ -1,0 +1,232 @@
+"""Before a bid a program is measured in a child process: a step, its trace, and the opening that costs most."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from node import backends, tasks
+from node.device import threads
+from node.errors import ChildDied, OverLimit
+from node.measurement import step_cost
+from node.measurement.dearest import dearest_nodes, describe
+from node.measurement.limited_process import Limits
+from node.measurement.step_cost import MeasuredProgram, limits_for
+from repops import backend, encoding
+from repops.builder import Builder
+from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
+from tests.support.small_job import SmallJob, publish
+
+GB = 10**9
+LIMITS = Limits(wall_s=60, cpu_s=60, memory_bytes=8 * GB, disk_bytes=GB)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SmallJob:
+    return publish(tmp_path)
+
+
+def program(*, rows: int = 8, terms: int = 32) -> Graph:
+    """Scales a parameter; the loss needs one product of `terms` terms, and `rows` sums."""
+    b = Builder()
+    before = b.input(F32, (rows, terms), STATE_ROLE, 0)
+    batch = b.input(F32, (rows, 4), BATCH_ROLE, 0)
+    inner = b.sum(b.map("mul", before, before), [1])
+    return b.finish(
+        [("w", PARAMETER, before, b.map("mul", before, 0.5))],
+        [("inputs", batch)],
+        b.sum(b.map("add", inner, b.sum(batch, [1])), [0]),
+    )
+
+
+def measured(graph: Graph, device: str = "cpu") -> MeasuredProgram:
+    return MeasuredProgram(encoding.root(graph).hex(), graph, device, 1)
+
+
+def inputs(graph: Graph) -> tuple[dict[str, Any], dict[str, Any]]:
+    shapes = {name: graph.nodes[at].shape for name, at in graph.batch}
+    state = {entry.name: np.ones(graph.nodes[entry.before].shape, np.float32) for entry in graph.state}
+    return state, {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+
+
+def test_prepare__measures_a_step_its_trace_and_its_dearest_opening_once(job: SmallJob, home: Path) -> None:
+    answer = tasks.prepare(job.base, job.store)
+    assert 0 < answer["step_s"] < answer["trace_s"] < answer["opening_s"]
+    assert answer["kernels"] == backend.current()
+    assert answer["opening"].endswith("elements)")
+    json.dumps(answer, allow_nan=False)
+    began = time.perf_counter()
+    assert tasks.prepare(job.base, job.store) == answer, (
+        "a restart, or another job of the same program, measures nothing"
+    )
+    assert time.perf_counter() - began < 0.5
+    assert list((home / "scratch").iterdir()) == []
+
+
+def test_a_kept_cost__is_measured_again_where_kernels_or_threads_differ(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, runs = program(), []
+    answer = {"step_s": 1, "root_s": 1, "trace_s": 1, "opening_s": 1, "opening": "", "peak_bytes": 1}
+    monkeypatch.setattr(step_cost, "run_limited", lambda *_, **__: (runs.append(1), answer)[1])
+    cost = lambda: step_cost.step_cost(measured(graph), *inputs(graph), LIMITS)  # noqa: E731
+    assert cost() == cost()
+    assert len(runs) == 1
+    monkeypatch.setattr(step_cost, "threads", lambda: threads() + 1)
+    cost()
+    assert len(runs) == 2
+    with backend.using("native portable"):
+        cost()
+    assert len(runs) == 3
+    [record, *_] = (home / "costs").glob("*.json")
+    record.write_text("{")
+    cost()
+    cost()
+    assert len(runs) <= 4, "a torn record is written anew"
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        (program(rows=8, terms=32), {"mul", "sum"}),
+        (program(rows=2, terms=4_096), {"mul", "sum"}),
+    ],
+)
+def test_the_dearest_node__is_the_largest_and_the_one_with_the_longest_element(
+    graph: Graph, expected: set[str]
+) -> None:
+    nodes = dearest_nodes(graph)
+    assert {graph.nodes[at].op for at in nodes} == expected
+    assert max(graph.nodes[at].elements for at in nodes) == max(node.elements for node in graph.nodes)
+    longest = max((at for at in nodes if graph.nodes[at].reduced), key=lambda at: graph.nodes[at].reduced)
+    assert f"{graph.nodes[longest].reduced[0]:,} terms" in describe(graph, longest)
+
+
+def test_a_program_that_computes_nothing__has_no_opening() -> None:
+    b = Builder()
+    batch = b.input(F32, (), BATCH_ROLE, 0)
+    before = b.input(F32, (4,), STATE_ROLE, 0)
+    graph = b.finish([("w", PARAMETER, before, before)], [("inputs", batch)], batch)
+    assert dearest_nodes(graph) == []
+    cost = step_cost.step_cost(measured(graph), *inputs(graph), LIMITS)
+    assert (cost.opening_s, cost.opening) == (0.0, "")
+
+
+def test_a_long_reduction__takes_longer_to_open_than_a_short_one() -> None:
+    costs = [
+        step_cost.step_cost(measured(graph), *inputs(graph), LIMITS).opening_s
+        for graph in (program(rows=2, terms=256), program(rows=2, terms=400_000))
+    ]
+    assert costs[1] > 2 * costs[0]
+
+
+def test_a_program_over_its_limit__is_left_alone_for_a_day_and_the_reason_is_reported(
+    job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "limits_for", lambda *_: replace(LIMITS, wall_s=0.3))
+    refused = tasks.prepare(job.base, job.store)["refused"]
+    assert refused.startswith("before a bid its program was measured here, and took more than 0 s, at ")
+    monkeypatch.setattr(tasks, "limits_for", lambda *_: LIMITS)
+    assert tasks.prepare(job.base, job.store) == {"job": 1, "refused": refused}
+    later = time.time() + step_cost.OVER_TTL_S + 1
+    monkeypatch.setattr(step_cost.time, "time", lambda: later)
+    assert "refused" not in tasks.prepare(job.base, job.store)
+
+
+def test_a_program_whose_step_is_cheap_and_whose_trace_is_not__is_found_out() -> None:
+    """A step fuses the chain and keeps none of it; the trace writes and hashes 13 GB."""
+    b = Builder()
+    before, batch = b.input(F32, (1 << 22,), STATE_ROLE, 0), b.input(F32, (4,), BATCH_ROLE, 0)
+    after = before
+    for _ in range(800):
+        after = b.map("neg", after)
+    graph = b.finish([("w", PARAMETER, before, after)], [("inputs", batch)], b.sum(batch, [0]))
+    with pytest.raises(OverLimit, match="used more than 6 s of CPU time at the trace of a step"):
+        step_cost.step_cost(measured(graph), *inputs(graph), replace(LIMITS, wall_s=300, cpu_s=6))
+
+
+def test_memory_that_does_not_suffice__refuses_the_job(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "limits_for", lambda *_: replace(LIMITS, memory_bytes=30 * 2**20, caps_addresses=False))
+    assert "GB of memory" in tasks.prepare(job.base, job.store)["refused"]
+
+
+def test_limits__follow_the_jobs_clocks_within_bounds() -> None:
+    assert [limits_for(measured(program()), clocks).wall_s for clocks in (5, 300, 10**6)] == [60, 300, 600]
+    assert limits_for(measured(program()), 5).caps_addresses
+    assert not limits_for(measured(program(), "cuda:0"), 5).caps_addresses, "CUDA reserves more addresses than memory"
+
+
+@pytest.fixture
+def dying(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Children that die of SIGILL where they use these kernels. Returns the kernels that were tried."""
+
+    def dies(*kernels: str) -> list[str]:
+        tried: list[str] = []
+
+        def run(command: list[str], limits: Limits, **_: Any) -> dict[str, Any]:
+            tried.append(backend.current() if command[4] == "cpu" else command[4])
+            if tried[-1] in kernels:
+                raise ChildDied(-signal.SIGILL, "was ended by SIGILL at a step")
+            return {"step_s": 1, "root_s": 1, "trace_s": 1, "opening_s": 1, "opening": "", "peak_bytes": 1}
+
+        monkeypatch.setattr(step_cost, "run_limited", run)
+        monkeypatch.setattr(step_cost, "device_facts", lambda device: {"name": str(device)})
+        monkeypatch.setattr(step_cost, "next_kernels", lambda failed: _after(failed))
+        return tried
+
+    return dies
+
+
+def _after(failed: str) -> str:
+    names = ["cuda:0", *backend.kernels()]
+    rest = names[names.index(failed) + 1 :]
+    if not rest:
+        raise backend.NoBackend("none are left")
+    return rest[0]
+
+
+def test_an_illegal_instruction__costs_the_child_alone_and_the_next_kernels_are_measured(
+    dying: Callable[..., list[str]],
+) -> None:
+    names, graph = backend.kernels(), program()
+    tried = dying("cuda:0", names[0])
+    cost = step_cost.step_cost(measured(graph, "cuda:0"), *inputs(graph), LIMITS)
+    assert (tried, cost.kernels) == (["cuda:0", names[0], names[1]], names[1])
+
+
+def test_what_dies_with_all_kernels__cannot_be_bid_for(dying: Callable[..., list[str]]) -> None:
+    dying(*backend.kernels())
+    graph = program()
+    with pytest.raises(ChildDied, match="SIGILL"):
+        step_cost.step_cost(measured(graph), *inputs(graph), LIMITS)
+
+
+def test_kernels_that_the_measurement_fell_back_to__train_the_job_too(
+    job: SmallJob, dying: Callable[..., list[str]]
+) -> None:
+    names = backend.kernels()
+    dying(names[0])
+    assert tasks.prepare(job.base, job.store)["kernels"] == names[1]
+    assert backends.kernels_for(job.base) == names[1]
+
+
+def test_the_child__loads_no_torch() -> None:
+    code = "import sys, node.measurement.child; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "False", "loading it would take most of a devnet's bidding window"
