@@ -29,12 +29,14 @@ from .modules import path_clocks as clock
 # Status of a node.
 ASKED: constant(uint256) = 1
 ANSWERED: constant(uint256) = 2
-# Status of a claim that somebody asked about: not resolved; final; convicted by evidence, by silence; void by age.
-PENDING: constant(uint256) = 1
-FINAL: constant(uint256) = 2
-CONVICTED: constant(uint256) = 3
-SILENT: constant(uint256) = 4
+# Status of a claim that somebody asked about: how its dispute ended (nobody showed a lie; a judgement convicted; silence did; the
+# same, of an operator that was exhausted; void by age), or not yet.
+FINAL: constant(uint256) = 1
+JUDGED: constant(uint256) = 2
+SILENT: constant(uint256) = 3
+EXHAUSTED: constant(uint256) = 4
 AGED: constant(uint256) = 5
+PENDING: constant(uint256) = 6
 # Which of a job's programs is disputed: training, the update, the aggregation.
 TRAINING: constant(uint256) = 0
 UPDATE: constant(uint256) = 1
@@ -43,7 +45,7 @@ AGGREGATION: constant(uint256) = 2
 RESULT: constant(uint256) = 3
 # Answers of `Descent` from this kind on commit to something new.
 FIRST_NEW: constant(uint256) = 4
-# An ask prepays so many times the gas of its answer, at a base fee of at least one gwei.
+# An ask prepays so many times its answer's gas at the base fee, and at least a gwei for each unit of it.
 FEE_MULTIPLE: constant(uint256) = 4
 A_GWEI: constant(uint256) = 10**9
 # Gas of an answer, measured below it: of any, of a child that it shows, of a leaf of words, of one that leads into another tree.
@@ -51,10 +53,6 @@ ANSWER_GAS: constant(uint256) = 60_000
 CHILD_GAS: constant(uint256) = 1_600
 LEAF_GAS: constant(uint256) = 24_000
 STAGE_GAS: constant(uint256) = 260_000
-# Heavy asks open against an operator, for each slot that it holds, above which another is one too many.
-MOST_HEAVY: constant(uint256) = 32
-# A stranger's answer is paid for once this part of the committer's seconds has passed: earlier copies of the committer's are not.
-STRANGERS_PART: constant(uint256) = 12
 # An aged dispute ends after this many times the longest that one can take.
 AGED_TIMES: constant(uint256) = 2
 # Seals of the convicted step are opened within a day.
@@ -67,18 +65,23 @@ MAX_SETTLED: constant(uint256) = 32
 HEAVY: constant(uint256) = 1
 OF_AGGREGATION: constant(uint256) = 2
 # Fields of a claim's word.
-HEAVY_AT: constant(uint256) = 24
-ONE_HEAVY: constant(uint256) = 1 << HEAVY_AT
-ONE_OPEN: constant(uint256) = 1 << 40
-USED_AT: constant(uint256) = 8
-LATEST_AT: constant(uint256) = 56
-DEADLINE_AT: constant(uint256) = 96
-SLOTS_AT: constant(uint256) = 136
-REEXECUTE_AT: constant(uint256) = 144
-TURN_AT: constant(uint256) = 164
-OPERATOR_AT: constant(uint256) = 188
-JOB_AT: constant(uint256) = 220
+STATUS: constant(uint256) = 15
+USED_AT: constant(uint256) = 4
+HEAVY_MADE_AT: constant(uint256) = 20
+HEAVY_OPEN_AT: constant(uint256) = 36
+OPEN_AT: constant(uint256) = 52
+ONE_HEAVY_MADE: constant(uint256) = 1 << HEAVY_MADE_AT
+ONE_HEAVY_OPEN: constant(uint256) = 1 << HEAVY_OPEN_AT
+ONE_OPEN: constant(uint256) = 1 << OPEN_AT
+LATEST_AT: constant(uint256) = 68
+DEADLINE_AT: constant(uint256) = 108
+SLOTS_AT: constant(uint256) = 148
+REEXECUTE_AT: constant(uint256) = 156
+TURN_AT: constant(uint256) = 176
+OPERATOR_AT: constant(uint256) = 196
+JOB_AT: constant(uint256) = 224
 U20: constant(uint256) = 2**20 - 1
+U28: constant(uint256) = 2**28 - 1
 # The upper bits of an id that name a step in records, verdicts and seals; below them is when the step was first asked for.
 UNIT_MASK: constant(uint256) = max_value(uint256) - (2**80 - 1)
 
@@ -115,20 +118,22 @@ settlement: immutable(address)
 admissions: immutable(address)
 evidence: immutable(address)
 descent: immutable(address)
-# Seconds of the committer's and of the askers' side along a path; by how many a seal precedes the first ask.
+# Seconds of the committer's and of the askers' side along a path; in which the author alone answers; by how many a seal precedes
+# the first ask.
 committer_s: immutable(uint256)
 asker_s: immutable(uint256)
+exclusive_s: immutable(uint256)
 seal_lead_s: immutable(uint256)
 
 
 # id -> hash of the record (248) | status (8)
 nodes: public(HashMap[bytes32, uint256])
-# keccak256(job, claim) -> job (32) | operator (32) | turn (24) | re-execution (20) | slots (8) | deadline (40), 0 while unknown |
-# latest ask without it (40) | open asks (16) | open heavy asks (16) | seconds used (16) | status (8)
+# keccak256(job, claim) -> job (32) | operator (28) | turn (20) | re-execution (20) | slots (8) | deadline (40), 0 while unknown |
+# latest ask without it (40) | open asks (16) | open heavy asks (16) | heavy asks made (16) | most seconds used (16) | status (4)
 claims: public(HashMap[bytes32, uint256])
-# operator -> heavy asks against it that were made (128) | that ended (128): once written never zero again
+# job << 28 | operator -> heavy asks against it in the job that were made (128) | that ended (128): once written never zero again
 heavy_asks: HashMap[uint256, uint256]
-# keccak256(job, claim) -> of a conviction by evidence: UNIT_MASK of the step | first asked at (40) | convicted at (40)
+# keccak256(job, claim) -> of a conviction: UNIT_MASK of the step | first asked at (40) | judged at (40), 0 of silence
 verdicts: public(HashMap[bytes32, uint256])
 # keccak256(job, claim) -> finder (160) | when its seal was placed (96)
 finders: public(HashMap[bytes32, uint256])
@@ -210,6 +215,7 @@ def __init__(
     descent_: address,
     committer_s_: uint256,
     asker_s_: uint256,
+    exclusive_s_: uint256,
     seal_lead_s_: uint256,
 ):
     """
@@ -220,6 +226,7 @@ def __init__(
     @param descent_ Checks the answers that lead from tree to tree.
     @param committer_s_ Seconds of the committer along a path.
     @param asker_s_ Seconds of the askers along a path, after the claim's deadline.
+    @param exclusive_s_ Seconds after an ask in which the claim's author alone answers.
     @param seal_lead_s_ Seconds by which a seal precedes the first ask at the step that it names.
     """
     registry = registry_
@@ -229,6 +236,7 @@ def __init__(
     descent = descent_
     committer_s = committer_s_
     asker_s = asker_s_
+    exclusive_s = exclusive_s_
     seal_lead_s = seal_lead_s_
 
 
@@ -376,7 +384,7 @@ def ask_stage(above: bytes32, node: Node, kind: uint256, frame: IEvidence.Frame,
         # A state of one entry shows nothing below: it can be judged at once, and nobody owes an answer.
         assert self.nodes[id] == 0, "openings: asked already"
         assert msg.value == 0, "openings: nothing to answer"
-        self._check_pending(self.claims[node.claim])
+        self._check_open(self.claims[node.claim])
         below.payment = convert(msg.sender, uint256) << 96 | block.timestamp << 8
         below.answerer = empty(address)
         self._save(id, below, ANSWERED)
@@ -471,8 +479,9 @@ def judge(
     first_ask: uint256 = node.origin >> 40 & bits.U40
     if first_ask == 0:
         first_ask = node.payment >> 8 & bits.U40
+    self._check_open(self.claims[node.claim])
     self.verdicts[node.claim] = node.origin & UNIT_MASK | first_ask << 40 | block.timestamp
-    self._resolve(job, claim, node.claim, CONVICTED, place.id, 0)
+    self._resolve(job, claim, node.claim, JUDGED, place.id)
 
 
 @external
@@ -482,17 +491,9 @@ def expire(job: uint256, claim: ISettlementViews.Claim, id: bytes32, node: Node)
     """
     self._check(id, node, ASKED)
     assert clock._is_expired(node.clocks), "openings: time left"
-    cap: uint256 = max_value(uint256)
-    if clock._is_excess(node.clocks):
-        # Twice what the asks above the limit burn, which is half of them.
-        word: uint256 = self.claims[node.claim]
-        limit: uint256 = MOST_HEAVY * (word >> SLOTS_AT & bits.U8)
-        token: address = empty(address)
-        price: uint256 = 0
-        token, price = self._price(word, False)
-        open: uint256 = self._open_heavy(word >> OPERATOR_AT & bits.U32)
-        cap = price * (max(open, limit) - limit)
-    self._resolve(job, claim, node.claim, SILENT, id, cap)
+    self.verdicts[node.claim] = node.origin & UNIT_MASK
+    outcome: uint256 = EXHAUSTED if clock._is_exhausted(node.clocks) else SILENT
+    self._resolve(job, claim, node.claim, outcome, id)
 
 
 @external
@@ -503,14 +504,14 @@ def close(job: uint256, claim: ISettlementViews.Claim):
     """
     key: bytes32 = self._key(job, claim)
     word: uint256 = self._with_deadline(self.claims[key])
-    assert word & bits.U8 == PENDING, "openings: not pending"
+    self._check_pending(word)
     deadline: uint256 = word >> DEADLINE_AT & bits.U40
     outcome: uint256 = FINAL
     if not self._is_final(word):
         longest: uint256 = committer_s + asker_s + clock.MOST_COUNTED * (word >> REEXECUTE_AT & U20)
         assert deadline > 0 and block.timestamp > deadline + AGED_TIMES * longest, "openings: not final"
         outcome = AGED
-    self._resolve(job, claim, key, outcome, empty(bytes32), 0)
+    self._resolve(job, claim, key, outcome, empty(bytes32))
 
 
 @external
@@ -520,16 +521,16 @@ def is_final(key: bytes32) -> bool:
     @notice Whether `close` would make this claim final now.
     """
     word: uint256 = self._with_deadline(self.claims[key])
-    return word & bits.U8 == PENDING and self._is_final(word)
+    return word & STATUS == PENDING and self._is_final(word)
 
 
 @external
 @view
-def open_heavy(operator: uint256) -> uint256:
+def open_heavy(job: uint256, operator: uint256) -> uint256:
     """
-    @notice Heavy asks open against an operator, in all jobs.
+    @notice Heavy asks open against an operator in a job.
     """
-    return self._open_heavy(operator)
+    return self._open_heavy(job << 28 | operator)
 
 
 # --- fees
@@ -550,13 +551,13 @@ def settle(
         self.nodes[id] = 0
         i += 1
         word: uint256 = self.claims[node.claim]
-        outcome: uint256 = word & bits.U8
-        assert outcome > PENDING, "openings: not resolved"
+        outcome: uint256 = word & STATUS
+        assert outcome != PENDING, "openings: not resolved"
         account: address = convert(node.payment >> 96, address)
         if outcome == FINAL:
             account = node.answerer
             if account == empty(address):
-                account = staticcall INodeRegistry(registry).owner_of(word >> OPERATOR_AT & bits.U32)
+                account = staticcall INodeRegistry(registry).owner_of(word >> OPERATOR_AT & U28)
         self.owed[empty(address)][account] += (node.payment >> 48 & tree.U48) * A_GWEI
         if node.payment & HEAVY == 0:
             continue
@@ -565,9 +566,9 @@ def settle(
         token, price = self._price(word, node.payment & OF_AGGREGATION != 0)
         kept: uint256 = price
         is_on_path: bool = self.verdicts[node.claim] & UNIT_MASK == convert(id, uint256) & UNIT_MASK
-        if (outcome == CONVICTED and not is_on_path) or (outcome == SILENT and clock._is_excess(node.clocks)):
-            kept = price // 2
-            self.burned[token] += price - kept
+        if outcome == EXHAUSTED or ((outcome == JUDGED or outcome == SILENT) and not is_on_path):
+            kept = price - price // 2
+            self.burned[token] += price // 2
         self.owed[token][account] += kept
 
 
@@ -608,7 +609,8 @@ def open_seal(job: uint256, claim: ISettlementViews.Claim, finder: address, salt
     """
     key: bytes32 = self._key(job, claim)
     verdict: uint256 = self.verdicts[key]
-    assert verdict != 0 and block.timestamp <= (verdict & bits.U40) + OPENING_S, "openings: not open to seals"
+    judged_at: uint256 = verdict & bits.U40
+    assert judged_at > 0 and block.timestamp <= judged_at + OPENING_S, "openings: not open to seals"
     placed: uint256 = self.seals[keccak256(abi_encode(finder, verdict & UNIT_MASK, salt))]
     assert placed > 0 and placed + seal_lead_s <= verdict >> 40 & bits.U40, "openings: no such seal"
     best: uint256 = self.finders[key]
@@ -645,14 +647,14 @@ def _disputed(job: uint256, claim: ISettlementViews.Claim, work: openings.Work) 
         work.inner_steps > 0 and work.segment_steps > 0 and openings._work_root(work) == terms.work_root
     ), "openings: work does not match"
     key: bytes32 = self._key(job, claim)
+    assert terms.deadline == 0 or block.timestamp <= terms.deadline, "openings: window closed"
     if self.claims[key] == 0:
-        assert terms.deadline == 0 or block.timestamp <= terms.deadline, "openings: window closed"
         turn: uint256 = 0
         if terms.deadline == 0:
-            turn = convert(convert(claim.turn, uint24), uint256)
+            turn = self._narrow(claim.turn, U20)
         self.claims[key] = (
             convert(convert(job, uint32), uint256) << JOB_AT
-            | convert(convert(claim.operator, uint32), uint256) << OPERATOR_AT
+            | self._narrow(claim.operator, U28) << OPERATOR_AT
             | turn << TURN_AT
             | min(terms.reexecute_s, U20) << REEXECUTE_AT
             | max(1, min(terms.slots, bits.U8)) << SLOTS_AT
@@ -674,31 +676,29 @@ def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool) -> Node:
     self._check_pending(word)
     asked: Node = node
     if node.clocks == 0:
-        asked.clocks = clock._pack(0, committer_s, asker_s, 0, 0)
-    added_s: uint256 = 0
+        asked.clocks = clock._first(committer_s, asker_s)
+    open: uint256 = 0
+    slots: uint256 = word >> SLOTS_AT & bits.U8
     flags: uint256 = 0
     token: address = empty(address)
     price: uint256 = 0
     if is_heavy:
-        operator: uint256 = word >> OPERATOR_AT & bits.U32
-        slots: uint256 = word >> SLOTS_AT & bits.U8
-        self.heavy_asks[operator] += 1 << 128
-        open: uint256 = self._open_heavy(operator)
-        added_s = min(open // slots, clock.MOST_COUNTED) * (word >> REEXECUTE_AT & U20)
-        if open > MOST_HEAVY * slots:
-            asked.clocks |= clock.EXCESS
+        self.heavy_asks[word >> OPERATOR_AT] += 1 << 128
+        open = self._open_heavy(word >> OPERATOR_AT)
         flags = HEAVY
         if is_aggregation:
             flags |= OF_AGGREGATION
         asked.origin = convert(id, uint256) & UNIT_MASK | block.timestamp << 40
         token, price = self._price(word, is_aggregation)
-        assert word >> HEAVY_AT & bits.U16 < bits.U16, "openings: too many asks"
-        word += ONE_HEAVY
-    asked.clocks = clock._asked(asked.clocks, word >> DEADLINE_AT & bits.U40, added_s)
-    open_asks: uint256 = (word >> 40 & bits.U16) + 1
+        assert word >> HEAVY_MADE_AT & bits.U16 < bits.U16, "openings: too many asks"
+        word += ONE_HEAVY_MADE + ONE_HEAVY_OPEN
+    asked.clocks = clock._asked(
+        asked.clocks, word >> DEADLINE_AT & bits.U40, is_heavy, open, slots, word >> REEXECUTE_AT & U20
+    )
+    open_asks: uint256 = (word >> OPEN_AT & bits.U16) + 1
     assert open_asks <= bits.U16, "openings: too many asks"
     self.claims[node.claim] = word + ONE_OPEN
-    fee: uint256 = open_asks * self._answer_gas(asked.position) * FEE_MULTIPLE * max(block.basefee, A_GWEI)
+    fee: uint256 = open_asks * self._answer_gas(asked.position) * max(FEE_MULTIPLE * block.basefee, A_GWEI)
     assert msg.value >= fee, "openings: fee too small"
     # Coin below a gwei is the asker's gift: it is counted in gwei.
     asked.payment = (
@@ -724,21 +724,23 @@ def _answer(id: bytes32, node: Node, stage: IDescent.Stage, is_new: bool) -> add
     """
     word: uint256 = self.claims[node.claim]
     self._check_pending(word)
-    if is_new:
-        hot: address = staticcall INodeRegistry(registry).hot_key(word >> OPERATOR_AT & bits.U32)
+    is_authors: bool = is_new or clock._is_exclusive(node.clocks, exclusive_s)
+    if is_authors:
+        hot: address = staticcall INodeRegistry(registry).hot_key(word >> OPERATOR_AT & U28)
         assert msg.sender == hot, "openings: not the committer"
     answered: Node = node
     answered.frame = stage.frame
     answered.position = stage.position
     answered.root = stage.root
     answered.clocks = clock._answered(node.clocks)
-    if not is_new and block.timestamp - clock._at(node.clocks) > committer_s // STRANGERS_PART:
+    if not is_authors:
         answered.answerer = msg.sender
     if node.payment & HEAVY != 0:
-        self.heavy_asks[word >> OPERATOR_AT & bits.U32] += 1
-        word -= ONE_HEAVY
+        self.heavy_asks[word >> OPERATOR_AT] += 1
+        word -= ONE_HEAVY_OPEN
     latest: uint256 = max(word >> LATEST_AT & bits.U40, clock._latest(answered.clocks))
-    used: uint256 = max(word >> USED_AT & bits.U16, min(clock._used(answered.clocks), bits.U16))
+    left: uint256 = clock._committer_left(answered.clocks)
+    used: uint256 = max(word >> USED_AT & bits.U16, min(committer_s - min(left, committer_s), bits.U16))
     kept: uint256 = word & ~(bits.U40 << LATEST_AT | bits.U16 << USED_AT)
     self.claims[node.claim] = (kept | latest << LATEST_AT | used << USED_AT) - ONE_OPEN
     self._save(id, answered, ANSWERED)
@@ -747,19 +749,25 @@ def _answer(id: bytes32, node: Node, stage: IDescent.Stage, is_new: bool) -> add
 
 @internal
 def _resolve(
-    job: uint256, claim: ISettlementViews.Claim, key: bytes32, outcome: uint256, node: bytes32, slash_cap: uint256
+    job: uint256, claim: ISettlementViews.Claim, key: bytes32, outcome: uint256, node: bytes32
 ):
     assert self._key(job, claim) == key, "openings: other claim"
     word: uint256 = self.claims[key]
     self._check_pending(word)
     # INVARIANT heavy: what is counted against an operator is the heavy asks open of claims that are pending.
-    open: uint256 = word >> HEAVY_AT & bits.U16
+    open: uint256 = word >> HEAVY_OPEN_AT & bits.U16
     if open > 0:
-        self.heavy_asks[word >> OPERATOR_AT & bits.U32] += open
-    self.claims[key] = word & ~(bits.U16 << HEAVY_AT) - PENDING + outcome
+        self.heavy_asks[word >> OPERATOR_AT] += open
+    self.claims[key] = (word & ~(bits.U16 << HEAVY_OPEN_AT)) - PENDING + outcome
+    burned: uint256 = 0
+    if outcome == EXHAUSTED:
+        token: address = empty(address)
+        price: uint256 = 0
+        token, price = self._price(word, claim.seat == claim_hashes.AGGREGATION)
+        burned = (word >> HEAVY_MADE_AT & bits.U16) * (price // 2)
     log ClaimResolved(job=job, claim=key, outcome=outcome, node=node)
     extcall IDisputes(self._court(job)).close_dispute(
-        job, claim, outcome, word >> USED_AT & bits.U16, slash_cap
+        job, claim, outcome, word >> USED_AT & bits.U16, burned
     )
 
 
@@ -768,7 +776,7 @@ def _resolve(
 def _is_final(word: uint256) -> bool:
     deadline: uint256 = word >> DEADLINE_AT & bits.U40
     return (
-        word >> 40 & bits.U16 == 0
+        word >> OPEN_AT & bits.U16 == 0
         and deadline > 0
         and block.timestamp > max(deadline + asker_s, word >> LATEST_AT & bits.U40)
     )
@@ -783,7 +791,7 @@ def _with_deadline(word: uint256) -> uint256:
     if word >> DEADLINE_AT & bits.U40 > 0 or word == 0:
         return word
     job: uint256 = word >> JOB_AT
-    deadline: uint256 = staticcall IDisputes(self._court(job)).deadline(job, word >> TURN_AT & bits.U24)
+    deadline: uint256 = staticcall IDisputes(self._court(job)).deadline(job, word >> TURN_AT & U20)
     return word | convert(convert(deadline, uint40), uint256) << DEADLINE_AT
 
 
@@ -797,6 +805,9 @@ def _price(word: uint256, is_aggregation: bool) -> (address, uint256):
 @internal
 @view
 def _open_heavy(operator: uint256) -> uint256:
+    """
+    @param operator job << 28 | operator
+    """
     asks: uint256 = self.heavy_asks[operator]
     return (asks >> 128) - (asks & bits.U128)
 
@@ -859,7 +870,24 @@ def _segment_id(origin: uint256, index: uint256) -> bytes32:
 @internal
 @pure
 def _check_pending(word: uint256):
-    assert word & bits.U8 == PENDING, "openings: not pending"
+    assert word & STATUS == PENDING, "openings: not pending"
+
+
+@internal
+@view
+def _check_open(word: uint256):
+    """
+    @notice That nothing is final yet.
+    """
+    self._check_pending(word)
+    assert not self._is_final(self._with_deadline(word)), "openings: final"
+
+
+@internal
+@pure
+def _narrow(number: uint256, most: uint256) -> uint256:
+    assert number <= most, "openings: too large"
+    return number
 
 
 @internal
