@@ -110,6 +110,7 @@ class Exploring:
         self._play(self.deadline)
 
     def _play(self, deadline: int) -> None:
+        self.set_parts(3)
         for is_aggregation in (False, True):
             self.double.set_price(is_aggregation, self.token.address, PRICE + int(is_aggregation))
         for account in self.accounts.values():
@@ -146,6 +147,12 @@ class Exploring:
     def refuse_transfers(self, refuses: bool = True) -> None:
         self.court.refuses = refuses
         self.token.refuse(refuses)
+
+    def wait(self, seconds: int) -> None:
+        chain.timestamp += seconds
+
+    def to(self, second: int) -> None:
+        chain.timestamp = second
 
     # --- calls in step
 
