@@ -33,7 +33,7 @@ PARTS_ASKED: constant(uint256) = 2
 # Places below a node that are none of its children.
 STATE_PLACE: constant(uint256) = 1 << 64
 ELEMENT_PLACE: constant(uint256) = 1 << 65
-MAX_ANSWER: constant(uint256) = 12_288
+MAX_ANSWER: constant(uint256) = 7_616
 MAX_ASK: constant(uint256) = 3_712
 
 

@@ -58,7 +58,7 @@ AGED_TIMES: constant(uint256) = 2
 # Seals of the convicted step are opened within a day.
 OPENING_S: constant(uint256) = 86_400
 MAX_DATA: constant(uint256) = 45_056
-MAX_ANSWER: constant(uint256) = 12_288
+MAX_ANSWER: constant(uint256) = 7_616
 MAX_ASK: constant(uint256) = 3_712
 MAX_SETTLED: constant(uint256) = 32
 # Flags of a node's payment.

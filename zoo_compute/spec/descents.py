@@ -7,7 +7,6 @@ from dataclasses import astuple, dataclass, replace
 from enum import IntEnum
 from hashlib import sha256
 
-from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from zoo_compute.spec import merkle
@@ -17,6 +16,7 @@ from zoo_compute.spec.exploration import (
     Node,
     Tree,
     TreePosition,
+    abi_words,
     require_children,
     require_words,
     root_position,
@@ -39,7 +39,6 @@ from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim
 
 HERE = "openings: not here"
-FRAME_TYPES = ["bytes32" if each == "bytes" else "uint256" for each in Frame.__annotations__.values()]
 
 
 class Answer(IntEnum):
@@ -134,7 +133,7 @@ class ElementAsk:
 
 
 def frame_hash(frame: Frame) -> bytes:
-    return bytes(keccak(encode(FRAME_TYPES, astuple(frame))))
+    return bytes(keccak(abi_words(*astuple(frame))))
 
 
 # --- asks

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import ClockPreset, End, answer_fee
-from zoo_compute.spec.exploration import UNIT_BYTES, Node, Status, TreePosition
+from zoo_compute.spec.exploration import UNIT_BYTES, Node, Status, TreePosition, abi_words
 from zoo_compute.spec.games import EMPTY, Frame, Hashes, Position, claim_hash
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim
@@ -115,7 +114,7 @@ class Place:
 
 
 def claim_key(job: int, claim: Claim) -> bytes:
-    return bytes(keccak(encode(["uint256", "bytes32"], [job, claim_hash(claim)])))
+    return bytes(keccak(abi_words(job, claim_hash(claim))))
 
 
 def unit_of(id: bytes) -> bytes:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from hashlib import sha256
 
-from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from zoo_compute.spec import merkle
@@ -196,17 +195,22 @@ class Node:
         return (self.claim, self.frame, *words, self.answerer, clocks_word(self.clocks))
 
     def word(self, status: Status) -> int:
-        types = ["bytes32", "bytes32", "uint256", "bytes32", "uint256", "uint256", "address", "uint256"]
-        return int.from_bytes(keccak(encode(types, self.record)), "big") >> 8 << 8 | status
+        return int.from_bytes(keccak(abi_words(*self.record)), "big") >> 8 << 8 | status
+
+
+def abi_words(*values: bytes | int | str) -> bytes:
+    """The ABI encoding of words: hashes, numbers and addresses."""
+    numbers = (int(each, 16) if isinstance(each, str) else each for each in values)
+    return b"".join(each if isinstance(each, bytes) else each.to_bytes(32, "big") for each in numbers)
 
 
 def path_id(claim: bytes, slot: int, kind: int) -> bytes:
-    return bytes(keccak(encode(["bytes32", "uint256", "uint256"], [claim, slot, kind])))
+    return bytes(keccak(abi_words(claim, slot, kind)))
 
 
 def segment_id(origin: Origin, leaf: int) -> bytes:
     """One id, whether the bundle showed the leaf or the tree was gone down: it is asked for once."""
-    return bytes(keccak(encode(["uint256", "uint256"], [int.from_bytes(origin.unit, "big") << 80, leaf])))
+    return bytes(keccak(abi_words(int.from_bytes(origin.unit, "big") << 80, leaf)))
 
 
 def child_id(above: bytes, place: int) -> bytes:

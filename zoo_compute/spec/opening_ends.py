@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from zoo_compute.spec import clocks
@@ -24,7 +23,7 @@ from zoo_compute.spec.disputed_claims import (
     unit_of,
     with_deadline,
 )
-from zoo_compute.spec.exploration import Node, Status, Tree, TreePosition
+from zoo_compute.spec.exploration import Node, Status, Tree, TreePosition, abi_words
 from zoo_compute.spec.games import EMPTY, Frame, Hashes, Position
 from zoo_compute.spec.params import COIN
 from zoo_compute.spec.revert import require
@@ -137,7 +136,7 @@ def _owe(w: Explorations, token: str, account: str, amount: int) -> None:
 def sealed(finder: str, unit: bytes, salt: bytes) -> bytes:
     """What a finder seals: the step by its unit."""
     word = int.from_bytes(unit, "big") << 80
-    return bytes(keccak(encode(["address", "uint256", "bytes32"], [finder, word, salt])))
+    return bytes(keccak(abi_words(finder, word, salt)))
 
 
 def seal(w: Explorations, msg: Message, hash: bytes) -> None:
