@@ -53,7 +53,7 @@ from zoo_compute.spec.descents import (
     StepAnswer,
 )
 from zoo_compute.spec.disputed_claims import Explorations, Place, Terms
-from zoo_compute.spec.exploration import SHOWN_LEVELS, Node, Status, Tree, TreePosition
+from zoo_compute.spec.exploration import WORD_LEVELS, Node, Status, Tree, TreePosition
 from zoo_compute.spec.games import EMPTY, Awaits, Frame, Game, Kind, Phase, Result, States, Steps, Trace
 from zoo_compute.spec.state import Claim, Message
 
@@ -167,7 +167,7 @@ class ExplorationChain:
 
 
 class ExploredPath:
-    """One path, both sides played, from the first ask to the judgement. `shown`: of each tree, what was shown on the way."""
+    """One path, both sides played, from the first ask to the judgement. `revealed`: of each tree, what was revealed on the way."""
 
     def __init__(self, chain: ExplorationChain, claim: Claim, work: Any, mine: Trees, theirs: Trees, what: str) -> None:
         self.chain, self.claim, self.work, self.mine, self.theirs = chain, claim, work, mine, theirs
@@ -177,7 +177,7 @@ class ExploredPath:
         self.id, self.status = b"", Status.ASKED
         self.node: Node
         self.frame = Frame()
-        self.shown = RevealedState()
+        self.revealed = RevealedState()
 
     def call(self, function: str, *args: Any, label: str = "") -> Any:
         """On chain, then on paper at the block's time; `args` as the specification takes them."""
@@ -225,7 +225,7 @@ class ExploredPath:
         """The end of the segments is false at their root: nothing need be answered."""
         if self.node.position.tree != Tree.SEGMENTS or self.node.position.height == 0:
             return False
-        return self.judge(self.challenger.evidence(self.game(), self.shown))
+        return self.judge(self.challenger.evidence(self.game(), self.revealed))
 
     def game(self, *, index: int | None = None, is_open: bool = False, at_leaf: bool = False) -> Game:
         """The place as today's challenger reads it."""
@@ -246,13 +246,13 @@ class ExploredPath:
     def go_on(self) -> bool:
         """Judges, or asks at the first difference; False where there is none."""
         at, frame = self.node.position, self.frame
-        if at.is_shown:
+        if at.shows_words:
             return self.go_on_in_words()
-        if at.tree in (Tree.ELEMENTS, Tree.PARTS) and self.judge(self.challenger.evidence(self.game(), self.shown)):
+        if at.tree in (Tree.ELEMENTS, Tree.PARTS) and self.judge(self.challenger.evidence(self.game(), self.revealed)):
             return True
         phase = Phase(at.tree)
         mine = self.mine.tree(frame, phase).below(at.height, at.index, at.span)
-        theirs = self.shown.last
+        theirs = self.revealed.last
         for place, (one, other) in enumerate(zip(theirs, mine, strict=True)):
             if one != other:
                 return self.go_to(place, one, Hashed(theirs).path(place))
@@ -260,7 +260,7 @@ class ExploredPath:
             asked = self.call("ask_stage", self.id, self.node, int(Ask.STATE), frame, self.mine.program.opened)
             self.id, self.node, self.frame = asked
             self.status = Status.ASKED
-            self.shown = replace(self.shown, phase=Phase.STATE)
+            self.revealed = replace(self.revealed, phase=Phase.STATE)
             return True
         return False
 
@@ -268,7 +268,7 @@ class ExploredPath:
         at = self.node.position
         below = at.below(self.node.root, place, child, path)
         if not below.is_askable(child):
-            proof = self.challenger.evidence(self.game(index=below.index, at_leaf=True), self.shown)
+            proof = self.challenger.evidence(self.game(index=below.index, at_leaf=True), self.revealed)
             return self.judge(proof, place, child, path)
         label = f"ask_{1 << at.span}"
         self.id, self.node = self.call("ask", self.id, self.node, place, child, path, label=label)
@@ -276,10 +276,10 @@ class ExploredPath:
         return True
 
     def go_on_in_words(self) -> bool:
-        """At shown leaves: the first false word is judged, or its parts are asked for."""
+        """At revealed leaves: the first false word is judged, or its parts are asked for."""
         at, phase = self.node.position, Phase(self.node.position.tree)
         first = at.index << at.height
-        data = self.shown.leaves[phase]
+        data = self.revealed.leaves[phase]
         hashes = [sha256(b"\x00" + data[each : each + LEAF_BYTES]) for each in range(0, len(data), LEAF_BYTES)]
         hashes += [EMPTY] * ((1 << at.height) - len(hashes))
         leaves = Hashed(hashes)
@@ -287,20 +287,20 @@ class ExploredPath:
             leaf = data[place * LEAF_BYTES : (place + 1) * LEAF_BYTES]
             if leaf == self.mine.leaf(self.frame, phase, first + place):
                 continue
-            shown = replace(self.shown, leaves={**self.shown.leaves, phase: leaf}).with_children(tuple(hashes))
+            revealed = replace(self.revealed, leaves={**self.revealed.leaves, phase: leaf}).with_children(tuple(hashes))
             game = self.game(index=first + place, is_open=True)
-            if self.judge(self.challenger.evidence(game, shown), place, hashes[place], leaves.path(place)):
+            if self.judge(self.challenger.evidence(game, revealed), place, hashes[place], leaves.path(place)):
                 return True
-            element = self.challenger._first(game, shown)
+            element = self.challenger._first(game, revealed)
             assert element is not None
-            given = ElementAsk(
+            opening = ElementAsk(
                 self.mine.program.descriptor(self.frame.node), element, hashes[place], leaves.path(place)
             )
-            asked = self.call("ask_stage", self.id, self.node, int(Ask.PARTS), self.frame, given, label="ask_parts")
+            asked = self.call("ask_stage", self.id, self.node, int(Ask.PARTS), self.frame, opening, label="ask_parts")
             self.id, self.node, self.frame = asked
             self.status = Status.ASKED
             return True
-        return self.judge(self.challenger.evidence(self.game(), self.shown))
+        return self.judge(self.challenger.evidence(self.game(), self.revealed))
 
     def judge(self, proof: Any, place: int | None = None, child: bytes = EMPTY, path: tuple[bytes, ...] = ()) -> bool:
         if proof is None:
@@ -322,23 +322,23 @@ class ExploredPath:
 
     def answer(self) -> None:
         at, frame, id, node = self.node.position, self.frame, self.id, self.node
-        if at.is_shown:
+        if at.shows_words:
             data = self.words(frame, Phase(at.tree), at)
             self.node = self.call("answer_words", id, node, data)
-            self.shown = self.shown.with_leaf(data)
+            self.revealed = self.revealed.with_leaf(data)
         elif at.height:
             children = self.theirs.tree(frame, Phase(at.tree)).below(at.height, at.index, at.span)
             self.node = self.call("answer", id, node, children, label=f"answer_{len(children)}")
-            self.shown = self.shown.with_children(children)
+            self.revealed = self.revealed.with_children(children)
         else:
             kind, data, phase = self.stage()
             label = f"answer_{Answer(kind).name.lower()}"
             self.node, self.frame = self.call("answer_stage", id, node, int(kind), frame, data, label=label)
-            self.shown = replace(self.shown, phase=phase)
+            self.revealed = replace(self.revealed, phase=phase)
             words = getattr(data, "words", b"")
             children = data.trace.children if kind == Answer.STEP else getattr(data, "children", ())
             children = data.steps.children if kind == Answer.SEGMENT else children
-            self.shown = self.shown.with_leaf(words) if words else self.shown.with_children(children)
+            self.revealed = self.revealed.with_leaf(words) if words else self.revealed.with_children(children)
         self.status = Status.ANSWERED
 
     def words(self, frame: Frame, phase: Phase, at: TreePosition) -> bytes:
@@ -360,8 +360,8 @@ class ExploredPath:
             return Answer.BEGIN, BeginAnswer(tree.root, trees.program.opened, self.top(begun, Phase.STATE)), Phase.STATE
         first, last = trees.steps(frame, phase)[at.index - 1 : at.index + 1]
         before, after = trees.states(frame, phase)[at.index - 1 : at.index + 1]
-        is_given = phase == Phase.SEGMENTS and frame.after != EMPTY
-        states = States(before, after, () if is_given else trees.tree(frame, phase).path(at.index - 1))
+        has_states = phase == Phase.SEGMENTS and frame.after != EMPTY
+        states = States(before, after, () if has_states else trees.tree(frame, phase).path(at.index - 1))
         if last - first == 1:
             return Answer.STEP, StepAnswer(states, self.trace(replace(frame, step=first))), Phase.NODES
         inside = replace(frame, first_step=first)
@@ -392,7 +392,7 @@ class ExploredPath:
 
     def first_words(self, frame: Frame, phase: Phase) -> tuple[tuple[bytes, ...], bytes]:
         tree = self.theirs.tree(frame, phase)
-        if tree.height <= SHOWN_LEVELS:
+        if tree.height <= WORD_LEVELS:
             return (), self.theirs.words(frame, phase)
         return self.top(frame, phase), b""
 
@@ -486,11 +486,11 @@ def measure(name: str, each: int, seed: int, states: int = 20) -> dict[str, Any]
 
 
 def answers_below(tree: Tree, height: int) -> int:
-    """Answers from the opened root of a tree of this height down to a leaf, which is shown or leads into the next tree."""
+    """Answers from the opened root of a tree of this height down to a leaf, which is revealed or leads into the next tree."""
     at, count = TreePosition(tree, height, 0, 2**40), 0
-    while not at.is_shown and at.height:
+    while not at.shows_words and at.height:
         at = replace(at, height=at.height - at.span)
-        count += at.height > 0 or at.is_shown
+        count += at.height > 0 or at.shows_words
     return count
 
 
@@ -512,9 +512,9 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=3, help="lies about each operator")
     parser.add_argument("--states", type=int, default=3, help="lies of every other kind")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    figures = measure(given.program, given.each, given.seed, given.states)
-    print(json.dumps(figures) if given.json else json.dumps(figures, indent=1))
+    opening = parser.parse_args()
+    figures = measure(opening.program, opening.each, opening.seed, opening.states)
+    print(json.dumps(figures) if opening.json else json.dumps(figures, indent=1))
     return 0
 
 

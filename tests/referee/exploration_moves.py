@@ -20,7 +20,7 @@ from zoo_compute.spec.descents import (
     step_of,
 )
 from zoo_compute.spec.disputed_claims import RESULT, Place, fee_of
-from zoo_compute.spec.exploration import SHOWN_LEVELS, Node, Status, TreePosition, segments_position
+from zoo_compute.spec.exploration import WORD_LEVELS, Node, Status, TreePosition, segments_position
 from zoo_compute.spec.exploration import Tree as In
 from zoo_compute.spec.games import (
     EMPTY,
@@ -52,7 +52,7 @@ def tree_of(side: HashedComputation, node: Node, frame: Frame) -> Tree:
 def children_of(side: HashedComputation, node: Node, frame: Frame) -> Hashes:
     """What one answer shows; of shown words, the leaves."""
     at = node.position
-    span = at.height if at.is_shown else at.span
+    span = at.height if at.shows_words else at.span
     level = tree_of(side, node, frame).levels[at.height - span]
     return tuple(level[at.index << span : (at.index + 1) << span])
 
@@ -142,7 +142,7 @@ class Explorer:
         """The answer of the honest side; None where there is none."""
         _, node, _, frame = self.known[id]
         side, at = self.side(id), node.position
-        if at.is_shown:
+        if at.shows_words:
             return "answer_words", (id, node, self.words(id))
         if at.height:
             return "answer", (id, node, children_of(side, node, frame))
@@ -188,21 +188,21 @@ class Explorer:
     def _node(self, side: HashedComputation, frame: Frame, node: int) -> NodeAnswer:
         program, data = side.programs[Kind(frame.kind)], side.data(frame, node)
         tree = words_tree(data)
-        is_shown = tree.height <= SHOWN_LEVELS
-        children = () if is_shown else first_children(In.ELEMENTS, tree)
+        shows_words = tree.height <= WORD_LEVELS
+        children = () if shows_words else first_children(In.ELEMENTS, tree)
         path = program.nodes.path(node)
         return NodeAnswer(
-            program.descriptor(node), program.opened, path, tree.root, children, data if is_shown else b""
+            program.descriptor(node), program.opened, path, tree.root, children, data if shows_words else b""
         )
 
     def _parts(self, side: HashedComputation, frame: Frame, leaf: int) -> PartsAnswer:
         element = side.data(frame, frame.node)[leaf * LEAF : (leaf + 1) * LEAF]
         data = side.part_data(frame)
         tree, last = words_tree(data), (frame.parts - 1) // 128
-        is_shown = tree.height <= SHOWN_LEVELS
-        children = () if is_shown else first_children(In.PARTS, tree)
+        shows_words = tree.height <= WORD_LEVELS
+        children = () if shows_words else first_children(In.PARTS, tree)
         return PartsAnswer(
-            element, tree.root, data[last * LEAF :], tree.path(last), children, data if is_shown else b""
+            element, tree.root, data[last * LEAF :], tree.path(last), children, data if shows_words else b""
         )
 
     def answer(self, id: bytes, by: str = "") -> bytes:
@@ -231,11 +231,11 @@ class Explorer:
             if status == Status.ASKED:
                 self.answer(id)
                 _, node, _, _ = self.known[id]
-            if node.position.is_shown:
+            if node.position.shows_words:
                 return id
             at = node.position
             id = self.ask(id, leaf >> (at.height - at.span) & ((1 << at.span) - 1), by)
-            if self.known[id][1].position.height == 0 and not self.known[id][1].position.is_shown:
+            if self.known[id][1].position.height == 0 and not self.known[id][1].position.shows_words:
                 return id
 
     def place(self, id: bytes, child: int | None = None) -> Place:
@@ -252,7 +252,7 @@ class Explorer:
         at, root = node.position, node.root
         if child is not None:
             at, root = at.below(root, child, place.child, place.path), place.child
-        is_open = status == Status.ANSWERED and node.position.is_shown and at.height == 0
+        is_open = status == Status.ANSWERED and node.position.shows_words and at.height == 0
         position = Position(int(at.tree), at.height, at.index, root, root if is_open else EMPTY)
         return (JOB, self.court.claims[name], frame, place, kind, descriptor_of(kind, frame, position))
 

@@ -47,7 +47,7 @@ def test_path__of_an_update_and_an_aggregation__begins_at_the_trace(exploring, e
     slot = 0 if name == "carol" else 6
     trace = explorer.answer(explorer.first(name, kind, slot))
     node = explorer.answer(explorer.down(trace, 0))
-    assert explorer.known[node][1].position.is_shown == (kind == Kind.UPDATE)
+    assert explorer.known[node][1].position.shows_words == (kind == Kind.UPDATE)
     state = explorer.ask_state(trace)
     if kind == Kind.UPDATE:  # its state has one entry
         assert explorer.known[state][2] == Status.ANSWERED
@@ -95,7 +95,7 @@ def test_padding__alone_under_a_node_of_words__is_answered_with_no_bytes(explori
     parts = explorer.answer(explorer.ask_parts(explorer.answer(leaf), 7))
     assert explorer.known[parts][1].position.height == 8  # 129 leaves: the last two levels are shown together
     padding = explorer.ask(parts, 60)
-    assert explorer.known[padding][1].position.is_shown
+    assert explorer.known[padding][1].position.shows_words
     assert explorer.words(padding) == b""
     explorer.answer(padding)
     exploring.no("openings: no such leaf", "judge", "dave", *explorer.judge_args(padding, 0))

@@ -52,12 +52,12 @@ def step(exploring, explorer, rng):
     elif answered:
         id = rng.choice(answered)
         _, node, _, frame = explorer.known[id]
-        if node.position.is_shown and rng.random() < 0.5:
+        if node.position.shows_words and rng.random() < 0.5:
             explorer.ask_parts(id, rng.randrange(max(1, node.position.count)), by=by)
         elif frame.trace_root == node.root and rng.random() < 0.3:
             explorer.ask_state(id, by=by)
         else:
-            span = node.position.height if node.position.is_shown else node.position.span
+            span = node.position.height if node.position.shows_words else node.position.span
             explorer.ask(id, rng.randrange(1 << span), by=by)
 
 
@@ -83,7 +83,7 @@ def bent_call(exploring, explorer, rng):
         value = 0
     else:
         function, value = "ask", 10**18
-        span = node.position.height if node.position.is_shown else node.position.span
+        span = node.position.height if node.position.shows_words else node.position.span
         args = explorer.ask_args(id, rng.randrange(1 << span))
     at = rng.randrange(2, len(args))
     stage_changes = {2: 9, 3: replace(explorer.known[id][3], step=99)}  # data of another kind is not decoded

@@ -12,7 +12,7 @@ from eth_utils.crypto import keccak
 from zoo_compute.spec import merkle
 from zoo_compute.spec.exploration import (
     LEAF_BYTES,
-    SHOWN_LEVELS,
+    WORD_LEVELS,
     Node,
     Tree,
     TreePosition,
@@ -148,72 +148,72 @@ def asked_state(node: Node, frame: Frame, program: Program) -> tuple[Stage, int]
 
 
 def asked_parts(
-    node: Node, frame: Frame, given: ElementAsk, part_count: Callable[[bytes, int], int]
+    node: Node, frame: Frame, opening: ElementAsk, part_count: Callable[[bytes, int], int]
 ) -> tuple[Stage, int]:
     """An element that comes about in several parts."""
     require_frame(node, frame)
     at = node.position
-    require(at.tree == Tree.ELEMENTS and at.is_shown, HERE)
-    require(keccak(given.descriptor) == frame.descriptor, "openings: other descriptor")
-    leaf = given.element // WORDS_A_LEAF
+    require(at.tree == Tree.ELEMENTS and at.shows_words, HERE)
+    require(keccak(opening.descriptor) == frame.descriptor, "openings: other descriptor")
+    leaf = opening.element // WORDS_A_LEAF
     is_there = (
-        given.element < at.count
+        opening.element < at.count
         and leaf >> at.height == at.index
-        and len(given.path) == at.height
-        and merkle.climb(given.leaf, leaf, given.path) == node.root
+        and len(opening.path) == at.height
+        and merkle.climb(opening.leaf, leaf, opening.path) == node.root
     )
     require(is_there, "openings: no such element")
-    parts = part_count(given.descriptor, given.element)
+    parts = part_count(opening.descriptor, opening.element)
     require(parts > 1, "openings: one part")
     require(parts < MAX_GAME_COUNT, "openings: too many elements")
-    frame = replace(frame, element=given.element, parts=parts)
+    frame = replace(frame, element=opening.element, parts=parts)
     position = TreePosition(Tree.ELEMENT, 0, leaf, at.count)
-    return Stage(frame, position, given.leaf), ELEMENT_PLACE | given.element
+    return Stage(frame, position, opening.leaf), ELEMENT_PLACE | opening.element
 
 
 # --- answers that a hash determines
 
 
-def answered_begin(node: Node, frame: Frame, given: BeginAnswer) -> Stage:
+def answered_begin(node: Node, frame: Frame, opening: BeginAnswer) -> Stage:
     """To the entries of the state at step 0."""
     require_frame(node, frame)
     require(_is_leaf(node, Tree.SEGMENTS) and node.position.index == 0, HERE)
-    require(merkle.segment_leaf(0, given.root) == node.root, "openings: states do not match")
-    _require_program(frame, given.program)
-    frame = replace(frame, after=given.root, is_begin=1)
-    return _entered(Tree.STATE, given.root, given.program.state_count, frame, given.children)
+    require(merkle.segment_leaf(0, opening.root) == node.root, "openings: states do not match")
+    _require_program(frame, opening.program)
+    frame = replace(frame, after=opening.root, is_begin=1)
+    return _entered(Tree.STATE, opening.root, opening.program.state_count, frame, opening.children)
 
 
-def answered_node(node: Node, frame: Frame, given: NodeAnswer) -> Stage:
+def answered_node(node: Node, frame: Frame, opening: NodeAnswer) -> Stage:
     """To the elements of a node's tensor."""
     require_frame(node, frame)
     at = node.position
     require(_is_leaf(node, Tree.NODES) and at.index < at.count, HERE)
-    _require_program(frame, given.program)
-    leaf = sha256(b"\x05" + given.descriptor).digest()
-    is_node = len(given.path) == height_of(at.count) and (
-        merkle.climb(leaf, at.index, given.path) == given.program.nodes
+    _require_program(frame, opening.program)
+    leaf = sha256(b"\x05" + opening.descriptor).digest()
+    is_node = len(opening.path) == height_of(at.count) and (
+        merkle.climb(leaf, at.index, opening.path) == opening.program.nodes
     )
     require(is_node, "openings: other descriptor")
-    head, count = head_of(given.descriptor)
-    tensor = merkle.tensor_root(head, given.elements_root)
+    head, count = head_of(opening.descriptor)
+    tensor = merkle.tensor_root(head, opening.elements_root)
     traced = sha256(b"\x08" + at.index.to_bytes(4, "little") + tensor).digest()
     require(traced == node.root, "openings: tensor does not match")
     frame = replace(
         frame,
         node=at.index,
-        descriptor=bytes(keccak(given.descriptor)),
+        descriptor=bytes(keccak(opening.descriptor)),
         tensor_root=tensor,
-        elements_root=given.elements_root,
+        elements_root=opening.elements_root,
     )
-    return _entered_words(Tree.ELEMENTS, given.elements_root, count, frame, given.children, given.words)
+    return _entered_words(Tree.ELEMENTS, opening.elements_root, count, frame, opening.children, opening.words)
 
 
-def answered_result(node: Node, frame: Frame, given: ResultAnswer) -> Stage:
+def answered_result(node: Node, frame: Frame, opening: ResultAnswer) -> Stage:
     """A slot's result leaf; nothing is asked below."""
     require_frame(node, frame)
     require(node.position.tree == Tree.RESULT, HERE)
-    claim, result = given.claim, given.result
+    claim, result = opening.claim, opening.result
     require(claim_hash(claim) == frame.claim, "openings: other claim")
     roots = result.segment_root, result.end_root, result.update_root
     leaf = merkle.result_root(frame.slot, claim.start_root, *roots)
@@ -225,15 +225,15 @@ def answered_result(node: Node, frame: Frame, given: ResultAnswer) -> Stage:
 # --- answers that commit to something new
 
 
-def answered_segment(node: Node, frame: Frame, given: SegmentAnswer) -> Stage:
+def answered_segment(node: Node, frame: Frame, opening: SegmentAnswer) -> Stage:
     """To the states of the steps in one segment."""
     require_frame(node, frame)
     at = node.position
     require(_is_leaf(node, Tree.SEGMENTS) and 0 < at.index < at.count, HERE)
-    frame = _between(node, frame, given.states)
+    frame = _between(node, frame, opening.states)
     first, last = (step_of(frame, Tree.SEGMENTS, leaf) for leaf in (at.index - 1, at.index))
     require(last - first > 1, "openings: one step")
-    height, steps = height_of(last - first + 1), given.steps
+    height, steps = height_of(last - first + 1), opening.steps
     for root, number, leaf_at, path in (
         (frame.before, first, 0, steps.first_path),
         (frame.after, last, last - first, steps.last_path),
@@ -245,7 +245,7 @@ def answered_segment(node: Node, frame: Frame, given: SegmentAnswer) -> Stage:
     return _entered(Tree.STEPS, steps.root, last - first + 1, frame, steps.children)
 
 
-def answered_step(node: Node, frame: Frame, given: StepAnswer) -> Stage:
+def answered_step(node: Node, frame: Frame, opening: StepAnswer) -> Stage:
     """To the nodes of one step."""
     require_frame(node, frame)
     at = node.position
@@ -253,7 +253,7 @@ def answered_step(node: Node, frame: Frame, given: StepAnswer) -> Stage:
     require(is_here and 0 < at.index < at.count, HERE)
     step = step_of(frame, at.tree, at.index - 1)
     require(step_of(frame, at.tree, at.index) == step + 1, "openings: several steps")
-    return _traced(replace(_between(node, frame, given.states), step=step), given.trace)
+    return _traced(replace(_between(node, frame, opening.states), step=step), opening.trace)
 
 
 def answered_trace(node: Node, frame: Frame, trace: Trace) -> Stage:
@@ -263,27 +263,27 @@ def answered_trace(node: Node, frame: Frame, trace: Trace) -> Stage:
     return _traced(frame, trace)
 
 
-def answered_parts(node: Node, frame: Frame, given: PartsAnswer) -> Stage:
+def answered_parts(node: Node, frame: Frame, opening: PartsAnswer) -> Stage:
     """To the results of an element's parts, the last of which is the element."""
     require_frame(node, frame)
     require(node.position.tree == Tree.ELEMENT, HERE)
-    require(sha256(b"\x00" + given.leaf).digest() == node.root, "openings: bytes do not match")
+    require(sha256(b"\x00" + opening.leaf).digest() == node.root, "openings: bytes do not match")
     last = frame.parts - 1
     at = last // WORDS_A_LEAF
-    if height_of(at + 1) > SHOWN_LEVELS:
+    if height_of(at + 1) > WORD_LEVELS:
         is_last = (
-            len(given.path) == height_of(at + 1)
-            and len(given.last) == WORD_BYTES * frame.parts - LEAF_BYTES * at
-            and merkle.climb(sha256(b"\x00" + given.last).digest(), at, given.path) == given.root
+            len(opening.path) == height_of(at + 1)
+            and len(opening.last) == WORD_BYTES * frame.parts - LEAF_BYTES * at
+            and merkle.climb(sha256(b"\x00" + opening.last).digest(), at, opening.path) == opening.root
         )
         require(is_last, "openings: parts do not match")
-        word = _word_of(given.last, last)
+        word = _word_of(opening.last, last)
     else:
-        require(len(given.words) == WORD_BYTES * frame.parts, "openings: bytes do not match")
-        word = given.words[-WORD_BYTES:]
-    require(word == _word_of(given.leaf, frame.element), "openings: parts do not match")
-    frame = replace(frame, parts_root=given.root)
-    return _entered_words(Tree.PARTS, given.root, frame.parts, frame, given.children, given.words)
+        require(len(opening.words) == WORD_BYTES * frame.parts, "openings: bytes do not match")
+        word = opening.words[-WORD_BYTES:]
+    require(word == _word_of(opening.leaf, frame.element), "openings: parts do not match")
+    frame = replace(frame, parts_root=opening.root)
+    return _entered_words(Tree.PARTS, opening.root, frame.parts, frame, opening.children, opening.words)
 
 
 # --- within
@@ -324,7 +324,7 @@ def _entered(tree: Tree, root: bytes, count: int, frame: Frame, children: Hashes
 def _entered_words(tree: Tree, root: bytes, count: int, frame: Frame, children: Hashes, words: bytes) -> Stage:
     require(count < MAX_GAME_COUNT, "openings: too many elements")
     position = root_position(tree, count)
-    if not position.is_shown:
+    if not position.shows_words:
         return _entered(tree, root, count, frame, children)
     require_words(position, root, words)
     return Stage(frame, position, root)

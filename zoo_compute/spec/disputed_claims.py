@@ -127,7 +127,7 @@ def fee_of(position: TreePosition, open_asks: int, base_fee: int) -> int:
 
 
 def answer_gas(position: TreePosition) -> int:
-    if position.is_shown:
+    if position.shows_words:
         return ANSWER_GAS + (LEAF_GAS << position.height)
     return ANSWER_GAS + (CHILD_GAS << position.span) if position.height else STAGE_GAS
 

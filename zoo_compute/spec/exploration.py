@@ -16,7 +16,7 @@ from zoo_compute.spec.revert import require
 from zoo_compute.spec.watching import NOBODY
 
 LEAF_BYTES = WORD_BYTES * WORDS_A_LEAF
-SHOWN_LEVELS = 2  # of a tree of words: up to four leaves are shown together
+WORD_LEVELS = 2  # of a tree of words: up to four leaves are shown together
 UNIT_BYTES = 22  # of an id, that name a step in records, verdicts and seals
 
 
@@ -70,15 +70,15 @@ class TreePosition:
         return self.height == 0 and self.index >= self.leaves
 
     @property
-    def is_shown(self) -> bool:
+    def shows_words(self) -> bool:
         """Answered by words, not by children."""
-        return self.tree in (Tree.ELEMENTS, Tree.PARTS) and self.height <= SHOWN_LEVELS
+        return self.tree in (Tree.ELEMENTS, Tree.PARTS) and self.height <= WORD_LEVELS
 
     @property
     def span(self) -> int:
         """Levels that one answer goes down: as few answers as MAX_SPAN allows, and those alike; a rest of words is shown."""
         left = self.height
-        if self.tree >= Tree.ELEMENTS and left % MAX_SPAN <= SHOWN_LEVELS:
+        if self.tree >= Tree.ELEMENTS and left % MAX_SPAN <= WORD_LEVELS:
             left -= left % MAX_SPAN
         return -(-left // -(-left // MAX_SPAN)) if left else 0
 
@@ -102,7 +102,7 @@ class TreePosition:
 
     def below(self, root: bytes, place: int, child: bytes, path: Hashes) -> TreePosition:
         """Of the child at `place`, which its siblings prove; of shown words, of a leaf."""
-        depth = self.height if self.is_shown else self.span
+        depth = self.height if self.shows_words else self.span
         is_child = len(path) == depth and place < 1 << depth and merkle.climb(child, place, path) == root
         require(is_child, "openings: not that child")
         return replace(self, height=self.height - depth, index=self.index << depth | place)
@@ -122,7 +122,7 @@ def segments_position(inner_steps: int, segment_steps: int, leaf: int | None = N
 
 def require_children(position: TreePosition, root: bytes, children: Hashes) -> None:
     are_children = (
-        not position.is_shown and len(children) == 1 << position.span and merkle.root_of(list(children)) == root
+        not position.shows_words and len(children) == 1 << position.span and merkle.root_of(list(children)) == root
     )
     require(are_children, "openings: children do not match")
 
@@ -132,7 +132,7 @@ def require_words(position: TreePosition, root: bytes, data: bytes) -> None:
     width = 1 << position.height
     start = LEAF_BYTES * width * position.index
     size = max(0, min(LEAF_BYTES * width, WORD_BYTES * position.count - start))
-    require(position.is_shown and len(data) == size, "openings: bytes do not match")
+    require(position.shows_words and len(data) == size, "openings: bytes do not match")
     leaves = [sha256(b"\x00" + data[at : at + LEAF_BYTES]).digest() for at in range(0, size, LEAF_BYTES)]
     leaves += [EMPTY] * (width - len(leaves))
     require(merkle.root_of(leaves) == root, "openings: bytes do not match")

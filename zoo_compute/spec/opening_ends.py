@@ -45,9 +45,9 @@ def judge(
         position, root = position.below(root, place.number, place.child, place.path), place.child
     is_whole = position.tree == Tree.ELEMENT or node.position == TreePosition(Tree.NODES)
     require(is_whole or not position.is_beyond, "openings: no such leaf")
-    is_open = place.status == Status.ANSWERED and node.position.is_shown and position.height == 0
-    shown = Position(position.tree, position.height, position.index, root, root if is_open else EMPTY)
-    w.court.judge(kind, frame, shown, data)
+    is_open = place.status == Status.ANSWERED and node.position.shows_words and position.height == 0
+    judged = Position(position.tree, position.height, position.index, root, root if is_open else EMPTY)
+    w.court.judge(kind, frame, judged, data)
     asked_at = node.origin.asked_at or node.payment.asked_at
     require_open(w, w.claims[node.claim], msg.now)
     w.verdicts[node.claim] = Verdict(node.origin.unit, asked_at, msg.now)

@@ -79,7 +79,7 @@ def ask_claim(
     elif kind == Kind.TRAINING:
         root, position = result.segment_root, segments_position(work.inner_steps, work.segment_steps)
         if path:
-            frame, root, position = _shown_leaf(frame, index, states, path)
+            frame, root, position = _bundle_leaf(frame, index, states, path)
             id = segment_id(origin, index)
     node = Node(key, frame_hash(frame), position, root, origin, clocks=clocks.first(0, w.preset))
     is_heavy = position.is_heavy or kind in (Kind.UPDATE, Kind.AGGREGATION)
@@ -132,7 +132,7 @@ def _first_frame(job: int, claim: Claim, kind: int, slot: int, work: Work, resul
     return replace(frame, tree_root=result.segment_root)
 
 
-def _shown_leaf(frame: Frame, index: int, states: States, path: Hashes) -> tuple[Frame, bytes, TreePosition]:
+def _bundle_leaf(frame: Frame, index: int, states: States, path: Hashes) -> tuple[Frame, bytes, TreePosition]:
     """A segment leaf as the bundle shows it, with the states on both sides."""
     position = segments_position(frame.inner_steps, frame.segment_steps, index)
     height = height_of(position.count)
@@ -141,9 +141,9 @@ def _shown_leaf(frame: Frame, index: int, states: States, path: Hashes) -> tuple
         at = merkle.segment_leaf(min(leaf * frame.segment_steps, frame.inner_steps), root)
         return len(path) == height and merkle.climb(at, leaf, path) == frame.tree_root
 
-    is_shown = index < position.count and is_leaf(index, states.after, path)
+    is_leaf_there = index < position.count and is_leaf(index, states.after, path)
     is_after_one = index == 0 or is_leaf(index - 1, states.before, states.path)
-    require(is_shown and is_after_one, "openings: states do not match")
+    require(is_leaf_there and is_after_one, "openings: states do not match")
     step = min(index * frame.segment_steps, frame.inner_steps)
     frame = replace(frame, after=states.after, before=states.before if index else EMPTY)
     return frame, merkle.segment_leaf(step, states.after), position
@@ -154,7 +154,7 @@ def ask(
 ) -> tuple[bytes, Node]:
     """A child of an answered node."""
     require_node(w, above, node, Status.ANSWERED)
-    require(not node.position.is_shown and node.position.tree != Tree.RESULT, descents.HERE)
+    require(not node.position.shows_words and node.position.tree != Tree.RESULT, descents.HERE)
     position = node.position.below(node.root, place, child, path)
     require(position.is_askable(child), "openings: nothing to answer")
     is_segment = position.tree == Tree.SEGMENTS and position.height == 0
