@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from node.device import use_threads
+from tests.referee.exploration_driver import Exploring
+from tests.referee.exploration_moves import Explorer
 from tests.referee.game_driver import fork, game_driver
 from tests.support.evm import chain
 from tests.support.lockstep.contract_mirror import deployed
@@ -41,3 +43,21 @@ def one_thread():
     use_threads(1)
     yield
     use_threads(before)
+
+
+@pytest.fixture(scope="module", name="claimed")
+def claimed_fixture():
+    with chain.anchor():
+        yield Exploring()
+
+
+@pytest.fixture
+def exploring(claimed):
+    """Openings beside its specification, over claims that nobody asked about yet."""
+    with claimed.fork() as mine:
+        yield mine
+
+
+@pytest.fixture
+def explorer(exploring):
+    return Explorer(exploring)

@@ -1,0 +1,112 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title The clocks along a path of asks and answers
+@license Apache-2.0
+@notice The committer's side has so many seconds for all answers of a path, the askers' side so many after the claim's deadline.
+@dev docs/design/clocks.md and zoo_compute/spec/clocks.py have the same rules. A word is `since << 112 | committer_left << 80 |
+     asker_left << 48 | counted_left << 8 | exhausted`. Seconds stay below 2^32: heavy asks add at most MOST_COUNTED
+     re-executions of at most a week to the committer's.
+"""
+
+
+U32: constant(uint256) = 2**32 - 1
+# Re-executions that heavy asks add along a path at most; open for each slot of an operator, above which it is exhausted.
+MOST_COUNTED: constant(uint256) = 32
+
+
+@internal
+@pure
+def _first(committer_s: uint256, asker_s: uint256) -> uint256:
+    """
+    @notice Of a path before its first ask.
+    """
+    return committer_s << 80 | asker_s << 48 | MOST_COUNTED << 8
+
+
+@internal
+@pure
+def _since(clocks: uint256) -> uint256:
+    return clocks >> 112
+
+
+@internal
+@pure
+def _committer_left(clocks: uint256) -> uint256:
+    return clocks >> 80 & U32
+
+
+@internal
+@pure
+def _is_exhausted(clocks: uint256) -> bool:
+    return clocks & 1 == 1
+
+
+@internal
+@view
+def _asked(
+    clocks: uint256, deadline: uint256, is_heavy: bool, open_heavy: uint256, slots: uint256, reexecute_s: uint256
+) -> uint256:
+    """
+    @notice An ask below an answered node, which takes from the askers' seconds those that passed after the deadline. A heavy one
+            adds the time in which one worker a slot serves all that are open.
+    @param deadline Of the claim; 0 while it is unknown, because the turn is open.
+    """
+    asker_left: uint256 = clocks >> 48 & U32
+    since: uint256 = max(self._since(clocks), deadline)
+    if deadline > 0 and block.timestamp > since:
+        assert block.timestamp - since <= asker_left, "openings: askers out of time"
+        asker_left -= block.timestamp - since
+    counted_left: uint256 = clocks >> 8 & 255
+    counted: uint256 = 0
+    exhausted: uint256 = 0
+    if is_heavy:
+        counted = min(counted_left, (open_heavy + slots - 1) // slots)
+        exhausted = convert(open_heavy > MOST_COUNTED * slots, uint256)
+    committer_left: uint256 = self._committer_left(clocks) + counted * reexecute_s
+    return (
+        block.timestamp << 112
+        | committer_left << 80
+        | asker_left << 48
+        | (counted_left - counted) << 8
+        | exhausted
+    )
+
+
+@internal
+@view
+def _answered(clocks: uint256) -> uint256:
+    """
+    @notice An answer, which takes its seconds from the committer's, whoever gives it.
+    """
+    used: uint256 = block.timestamp - self._since(clocks)
+    left: uint256 = self._committer_left(clocks)
+    # INVARIANT clocks: an ask can be answered up to its last second, and expires from the next one on, never both.
+    assert used <= left, "openings: out of time"
+    lower: uint256 = clocks & (2**80 - 1)
+    return block.timestamp << 112 | (left - used) << 80 | lower >> 1 << 1
+
+
+@internal
+@view
+def _is_exclusive(clocks: uint256, exclusive_s: uint256) -> bool:
+    """
+    @notice Whether only the claim's author may answer yet: nobody copies the answer of one that is awake.
+    """
+    wait_s: uint256 = min(exclusive_s, self._committer_left(clocks) // 2)
+    return block.timestamp < self._since(clocks) + wait_s
+
+
+@internal
+@view
+def _is_expired(clocks: uint256) -> bool:
+    return block.timestamp > self._since(clocks) + self._committer_left(clocks)
+
+
+@internal
+@pure
+def _latest(clocks: uint256) -> uint256:
+    """
+    @notice Up to when something can be asked below an answered node, or as long after the deadline, whichever is later.
+    """
+    return self._since(clocks) + (clocks >> 48 & U32)

@@ -1,0 +1,159 @@
+"""What Openings keeps of a disputed claim, its numbers, and what it asks of other contracts (docs/protocol/openings.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from eth_utils.crypto import keccak
+
+from zoo_compute.spec import clocks
+from zoo_compute.spec.clocks import ClockPreset, End, answer_fee
+from zoo_compute.spec.exploration import UNIT_BYTES, Node, Status, TreePosition, abi_words
+from zoo_compute.spec.games import EMPTY, Frame, Hashes, Position, claim_hash
+from zoo_compute.spec.revert import require
+from zoo_compute.spec.state import Claim
+
+RESULT = 3  # in place of a kind: the slot's result leaf
+ANSWER_GAS = 60_000  # of any answer
+CHILD_GAS = 1_600  # of each child that it shows
+LEAF_GAS = 24_000  # of each leaf of words
+STAGE_GAS = 260_000  # of an answer that leads into another tree
+OPENING_S = 86_400  # in which seals of a convicted step are opened
+MAX_ASKS = 65_535  # open at once, of a claim
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the contract that keeps a claim says of it. deadline: 0 while the claim's turn is open."""
+
+    work_root: bytes
+    reexecute_s: int
+    slots: int
+    deadline: int
+
+
+class Court(Protocol):
+    """What the other contracts answer and are called for."""
+
+    def dispute_terms(self, job: int, claim: Claim) -> Terms: ...
+    def deadline(self, job: int, turn: int) -> int: ...
+    def reexecution_price(self, job: int, is_aggregation: bool) -> tuple[str, int]: ...
+    def hot_key(self, operator: int) -> str: ...
+    def owner_of(self, operator: int) -> str: ...
+    def part_count(self, descriptor: bytes, element: int) -> int: ...
+    def judge(self, kind: int, frame: Frame, position: Position, data: bytes) -> None: ...
+    def open_dispute(self, job: int, claim: Claim) -> None: ...
+    def close_dispute(self, job: int, claim: Claim, outcome: int, used_s: int, burned: int) -> None: ...
+    def reward_finder(self, job: int, claim: Claim, finder: str) -> None: ...
+    def take(self, token: str, account: str, amount: int) -> bool: ...
+    def send(self, token: str, account: str, amount: int) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DisputedClaim:
+    """A claim's word. latest: up to when something can be asked, whatever the deadline is; used_s: the most on one path."""
+
+    job: int
+    operator: int
+    turn: int
+    reexecute_s: int
+    slots: int
+    deadline: int
+    latest: int = 0
+    open: int = 0
+    heavy_open: int = 0
+    heavy_made: int = 0
+    used_s: int = 0
+    end: End | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Of a conviction: its step. By evidence: when that was first asked for, and when it was judged; by silence 0."""
+
+    unit: bytes
+    asked_at: int = 0
+    judged_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    account: str
+    sealed_at: int
+    is_rewarded: bool = False
+
+
+@dataclass
+class Explorations:
+    """All that the contract keeps. nodes: by id, the record and its status."""
+
+    court: Court
+    preset: ClockPreset
+    claims: dict[bytes, DisputedClaim] = field(default_factory=dict)
+    nodes: dict[bytes, tuple[Node, Status]] = field(default_factory=dict)
+    heavy: dict[tuple[int, int], int] = field(default_factory=dict)  # open, by job and operator
+    verdicts: dict[bytes, Verdict] = field(default_factory=dict)
+    finders: dict[bytes, Finder] = field(default_factory=dict)
+    seals: dict[bytes, int] = field(default_factory=dict)
+    owed: dict[tuple[str, str], int] = field(default_factory=dict)
+    burned: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node, or a child of an answered one with its siblings."""
+
+    id: bytes
+    node: Node
+    status: int
+    is_child: bool = False
+    number: int = 0
+    child: bytes = EMPTY
+    path: Hashes = ()
+
+
+def claim_key(job: int, claim: Claim) -> bytes:
+    return bytes(keccak(abi_words(job, claim_hash(claim))))
+
+
+def unit_of(id: bytes) -> bytes:
+    return id[:UNIT_BYTES]
+
+
+def fee_of(position: TreePosition, open_asks: int, base_fee: int) -> int:
+    """Coin that an ask prepays, which is one of so many open of its claim."""
+    return answer_fee(open_asks, answer_gas(position), base_fee)
+
+
+def answer_gas(position: TreePosition) -> int:
+    if position.shows_words:
+        return ANSWER_GAS + (LEAF_GAS << position.height)
+    return ANSWER_GAS + (CHILD_GAS << position.span) if position.height else STAGE_GAS
+
+
+# --- what every call checks
+
+
+def with_deadline(w: Explorations, word: DisputedClaim) -> DisputedClaim:
+    return word if word.deadline else replace(word, deadline=w.court.deadline(word.job, word.turn))
+
+
+def require_node(w: Explorations, id: bytes, node: Node, status: int) -> None:
+    require(w.nodes.get(id) == (node, status), "openings: other node")
+
+
+def require_pending(word: DisputedClaim) -> None:
+    require(word.end is None, "openings: not pending")
+
+
+def require_open(w: Explorations, word: DisputedClaim, now: int) -> None:
+    require_pending(word)
+    require(not is_final(w, word, now), "openings: final")
+
+
+def is_final(w: Explorations, word: DisputedClaim, now: int) -> bool:
+    """The deadline and every path's clock have passed, and no ask is open."""
+    word = with_deadline(w, word)
+    latest = max(word.latest, word.deadline + w.preset.asker_s)
+    return word.deadline > 0 and clocks.is_final(now, word.deadline, latest, word.open)
