@@ -5,10 +5,11 @@ It uses nothing but the operator table, and keeps every node's words in a Python
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from repops.backend import DTYPE, check_batch, room_for_batch
 from repops.commitments import Array
@@ -46,11 +47,16 @@ def _value(
 
 def element(node: Node, number: int, values: list[Words]) -> int:
     """One element of a computed node, from the words of earlier nodes."""
-    return results(node, number, lambda operand, index: values[node.operands[operand].node][index])[-1]
+    return _results(node, number, lambda operand, index: values[node.operands[operand].node][index])[-1]
 
 
-def results(node: Node, number: int, read: Read) -> Words:
-    """The word of each part of one element; the last is the element's. read: returns an operand's word."""
+def results(node: Node, element: int, operands: Sequence[npt.NDArray[np.uint32]]) -> npt.NDArray[np.uint32]:
+    """The word of each part of one element; the last is the element's. operands: the words of each one's source."""
+    words = _results(node, element, lambda operand, index: int(operands[operand][index]))
+    return np.array(words, np.uint32)
+
+
+def _results(node: Node, number: int, read: Read) -> Words:
     made: Words = []
     for part in parts(node, number, read):
         words = [made[at] for at in part.carried] + [read(*place) for place in part.reads]
