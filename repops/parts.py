@@ -193,9 +193,7 @@ def _dot(node: Node, place: Shape, number: int, read: Read) -> Part:
         turn = number - 1 - chains
         group = range(1 + turn * joined, min(1 + (turn + 1) * joined, blocks))
         total = number - 1 if turn else each
-        return Part(
-            _chain("sum_sequential", len(group)), (total, *(min((at + 1) * each, chains) for at in group)), ()
-        )
+        return Part(_chain("sum_sequential", len(group)), (total, *(min((at + 1) * each, chains) for at in group)), ())
     block, turn = divmod(number - 1, each)
     first = block * BLOCK + turn * size
     reads: list[tuple[int, int]] = []

@@ -90,9 +90,7 @@ def _start(view: Operand, place: Sequence[int]) -> int:
     return view.offset + sum(stride * at for stride, at in zip(view.strides, place, strict=False))
 
 
-def _walks(
-    node: Node, place: Sequence[int], reads: Sequence[int], sources: Sequence[WordArray]
-) -> ctypes.Array[Axes]:
+def _walks(node: Node, place: Sequence[int], reads: Sequence[int], sources: Sequence[WordArray]) -> ctypes.Array[Axes]:
     """How each operand's terms lie, with axes joined where all of them allow it."""
     cut, walks = len(node.shape), (Axes * 2)()
     views = [node.operands[at] for at in reads]

@@ -23,6 +23,7 @@ from repops.graph import (
     Shape,
     StateEntry,
     contiguous,
+    needed,
 )
 from repops.operators import TABLE, Operator, domain
 
@@ -211,7 +212,10 @@ class Writer:
 
 
 def random_program(seed: int, nodes: int = 14, *, empty: float = 0.05) -> Graph:
-    """A valid graph; every operator is as likely as any other. empty: how likely a shape is to have no elements."""
+    """A valid graph; every operator is as likely as any other. Nobody needs some of its nodes: see `pruned`.
+
+    empty: how likely a shape is to have no elements.
+    """
     rng = np.random.default_rng(seed)
     builder = Builder()
     shapes = [(6, 7), (40,), (5,), (3, 0)]
@@ -239,6 +243,21 @@ def random_program(seed: int, nodes: int = 14, *, empty: float = 0.05) -> Graph:
     # Not `builder.finish`, which drops what neither the state nor the loss needs.
     named = tuple((name, view.node) for name, view in batch)
     return Graph(tuple(builder.nodes), tuple(state), named, loss, builder.constants)
+
+
+def pruned(graph: Graph) -> Graph:
+    """The program without the nodes that neither the state nor the loss needs, as a job's program has to be."""
+    wanted = needed(graph.nodes, (graph.loss, *(entry.after for entry in graph.state)))
+    kept = [at for at, node in enumerate(graph.nodes) if wanted[at] or node.op == "input"]
+    number = {at: place for place, at in enumerate(kept)}
+    nodes = [
+        replace(n, operands=tuple(replace(o, node=number[o.node]) for o in n.operands))
+        for n in (graph.nodes[at] for at in kept)
+    ]
+    state = tuple(replace(e, before=number[e.before], after=number[e.after]) for e in graph.state)
+    batch = tuple((name, number[at]) for name, at in graph.batch)
+    constants = {number[at]: data for at, data in graph.constants.items() if at in number}
+    return Graph(tuple(nodes), state, batch, number[graph.loss], constants)
 
 
 def fill(rng: np.random.Generator, graph: Graph) -> tuple[dict[str, Array], dict[str, Array]]:
