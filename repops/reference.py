@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from repops.backend import DTYPE, check_batch, room_for_batch
 from repops.commitments import Array
+from repops.float_mode import check_float_mode
 from repops.graph import BATCH_ROLE, F32, Graph, Node
 from repops.parts import Read, parts
 from repops.recipes import canonical
@@ -21,7 +22,8 @@ Words = list[int]
 
 
 def run(graph: Graph, state: Mapping[str, Words], batch: Mapping[str, Words]) -> list[Words]:
-    """Every node's words, row-major. state and batch: the words of each input by name."""
+    """Every node's words, row-major. state and batch: the words of each input by name. Raises SubnormalsFlushed."""
+    check_float_mode()
     values: list[Words] = []
     for at, node in enumerate(graph.nodes):
         values.append(_value(graph, at, node, values, state, batch))
@@ -52,6 +54,7 @@ def element(node: Node, number: int, values: list[Words]) -> int:
 
 def results(node: Node, element: int, operands: Sequence[npt.NDArray[np.uint32]]) -> npt.NDArray[np.uint32]:
     """The word of each part of one element; the last is the element's. operands: the words of each one's source."""
+    check_float_mode()
     words = _results(node, element, lambda operand, index: int(operands[operand][index]))
     return np.array(words, np.uint32)
 

@@ -13,6 +13,7 @@ from numba import uint32
 from repops.fallback.kernels import RANK_TERM
 from repops.fallback.primitives import apply, fused, register
 from repops.fallback.recipe_kernels import compiled
+from repops.float_mode import check_float_mode
 from repops.graph import F32, Node, coordinates
 from repops.operators import BLOCK, LANES, TABLE, terms
 from repops.parts import JOINED, LaneParts, blocks_per_part, part, part_count, terms_per_part
@@ -105,8 +106,9 @@ def _add(out, index, x, row, size):
 def results(node: Node, element: int, operands: Sequence[WordArray]) -> WordArray:
     """The word of each part of element `element` (row-major); the last is the element's.
 
-    operands: for each operand the words of its source, row-major, with canonical NaNs.
+    operands: for each operand the words of its source, row-major, with canonical NaNs. Raises SubnormalsFlushed.
     """
+    check_float_mode()
     first = part(node, element, 0, lambda operand, index: int(operands[operand][index]))
     out = np.empty(part_count(node), np.uint32)
     out[0] = first.recipe.run(*(int(operands[operand][index]) for operand, index in first.reads))
