@@ -26,8 +26,8 @@ from repops.graph import (
     contiguous,
     needed,
 )
+from repops.limits import check_program
 from repops.operators import TABLE
-from repops.validation import check_program
 
 Scalar = float | int
 

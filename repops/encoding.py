@@ -39,9 +39,9 @@ from repops.graph import (
     Operand,
     StateEntry,
 )
+from repops.limits import MAX_PROGRAM_NODES, check_program
 from repops.merkle import DESCRIPTOR, ENTRY, PROGRAM, merkle_proof, merkle_root, root_from_proof, sha256
 from repops.operators import BY_CODE, TABLE
-from repops.validation import MAX_PROGRAM_NODES, check_program
 from repops.words import MASK
 
 MAGIC = b"\x89repops\n"  # the first byte keeps it from being taken for text
@@ -63,7 +63,7 @@ def encode(graph: Graph) -> bytes:
 def decode(data: bytes, *, max_bytes: int = MAX_BYTES) -> Graph:
     """Read a program file. Raises BadProgram, and nothing else, whatever the bytes.
 
-    Time and memory are proportional to the file's size. `validation.check_program` bounds what a trace and an opening
+    Time and memory are proportional to the file's size. `limits.check_program` bounds what a trace and an opening
     cost; for the cost of a step see `profile`.
     """
     if len(data) > max_bytes:

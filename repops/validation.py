@@ -1,7 +1,7 @@
 """Checks that a graph is valid, in time and memory proportional to its file, whatever the file says.
 
 `check` is what kernels rely on; every `Graph` passes it, also a piece of a program that a trace or a rank runs.
-`check_program` is what a job's program must satisfy besides, so that an operator who computed it can also defend it.
+`limits.check_program` is what a job's program must satisfy besides, so that an operator who computed it can also defend it.
 """
 
 from __future__ import annotations
@@ -19,30 +19,17 @@ from repops.graph import (
     MAX_NODES,
     MAX_OPERANDS,
     MAX_RANK,
-    OPTIMIZER,
-    SEED,
     STATE_ROLE,
     BadProgram,
     Graph,
     Node,
     Shape,
-    needed,
     span,
 )
-from repops.operators import TABLE, Operator, domain, terms
-from repops.profile import trace_bytes
+from repops.operators import TABLE, Operator, domain
 
 LETTER = {"f": F32, "i": I32}
 WORD = 1 << 32
-
-# A program's nodes: a 7B Llama has 40,000 in a step, 50,000 in a compressed update; planning takes 0.2 ms for each.
-MAX_PROGRAM_NODES = 1 << 17
-# Terms of one element: the norm of the largest tensor of an 8B model sums 525 M. An opening computes all of its parts, in
-# seconds with the kernels; a stride of 0 would otherwise ask for 2^31 terms of a single word.
-MAX_TERMS = 1 << 29
-# Bytes hashed for one step's trace, and so four for each word of all its values: an hour of one core at 1.2 GB/s. The
-# aggregation of 16 updates of a 7B model by trimmed means hashes 3.8 TB, its training step 1.8 TB.
-MAX_TRACE_BYTES = 1 << 42
 
 
 def check(graph: Graph) -> None:
@@ -52,29 +39,6 @@ def check(graph: Graph) -> None:
     for at, node in enumerate(graph.nodes):
         _node(graph, at, node)
     _interface(graph)
-
-
-def check_program(graph: Graph) -> None:
-    """Raises BadProgram where a trace or an opening of a step could cost out of all proportion to the step.
-
-    Every node is needed by the state or the loss; inputs are there without being computed. One value has at most
-    MAX_ELEMENTS words, by `check`.
-    """
-    nodes = graph.nodes
-    if len(nodes) > MAX_PROGRAM_NODES:
-        raise BadProgram(f"program: {len(nodes):,} nodes; at most {MAX_PROGRAM_NODES:,}")
-    wanted = needed(nodes, (graph.loss, *(entry.after for entry in graph.state)))
-    for at, node in enumerate(nodes):
-        if not wanted[at] and node.op != "input":
-            raise _refuse(at, node, "neither the state nor the loss needs it; drop it")
-        if TABLE[node.op].reduces and node.op != "take" and terms(node) > MAX_TERMS:
-            raise _refuse(at, node, f"{terms(node):,} terms; at most {MAX_TERMS:,}")
-    if (size := trace_bytes(graph)) > MAX_TRACE_BYTES:
-        raise BadProgram(f"program: a trace of a step hashes {size:,} bytes; at most {MAX_TRACE_BYTES:,}")
-    for entry in graph.state:
-        # The contract knows what an int32 seed begins as, and no other.
-        if entry.name == SEED and entry.kind == OPTIMIZER and nodes[entry.before].dtype != I32:
-            raise BadProgram(f"program: the optimizer's {SEED!r} is {nodes[entry.before].dtype}; expected {I32}")
 
 
 def _refuse(at: int, node: Node, what: str) -> BadProgram:

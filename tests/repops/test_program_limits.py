@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.disputes.programs import conv
-from repops import validation
+from repops import limits
 from repops.builder import Builder, View
 from repops.encoding import decode, encode, root
 from repops.graph import (
@@ -180,7 +180,7 @@ def test_llama_7b__passes_with_each_of_its_layers() -> None:
         )
     graph = b.finish([], batch, loss)
     assert trace_bytes(graph) > 10**12
-    assert trace_bytes(graph) < validation.MAX_TRACE_BYTES / 2
+    assert trace_bytes(graph) < limits.MAX_TRACE_BYTES / 2
 
 
 def test_largest_sum_of_an_8b_model__passes() -> None:
