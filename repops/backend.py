@@ -8,15 +8,16 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from repops.commitments import Array
-from repops.graph import F32, I32, Graph
+from repops.graph import F32, I32, Graph, Node
 
 BACKENDS = {
     "native": "repops.native.runner",
@@ -24,7 +25,14 @@ BACKENDS = {
     "reference": "repops.reference",
     "cuda": "repops.cuda.runner",  # by name only
 }
+PARTS = {  # where each backend has its `results`; a GPU's elements are computed part by part on the CPU
+    "native": "repops.native.parts",
+    "numba": "repops.fallback.parts",
+    "reference": "repops.reference",
+}
 DTYPE = {F32: np.dtype(np.float32), I32: np.dtype(np.int32)}
+
+Words = npt.NDArray[np.uint32]
 
 
 class NoBackend(RuntimeError):
@@ -66,15 +74,18 @@ def backend(name: str | None = None) -> ModuleType:
         if wanted not in BACKENDS:
             raise NoBackend(f"backend {wanted!r}: expected one of {', '.join(BACKENDS)}")
         return importlib.import_module(BACKENDS[wanted])
+    return importlib.import_module(BACKENDS[_first_that_works()])
+
+
+def _first_that_works() -> str:
     missing = []
     for each in ("native", "numba"):
         try:
-            module = importlib.import_module(BACKENDS[each])
-            module.check()
+            importlib.import_module(BACKENDS[each]).check()
         except (ImportError, RuntimeError) as error:
             missing.append(f"{each}: {error}")
         else:
-            return module
+            return each
     raise NoBackend("no kernels can run here; install a C++ compiler, or numba. " + "; ".join(missing))
 
 
@@ -119,6 +130,18 @@ def using(name: str | None) -> Iterator[None]:
 def prepare(graph: Graph, *, fused: bool = True, name: str | None = None) -> Runner:
     runner: Runner = backend(name).prepare(graph, fused=fused)
     return runner
+
+
+def part_words(node: Node, element: int, operands: Sequence[Words], *, name: str | None = None) -> Words:
+    """The word of each part of one element (row-major number); the last is the element's. See `repops.parts`.
+
+    operands: for each operand the committed words of its source, row-major, uint32. Some hundred million terms a second
+    with kernels. Raises NoBackend.
+    """
+    wanted = name or os.environ.get("REPOPS_BACKEND")
+    module = importlib.import_module(PARTS[wanted] if wanted in PARTS else PARTS[_first_that_works()])
+    words: Words = module.results(node, element, operands)
+    return words
 
 
 def room_for_batch(graph: Graph) -> dict[str, Array]:

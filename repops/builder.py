@@ -26,6 +26,7 @@ from repops.graph import (
     contiguous,
     needed,
 )
+from repops.limits import check_program
 from repops.operators import TABLE
 
 Scalar = float | int
@@ -348,7 +349,9 @@ class Builder:
             for (name, kind, before, _), after in zip(ordered, afters, strict=True)
         )
         named = tuple((name, number[view.node]) for name, view in batch)
-        return Graph(tuple(kept), entries, named, number[end], constants)
+        graph = Graph(tuple(kept), entries, named, number[end], constants)
+        check_program(graph)
+        return graph
 
     def _whole(self, node: Node) -> View:
         at = self._made.get(node)

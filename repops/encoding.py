@@ -31,7 +31,6 @@ from repops.graph import (
     F32,
     I32,
     KINDS,
-    MAX_NODES,
     MAX_OPERANDS,
     MAX_RANK,
     BadProgram,
@@ -40,6 +39,7 @@ from repops.graph import (
     Operand,
     StateEntry,
 )
+from repops.limits import MAX_PROGRAM_NODES, check_program
 from repops.merkle import DESCRIPTOR, ENTRY, PROGRAM, merkle_proof, merkle_root, root_from_proof, sha256
 from repops.operators import BY_CODE, TABLE
 from repops.words import MASK
@@ -63,7 +63,8 @@ def encode(graph: Graph) -> bytes:
 def decode(data: bytes, *, max_bytes: int = MAX_BYTES) -> Graph:
     """Read a program file. Raises BadProgram, and nothing else, whatever the bytes.
 
-    Time and memory are proportional to the file's size. The cost of running the program is not bounded here: see `profile`.
+    Time and memory are proportional to the file's size. `limits.check_program` bounds what a trace and an opening
+    cost; for the cost of a step see `profile`.
     """
     if len(data) > max_bytes:
         raise BadProgram(f"program file: {len(data):,} bytes exceed {max_bytes:,}")
@@ -73,8 +74,8 @@ def decode(data: bytes, *, max_bytes: int = MAX_BYTES) -> Graph:
     version, nodes, states, batches, loss = reader.words(5)
     if version != VERSION:
         raise BadProgram(f"program file: version {version}; this release reads {VERSION}")
-    if nodes > MAX_NODES:
-        raise BadProgram(f"program file: {nodes:,} nodes exceed {MAX_NODES:,}")
+    if nodes > MAX_PROGRAM_NODES:
+        raise BadProgram(f"program file: {nodes:,} nodes exceed {MAX_PROGRAM_NODES:,}")
     state = tuple(_read_state(reader) for _ in range(states))
     batch = tuple(_read_batch(reader) for _ in range(batches))
     listed = tuple(_read_node(reader, at) for at in range(nodes))
@@ -85,6 +86,7 @@ def decode(data: bytes, *, max_bytes: int = MAX_BYTES) -> Graph:
     if encode(graph) != data:
         raise BadProgram("program file: not in canonical form")
     _check_constants(graph)
+    check_program(graph)
     return graph
 
 

@@ -79,7 +79,7 @@ class Graph:
     constants: dict[int, bytes] = field(default_factory=dict, hash=False)  # node -> its words, little-endian
 
     def __post_init__(self) -> None:
-        from repops.validation import check  # the table needs Node, checking needs the table
+        from repops.validation import check  # the table needs Node, validation needs the table
 
         check(self)
 

@@ -1,6 +1,6 @@
 """How one element of a node is computed, derived from the operator table.
 
-`parts` yields parts of at most MAX_STEPS scalar operations each. A part is a recipe over operand words and results of
+`part` gives one part, of at most MAX_STEPS scalar operations. A part is a recipe over operand words and results of
 earlier parts; the last part's word is the element. The referee executes one part, the reference executor all of them;
 the kernels must give the same bits.
 """
@@ -37,7 +37,7 @@ class Part:
     reads: tuple[tuple[int, int], ...]
 
 
-Parts = Callable[[Node, Shape, Read], Iterator[Part]]
+PartOf = Callable[[Node, Shape, int, Read], Part]  # (node, place of the element, number of the part, read)
 
 
 def terms_per_part(node: Node, operands: tuple[int, ...], step: int = 1) -> int:
@@ -118,68 +118,104 @@ def _index(node: Node, at: int, place: Shape) -> int:
     return operand.offset + sum(s * i for s, i in zip(operand.strides, place, strict=True))
 
 
-def _fold(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+def _fold(node: Node, place: Shape, number: int, read: Read) -> Part:
+    """Part 0 is the start; then the terms in order."""
     row = TABLE[node.op]
     assert row.start is not None
-    yield Part(_starting(row.start), (), ())
-    count, size = terms(node), terms_per_part(node, (0,))
-    for number, first in enumerate(range(0, count, size)):
-        reads = tuple(
-            (0, _index(node, 0, place + coordinates(node.reduced, k))) for k in range(first, min(first + size, count))
-        )
-        yield Part(_chain(node.op, len(reads)), (number,), reads)
+    if not number:
+        return Part(_starting(row.start), (), ())
+    reads = tuple((0, _index(node, 0, place + coordinates(node.reduced, k))) for k in _terms_of(node, (0,), number))
+    return Part(_chain(node.op, len(reads)), (number - 1,), reads)
 
 
-def _sum(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+def _terms_of(node: Node, operands: tuple[int, ...], number: int) -> range:
+    """The terms of part `number`, where parts take them in order from part 1 on."""
+    size = terms_per_part(node, operands)
+    return range((number - 1) * size, min(number * size, terms(node)))
+
+
+@dataclass(frozen=True)
+class LaneParts:
+    """How the terms of a `sum` are divided: `longer` lanes of `many` parts each come first, then lanes of `few`."""
+
+    size: int
+    longer: int
+    many: int
+    few: int
+
+    @classmethod
+    def of(cls, node: Node) -> LaneParts:
+        whole, longer = divmod(terms(node), LANES)
+        size = terms_per_part(node, (0,), LANES)
+        return cls(size, longer, -(-(whole + 1) // size), -(-whole // size))
+
+    @property
+    def count(self) -> int:
+        return self.longer * self.many + (LANES - self.longer) * self.few
+
+    def last(self, lane: int) -> int:
+        """The number of the lane's last part; 0, which is +0, of a lane without terms."""
+        mine = self.many if lane < self.longer else self.few
+        return min(lane + 1, self.longer) * self.many + max(lane + 1 - self.longer, 0) * self.few if mine else 0
+
+    def place(self, number: int) -> tuple[int, int]:
+        """(lane, which of its parts) of part `number`."""
+        at, of_longer = number - 1, self.longer * self.many
+        if at < of_longer:
+            return at // self.many, at % self.many
+        return self.longer + (at - of_longer) // self.few, (at - of_longer) % self.few
+
+
+def _sum(node: Node, place: Shape, number: int, read: Read) -> Part:
     """Part 0 is +0; then lane by lane; then a tree over the lanes: first those LANES / JOINED apart, then their sums."""
-    yield Part(_ZERO, (), ())
-    count, size = terms(node), terms_per_part(node, (0,), LANES)
-    lanes, number = [0] * LANES, 1
-    for lane in range(min(LANES, count)):
-        mine = range(lane, count, LANES)
-        for first in range(0, len(mine), size):
-            reads = tuple(
-                (0, _index(node, 0, place + coordinates(node.reduced, k))) for k in mine[first : first + size]
-            )
-            yield Part(_chain("sum_sequential", len(reads)), (lanes[lane],), reads)
-            lanes[lane], number = number, number + 1
-    apart = LANES // JOINED
-    for first in range(apart):
-        yield Part(_tree(JOINED), tuple(lanes[first::apart]), ())
-    yield Part(_tree(apart), tuple(range(number, number + apart)), ())
+    if not number:
+        return Part(_ZERO, (), ())
+    lanes, apart = LaneParts.of(node), LANES // JOINED
+    joint = number - 1 - lanes.count
+    if joint == apart:
+        return Part(_tree(apart), tuple(range(number - apart, number)), ())
+    if joint >= 0:
+        return Part(_tree(JOINED), tuple(lanes.last(lane) for lane in range(joint, LANES, apart)), ())
+    lane, turn = lanes.place(number)
+    mine = range(lane, terms(node), LANES)[turn * lanes.size : (turn + 1) * lanes.size]
+    reads = tuple((0, _index(node, 0, place + coordinates(node.reduced, k))) for k in mine)
+    return Part(_chain("sum_sequential", len(reads)), (number - 1 if turn else 0,), reads)
 
 
-def _dot(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+def _dot(node: Node, place: Shape, number: int, read: Read) -> Part:
     """Part 0 is +0; then the chains of each block; then the block sums, when there are several."""
-    yield Part(_ZERO, (), ())
-    count, size, number, blocks = terms(node), terms_per_part(node, (0, 1)), 1, []
-    for start in range(0, count, BLOCK):
-        last = 0
-        stop = min(start + BLOCK, count)
-        for first in range(start, stop, size):
-            reads: list[tuple[int, int]] = []
-            for k in range(first, min(first + size, stop)):
-                spot = place + coordinates(node.reduced, k)
-                reads += [(0, _index(node, 0, spot)), (1, _index(node, 1, spot))]
-            yield Part(_multiply_accumulate(len(reads) // 2), (last,), tuple(reads))
-            last, number = number, number + 1
-        blocks.append(last)
-    total = blocks[0] if blocks else 0
-    joined = blocks_per_part(size)
-    for first in range(1, len(blocks), joined):
-        group = blocks[first : first + joined]
-        yield Part(_chain("sum_sequential", len(group)), (total, *group), ())
-        total, number = number, number + 1
+    if not number:
+        return Part(_ZERO, (), ())
+    count, size = terms(node), terms_per_part(node, (0, 1))
+    each, blocks, chains = -(-BLOCK // size), -(-count // BLOCK), _chains(count, size)
+    if number > chains:
+        joined = blocks_per_part(size)
+        turn = number - 1 - chains
+        group = range(1 + turn * joined, min(1 + (turn + 1) * joined, blocks))
+        total = number - 1 if turn else each
+        return Part(_chain("sum_sequential", len(group)), (total, *(min((at + 1) * each, chains) for at in group)), ())
+    block, turn = divmod(number - 1, each)
+    first = block * BLOCK + turn * size
+    reads: list[tuple[int, int]] = []
+    for k in range(first, min(first + size, (block + 1) * BLOCK, count)):
+        spot = place + coordinates(node.reduced, k)
+        reads += [(0, _index(node, 0, spot)), (1, _index(node, 1, spot))]
+    return Part(_multiply_accumulate(len(reads) // 2), (number - 1 if turn else 0,), tuple(reads))
 
 
-def _rank(node: Node, place: Shape, read: Read) -> Iterator[Part]:
-    yield Part(_ZERO, (), ())
-    axis, size = node.attributes[0], terms_per_part(node, (1,))
-    own = (0, _index(node, 0, place))
-    for number, first in enumerate(range(0, terms(node), size)):
-        rivals = range(first, min(first + size, terms(node)))
-        reads = (own, *((1, _index(node, 1, (*place, k))) for k in rivals))
-        yield Part(_rank_part(len(rivals), max(0, min(len(rivals), place[axis] - first))), (number,), reads)
+def _chains(count: int, size: int) -> int:
+    """Parts of a dot that take terms: each block has parts of its own."""
+    whole, rest = divmod(count, BLOCK)
+    return whole * -(-BLOCK // size) + -(-rest // size)
+
+
+def _rank(node: Node, place: Shape, number: int, read: Read) -> Part:
+    if not number:
+        return Part(_ZERO, (), ())
+    rivals = _terms_of(node, (1,), number)
+    reads = ((0, _index(node, 0, place)), *((1, _index(node, 1, (*place, k))) for k in rivals))
+    earlier = max(0, min(len(rivals), place[node.attributes[0]] - rivals.start))
+    return Part(_rank_part(len(rivals), earlier), (number - 1,), reads)
 
 
 @lru_cache(maxsize=4096)
@@ -195,31 +231,31 @@ def _rank_part(count: int, earlier: int) -> Recipe:
     return written
 
 
-def _map(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+def _map(node: Node, place: Shape, number: int, read: Read) -> Part:
     formula = TABLE[node.op].recipe
     assert formula is not None
-    yield Part(formula, (), tuple((at, _index(node, at, place)) for at in range(len(node.operands))))
+    return Part(formula, (), tuple((at, _index(node, at, place)) for at in range(len(node.operands))))
 
 
-def _take(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+def _take(node: Node, place: Shape, number: int, read: Read) -> Part:
     """The index word comes first: it decides which other word is read."""
     at = (1, _index(node, 1, place))
     index = signed(read(*at))
     if not 0 <= index < node.reduced[0]:
-        yield Part(recipe(1)(lambda w, index: 0), (), (at,))
-        return
-    yield Part(recipe(2)(lambda w, index, value: value), (), (at, (0, _index(node, 0, (*place, index)))))
+        return Part(recipe(1)(lambda w, index: 0), (), (at,))
+    return Part(recipe(2)(lambda w, index, value: value), (), (at, (0, _index(node, 0, (*place, index)))))
 
 
-def _scatter(node: Node, place: Shape, read: Read) -> Iterator[Part]:
-    axis, size = node.attributes[0], terms_per_part(node, (1, 2))
-    yield Part(recipes.copy, (), ((0, _index(node, 0, place)),))
-    for number, first in enumerate(range(0, terms(node), size)):
-        reads: list[tuple[int, int]] = []
-        for k in range(first, min(first + size, terms(node))):
-            spot = place + coordinates(node.reduced, k)
-            reads += [(1, _index(node, 1, spot)), (2, _index(node, 2, spot))]
-        yield Part(_scatter_part(node.op == "scatter_add", len(reads) // 2, place[axis]), (number,), tuple(reads))
+def _scatter(node: Node, place: Shape, number: int, read: Read) -> Part:
+    """Part 0 is the base; then the terms in order."""
+    if not number:
+        return Part(recipes.copy, (), ((0, _index(node, 0, place)),))
+    reads: list[tuple[int, int]] = []
+    for k in _terms_of(node, (1, 2), number):
+        spot = place + coordinates(node.reduced, k)
+        reads += [(1, _index(node, 1, spot)), (2, _index(node, 2, spot))]
+    row = place[node.attributes[0]]
+    return Part(_scatter_part(node.op == "scatter_add", len(reads) // 2, row), (number - 1,), tuple(reads))
 
 
 @lru_cache(maxsize=4096)
@@ -235,26 +271,26 @@ def _scatter_part(adds: bool, count: int, row: int) -> Recipe:
     return written
 
 
-def _concat(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+def _concat(node: Node, place: Shape, number: int, read: Read) -> Part:
     axis, *extents = node.attributes
     left, at = place[axis], 0
     while left >= extents[at]:
         left -= extents[at]
         at += 1
-    yield Part(recipes.copy, (), ((at, _index(node, at, (*place[:axis], left, *place[axis + 1 :]))),))
+    return Part(recipes.copy, (), ((at, _index(node, at, (*place[:axis], left, *place[axis + 1 :]))),))
 
 
-def _iota(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+def _iota(node: Node, place: Shape, number: int, read: Read) -> Part:
     coordinate = place[node.attributes[0]]
-    yield Part(recipe(0)(lambda w: coordinate), (), ())
+    return Part(recipe(0)(lambda w: coordinate), (), ())
 
 
-def _scalar(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+def _scalar(node: Node, place: Shape, number: int, read: Read) -> Part:
     bits = node.attributes[0]
-    yield Part(recipe(0)(lambda w: bits), (), ())
+    return Part(recipe(0)(lambda w: bits), (), ())
 
 
-_PARTS: dict[str, Parts] = {
+_PARTS: dict[str, PartOf] = {
     "sum": _sum,
     "dot": _dot,
     "rank": _rank,
@@ -267,27 +303,31 @@ _PARTS: dict[str, Parts] = {
 }
 
 
-def parts(node: Node, element: int, read: Read) -> Iterator[Part]:
-    """The parts of element `element` (row-major) of `node`. read: returns an operand's word; only `take` needs it."""
+def part(node: Node, element: int, number: int, read: Read) -> Part:
+    """Part `number` of element `element` (row-major) of `node`. read: returns an operand's word; only `take` needs it.
+
+    Takes the same time for each part of a long reduction. Raises ValueError where the node's words are not computed.
+    """
     row = TABLE[node.op]
     how = _map if row.is_map else _fold if row.is_fold else _PARTS.get(node.op)
     if how is None:
         raise ValueError(f"{node.op}: its words are given, not computed")
-    return how(node, coordinates(node.shape, element), read)
+    return how(node, coordinates(node.shape, element), number, read)
+
+
+def parts(node: Node, element: int, read: Read) -> Iterator[Part]:
+    """All parts of an element, in order."""
+    return (part(node, element, number, read) for number in range(part_count(node)))
 
 
 def part_count(node: Node) -> int:
     """How many parts each of its elements has."""
     row = TABLE[node.op]
     if node.op == "sum":
-        count, size = terms(node), terms_per_part(node, (0,), LANES)
-        return (
-            2 + LANES // JOINED + sum(-(-len(range(lane, count, LANES)) // size) for lane in range(min(LANES, count)))
-        )
+        return 2 + LANES // JOINED + LaneParts.of(node).count
     if node.op == "dot":
         count, size = terms(node), terms_per_part(node, (0, 1))
-        whole, rest = divmod(count, BLOCK)
-        blocks = whole + (rest > 0)
-        return 1 + whole * -(-BLOCK // size) + -(-rest // size) + -(-max(blocks - 1, 0) // blocks_per_part(size))
+        joints = -(-max(-(-count // BLOCK) - 1, 0) // blocks_per_part(size))
+        return 1 + _chains(count, size) + joints
     joined = {"rank": (1,), "scatter": (1, 2), "scatter_add": (1, 2)}.get(node.op, (0,) if row.is_fold else None)
     return 1 if joined is None else 1 + -(-terms(node) // terms_per_part(node, joined))

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from repops import operators
 from repops.graph import PARAMETER, Graph, Node, Operand, Shape, span
+from repops.parts import LEAF
 
 WORD_BYTES = 4
+HASHED_A_LEAF = 1 + WORD_BYTES * LEAF + 1 + 64  # a tag and the leaf; a tag and the two children of a node of the tree
 INPUT_OPS = ("input", "constant")  # their words are there before the step
 
 
@@ -43,6 +45,11 @@ def profile(graph: Graph) -> Profile:
         activation_bytes=WORD_BYTES * _peak(graph),
         nodes=len(nodes),
     )
+
+
+def trace_bytes(graph: Graph) -> int:
+    """Bytes that the commitment to every value of one step hashes: leaves with their tags, and the trees over them."""
+    return sum(-(-node.elements // LEAF) * HASHED_A_LEAF for node in graph.nodes)
 
 
 def _depth(graph: Graph) -> int:

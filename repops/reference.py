@@ -5,13 +5,15 @@ It uses nothing but the operator table, and keeps every node's words in a Python
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from repops.backend import DTYPE, check_batch, room_for_batch
 from repops.commitments import Array
+from repops.float_mode import check_float_mode
 from repops.graph import BATCH_ROLE, F32, Graph, Node
 from repops.parts import Read, parts
 from repops.recipes import canonical
@@ -20,7 +22,8 @@ Words = list[int]
 
 
 def run(graph: Graph, state: Mapping[str, Words], batch: Mapping[str, Words]) -> list[Words]:
-    """Every node's words, row-major. state and batch: the words of each input by name."""
+    """Every node's words, row-major. state and batch: the words of each input by name. Raises SubnormalsFlushed."""
+    check_float_mode()
     values: list[Words] = []
     for at, node in enumerate(graph.nodes):
         values.append(_value(graph, at, node, values, state, batch))
@@ -46,11 +49,17 @@ def _value(
 
 def element(node: Node, number: int, values: list[Words]) -> int:
     """One element of a computed node, from the words of earlier nodes."""
-    return results(node, number, lambda operand, index: values[node.operands[operand].node][index])[-1]
+    return _results(node, number, lambda operand, index: values[node.operands[operand].node][index])[-1]
 
 
-def results(node: Node, number: int, read: Read) -> Words:
-    """The word of each part of one element; the last is the element's. read: returns an operand's word."""
+def results(node: Node, element: int, operands: Sequence[npt.NDArray[np.uint32]]) -> npt.NDArray[np.uint32]:
+    """The word of each part of one element; the last is the element's. operands: the words of each one's source."""
+    check_float_mode()
+    words = _results(node, element, lambda operand, index: int(operands[operand][index]))
+    return np.array(words, np.uint32)
+
+
+def _results(node: Node, number: int, read: Read) -> Words:
     made: Words = []
     for part in parts(node, number, read):
         words = [made[at] for at in part.carried] + [read(*place) for place in part.reads]

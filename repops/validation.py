@@ -1,4 +1,8 @@
-"""Checks that a graph is valid, in time and memory proportional to its file, whatever the file says."""
+"""Checks that a graph is valid, in time and memory proportional to its file, whatever the file says.
+
+`check` is what kernels rely on; every `Graph` passes it, also a piece of a program that a trace or a rank runs.
+`limits.check_program` is what a job's program must satisfy besides, so that an operator who computed it can also defend it.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from node.disputes.trees import Trees
 from repops.commitments import canonical, state_leaves
 from repops.graph import BATCH_ROLE, OPTIMIZER, Node
 from repops.merkle import Tree
-from repops.parts import part_count, parts
+from repops.parts import part, part_count
 from zoo_compute.disputes import evidence
 from zoo_compute.disputes.evidence import Evidence, WholeTensor, entry_of
 from zoo_compute.disputes.revealed import RevealedState
@@ -151,13 +150,11 @@ class Challenger:
         element = frame.element if is_parts else at
         if not is_parts and part_count(node) > 1:
             return None
-        # One after another: a long sum has more of them than memory holds.
-        every = parts(node, element, lambda operand, index: int(words[operand][index]))
-        part = next(islice(every, at if is_parts else 0, None))
+        asked = part(node, element, at if is_parts else 0, lambda operand, index: int(words[operand][index]))
         seen = self._seen(frame, revealed, Phase.NODES, frame.node)
         trees: dict[int, tuple[evidence.TensorTree, Hashes]] = {
             operand: (WholeTensor.of(values[node.operands[operand].node]), seen.path(node.operands[operand].node))
-            for operand, _ in part.reads
+            for operand, _ in asked.reads
         }
         if is_parts:
             results = _Results(
@@ -165,7 +162,7 @@ class Challenger:
             )
             trees[evidence.PARTS_OPERAND] = (results, ())
         descriptor, leaf = self.trees.program.descriptor(frame.node), revealed.leaves[game.phase]
-        return evidence.part_of(descriptor, at, leaf, part.carried, part.reads, trees)
+        return evidence.part_of(descriptor, at, leaf, asked.carried, asked.reads, trees)
 
     def _seen(self, frame: Frame, revealed: RevealedState, phase: Phase, way: int) -> KnownTree:
         return KnownTree(self.trees.tree(frame, phase), revealed.children.get(phase, ()), way)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from repops.backend import part_words
 from repops.commitments import Array, canonical
 from repops.graph import F32, Graph
 from repops.merkle import sha256
 from repops.recipes import canonical as canonical_word
-from repops.reference import results
 from zoo_compute.spec.params import WORD_BYTES, WORDS_A_LEAF
 
 LEAF_BYTES = WORD_BYTES * WORDS_A_LEAF
@@ -19,11 +19,12 @@ LEAF_BYTES = WORD_BYTES * WORDS_A_LEAF
 def words_of_parts(graph: Graph, node: int, element: int, tensors: Mapping[int, Array]) -> Array:
     """The word of each part of an element (int32), the last one as it is committed. tensors: of the nodes that `node` reads."""
     made = graph.nodes[node]
-    words = {at: canonical(value).reshape(-1).view(np.uint32) for at, value in tensors.items()}
-    words_of_parts = results(made, element, lambda operand, index: int(words[made.operands[operand].node][index]))
+    words = part_words(
+        made, element, [canonical(tensors[view.node]).reshape(-1).view(np.uint32) for view in made.operands]
+    )
     if made.dtype == F32:
-        words_of_parts[-1] = canonical_word(words_of_parts[-1])
-    return np.array(words_of_parts, np.uint32).view(np.int32)
+        words[-1] = canonical_word(int(words[-1]))
+    return words.view(np.int32)
 
 
 def leaf_hashes(data: bytes) -> list[bytes]:

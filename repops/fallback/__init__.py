@@ -1,8 +1,8 @@
 """Kernels for machines without a C++ compiler: numba, node by node, with the bits of the reference.
 
 Elementwise operators and folds are generated from their recipes (`recipe_kernels`), the others are written by hand
-(`kernels`). Nothing is compiled with fastmath, and LLVM's code keeps subnormals. A process that sets its CPU to flush
-subnormals to zero (as some audio and inference libraries do) gets other bits from every backend.
+(`kernels`). Nothing is compiled with fastmath, and LLVM's code keeps subnormals. Where the process has set its CPU to
+flush them (as some audio and inference libraries do), these kernels refuse to run: see `repops.float_mode`.
 """
 
 from __future__ import annotations

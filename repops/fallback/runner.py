@@ -15,6 +15,7 @@ from repops import recipes
 from repops.backend import DTYPE, check_batch, room_for_batch
 from repops.commitments import Array
 from repops.fallback import kernels, recipe_kernels
+from repops.float_mode import check_float_mode
 from repops.graph import BATCH_ROLE, F32, Graph, Node, Operand, Shape, needed
 from repops.operators import TABLE, domain
 
@@ -62,7 +63,8 @@ class NumbaRunner:
         return [canonical(values[at]) for at in every]
 
     def _run(self, batch: Mapping[str, Array], kept: list[int], threads: int) -> dict[int, Array]:
-        """The values of the nodes `kept`; others are freed after their last reader."""
+        """The values of the nodes `kept`; others are freed after their last reader. Raises SubnormalsFlushed."""
+        check_float_mode()
         inputs = check_batch(self.graph, batch)
         wanted = needed(self.graph.nodes, kept)
         last = {operand.node: at for at, node in enumerate(self.graph.nodes) if wanted[at] for operand in node.operands}
@@ -137,9 +139,15 @@ def _share(threads: int, kernel: recipe_kernels.Kernel, count: int, cost: int, *
         kernel(0, count, *arguments)
         return
     edges = [count * at // threads for at in range(threads + 1)]
-    jobs = [_pool(threads).submit(kernel, a, b, *arguments) for a, b in pairwise(edges)]
+    jobs = [_pool(threads).submit(_checked, kernel, a, b, *arguments) for a, b in pairwise(edges)]
     for job in jobs:
         job.result()
+
+
+def _checked(kernel: recipe_kernels.Kernel, *arguments: object) -> None:
+    """The mode is a thread's own: one of the pool keeps that of the thread that started it."""
+    check_float_mode()
+    kernel(*arguments)
 
 
 def _map(node: Node, values: Mapping[int, Array], threads: int) -> Array:

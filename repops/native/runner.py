@@ -101,7 +101,10 @@ class Plan:
 
     def address(self, node: int) -> int:
         source = self.source_of.get(node)
-        return self.arena.address + self.offsets[node] if source is None else self.sources.addresses[source]
+        if source is not None:
+            return self.sources.addresses[source]
+        # No item writes a value without words, and none reads a word of it: any address will do.
+        return self.arena.address + (self.offsets[node] if self._bytes(node) else 0)
 
     def value(self, node: int) -> Array:
         """The memory of a kept node, live."""

@@ -7,7 +7,8 @@ softmax or AdamW update becomes one group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 
 from repops.graph import Graph, Node, Operand, needed
 from repops.operators import TABLE, terms
@@ -18,6 +19,8 @@ from repops.plan.fusion_group import OpenGroup, member_argument, one_per_row, or
 from repops.plan.ir import Argument, Group, GroupValue, Instruction, Item, Literal, Memory, Side
 from repops.plan.views import read_through_copies
 
+LOOK_BACK = 128  # open groups of one size that a node may join: planning stays linear, whatever the program
+REPEATS = 4  # folds that may each compute a map once more: the step stays linear
 SMALL_VALUE = 64  # words: groups this small are joined even when they share nothing, to save items
 
 
@@ -30,6 +33,7 @@ class Fuser:
         self.opened: dict[int, OpenGroup] = {}  # by index in items
         self.by_domain: dict[tuple[int, int], list[OpenGroup]] = {}
         self.by_rows: dict[int, list[OpenGroup]] = {}
+        self.by_size: dict[int, list[OpenGroup]] = {}  # rows x columns
         self.made_at: dict[int, int] = {}  # node -> the item after which its memory is whole
         self.users = self._users()
         self.wanted = preferred_placements(self.nodes, self.needed, self.users, self.roots)
@@ -52,16 +56,17 @@ class Fuser:
 
     def _folded(self) -> set[int]:
         """Maps that only folds down the columns read, element by element. They are computed inside those folds."""
-        folded: set[int] = set()
+        folded: dict[int, int] = {}  # map -> folds that compute it
         for at in range(len(self.nodes) - 1, -1, -1):
             node = self.nodes[at]
             if not self.needed[at] or at in self.roots or not TABLE[node.op].is_map or not self.users.get(at):
                 continue
-            if all(self._folds_whole(user, at, folded) for user in self.users[at]):
-                folded.add(at)
-        return folded
+            repeats = sum(folded.get(user, 1) for user in self.users[at])
+            if repeats <= REPEATS and all(self._folds_whole(user, at, folded) for user in self.users[at]):
+                folded[at] = repeats
+        return set(folded)
 
-    def _folds_whole(self, user: int, source: int, folded: set[int]) -> bool:
+    def _folds_whole(self, user: int, source: int, folded: Collection[int]) -> bool:
         node = self.nodes[user]
         if user not in folded and not self._is_column_fold(node):
             return False
@@ -201,6 +206,7 @@ class Fuser:
         self.items.append(group)
         self.opened[opened.index] = opened
         self.by_domain.setdefault((group.rows, group.columns), []).append(opened)
+        self.by_size.setdefault(group.rows * group.columns, []).append(opened)
         if not group.by_columns:
             self.by_rows.setdefault(group.rows, []).append(opened)
         return opened
@@ -210,28 +216,25 @@ class Fuser:
         node = self.nodes[at]
         newest = self._newest(node)
         reduces = TABLE[node.op].is_fold or node.op == "sum"
+        domain = (node.elements, terms(node))
         sources = {operand.node for operand in node.operands if self.nodes[operand.node].op != "scalar"}
+        # Values with a common reader belong together: m, v and p of an update have nothing else in common.
+        users = self.users.get(at, ())
         out: list[tuple[bool, int, OpenGroup]] = []
-        for opened in reversed(self.by_rows.get(node.elements, []) + self._full(node)):
-            if opened.index < newest:
-                continue
+        full = self.by_domain.get(domain, []) if reduces else self.by_size.get(node.elements, [])
+        for opened in [*_newest_of(full, newest), *_newest_of(self.by_rows.get(node.elements, []), newest)]:
             group = opened.group
-            if group.by_columns or (reduces and (group.rows, group.columns) != (node.elements, terms(node))):
+            if group.by_columns or (reduces and (group.rows, group.columns) != domain):
                 continue
-            little = group.rows * group.columns <= SMALL_VALUE
-            # Values with a common reader belong together: m, v and p of an update have nothing else in common.
-            shares = not (sources.isdisjoint(opened.sources) and sources.isdisjoint(opened.members))
-            if opened.index == newest or little or shares or not opened.users.isdisjoint(self.users.get(at, ())):
+            if (
+                opened.index == newest
+                or group.rows * group.columns <= SMALL_VALUE
+                or any(source in opened.sources or source in opened.members for source in sources)
+                or any(user in opened.users for user in users)
+            ):
                 out.append((opened.index != newest, -opened.index, opened))
         out.sort(key=lambda each: each[:2])
         return [opened for _, _, opened in out]
-
-    def _full(self, node: Node) -> list[OpenGroup]:
-        if node.op == "sum" or TABLE[node.op].is_fold:
-            return self.by_domain.get((node.elements, terms(node)), [])
-        return [
-            o for (rows, columns), opened in self.by_domain.items() if rows * columns == node.elements for o in opened
-        ]
 
     def _admit(self, opened: OpenGroup, at: int) -> bool:
         """Add the node to the group if all its operands are in the group or were computed before it."""
@@ -317,12 +320,8 @@ class Fuser:
         domain = (terms(node), node.elements)
         sources = {operand.node for operand in node.operands}
         newest = self._newest(node)
-        for opened in reversed(self.by_domain.get(domain, [])):
-            if (
-                opened.group.by_columns
-                and opened.index > newest
-                and not sources.isdisjoint(opened.sources | opened.members.keys())
-            ):
+        for opened in _newest_of(self.by_domain.get(domain, []), newest + 1):
+            if opened.group.by_columns and not sources.isdisjoint(opened.sources | opened.members.keys()):
                 self._fold_into(opened, at)
                 return
         self._fold_into(self._open(Group(*domain, by_columns=True)), at)
@@ -332,11 +331,19 @@ class Fuser:
         assert self._admit_fold(opened, at)
 
     def _pull(self, opened: OpenGroup, at: int) -> None:
-        """Compute in this group the maps that only folds read."""
-        for operand in self.nodes[at].operands:
-            if operand.node in self.folded and operand.node not in opened.members:
-                self._pull(opened, operand.node)
-                assert self._admit_fold(opened, operand.node)
+        """Compute in this group the maps that only folds read, operands first."""
+        stack = [at]
+        while stack:
+            top = stack[-1]
+            waiting = [
+                o.node for o in self.nodes[top].operands if o.node in self.folded and o.node not in opened.members
+            ]
+            if waiting:
+                stack += reversed(waiting)
+                continue
+            stack.pop()
+            if top != at and top not in opened.members:
+                assert self._admit_fold(opened, top)
 
     def _admit_fold(self, opened: OpenGroup, at: int) -> bool:
         arguments = self._arguments(opened, self.nodes[at], True)
@@ -370,3 +377,8 @@ class Fuser:
                     cut = split(axes, group.columns)
                     assert cut is not None
                     group.stores[at] = Memory(storage, offset, *cut)
+
+
+def _newest_of(groups: Sequence[OpenGroup], least: int) -> list[OpenGroup]:
+    """The newest LOOK_BACK groups, newest first, without those of an index below `least`."""
+    return [opened for opened in islice(reversed(groups), LOOK_BACK) if opened.index >= least]

@@ -173,12 +173,15 @@ class GroupWriter:
         self.slot_of: dict[int, int] = {}  # node -> slot
         self.reductions = 0
         self.late: set[int] = set()  # nodes that exist only once a row's reduction is done
-        self.last_use = {
+        last_use = {
             argument.node: at
             for at, instruction in enumerate(group.instructions)
             for argument in instruction.arguments
             if isinstance(argument, ir.GroupValue)
         }
+        self.ending: dict[int, list[int]] = {}  # instruction -> nodes that no later one reads
+        for at, instruction in enumerate(group.instructions):
+            self.ending.setdefault(last_use.get(instruction.node, at + 1), []).append(instruction.node)
 
     def write(self, to: Item) -> None:
         for at, instruction in enumerate(self.group.instructions):
@@ -302,8 +305,9 @@ class GroupWriter:
     def _let_go(self, at: int, temporary: list[tuple[int, bool]]) -> list[tuple[int, bool]]:
         """Slots that instruction `at` is the last to read, and whether they hold one word per row."""
         gone = list(temporary)
-        for node in [node for node in self.slot_of if self.last_use.get(node, -1) <= at]:
-            gone.append((self.slot_of.pop(node), self.made[node].where == ROW_SLOT))
+        for node in self.ending.get(at, ()):
+            if node in self.slot_of:
+                gone.append((self.slot_of.pop(node), self.made[node].where == ROW_SLOT))
         return gone
 
     def _output(

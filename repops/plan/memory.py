@@ -39,35 +39,48 @@ class Arena:
 
 
 class FreeList:
-    """The holes below `top`, by offset."""
+    """The holes below `top`. Takes time in proportion to the logarithm of their number, but for moving a list's words."""
 
     def __init__(self) -> None:
-        self.holes: list[tuple[int, int]] = []
         self.top = 0
+        self._by_size: list[tuple[int, int]] = []  # (size, offset)
+        self._size_at: dict[int, int] = {}  # offset -> size
+        self._start_of: dict[int, int] = {}  # end -> offset
 
     def take(self, size: int) -> int:
-        """The smallest hole that fits, else new memory at the end."""
-        fitting = [hole for hole in self.holes if hole[1] >= size]
-        if fitting:
-            offset, room = min(fitting, key=lambda hole: (hole[1], hole[0]))
-            self.holes.remove((offset, room))
+        """The smallest hole that fits, the lowest of several, else new memory at the end."""
+        at = bisect.bisect_left(self._by_size, (size, 0))
+        if at < len(self._by_size):
+            room, offset = self._by_size[at]
+            self._remove(offset)
             if room > size:
-                bisect.insort(self.holes, (offset + size, room - size))
+                self._add(offset + size, room - size)
             return offset
-        offset = self.top
-        if self.holes and sum(self.holes[-1]) == self.top:
-            offset = self.holes.pop()[0]
+        offset = self._start_of.get(self.top, self.top)
+        if offset < self.top:
+            self._remove(offset)
         self.top = offset + size
         return offset
 
     def release(self, offset: int, size: int) -> None:
-        at = bisect.bisect(self.holes, (offset, size))
-        if at < len(self.holes) and self.holes[at][0] == offset + size:
-            size += self.holes.pop(at)[1]
-        if at and sum(self.holes[at - 1]) == offset:
-            before = self.holes.pop(at - 1)
-            offset, size = before[0], before[1] + size
-        bisect.insort(self.holes, (offset, size))
+        if offset + size in self._size_at:
+            size += self._remove(offset + size)
+        if offset in self._start_of:
+            before = self._start_of[offset]
+            size += self._remove(before)
+            offset = before
+        self._add(offset, size)
+
+    def _add(self, offset: int, size: int) -> None:
+        bisect.insort(self._by_size, (size, offset))
+        self._size_at[offset], self._start_of[offset + size] = size, offset
+
+    def _remove(self, offset: int) -> int:
+        """The size that the hole had."""
+        size = self._size_at.pop(offset)
+        del self._start_of[offset + size]
+        del self._by_size[bisect.bisect_left(self._by_size, (size, offset))]
+        return size
 
 
 def place(
@@ -97,21 +110,43 @@ def place(
 Span = tuple[int, int]
 
 
+class Spans:
+    """Addresses, as disjoint spans in ascending order."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, span: Span) -> None:
+        first, last = self._touching(span)
+        start, end = span
+        if first < last:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        if start < end:
+            self._starts[first:last], self._ends[first:last] = [start], [end]
+
+    def touches(self, span: Span) -> bool:
+        first, last = self._touching(span)
+        return first < last
+
+    def _touching(self, span: Span) -> tuple[int, int]:
+        """Which of the spans have a word in common with this one: from, to."""
+        first = bisect.bisect_right(self._ends, span[0])
+        return first, max(first, bisect.bisect_left(self._starts, span[1]))
+
+
 def barriers(items: Sequence[Item], span: Callable[[int], Span]) -> list[bool]:
     """For each item, whether it must wait for all earlier items. span: (first, end) of a node's memory."""
     out: list[bool] = []
-    read: set[Span] = set()
-    written: set[Span] = set()
+    touched, written = Spans(), Spans()
     for item in items:
         reads, writes = {span(n) for n in item.reads()}, {span(n) for n in item.writes()}
-        waits = _touch(writes, read | written) or _touch(reads, written)
+        waits = any(map(touched.touches, writes)) or any(map(written.touches, reads))
         if waits:
-            read, written = set(), set()
-        read |= reads
-        written |= writes
+            touched, written = Spans(), Spans()
+        for each in reads | writes:
+            touched.add(each)
+        for each in writes:
+            written.add(each)
         out.append(waits)
     return out
-
-
-def _touch(some: set[Span], others: set[Span]) -> bool:
-    return not some.isdisjoint(others) or any(a[0] < b[1] and b[0] < a[1] for a in some for b in others)

@@ -52,6 +52,7 @@ def _in_place(graph: Graph, items: Sequence[Item]) -> dict[int, int]:
         for node in item.reads():
             last_read[node] = at
     makers = {node: at for at, item in enumerate(items) if isinstance(item, Group) for node in item.stores}
+    accesses: dict[int, _Accesses] = {}
     out: dict[int, int] = {}
     for entry in graph.state:
         maker = makers.get(entry.after)
@@ -59,31 +60,34 @@ def _in_place(graph: Graph, items: Sequence[Item]) -> dict[int, int]:
             continue
         group = items[maker]
         assert isinstance(group, Group)
-        if group.by_columns:  # it writes words before it has read all of its operands
-            can = group.stores[entry.after].node == entry.after and entry.before not in set(group.reads())
-        else:
-            can = _reads_where_it_writes(group, entry.before, entry.after)
-        if can:
+        if maker not in accesses:
+            accesses[maker] = _Accesses(group)
+        if accesses[maker].can_overwrite(entry.before, entry.after):
             out[entry.after] = entry.before
     return out
 
 
-def _reads_where_it_writes(group: Group, before: int, after: int) -> bool:
-    """Whether the group reads each old word only where, and before, it writes the new one."""
-    store = group.stores[after]
-    if store.node != after:
-        return False
-    for instruction in reversed(group.instructions):
-        if instruction.node == after:
-            break
-        if any(isinstance(a, Memory) and a.node == before for a in instruction.arguments):
+class _Accesses:
+    """Where a group reads each node's memory, and which instruction makes each node."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.reads: dict[int, list[tuple[int, Memory]]] = {}
+        self.made_at = {instruction.node: at for at, instruction in enumerate(group.instructions)}
+        for at, instruction in enumerate(group.instructions):
+            for argument in instruction.arguments:
+                if isinstance(argument, Memory):
+                    self.reads.setdefault(argument.node, []).append((at, argument))
+
+    def can_overwrite(self, before: int, after: int) -> bool:
+        """Whether the group reads each word of `before` only where, and before, it writes the one of `after`."""
+        store, reads = self.group.stores[after], self.reads.get(before, [])
+        if store.node != after:
             return False
-    return all(
-        (a.offset, a.rows, a.columns) == (store.offset, store.rows, store.columns)
-        for instruction in group.instructions
-        for a in instruction.arguments
-        if isinstance(a, Memory) and a.node == before
-    )
+        if self.group.by_columns:  # it writes words before it has read all of its operands
+            return not reads
+        place = (store.offset, store.rows, store.columns)
+        return all(at <= self.made_at[after] and (read.offset, read.rows, read.columns) == place for at, read in reads)
 
 
 def _early(items: Sequence[Item], in_place: dict[int, int]) -> list[Item]:

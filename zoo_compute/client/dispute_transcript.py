@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from eth_abi.abi import decode
@@ -13,7 +12,7 @@ from hexbytes import HexBytes
 
 from repops.encoding import read_descriptor
 from repops.graph import F32, Node
-from repops.parts import part_count, parts
+from repops.parts import part, part_count
 from repops.recipes import canonical
 from zoo_compute.disputes import evidence
 from zoo_compute.disputes.revealed import CHALLENGER, COMMITTER
@@ -260,7 +259,7 @@ def _words_of_part(fields_of_part: Mapping[str, Any]) -> tuple[int, tuple[int, .
 def _computed(node: Node, element: int, number: int, words: Sequence[int]) -> int:
     """The output word of one part from its input words, as the contract computes it."""
     # Only `take` needs a word to know which elements it reads: its first input.
-    made = next(islice(parts(node, element, lambda operand, index: words[0]), number, None))
+    made = part(node, element, number, lambda operand, index: words[0])
     word = made.recipe.run(*words)
     return canonical(word) if node.dtype == F32 and number == part_count(node) - 1 else word
 

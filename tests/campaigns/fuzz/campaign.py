@@ -27,7 +27,7 @@ from repops.graph import Graph
 from repops.native import build
 from tests.campaigns.fuzz.execution import FAST, SLOW, Tally, attempt
 from tests.campaigns.fuzz.mutations import mutant
-from tests.support.programs.random_programs import random_program
+from tests.support.programs.random_programs import pruned, random_program
 from tests.support.programs.samples import SAMPLES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,7 +56,7 @@ def work(args: argparse.Namespace) -> None:
 
 def corpus() -> list[Graph]:
     """What is mutated: samples that are programs in earnest, and random ones that use every operator."""
-    return [make() for make in SAMPLES.values()] * 4 + [random_program(seed) for seed in range(48)]
+    return [make() for make in SAMPLES.values()] * 4 + [pruned(random_program(seed)) for seed in range(48)]
 
 
 def sanitizers() -> dict[str, str]:

@@ -23,6 +23,7 @@ from repops.graph import (
     Shape,
     StateEntry,
     contiguous,
+    needed,
 )
 from repops.operators import TABLE, Operator, domain
 
@@ -166,11 +167,14 @@ class Writer:
     rng: np.random.Generator
     builder: Builder
     known: list[View]  # whole values, at least one of each dtype that is not empty
+    empty: float = 0.05  # how often a shape, or what is reduced, has an axis without elements
 
     def view(self, dtype: str, shape: Shape) -> View:
         """Any strides that stay inside an earlier node."""
         rng = self.rng
         fitting = [v for v in self.known if v.dtype == dtype and (v.elements or 0 in shape)]
+        if 0 in shape and rng.random() < self.empty:
+            fitting = [v for v in fitting if not v.elements] or fitting
         source = fitting[-1 - int(min(rng.exponential(4), len(fitting) - 1))]
         rank = len(shape)
         choices = [contiguous(shape), rng.permutation(contiguous(shape)), rng.integers(-3, 4, rank), np.zeros(rank)]
@@ -183,29 +187,35 @@ class Writer:
         high = max(source.elements - 1, 0) - sum(max(r, 0) for r in reach())
         return View(source.node, dtype, shape, int(rng.integers(low, max(low, high) + 1)), tuple(strides))
 
-    def shape(self, most: int, *, empty: float = 0.0) -> Shape:
+    def shape(self, most: int) -> Shape:
         extents = self.rng.choice(
             [1, 2, 3, 4, 5, 7, 17], self.rng.integers(0, 4), p=[0.1, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1]
         )
         shape = tuple(int(n) for n in extents)
         while math.prod(shape) > most:
             shape = shape[1:]
-        return (*shape[:-1], 0) if shape and self.rng.random() < empty else shape
+        if not shape or self.rng.random() >= self.empty:
+            return shape
+        axis = int(self.rng.integers(len(shape)))
+        return (*shape[:axis], 0, *shape[axis + 1 :])
 
     def node(self, op: str) -> None:
         rng, row = self.rng, TABLE[op]
-        shape = self.shape(40, empty=0.05)
+        shape = self.shape(40)
         if "axis" in row.attributes and not shape:
             shape = (int(rng.integers(1, 6)),)
-        reduced = self.shape(40, empty=0.05) or (int(rng.choice([1, 3, 33, 65])),)
+        reduced = self.shape(40) or (int(rng.choice([1, 3, 33, 65])),)
         if op in ("dot", "sum") and rng.random() < 0.25:
             shape, reduced = shape[:1], (int(rng.choice([255, 256, 257, 530])),)
         dtype, axis = str(rng.choice([F32, I32])), int(rng.integers(0, max(1, len(shape))))
         self.known.append(compute(self.builder, op, dtype, shape, reduced, self.view, axis))
 
 
-def random_program(seed: int, nodes: int = 14) -> Graph:
-    """A valid program; every operator is as likely as any other."""
+def random_program(seed: int, nodes: int = 14, *, empty: float = 0.05) -> Graph:
+    """A valid graph; every operator is as likely as any other. Nobody needs some of its nodes: see `pruned`.
+
+    empty: how likely a shape is to have no elements.
+    """
     rng = np.random.default_rng(seed)
     builder = Builder()
     shapes = [(6, 7), (40,), (5,), (3, 0)]
@@ -219,7 +229,7 @@ def random_program(seed: int, nodes: int = 14) -> Graph:
     ]
     table = builder.constant(words(rng, F32, (3, 11)))
     writer = Writer(
-        rng, builder, [*(view for _, view in batch), *inputs, table, builder.iota(13), builder.scalar(1.5, F32)]
+        rng, builder, [*(view for _, view in batch), *inputs, table, builder.iota(13), builder.scalar(1.5, F32)], empty
     )
     for op in rng.choice(COMPUTED, nodes):
         writer.node(str(op))
@@ -233,6 +243,21 @@ def random_program(seed: int, nodes: int = 14) -> Graph:
     # Not `builder.finish`, which drops what neither the state nor the loss needs.
     named = tuple((name, view.node) for name, view in batch)
     return Graph(tuple(builder.nodes), tuple(state), named, loss, builder.constants)
+
+
+def pruned(graph: Graph) -> Graph:
+    """The program without the nodes that neither the state nor the loss needs, as a job's program has to be."""
+    wanted = needed(graph.nodes, (graph.loss, *(entry.after for entry in graph.state)))
+    kept = [at for at, node in enumerate(graph.nodes) if wanted[at] or node.op == "input"]
+    number = {at: place for place, at in enumerate(kept)}
+    nodes = [
+        replace(n, operands=tuple(replace(o, node=number[o.node]) for o in n.operands))
+        for n in (graph.nodes[at] for at in kept)
+    ]
+    state = tuple(replace(e, before=number[e.before], after=number[e.after]) for e in graph.state)
+    batch = tuple((name, number[at]) for name, at in graph.batch)
+    constants = {number[at]: data for at, data in graph.constants.items() if at in number}
+    return Graph(tuple(nodes), state, batch, number[graph.loss], constants)
 
 
 def fill(rng: np.random.Generator, graph: Graph) -> tuple[dict[str, Array], dict[str, Array]]:
