@@ -66,6 +66,8 @@ struct Trial:
     work_root: bytes32
     # FLOPs a second.
     score: uint256
+    # The last second at which it can be disputed.
+    deadline: uint256
 
 
 struct Recall:
@@ -112,6 +114,7 @@ event TrialAnswered:
     workload: Workload
     segment_root: bytes32
     seconds: uint256
+    deadline: uint256
 
 
 event TrialDisputeOpened:
@@ -227,6 +230,7 @@ def answer(operator: uint256, seed: bytes32, root: bytes32):
     # By the blocks' clock, the wait for the seed included; two blocks may have one time.
     seconds: uint256 = max(1, block.timestamp - entry.entered_at)
     claim: ISettlementViews.Claim = self._claim(operator, workload, seed, root)
+    deadline: uint256 = block.timestamp + window_s
     self.entries[operator] = empty(Entry)
     self.words[operator] = self._word(claim)
     self.trials[operator] = Trial(
@@ -241,9 +245,17 @@ def answer(operator: uint256, seed: bytes32, root: bytes32):
             )
         ),
         score=workload.flops // seconds,
+        deadline=deadline,
     )
     self.recalls[operator].due = 0
-    log TrialAnswered(operator=operator, claim=claim, workload=workload, segment_root=root, seconds=seconds)
+    log TrialAnswered(
+        operator=operator,
+        claim=claim,
+        workload=workload,
+        segment_root=root,
+        seconds=seconds,
+        deadline=deadline,
+    )
 
 
 @external
@@ -254,7 +266,7 @@ def open_dispute(job: uint256, claim: ISettlementViews.Claim):
     """
     assert msg.sender == self.referee, "admissions: not the referee"
     self._check_pending(claim)
-    assert block.timestamp <= claim.deadline, "admissions: window closed"
+    assert block.timestamp <= self.trials[claim.operator].deadline, "admissions: window closed"
     self.disputes[claim.operator] += 1
     log TrialDisputeOpened(operator=claim.operator)
 
@@ -295,7 +307,7 @@ def settle(claim: ISettlementViews.Claim):
     self._check_pending(claim)
     operator: uint256 = claim.operator
     assert self.disputes[operator] == 0, "admissions: in dispute"
-    assert block.timestamp > claim.deadline, "admissions: window open"
+    assert block.timestamp > self.trials[claim.operator].deadline, "admissions: window open"
     assert staticcall INodeRegistry(registry).stake_of(operator) > 0, "admissions: nothing staked"
     score: uint256 = self.trials[operator].score
     self._forget(operator)
@@ -358,6 +370,17 @@ def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
     @param turn The operator.
     """
     return convert(self.words[turn], bytes32)
+
+
+@external
+@view
+def claim_deadline(job: uint256, turn: uint256) -> uint256:
+    """
+    @notice The last second at which an operator's answered trial can be disputed, as Settlement says it of a turn.
+    @param job 0.
+    @param turn The operator.
+    """
+    return self.trials[turn].deadline
 
 
 @external
@@ -459,7 +482,6 @@ def _claim(operator: uint256, workload: Workload, seed: bytes32, segment_root: b
         pot_price=0,
         start_root=workload.state_root,
         root=merkle._result_root(0, workload.state_root, segment_root, empty(bytes32), empty(bytes32)),
-        deadline=block.timestamp + window_s,
     )
 
 

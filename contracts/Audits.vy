@@ -339,7 +339,7 @@ def schedule(job: uint256, turn: uint256):
     assert self.draw_words[job][turn] == 0, "audits: already scheduled"
     run: ISettlementViews.Run = staticcall ISettlementViews(settlement).runs(job)
     assert turn < run.turn, "audits: turn still open"
-    assert not staticcall ISettlementViews(settlement).is_final(job, turn), "audits: turn is final"
+    assert staticcall ISettlementViews(settlement).pending(job, turn) != 0, "audits: turn is final"
     number: uint256 = block.number + 1
     self.draw_words[job][turn] = self._pack_draw(block.timestamp, number, 0, run.window_s, False)
     self.draw_bonds[job][turn] = self.bonded
@@ -487,7 +487,7 @@ def settle(job: uint256, turn: uint256, unit: uint256, operator: uint256):
     assert attestation.status == SEALED or attestation.status == REVEALED, "audits: no attestation"
     assert (
         block.timestamp > draw.drawn_at + draw.window_s // PHASES * PHASES
-        and staticcall ISettlementViews(settlement).is_final(job, turn)
+        and staticcall ISettlementViews(settlement).pending(job, turn) == 0
     ), "audits: not final"
     plan: Plan = self._plan(job)
     record: Unit = self.units[job][turn][unit]

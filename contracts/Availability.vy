@@ -165,7 +165,8 @@ def demand(
     assert self._is_holder(job, claim, lane, msg.sender), "availability: not the lane's holder"
     assert self._has_slot(claim, slot) and tensor <= bits.U32 and group <= bits.U40, "availability: nothing there"
     assert (
-        block.timestamp + WINDOWS_BEFORE_DEADLINE * answer_s <= claim.deadline
+        block.timestamp + WINDOWS_BEFORE_DEADLINE * answer_s
+        <= staticcall ISettlementViews(settlement).claim_deadline(job, claim.turn)
     ), "availability: too late"
     claim_hash: bytes32 = claims._hash(claim)
     assert self.bonds[job][claim_hash][lane] == 0, "availability: demand open"

@@ -323,7 +323,6 @@ def _given(
         claim.pot_price = each.pot_price
         claim.start_root = each.start_root
         claim.root = each.root
-        claim.deadline = each.deadline
         assert claims._is_kept(settlement, job, claim), "evidence: other claim"
     return mask
 

@@ -72,8 +72,8 @@ exports: (
     settlement_views.stakes,
     settlement_views.claims,
     settlement_views.pending,
-    settlement_views.is_final,
     settlement_views.deadline,
+    settlement_views.claim_deadline,
 )
 
 

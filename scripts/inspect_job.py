@@ -61,7 +61,9 @@ def lines(job: JobView) -> list[str]:
             f" {run.committed} slots committed, aggregator {run.aggregator or 'vacant'}, final rounds {job.final_rounds}"
         )
     for claim in job.claims:
-        state = "pending until " + _time(claim.deadline) if not claim.final else claim.state.name.lower()
+        is_closed = job.is_closed(claim.turn)
+        pending = "pending until " + _time(claim.deadline) if is_closed else "in turn"
+        state = claim.state.name.lower() if claim.final else pending
         out.append(f"  claim of operator {claim.operator}: turn {claim.turn}, seat {claim.seat}, {state}")
     return out
 

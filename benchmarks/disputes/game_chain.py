@@ -29,7 +29,7 @@ GAS_LIMIT = 2_000_000
 HIGHEST_GWEI = 200
 LATE_S = 100_000  # after which a side is out of time
 AHEAD_S = 100  # of the block that opened a job, when games about it are played
-CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32,uint256)"
+CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
 CHALLENGERS = frozenset({"pick", "dispute_state", "ask_parts", "convict", "time_out"})
 
 
@@ -72,7 +72,7 @@ class GameChain:
         self.job, self._number, self._now = 0, 0, 0
         self._snapshot = ""
         self._nonces: dict[str, int] = {}
-        self._claim = self._aggregation = Claim(0, 0, 0, 0, 0, 0, 0, b"", b"", 0)
+        self._claim = self._aggregation = Claim(0, 0, 0, 0, 0, 0, 0, b"", b"")
         devnet.rpc("anvil_autoImpersonateAccount", [True])
 
     def open(self, manifest: Manifest, work: Work) -> None:

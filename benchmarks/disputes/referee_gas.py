@@ -42,7 +42,7 @@ class Bench:
         self.double = self.deploy("mocks/CourtDouble")
         self.referee = self.deploy("Referee", *(self.double.address,) * 7, 3_600, 43_200)
         self.side = HashedComputation("bob", 0, b"\x01" * 32, WORK, {Kind.TRAINING: PROGRAM})
-        self.claim = Claim(0, 0, 3, OPERATOR, 1, 10**15, 0, b"\x01" * 32, self.side.leaf(), 2**40)
+        self.claim = Claim(0, 0, 3, OPERATOR, 1, 10**15, 0, b"\x01" * 32, self.side.leaf())
         self.send(self.double, "set", self.me, JOB, WORK.root, plain(self.claim), self.hot)
         self.gas: dict[str, int] = {}
 

@@ -164,7 +164,10 @@ class Market:
         for (job, _, _), posted in self.world.claims.items():
             if isinstance(posted, Posted):
                 pending[job].append(posted.claim)
-        self.now = max(claim.deadline for claims in pending.values() for claim in claims) + 1
+        closes = (
+            seats.claim_deadline(self.world, job, claim.turn) for job, claims in pending.items() for claim in claims
+        )
+        self.now = max(closes) + 1
         for job in jobs:
             ordered = sorted(pending[job], key=lambda claim: (claim.operator, claim.turn))
             rounds = self.world.run(job).rounds

@@ -22,7 +22,9 @@ jobs: public(HashMap[uint256, ITaskViews.Job])
 runs: public(HashMap[uint256, ISettlementViews.Run])
 seats: public(HashMap[uint256, HashMap[uint256, ISettlementViews.Seat]])
 claims: public(HashMap[uint256, HashMap[uint256, HashMap[uint256, bytes32]]])
-is_final: public(HashMap[uint256, HashMap[uint256, bool]])
+# job -> turn -> the end of its window
+claim_deadline: public(HashMap[uint256, HashMap[uint256, uint256]])
+pending: public(HashMap[uint256, HashMap[uint256, uint256]])
 holds: public(uint256)
 resumed: public(DynArray[uint256, 32])
 voided: public(DynArray[bytes32, 32])
@@ -58,8 +60,13 @@ def set_claim(job: uint256, claim: ISettlementViews.Claim, status: uint256):
 
 
 @external
-def set_final(job: uint256, turn: uint256, final: bool):
-    self.is_final[job][turn] = final
+def set_deadline(job: uint256, turn: uint256, deadline: uint256):
+    self.claim_deadline[job][turn] = deadline
+
+
+@external
+def set_pending(job: uint256, turn: uint256, pending: uint256):
+    self.pending[job][turn] = pending
 
 
 @external

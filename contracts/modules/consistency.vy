@@ -53,7 +53,6 @@ struct Present:
     pot_price: uint256
     start_root: bytes32
     root: bytes32
-    deadline: uint256
 
 
 struct End:

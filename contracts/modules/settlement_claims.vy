@@ -97,7 +97,7 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
     scope: uint256 = holding.first << 16 | holding.count
     start_root: bytes32 = turns._slots_root(job, stage, newest)
     claim: ISettlement.Claim = self._claim(
-        job, stage, newest, seat, holding.operator, scope, price, pot_price, start_root, root
+        job, newest, seat, holding.operator, scope, price, pot_price, start_root, root
     )
     log ResultsCommitted(job=job, operator=holding.operator, claim=claim, bundle=bundle)
 
@@ -119,7 +119,7 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
     assert newest.committed >= stage.quorum, "settlement: quorum not reached"
     start_root: bytes32 = state._start_root(job, turn)
     claim: ISettlement.Claim = self._claim(
-        job, stage, newest, state.AGGREGATION, holding.operator, mask, holding.price, 0, start_root, root
+        job, newest, state.AGGREGATION, holding.operator, mask, holding.price, 0, start_root, root
     )
     log CheckpointPosted(job=job, operator=holding.operator, claim=claim, cid=cid)
     turns._close(job, newest.round + 1, root, 1)
@@ -135,21 +135,15 @@ def finalise(job: uint256, claims: DynArray[ISettlement.Claim, BATCH]):
     @notice Pays claims whose windows are over, each once; consecutive ones of one operator together.
     """
     assert len(claims) > 0, "settlement: no claims"
-    stage: words.Stage = state._stage(job)
-    turn: words.Turn = state._turn(job)
     payment_terms: uint256 = state.payment_terms[job]
-    counts: uint256 = state.pending_counts[job]
-    from_pot: uint256 = 0
     batch: Batch = empty(Batch)
     for claim: ISettlement.Claim in claims:
         word: uint256 = self._known(job, claim)
-        assert claim.turn < turn.turn, "settlement: turn still open"
         assert word & DISPUTES == 0, "settlement: in dispute"
-        assert block.timestamp > claim.deadline, "settlement: window open"
+        assert block.timestamp > state._claim_deadline(job, claim.turn), "settlement: window open"
         # INVARIANT claims: paid once. The word says so before anything is paid.
         self._mark(job, claim, word ^ (PENDING ^ PAID))
-        # INVARIANT pending: a closed turn counts its claims that are neither paid nor convicted.
-        counts -= 1 << words.COUNT_BITS * (claim.turn % stage.depth)
+        state._settle(job, claim.turn)
         is_aggregation: bool = claim.seat == state.AGGREGATION
         if claim.operator != batch.operator or is_aggregation != batch.is_aggregation:
             self._pay(job, payment_terms, batch)
@@ -160,7 +154,6 @@ def finalise(job: uint256, claims: DynArray[ISettlement.Claim, BATCH]):
         fee: uint256 = self._fee(batch.amount + claim.price) - self._fee(batch.amount)
         batch.amount += claim.price
         batch.from_pot += claim.pot_price
-        from_pot += claim.pot_price
         log ClaimFinalised(
             job=job,
             operator=claim.operator,
@@ -171,16 +164,12 @@ def finalise(job: uint256, claims: DynArray[ISettlement.Claim, BATCH]):
             from_pot=claim.pot_price,
         )
     self._pay(job, payment_terms, batch)
-    state.pending_counts[job] = counts
-    if from_pot > 0:
-        state.pots[job] -= from_pot
     turns._go_on(job)
 
 
 @internal
 def _claim(
     job: uint256,
-    stage: words.Stage,
     turn: words.Turn,
     seat: uint256,
     operator: uint256,
@@ -203,7 +192,6 @@ def _claim(
         pot_price=pot_price,
         start_root=start_root,
         root=root,
-        deadline=block.timestamp + stage.window_s,
     )
     self._mark(job, claim, self._hash(claim) | PENDING)
     return claim
@@ -259,6 +247,7 @@ def _pay(job: uint256, payment_terms: uint256, batch: Batch):
     fee: uint256 = extcall ITaskRegistry(state.tasks).pay(job, owner, batch.amount)
     token: address = convert(payment_terms >> 96, address)
     if batch.from_pot > 0:
+        state.pots[job] -= batch.from_pot
         extcall INodeRegistry(state.registry).credit(batch.operator, token, batch.from_pot)
     if token == state.zen and not batch.is_aggregation:
         multiplier: uint256 = staticcall INodeRegistry(state.registry).multiplier_of(batch.operator)

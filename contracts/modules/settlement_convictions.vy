@@ -66,7 +66,7 @@ def open_dispute(job: uint256, claim: ISettlement.Claim):
     """
     state._check_referee()
     word: uint256 = claims._known(job, claim)
-    assert block.timestamp <= claim.deadline, "settlement: window closed"
+    assert block.timestamp <= state._claim_deadline(job, claim.turn), "settlement: window closed"
     assert word & claims.DISPUTES != claims.DISPUTES, "settlement: too many disputes"
     claims._mark(job, claim, word + claims.ONE_DISPUTE)
     log DisputeOpened(job=job, turn=claim.turn, seat=claim.seat)
@@ -125,15 +125,14 @@ def _convict(job: uint256, claim: ISettlement.Claim, challengers: DynArray[addre
         timing.since = turns._since(turn)
         state._set_timing(job, claim.seat, timing)
     else:
-        counts: uint256 = state.pending_counts[job]
         # A turn that was rolled back already has nothing that rests on it; neither has the last one of a job that was
         # abandoned, and such a job stays ended.
         is_based_on = (
-            words._pending_count(counts, claim.turn, stage.depth) & words.ROLLED_BACK == 0
+            not state._is_rolled_back(job, claim.turn)
             and claim.round < turn.round
             and (stage.state == numbers.RUNNING or turn.round == stage.rounds)
         )
-        state.pending_counts[job] = counts - (1 << words.COUNT_BITS * (claim.turn % stage.depth))
+        state._settle(job, claim.turn)
     turns._extend(job, stage)
 
     can_roll_back: bool = is_aggregation or stage.policy & numbers.ROLL_BACK != 0
@@ -162,13 +161,9 @@ def _roll_back(job: uint256, stage: words.Stage, turn: uint256, round: uint256):
     @dev The round of a turn is done again, from the state it started from. What was committed since stays payable.
     """
     turns._close(job, round, state._start_root(job, turn), 0)
-    newest: uint256 = state._turn(job).turn
-    counts: uint256 = state.pending_counts[job]
-    for after: uint256 in range(16):
-        if turn + after == newest:
-            break
-        counts |= words.ROLLED_BACK << words.COUNT_BITS * ((turn + after) % stage.depth)
-    state.pending_counts[job] = counts
+    newest: uint256 = state._newest(job)
+    for after: uint256 in range(turn, newest, bound=state.MAX_DEPTH):
+        state.closed_turns[job][state._record_place(job, after)] |= words.ROLLED_BACK
     log RolledBack(job=job, turn=newest, round=round)
     if stage.state == numbers.ENDED:
         state._advance(job, numbers.RUNNING)

@@ -162,14 +162,14 @@ def release(job: uint256, operator: uint256):
     stage: words.Stage = state._stage(job)
     stake: words.JobStake = state._stake(job, operator)
     assert stake.lots > 0, "settlement: nothing locked"
-    newest: uint256 = state._turn(job).turn
+    newest: uint256 = state._newest(job)
     left_turn: uint256 = stake.left_turn
     if stake.held > 0:
         assert stage.state == numbers.ENDED, "settlement: seat still occupied"
         left_turn = newest
     # INVARIANT locks: a lock outlives every claim that it secures; an operator that was never convicted gets it back.
     is_settled: bool = left_turn <= newest
-    for before: uint256 in range(16):
+    for before: uint256 in range(state.MAX_DEPTH):
         if before >= left_turn:
             break
         is_settled = is_settled and state._pending(job, left_turn - before - 1) == 0
@@ -181,9 +181,9 @@ def release(job: uint256, operator: uint256):
     state._set_stake(job, operator, stake)
     log LockReleased(job=job, operator=operator, amount=amount)
     token: address = state._token(job)
-    extcall INodeRegistry(state.registry).unlock(operator, token, amount, True)
-    if lots > 1:
-        extcall INodeRegistry(state.registry).unlock(operator, token, 0, True)
+    for _: uint256 in range(lots, bound=2):
+        extcall INodeRegistry(state.registry).unlock(operator, token, amount, True)
+        amount = 0
 
 
 @internal
@@ -290,14 +290,16 @@ def _unseat(
     stake: words.JobStake = state._stake(job, operator)
     slashed: uint256 = min(stake.locked, amount)
     stake.locked -= slashed
+    is_open: bool = stage.state == numbers.RUNNING and turn.opened_at != 0
+    next_turn: uint256 = turn.turn + convert(is_open, uint256)
+    if convicted:
+        stake.void_before = next_turn
     if holding.operator == operator:
         holding.operator = 0
         holding.pot_price = 0
         state._set_holding(job, seat, holding)
         stake.held -= 1
-        stake.left_turn = turn.turn
-        if stage.state == numbers.RUNNING and turn.opened_at != 0:
-            stake.left_turn += 1
+        stake.left_turn = next_turn
         log SeatVacated(job=job, operator=operator, seat=seat, turn=turn.turn, slashed=slashed)
     state._set_stake(job, operator, stake)
     state.pots[job] += slashed

@@ -18,6 +18,8 @@ from . import settlement_words as words
 # Seats of slots are numbered 0..127; the aggregator's is the next number.
 MAX_SEATS: constant(uint256) = 128
 AGGREGATION: constant(uint256) = MAX_SEATS
+# Turns whose claims may be pending at once.
+MAX_DEPTH: constant(uint256) = 16
 
 
 deployer: immutable(address)
@@ -44,8 +46,8 @@ aggregator_state: HashMap[uint256, uint256]
 payment_terms: HashMap[uint256, uint256]
 # job -> turn mod (depth + 1) -> the state that a turn starts from
 start_roots: HashMap[uint256, HashMap[uint256, bytes32]]
-# job -> pending claims of its last turns
-pending_counts: HashMap[uint256, uint256]
+# job -> turn mod depth -> when each of its last turns closed, and how much of it is pending
+closed_turns: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> what of the registry's pot is this job's
 pots: HashMap[uint256, uint256]
 # job -> what of its pot convicted operators left for rollbacks to come
@@ -225,7 +227,7 @@ def _place(job: uint256, turn: uint256) -> uint256:
     @return Where in the ring the claims of a turn are kept: those of the turn before a pending claim's are there still.
     """
     # The depth is at most 16.
-    return turn % unsafe_add(self.stages[job] >> 192 & bits.U8, 1)
+    return turn % unsafe_add(self._depth(job), 1)
 
 
 @internal
@@ -236,12 +238,85 @@ def _start_root(job: uint256, turn: uint256) -> bytes32:
 
 @internal
 @view
+def _newest(job: uint256) -> uint256:
+    """
+    @return The job's newest turn.
+    """
+    return self.turns[job] >> 184 & bits.U24
+
+
+@internal
+@view
+def _depth(job: uint256) -> uint256:
+    return self.stages[job] >> 192 & bits.U8
+
+
+@internal
+@view
+def _window_s(job: uint256) -> uint256:
+    return self.stages[job] >> 48 & bits.U32
+
+
+@internal
+@view
+def _record_place(job: uint256, turn: uint256) -> uint256:
+    return turn % self._depth(job)
+
+
+@internal
+@view
+def _closed_turn(job: uint256, turn: uint256) -> uint256:
+    """
+    @return The record in the turn's place: of the newest closed turn that has it.
+    """
+    return self.closed_turns[job][self._record_place(job, turn)]
+
+
+@internal
+@view
+def _is_rolled_back(job: uint256, turn: uint256) -> bool:
+    return self._closed_turn(job, turn) & words.ROLLED_BACK != 0
+
+
+@internal
+@view
 def _pending(job: uint256, turn: uint256) -> uint256:
-    depth: uint256 = self._stage(job).depth
-    newest: uint256 = self._turn(job).turn
-    if turn >= newest or turn + depth < newest:
+    newest: uint256 = self._newest(job)
+    if turn >= newest:
+        return max_value(uint256)
+    if turn + self._depth(job) < newest:
         return 0
-    return words._pending_count(self.pending_counts[job], turn, depth) & words.COUNT_MASK
+    return words._pending_count(self._closed_turn(job, turn))
+
+
+@internal
+def _record_close(job: uint256, turn: uint256, pending: uint256):
+    """
+    @dev The turn closes now. It has the place of the turn `depth` before it, of which nothing is pending.
+    """
+    self.closed_turns[job][self._record_place(job, turn)] = pending * words.ONE_PENDING | block.timestamp
+    self.stages[job] += pending << words.JOB_PENDING_AT
+
+
+@internal
+def _settle(job: uint256, turn: uint256):
+    """
+    @dev One claim of a closed turn is no longer pending.
+    """
+    # INVARIANT pending: a closed turn counts its claims that are neither paid nor convicted, a job those of all its turns.
+    self.closed_turns[job][self._record_place(job, turn)] -= words.ONE_PENDING
+    self.stages[job] -= 1 << words.JOB_PENDING_AT
+
+
+@internal
+@view
+def _claim_deadline(job: uint256, turn: uint256) -> uint256:
+    """
+    @return The last second at which a pending claim of the turn can be challenged: a window after the turn's close.
+    """
+    if turn >= self._newest(job):
+        return max_value(uint256)
+    return (self._closed_turn(job, turn) & bits.U40) + self._window_s(job)
 
 
 @internal

@@ -48,6 +48,9 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     seats._check_count(vacant, count, min(vacant.count, (stage.slots + MAX_WINNERS - 1) // MAX_WINNERS))
     seats._check_estimate(stage, estimate_s)
     turn: words.Turn = state._turn(job)
+    stake: words.JobStake = state._stake(job, operator)
+    # INVARIANT claims: no claim is made twice, so what was convicted is not pending again.
+    assert stake.void_before <= turn.turn, "settlement: convicted this turn"
     # A claim of the open turn covers all slots of its seat.
     if count < vacant.count and stage.state == numbers.RUNNING:
         turns._check_missing(turn, seat)
@@ -74,7 +77,6 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     holding.price = price
     holding.pot_price = pot_price
     state._set_holding(job, taken, holding)
-    stake: words.JobStake = state._stake(job, operator)
     is_new: bool = stake.lots == 0
     if is_new:
         stake.lots = 1

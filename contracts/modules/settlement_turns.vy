@@ -32,6 +32,13 @@ event TurnOpened:
     inputs_close: uint256
 
 
+event TurnClosed:
+    job: indexed(uint256)
+    turn: uint256
+    # The last second at which its claims can be challenged.
+    deadline: uint256
+
+
 event JobEnded:
     job: indexed(uint256)
     rounds_done: uint256
@@ -50,6 +57,7 @@ def begin(job: uint256, lock: uint256):
         job,
         words.Stage(
             state=numbers.AWARDED,
+            pending=0,
             rounds=terms.rounds,
             slots=terms.slots,
             quorum=terms.quorum,
@@ -204,7 +212,7 @@ def _slots_root(job: uint256, stage: words.Stage, turn: words.Turn) -> bytes32:
     """
     if stage.policy & numbers.DELAYED != 0 and turn.turn > 0:
         before: uint256 = unsafe_sub(turn.turn, 1)
-        if words._pending_count(state.pending_counts[job], before, stage.depth) & words.ROLLED_BACK == 0:
+        if not state._is_rolled_back(job, before):
             return state._start_root(job, before)
     return state._start_root(job, turn.turn)
 
@@ -227,9 +235,9 @@ def _go_on(job: uint256):
     """
     stage: words.Stage = state._stage(job)
     turn: words.Turn = state._turn(job)
-    counts: uint256 = state.pending_counts[job]
     if stage.state == numbers.RUNNING and turn.opened_at == 0:
-        if words._pending_count(counts, turn.turn, stage.depth) & words.COUNT_MASK == 0:
+        # Its place has the turn `depth` before it.
+        if words._pending_count(state._closed_turn(job, turn.turn)) == 0:
             turn.opened_at = block.timestamp
             turn.held_s = 0
             state._set_turn(job, turn)
@@ -244,7 +252,7 @@ def _go_on(job: uint256):
                 start_root=state._start_root(job, turn.turn),
                 inputs_close=inputs_close,
             )
-    elif stage.state == numbers.ENDED and counts & words.ALL_COUNTS == 0:
+    elif stage.state == numbers.ENDED and stage.pending == 0:
         state.reserves[job] = 0
         state._burn(job, state.pots[job])
         extcall ITaskRegistry(state.tasks).close(job)
@@ -261,9 +269,8 @@ def _close(job: uint256, round: uint256, start_root: bytes32, more: uint256):
     if turn.opened_at != 0:
         seats: uint256 = bits._full(state._aggregator(job).seats)
         count: uint256 = bits._popcount(seats ^ turn.missing) + more
-        state.pending_counts[job] = words._with_pending_count(
-            state.pending_counts[job], turn.turn, state._stage(job).depth, count
-        )
+        state._record_close(job, turn.turn, count)
+        log TurnClosed(job=job, turn=turn.turn, deadline=block.timestamp + state._window_s(job))
         turn.turn += 1
         turn.opened_at = 0
         turn.committed = 0

@@ -95,18 +95,9 @@ def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
 @view
 def pending(job: uint256, turn: uint256) -> uint256:
     """
-    @notice Claims of a closed turn that are neither paid nor convicted.
+    @notice Claims of a turn that are neither paid nor convicted; the greatest number while the turn may have more.
     """
     return state._pending(job, turn)
-
-
-@external
-@view
-def is_final(job: uint256, turn: uint256) -> bool:
-    """
-    @notice Whether a turn is closed and nothing of it is pending.
-    """
-    return turn < state._turn(job).turn and state._pending(job, turn) == 0
 
 
 @external
@@ -118,3 +109,13 @@ def deadline(job: uint256, seat: uint256) -> uint256:
     return turns._deadline(
         state._stage(job), state._turn(job), state.seat_timing[job][seat]
     )
+
+
+@external
+@view
+def claim_deadline(job: uint256, turn: uint256) -> uint256:
+    """
+    @notice The last second at which a pending claim of a turn can be challenged: a window after the turn's close. The
+            greatest number until then; of no meaning for a turn whose claims are all final.
+    """
+    return state._claim_deadline(job, turn)

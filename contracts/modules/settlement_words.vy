@@ -15,18 +15,17 @@
 from . import bits
 
 
-# Sixteen counts of 16 bits, one for each of the last turns: the lowest 14 bits count its pending claims, the highest says
-# that the turn was rolled back. The bit between stays set: a word that returned to zero would cost a fresh write again.
-COUNT_BITS: constant(uint256) = 16
-COUNT_MASK: constant(uint256) = 2**14 - 1
-COUNT_USED: constant(uint256) = 2**14
-ROLLED_BACK: constant(uint256) = 2**15
-ALL_COUNTS: constant(uint256) = bits.ONES_16 * COUNT_MASK
+# The record of a closed turn: when it closed (40) | its pending claims (8) | whether it was rolled back (1).
+ONE_PENDING: constant(uint256) = 1 << 40
+ROLLED_BACK: constant(uint256) = 1 << 48
+# In the stage.
+JOB_PENDING_AT: constant(uint256) = 80
 
 
-# What the terms of a job fix, and its state.
+# What the terms of a job fix, its state, and how many claims of its closed turns are pending.
 struct Stage:
     state: uint256
+    pending: uint256
     rounds: uint256
     slots: uint256
     quorum: uint256
@@ -82,6 +81,8 @@ struct JobStake:
     held: uint256
     # The first turn in which it has surely no claim, once it holds nothing.
     left_turn: uint256
+    # The first turn after its last conviction.
+    void_before: uint256
 
 
 @internal
@@ -94,6 +95,7 @@ def _pack_stage(stage: Stage) -> uint256:
         | stage.quorum << 200
         | stage.depth << 192
         | stage.policy << 184
+        | stage.pending << JOB_PENDING_AT
         | stage.window_s << 48
         | stage.slot_s << 24
         | stage.aggregate_s
@@ -105,6 +107,7 @@ def _pack_stage(stage: Stage) -> uint256:
 def _unpack_stage(word: uint256) -> Stage:
     return Stage(
         state=word >> 248,
+        pending=word >> JOB_PENDING_AT & bits.U24,
         rounds=word >> 232 & bits.U16,
         slots=word >> 216 & bits.U16,
         quorum=word >> 200 & bits.U16,
@@ -217,6 +220,7 @@ def _unpack_timing(word: uint256) -> SeatTiming:
 def _pack_stake(stake: JobStake) -> uint256:
     return (
         stake.locked << 128
+        | stake.void_before << 40
         | stake.lots << 32
         | stake.held << 24
         | stake.left_turn
@@ -231,20 +235,11 @@ def _unpack_stake(word: uint256) -> JobStake:
         lots=word >> 32 & bits.U8,
         held=word >> 24 & bits.U8,
         left_turn=word & bits.U24,
+        void_before=word >> 40 & bits.U24,
     )
 
 
 @internal
 @pure
-def _pending_count(counts: uint256, turn: uint256, depth: uint256) -> uint256:
-    """
-    @notice The count of a turn: its pending claims, and `ROLLED_BACK`.
-    """
-    return counts >> COUNT_BITS * (turn % depth) & bits.U16
-
-
-@internal
-@pure
-def _with_pending_count(counts: uint256, turn: uint256, depth: uint256, count: uint256) -> uint256:
-    at: uint256 = COUNT_BITS * (turn % depth)
-    return counts & ~(bits.U16 << at) | (count | COUNT_USED) << at
+def _pending_count(record: uint256) -> uint256:
+    return record >> 40 & bits.U8

@@ -106,10 +106,11 @@ def _is_due(
     latest = claim.deadline - 2 * me.answer_s
     if view.now > latest or len(asked) >= LANE_DEMANDS or any(d.is_open for d in asked):
         return False
-    made_at = claim.deadline - run.window_s
     mine_is_due = run.aggregator_due if lane == AGGREGATOR_SEAT else view.seats[lane].deadline(run)
     patience_s = min(
-        me.demand_after_s, max(0, latest - made_at) / 2, max(0, mine_is_due - max(made_at, run.opened_at)) / 4
+        me.demand_after_s,
+        max(0, latest - claim.made_at) / 2,
+        max(0, mine_is_due - max(claim.made_at, run.opened_at)) / 4,
     )
-    since = asked[-1].opened_at + me.answer_s if asked else made_at
+    since = asked[-1].opened_at + me.answer_s if asked else claim.made_at
     return missing.asked_at >= since + patience_s

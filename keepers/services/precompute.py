@@ -76,6 +76,7 @@ def with_checkpoint(view: JobView, made: ProvisionalCheckpoint) -> JobView:
         start_root=run.start_root,
         root=made.root,
         deadline=view.now + run.window_s,
+        made_at=view.now,
         cid=digest_of(made.pointer),
     )
     missing = sum(1 << number for number in view.slot_seats)

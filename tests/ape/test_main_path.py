@@ -109,7 +109,7 @@ def test_a_convicted_worker_is_never_paid_and_its_lock_is_divided(
     assert kit.settlement.seats(job, 0).operator == 0
     kit.settlement.finalise(job, claims[1:], sender=anyone)
     assert kit.tasks.owed(kit.zen, holders[0].owner) == 0
-    assert kit.settlement.is_final(job, 0)
+    assert kit.settlement.pending(job, 0) == 0
     assert kit.settlement.stakes(job, holders[0].id).locked == 0
     with ape.reverts("settlement: claims not final"):  # it held its seat when the open turn began
         kit.settlement.release(job, holders[0].id, sender=anyone)

@@ -91,8 +91,8 @@ class AdmissionsDriver:
         seed = seed or seed_of(entry.block, node.id, workload)
         self.contract.answer(node.id, seed, ROOT, sender=node.hot)
         root = result_root(0, workload.state_root, ROOT, bytes(32), bytes(32))
-        number, deadline = int.from_bytes(seed, "big"), START + self.second + WINDOW_S
-        return (node.id, number, 0, node.id, 1, 0, 0, workload.state_root, root, deadline)
+        number = int.from_bytes(seed, "big")
+        return (node.id, number, 0, node.id, 1, 0, 0, workload.state_root, root)
 
     def answered(self, seconds: int = 5, node: Node | None = None) -> tuple[Any, ...]:
         self.enter(node)

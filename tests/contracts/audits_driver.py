@@ -114,7 +114,7 @@ class AuditedJob:
 
     def finish(self):
         self.to(10 + 3 * PHASE + 1)
-        self.double.set_final(JOB, TURN, True)
+        self.double.set_pending(JOB, TURN, 0)
 
     def settle(self, unit, operator=5):
         self.contract.settle(JOB, TURN, unit, operator, sender=self.watched.anyone)

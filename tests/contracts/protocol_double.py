@@ -20,7 +20,7 @@ RUNNING, ENDED, CANCELLED = 3, 4, 5  # states of a job
 PENDING, PAID, CONVICTED = 1, 2, 3  # statuses of a claim
 SEGMENTS, STEPS = 4, 3  # of a slot-round; of a segment
 START_ROOT = b"\x11" * 32
-CLAIM_TYPE = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32,uint256)"
+CLAIM_TYPE = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
 Claim = tuple[Any, ...]
 
 
@@ -53,6 +53,9 @@ class DoubledJob:
     owner: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.double.set_deadline(JOB, TURN, START + self.window_s)
+        for turn in (TURN - 1, TURN):
+            self.double.set_pending(JOB, turn, 4)
         for operator in range(1, 7):
             self.hot[operator] = Account.create()
             self.owner[operator] = chain.account(f"owner {operator}")
@@ -95,7 +98,7 @@ class DoubledJob:
         else:
             operator, first, count = self.seats[seat]
             scope, root = first << 16 | count, round_root(self.results[seat])
-        return (TURN, 3, seat, operator, scope, 10, 0, START_ROOT, root, START + self.window_s)
+        return (TURN, 3, seat, operator, scope, 10, 0, START_ROOT, root)
 
     def set_claim(self, claim: Claim, status: int = PENDING) -> None:
         self.double.set_claim(JOB, claim, status)
@@ -121,5 +124,5 @@ class DoubledJob:
 
 
 def changed(claim: Claim, **changes: Any) -> Claim:
-    names = ["turn", "round", "seat", "operator", "scope", "price", "pot_price", "start_root", "root", "deadline"]
+    names = ["turn", "round", "seat", "operator", "scope", "price", "pot_price", "start_root", "root"]
     return tuple({**dict(zip(names, claim, strict=True)), **changes}.values())

@@ -193,17 +193,19 @@ def test_an_answered_trial__is_a_claim_as_settlement_keeps_it_until_it_is_settle
     seed = entrant.contract.seed_of(entrant.ada.id)
     claim = entrant.answer()
     event = {"operator": entrant.ada.id, "claim": claim, "workload": astuple(WORKLOAD), "segment_root": ROOT}
-    assert events_of(entrant.contract) == [("TrialAnswered", {**event, "seconds": 7})]
+    deadline = START + entrant.second + WINDOW_S
+    assert events_of(entrant.contract) == [("TrialAnswered", {**event, "seconds": 7, "deadline": deadline})]
+    assert entrant.contract.claim_deadline(TRIALS, entrant.ada.id) == deadline
     assert claim[1].to_bytes(32, "big") == seed
     kept = Claim(*claim)
     assert entrant.contract.claims(TRIALS, 0, entrant.ada.id) == claim_hash(kept)[:30] + b"\0\1"
     assert entrant.contract.claims(TRIALS, 0, entrant.ada.id + 1) == bytes(32)
     work = Work((WORKLOAD.program_root, bytes(32), bytes(32)), WORKLOAD.steps, 1, 0)
-    assert tuple(entrant.contract.trials(entrant.ada.id)) == (work.root, WORKLOAD.flops // 7)
+    assert tuple(entrant.contract.trials(entrant.ada.id)) == (work.root, WORKLOAD.flops // 7, deadline)
     entrant.after(1, WINDOW_S + 1)
     entrant.settle(claim)
     assert entrant.contract.claims(TRIALS, 0, entrant.ada.id) == bytes(32)
-    assert tuple(entrant.contract.trials(entrant.ada.id)) == (bytes(32), 0)
+    assert tuple(entrant.contract.trials(entrant.ada.id)) == (bytes(32), 0, 0)
 
 
 # --- settle
@@ -228,7 +230,7 @@ def test_settle__after_the_window__admits_with_flops_over_seconds(entrant):
 def test_settle__of_any_other_trial__is_refused(entrant):
     claim = entrant.answered()
     entrant.after(1, WINDOW_S + 1)
-    for place, value in enumerate((99, 7, 128, 99, 2, 1, 1, b"x" * 32, b"x" * 32, 0)):
+    for place, value in enumerate((99, 7, 128, 99, 2, 1, 1, b"x" * 32, b"x" * 32)):
         with refused("admissions: unknown trial"):
             entrant.settle((*claim[:place], value, *claim[place + 1 :]))
     entrant.settle(claim)
@@ -276,7 +278,7 @@ def test_disputes__are_the_referees_and_hold_the_trial(entrant):
     with refused("admissions: not in dispute"):
         entrant.close(claim, convicted=True)
     with refused("admissions: unknown trial"):
-        entrant.dispute((*claim[:9], claim[9] + 1))
+        entrant.dispute((*claim[:8], bytes(32)))
     entrant.after(1, WINDOW_S)
     entrant.dispute(claim)
     entrant.after(1, 1)
@@ -392,7 +394,8 @@ def test_a_recall__is_answered_by_a_new_trial(entrant):
         entrant.recall()
     with refused("admissions: not recalled"):
         entrant.contract.lapse(entrant.ada.id, sender=entrant.anyone)
-    entrant.at(entrant.number + 1, max(claim[9], due) + 1 - START)
+    deadline = entrant.contract.trials(entrant.ada.id).deadline
+    entrant.at(entrant.number + 1, max(deadline, due) + 1 - START)
     entrant.settle(claim)
     assert entrant.multiplier() == 300
 

@@ -27,7 +27,6 @@ from tests.contracts.protocol_double import (
 )
 from tests.support.evm import reverts as refused
 from tests.support.openings import segment_opening
-from tests.support.protocol_driver import START
 
 # --- attesting
 
@@ -232,7 +231,7 @@ def test_open__before_the_draw_or_of_another_claim__is_refused(job):
     job.drawn()
     job.attest(0, 5)
     job.to(21)
-    job.claims = {**job.claims, 0: changed(job.claims[0], deadline=START)}
+    job.claims = {**job.claims, 0: changed(job.claims[0], price=1)}
     with refused("audits: no attestation"):
         job.open(0)
 
@@ -246,7 +245,7 @@ def test_settle__unopposed_and_final__pays_the_fee(job):
     job.to(10 + 3 * PHASE + 1)
     with refused("audits: not final"):
         job.settle(6)
-    job.double.set_final(JOB, TURN, True)
+    job.double.set_pending(JOB, TURN, 0)
     job.to(10 + 3 * PHASE)
     with refused("audits: not final"):
         job.settle(6)

@@ -139,7 +139,7 @@ def test_schedule__of_a_closed_turn__names_the_next_block(job):
     for turn in (TURN + 1, TURN + 2, 2**256 - 1):
         with refused("audits: turn still open"):
             job.contract.schedule(JOB, turn)
-    job.double.set_final(JOB, TURN - 1, True)
+    job.double.set_pending(JOB, TURN - 1, 0)
     with refused("audits: turn is final"):
         job.contract.schedule(JOB, TURN - 1)
     job.contract.schedule(JOB, TURN)

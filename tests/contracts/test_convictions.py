@@ -41,7 +41,7 @@ def test_convict__worker_under_policy_0__divides_its_lock_and_leaves_the_rounds(
     assert kit.tasks.owed(kit.zen, kit.audit_pool) == to_audits
     assert kit.registry.burned(kit.zen) == LOCK - 3 * share - to_audits
     assert kit.registry.pot(kit.zen) == 0
-    assert tuple(kit.settlement.stakes(running, ada.id)) == (0, 1, 0, 2)
+    assert tuple(kit.settlement.stakes(running, ada.id)) == (0, 1, 0, 2, 2)
     run = kit.settlement.runs(running)
     assert (run.turn, run.round) == (1, 1)
     assert kit.settlement.pending(running, 0) == 3
@@ -141,7 +141,7 @@ def test_finalise__of_a_disputed_claim__waits_for_the_last_verdict(kit, play, ca
     play.round(running, cast[1:3], agg)
     for _ in range(2):
         kit.settlement.open_dispute(running, claim, sender=kit.referee)
-    play.to(claim[9] + 1)
+    play.to(play.deadline(running, claim) + 1)
     for _ in range(2):
         with play.refused("settlement: in dispute"):
             kit.settlement.finalise(running, [claim], sender=play.anyone)

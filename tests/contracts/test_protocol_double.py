@@ -24,7 +24,9 @@ def functions(abi: list[dict[str, Any]]) -> dict[str, tuple[Any, Any]]:
     }
 
 
-OFFERED = [("Settlement", name) for name in ("runs", "seats", "claims", "is_final", "hold", "resume", "void")] + [
+OFFERED = [
+    ("Settlement", name) for name in ("runs", "seats", "claims", "pending", "claim_deadline", "hold", "resume", "void")
+] + [
     ("TaskRegistry", "jobs"),
     ("NodeRegistry", "hot_key"),
     ("NodeRegistry", "owner_of"),

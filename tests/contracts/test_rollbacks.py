@@ -9,6 +9,7 @@ ROUND = 3 * 2_000 + 1_000  # what a round costs at most
 WORST = 3 * ROUND  # of the kit's three rounds: what a claim's conviction may cost at most
 COVERING = -(-WORST * 10 // 9)
 LOCK = 2 * 2_000 * 3 + COVERING  # of a slot under policy 1
+OPEN = 2**256 - 1  # what is pending of a turn that is not closed
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_convict__worker_under_policy_1__does_its_round_and_those_after_it_again
     run = kit.settlement.runs(running)
     # The lane of turn 3 is turn 0's: it waits for what is pending there. Nothing committed is lost, but for the lie.
     assert (run.turn, run.round, run.start_root, run.opened_at, run.missing) == (3, 0, lie[7], 0, 0b111)
-    assert [kit.settlement.pending(running, turn) for turn in range(4)] == [3, 4, 1, 0]
+    assert [kit.settlement.pending(running, turn) for turn in range(4)] == [3, 4, 1, OPEN]
 
 
 def test_convict__of_a_turn_that_was_rolled_back__rolls_nothing_back_again(kit, play, cast, running):
@@ -105,7 +106,7 @@ def test_convict__in_the_open_turn__asks_for_the_seats_results_again(kit, play, 
     assert run.missing == 0b111 & ~(1 << play.seat_of(running, bob))
     assert run.aggregator_due == play.now + 30
     assert kit.settlement.seats(running, claim[2]).since == play.now
-    assert tuple(kit.settlement.stakes(running, ada.id)) == (0, 1, 0, 1)
+    assert tuple(kit.settlement.stakes(running, ada.id)) == (0, 1, 0, 1, 1)
     assert kit.settlement.reserves(running) == WORST
 
 

@@ -47,7 +47,7 @@ def test_decline__slashes_a_tenth_and_leaves_the_seat_vacant(kit, play, cast, aw
     kit.settlement.decline(awarded, seat, 1, sender=ada.hot)
     assert kit.settlement.runs(awarded).pot == LOCK // 10
     assert tuple(kit.settlement.seats(awarded, seat)) == (0, 0, 1, 1_000, 0, 0, 0, LOCK // 10)
-    assert tuple(kit.settlement.stakes(awarded, ada.id)) == (LOCK - LOCK // 10, 1, 0, 0)
+    assert tuple(kit.settlement.stakes(awarded, ada.id)) == (LOCK - LOCK // 10, 1, 0, 0, 0)
     assert kit.registry.collateral(ada.id, kit.zen).balance == 10**9 - LOCK // 10
     play.ready(awarded, bob, cy)
     assert kit.settlement.runs(awarded).state == 3
@@ -92,7 +92,7 @@ def test_commit__keeps_the_claims_hash_its_disputes_and_its_status(kit, play, ca
     seat = play.seat_of(running, ada)
     claim = play.commit(running, ada)
     (event,) = kit.settlement.get_logs()
-    digest = keccak(encode(["uint256"] * 7 + ["bytes32"] * 2 + ["uint256"], claim))
+    digest = keccak(encode(["uint256"] * 7 + ["bytes32"] * 2, claim))
     assert kit.settlement.claims(running, seat, 0) == digest[:30] + b"\x00\x01"
     assert tuple(event.claim) == claim
     assert (event.operator, event.bundle) == (ada.id, b"b" * 32)
@@ -109,10 +109,10 @@ def test_finalise__a_claim_that_differs_in_one_bit_of_its_root__is_unknown(kit, 
     play.commit(running, bob)
     play.commit(running, cy)
     play.post_checkpoint(running, agg)
-    play.to(claim[9] + 1)
+    play.to(play.deadline(running, claim) + 1)
     root = (int.from_bytes(claim[8], "big") ^ 1 << bit).to_bytes(32, "big")
     with play.refused("settlement: unknown claim"):
-        kit.settlement.finalise(running, [(*claim[:8], root, claim[9])], sender=play.anyone)
+        kit.settlement.finalise(running, [(*claim[:8], root)], sender=play.anyone)
     kit.settlement.finalise(running, [claim], sender=play.anyone)
 
 
@@ -125,14 +125,16 @@ def test_post_checkpoint__closes_the_turn_and_opens_the_next(kit, play, cast, ru
         play.commit(running, each)
     play.to(play.now + 7)
     claim = play.post_checkpoint(running, agg)
-    posted, opened = kit.settlement.get_logs()
+    posted, closed, opened = kit.settlement.get_logs()
     assert (tuple(posted.claim), posted.cid) == (claim, b"c" * 32)
+    assert (closed.turn, closed.deadline) == (0, play.now + kit.settlement.runs(running).window_s)
+    assert kit.settlement.claim_deadline(running, 0) == closed.deadline
+    assert kit.settlement.claim_deadline(running, 1) == 2**256 - 1
     assert (opened.turn, opened.round, opened.start_root, opened.inputs_close) == (1, 1, claim[8], play.now + 120)
     run = kit.settlement.runs(running)
     assert (run.round, run.turn, run.missing, run.committed) == (1, 1, 0b111, 0)
     assert (run.opened_at, run.aggregator_due, run.start_root) == (play.now, play.now + 2 * 60 + 30, claim[8])
     assert kit.settlement.pending(running, 0) == 4
-    assert not kit.settlement.is_final(running, 0)
 
 
 def test_post_checkpoint__last_round__ends_the_job(kit, play, cast, running):
@@ -174,15 +176,15 @@ def test_finalise__pays_once_and_only_after_the_window(kit, play, cast, running)
     finalise = kit.settlement.finalise
     with play.refused("settlement: no claims"):
         finalise(running, [], sender=play.anyone)
-    with play.refused("settlement: turn still open"):
+    with play.refused("settlement: window open"):
         finalise(running, [claim], sender=play.anyone)
     for each in (bob, cy):
         play.commit(running, each)
     play.post_checkpoint(running, agg)
-    play.to(claim[9])
+    play.to(play.deadline(running, claim))
     with play.refused("settlement: window open"):
         finalise(running, [claim], sender=play.anyone)
-    play.to(claim[9] + 1)
+    play.to(play.deadline(running, claim) + 1)
     with play.refused("settlement: unknown claim"):
         finalise(running, [claim, claim], sender=play.anyone)
     finalise(running, [claim], sender=play.anyone)
@@ -201,7 +203,7 @@ def test_finalise__claims_of_one_operator__are_paid_at_once_and_fees_add_up(kit,
     for _ in range(3):
         play.round(job, [ada], agg)
     claims = sorted(play.refs[job], key=lambda claim: claim[3])
-    play.to(claims[-1][9] + 1)
+    play.to(play.deadline(job, *claims) + 1)
     kit.settlement.finalise(job, claims, sender=play.anyone)
     events = [event for event in kit.settlement.get_logs() if type(event).__name__ == "ClaimFinalised"]
     fees = [event.fee for event in events if event.operator == ada.id]
@@ -209,7 +211,7 @@ def test_finalise__claims_of_one_operator__are_paid_at_once_and_fees_add_up(kit,
     assert (fees, sum(fees)) == ([6, 6, 5], 17)
     assert kit.tasks.owed(kit.zen, ada.owner) == 316
     assert kit.registry.discount_bps(ada.id) == 9
-    assert kit.settlement.is_final(job, 2)
+    assert kit.settlement.pending(job, 2) == 0
 
 
 def test_finalise__job_in_zen__records_weight_and_fee(kit, play, cast):

@@ -8,6 +8,7 @@ from tests.support.protocol_driver import AGGREGATION
 
 ROOT = b"\x07" * 32
 CLOSES = 2 * 60  # seconds from the opening of a turn to its inputs' close
+OPEN = 2**256 - 1  # what is pending of a turn that is not closed
 
 
 @pytest.fixture
@@ -103,11 +104,11 @@ def test_commit__in_a_turn_that_waits_for_its_depth__is_refused_until_the_lane_i
     kit.settlement.finalise(running, second, sender=play.anyone)
     kit.settlement.finalise(running, first[1:], sender=play.anyone)
     assert kit.settlement.runs(running).opened_at == 0
-    assert [kit.settlement.pending(running, turn) for turn in range(4)] == [1, 0, 0, 0]
+    assert [kit.settlement.pending(running, turn) for turn in range(4)] == [1, 0, OPEN, OPEN]
     kit.settlement.finalise(running, first[:1], sender=play.anyone)
     run = kit.settlement.runs(running)
     assert (run.opened_at, run.aggregator_due) == (play.now, play.now + CLOSES + 30)
-    assert [kit.settlement.is_final(running, turn) for turn in range(3)] == [True, True, False]
+    assert [kit.settlement.pending(running, turn) for turn in range(3)] == [0, 0, OPEN]
     play.commit(running, bob)
 
 
@@ -218,7 +219,7 @@ def test_holds__are_the_availabilitys(kit, play, cast, running):
         with play.refused("settlement: not the availability"):
             call()
     with play.refused("settlement: unknown claim"):
-        kit.settlement.void(running, (*claim[:8], ROOT, claim[9]), sender=kit.availability.address)
+        kit.settlement.void(running, (*claim[:8], ROOT), sender=kit.availability.address)
 
 
 def test_hold__of_several__ends_with_the_last_and_gives_no_more_than_has_passed(kit, play, cast, running):
@@ -277,7 +278,7 @@ def test_release__of_who_left__waits_for_the_claims_that_its_lock_stands_behind(
     played(play, running, cast, 1)
     kit.settlement.decline(running, play.seat_of(running, ada), 2, sender=ada.hot)
     assert kit.settlement.stakes(running, ada.id).left_turn == 2
-    play.to(play.refs[running][-1][9] + 1)
+    play.to(play.deadline(running, play.refs[running][-1]) + 1)
     with play.refused("settlement: claims not final"):  # turn 1 is open: nothing of it is known to be final
         kit.settlement.release(running, ada.id, sender=play.anyone)
     kit.settlement.take_over(running, 0, bob.id, 2, 10, sender=bob.hot)

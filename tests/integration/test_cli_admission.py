@@ -81,7 +81,7 @@ def test_an_honest_trial_that_a_stranger_challenges__is_defended_and_admits(
     assert facts(zoo, number) == ("challenger", "pick", None)
     (game,) = lane.poll_once()
     assert game.state is not None
-    devnet.warp_to(max(game.state.due, trial.claim.deadline) + 1)
+    devnet.warp_to(max(game.state.due, trial.deadline) + 1)
     assert "in dispute" in zoo.refused("node", "admit")
     lane.poll_once()
     assert facts(zoo, number) == (None, None, "dismissed")

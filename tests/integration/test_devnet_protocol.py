@@ -105,7 +105,7 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
     refused(two, settlement.post_checkpoint(job, 0, 0b11, root, bundle), "settlement: inputs open")
     three.send(settlement.commit(job, 1, 0, root, bundle))
     assert view().committed(0).keys() == {0, 1}
-    refused(one, finalise(view(), settlement), "settlement: turn still open")
+    refused(one, finalise(view(), settlement), "settlement: window open")
     two.send(settlement.post_checkpoint(job, 0, 0b11, b"\x09" * 32, bundle))
     ended = view()
     assert ended.state == JobState.ENDED

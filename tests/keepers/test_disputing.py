@@ -147,8 +147,8 @@ def test_a_game_about_ones_trial__is_answered_until_the_trial_is_convicted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Silence would cost an honest operator its admission and a fifth of its stake."""
-    spec = claim_of(7, Workload(b"p" * 32, b"s" * 32, 4, 1), b"seed" * 8, b"r" * 32, 10**10)
-    trial = TrialAnswer(bindings.Claim(*astuple(spec)), bindings.Workload(b"p" * 32, b"s" * 32, 4, 1), 5)
+    spec = claim_of(7, Workload(b"p" * 32, b"s" * 32, 4, 1), b"seed" * 8, b"r" * 32)
+    trial = TrialAnswer(bindings.Claim(*astuple(spec)), bindings.Workload(b"p" * 32, b"s" * 32, 4, 1), 5, 9)
     frame = Frame(job=TRIALS, claim=trial.claim_hash)
     state = Game(frame=frame, awaits=Awaits.REVEAL, at=10**10)
     game = GameView(1, operator=7, challenger=OTHER, claim_hash=trial.claim_hash, frame=frame, state=state)

@@ -69,10 +69,10 @@ def test_run__under_another_seed__gives_another_root_and_under_the_same_the_same
 def test_a_worker__answers_a_game_about_a_trial(loaded: trial.LoadedWorkload, tmp_path: Path) -> None:
     workload = DEVNET_WORKLOAD._replace(steps=1)
     of_spec, root = Workload(*workload), loaded.run(SEED, 1)
-    claim = claim_of(7, of_spec, SEED, root, 0)
+    claim = claim_of(7, of_spec, SEED, root)
     game = opened_game(TRIALS, claim, Kind.TRAINING, 0, work_of(of_spec), Result(segment_root=root))
     view = GameView(1, frame=game.frame, state=replace(game, claim=None))
-    request = trial_move_request(TrialAnswer(Claim(*astuple(claim)), workload, 1), view, "committer", tmp_path)
+    request = trial_move_request(TrialAnswer(Claim(*astuple(claim)), workload, 1, 9), view, "committer", tmp_path)
     move = player.run_move({**request, "device": "cpu"}, cast(Any, None))  # nothing is fetched
     assert move["name"] == "reveal"
     assert root_of(list(decode(move["args"])[0])) == root

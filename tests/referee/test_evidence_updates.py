@@ -54,10 +54,10 @@ def leaves_of(seat: int) -> list[bytes]:
 def claim_of(seat: int) -> Claim:
     first, count = SEATS[seat]
     scope = first << 16 | count
-    return Claim(TURN, 5, seat, 70 + seat, scope, 9 * count, seat, BEHIND, merkle_root(leaves_of(seat)), 99)
+    return Claim(TURN, 5, seat, 70 + seat, scope, 9 * count, seat, BEHIND, merkle_root(leaves_of(seat)))
 
 
-AGGREGATION = Claim(TURN, 5, AGGREGATOR_SEAT, 3, MASK, 11, 0, state_root(START), HERE, 500)
+AGGREGATION = Claim(TURN, 5, AGGREGATOR_SEAT, 3, MASK, 11, 0, state_root(START), HERE)
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def test_claims_that_are_missing__repeated__absent_or_unknown__are_refused(judge
         refusals += [(absent, (*evidence.present, evidence.present[-1])), (absent, evidence.present[::-1])]
         refusals += [(absent, (*evidence.present[:3], replace(evidence.present[2], seat=4), evidence.present[3]))]
         refusals += [(missing, ())]
-        for field in ("operator", "scope", "price", "pot_price", "deadline"):
+        for field in ("operator", "scope", "price", "pot_price"):
             false = replace(evidence.present[1], **{field: getattr(evidence.present[1], field) + 1})
             refusals.append(("evidence: other claim", (evidence.present[0], false, *evidence.present[2:])))
         for reason, present in refusals:

@@ -80,7 +80,7 @@ class RevealedGames(OnChainGames):
         )
         self.world.config = replace(self.world.config, judge=judge)
         self.answers(lambda seed: Trial(loaded(), seed))
-        self.to(self.claim.deadline + 1)
+        self.to(self.world.trials[self.claim.operator].deadline + 1)
         self.ok("admissions", "settle", "stranger", self.claim)
 
     def answers(self, made: Callable[[bytes], Trial]) -> Trial:
@@ -158,11 +158,12 @@ def test_an_honest_trial__stands_a_challenger_that_errs_and_admits(stage):
     alice, claim = stage.ids["alice"], stage.claim
     erring = LyingTrial(loaded(), honest.seed)
     erring.elements = {(STEP, node_of("dot")): 5}
-    stage.to(claim.deadline)
+    deadline = stage.world.trials[alice].deadline
+    stage.to(deadline)
     number = stage.challenge_trial()
     bond = stage.game(number).coin
     assert stage.play(number, "alice hot", Defender(Trees(honest)), Challenger(Trees(erring))) is None
-    stage.to(max(stage.game(number).due, claim.deadline) + 1)
+    stage.to(max(stage.game(number).due, deadline) + 1)
     stage.no("admissions: in dispute", "admissions", "settle", "stranger", claim)
     stage.ok("referee", "time_out", "stranger", number, claim, stage.game(number).frame)
     assert stage.world.referee_owed[COIN, stage.accounts["alice owner"]] == bond // 2

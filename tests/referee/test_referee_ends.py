@@ -216,7 +216,7 @@ def test_concede__by_anybody_but_the_challenger__is_refused(court):
 
 def test_a_disputed_claim__is_not_paid_until_its_games_are_over(court):
     game, claim = court.challenge("bob"), court.named["bob"]
-    court.to(claim.deadline + 1)
+    court.to(court.deadline(JOB, claim) + 1)
     court.no("settlement: in dispute", "settlement", "finalise", "stranger", JOB, (claim,))
     court.ok("referee", "concede", DAVE, game, claim, frame_of(court, game))
     court.ok("settlement", "finalise", "stranger", JOB, (claim,))

@@ -247,9 +247,9 @@ def test_challenge__what_does_not_belong_to_the_claim__is_refused(court):
     court.value = 4 * 10**15 - 1
     no("bond too small", job, claim, kind, slot, work, result)
     court.value = None
-    unknown = replace(claim, deadline=claim.deadline + 1)
+    unknown = replace(claim, price=claim.price + 1)
     court.no("settlement: unknown claim", "referee", "challenge", DAVE, job, unknown, kind, slot, work, result)
-    court.to(claim.deadline + 1)
+    court.to(court.deadline(job, claim) + 1)
     court.no("settlement: window closed", "referee", "challenge", DAVE, job, claim, kind, slot, work, result)
 
 

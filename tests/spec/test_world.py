@@ -58,7 +58,7 @@ def test_the_last_of_several_claims_refused_undoes_the_others() -> None:
     job = stage.running(SLOTS, AGGREGATORS)
     stage.play_round(job)
     claims = stage.claims(job)
-    stage.to(max(claim.deadline for claim in claims) + 1)
+    stage.to(stage.deadline(job, *claims) + 1)
     before = stage.world
     stage.no("settlement: unknown claim", "settlement", "finalise", "stranger", job, (*claims, claims[0]))
     assert replace(stage.world, block_hashes=before.block_hashes) == before

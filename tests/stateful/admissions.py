@@ -39,11 +39,12 @@ class Admissions(Walk):
     def judge_trial(self, index: int, disputes: int, convicted: bool, offset: int, forged: int) -> None:
         """Disputes are opened of a trial, and closed but for one now and then; at the edge of its window it settles."""
         claim, referee = self.trial(index), self.s.world.config.referee
+        deadline = self.s.world.trials[claim.operator].deadline
         if forged == 7:
-            claim = replace(claim, deadline=claim.deadline + 1)
+            claim = replace(claim, round=claim.round ^ 1)
         for _ in range(disputes):
             self.on_admissions("open_dispute", referee, TRIALS, claim)
-        self.s.to(max(self.s.now, claim.deadline + offset))
+        self.s.to(max(self.s.now, deadline + offset))
         self.on_admissions("settle", "stranger", claim)
         challengers = (self.s.accounts["stranger"],)
         for _ in range(disputes + 1 - forged % 2):

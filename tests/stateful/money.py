@@ -37,7 +37,8 @@ class Money(Walk):
         job = self.job(job, has_claims)
         claims = tuple(claim for index, claim in enumerate(self.s.claims(job)) if some >> index % 16 & 1)
         if claims:
-            latest = max(claim.deadline for claim in claims)
+            closed = [claim for claim in claims if (job, claim.turn) in self.s.world.closed_turns]
+            latest = self.s.deadline(job, *closed) if closed else self.s.now
             self.s.to(max(self.s.now, latest + offset))
             if forge == 0:
                 claims += (replace(claims[0], price=claims[0].price + 1),)

@@ -124,11 +124,11 @@ class Walk:
                 seconds |= {
                     seats.deadline_of(run, seat) for (of, _), seat in w.seats.items() if of == job and seat.operator
                 }
-        seconds |= {posted.claim.deadline for posted in w.claims.values()}
+        seconds |= {closed.closed_at + w.run(job).window_s for (job, _), closed in w.closed_turns.items()}
         seconds |= {asked.opened_at + w.config.preset.answer_s for asked in w.demands.values() if asked.is_open}
         seconds |= {draw.drawn_at + count * draw.phase_s for draw in w.draws.values() for count in (1, 2, 3)}
         seconds |= {entry.entered_at + w.config.preset.benchmark_s for entry in w.entries.values()}
-        seconds |= {trial.claim.deadline for trial in w.trials.values()}
+        seconds |= {trial.deadline for trial in w.trials.values()}
         seconds |= {recall.due for recall in w.recalls.values()}
         seconds |= {operator.exit_at for operator in w.operators.values()}
         seconds.add((self.s.now // w.config.preset.epoch_s + 1) * w.config.preset.epoch_s)
@@ -173,7 +173,7 @@ class Walk:
 
     def claim(self, job: int, index: int) -> Claim:
         """A pending claim of the job; of one that has none, a claim that nobody made."""
-        claims = self.s.claims(job) or (Claim(0, 0, 0, 1, 1, 1, 0, b"s" * 32, b"r" * 32, 0),)
+        claims = self.s.claims(job) or (Claim(0, 0, 0, 1, 1, 1, 0, b"s" * 32, b"r" * 32),)
         return claims[index % len(claims)]
 
     def judge_all(self, job: int, *, convicted: bool) -> None:

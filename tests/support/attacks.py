@@ -162,7 +162,7 @@ def copied_results() -> Outcome:
 
 @attack(
     "last-second moves",
-    "a window counts from the commitment, and a dispute of its last second keeps it open until the verdict",
+    "a window counts from the turn's close, and a dispute of its last second keeps it open until the verdict",
 )
 def last_second() -> Outcome:
     s = new_stage()
@@ -172,7 +172,7 @@ def last_second() -> Outcome:
     s.to(seats.deadline_of(s.world.run(job), s.world.seat(job, s.seat_of(job, "alice"))))
     claim = lie(s, job, "alice")
     s.post_checkpoint(job)
-    s.to(claim.deadline)
+    s.to(s.deadline(job, claim))
     referee = s.world.config.referee
     s.ok("settlement", "open_dispute", referee, job, claim)
     s.wait(1)

@@ -87,6 +87,11 @@ class JobDriver:
     def seat(self, job: int, seat: int) -> Any:
         return self.kit.settlement.seats(job, seat)
 
+    def deadline(self, job: int, *claims: Any) -> int:
+        """The last second at which the last of these claims can be challenged."""
+        turns = {claim.turn if isinstance(claim, Claim) else claim[0] for claim in claims}
+        return max(int(self.kit.settlement.claim_deadline(job, turn)) for turn in turns)
+
     def slots_root(self, job: int) -> bytes:
         """What slots start from; in a delayed job what the turn before started from, unless that was rolled back."""
         run, last = self.run(job), self.aggregations.get(job)
@@ -257,10 +262,8 @@ class JobDriver:
         root, data = self.results(job, run.turn, seat)
         self.send("settlement", "commit", self.hot_of(party), job, number, run.turn, root, data)
         prices = (seat.count * seat.price, seat.count * seat.pot_price)
-        scope, deadline = seat.first << 16 | seat.count, self.sent_at + run.window_s
-        return self.record(
-            job, Claim(run.turn, run.round, number, seat.operator, scope, *prices, start, root, deadline)
-        )
+        scope = seat.first << 16 | seat.count
+        return self.record(job, Claim(run.turn, run.round, number, seat.operator, scope, *prices, start, root))
 
     def commit_all(self, job: int) -> None:
         """Every seat that is missing and has an operator."""
@@ -278,13 +281,13 @@ class JobDriver:
         args = (job, run.turn, mask, root, data)
         self.send("settlement", "post_checkpoint", self.hot_of(party), *args)
         fixed = (run.turn, run.round, AGGREGATOR_SEAT, seat.operator, mask, seat.price, 0, run.start_root, root)
-        return self.record(job, Claim(*fixed, self.sent_at + run.window_s))
+        return self.record(job, Claim(*fixed))
 
     def finalise(self, job: int) -> None:
         """Pay the pending claims, after the last of their windows."""
         claims = self.pending(job)
         if claims:
-            self.to(max(self.now, *(_deadline(claim) + 1 for claim in claims)))
+            self.to(max(self.now, self.deadline(job, *claims) + 1))
         for some in _calls(claims):
             self.send("settlement", "finalise", self.anyone, job, some)
 
@@ -296,7 +299,3 @@ class JobDriver:
 def _calls(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
     """As many at once as one call takes."""
     return (values[index : index + MOST_A_CALL] for index in range(0, len(values), MOST_A_CALL))
-
-
-def _deadline(claim: Any) -> int:
-    return int(claim.deadline if isinstance(claim, Claim) else claim[-1])

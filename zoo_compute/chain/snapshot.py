@@ -14,6 +14,7 @@ from zoo_compute.chain.event_log import History
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
+    NO_DEADLINE,
     Bid,
     Checkpoint,
     ClaimState,
@@ -33,6 +34,9 @@ from zoo_compute.spec.bits import full
 from zoo_compute.spec.params import Terms
 
 T = TypeVar("T")
+C = TypeVar("C", Commit, Checkpoint)
+
+TIMES_KEPT = 4_096  # times of blocks: of a few jobs' open turns
 
 
 def read_job(chain: Chain, job: int, block: int | Head | None = None) -> JobView:
@@ -56,7 +60,8 @@ def _read_job(chain: Chain, job: int, head: Head) -> JobView:
         raise UserError(
             f"there is no job {job} at block {head.number}", hint="check the job's number and the network file"
         )
-    commits, checkpoints = _claims(events)
+    made_commits, made_checkpoints = _claims(events)
+    commits, checkpoints = _with_times(chain, made_commits), _with_times(chain, made_checkpoints)
     asked = demands.demands_of(events, [*commits, *checkpoints])
     of = _read_parts(chain, job, head, events, asked)
     made = {
@@ -183,21 +188,41 @@ def _claims(events: Sequence[Event]) -> tuple[list[Commit], list[Checkpoint]]:
     """Every claim with its state. A seat may claim a turn again after its claim was convicted."""
     newest: dict[tuple[int, int], Commit | Checkpoint] = {}  # by (turn, seat): the newest claim of each
     convicted: list[Commit | Checkpoint] = []
+    deadlines = {event.args["turn"]: event.args["deadline"] for event in events if event.name == "TurnClosed"}
     for event in events:
         args = event.args
         if event.name in ("ResultsCommitted", "CheckpointPosted"):
             key = (args["claim"]["turn"], args["claim"]["seat"])
+            made = {**args["claim"], "deadline": deadlines.get(key[0], NO_DEADLINE), "block": event.block}
             if key in newest:
                 convicted.append(newest[key])
             if event.name == "ResultsCommitted":
-                newest[key] = Commit(**args["claim"], block=event.block, bundle=args["bundle"])
+                newest[key] = Commit(**made, bundle=args["bundle"])
             else:
-                newest[key] = Checkpoint(**args["claim"], block=event.block, cid=args["cid"])
+                newest[key] = Checkpoint(**made, cid=args["cid"])
         elif (change := _CHANGES.get(event.name)) is not None:
             key = (args["turn"], args["seat"])
             newest[key] = change(newest[key])
     every = sorted([*convicted, *newest.values()], key=lambda claim: claim.block)
     return [c for c in every if isinstance(c, Commit)], [c for c in every if isinstance(c, Checkpoint)]
+
+
+def _with_times(chain: Chain, claims: Sequence[C]) -> list[C]:
+    """The claims, with `made_at` of those that are pending in the newest turns: only these are demanded."""
+    newest = max((claim.turn for claim in claims), default=0) - 1
+    return [
+        claim if claim.final or claim.turn < newest else replace(claim, made_at=_time_of(chain, claim.block))
+        for claim in claims
+    ]
+
+
+def _time_of(chain: Chain, block: int) -> int:
+    times: dict[int, int] = chain.cached("block times", dict)
+    if block not in times:
+        times[block] = chain.head(block).timestamp
+        while len(times) > TIMES_KEPT:
+            del times[next(iter(times))]
+    return times[block]
 
 
 _CHANGES: dict[str, Callable[[Commit | Checkpoint], Commit | Checkpoint]] = {

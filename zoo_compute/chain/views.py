@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.params import AGGREGATOR_SEAT as AGGREGATOR_SEAT
 from zoo_compute.spec.params import KIND_AGGREGATOR, KIND_SLOTS, POLICY_DELAYED, STANDARD_CAP_BIDDERS, Terms
 from zoo_compute.spec.state import JobState as JobState
@@ -154,6 +155,10 @@ class JobStake:
     lots: int  # of this job in which the registry counts the operator as locked
     held: int  # seats
     left_turn: int  # first turn in which it surely has no claim, once it has no seat
+    void_before: int = 0  # first turn after its last conviction
+
+
+NO_DEADLINE: int = UINT256_MAX  # of a claim whose turn is open
 
 
 class ClaimState(IntEnum):
@@ -166,7 +171,7 @@ class ClaimState(IntEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim on chain, and its state. The contract hashes the first ten fields."""
+    """A claim on chain, and its state. The contract hashes the first nine fields."""
 
     turn: int
     round: int
@@ -177,10 +182,11 @@ class Claim:
     pot_price: int  # from the pot
     start_root: bytes
     root: bytes
-    deadline: int
+    deadline: int  # last second of its window, which begins when its turn closes; NO_DEADLINE until then
     state: ClaimState = ClaimState.PENDING
     disputes: int = 0  # open ones
     block: int = 0
+    made_at: int = 0  # time of its block; known of a pending claim of the newest turns
 
     @property
     def final(self) -> bool:
@@ -192,7 +198,7 @@ class Claim:
         """The struct that `Settlement.finalise` takes."""
         return (
             self.turn, self.round, self.seat, self.operator, self.scope, self.price, self.pot_price,
-            self.start_root, self.root, self.deadline,
+            self.start_root, self.root,
         )  # fmt: skip
 
 

@@ -49,11 +49,12 @@ class AdmissionStatus:
 
 
 class TrialAnswer(NamedTuple):
-    """An answered trial, from its event. seconds: that it took."""
+    """An answered trial, from its event. seconds: that it took. deadline: the last second of its window."""
 
     claim: Claim
     workload: Workload
     seconds: int
+    deadline: int
 
     @property
     def seed(self) -> bytes:
@@ -69,11 +70,11 @@ def advance_admission(chain: Chain, sender: Sender, operator: int, options: Sequ
     pending = pending_trial(chain, operator)
     if pending is None:
         pending = run_trial(chain, sender, operator, options)
-    elif chain.now() > pending.claim.deadline:
+    elif chain.now() > pending.deadline:
         sender.send(chain.admissions.settle(pending.claim))
         score = chain.admissions.scores(operator)
         return AdmissionStatus(operator, chain.registry.is_admitted(operator), score, 0, pending.seconds)
-    wait_s = max(1, pending.claim.deadline + 1 - chain.now())
+    wait_s = max(1, pending.deadline + 1 - chain.now())
     score = chain.admissions.scores(operator)
     return AdmissionStatus(operator, chain.registry.is_admitted(operator), score, wait_s, pending.seconds)
 
@@ -154,4 +155,6 @@ def _answered(event: Event) -> TrialAnswer:
     from zoo_compute.chain.generated.bindings.admissions import Claim, Workload
 
     args = event.args
-    return TrialAnswer(Claim(**dict(args["claim"])), Workload(**dict(args["workload"])), args["seconds"])
+    return TrialAnswer(
+        Claim(**dict(args["claim"])), Workload(**dict(args["workload"])), args["seconds"], args["deadline"]
+    )

@@ -35,10 +35,10 @@ def work_of(workload: Workload) -> Work:
     return Work((workload.program_root, EMPTY, EMPTY), workload.steps, 1, 0, 1)
 
 
-def claim_of(operator: int, workload: Workload, seed: bytes, segment_root: bytes, deadline: int) -> Claim:
+def claim_of(operator: int, workload: Workload, seed: bytes, segment_root: bytes) -> Claim:
     """An answered trial as a claim of slot 0, at which nothing is paid. Its end and its update nobody asks for."""
     root = merkle.result_root(0, workload.state_root, segment_root, EMPTY, EMPTY)
-    return Claim(operator, int.from_bytes(seed, "big"), 0, operator, 1, 0, 0, workload.state_root, root, deadline)
+    return Claim(operator, int.from_bytes(seed, "big"), 0, operator, 1, 0, 0, workload.state_root, root)
 
 
 def known(w: World, claim: Claim) -> Trial | None:
@@ -78,8 +78,8 @@ def answer(w: World, msg: Message, operator: int, named: bytes, root: bytes) -> 
     require(named == seed(block_hash, operator, workload), "admissions: seed does not match")
     seconds = max(1, msg.now - entry.entered_at)
     w.entries[operator] = Entry()
-    claim = claim_of(operator, workload, named, root, msg.now + window_s(w))
-    w.trials[operator] = Trial(claim, work_of(workload).root, workload.flops // seconds)
+    claim = claim_of(operator, workload, named, root)
+    w.trials[operator] = Trial(claim, work_of(workload).root, workload.flops // seconds, msg.now + window_s(w))
     w.recalls[operator] = replace(_recall(w, operator), due=0)
 
 
@@ -87,7 +87,7 @@ def open_dispute(w: World, msg: Message, job: int, claim: Claim) -> None:
     """One more dispute of a pending trial; `job` is TRIALS."""
     require(msg.sender == w.config.referee, "admissions: not the referee")
     trial = _require_pending(w, claim)
-    require(msg.now <= claim.deadline, "admissions: window closed")
+    require(msg.now <= trial.deadline, "admissions: window closed")
     w.trials[claim.operator] = replace(trial, disputes=trial.disputes + 1)
 
 
@@ -111,7 +111,7 @@ def settle(w: World, msg: Message, claim: Claim) -> None:
     """The trial stood: its operator is admitted."""
     trial = _require_pending(w, claim)
     require(trial.disputes == 0, "admissions: in dispute")
-    require(msg.now > claim.deadline, "admissions: window open")
+    require(msg.now > trial.deadline, "admissions: window open")
     require(w.operator(claim.operator).stake > 0, "admissions: nothing staked")
     del w.trials[claim.operator]
     w.scores[claim.operator] = trial.score

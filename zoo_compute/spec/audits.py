@@ -237,7 +237,7 @@ def _auditor(w: World, operator: int) -> Auditor:
 
 
 def _is_final(w: World, job: int, turn: int) -> bool:
-    return turn < w.run(job).turn and w.pending_count(job, turn).pending == 0
+    return turn < w.run(job).turn and w.closed_turn(job, turn).pending == 0
 
 
 def _require_owner(w: World, msg: Message, operator: int) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from zoo_compute.spec import convictions, merkle
+from zoo_compute.spec import convictions, merkle, seats
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
     ANSWER_GAS,
@@ -29,7 +29,7 @@ def demand(w: World, msg: Message, job: int, claim: Claim, lane: int, slot: int,
     require(_is_holder(w, job, claim, lane, msg.sender), "availability: not the lane's holder")
     is_there = _has_slot(claim, slot) and tensor < 2**32 and group < 2**40
     require(is_there, "availability: nothing there")
-    require(msg.now + 2 * answer_s <= claim.deadline, "availability: too late")
+    require(msg.now + 2 * answer_s <= seats.claim_deadline(w, job, claim.turn), "availability: too late")
     before = w.demands.get((job, claim, lane), Demand())
     require(not before.is_open, "availability: demand open")
     require(before.asked < LANE_DEMANDS, "availability: demands spent")

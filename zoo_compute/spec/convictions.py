@@ -22,7 +22,7 @@ def open_dispute(w: World, msg: Message, job: int, claim: Claim) -> None:
     require(msg.sender == w.config.referee, "settlement: not the referee")
     posted = known(w, job, claim)
     require(posted is not None, "settlement: unknown claim")
-    require(msg.now <= claim.deadline, "settlement: window closed")
+    require(msg.now <= seats.claim_deadline(w, job, claim.turn), "settlement: window closed")
     disputes = posted.disputes if posted else 0
     require(disputes < MAX_DISPUTES, "settlement: too many disputes")
     w.claims[place_of(w, job, claim)] = Posted(claim, disputes + 1)
@@ -86,9 +86,9 @@ def _convict(w: World, job: int, claim: Claim, challengers: tuple[str, ...], now
     cost = _cost_of_doing_again(w, job, claim)
     restored = _divide(w, job, claim, slashed, cost, challengers)
     if cost and restored == cost:
-        _roll_back(w, job, claim)
+        _roll_back(w, job, claim, now)
     elif cost and run.state == JobState.RUNNING:  # the lock can no longer pay for it
-        seats.close_turn(w, job, more=0)
+        seats.close_turn(w, job, now, more=0)
         seats.end(w, job, now)
         return
     seats.open_next_turn(w, job, now)
@@ -103,7 +103,7 @@ def _cost_of_doing_again(w: World, job: int, claim: Claim) -> int:
     run = w.runs[job]
     is_closed = claim.turn < run.turn and claim.round < run.round
     can_go_on = run.state == JobState.RUNNING or run.round == run.rounds
-    if not (_can_roll_back(run, claim) and is_closed and can_go_on) or w.pending_count(job, claim.turn).is_rolled_back:
+    if not (_can_roll_back(run, claim) and is_closed and can_go_on) or w.closed_turn(job, claim.turn).is_rolled_back:
         return 0
     rounds = run.round - claim.round + (1 if run.is_open else 0)
     cost = rounds * round_price(w.terms[job])
@@ -131,12 +131,12 @@ def _divide(w: World, job: int, claim: Claim, slashed: int, cost: int, challenge
     return restored
 
 
-def _roll_back(w: World, job: int, claim: Claim) -> None:
+def _roll_back(w: World, job: int, claim: Claim, now: int) -> None:
     """Repeats the claim's round from its start state."""
-    seats.close_turn(w, job, more=0)
+    seats.close_turn(w, job, now, more=0)
     run = w.runs[job]
     for turn in range(claim.turn, run.turn):
-        w.pending_counts[job, turn] = replace(w.pending_counts[job, turn], is_rolled_back=True)
-    w.runs[job] = replace(run, round=claim.round, start_root=w.pending_counts[job, claim.turn].start_root)
+        w.closed_turns[job, turn] = replace(w.closed_turns[job, turn], is_rolled_back=True)
+    w.runs[job] = replace(run, round=claim.round, start_root=w.closed_turns[job, claim.turn].start_root)
     if run.state == JobState.ENDED:
         seats.advance(w, job, JobState.RUNNING)

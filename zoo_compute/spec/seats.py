@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from zoo_compute.spec import bits, jobs, node_registry
+from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
     KIND_AGGREGATOR,
@@ -13,7 +14,7 @@ from zoo_compute.spec.params import (
     window_s,
 )
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.state import JobState, PendingCount, Run, Seat, World
+from zoo_compute.spec.state import ClosedTurn, JobState, Run, Seat, World
 
 
 def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int, lock: int) -> None:
@@ -86,10 +87,16 @@ def since(run: Run, now: int) -> int:
     return now - run.held_s
 
 
+def claim_deadline(w: World, job: int, turn: int) -> int:
+    """The last second in which a turn's pending claims can be challenged: a window after its close."""
+    closed = w.closed_turns.get((job, turn))
+    return closed.closed_at + w.runs[job].window_s if closed else UINT256_MAX
+
+
 def slots_root(w: World, job: int) -> bytes:
     """The state that the newest turn's slots start from: in a delayed job the start of the turn before, unless it was rolled back."""
     run = w.runs[job]
-    before = w.pending_counts.get((job, run.turn - 1))
+    before = w.closed_turns.get((job, run.turn - 1))
     is_behind = run.policy & POLICY_DELAYED and before is not None and not before.is_rolled_back
     return before.start_root if before is not None and is_behind else run.start_root
 
@@ -106,18 +113,18 @@ def start_if_ready(w: World, job: int, now: int) -> None:
         open_next_turn(w, job, now)
 
 
-def close_turn(w: World, job: int, *, more: int) -> None:
+def close_turn(w: World, job: int, now: int, *, more: int) -> None:
     """Closes the open turn, if there is one: its claims become pending, and the next turn waits."""
     run = w.runs[job]
     if run.is_open:
-        w.pending_counts[job, run.turn] = PendingCount(bits.popcount(present(run)) + more, start_root=run.start_root)
+        w.closed_turns[job, run.turn] = ClosedTurn(now, bits.popcount(present(run)) + more, start_root=run.start_root)
         w.runs[job] = replace(run, turn=run.turn + 1, opened_at=0, committed=0, missing=bits.full(run.seats))
 
 
 def open_next_turn(w: World, job: int, now: int) -> None:
     """Opens a waiting turn when its count is 0; closes an ended job when nothing is pending."""
     run = w.runs[job]
-    if run.state == JobState.RUNNING and not run.is_open and w.pending_count(job, run.turn - run.depth).pending == 0:
+    if run.state == JobState.RUNNING and not run.is_open and w.closed_turn(job, run.turn - run.depth).pending == 0:
         due = now + 2 * run.slot_s + run.aggregate_s
         w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due)
     if run.state == JobState.ENDED and pending_of(w, job) == 0:
@@ -128,14 +135,14 @@ def open_next_turn(w: World, job: int, now: int) -> None:
 
 def pending_of(w: World, job: int) -> int:
     """Claims of closed turns that are neither paid nor convicted."""
-    return sum(count.pending for (of, _), count in w.pending_counts.items() if of == job)
+    return sum(count.pending for (of, _), count in w.closed_turns.items() if of == job)
 
 
 def settle_claim(w: World, job: int, turn: int) -> None:
     """One claim of a closed turn is no longer pending."""
-    count = w.pending_counts[job, turn]
+    count = w.closed_turns[job, turn]
     assert count.pending > 0, "a pending count underflows"
-    w.pending_counts[job, turn] = replace(count, pending=count.pending - 1)
+    w.closed_turns[job, turn] = replace(count, pending=count.pending - 1)
 
 
 def advance(w: World, job: int, state: JobState) -> None:
@@ -195,7 +202,8 @@ def take_lock(w: World, job: int, operator: int, amount: int, *, convicted: bool
     """Moves up to `amount` of an operator's lock in the job to the job's pot; returns how much."""
     run, stake = w.runs[job], w.standings[job, operator]
     slashed = min(stake.locked, amount)
-    w.standings[job, operator] = replace(stake, locked=stake.locked - slashed)
+    void_before = next_turn(run) if convicted else stake.void_before
+    w.standings[job, operator] = replace(stake, locked=stake.locked - slashed, void_before=void_before)
     w.runs[job] = replace(run, pot=run.pot + slashed)
     node_registry.slash(w, operator, run.token, slashed, convicted=convicted)
     return slashed
@@ -207,8 +215,12 @@ def remove_operator(w: World, job: int, seat: int, operator: int) -> None:
     if current.operator == operator:
         w.seats[job, seat] = replace(current, operator=0, pot_price=0)
         stake = w.standings[job, operator]
-        left = run.turn + (1 if run.is_open else 0)
-        w.standings[job, operator] = replace(stake, held=stake.held - 1, left_turn=left)
+        w.standings[job, operator] = replace(stake, held=stake.held - 1, left_turn=next_turn(run))
+
+
+def next_turn(run: Run) -> int:
+    """The first turn in which nothing is committed yet."""
+    return run.turn + (1 if run.is_open else 0)
 
 
 def give_time(w: World, job: int, now: int) -> None:

@@ -57,7 +57,7 @@ def commit(w: World, msg: Message, job: int, seat: int, turn: int, root: bytes, 
     w.seats[job, seat] = replace(seat_state, pot=seat_state.pot - pot_price)
     scope = seat_state.first << 16 | seat_state.count
     start_root = seats.slots_root(w, job)
-    _post(w, job, Claim(turn, run.round, seat, seat_state.operator, scope, price, pot_price, start_root, root, msg.now))
+    _post(w, job, Claim(turn, run.round, seat, seat_state.operator, scope, price, pot_price, start_root, root))
     missing = bits.without(run.missing, bits.bit(seat))
     w.runs[job] = replace(run, missing=missing, committed=run.committed + seat_state.count)
 
@@ -85,6 +85,7 @@ def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count:
     require(vacant.operator == 0 and vacant.count > 0, "settlement: seat not vacant")
     require(least_taken(run.slots, vacant.count) <= count <= vacant.count, "settlement: count out of range")
     _require_estimate(run, estimate_s)
+    require(w.stake_of(job, operator).void_before <= run.turn, "settlement: convicted this turn")
     is_divisible = run.state == JobState.AWARDED or seats.is_missing(run, seat)
     require(count == vacant.count or is_divisible, "settlement: already committed")
     taken = seats.split(w, job, seat, count)
@@ -134,10 +135,9 @@ def post_checkpoint(w: World, msg: Message, job: int, turn: int, mask: int, root
             0,
             run.start_root,
             root,
-            msg.now,
         ),
     )
-    seats.close_turn(w, job, more=1)
+    seats.close_turn(w, job, msg.now, more=1)
     w.runs[job] = replace(w.runs[job], round=run.round + 1, start_root=root)
     if run.round + 1 == run.rounds:
         seats.end(w, job, msg.now)
@@ -152,7 +152,7 @@ def abandon(w: World, msg: Message, job: int) -> None:
     is_short = seats.inputs_complete(w, job, msg.now) and run.committed < run.quorum
     is_leaderless = w.seat(job, AGGREGATOR_SEAT).operator == 0 and run.holds == 0 and msg.now > run.aggregator_due
     require(run.is_open and (is_short or is_leaderless), "settlement: job can go on")
-    seats.close_turn(w, job, more=0)
+    seats.close_turn(w, job, msg.now, more=0)
     seats.end(w, job, msg.now)
 
 
@@ -162,9 +162,8 @@ def finalise(w: World, msg: Message, job: int, claims: tuple[Claim, ...]) -> Non
     for claim in claims:
         posted = known(w, job, claim)
         require(posted is not None, "settlement: unknown claim")
-        require(claim.turn < w.run(job).turn, "settlement: turn still open")
         require(posted is not None and posted.disputes == 0, "settlement: in dispute")
-        require(msg.now > claim.deadline, "settlement: window open")
+        require(msg.now > seats.claim_deadline(w, job, claim.turn), "settlement: window open")
         w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.PAID)
         seats.settle_claim(w, job, claim.turn)
     for (operator, is_aggregation), batch in groupby(claims, lambda claim: (claim.operator, claim.is_aggregation)):
@@ -178,7 +177,7 @@ def release(w: World, msg: Message, job: int, operator: int) -> None:
     require(stake.lots > 0, "settlement: nothing locked")
     require(stake.held == 0 or run.state == JobState.ENDED, "settlement: seat still occupied")
     left = stake.left_turn if stake.held == 0 else run.turn
-    is_settled = left <= run.turn and all(w.pending_count(job, turn).pending == 0 for turn in range(left))
+    is_settled = left <= run.turn and all(w.closed_turn(job, turn).pending == 0 for turn in range(left))
     require(is_settled, "settlement: claims not final")
     w.standings[job, operator] = replace(stake, locked=0, lots=0)
     node_registry.unlock(w, operator, run.token, stake.locked, last=True)
@@ -199,9 +198,9 @@ def known(w: World, job: int, claim: Claim) -> Posted | None:
 
 
 def _post(w: World, job: int, claim: Claim) -> None:
-    """Posts a claim; its `deadline` must be now, and the window is added."""
-    claim = replace(claim, deadline=claim.deadline + w.runs[job].window_s)
-    w.claims[place_of(w, job, claim)] = Posted(claim)
+    place = place_of(w, job, claim)
+    assert place not in w.claims or w.claims[place].claim != claim, "a claim is posted twice"
+    w.claims[place] = Posted(claim)
 
 
 def _pay(w: World, job: int, operator: int, is_aggregation: bool, claims: tuple[Claim, ...], now: int) -> None:

@@ -264,6 +264,7 @@ class JobStake:
     lots: int = 0  # in which the registry counts it as locked
     held: int = 0  # seats
     left_turn: int = 0  # the first turn in which it surely has no claim, once it has no seat
+    void_before: int = 0  # the first turn after its last conviction
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +280,6 @@ class Claim:
     pot_price: int
     start_root: bytes
     root: bytes
-    deadline: int
 
     @property
     def is_aggregation(self) -> bool:
@@ -315,9 +315,10 @@ class Posted:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingCount:
-    """The pending claims of a closed turn. The contract stores those of the last `depth` turns."""
+class ClosedTurn:
+    """A closed turn and its pending claims. The contract stores the last `depth` of them."""
 
+    closed_at: int = 0
     pending: int = 0
     is_rolled_back: bool = False
     start_root: bytes = EMPTY_BYTES32  # its start state
@@ -449,7 +450,7 @@ class World:
     seats: dict[tuple[int, int], Seat] = field(default_factory=dict)  # (job, seat)
     standings: dict[tuple[int, int], JobStake] = field(default_factory=dict)  # (job, operator)
     claims: dict[tuple[int, int, int], Posted] = field(default_factory=dict)  # (job, seat, turn mod (depth + 1))
-    pending_counts: dict[tuple[int, int], PendingCount] = field(default_factory=dict)  # (job, turn)
+    closed_turns: dict[tuple[int, int], ClosedTurn] = field(default_factory=dict)  # (job, turn)
     # Rewards
     pool: int = 0
     epochs: dict[int, Epoch] = field(default_factory=dict)
@@ -544,8 +545,8 @@ class World:
     def stake_of(self, job: int, operator: int) -> JobStake:
         return self.standings.get((job, operator), JobStake())
 
-    def pending_count(self, job: int, turn: int) -> PendingCount:
-        return self.pending_counts.get((job, turn), PendingCount())
+    def closed_turn(self, job: int, turn: int) -> ClosedTurn:
+        return self.closed_turns.get((job, turn), ClosedTurn())
 
     def epoch(self, epoch: int) -> Epoch:
         return self.epochs.get(epoch, Epoch())

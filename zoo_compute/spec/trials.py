@@ -36,6 +36,7 @@ class Trial:
     claim: Claim
     work_root: bytes
     score: int  # FLOPs a second
+    deadline: int  # the last second at which it can be disputed
     disputes: int = 0
 
 

@@ -114,7 +114,7 @@ def _beginnings() -> Iterator[tuple[HashedComputation, Game]]:
 
 
 def _claim(start_root: bytes, root: bytes) -> Claim:
-    return Claim(0, 0, 0, SOMEBODY, 1, 1, 1, start_root, root, LONG)
+    return Claim(0, 0, 0, SOMEBODY, 1, 1, 1, start_root, root)
 
 
 def _explore(board: SpecificationBoard, author: HashedComputation, first: Game, edges: set[Edge]) -> None:

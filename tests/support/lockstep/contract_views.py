@@ -10,6 +10,7 @@ from eth_utils import keccak
 
 from tests.support.lockstep.committed_results import claim_hash
 from zoo_compute.spec import admissions, node_registry, rewards, seats, watching
+from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
 from zoo_compute.spec.state import (
     EMPTY_BYTES32,
@@ -105,9 +106,11 @@ def _seat_views(w: World, key: tuple[int, int]) -> Iterator[View]:
 
 def _pending_views(w: World, key: tuple[int, int]) -> Iterator[View]:
     job, turn = key
-    yield View("settlement", "pending", key, w.pending_count(job, turn).pending)
-    yield View("settlement", "is_final", key, turn < w.run(job).turn and w.pending_count(job, turn).pending == 0)
-    yield View("settlement", "is_final", (job, w.run(job).turn), False)
+    yield View("settlement", "pending", key, w.closed_turn(job, turn).pending)
+    yield View("settlement", "pending", (job, w.run(job).turn), UINT256_MAX)
+    if w.closed_turn(job, turn).pending:
+        yield View("settlement", "claim_deadline", key, seats.claim_deadline(w, job, turn))
+    yield View("settlement", "claim_deadline", (job, w.run(job).turn), UINT256_MAX)
 
 
 def _earned_views(w: World, key: tuple[int, int]) -> Iterator[View]:
@@ -177,8 +180,9 @@ def _trial_views(w: World, key: int) -> Iterator[View]:
     trial = w.trials.get(key)
     word = claim_hash(trial.claim)[:30] + b"\0\1" if trial else EMPTY_BYTES32
     yield View("admissions", "claims", (TRIALS, 0, key), word)
+    yield View("admissions", "claim_deadline", (TRIALS, key), trial.deadline if trial else 0)
     yield View("admissions", "disputes", (key,), trial.disputes if trial else 0)
-    none = SimpleNamespace(work_root=EMPTY_BYTES32, score=0)
+    none = SimpleNamespace(work_root=EMPTY_BYTES32, score=0, deadline=0)
     yield View("admissions", "trials", (key,), trial or none)
 
 
@@ -214,7 +218,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "runs": _run_views,
     "seats": _seat_views,
     "standings": _record("settlement", "stakes", lambda w, key: w.stake_of(*key)),
-    "pending_counts": _pending_views,
+    "closed_turns": _pending_views,
     "claims": _claim_views,
     "pool": _only("rewards", "pool", lambda w: w.pool),
     "epochs": _record("rewards", "epochs", lambda w, key: w.epochs.get(key, Epoch())),

@@ -160,7 +160,7 @@ def check_claims(w: World) -> None:
         pending = Counter(posted.claim.turn for _, posted in pending_claims(w, job))
         opened = pending.pop(run.turn, 0)
         counts = Counter(
-            {turn: count.pending for (of, turn), count in w.pending_counts.items() if of == job and count.pending}
+            {turn: count.pending for (of, turn), count in w.closed_turns.items() if of == job and count.pending}
         )
         assert pending == counts, f"job {job}: pending counts are {counts}, claims {pending}"
         assert all(run.turn - run.depth <= turn < run.turn for turn in pending), f"job {job}: more than depth turns"
@@ -168,7 +168,7 @@ def check_claims(w: World) -> None:
             assert opened == bits.popcount(seats.present(run)), f"job {job}: a present seat has no claim"
             slots = sum(posted.claim.count for _, posted in pending_claims(w, job) if posted.claim.turn == run.turn)
             assert run.committed == slots, f"job {job}: {run.committed} slots are committed, claims are for {slots}"
-            assert w.pending_count(job, run.turn - run.depth).pending == 0, (
+            assert w.closed_turn(job, run.turn - run.depth).pending == 0, (
                 f"job {job}: a turn is open while an earlier one is pending"
             )
         for _, posted in pending_claims(w, job):

@@ -190,6 +190,9 @@ class Stage(JobDriver):
     def seat(self, job: int, seat: int) -> Any:
         return self.world.seat(job, seat)
 
+    def deadline(self, job: int, *claims: Claim) -> int:
+        return max(seats.claim_deadline(self.world, job, claim.turn) for claim in claims)
+
     def slots_root(self, job: int) -> bytes:
         return seats.slots_root(self.world, job)
 

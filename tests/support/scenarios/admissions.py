@@ -43,9 +43,13 @@ def answered(s: Stage, name: str, seconds: int = 5) -> Claim:
     return s.world.trials[s.ids[name]].claim
 
 
+def trial_deadline(s: Stage, claim: Claim) -> int:
+    return s.world.trials[claim.operator].deadline
+
+
 def admitted(s: Stage, name: str) -> None:
     claim = answered(s, name)
-    s.to(claim.deadline + 1)
+    s.to(trial_deadline(s, claim) + 1)
     s.ok("admissions", "settle", "stranger", claim)
 
 
@@ -141,16 +145,15 @@ def a_trial_that_stood_admits_and_only_then_the_class_counts(s: Stage) -> None:
     small(s)
     alice = s.ids["alice"]
     claim = answered(s, "alice", seconds=7)
-    assert claim.deadline == s.now + max(s.preset.min_window_s, 3 * s.preset.benchmark_s)
+    assert s.world.trials[alice].deadline == s.now + max(s.preset.min_window_s, 3 * s.preset.benchmark_s)
     for forged in (
         replace(claim, operator=s.ids["bob"]),
         replace(claim, turn=s.ids["bob"]),
         replace(claim, round=1),
-        replace(claim, deadline=0),
         replace(claim, root=b"x" * 32),
     ):
         no(s, "unknown trial", "settle", "stranger", forged)
-    s.to(claim.deadline)
+    s.to(trial_deadline(s, claim))
     no(s, "window open", "settle", "stranger", claim)
     s.wait(1)
     s.ok("admissions", "settle", "stranger", claim)
@@ -160,7 +163,7 @@ def a_trial_that_stood_admits_and_only_then_the_class_counts(s: Stage) -> None:
     assert s.world.trials[alice].score == WORK.flops
     s.ok("registry", "request_exit", "alice owner", alice)
     no(s, "operator not eligible", "enter", "alice hot", alice)
-    s.to(max(s.operator("alice").exit_at, again.deadline + 1))
+    s.to(max(s.operator("alice").exit_at, trial_deadline(s, again) + 1))
     s.ok("registry", "withdraw_stake", "alice owner", alice)
     assert not s.operator("alice").is_admitted
     no(s, "nothing staked", "settle", "stranger", again)
@@ -178,7 +181,7 @@ def a_false_trial_costs_the_admission_and_a_fifth_of_the_stake(s: Stage) -> None
     for function, args in (("open_dispute", (TRIALS, claim)), ("close_dispute", (TRIALS, claim, True, others))):
         no(s, "not the referee", function, "stranger", *args)
     no(s, "not in dispute", "close_dispute", referee, TRIALS, claim, True, ())
-    s.to(claim.deadline)
+    s.to(trial_deadline(s, claim))
     for _ in range(3):
         s.ok("admissions", "open_dispute", referee, TRIALS, claim)
     s.wait(1)
@@ -196,7 +199,7 @@ def a_false_trial_costs_the_admission_and_a_fifth_of_the_stake(s: Stage) -> None
     s.ok("registry", "add_stake", "alice owner", alice, s.preset.min_stake)
     later = answered(s, "alice")
     s.ok("admissions", "close_dispute", referee, TRIALS, claim, True, others)
-    s.to(later.deadline)
+    s.to(trial_deadline(s, later))
     s.ok("admissions", "open_dispute", referee, TRIALS, later)
     s.ok("admissions", "close_dispute", referee, TRIALS, later, False, ())
     s.wait(1)
@@ -221,7 +224,7 @@ def chance_recalls_the_admitted_and_who_does_not_answer_lapses(s: Stage) -> None
     assert s.world.recalls[alice].due == 0
     no(s, "trial pending", "recall", "stranger", alice)
     no(s, "not recalled", "lapse", "stranger", alice)
-    s.to(max(claim.deadline + 1, due + 1))
+    s.to(max(trial_deadline(s, claim) + 1, due + 1))
     s.ok("admissions", "settle", "stranger", claim)
     drawn_epoch(s, "alice")
     s.ok("admissions", "recall", "stranger", alice)
@@ -253,7 +256,7 @@ def a_recall_is_asked_within_its_epoch_and_answered_once_in_it(s: Stage) -> None
     drawn_epoch(s, "alice")
     s.ok("admissions", "recall", "stranger", alice)
     claim = answered(s, "alice", seconds=0)
-    s.to(claim.deadline + 1)
+    s.to(trial_deadline(s, claim) + 1)
     s.ok("admissions", "settle", "stranger", claim)
     no(s, "already recalled", "recall", "stranger", alice)
     s.to((s.now // s.preset.epoch_s + 1) * s.preset.epoch_s)

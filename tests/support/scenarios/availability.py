@@ -38,7 +38,7 @@ class DemandScenario:
 
     def finalise(self) -> None:
         """What of the first turn is pending; one by one."""
-        self.s.to(max(self.s.now, *(claim.deadline + 1 for claim in self.claims.values())))
+        self.s.to(max(self.s.now, self.s.deadline(self.job, *self.claims.values()) + 1))
         for claim in self.claims.values():
             if self.s.world.claims[self.job, claim.seat, 0].status == ClaimStatus.PENDING:
                 self.s.ok("settlement", "finalise", "stranger", self.job, (claim,))
@@ -112,7 +112,7 @@ def data_is_shown_to_who_asks_for_it(s: Stage) -> None:
 def data_that_nobody_shows_voids_its_claim(s: Stage) -> None:
     """Of slots and of an aggregation; a demand at the last moment for it leaves time to end it."""
     t, answer_s = DemandScenario(s, token="usd"), s.preset.answer_s
-    late = t.claims[1].deadline - 2 * answer_s
+    late = s.deadline(t.job, t.claims[1]) - 2 * answer_s
     t.demand(1, 2)
     s.wait(answer_s)
     s.no("availability: window open", "availability", "close", "stranger", t.job, t.claims[1], 2)
@@ -134,7 +134,7 @@ def a_demand_in_the_last_second_for_it_is_ended_too(s: Stage) -> None:
     t, answer_s = DemandScenario(s, token="usd"), s.preset.answer_s
     t.demand(2, 0)
     t.demand(2, sender=s.tokens["bad"])
-    s.to(t.claims[1].deadline - 2 * answer_s)
+    s.to(s.deadline(t.job, t.claims[1]) - 2 * answer_s)
     t.demand(0)
     t.close(2, 0)
     t.close(2)

@@ -12,6 +12,7 @@ from tests.support.scenarios import (
     promises,
     rewards,
     rounds,
+    windows,
     withheld_data,
 )
 from tests.support.scenarios.auctions import SCENARIOS, Scenario
@@ -30,5 +31,6 @@ __all__ = [
     "promises",
     "rewards",
     "rounds",
+    "windows",
     "withheld_data",
 ]

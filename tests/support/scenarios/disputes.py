@@ -29,9 +29,9 @@ def a_disputed_claim_is_not_paid_until_every_dispute_is_closed(s: Stage) -> None
     s.ok("settlement", "open_dispute", REFEREE, job, claim)
     s.commit(job, "bob")
     s.post_checkpoint(job)
-    s.to(claim.deadline)
+    s.to(s.deadline(job, claim))
     s.ok("settlement", "open_dispute", REFEREE, job, claim)
-    s.to(claim.deadline + 1)
+    s.to(s.deadline(job, claim) + 1)
     s.no("settlement: window closed", "settlement", "open_dispute", REFEREE, job, claim)
     s.no("settlement: in dispute", "settlement", "finalise", "stranger", job, (claim,))
     s.ok("settlement", "close_dispute", REFEREE, job, claim, False, NOBODY)
@@ -100,7 +100,7 @@ def a_worker_convicted_of_a_closed_turn_is_not_paid_and_the_rounds_stand(s: Stag
     s.convict(job, lie)
     run = s.world.run(job)
     assert (run.turn, run.round, run.committed, run.missing) == (1, 1, 2, 1 << s.seat_of(job, "bob"))
-    assert s.world.pending_count(job, 0).pending == 2
+    assert s.world.closed_turn(job, 0).pending == 2
     assert s.world.seat(job, lie.seat).operator == 0
     # Her later claim stands for the whole seat: no part of it can be taken before the next turn, all of it can.
     s.no("settlement: already committed", "settlement", "take_over", "carol hot", job, lie.seat, s.ids["carol"], 1, 10)
@@ -138,11 +138,11 @@ def a_convicted_aggregation_is_done_again_from_where_it_started(s: Stage) -> Non
     assert (run.reserve, run.pot) == (round_price(terms), round_price(terms))
     rest = s.world.lot(job, 1).lock - restitution(terms)
     assert s.world.owed[usd, s.accounts["stranger"]] == rest * 4 // 10
-    assert s.world.pending_count(job, 3).pending == 1
-    assert [s.world.pending_count(job, turn).is_rolled_back for turn in range(4)] == [False, True, True, True]
+    assert s.world.closed_turn(job, 3).pending == 1
+    assert [s.world.closed_turn(job, turn).is_rolled_back for turn in range(4)] == [False, True, True, True]
     s.take_over(job, AGGREGATOR_SEAT, "erin")
     first = tuple(claim for claim in rested if claim.turn == 0)
-    s.to(max(claim.deadline for claim in first) + 1)
+    s.to(s.deadline(job, *first) + 1)
     s.ok("settlement", "finalise", "stranger", job, first)
     assert s.world.run(job).is_open
     # A lie on the abandoned line is judged and costs its lock, but nothing rests on it any more.
@@ -358,7 +358,7 @@ def a_lock_is_free_once_nothing_it_stands_behind_can_be_convicted(s: Stage) -> N
     s.play_round(job)
     s.no("settlement: claims not final", "settlement", "release", "stranger", job, alice)
     early = tuple(claim for claim in s.claims(job) if claim.turn == 0)
-    s.to(max(claim.deadline for claim in s.claims(job)) + 1)
+    s.to(max(s.now, s.deadline(job, *early) + 1))
     s.ok("settlement", "finalise", "stranger", job, early)
     s.no("settlement: claims not final", "settlement", "release", "stranger", job, alice)
     s.finalise(job)

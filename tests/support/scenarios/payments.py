@@ -22,11 +22,12 @@ def claims_are_paid_once_after_their_window(s: Stage) -> None:
     def no(reason: str, *claims: object) -> None:
         s.no(f"settlement: {reason}", "settlement", "finalise", "stranger", job, claims)
 
-    s.to(alice.deadline + 1)
-    no("turn still open", alice)
+    s.wait(s.world.run(job).window_s + 1)
+    no("window open", alice)
     s.no("settlement: unknown claim", "settlement", "finalise", "stranger", 99, (alice,))
     aggregation = s.post_checkpoint(job)
-    assert aggregation.deadline == s.now + 15
+    # The window of every claim of a turn begins with the turn's close.
+    assert s.deadline(job, alice) == s.deadline(job, aggregation) == s.now + 15
     for forged in (
         replace(alice, operator=s.ids["bob"]),
         replace(alice, scope=1),
@@ -34,7 +35,6 @@ def claims_are_paid_once_after_their_window(s: Stage) -> None:
         replace(alice, pot_price=1),
         replace(alice, root=b"x" * 32),
         replace(alice, start_root=b"x" * 32),
-        replace(alice, deadline=0),
         replace(alice, round=1),
         replace(alice, turn=2),
         replace(alice, turn=2**256 - 1),
@@ -45,10 +45,10 @@ def claims_are_paid_once_after_their_window(s: Stage) -> None:
         no("unknown claim", forged)
     no("window open", aggregation)
     no("window open", alice, aggregation)
-    no("unknown claim", alice, alice)
-    s.to(aggregation.deadline)
+    s.to(s.deadline(job, aggregation))
     no("window open", bob, aggregation)
-    s.to(aggregation.deadline + 1)
+    s.to(s.deadline(job, aggregation) + 1)
+    no("unknown claim", alice, alice)
     s.ok("settlement", "finalise", "stranger", job, (bob, aggregation))
     no("unknown claim", bob)
     s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["alice"])
@@ -69,7 +69,7 @@ def claims_of_one_operator_are_paid_together_and_its_fee_is_rounded_once(s: Stag
     for _ in range(3):
         s.play_round(job)
     claims = s.claims(job)
-    s.to(max(claim.deadline for claim in claims) + 1)
+    s.to(s.deadline(job, *claims) + 1)
     slots = tuple(claim for claim in claims if not claim.is_aggregation)
     s.ok("settlement", "finalise", "stranger", job, slots)
     # 396 in one payment: 19.8 of fee, rounded up once; three payments of 132 would have paid 21.
@@ -84,9 +84,9 @@ def a_claim_is_final_one_second_after_its_deadline(s: Stage) -> None:
     assert s.world.run(job).window_s == 10  # the least window, above three re-executions
     s.play_round(job)
     slots, aggregation = s.claims(job)
-    s.to(slots.deadline)
+    s.to(s.deadline(job, slots))
     s.no("settlement: window open", "settlement", "finalise", "stranger", job, (slots,))
-    s.to(slots.deadline + 1)
+    s.to(s.deadline(job, slots) + 1)
     s.ok("settlement", "finalise", "stranger", job, (slots,))
     s.ok("settlement", "finalise", "stranger", job, (aggregation,))
     s.settle(job)
@@ -218,7 +218,8 @@ def a_dear_round_stands_open_for_longer(s: Stage) -> None:
         for name in ("alice", "bob"):
             s.ready(job, name)
         assert s.world.run(job).window_s == windows * 15
-        assert s.commit(job, "alice").deadline == s.now + windows * 15
+        s.commit_all(job)
+        assert s.deadline(job, s.post_checkpoint(job)) == s.now + windows * 15
 
 
 @scenario

@@ -59,7 +59,7 @@ def rewards_share_an_epochs_budget_up_to_a_part_of_the_fees_paid(s: Stage) -> No
     admit(s, "bob")
     job = s.running({"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80)}, AGGREGATORS, rounds=1)
     s.play_round(job)
-    s.to(max(claim.deadline for claim in s.claims(job)) + 1)
+    s.to(s.deadline(job, *s.claims(job)) + 1)
     epoch = rewards.epoch_of(s.world, s.now)
     s.ok("settlement", "finalise", "stranger", job, s.claims(job))
     for when, of in ((s.now, epoch), (s.now, epoch + 1), ((epoch + 1) * s.preset.epoch_s - 1, epoch)):

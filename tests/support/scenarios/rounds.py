@@ -263,7 +263,7 @@ def the_aggregator_closes_a_turn_over_who_is_present(s: Stage) -> None:
         no("mask differs", "dave hot", 0, mask)
     claim = s.post_checkpoint(job)
     assert (claim.seat, claim.scope, claim.price) == (AGGREGATOR_SEAT, 0b11, 40)
-    assert s.world.pending_count(job, 0).pending == 3
+    assert s.world.closed_turn(job, 0).pending == 3
     s.commit(job, "alice")
     s.to(s.world.run(job).inputs_close)
     no("mask differs", "dave hot", 1, 0b11)
@@ -273,7 +273,7 @@ def the_aggregator_closes_a_turn_over_who_is_present(s: Stage) -> None:
     s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)
     s.ok("settlement", "abandon", "stranger", job)
     assert s.world.job(job).state == JobState.ENDED
-    assert s.world.pending_count(job, 1).pending == 1
+    assert s.world.closed_turn(job, 1).pending == 1
     s.no("settlement: not running", "settlement", "abandon", "stranger", job)
     s.settle(job)
 

@@ -184,7 +184,7 @@ def _money(account: JobAccount, now: int, token: Token) -> list[str]:
     claims = [
         (
             c.turn, c.round, c.operator, "aggregation" if c.kind == "aggregation" else f"slots {_run_of(c.slots)}", c.state
-            + (f", {format_seconds(c.deadline - now)} left" if c.state == "challenge window" else ""), token.format(c.amount),
+            + (f", {format_seconds(c.deadline - now)} left" if c.state == "challenge window" and c.deadline else ""), token.format(c.amount),
         )
         for c in account.claims
     ]  # fmt: skip

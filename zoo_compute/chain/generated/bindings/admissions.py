@@ -33,6 +33,7 @@ class Trial(NamedTuple):
 
     work_root: bytes
     score: int
+    deadline: int
 
 
 class Recall(NamedTuple):
@@ -110,6 +111,15 @@ class Admissions(Binding):
         turn: The operator.
         """
         values: bytes = self._view("claims", (job, seat, turn), block)
+        return values
+
+    def claim_deadline(self, job: int, turn: int, block: BlockIdentifier | None = None) -> int:
+        """The last second at which an operator's answered trial can be disputed, as Settlement says it of a turn.
+
+        job: 0.
+        turn: The operator.
+        """
+        values: int = self._view("claim_deadline", (job, turn), block)
         return values
 
     def workload_of(self, operator: int, block: BlockIdentifier | None = None) -> Workload:

@@ -61,6 +61,7 @@ class JobStake(NamedTuple):
     lots: int
     held: int
     left_turn: int
+    void_before: int
 
 
 class Settlement(Binding):
@@ -236,16 +237,18 @@ class Settlement(Binding):
         return values
 
     def pending(self, job: int, turn: int, block: BlockIdentifier | None = None) -> int:
-        """Claims of a closed turn that are neither paid nor convicted."""
+        """Claims of a turn that are neither paid nor convicted; the greatest number while the turn may have more."""
         values: int = self._view("pending", (job, turn), block)
-        return values
-
-    def is_final(self, job: int, turn: int, block: BlockIdentifier | None = None) -> bool:
-        """Whether a turn is closed and nothing of it is pending."""
-        values: bool = self._view("is_final", (job, turn), block)
         return values
 
     def deadline(self, job: int, seat: int, block: BlockIdentifier | None = None) -> int:
         """The last second at which the seat's holder may still commit in the open turn without being timed out."""
         values: int = self._view("deadline", (job, seat), block)
+        return values
+
+    def claim_deadline(self, job: int, turn: int, block: BlockIdentifier | None = None) -> int:
+        """The last second at which a pending claim of a turn can be challenged: a window after the turn's close. The
+        greatest number until then; of no meaning for a turn whose claims are all final.
+        """
+        values: int = self._view("claim_deadline", (job, turn), block)
         return values

@@ -17,7 +17,6 @@ class Claim(NamedTuple):
     pot_price: int
     start_root: bytes
     root: bytes
-    deadline: int
 
 
 class Frame(NamedTuple):
