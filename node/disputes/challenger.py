@@ -8,7 +8,8 @@ import numpy as np
 
 from node.disputes.computation import DisputedWord, tensor_in
 from node.disputes.element_words import LEAF_BYTES
-from node.disputes.moves import KnownTree, Move
+from node.disputes.known_tree import KnownTree
+from node.disputes.moves import Move
 from node.disputes.trees import Trees
 from repops.commitments import canonical, state_leaves
 from repops.graph import BATCH_ROLE, OPTIMIZER, Node

@@ -1,0 +1,370 @@
+"""Lies about every place of a claim, each before the contract, each convicted by one honest asker; and honest claims that survive.
+
+    python -m tests.campaigns.lies --lies 5000 --honest 500 --seed 0
+
+A lie is drawn (program, place, bit), and how it is disputed: with or without the bundle, among sybils that ask everything else,
+after the liar explored a part of its own path and stopped, by an asker that keeps nothing between its calls. Any lie that is
+not convicted, any honest claim that is, ends the campaign with an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+import torch
+
+from node.device import use_threads
+from node.disputes.answerer import Answerer
+from node.disputes.asker import Asker, Disputed, next_of
+from node.disputes.trees import Trees
+from repops.graph import BATCH_ROLE
+from repops.parts import part_count
+from tests.support.evm import chain
+from tests.support.games.exploration_board import (
+    AHEAD_S,
+    JOB,
+    Between,
+    Board,
+    Played,
+    aggregation_claim,
+    board_of,
+    deployed,
+    dispute,
+    training_claim,
+    update_claim,
+)
+from tests.support.games.lying_jobs import ROWS, Case, LeafOnly, LyingAggregation, LyingUpdate, Rule, case_of, mlp
+from tests.support.games.operator_table_jobs import sample
+from tests.support.games.sybils import Hostile, Sybils, explore_alone
+from tests.support.programs import models
+from tests.support.programs.table_programs import table
+from zoo_compute.disputes.exploration import Call, values
+from zoo_compute.spec.clocks import PRODUCTION, End
+from zoo_compute.spec.games import Kind, Phase
+
+STEP = 3  # after it a segment ends
+MOST_ASKS = 12
+WAYS = ("alone", "without the bundle", "restarted", "sybils", "self-asking", "erring friend")
+
+
+@lru_cache
+def gpt() -> Case:
+    torch.manual_seed(0)
+    module = models.GPT(width=8, heads=2, layers=1, context=6, dropout=0.1)
+    return case_of(module, models.text(0, ROWS, 6), models.next_token, models.VOCABULARY)
+
+
+@lru_cache
+def conv() -> Case:
+    torch.manual_seed(0)
+    return case_of(models.ConvNet(), models.images(0, ROWS), torch.nn.functional.cross_entropy, 10)
+
+
+@lru_cache
+def lstm() -> Case:
+    torch.manual_seed(0)
+    return case_of(models.Recurrent(), models.text(0, ROWS, 4), models.next_token, models.VOCABULARY)
+
+
+@lru_cache
+def robust() -> Case:
+    return mlp(rule=Rule("trimmed_mean", 1, "nearest"))
+
+
+MODELS: tuple[Callable[[], Case], ...] = (mlp, gpt, conv, lstm)
+_mine: dict[tuple[int, Kind], Trees] = {}
+
+
+def honest_trees(case: Case, kind: Kind = Kind.TRAINING) -> Trees:
+    """The asker's own, computed once a case."""
+    key = id(case), kind
+    if key not in _mine:
+        _mine[key] = Trees(case.honest if kind == Kind.TRAINING else case.update)
+    return _mine[key]
+
+
+Drawn = tuple[Case, Disputed, Trees, Trees, str]  # the case, the claim, their trees, the asker's, and where it is false
+
+
+@lru_cache
+def operators() -> dict[str, list[tuple[str, int]]]:
+    """Of each operator, (program, node) for all that the table has."""
+    nodes: dict[str, list[tuple[str, int]]] = {}
+    for name, (graph, _, _) in table().items():
+        for at, node in enumerate(graph.nodes):
+            if node.elements and not (node.op == "input" and node.attributes[0] == BATCH_ROLE):
+                nodes.setdefault(node.op, []).append((name, at))
+    return nodes
+
+
+def lie_of_operator(rng: random.Random, op: str | None = None) -> Drawn:
+    op = op or rng.choice(sorted(operators()))
+    name, node = rng.choice(operators()[op])
+    case = sample(name)
+    liar: Any = case.lying()
+    liar.elements, liar.bit = {(0, node): rng.randrange(case.graph.nodes[node].elements)}, rng.randrange(32)
+    liar.states = {0: rng.randrange(len(case.graph.state))}
+    return trained(case, Trees(liar), f"operator {op}")
+
+
+def trained(case: Case, theirs: Trees, where: str) -> Drawn:
+    return case, training_claim(case, theirs), theirs, honest_trees(case), where
+
+
+def lie_of_node(rng: random.Random) -> Drawn:
+    case = rng.choice(MODELS)()
+    node = rng.choice([at for at, made in enumerate(case.graph.nodes) if made.elements])
+    liar: Any = case.lying()
+    liar.elements, liar.bit = {(STEP, node): rng.randrange(case.graph.nodes[node].elements)}, rng.randrange(32)
+    liar.states = {STEP: rng.randrange(len(case.graph.state))}
+    return trained(case, Trees(liar), "node of a model")
+
+
+def lie_of_part(rng: random.Random) -> Drawn:
+    case = rng.choice(MODELS)()
+    nodes = [at for at, made in enumerate(case.graph.nodes) if made.elements and part_count(made) > 1]
+    node = rng.choice(nodes)
+    liar: Any = case.lying()
+    liar.elements, liar.bit = {(STEP, node): rng.randrange(case.graph.nodes[node].elements)}, rng.randrange(31)
+    liar.part, liar.states = rng.randrange(part_count(case.graph.nodes[node])), {STEP: 0}
+    return trained(case, Trees(liar), "partial sum")
+
+
+def lie_of_state(rng: random.Random) -> Drawn:
+    case, liar = (made := rng.choice(MODELS)()), made.lying()
+    step = rng.choice((-1, 1, 3, 4))
+    liar.states = {step: rng.randrange(len(case.graph.state))}
+    return trained(case, Trees(liar), "state at step 0" if step < 0 else "state after a step")
+
+
+def lie_of_begin(rng: random.Random) -> Drawn:
+    case, liar = (made := rng.choice(MODELS)()), made.lying()
+    liar.begun = rng.choice(case.graph.state).name
+    return trained(case, Trees(liar), "begun with another tensor")
+
+
+def lie_of_end(rng: random.Random) -> Drawn:
+    case = rng.choice(MODELS)()
+    theirs = honest_trees(case)
+    result = replace(case.result(theirs), end_root=sha256(rng.randbytes(8)).digest())
+    return case, training_claim(case, theirs, result), theirs, theirs, "result's end"
+
+
+def lie_of_hash(rng: random.Random) -> Drawn:
+    """One hash of a tree has nothing below it; beyond the last leaf too."""
+    phase = rng.choice((Phase.SEGMENTS, Phase.STEPS, Phase.NODES))
+    case = mlp(inner_steps=4) if rng.random() < 0.3 else rng.choice(MODELS)()
+    step = 3
+    liar = case.lying()
+    if phase != Phase.SEGMENTS:
+        liar.states = {step: 0}
+    leaves = {Phase.SEGMENTS: 4, Phase.STEPS: 4, Phase.NODES: 1 << (len(case.graph.nodes) - 1).bit_length()}
+    theirs = LeafOnly(liar)
+    place = rng.randrange(1 if phase == Phase.STEPS else 0, leaves[phase])
+    theirs.place = (phase, 1 if phase == Phase.STEPS else place)
+    return trained(case, theirs, f"hash of nothing in {phase.name.lower()}")
+
+
+def lie_of_tensor(rng: random.Random) -> Drawn:
+    """The trace has a tensor's root that its author has no words of."""
+    case, liar = (made := rng.choice(MODELS)()), made.lying()
+    liar.states = {STEP: 0}
+    honest = liar.trace(STEP)
+    node = rng.randrange(len(honest))
+    false = [*honest[:node], sha256(b"another tensor").digest(), *honest[node + 1 :]]
+    liar.trace = lambda step: false if step == STEP else type(liar).trace(liar, step)  # type: ignore[method-assign]
+    return trained(case, Trees(liar), "tensor's root")
+
+
+def lie_of_update(rng: random.Random) -> Drawn:
+    case = mlp()
+    liar: Any = LyingUpdate(case.honest)
+    _draw_in_single_step(liar, rng)
+    theirs = Trees(liar)
+    return case, update_claim(case, theirs), theirs, honest_trees(case, Kind.UPDATE), "update"
+
+
+def lie_of_aggregation(rng: random.Random) -> Drawn:
+    case = rng.choice((mlp, robust))()
+    liar: Any = case.aggregated(LyingAggregation)
+    _draw_in_single_step(liar, rng)
+    theirs = Trees(liar)
+    about = aggregation_claim(case, theirs)
+    return case, about, theirs, Trees(case.aggregated(claim=about.claim)), "aggregation"
+
+
+def _draw_in_single_step(liar: Any, rng: random.Random) -> None:
+    nodes = liar.graph.nodes
+    if rng.random() < 0.2:
+        liar.states = {0: rng.randrange(len(liar.graph.state))}
+        return
+    node = rng.choice([at for at, made in enumerate(nodes) if made.elements])
+    liar.elements, liar.bit = {(0, node): rng.randrange(nodes[node].elements)}, rng.randrange(32)
+    if rng.random() < 0.5:
+        liar.states = {0: 0}
+
+
+# How often each is drawn.
+LIES: tuple[tuple[Callable[[random.Random], Drawn], int], ...] = (
+    (lie_of_operator, 9),
+    (lie_of_node, 4),
+    (lie_of_part, 2),
+    (lie_of_state, 2),
+    (lie_of_begin, 1),
+    (lie_of_end, 1),
+    (lie_of_hash, 2),
+    (lie_of_tensor, 1),
+    (lie_of_update, 2),
+    (lie_of_aggregation, 3),
+)
+
+
+def is_false(drawn: Drawn) -> bool:
+    """Some bits are lost on the way, and some are the NaN that is committed anyway."""
+    _, about, theirs, mine, where = drawn
+    if where == "result's end":
+        return True
+    if about.kind == Kind.TRAINING:
+        case = drawn[0]
+        return case.result(theirs) != case.result(mine)
+    return theirs.computation.after(0) != mine.computation.after(0)
+
+
+def play_lie(drawn: Drawn, way: str, rng: random.Random, sybils: int = 10) -> Played:
+    case, about, theirs, mine, _ = drawn
+    result = about.result
+    if way == "without the bundle":
+        return dispute(case, replace(about, result=None, segments=()), theirs, mine, result=result)
+    if way == "restarted":
+        return dispute(case, about, theirs, mine, is_restarted=True)
+    if way == "sybils":
+        others = lambda answerer: Sybils(theirs, about, answerer, rng, sybils)  # noqa: E731
+        return dispute(case, about, theirs, mine, between=others)
+    if way == "self-asking":
+        return dispute(case, about, theirs, mine, between=lambda answerer: _once(mine, about, answerer, rng.randrange(1, 5)))
+    if way == "erring friend":
+        return dispute(case, about, theirs, mine, between=lambda answerer: _erring(about, mine, theirs, rng))
+    return dispute(case, about, theirs, mine)
+
+
+def _once(mine: Trees, about: Disputed, answerer: Answerer, calls: int) -> Between:
+    """The liar explores its own false path so far, then stops: its last ask stays open, or is answered."""
+    done: list[int] = []
+
+    def between(board: Board) -> None:
+        if not done:
+            done.append(explore_alone(board, Asker(mine, about), answerer, calls))
+
+    return between
+
+
+def _erring(about: Disputed, mine: Trees, theirs: Trees, rng: random.Random) -> Between:
+    """Somebody else asks the first children everywhere, right or not, before each call."""
+
+    def between(board: Board) -> None:
+        for node in list(board.picture.nodes.values())[-2:]:
+            if node.is_answered and node.children and not node.position.is_shown and board.picture.end is None:
+                try_ask(board, board.picture.ask(node, 0))
+
+    return between
+
+
+def try_ask(board: Board, call: Call) -> None:
+    from tests.support.evm import Reverted
+
+    try:
+        board.send(call, "friend")
+    except Reverted:
+        return
+
+
+def survive(case: Case, kind: Kind, rng: random.Random, asks: int) -> Counter[int]:
+    """An honest claim among sybils and one that accuses everything: it is answered, not convicted, and final in time."""
+    mine = Trees(case.aggregated()) if kind == Kind.AGGREGATION else honest_trees(case, kind)
+    if kind == Kind.AGGREGATION:
+        about = aggregation_claim(case, mine)
+        accuser = Trees(case.aggregated(claim=about.claim))
+    else:
+        about = training_claim(case, mine) if kind == Kind.TRAINING else update_claim(case, mine)
+        accuser = mine
+    tried: Counter[int] = Counter()
+    trees_of: Callable[[int, int], Trees] = lambda kind_, slot: (
+        mine if kind == Kind.AGGREGATION else honest_trees(case, Kind(kind_))
+    )
+    if kind == Kind.TRAINING:  # sybils ask about the update too: then it must be right
+        result = replace(about.result, update_root=update_claim(case, honest_trees(case, Kind.UPDATE)).result.update_root)
+        about = training_claim(case, mine, result)
+    results = {about.slot: about.result} if about.result else {}
+    with board_of(case, about.claim) as board:
+        deadline = chain.timestamp + AHEAD_S
+        answerer = Answerer(about.claim, trees_of, PRODUCTION, results=results, is_author=True)
+        sybils = Sybils(accuser, about, answerer, rng, 100, patience=1.0)
+        hostile, seen = Hostile(accuser, about, rng), set[bytes]()
+        for _ in range(asks // sybils.each_time):
+            sybils(board)
+            assert not board.picture.open_asks, f"the author has no answer to {board.picture.open_asks[0].position}"
+            for node in list(board.picture.nodes.values()):
+                if node.id not in seen and node.frame.kind == about.kind and node.is_answered:
+                    seen.add(node.id)
+                    tried.update(hostile.accuse(board, node))
+        assert next_of([Asker(accuser, about)], board.picture, chain.timestamp) is None
+        if sybils.asked:
+            chain.timestamp = deadline + PRODUCTION.asker_s + 1
+            board.send(Call("close", (JOB, values(about.claim))), "anyone")
+            assert board.picture.end == End.FINAL
+    return tried
+
+
+def run(lies: int, honest: int, seed: int, sybils: int = 10, report: Callable[[str], None] = print) -> Counter[str]:
+    """Raises AssertionError on the first that goes wrong; what was played, by place, way and end."""
+    deployed()
+    use_threads(1)
+    rng, seen, start = random.Random(seed), Counter[str](), time.monotonic()
+    draws = [draw for draw, weight in LIES for _ in range(weight)]
+    ops = sorted(operators())
+    while seen["lies"] < lies:
+        number = seen["lies"]
+        drawn = lie_of_operator(rng, ops[number]) if number < len(ops) else rng.choice(draws)(rng)
+        if not is_false(drawn):
+            seen["no lie: the bit is lost"] += 1
+            continue
+        way = WAYS[number % len(WAYS)]
+        played = play_lie(drawn, way, rng, sybils)
+        assert played.end in (End.JUDGED, End.SILENT), f"lie {number} ({drawn[4]}, {way}): {played.end} {played.refused} {played.calls}"
+        assert played.asks <= MOST_ASKS, f"lie {number} ({drawn[4]}, {way}): {played.asks} asks"
+        seen.update(("lies", f"{drawn[4]}: {played.end.name.lower()}", f"way {way}", f"asks {played.asks}"))
+        if seen["lies"] % 100 == 0:
+            report(f"{seen['lies']} lies convicted, {time.monotonic() - start:.0f} s")
+    for number in range(honest):
+        kind = (Kind.TRAINING, Kind.UPDATE, Kind.AGGREGATION)[number % 3]
+        case = MODELS[number // 3 % len(MODELS)]() if kind == Kind.TRAINING else (mlp, robust)[number // 3 % 2 * (kind == Kind.AGGREGATION)]()
+        tried = survive(case, kind, rng, rng.randrange(3, 24))
+        seen["honest claims"] += 1
+        seen.update({f"evidence {each} refused": count for each, count in tried.items()})
+        if seen["honest claims"] % 50 == 0:
+            report(f"{seen['honest claims']} honest claims survived, {time.monotonic() - start:.0f} s")
+    return seen
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lies", type=int, default=5000)
+    parser.add_argument("--honest", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sybils", type=int, default=10, help="accounts among which a lie is disputed")
+    given = parser.parse_args()
+    seen = run(given.lies, given.honest, given.seed, given.sybils, lambda line: print(line, flush=True))
+    for name, count in sorted(seen.items()):
+        print(f"{count:8}  {name}")
+
+
+if __name__ == "__main__":
+    main()
