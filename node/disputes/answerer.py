@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from node.disputes.trees import LEAF_BYTES, Trees
-from zoo_compute.disputes.exploration import Call, Exploration, Opened, values
+from zoo_compute.disputes.exploration import Call, Exploration, Opened, stage_of, values
 from zoo_compute.disputes.stage_data import encode_stage
 from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import ClockPreset
@@ -32,7 +32,6 @@ from zoo_compute.spec.exploration import (
     root_position,
 )
 from zoo_compute.spec.games import EMPTY, Frame, Hashes, Phase, Result, States, Steps, Trace
-from zoo_compute.spec.openings import STAGES
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim
@@ -81,11 +80,11 @@ class Answerer:
             led = self._stage(node)
             if led is None or (led[0] >= Answer.SEGMENT and not self.is_author):
                 return None
-            kind, data = led
-            STAGES[kind](record, node.frame, data)  # type: ignore[operator]
+            stage_of(led[0], node, led[1])
         except Refused:
             return None
-        return Call("answer_stage", (node.id, record.record, int(kind), values(node.frame), encode_stage(data)))
+        args = (node.id, record.record, int(led[0]), values(node.frame), encode_stage(led[1]))
+        return Call("answer_stage", args)
 
     def _trees(self, frame: Frame) -> Trees:
         return self._trees_of(frame.kind, frame.slot)

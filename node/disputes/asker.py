@@ -194,11 +194,13 @@ class Asker:
             return self._word(picture, node)
         phase = Phase(at.tree)
         mine = self.trees.tree(frame, phase).below(at.height, at.index, at.span)
-        place = next((place for place, pair in enumerate(zip(node.shown, mine, strict=True)) if pair[0] != pair[1]), None)
+        place = next(
+            (place for place, pair in enumerate(zip(node.shown, mine, strict=True)) if pair[0] != pair[1]), None
+        )
         if place is None:
             return self._state(picture, node)
-        position, child, _ = node.child(place)
-        if position.tree == Tree.STATE and position.height == 0:
+        position, _, _ = node.child(place)
+        if position.tree == Tree.STATE and position.height == 0 and not position.is_beyond:
             return self._judge(picture, node, place, self.proofs.entry(frame, position.index))
         id = child_id(node.id, place)
         if position.tree == Tree.SEGMENTS and position.height == 0:

@@ -26,8 +26,9 @@ from node.disputes.answerer import Answerer
 from node.disputes.asker import Asker, Disputed, next_of
 from node.disputes.trees import Trees
 from repops.graph import BATCH_ROLE
+from repops.operators import TABLE
 from repops.parts import part_count
-from tests.support.evm import chain
+from tests.support.evm import Reverted, chain
 from tests.support.games.exploration_board import (
     AHEAD_S,
     JOB,
@@ -99,9 +100,10 @@ def operators() -> dict[str, list[tuple[str, int]]]:
     """Of each operator, (program, node) for all that the table has."""
     nodes: dict[str, list[tuple[str, int]]] = {}
     for name, (graph, _, _) in table().items():
-        for at, node in enumerate(graph.nodes):
+        for at, node in enumerate(graph.nodes if graph.state else ()):
             if node.elements and not (node.op == "input" and node.attributes[0] == BATCH_ROLE):
                 nodes.setdefault(node.op, []).append((name, at))
+    assert nodes.keys() == TABLE.keys()
     return nodes
 
 
@@ -246,12 +248,11 @@ def play_lie(drawn: Drawn, way: str, rng: random.Random, sybils: int = 10) -> Pl
     if way == "restarted":
         return dispute(case, about, theirs, mine, is_restarted=True)
     if way == "sybils":
-        others = lambda answerer: Sybils(theirs, about, answerer, rng, sybils)  # noqa: E731
-        return dispute(case, about, theirs, mine, between=others)
+        return dispute(case, about, theirs, mine, between=lambda by: Sybils(theirs, about, by, rng, sybils))
     if way == "self-asking":
-        return dispute(case, about, theirs, mine, between=lambda answerer: _once(mine, about, answerer, rng.randrange(1, 5)))
+        return dispute(case, about, theirs, mine, between=lambda by: _once(mine, about, by, rng.randrange(1, 5)))
     if way == "erring friend":
-        return dispute(case, about, theirs, mine, between=lambda answerer: _erring(about, mine, theirs, rng))
+        return dispute(case, about, theirs, mine, between=lambda by: _ask_first_children)
     return dispute(case, about, theirs, mine)
 
 
@@ -266,20 +267,14 @@ def _once(mine: Trees, about: Disputed, answerer: Answerer, calls: int) -> Betwe
     return between
 
 
-def _erring(about: Disputed, mine: Trees, theirs: Trees, rng: random.Random) -> Between:
-    """Somebody else asks the first children everywhere, right or not, before each call."""
-
-    def between(board: Board) -> None:
-        for node in list(board.picture.nodes.values())[-2:]:
-            if node.is_answered and node.children and not node.position.is_shown and board.picture.end is None:
-                try_ask(board, board.picture.ask(node, 0))
-
-    return between
+def _ask_first_children(board: Board) -> None:
+    """Somebody else asks for the first child of what was answered last, right or not."""
+    for node in list(board.picture.nodes.values())[-2:]:
+        if node.children and not node.position.is_shown and board.picture.end is None:
+            try_ask(board, board.picture.ask(node, 0))
 
 
 def try_ask(board: Board, call: Call) -> None:
-    from tests.support.evm import Reverted
-
     try:
         board.send(call, "friend")
     except Reverted:
@@ -296,12 +291,12 @@ def survive(case: Case, kind: Kind, rng: random.Random, asks: int) -> Counter[in
         about = training_claim(case, mine) if kind == Kind.TRAINING else update_claim(case, mine)
         accuser = mine
     tried: Counter[int] = Counter()
-    trees_of: Callable[[int, int], Trees] = lambda kind_, slot: (
-        mine if kind == Kind.AGGREGATION else honest_trees(case, Kind(kind_))
-    )
+
+    def trees_of(of_kind: int, slot: int) -> Trees:
+        return mine if kind == Kind.AGGREGATION else honest_trees(case, Kind(of_kind))
+
     if kind == Kind.TRAINING:  # sybils ask about the update too: then it must be right
-        result = replace(about.result, update_root=update_claim(case, honest_trees(case, Kind.UPDATE)).result.update_root)
-        about = training_claim(case, mine, result)
+        about = training_claim(case, mine, update_claim(case, honest_trees(case, Kind.UPDATE)).result)
     results = {about.slot: about.result} if about.result else {}
     with board_of(case, about.claim) as board:
         deadline = chain.timestamp + AHEAD_S
@@ -338,14 +333,16 @@ def run(lies: int, honest: int, seed: int, sybils: int = 10, report: Callable[[s
             continue
         way = WAYS[number % len(WAYS)]
         played = play_lie(drawn, way, rng, sybils)
-        assert played.end in (End.JUDGED, End.SILENT), f"lie {number} ({drawn[4]}, {way}): {played.end} {played.refused} {played.calls}"
-        assert played.asks <= MOST_ASKS, f"lie {number} ({drawn[4]}, {way}): {played.asks} asks"
+        which = f"lie {number} ({drawn[4]}, {way}): {played.refused} {played.calls}"
+        assert played.end in (End.JUDGED, End.SILENT), which
+        assert played.asks <= MOST_ASKS, which
         seen.update(("lies", f"{drawn[4]}: {played.end.name.lower()}", f"way {way}", f"asks {played.asks}"))
         if seen["lies"] % 100 == 0:
             report(f"{seen['lies']} lies convicted, {time.monotonic() - start:.0f} s")
     for number in range(honest):
         kind = (Kind.TRAINING, Kind.UPDATE, Kind.AGGREGATION)[number % 3]
-        case = MODELS[number // 3 % len(MODELS)]() if kind == Kind.TRAINING else (mlp, robust)[number // 3 % 2 * (kind == Kind.AGGREGATION)]()
+        cases = {Kind.TRAINING: MODELS, Kind.UPDATE: (mlp,), Kind.AGGREGATION: (mlp, robust)}[kind]
+        case = cases[number // 3 % len(cases)]()
         tried = survive(case, kind, rng, rng.randrange(3, 24))
         seen["honest claims"] += 1
         seen.update({f"evidence {each} refused": count for each, count in tried.items()})

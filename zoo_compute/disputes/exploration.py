@@ -6,7 +6,7 @@ Everybody who reads the same events has the same picture: askers, answerers, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -115,7 +115,9 @@ class Opened:
         """The hashes that the answer showed: of children, or of leaves of words, with padding."""
         if self.children or not self.position.is_shown:
             return self.children
-        leaves = [sha256(b"\0" + self.words[at : at + LEAF_BYTES]).digest() for at in range(0, len(self.words), LEAF_BYTES)]
+        leaves = [
+            sha256(b"\0" + self.words[at : at + LEAF_BYTES]).digest() for at in range(0, len(self.words), LEAF_BYTES)
+        ]
         return (*leaves, *[EMPTY] * ((1 << self.position.height) - len(leaves)))
 
     def child(self, place: int) -> tuple[TreePosition, bytes, Hashes]:
@@ -144,16 +146,16 @@ class Exploration:
 
     def apply(self, event: Event) -> None:
         """Of this claim, in the chain's order; events that say nothing of the exploration are passed over."""
-        read = {
+        readers: dict[str, Callable[..., None]] = {
             "ClaimAsked": self._claim_asked,
             "NodeAsked": self._node_asked,
             "NodeAnswered": self._answered,
             "LeafShown": self._leaf_shown,
             "StageFixed": self._stage_fixed,
             "ClaimResolved": self._resolved,
-        }.get(event.name)
-        if read is not None:
-            read(event.at, *event.args)
+        }
+        if event.name in readers:
+            readers[event.name](event.at, *event.args)
             self.events.append(event)
 
     @property
@@ -193,7 +195,7 @@ class Exploration:
     def _stage_fixed(self, at: int, id: bytes, answerer: str, kind: int, data: bytes) -> None:
         asked = self.nodes[id]
         answer = decoded(ANSWERS[Answer(kind)], abi_decode([TYPES[ANSWERS[Answer(kind)]]], data)[0])
-        stage: Stage = STAGES[Answer(kind)](asked.record, asked.frame, answer)  # type: ignore[operator]
+        stage = stage_of(Answer(kind), asked, answer)
         record = replace(asked.record, frame=frame_hash(stage.frame), position=stage.position, root=stage.root)
         self.nodes[id] = replace(asked, record=record, frame=stage.frame)
         children, words = shown_by(answer)
@@ -201,7 +203,7 @@ class Exploration:
 
     def _fix(self, at: int, id: bytes, answerer: str, **shown: Any) -> None:
         asked = self.nodes[id]
-        record = replace(asked.record, clocks=clocks.answered(asked.record.clocks, at), answerer=answerer)
+        record = replace(asked.record, clocks=clocks.answered(asked.record.clocks, at), answerer=account_of(answerer))
         self.nodes[id] = replace(asked, record=record, status=Status.ANSWERED, **shown)
 
     def _resolved(self, at: int, job: int, claim: bytes, outcome: int, node: bytes) -> None:
@@ -226,9 +228,7 @@ class Exploration:
 
     def descriptor(self, id: bytes) -> bytes:
         """Of the program's node whose words this node of the exploration is about."""
-        return next(
-            each.answer.descriptor for each in reversed(self.path(id)) if isinstance(each.answer, NodeAnswer)
-        )
+        return next(each.answer.descriptor for each in reversed(self.path(id)) if isinstance(each.answer, NodeAnswer))
 
     def shown_in(self, id: bytes, tree: Tree) -> tuple[Hashes, ...]:
         """What the answers in one tree showed on the path down to this node, from the tree's root."""
@@ -266,9 +266,7 @@ class Exploration:
     def settle(self, ids: Sequence[bytes]) -> Call:
         """Of a resolved claim: what was prepaid for these nodes."""
         nodes = [self.nodes[id] for id in ids]
-        return Call(
-            "settle", (list(ids), [each.record.record for each in nodes], [int(each.status) for each in nodes])
-        )
+        return Call("settle", (list(ids), [each.record.record for each in nodes], [int(each.status) for each in nodes]))
 
     # --- for people
 
@@ -288,6 +286,12 @@ class Exploration:
         yield f"{'  ' * depth}{node.id.hex()[:8]} {where}{heavy}: asked by {record.payment.asker}, {state}"
         for each in self.below(node.id):
             yield from self._lines(each, depth + 1)
+
+
+def stage_of(kind: Answer, node: Opened, answer: Any) -> Stage:
+    """Where an answer leads. Raises Refused where it does not match what was asked."""
+    lead: Callable[[Node, Frame, Any], Stage] = STAGES[kind]  # type: ignore[assignment]
+    return lead(node.record, node.frame, answer)
 
 
 def shown_by(answer: Any) -> tuple[Hashes, bytes]:
@@ -312,8 +316,8 @@ def node_of(record: Sequence[Any]) -> Node:
         root,
         Origin((origin >> 80).to_bytes(UNIT_BYTES, "big"), origin >> 40 & _U40),
         clocks.PathClocks(since >> 112, since >> 80 & _U32, since >> 48 & _U32, since >> 8 & 255, bool(since & 1)),
-        Payment(address_of(payment >> 96), payment >> 48 & _U48, payment >> 8 & _U40, bool(payment & 1), bool(payment & 2)),
-        answerer,
+        payment_of(payment),
+        account_of(answerer),
     )
 
 
@@ -323,8 +327,18 @@ def position_of(word: int) -> TreePosition:
     )
 
 
+def payment_of(word: int) -> Payment:
+    asker = address_of(word >> 96)
+    return Payment(asker, word >> 48 & _U48, word >> 8 & _U40, bool(word & 1), bool(word & 2))
+
+
 def address_of(number: int) -> str:
     return "0x" + number.to_bytes(20, "big").hex()
+
+
+def account_of(address: str | bytes) -> str:
+    """In one writing: events have capitals in it, plain JSON becomes bytes."""
+    return "0x" + address.hex() if isinstance(address, bytes) else address.lower()
 
 
 def values(record: Any) -> tuple[Any, ...]:

@@ -58,7 +58,9 @@ class Sybils:
             board.answers(self.answerer)
 
     def ask(self, board: Board) -> Call:
-        nodes = [each for each in board.picture.nodes.values() if each.is_answered and each.position.tree != Tree.RESULT]
+        nodes = [
+            each for each in board.picture.nodes.values() if each.is_answered and each.position.tree != Tree.RESULT
+        ]
         if not nodes or self.rng.random() < 0.15:
             return self.first(board)
         # Deep ones too: there are few of them.
@@ -77,7 +79,9 @@ class Sybils:
             position, is_heavy = TreePosition(Tree.RESULT), False
         if kind == Kind.TRAINING:
             position, is_heavy = segments_position(work.inner_steps, work.segment_steps), False
-            steps = self.trees.steps(Frame(inner_steps=work.inner_steps, segment_steps=work.segment_steps), Phase.SEGMENTS)
+            steps = self.trees.steps(
+                Frame(inner_steps=work.inner_steps, segment_steps=work.segment_steps), Phase.SEGMENTS
+            )
             if self.rng.random() < 0.8 and about.segments:
                 at, states = self.rng.randrange(len(steps)), about.segments
                 tree = HashTree([segment_leaf(*each) for each in zip(steps, states, strict=True)])
