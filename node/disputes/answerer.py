@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from node.disputes.trees import LEAF_BYTES, Trees
+from node.disputes.element_words import LEAF_BYTES
+from node.disputes.trees import Trees
 from zoo_compute.disputes.exploration import Call, Exploration, Opened, stage_of, values
 from zoo_compute.disputes.stage_data import encode_stage
 from zoo_compute.spec import clocks
@@ -24,7 +25,7 @@ from zoo_compute.spec.descents import (
     StepAnswer,
 )
 from zoo_compute.spec.exploration import (
-    SHOWN_LEVELS,
+    WORD_LEVELS,
     Tree,
     TreePosition,
     require_children,
@@ -69,7 +70,7 @@ class Answerer:
         """Of one ask; None where there is none, or none that this account may give."""
         record, at = node.record, node.position
         try:
-            if at.is_shown:
+            if at.shows_words:
                 data = self._shown(node.frame, at)
                 require_words(at, record.root, data)
                 return Call("answer_words", (node.id, record.record, data))
@@ -160,7 +161,7 @@ class Answerer:
     def _parts(self, frame: Frame, leaf: int) -> PartsAnswer:
         trees = self._trees(frame)
         tree, last = trees.tree(frame, Phase.PARTS), (frame.parts - 1) // WORDS_A_LEAF
-        is_tall = tree.height > SHOWN_LEVELS
+        is_tall = tree.height > WORD_LEVELS
         return PartsAnswer(
             trees.leaf(frame, Phase.ELEMENTS, leaf),
             tree.root,
@@ -172,7 +173,7 @@ class Answerer:
     def _words(self, frame: Frame, tree: Tree, count: int) -> tuple[Hashes, bytes]:
         """Of a tree of words from its root: children, or all its words."""
         position = root_position(tree, count)
-        return ((), self._shown(frame, position)) if position.is_shown else (self._tree_below(frame, position), b"")
+        return ((), self._shown(frame, position)) if position.shows_words else (self._tree_below(frame, position), b"")
 
     def _top(self, frame: Frame, tree: Tree, count: int) -> Hashes:
         return self._tree_below(frame, root_position(tree, count))

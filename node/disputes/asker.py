@@ -190,7 +190,7 @@ class Asker:
             proof = self.proofs.tensor(frame)
             if proof is not None:
                 return self._judge(picture, node, None, proof)
-        if at.is_shown:
+        if at.shows_words:
             return self._word(picture, node)
         phase = Phase(at.tree)
         mine = self.trees.tree(frame, phase).below(at.height, at.index, at.span)

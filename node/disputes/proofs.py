@@ -13,8 +13,9 @@ from itertools import islice
 import numpy as np
 
 from node.disputes.computation import DisputedWord, tensor_in
+from node.disputes.element_words import LEAF_BYTES
 from node.disputes.known_tree import KnownTree
-from node.disputes.trees import LEAF_BYTES, Trees
+from node.disputes.trees import Trees
 from repops.commitments import canonical
 from repops.graph import BATCH_ROLE, OPTIMIZER, Node
 from repops.parts import part_count, parts

@@ -270,7 +270,7 @@ def _once(mine: Trees, about: Disputed, answerer: Answerer, calls: int) -> Betwe
 def _ask_first_children(board: Board) -> None:
     """Somebody else asks for the first child of what was answered last, right or not."""
     for node in list(board.picture.nodes.values())[-2:]:
-        if node.children and not node.position.is_shown and board.picture.end is None:
+        if node.children and not node.position.shows_words and board.picture.end is None:
             try_ask(board, board.picture.ask(node, 0))
 
 

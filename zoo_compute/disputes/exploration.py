@@ -113,7 +113,7 @@ class Opened:
     @property
     def shown(self) -> Hashes:
         """The hashes that the answer showed: of children, or of leaves of words, with padding."""
-        if self.children or not self.position.is_shown:
+        if self.children or not self.position.shows_words:
             return self.children
         leaves = [
             sha256(b"\0" + self.words[at : at + LEAF_BYTES]).digest() for at in range(0, len(self.words), LEAF_BYTES)

@@ -98,7 +98,7 @@ class Sybils:
 def some_ask(board: Board, node: Opened, trees: Trees, rng: random.Random) -> Call:
     """Something below an answered node, which the contract may refuse."""
     at, frame, picture = node.position, node.frame, board.picture
-    if at.tree == Tree.ELEMENTS and at.is_shown and node.words:
+    if at.tree == Tree.ELEMENTS and at.shows_words and node.words:
         number = (at.index << at.height) * WORDS_A_LEAF + rng.randrange(len(node.words) // 4)
         position, leaf, path = node.child(number // WORDS_A_LEAF - (at.index << at.height))
         asked = ElementAsk(trees.program.descriptor(frame.node), number, leaf, path)
@@ -150,7 +150,7 @@ class Hostile:
         proof = proofs.tensor(frame)
         if proof is not None:
             yield None, proof
-        elif at.is_shown and node.words:
+        elif at.shows_words and node.words:
             yield from self._word(board, node, proofs)
 
     def _word(self, board: Board, node: Opened, proofs: Proofs) -> Iterator[tuple[int, Evidence]]:
