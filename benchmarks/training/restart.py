@@ -6,7 +6,8 @@ The model, text, starting weights, slots and total steps of benchmarks/training/
   sparse       the largest 64 of every 4096 in 2 bits; residuals and moments go on
   sparse_r1    the same without private state: what is not sent is lost
   signs_r1     signs of random elements (`bits: 1`), without private state
-  signs_r1_2h  as many steps and bytes in half the rounds: updates of twice the steps, twice the elements each
+  signs_r1_2h, signs_r1_3h  as many steps and about as many bytes in a half or a third of the rounds: longer ones, more elements each
+  dense_r1_3h  float32 updates in a third of the rounds
 
 A warm-up begins every round where nothing is carried, so those kinds have 5 steps of it instead of 20. Bytes are what one slot
 sends in the whole run; ratios compare with float32 updates in as many rounds as the mark has, and (`ratio_an_update`) update by update.
@@ -35,7 +36,7 @@ SPARSE = {"keep": 64, "bits": 2}
 KINDS: dict[str, dict[str, Any]] = {
     "dense": compression.KINDS["dense"],
     "dense_r1": compression.KINDS["dense"] | {"training": R1},
-    "dense_r1_2h": compression.KINDS["dense"] | {"training": R1, "stretch": 2},
+    "dense_r1_3h": compression.KINDS["dense"] | {"training": R1, "stretch": 3},
     "sparse": compression.KINDS["sparse"],
     "sparse_r1": {"outer": (1.0, 0.0), "compression": SPARSE, "rule": "sent_mean", "training": R1},
     "signs_r1": {
@@ -50,6 +51,13 @@ KINDS: dict[str, dict[str, Any]] = {
         "rule": "mean",
         "training": R1,
         "stretch": 2,
+    },
+    "signs_r1_3h": {
+        "outer": (1.0, 0.6),
+        "compression": {"keep": 3900, "bits": 1},
+        "rule": "mean",
+        "training": R1,
+        "stretch": 3,
     },
 }
 MARK = "dense"
@@ -116,8 +124,8 @@ def main() -> int:
     options = parser.parse_args()
     options.kinds = list(dict.fromkeys([MARK, *options.kinds]))
     use_threads(1)
-    if options.rounds % 2:
-        parser.error(f"--rounds: expected an even number, got {options.rounds}")
+    if options.rounds % 6:
+        parser.error(f"--rounds: expected a multiple of 6, got {options.rounds}")
     result = summary(options, {seed: compression.seeded(options, seed, kinds_of(options)) for seed in options.seeds})
     print(json.dumps(result) if options.json else as_text(result))
     return 0
