@@ -82,8 +82,8 @@ def _inflate(data: bytes, length: int) -> Array | None:
 def _sent(magnitude_C: Array, elements: int, how: Compression) -> Array:
     """Whether each element of a chunk is sent. Philox2x32-10 as `repops.recipes.random`; nothing where the magnitude is 0."""
     count, words = chunk_shape(elements, how.chunk)
-    index = np.broadcast_to(np.arange(words, dtype=np.uint32), (count, words))
-    counter = np.broadcast_to(np.arange(count, dtype=np.uint32)[:, None], (count, words))
+    index: Array = np.broadcast_to(np.arange(words, dtype=np.uint32), (count, words))
+    counter: Array = np.broadcast_to(np.arange(count, dtype=np.uint32)[:, None], (count, words))
     for turn in range(ROUNDS):
         key_C1 = (magnitude_C + np.uint32(turn * KEY_STEP & 0xFFFFFFFF))[:, None]
         product = index.astype(np.uint64) * PHILOX
