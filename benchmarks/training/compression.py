@@ -90,7 +90,8 @@ def job_of(options: argparse.Namespace, seed: int, kind: Mapping[str, Any]) -> C
             "outer_learning_rate": rate,
             "outer_momentum": momentum,
             "seed": seed,
-        },
+        }
+        | kind.get("training", {}),
         "1000000",
         aggregation_config={"rule": kind["rule"]},
         compression_config=kind["compression"],
@@ -144,26 +145,28 @@ def through_codec(run: Run, update: State, parts: UpdateLayout, *, check: bool) 
         head = replace(head, hashes=prune(tensor_roots(update), parts.kept), note=bytes(NOTE_BYTES))
     sent = {name: update[name] for name in parts.shapes}
     began = time.process_time()
-    data = codec.encode(sent, head)
+    data = codec.encode(sent, head, parts.signs)
     encoded = time.process_time()
     run.sent, run.update = run.sent + len(data), sum(array.nbytes for array in sent.values())
     if not check:
         return sent
     began_back = time.process_time()
-    _, back = codec.unpack(io.BytesIO(data), parts.shapes, parts.hashes)
+    _, back = codec.unpack(io.BytesIO(data), parts.shapes, parts.hashes, parts.signs)
     run.encode_s.append(max(encoded - began, 1e-9))
     run.decode_s.append(max(time.process_time() - began_back, 1e-9))
     assert all(back[name].tobytes() == array.tobytes() for name, array in sent.items()), "the codec lost a bit"
     return back
 
 
-def seeded(options: argparse.Namespace, seed: int) -> dict[str, dict[str, Any]]:
+def seeded(
+    options: argparse.Namespace, seed: int, kinds: Mapping[str, dict[str, Any]] = KINDS
+) -> dict[str, dict[str, Any]]:
     """The figures of each kind for one seed."""
     figures = {}
     data, weights = None, State()
     for name in options.kinds:
         began = time.process_time()
-        job = job_of(options, seed, KINDS.get(name, KINDS["dense"]))
+        job = job_of(options, seed, kinds.get(name, kinds["dense"]))
         if data is None:
             data = data_of(job, options.data)
             weights = pretrained(options, seed, data)

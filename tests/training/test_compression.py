@@ -334,8 +334,8 @@ def test_a_program_without_residuals__for_a_manifest_that_needs_them__is_refused
 WRONG = {
     "a chunk of more than a key tells apart": ({"chunk": 4097}, "compression.chunk: expected 16 to 4096, got 4097"),
     "more than a chunk": ({"chunk": 64, "keep": 65}, "compression.keep: expected 1 to 64, got 65"),
-    "one bit": ({"bits": 1}, "compression.bits: expected 2 to 8, or 32 for plain float32, got 1"),
-    "nine bits": ({"bits": 9}, "compression.bits: expected 2 to 8, or 32 for plain float32, got 9"),
+    "no bits": ({"bits": 0}, "compression.bits: expected 1 to 8, or 32 for plain float32, got 0"),
+    "nine bits": ({"bits": 9}, "compression.bits: expected 1 to 8, or 32 for plain float32, got 9"),
     "a residual that grows": ({"decay": 1.5}, "compression.decay: expected 0 to 1, got 1.5"),
     "a typo": ({"kep": 3}, "compression: unknown key 'kep'; did you mean 'keep'?"),
 }

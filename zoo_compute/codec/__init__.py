@@ -5,6 +5,8 @@ A file is not self-describing: the reader knows the tensors from the job's progr
     "ZU" 0x01 | words of a chunk (u16) | number of hashes (u8) | bytes of a note (u8) | the hashes, 32 bytes each | the note |
     every tensor in ascending order of names: 0 and the words, little-endian, or 1 + length of what follows and the words as `context_model` codes them
 
+Where the job's compression sends signs of random elements, tensors are coded by `signs` instead, and the reader passes the compression.
+
 Numbers without a width are LEB128. Contexts carry over from tensor to tensor, so a file is read in order, one tensor at a time.
 Hashes replace tensors of the state that are not sent (`pruning`); the note says where to get those.
 
@@ -24,8 +26,9 @@ from typing import BinaryIO
 import numpy as np
 
 from repops.commitments import Array, sorted_names
-from zoo_compute.codec import kernel, layout
+from zoo_compute.codec import kernel, layout, signs
 from zoo_compute.codec.layout import LEAST_CHUNK, MOST_CHUNK
+from zoo_compute.formats.manifest import Compression
 
 MAGIC = b"ZU\x01"
 MAX_HASHES, MAX_NOTE = 64, 64
@@ -58,9 +61,9 @@ class FileHeader:
         return MAGIC + sizes + b"".join(self.hashes) + self.note
 
 
-def encode(state: Mapping[str, Array], head: FileHeader = FileHeader()) -> bytes:
-    """The file of a state of float32 tensors. Raises TypeError for others."""
-    return b"".join(encode_tensors(((name, state[name]) for name in sorted_names(state)), head))
+def encode(state: Mapping[str, Array], head: FileHeader = FileHeader(), how: Compression | None = None) -> bytes:
+    """The file of a state of float32 tensors. how: of a job that sends signs. Raises TypeError for others."""
+    return b"".join(encode_tensors(((name, state[name]) for name in sorted_names(state)), head, how))
 
 
 def decode(data: bytes, like: Shapes) -> dict[str, Array]:
@@ -68,10 +71,12 @@ def decode(data: bytes, like: Shapes) -> dict[str, Array]:
     return unpack(io.BytesIO(data), like, 0)[1]
 
 
-def unpack(stream: BinaryIO, like: Shapes, hashes: int) -> tuple[FileHeader, dict[str, Array]]:
-    """Read a file with this many hashes. Raises BadUpdateFile."""
+def unpack(
+    stream: BinaryIO, like: Shapes, hashes: int, how: Compression | None = None
+) -> tuple[FileHeader, dict[str, Array]]:
+    """Read a file with this many hashes. how: as for `encode`. Raises BadUpdateFile."""
     head = read_head(stream, hashes)
-    state = dict(decode_tensors(stream, like, head.chunk))
+    state = dict(decode_tensors(stream, like, head.chunk, how))
     if stream.read(1):
         raise BadUpdateFile(f"update file: bytes after its {len(state)} tensors")
     return head, state
@@ -82,8 +87,10 @@ def max_file_bytes(like: Shapes, hashes: int) -> int:
     return len(MAGIC) + 4 + 32 * hashes + MAX_NOTE + sum(10 + _size(shape) for shape in like.values())
 
 
-def encode_tensors(tensors: Iterable[tuple[str, Array]], head: FileHeader) -> Iterator[bytes]:
-    """The file in pieces, one tensor at a time. Pass the tensors in ascending order of names."""
+def encode_tensors(
+    tensors: Iterable[tuple[str, Array]], head: FileHeader, how: Compression | None = None
+) -> Iterator[bytes]:
+    """The file in pieces, one tensor at a time. Pass the tensors in ascending order of names. how: as for `encode`."""
     length = min(max(head.chunk, LEAST_CHUNK), MOST_CHUNK)
     yield replace(head, chunk=length).to_bytes()
     contexts, memory = _begin()
@@ -92,8 +99,11 @@ def encode_tensors(tensors: Iterable[tuple[str, Array]], head: FileHeader) -> It
             raise TypeError(f"update file: {name!r} is {array.dtype}, expected float32")
         flat = np.ascontiguousarray(array, dtype="<f4").reshape(-1).view(np.uint32)
         before = contexts.copy(), memory.copy()
-        coded = kernel.write(flat, _columns(array.shape), length, contexts, memory)
-        if coded is None:
+        if how is None:
+            coded = kernel.write(flat, _columns(array.shape), length, contexts, memory)
+        else:
+            coded = signs.pack(flat, how)
+        if coded is None or len(coded) > flat.nbytes:
             contexts, memory = before
             yield b"\0" + flat.tobytes()
         else:
@@ -114,8 +124,10 @@ def read_head(stream: BinaryIO, hashes: int) -> FileHeader:
     return FileHeader(chunk, digests, _exactly(stream, length, "the note"))
 
 
-def decode_tensors(stream: BinaryIO, like: Shapes, chunk: int) -> Iterator[tuple[str, Array]]:
-    """Yield the tensors of a file after its header. Raises BadUpdateFile."""
+def decode_tensors(
+    stream: BinaryIO, like: Shapes, chunk: int, how: Compression | None = None
+) -> Iterator[tuple[str, Array]]:
+    """Yield the tensors of a file after its header. how: as for `encode`. Raises BadUpdateFile."""
     contexts, memory = _begin()
     for name in sorted_names(like):
         flat = np.zeros(math.prod(like[name]), np.uint32)
@@ -126,9 +138,12 @@ def decode_tensors(stream: BinaryIO, like: Shapes, chunk: int) -> Iterator[tuple
             raise BadUpdateFile(f"update file: {name!r} takes {length - 1} bytes, its words {flat.nbytes}")
         else:
             code = _exactly(stream, length - 1, repr(name))
-            why = kernel.read(code, flat, _columns(like[name]), chunk, contexts, memory)
+            if how is None:
+                why = _WHY.get(kernel.read(code, flat, _columns(like[name]), chunk, contexts, memory))
+            else:
+                why = signs.unpack(code, flat, how)
             if why:
-                raise BadUpdateFile(f"update file: {name!r}: {_WHY[why]}")
+                raise BadUpdateFile(f"update file: {name!r}: {why}")
         yield name, flat.view(np.float32).reshape(like[name])
 
 

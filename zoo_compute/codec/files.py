@@ -26,17 +26,22 @@ from zoo_compute.training.rounds import RESIDUAL
 
 @dataclass(frozen=True)
 class UpdateLayout:
-    """The tensors of a job's updates. shapes: of those sent; kept: names of those not sent; chunk: of the compression."""
+    """The tensors of a job's updates. shapes: of those sent; kept: names of those not sent; chunk: of the compression.
+
+    signs: the compression, of a job that sends signs of random elements.
+    """
 
     shapes: Mapping[str, tuple[int, ...]]
     kept: tuple[str, ...] = ()
     chunk: int = MOST_CHUNK
+    signs: Compression | None = None
 
     @classmethod
     def of(cls, step: Graph, compression: Compression) -> UpdateLayout:
         nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
         kept = [RESIDUAL + name for name in step.exchanged if compression.is_lossy and RESIDUAL + name in nodes]
-        return cls({name: nodes[name].shape for name in step.exchanged}, tuple(kept), compression.chunk)
+        shapes = {name: nodes[name].shape for name in step.exchanged}
+        return cls(shapes, tuple(kept), compression.chunk, compression if compression.sends_signs else None)
 
     @classmethod
     def of_job(cls, store: Store, manifest: str, *, timeout_s: float) -> UpdateLayout:
@@ -71,7 +76,8 @@ def put(store: Store, update: Mapping[str, Array], parts: UpdateLayout, *, threa
         hashes = prune(tensor_roots(update, threads=threads), parts.kept)
         note = Cid.parse(store.add(state_bytes({name: update[name] for name in parts.kept}), tag=tag)).binary
     sent = ((name, canonical(update[name])) for name in sorted_names(parts.shapes))
-    return store.add(dag.stream_of(codec.encode_tensors(sent, codec.FileHeader(parts.chunk, hashes, note))), tag=tag)
+    head = codec.FileHeader(parts.chunk, hashes, note)
+    return store.add(dag.stream_of(codec.encode_tensors(sent, head, parts.signs)), tag=tag)
 
 
 def get(store: Store, cid: str, parts: UpdateLayout, *, timeout_s: float, threads: int = 1) -> ReceivedUpdate:
@@ -92,5 +98,5 @@ def whole(store: Store, cid: str, parts: UpdateLayout, *, timeout_s: float) -> d
 def _read(store: Store, cid: str, parts: UpdateLayout, timeout_s: float) -> tuple[codec.FileHeader, dict[str, Array]]:
     most = codec.max_file_bytes(parts.shapes, parts.hashes)
     with store.open(cid, timeout_s=timeout_s, max_bytes=most) as stream:
-        head, state = codec.unpack(stream, parts.shapes, parts.hashes)
+        head, state = codec.unpack(stream, parts.shapes, parts.hashes, parts.signs)
     return head, {name: canonical(array) for name, array in state.items()}

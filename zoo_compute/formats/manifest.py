@@ -37,6 +37,7 @@ MIXINGS = ("none", "nearest", "buckets")
 MAX_MANIFEST_BYTES = 256 * 1024  # one raw block, so that its CID can be rebuilt from 32 bytes on chain
 MAX_CARRY = 1024
 EXACT = 32  # bits of a compression that does not quantise
+SIGNS = 1  # bits of a compression that sends the signs of random elements
 MAX_CHUNK = 4096  # elements of a chunk: an index there is 12 bits of a key (zoo_compute.training.compression)
 _CID = re.compile(r"b[a-z2-7]{58}")
 _ROOT = re.compile(r"[0-9a-f]{64}")
@@ -191,8 +192,9 @@ class AggregationSpec:
 class Compression:
     """Lossy compression of updates: of each chunk of a tensor, send the `keep` largest elements in `bits` bits each.
 
-    keep: elements of a `chunk`; None for all. bits: 2 to 8, including the sign; 32 sends float32. decay: factor of the unsent
-    rest, which is added to the next round's change if private state is carried over (Manifest.carry).
+    keep: elements of a `chunk`; None for all. bits: 2 to 8, including the sign; 32 sends float32; 1 sends the signs of random
+    elements instead, on average `keep`, and one magnitude. decay: factor of the unsent rest, which is added to the next round's
+    change if private state is carried over (Manifest.carry).
     """
 
     chunk: int = 4096
@@ -204,9 +206,19 @@ class Compression:
         between("compression.chunk", self.chunk, 16, MAX_CHUNK)
         if self.keep is not None:
             between("compression.keep", self.keep, 1, self.chunk)
-        if self.bits != EXACT and not 2 <= self.bits <= 8:
-            raise BadField(f"compression.bits: expected 2 to 8, or {EXACT} for plain float32, got {self.bits}")
+        if self.bits != EXACT and not SIGNS <= self.bits <= 8:
+            raise BadField(f"compression.bits: expected {SIGNS} to 8, or {EXACT} for plain float32, got {self.bits}")
         between("compression.decay", self.decay, 0.0, 1.0)
+
+    @property
+    def sends_signs(self) -> bool:
+        """Whether only the signs of random elements are sent."""
+        return self.bits == SIGNS
+
+    @property
+    def fraction(self) -> float:
+        """The part of a chunk's elements that is sent."""
+        return (self.keep or self.chunk) / self.chunk
 
     @property
     def is_lossy(self) -> bool:
@@ -268,6 +280,10 @@ class Manifest:
                 raise BadField(f"manifest.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
             for name in ("slot_s", "aggregate_s", "reexecute_s"):
                 between(f"manifest.{name}", getattr(self, name), 1, MAX_SECONDS)
+            if self.compression.sends_signs and self.carry > 1:
+                raise BadField(
+                    f"compression.bits: {SIGNS} leaves nothing to carry on; use carry_rounds 1, got {self.carry}"
+                )
             assert self.aggregation_spec  # its constructor checks that the rule has enough slots
 
     @property

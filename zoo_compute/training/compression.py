@@ -10,6 +10,12 @@ counting; nothing is sorted. A kept element decodes to its sign and one of 2^(bi
 
 t is the smallest kept magnitude (+0 if all are kept), m the chunk's largest. t, w and, with 2 bits, the magnitudes themselves
 are truncated to bfloat16, towards zero, so that no chunk decodes to more than its largest element.
+
+With 1 bit a chunk sends the signs of random elements and one magnitude s: the mean of its nonzero ones times chunk / keep, so
+that the mean of many updates is as large as the changes; at most the largest float32. An element is kept if the Philox word of
+(its index, the chunk's number) under the key s is, as a signed integer, below round(keep / chunk * 2^32) - 2^31. So the places
+follow from s, which is sent anyway and differs between slots and rounds. What one slot leaves out another one sends, or a later
+round: nothing has to be remembered.
 """
 
 from __future__ import annotations
@@ -37,10 +43,11 @@ def decoded_update(writer: Builder, x: View, how: Compression) -> View:
         return x
     x_CW = _chunks(writer, x, how.chunk)
     size = writer.map("and", writer.map("bits", x_CW), SIGN - 1)
-    kept, least = _largest(writer, size, how)
+    kept, column = _random(writer, size, how) if how.sends_signs else _largest(writer, size, how)
     if how.bits != EXACT:
         sign = writer.map("and", writer.map("bits", x_CW), SIGN)
-        x_CW = writer.map("from_bits", writer.map("or", sign, _quantised(writer, size, least, how.bits)))
+        magnitude = column if how.sends_signs else _quantised(writer, size, column, how.bits)
+        x_CW = writer.map("from_bits", writer.map("or", sign, magnitude))
     zero = writer.scalar(0.0, x.dtype)
     some = writer.map("add", writer.map("where", kept, x_CW, zero), zero)  # a magnitude of 0 has no sign
     return writer.reshape(writer.reshape(some, (some.elements,)).slice(0, 0, x.elements), x.shape)
@@ -53,16 +60,22 @@ def packed_bits(elements: int, how: Compression) -> float:
     """
     if not elements:
         return 0.0
-    count = -(-elements // how.chunk)
-    words = -(-elements // count)
+    count, words = chunk_shape(elements, how.chunk)
+    if how.sends_signs:
+        return count * (words * how.fraction + 32)
     keep = _kept(words, how)
     places = (lgamma(words + 1) - lgamma(keep + 1) - lgamma(words - keep + 1)) / log(2)
     return count * (places + keep * how.bits + (0 if how.bits == EXACT else 32))
 
 
+def chunk_shape(elements: int, chunk: int) -> tuple[int, int]:
+    """The number of chunks, and the words of each, of a tensor of so many elements."""
+    count = -(-elements // chunk)
+    return count, -(-elements // max(count, 1))
+
+
 def _chunks(writer: Builder, x: View, chunk: int) -> View:
-    count = -(-x.elements // chunk)
-    words = -(-x.elements // count)
+    count, words = chunk_shape(x.elements, chunk)
     flat = writer.reshape(x, (x.elements,))
     return writer.reshape(writer.pad(flat, 0, 0, count * words - x.elements), (count, words))
 
@@ -83,6 +96,24 @@ def _largest(writer: Builder, size_CW: View, how: Compression) -> tuple[View, Vi
         least = writer.map("where", writer.map("ilt", words - keep, below), least, tried)
     chosen = writer.map("ieq", writer.map("ilt", key, least.unsqueeze(1)), 0)
     return writer.map("and", chosen, some), least.unsqueeze(1)
+
+
+def random_bound(how: Compression) -> int:
+    """An element is sent if its Philox word, as a signed integer, is below this."""
+    return min(round(how.fraction * 2**32), 2**32 - 1) - 2**31
+
+
+def _random(writer: Builder, size_CW: View, how: Compression) -> tuple[View, View]:
+    """Whether each element is kept, and the word of the chunk's magnitude, as a column."""
+    count, words = size_CW.shape
+    some = writer.map("ilt", 0, size_CW)
+    nonzero = writer.reduce("isum", some, [1])
+    nonzero = writer.map("to_float", writer.map("where", writer.map("ilt", 0, nonzero), nonzero, 1))
+    total = writer.reduce("sum", writer.map("from_bits", size_CW), [1])
+    mean = writer.map("bits", writer.map("div", total, writer.map("mul", nonzero, how.fraction)))
+    magnitude = writer.map("where", writer.map("ilt", LARGEST, mean), LARGEST, mean).unsqueeze(1)
+    word = writer.map("random", writer.iota(words), writer.iota(count).unsqueeze(1), magnitude)
+    return writer.map("and", writer.map("ilt", word, random_bound(how)), some), magnitude
 
 
 def _kept(words: int, how: Compression) -> int:
