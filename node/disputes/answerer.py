@@ -71,7 +71,7 @@ class Answerer:
         record, at = node.record, node.position
         try:
             if at.shows_words:
-                data = self._shown(node.frame, at)
+                data = self._bytes_of(node.frame, at)
                 require_words(at, record.root, data)
                 return Call("answer_words", (node.id, record.record, data))
             if at.height > 0:
@@ -93,7 +93,7 @@ class Answerer:
     def _tree_below(self, frame: Frame, at: TreePosition) -> Hashes:
         return self._trees(frame).tree(frame, Phase(at.tree)).below(at.height, at.index, at.span)
 
-    def _shown(self, frame: Frame, at: TreePosition) -> bytes:
+    def _bytes_of(self, frame: Frame, at: TreePosition) -> bytes:
         size = LEAF_BYTES << at.height
         return self._trees(frame).words(frame, Phase(at.tree))[at.index * size : (at.index + 1) * size]
 
@@ -155,8 +155,8 @@ class Answerer:
         trees = self._trees(frame)
         program, inside = trees.program, replace(frame, node=number)
         root = trees.tree(inside, Phase.ELEMENTS).root
-        shown = self._words(inside, Tree.ELEMENTS, trees.computation.graph.nodes[number].elements)
-        return NodeAnswer(program.descriptor(number), program.opened, program.nodes.path(number), root, *shown)
+        revealed = self._words(inside, Tree.ELEMENTS, trees.computation.graph.nodes[number].elements)
+        return NodeAnswer(program.descriptor(number), program.opened, program.nodes.path(number), root, *revealed)
 
     def _parts(self, frame: Frame, leaf: int) -> PartsAnswer:
         trees = self._trees(frame)
@@ -173,7 +173,9 @@ class Answerer:
     def _words(self, frame: Frame, tree: Tree, count: int) -> tuple[Hashes, bytes]:
         """Of a tree of words from its root: children, or all its words."""
         position = root_position(tree, count)
-        return ((), self._shown(frame, position)) if position.shows_words else (self._tree_below(frame, position), b"")
+        return (
+            ((), self._bytes_of(frame, position)) if position.shows_words else (self._tree_below(frame, position), b"")
+        )
 
     def _top(self, frame: Frame, tree: Tree, count: int) -> Hashes:
         return self._tree_below(frame, root_position(tree, count))

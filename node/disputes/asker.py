@@ -116,15 +116,15 @@ class Asker:
         root = self.disputed.path(Kind.TRAINING)
         if mine.root == result.segment_root:
             return self._end(picture, result)
-        shown = self._shown_segments(result)
-        if shown is None:
+        revealed = self._bundled_segments(result)
+        if revealed is None:
             if root in picture.nodes:
                 return self._below(picture, picture.nodes[root])
             position = segments_position(self._shape.inner_steps, self._shape.segment_steps)
             return self._ask_claim(picture, Kind.TRAINING, result, position)
-        index = next(at for at in range(shown.width) if shown.tree.node(0, at) != mine.node(0, at))
+        index = next(at for at in range(revealed.width) if revealed.tree.node(0, at) != mine.node(0, at))
         node = picture.nodes.get(segment_id(Origin(unit_of(root)), index))
-        return self._below(picture, node) if node else self._ask_segment(picture, result, shown, index)
+        return self._below(picture, node) if node else self._ask_segment(picture, result, revealed, index)
 
     def _end(self, picture: Exploration, result: Result) -> Call | None:
         """The segments are right. Evidence is judged at any node of their tree; the root is the cheapest to ask for."""
@@ -143,7 +143,7 @@ class Asker:
             segments_position(self._shape.inner_steps, self._shape.segment_steps),
         )
 
-    def _shown_segments(self, result: Result) -> _Segments | None:
+    def _bundled_segments(self, result: Result) -> _Segments | None:
         """What the bundle shows, if it is what the result commits to."""
         if not self.disputed.segments:
             return None
@@ -154,13 +154,13 @@ class Asker:
         tree = HashTree(leaves)
         return _Segments(tree, len(leaves)) if tree.root == result.segment_root else None
 
-    def _ask_segment(self, picture: Exploration, result: Result, shown: _Segments, index: int) -> Call:
-        states, path = self.disputed.segments, shown.tree.path(index)
-        before, siblings = (states[index - 1], shown.tree.path(index - 1)) if index else (EMPTY, ())
+    def _ask_segment(self, picture: Exploration, result: Result, revealed: _Segments, index: int) -> Call:
+        states, path = self.disputed.segments, revealed.tree.path(index)
+        before, siblings = (states[index - 1], revealed.tree.path(index - 1)) if index else (EMPTY, ())
         position = segments_position(self._shape.inner_steps, self._shape.segment_steps, index)
         sides = (before, states[index], list(siblings))
         return self._ask_claim(
-            picture, Kind.TRAINING, result, position, is_heavy=position.is_heavy, shown=(index, sides, list(path))
+            picture, Kind.TRAINING, result, position, is_heavy=position.is_heavy, revealed=(index, sides, list(path))
         )
 
     def _ask_claim(
@@ -171,13 +171,13 @@ class Asker:
         position: TreePosition,
         *,
         is_heavy: bool = False,
-        shown: tuple[int, tuple[bytes, bytes, list[bytes]], list[bytes]] = (0, (EMPTY, EMPTY, []), []),
+        revealed: tuple[int, tuple[bytes, bytes, list[bytes]], list[bytes]] = (0, (EMPTY, EMPTY, []), []),
     ) -> Call:
         disputed, work = self.disputed, self.disputed.work
         plain_work = (list(work.programs), *values(work)[1:])
         plain_result = (result.segment_root, result.end_root, result.update_root, list(result.path))
         place = (disputed.job, values(disputed.claim), int(kind), disputed.slot)
-        return Call("ask_claim", (*place, plain_work, plain_result, *shown), picture.prepaid(position), is_heavy)
+        return Call("ask_claim", (*place, plain_work, plain_result, *revealed), picture.prepaid(position), is_heavy)
 
     # --- the way down
 
@@ -195,7 +195,7 @@ class Asker:
         phase = Phase(at.tree)
         mine = self.trees.tree(frame, phase).below(at.height, at.index, at.span)
         place = next(
-            (place for place, pair in enumerate(zip(node.shown, mine, strict=True)) if pair[0] != pair[1]), None
+            (place for place, pair in enumerate(zip(node.revealed, mine, strict=True)) if pair[0] != pair[1]), None
         )
         if place is None:
             return self._state(picture, node)
@@ -242,7 +242,7 @@ class Asker:
         leaf_bytes = node.words[LEAF_BYTES * place : LEAF_BYTES * (place + 1)]
 
         def seen(phase: Phase, way: int) -> KnownTree:
-            return KnownTree(self.trees.tree(frame, phase), picture.shown_in(node.id, Tree(phase)), way)
+            return KnownTree(self.trees.tree(frame, phase), picture.revealed_in(node.id, Tree(phase)), way)
 
         return self._judge(picture, node, place, self.proofs.word(frame, phase, number, leaf_bytes, seen))
 

@@ -142,8 +142,8 @@ def test_a_hash_of_nothing__is_convicted_by_silence(phase, leaf, has_bundle):
     trees = LeafOnly(liar)
     trees.place = (phase, leaf)
     about = training_claim(case, trees)
-    shown = about if has_bundle else replace(about, result=None, segments=())
-    played = dispute(case, shown, trees, honest_trees(case), result=about.result)
+    revealed = about if has_bundle else replace(about, result=None, segments=())
+    played = dispute(case, revealed, trees, honest_trees(case), result=about.result)
     assert played.end == End.SILENT
 
 

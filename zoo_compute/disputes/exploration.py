@@ -111,7 +111,7 @@ class Opened:
         return self.record.clocks.since + self.record.clocks.committer_left_s
 
     @property
-    def shown(self) -> Hashes:
+    def revealed(self) -> Hashes:
         """The hashes that the answer showed: of children, or of leaves of words, with padding."""
         if self.children or not self.position.shows_words:
             return self.children
@@ -122,9 +122,13 @@ class Opened:
 
     def child(self, place: int) -> tuple[TreePosition, bytes, Hashes]:
         """Position, hash and siblings of one of `shown`."""
-        tree = HashTree(self.shown)
+        tree = HashTree(self.revealed)
         siblings = tree.path(place)
-        return self.position.below(self.record.root, place, self.shown[place], siblings), self.shown[place], siblings
+        return (
+            self.position.below(self.record.root, place, self.revealed[place], siblings),
+            self.revealed[place],
+            siblings,
+        )
 
 
 @dataclass
@@ -150,7 +154,7 @@ class Exploration:
             "ClaimAsked": self._claim_asked,
             "NodeAsked": self._node_asked,
             "NodeAnswered": self._answered,
-            "LeafShown": self._leaf_shown,
+            "LeafShown": self._leaf_revealed,
             "StageFixed": self._stage_fixed,
             "ClaimResolved": self._resolved,
         }
@@ -189,7 +193,7 @@ class Exploration:
     def _answered(self, at: int, id: bytes, answerer: str, children: Sequence[bytes]) -> None:
         self._fix(at, id, answerer, children=tuple(children))
 
-    def _leaf_shown(self, at: int, id: bytes, answerer: str, data: bytes) -> None:
+    def _leaf_revealed(self, at: int, id: bytes, answerer: str, data: bytes) -> None:
         self._fix(at, id, answerer, words=data)
 
     def _stage_fixed(self, at: int, id: bytes, answerer: str, kind: int, data: bytes) -> None:
@@ -198,13 +202,13 @@ class Exploration:
         stage = stage_of(Answer(kind), asked, answer)
         record = replace(asked.record, frame=frame_hash(stage.frame), position=stage.position, root=stage.root)
         self.nodes[id] = replace(asked, record=record, frame=stage.frame)
-        children, words = shown_by(answer)
+        children, words = revealed_by(answer)
         self._fix(at, id, answerer, children=children, words=words, answer=answer)
 
-    def _fix(self, at: int, id: bytes, answerer: str, **shown: Any) -> None:
+    def _fix(self, at: int, id: bytes, answerer: str, **revealed: Any) -> None:
         asked = self.nodes[id]
         record = replace(asked.record, clocks=clocks.answered(asked.record.clocks, at), answerer=account_of(answerer))
-        self.nodes[id] = replace(asked, record=record, status=Status.ANSWERED, **shown)
+        self.nodes[id] = replace(asked, record=record, status=Status.ANSWERED, **revealed)
 
     def _resolved(self, at: int, job: int, claim: bytes, outcome: int, node: bytes) -> None:
         self.end = clocks.End(outcome)
@@ -230,9 +234,9 @@ class Exploration:
         """Of the program's node whose words this node of the exploration is about."""
         return next(each.answer.descriptor for each in reversed(self.path(id)) if isinstance(each.answer, NodeAnswer))
 
-    def shown_in(self, id: bytes, tree: Tree) -> tuple[Hashes, ...]:
+    def revealed_in(self, id: bytes, tree: Tree) -> tuple[Hashes, ...]:
         """What the answers in one tree showed on the path down to this node, from the tree's root."""
-        return tuple(each.shown for each in self.path(id) if each.is_answered and each.position.tree == tree)
+        return tuple(each.revealed for each in self.path(id) if each.is_answered and each.position.tree == tree)
 
     # --- the calls
 
@@ -294,7 +298,7 @@ def stage_of(kind: Answer, node: Opened, answer: Any) -> Stage:
     return lead(node.record, node.frame, answer)
 
 
-def shown_by(answer: Any) -> tuple[Hashes, bytes]:
+def revealed_by(answer: Any) -> tuple[Hashes, bytes]:
     """Children and words of an answer that leads into another tree."""
     inside = getattr(answer, "steps", None) or getattr(answer, "trace", None) or answer
     return tuple(getattr(inside, "children", ())), getattr(inside, "words", b"")

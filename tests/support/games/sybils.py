@@ -71,7 +71,7 @@ class Sybils:
         """Of a segment leaf or the root of them, of the slot's result, its update, or the aggregation."""
         about, work = self.about, self.about.work
         result = about.result or Result()
-        shown: tuple[object, ...] = (0, (EMPTY, EMPTY, []), [])
+        revealed: tuple[object, ...] = (0, (EMPTY, EMPTY, []), [])
         kind, position, is_heavy = int(about.kind), TreePosition(Tree.NODES), True
         if about.kind != Kind.AGGREGATION:
             kind = self.rng.choice((Kind.TRAINING, Kind.TRAINING, Kind.TRAINING, Kind.UPDATE, RESULT))
@@ -86,12 +86,12 @@ class Sybils:
                 at, states = self.rng.randrange(len(steps)), about.segments
                 tree = HashTree([segment_leaf(*each) for each in zip(steps, states, strict=True)])
                 before = (states[at - 1], states[at], list(tree.path(at - 1))) if at else (EMPTY, states[0], [])
-                shown = (at, before, list(tree.path(at)))
+                revealed = (at, before, list(tree.path(at)))
                 position = segments_position(work.inner_steps, work.segment_steps, at)
                 is_heavy = position.is_heavy
         plain = (list(work.programs), *values(work)[1:])
         plain_result = (result.segment_root, result.end_root, result.update_root, list(result.path))
-        args = (JOB, values(about.claim), int(kind), about.slot, plain, plain_result, *shown)
+        args = (JOB, values(about.claim), int(kind), about.slot, plain, plain_result, *revealed)
         return Call("ask_claim", args, board.picture.prepaid(position), is_heavy)
 
 
@@ -106,7 +106,7 @@ def some_ask(board: Board, node: Opened, trees: Trees, rng: random.Random) -> Ca
     if at.tree == Tree.NODES and node.record.root == frame.trace_root and rng.random() < 0.2:
         program = trees.program.opened
         return picture.ask_stage(node, Ask.STATE, program, root_position(Tree.STATE, program.state_count))
-    return picture.ask(node, rng.randrange(len(node.shown)))
+    return picture.ask(node, rng.randrange(len(node.revealed)))
 
 
 def explore_alone(board: Board, asker: Asker, answerer: Answerer, calls: int, sender: str = "liar") -> int:
@@ -140,7 +140,7 @@ class Hostile:
             if proof:
                 yield None, proof
         if at.tree == Tree.STATE and at.height == at.span:
-            for place in range(len(node.shown)):
+            for place in range(len(node.revealed)):
                 if not node.child(place)[0].is_beyond:
                     yield place, proofs.entry(frame, node.child(place)[0].index)
         if at.tree == Tree.NODES and node.record.root == frame.trace_root and frame.trace_root != EMPTY:
@@ -161,7 +161,7 @@ class Hostile:
         place, number = local // WORDS_A_LEAF, (at.index << at.height) * WORDS_A_LEAF + local
 
         def seen(phase: Phase, way: int) -> KnownTree:
-            return KnownTree(self.trees.tree(frame, phase), board.picture.shown_in(node.id, Tree(phase)), way)
+            return KnownTree(self.trees.tree(frame, phase), board.picture.revealed_in(node.id, Tree(phase)), way)
 
         leaf = node.words[LEAF_BYTES * place : LEAF_BYTES * (place + 1)]
         made = proofs.node(frame)
