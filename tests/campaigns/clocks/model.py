@@ -291,7 +291,8 @@ class Model:
 
     def _waited(self, place: Place, now: int) -> int:
         """What an honest asker would have waited along this path, if it acted now at this answered place."""
-        waited, answered_at = place[3]
+        history: tuple[int, int] = place[3]
+        waited, answered_at = history
         return waited + max(0, now - max(answered_at, self.deadline))
 
     def _must_act(self, top: Place, open_asks: list[Place], now: int) -> bool:

@@ -7,7 +7,7 @@ line of false places from the claim to a leaf; there may be several.
 from collections.abc import Iterable, Iterator
 from itertools import combinations_with_replacement
 
-Tree = tuple[int, int, tuple["Tree", ...]]  # type: ignore[misc]
+Tree = tuple[int, int, tuple["Tree", ...]]
 
 
 def shapes(places: int) -> list[Tree]:
