@@ -104,11 +104,11 @@ class Exhaustion:
 
 
 def exhaustion(heavy_asks: int, reexecution: int, lock: int) -> Exhaustion:
-    """The cost of an expired exhausted ask on a claim that has `heavy_asks` heavy asks, at least 1; one is on the path.
+    """The cost of an expired exhausted ask on a claim that has `heavy_asks` heavy asks.
 
     Where the lock is small or large enough for neither limit to bind, the operator loses twice what the attacker does.
     """
-    burned = (heavy_asks - 1) * (reexecution // BURNED_SHARE)
+    burned = heavy_asks * (reexecution // BURNED_SHARE)
     return Exhaustion(burned, silence_slash(lock, burned, End.EXHAUSTED))
 
 

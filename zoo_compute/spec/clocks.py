@@ -286,12 +286,12 @@ def answer_shares(fee: int, end: End) -> Shares:
 def heavy_shares(fee: int, end: End, on_path: bool) -> Shares:
     """Where a heavy ask's fee goes, in the payment token.
 
-    on_path: the ask is the judged or expired one, or above it. A conviction burns half of every heavy fee off that path,
-    however it came about: an account that asks itself to gain time, or to exhaust an operator, pays for it.
+    on_path: the ask is the judged or expired one, or above it. A conviction burns half of every heavy fee off that path:
+    an account that asks itself to gain time pays for it. Where the expired ask was exhausted, half of all burn.
     """
     if end is End.FINAL:
         return Shares(answerer=fee)
-    if end is End.AGED or on_path:
+    if end is End.AGED or (end is not End.EXHAUSTED and on_path):
         return Shares(asker=fee)
     return Shares(asker=fee - fee // BURNED_SHARE, burned=fee // BURNED_SHARE)
 
