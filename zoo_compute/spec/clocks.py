@@ -287,7 +287,7 @@ def heavy_shares(fee: int, end: End, on_path: bool) -> Shares:
     """Where a heavy ask's fee goes, in the payment token.
 
     on_path: the ask is the judged or expired one, or above it. A conviction burns half of every heavy fee off that path:
-    who asks itself to gain time pays for it. Where the expired ask was exhausted, half of all burn.
+    an account that asks itself to gain time pays for it. Where the expired ask was exhausted, half of all burn.
     """
     if end is End.FINAL:
         return Shares(answerer=fee)

@@ -1,0 +1,1 @@
+"""A model of the clocks of openings: all small trees exhaustively, large ones at random (docs/design/clocks.md)."""
