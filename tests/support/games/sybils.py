@@ -101,7 +101,7 @@ def some_ask(board: Board, node: Opened, trees: Trees, rng: random.Random) -> Ca
     if at.tree == Tree.ELEMENTS and at.shows_words and node.words:
         number = (at.index << at.height) * WORDS_A_LEAF + rng.randrange(len(node.words) // 4)
         position, leaf, path = node.child(number // WORDS_A_LEAF - (at.index << at.height))
-        asked = ElementAsk(trees.program.descriptor(frame.node), number, leaf, path)
+        asked = ElementAsk(picture.descriptor(node.id), number, leaf, path)
         return picture.ask_stage(node, Ask.PARTS, asked, replace(position, tree=Tree.ELEMENT))
     if at.tree == Tree.NODES and node.record.root == frame.trace_root and rng.random() < 0.2:
         program = trees.program.opened
