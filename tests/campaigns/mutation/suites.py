@@ -86,6 +86,18 @@ SUITES = {
         "referee/test_referee_walk.py",
         "referee/test_players_trials.py",
     ),
+    "Openings": (
+        "referee/test_openings_paths.py",
+        "referee/test_openings_refusals.py",
+        "referee/test_openings_ends.py",
+        "referee/test_openings_walk.py",
+    ),
+    "Descent": (
+        "referee/test_openings_paths.py",
+        "referee/test_openings_refusals.py",
+        "referee/test_openings_walk.py",
+        "referee/test_askers.py",
+    ),
     "mocks/Float32Harness": ("referee/test_float32.py",),
     "mocks/MerkleDouble": ("contracts/test_merkle.py",),
 }

@@ -8,9 +8,11 @@ from .audits import Audits
 from .availability import Availability
 from .consistency_proofs import ConsistencyProofs
 from .datasets import Datasets
+from .descent import Descent
 from .evidence import Evidence
 from .node_registry import NodeRegistry
 from .op_executor import OpExecutor
+from .openings import Openings
 from .referee import Referee
 from .rewards import Rewards
 from .settlement import Settlement
@@ -26,9 +28,11 @@ __all__ = [
     "Availability",
     "ConsistencyProofs",
     "Datasets",
+    "Descent",
     "Evidence",
     "NodeRegistry",
     "OpExecutor",
+    "Openings",
     "Referee",
     "Rewards",
     "Settlement",

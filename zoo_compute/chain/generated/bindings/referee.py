@@ -11,33 +11,9 @@ from zoo_compute.chain.call import Binding, Call
 
 from .structs import Claim as Claim
 from .structs import Frame as Frame
-
-
-class Work(NamedTuple):
-    """Struct `Work`."""
-
-    programs: Sequence[bytes]
-    inner_steps: int
-    segment_steps: int
-    rows: int
-    carry: int
-
-
-class Result(NamedTuple):
-    """Struct `Result`."""
-
-    segment_root: bytes
-    end_root: bytes
-    update_root: bytes
-    path: Sequence[bytes]
-
-
-class States(NamedTuple):
-    """Struct `States`."""
-
-    before: bytes
-    after: bytes
-    path: Sequence[bytes]
+from .structs import Result as Result
+from .structs import States as States
+from .structs import Work as Work
 
 
 class Steps(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -62,3 +63,30 @@ class Position(NamedTuple):
     index: int  # type: ignore[assignment]
     node: bytes
     open_leaf: bytes
+
+
+class Result(NamedTuple):
+    """Struct `Result`."""
+
+    segment_root: bytes
+    end_root: bytes
+    update_root: bytes
+    path: Sequence[bytes]
+
+
+class States(NamedTuple):
+    """Struct `States`."""
+
+    before: bytes
+    after: bytes
+    path: Sequence[bytes]
+
+
+class Work(NamedTuple):
+    """Struct `Work`."""
+
+    programs: Sequence[bytes]
+    inner_steps: int
+    segment_steps: int
+    rows: int
+    carry: int
