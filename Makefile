@@ -11,7 +11,7 @@ RERUN  := $(if $(CI),--reruns 1)
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-long test-network test-ipfs campaign fuzz oracle floats mutate chaos journeys check format generate bench gpu wheels clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-long test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check format generate bench gpu wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -62,6 +62,9 @@ test-ipfs: setup ## the store against two real IPFS daemons
 
 campaign: setup ## 100,000 calls and more on contracts and specification alike (ARGS="--calls N --processes N")
 	$(BIN)/python -m tests.campaigns.random_walks $(ARGS)
+
+lies: setup ## 5,000 lies and 500 honest claims through openings, among sybils (20 minutes; ARGS="--lies N --honest N")
+	$(BIN)/python -m tests.campaigns.lies $(ARGS)
 
 fuzz: setup ## 10,000 mutated program files under address and undefined-behaviour sanitizers
 	$(BIN)/python -m tests.campaigns.fuzz.campaign $(or $(ARGS),--files 10000)
