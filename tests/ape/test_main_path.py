@@ -5,7 +5,11 @@ import ape
 ZEN = 10**18
 
 
-ROOT, DEADLINE = -2, -1  # of a claim: its last fields
+TURN, ROOT = 0, -1  # fields of a claim
+
+
+def deadline(kit, job, claims):
+    return kit.settlement.claim_deadline(job, claims[-1][TURN])
 
 
 def test_a_job_pays_everyone_and_refunds_the_rest(kit, chain, running, play, operators, submitter, anyone, to):
@@ -17,7 +21,7 @@ def test_a_job_pays_everyone_and_refunds_the_rest(kit, chain, running, play, ope
 
     with ape.reverts("settlement: window open"):
         kit.settlement.finalise(job, claims, sender=anyone)
-    to(claims[-1][DEADLINE] + 1)
+    to(deadline(kit, job, claims) + 1)
     kit.settlement.finalise(job, claims, sender=anyone)
     with ape.reverts("settlement: unknown claim"):
         kit.settlement.finalise(job, claims[:1], sender=anyone)
@@ -47,7 +51,7 @@ def test_fees_are_split_and_spent_only_through_the_timelock(
 ):
     job = running
     claims = play.turn(job)
-    to(claims[-1][DEADLINE] + 1)
+    to(deadline(kit, job, claims) + 1)
     kit.settlement.finalise(job, claims, sender=anyone)
     kit.tasks.withdraw(kit.zen, kit.treasury, sender=anyone)
     kit.treasury.collect(kit.zen, sender=anyone)
@@ -73,7 +77,7 @@ def test_rewards_are_capped_by_the_fees_of_the_epoch(kit, chain, running, play, 
     kit.zen.approve(kit.rewards, 10_000 * ZEN, sender=deployer)
     kit.rewards.fund(10_000 * ZEN, sender=deployer)
     claims = play.turn(job)
-    epoch = claims[-1][DEADLINE] // 60 + 1
+    epoch = deadline(kit, job, claims) // 60 + 1
     to(epoch * 60)  # at its first second: the next calls are in the same epoch
     kit.settlement.finalise(job, claims, sender=anyone)
     assert kit.rewards.shares(holders[0].id, epoch, job).fees == 50
@@ -96,7 +100,7 @@ def test_a_convicted_worker_is_never_paid_and_its_lock_is_divided(
     job, holders = running, operators[:-1]
     claims = play.turn(job)
     kit.settlement.open_dispute(job, claims[0], sender=referee)
-    to(claims[-1][DEADLINE] + 1)
+    to(deadline(kit, job, claims) + 1)
     with ape.reverts("settlement: in dispute"):
         kit.settlement.finalise(job, claims, sender=anyone)
     before = kit.registry.burned(kit.zen)
