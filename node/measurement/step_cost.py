@@ -4,6 +4,7 @@ same program measures it again. A program that exceeded the limits is left alone
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import logging
@@ -29,6 +30,7 @@ from repops.commitments import Array
 from repops.graph import Graph
 from zoo_compute import paths
 from zoo_compute.atomic import write_atomically
+from zoo_compute.store.durable_files import locked
 
 log = logging.getLogger("zoo.node")
 
@@ -83,6 +85,20 @@ def step_cost(
 ) -> StepCost:
     """The kept cost, else one that is measured now. Raises OverLimit, ChildDied, Interrupted, NoBackend."""
     path, facts = _record(program)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # One measurement at a time on a machine: several at once slow each other down, and keepers of one machine share the record.
+    with locked(path.parent / "lock", fcntl.LOCK_EX):
+        return _kept_or_measured(path, facts, program, checkpoint, batch, limits)
+
+
+def _kept_or_measured(
+    path: Path,
+    facts: dict[str, Any],
+    program: MeasuredProgram,
+    checkpoint: Mapping[str, Array],
+    batch: Mapping[str, Array],
+    limits: Limits,
+) -> StepCost:
     known = _read(path, facts)
     if "cost" in known:
         return StepCost(**known["cost"])
