@@ -14,11 +14,11 @@
 from .interfaces import IEvidence
 from .interfaces import ISettlementViews
 from .interfaces import ITaskViews
-from .modules import consistency
 from .modules import bits
 from .modules import claims
+from .modules import consistency
+from .modules import exploration as tree
 from .modules import filled
-from .modules import game_words
 from .modules import merkle
 from .modules import openings
 
@@ -98,11 +98,11 @@ def judge(
 @pure
 def _end(frame: IEvidence.Frame, position: IEvidence.Position, end: consistency.End):
     # A trial claims no end apart from its segments.
-    self._check_here(position.phase == game_words.SEGMENTS and frame.job != claims.TRIALS)
+    self._check_here(position.phase == tree.SEGMENTS and frame.job != claims.TRIALS)
     segments: uint256 = (frame.inner_steps + frame.segment_steps - 1) // frame.segment_steps
     leaf: bytes32 = merkle._segment_leaf(frame.inner_steps, end.state)
     assert (
-        len(end.path) == game_words._height(segments + 1)
+        len(end.path) == tree._height_over(segments + 1)
         and merkle._climb(leaf, segments, end.path) == frame.segment_root
     ), "evidence: state does not match"
     self._check_false(end.state != frame.end_root)
@@ -111,7 +111,7 @@ def _end(frame: IEvidence.Frame, position: IEvidence.Position, end: consistency.
 @internal
 @view
 def _begin(frame: IEvidence.Frame, position: IEvidence.Position, begin: consistency.Begin):
-    self._check_here(position.phase == game_words.STATE and position.height == 0 and frame.is_begin == 1)
+    self._check_here(position.phase == tree.STATE and position.height == 0 and frame.is_begin == 1)
     consistency._check_entry(frame, begin.entry, position.index)
     name: Bytes[consistency.MAX_ENTRY] = consistency._name(begin.entry, consistency.STATE_NAME_AT)
     root: bytes32 = begin.tensor.root
@@ -191,11 +191,11 @@ def _seed(frame: IEvidence.Frame) -> bytes4:
 @internal
 @pure
 def _output(frame: IEvidence.Frame, position: IEvidence.Position, output: consistency.Output):
-    self._check_here(position.phase == game_words.STATE and position.height == 0 and frame.is_begin == 0)
+    self._check_here(position.phase == tree.STATE and position.height == 0 and frame.is_begin == 0)
     consistency._check_entry(frame, output.entry, position.index)
     after: uint256 = consistency._number(output.entry.data, 8)
     assert (
-        len(output.path) == game_words._height(openings._node_count(output.entry.program))
+        len(output.path) == tree._height_over(openings._node_count(output.entry.program))
         and merkle._climb(openings._trace_leaf(after, output.root), after, output.path) == frame.trace_root
     ), "evidence: trace does not match"
     name: Bytes[consistency.MAX_ENTRY] = consistency._name(output.entry, consistency.STATE_NAME_AT)
@@ -205,7 +205,7 @@ def _output(frame: IEvidence.Frame, position: IEvidence.Position, output: consis
 @internal
 @pure
 def _input(frame: IEvidence.Frame, position: IEvidence.Position, given: consistency.Input):
-    self._check_here(position.phase == game_words.ELEMENTS)
+    self._check_here(position.phase == tree.ELEMENTS)
     is_batch: bool = self._is_batch(frame, given.descriptor)
     self._check_here(not is_batch or frame.kind == UPDATE_PROGRAM)
     name: Bytes[consistency.MAX_ENTRY] = self._input_name(frame, given.descriptor, given.entry, is_batch)
@@ -221,7 +221,7 @@ def _input(frame: IEvidence.Frame, position: IEvidence.Position, given: consiste
 @internal
 @pure
 def _constant(frame: IEvidence.Frame, position: IEvidence.Position, constant_: consistency.ConstantNode):
-    self._check_here(position.phase == game_words.ELEMENTS)
+    self._check_here(position.phase == tree.ELEMENTS)
     consistency._check_descriptor(frame, constant_.descriptor)
     self._check_here(consistency._number(constant_.descriptor, 0) == CONSTANT_CODE)
     # Its attributes, which come last, are the root.
@@ -376,7 +376,7 @@ def _batch_name(
     """
     @notice The name of an input of the batch, a leaf of which is shown.
     """
-    self._check_here(position.phase == game_words.ELEMENTS and position.open_leaf != empty(bytes32))
+    self._check_here(position.phase == tree.ELEMENTS and position.open_leaf != empty(bytes32))
     self._check_here(self._is_batch(frame, descriptor))
     return self._input_name(frame, descriptor, entry, True)
 

@@ -5,7 +5,7 @@
 @title Descent
 @license Apache-2.0
 @notice Checks an answer that leads from one tree of a claim into the next, and says where it leads.
-@dev docs/protocol/openings.md. Keeps nothing: the Referee sends the node that was asked, and whoever answers the frame behind it.
+@dev docs/protocol/referee.md. Keeps nothing: the Referee sends the node that was asked, and whoever answers the frame behind it.
 """
 
 
@@ -156,7 +156,7 @@ def _element(
     node: IDescent.Stage, frame: IEvidence.Frame, given: Element
 ) -> (IDescent.Stage, uint256):
     self._check_here(tree._phase(node.position) == tree.ELEMENTS and tree._is_shown(node.position))
-    assert keccak256(given.descriptor) == frame.descriptor, "openings: other descriptor"
+    assert keccak256(given.descriptor) == frame.descriptor, "referee: other descriptor"
     height: uint256 = tree._height(node.position)
     number: uint256 = given.element // openings.WORDS_A_LEAF
     count: uint256 = tree._count(node.position)
@@ -165,9 +165,9 @@ def _element(
         and number >> height == tree._index(node.position)
         and len(given.path) == height
         and merkle._climb(given.leaf, number, given.path) == node.root
-    ), "openings: no such element"
+    ), "referee: no such element"
     parts: uint256 = staticcall IOpExecutor(executor).part_count(given.descriptor, given.element)
-    assert parts > 1, "openings: one part"
+    assert parts > 1, "referee: one part"
     self._check_count(parts)
     fixed: IEvidence.Frame = frame
     fixed.element = given.element
@@ -187,7 +187,7 @@ def _begin(node: IDescent.Stage, frame: IEvidence.Frame, given: Begin) -> IDesce
     @notice To the tensors of the state at step 0.
     """
     self._check_here(self._is_leaf(node, tree.SEGMENTS) and tree._index(node.position) == 0)
-    assert merkle._segment_leaf(0, given.root) == node.root, "openings: states do not match"
+    assert merkle._segment_leaf(0, given.root) == node.root, "referee: states do not match"
     self._check_program(frame, given.program)
     fixed: IEvidence.Frame = frame
     fixed.after = given.root
@@ -208,13 +208,13 @@ def _node(node: IDescent.Stage, frame: IEvidence.Frame, given: Node) -> IDescent
     assert (
         len(given.path) == tree._height_over(count)
         and merkle._climb(openings._descriptor_leaf(given.descriptor), index, given.path) == given.program.nodes
-    ), "openings: other descriptor"
+    ), "referee: other descriptor"
     head: Bytes[merkle.MAX_HEAD] = b""
     elements: uint256 = 0
     head, elements = openings._head(given.descriptor)
     fixed: IEvidence.Frame = frame
     fixed.tensor_root = merkle._tensor_root(head, given.elements_root)
-    assert openings._trace_leaf(index, fixed.tensor_root) == node.root, "openings: tensor does not match"
+    assert openings._trace_leaf(index, fixed.tensor_root) == node.root, "referee: tensor does not match"
     fixed.node = index
     fixed.descriptor = keccak256(given.descriptor)
     fixed.elements_root = given.elements_root
@@ -229,7 +229,7 @@ def _check_result(node: IDescent.Stage, frame: IEvidence.Frame, given: Result):
     """
     self._check_here(node.position == tree.RESULT)
     claim: ISettlementViews.Claim = given.claim
-    assert claims._hash(claim) == frame.claim, "openings: other claim"
+    assert claims._hash(claim) == frame.claim, "referee: other claim"
     leaf: bytes32 = merkle._result_root(
         frame.slot,
         claim.start_root,
@@ -239,7 +239,7 @@ def _check_result(node: IDescent.Stage, frame: IEvidence.Frame, given: Result):
     )
     assert (
         merkle._climb(leaf, frame.slot - (claim.scope >> 16), given.result.path) == node.root
-    ), "openings: result does not match"
+    ), "referee: result does not match"
 
 
 @internal
@@ -256,14 +256,14 @@ def _segment(node: IDescent.Stage, frame: IEvidence.Frame, given: Segment) -> ID
     first: uint256 = self._step_of(frame, tree.SEGMENTS, index - 1)
     last: uint256 = self._step_of(frame, tree.SEGMENTS, index)
     count: uint256 = last - first
-    assert count > 1, "openings: one step"
+    assert count > 1, "referee: one step"
     height: uint256 = tree._height_over(count + 1)
     assert (
         len(given.steps.first_path) == height
         and len(given.steps.last_path) == height
         and merkle._climb(merkle._segment_leaf(first, fixed.before), 0, given.steps.first_path) == given.steps.root
         and merkle._climb(merkle._segment_leaf(last, fixed.after), count, given.steps.last_path) == given.steps.root
-    ), "openings: steps do not match"
+    ), "referee: steps do not match"
     fixed.tree_root = given.steps.root
     fixed.first_step = first
     return self._entered(tree.STEPS, given.steps.root, count + 1, fixed, given.steps.children)
@@ -283,7 +283,7 @@ def _step(node: IDescent.Stage, frame: IEvidence.Frame, given: Step) -> IDescent
         and index < tree._count(node.position)
     )
     step: uint256 = self._step_of(frame, phase, index - 1)
-    assert self._step_of(frame, phase, index) == step + 1, "openings: several steps"
+    assert self._step_of(frame, phase, index) == step + 1, "referee: several steps"
     fixed: IEvidence.Frame = self._between(node, frame, given.states)
     fixed.step = step
     return self._traced(fixed, given.trace)
@@ -305,7 +305,7 @@ def _parts(node: IDescent.Stage, frame: IEvidence.Frame, given: Parts) -> IDesce
     @notice From an element to the results of its parts, the last of which is the element.
     """
     self._check_here(tree._phase(node.position) == tree.ELEMENT)
-    assert merkle._leaf(given.leaf) == node.root, "openings: bytes do not match"
+    assert merkle._leaf(given.leaf) == node.root, "referee: bytes do not match"
     last: uint256 = frame.parts - 1
     at: uint256 = last // openings.WORDS_A_LEAF
     height: uint256 = tree._height_over(at + 1)
@@ -315,13 +315,13 @@ def _parts(node: IDescent.Stage, frame: IEvidence.Frame, given: Parts) -> IDesce
             len(given.path) == height
             and len(given.last) == openings.WORD_BYTES * (frame.parts - at * openings.WORDS_A_LEAF)
             and merkle._climb(merkle._leaf(given.last), at, given.path) == given.root
-        ), "openings: parts do not match"
+        ), "referee: parts do not match"
         word = openings._word(given.last, last)
     else:
         # All of them are shown, the last one among them.
-        assert len(given.words) == openings.WORD_BYTES * frame.parts, "openings: bytes do not match"
+        assert len(given.words) == openings.WORD_BYTES * frame.parts, "referee: bytes do not match"
         word = slice(given.words, openings.WORD_BYTES * last, openings.WORD_BYTES)
-    assert word == openings._word(given.leaf, frame.element), "openings: parts do not match"
+    assert word == openings._word(given.leaf, frame.element), "referee: parts do not match"
     fixed: IEvidence.Frame = frame
     fixed.parts_root = given.root
     return self._entered_words(tree.PARTS, given.root, frame.parts, fixed, given.children, given.words)
@@ -342,7 +342,7 @@ def _between(node: IDescent.Stage, frame: IEvidence.Frame, states: openings.Stat
         merkle._segment_leaf(self._step_of(frame, phase, index), states.after) == node.root
         and len(states.path) == tree._height_over(tree._count(node.position))
         and merkle._climb(before, index - 1, states.path) == frame.tree_root
-    ), "openings: states do not match"
+    ), "referee: states do not match"
     fixed: IEvidence.Frame = frame
     fixed.before = states.before
     fixed.after = states.after
@@ -404,25 +404,25 @@ def _is_leaf(node: IDescent.Stage, phase: uint256) -> bool:
 @internal
 @pure
 def _check_here(is_here: bool):
-    assert is_here, "openings: not here"
+    assert is_here, "referee: not here"
 
 
 @internal
 @pure
 def _check_count(count: uint256):
-    assert count < tree.MAX_COUNT, "openings: too many elements"
+    assert count < tree.MAX_COUNT, "referee: too many elements"
 
 
 @internal
 @pure
 def _check_program(frame: IEvidence.Frame, program: openings.Program):
-    assert openings._program_root(program) == frame.program_root, "openings: other program"
+    assert openings._program_root(program) == frame.program_root, "referee: other program"
 
 
 @internal
 @pure
 def _check_frame(node: IDescent.Stage, frame: IEvidence.Frame):
-    assert self._hash(frame) == node.frame, "openings: other frame"
+    assert self._hash(frame) == node.frame, "referee: other frame"
 
 
 @internal

@@ -14,7 +14,7 @@
 from .interfaces import IEvidence
 from .interfaces import IOpExecutor
 from .modules import element_parts
-from .modules import game_words
+from .modules import exploration as tree
 from .modules import merkle
 from .modules import node_places
 from .modules import openings
@@ -95,7 +95,7 @@ def judge(
 @view
 def _check_part(frame: IEvidence.Frame, position: IEvidence.Position):
     assert (
-        position.phase >= game_words.ELEMENTS and position.open_leaf != empty(bytes32)
+        position.phase >= tree.ELEMENTS and position.open_leaf != empty(bytes32)
     ), "evidence: not here"
     descriptor: Bytes[openings.MAX_DESCRIPTOR] = self._descriptor()
     assert keccak256(descriptor) == frame.descriptor, "evidence: other descriptor"
@@ -105,7 +105,7 @@ def _check_part(frame: IEvidence.Frame, position: IEvidence.Position):
     part: uint256 = 0
     # Where the shown leaf begins among the parts' results; a word of an element's own tensor is none that it takes.
     start: uint256 = 0
-    if position.phase == game_words.PARTS:
+    if position.phase == tree.PARTS:
         part = element
         element = frame.element
         is_last = part == frame.parts - 1

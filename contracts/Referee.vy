@@ -4,147 +4,200 @@
 """
 @title Referee
 @license Apache-2.0
-@notice Dispute games: the committer of a claim shows the tree of what its work computed, a challenger goes down to the first
-        difference, and there `Evidence` says whether the claim is false. Silence loses.
-@dev docs/protocol/referee.md. Of what a game has fixed only the hash of its frame is kept: whoever needs the frame sends it. A move that has
-     one right answer may be made by anybody; where the committer chooses what it commits to, it is the hot key's alone.
+@notice The tree of a disputed claim is explored in public, once, by everybody together: anyone asks, anyone answers what a hash
+        determines, the operator's hot key answers the rest, anyone convicts by evidence or by an ask that nobody answered.
+@dev docs/protocol/referee.md. A node of the exploration has one word, which is the hash of its record and its status; callers
+     send the record. A claim has one word. Fees stay here until the claim is resolved.
 """
 
 
 from ethereum.ercs import IERC20
 
-from .interfaces import IAdmissions
+from .interfaces import IDescent
+from .interfaces import IDisputes
 from .interfaces import IEvidence
 from .interfaces import INodeRegistry
-from .interfaces import IOpExecutor
 from .interfaces import ISettlementViews
-from .interfaces import ITaskRegistry
-from .interfaces import ITaskViews
 from .modules import bits
-from .modules import claims
-from .modules import game_words as words
+from .modules import claims as claim_hashes
+from .modules import exploration as tree
 from .modules import merkle
 from .modules import openings
+from .modules import path_clocks as clock
 
 
-# Games open against one claim.
-MAX_GAMES: constant(uint256) = 16
+# Status of a node.
+ASKED: constant(uint256) = 1
+ANSWERED: constant(uint256) = 2
+# Status of a claim that somebody asked about: how its dispute ended (nobody showed a lie; a judgement convicted; silence did; the
+# same, of an operator that was exhausted; void by age), or not yet.
+FINAL: constant(uint256) = 1
+JUDGED: constant(uint256) = 2
+SILENT: constant(uint256) = 3
+EXHAUSTED: constant(uint256) = 4
+AGED: constant(uint256) = 5
+PENDING: constant(uint256) = 6
 # Which of a job's programs is disputed: training, the update, the aggregation.
 TRAINING: constant(uint256) = 0
 UPDATE: constant(uint256) = 1
 AGGREGATION: constant(uint256) = 2
-# Gas of a committer's moves in the deepest game; a bond pays for it twice over, as the base fee may rise.
-DEFENCE_GAS: constant(uint256) = 2_000_000
-FEE_MULTIPLE: constant(uint256) = 2
-LEAST_BASE_FEE: constant(uint256) = 10**9
-# A bond in tokens is so much of the price at risk; the k-th game open against an operator has min(k, BOND_STEPS) times the first's.
-BOND_BPS: constant(uint256) = 1_000
-BPS: constant(uint256) = 10_000
-BOND_STEPS: constant(uint256) = 4
-# Means the chain's coin in place of a token's address.
-COIN: constant(address) = empty(address)
-# Who may make a move.
-ANYBODY: constant(uint256) = 0
-COMMITTER: constant(uint256) = 1
-CHALLENGER: constant(uint256) = 2
-# How a game ended.
-CONVICTED: constant(uint256) = 1
-DISMISSED: constant(uint256) = 2
-SETTLED: constant(uint256) = 3
+# In place of a program: the slot's result, which the bundle would show.
+RESULT: constant(uint256) = 3
+# Answers of `Descent` from this kind on commit to something new.
+FIRST_NEW: constant(uint256) = 4
+# An ask prepays so many times its answer's gas at the base fee, and at least a gwei for each unit of it.
+FEE_MULTIPLE: constant(uint256) = 4
+A_GWEI: constant(uint256) = 10**9
+# Gas of an answer, measured below it: of any, of a child that it shows, of a leaf of words, of one that leads into another tree.
+ANSWER_GAS: constant(uint256) = 60_000
+CHILD_GAS: constant(uint256) = 1_600
+LEAF_GAS: constant(uint256) = 24_000
+STAGE_GAS: constant(uint256) = 260_000
+# An aged dispute ends after this many times the longest that one can take.
+AGED_TIMES: constant(uint256) = 2
+# Seals of the convicted step are opened within a day.
+OPENING_S: constant(uint256) = 86_400
 MAX_DATA: constant(uint256) = 45_056
-# So many games against an operator lengthen the clocks of the next; more do not, so that these fit a game's word.
-MOST_COUNTED: constant(uint256) = 128
+MAX_ANSWER: constant(uint256) = 7_616
+MAX_ASK: constant(uint256) = 3_712
+MAX_SETTLED: constant(uint256) = 32
+# Flags of a node's payment.
+HEAVY: constant(uint256) = 1
+OF_AGGREGATION: constant(uint256) = 2
+# Fields of a claim's word.
+STATUS: constant(uint256) = 15
+USED_AT: constant(uint256) = 4
+HEAVY_MADE_AT: constant(uint256) = 20
+HEAVY_OPEN_AT: constant(uint256) = 36
+OPEN_AT: constant(uint256) = 52
+ONE_HEAVY_MADE: constant(uint256) = 1 << HEAVY_MADE_AT
+ONE_HEAVY_OPEN: constant(uint256) = 1 << HEAVY_OPEN_AT
+ONE_OPEN: constant(uint256) = 1 << OPEN_AT
+LATEST_AT: constant(uint256) = 68
+DEADLINE_AT: constant(uint256) = 108
+SLOTS_AT: constant(uint256) = 148
+REEXECUTE_AT: constant(uint256) = 156
+TURN_AT: constant(uint256) = 176
+OPERATOR_AT: constant(uint256) = 196
+JOB_AT: constant(uint256) = 224
+U20: constant(uint256) = 2**20 - 1
+U28: constant(uint256) = 2**28 - 1
+# The upper bits of an id that name a step in records, verdicts and seals; below them is when the step was first asked for.
+UNIT_MASK: constant(uint256) = max_value(uint256) - (2**80 - 1)
+
+
+# What the word of a node is the hash of.
+struct Node:
+    claim: bytes32
+    # Hash of the frame.
+    frame: bytes32
+    position: uint256
+    root: bytes32
+    # The ask for the trace of the path's step, or the path's root before there is one: UNIT_MASK of its id | asked at << 40.
+    origin: uint256
+    # asker << 96 | fee in gwei << 48 | asked at << 8 | flags
+    payment: uint256
+    # Who is paid for the answer; nobody: the operator's owner.
+    answerer: address
+    clocks: uint256
+
+
+# A node, or with `is_child` a child of an answered one with its siblings.
+struct Place:
+    id: bytes32
+    node: Node
+    status: uint256
+    is_child: bool
+    number: uint256
+    child: bytes32
+    path: DynArray[bytes32, tree.MAX_SPAN]
 
 
 registry: immutable(address)
-tasks: immutable(address)
 settlement: immutable(address)
-evidence: immutable(address)
-executor: immutable(address)
-audit_pool: immutable(address)
 admissions: immutable(address)
-# Seconds in which a trial is re-executed.
-trial_s: immutable(uint256)
-# Seconds in which a move is made, and all moves of one side; a job's re-execution is added to both.
-move_s: immutable(uint256)
-side_s: immutable(uint256)
+evidence: immutable(address)
+descent: immutable(address)
+# Seconds of the committer's and of the askers' side along a path; in which the author alone answers; by how many a seal precedes
+# the first ask.
+committer_s: immutable(uint256)
+asker_s: immutable(uint256)
+exclusive_s: immutable(uint256)
+seal_lead_s: immutable(uint256)
 
 
-# What `games` shows.
-struct Shown:
-    operator: uint256
-    challenger: address
-    before: uint256
-    frame_hash: bytes32
-    coin: uint256
-    tokens: uint256
-    node: bytes32
-    state: words.Game
-
-
-# How many games there ever were; they are numbered from 1.
-game_count: public(uint256)
-# game -> clocks and position
-game_words: HashMap[uint256, uint256]
-# game -> the disputed subtree
-nodes: HashMap[uint256, bytes32]
-# game -> keccak256 of its frame's ABI encoding
-frames: HashMap[uint256, bytes32]
-# game -> challenger (160) | operator (48) | the game against the same claim that was opened before it (48)
-players: HashMap[uint256, uint256]
-# game -> coin (128) | tokens (128)
-bonds: HashMap[uint256, uint256]
-# job -> claim_hash -> the latest of its open games, from which the others are found
-latest: public(HashMap[uint256, HashMap[bytes32, uint256]])
-# operator -> games against it that were opened (128) | that ended (128)
-games_against: HashMap[uint256, uint256]
-# token -> account -> what it may withdraw; the zero address means the chain's coin
+# id -> hash of the record (248) | status (8)
+nodes: public(HashMap[bytes32, uint256])
+# keccak256(job, claim) -> job (32) | operator (28) | turn (20) | re-execution (20) | slots (8) | deadline (40), 0 while unknown |
+# latest ask without it (40) | open asks (16) | open heavy asks (16) | heavy asks made (16) | most seconds used (16) | status (4)
+claims: public(HashMap[bytes32, uint256])
+# job << 28 | operator -> heavy asks against it in the job that were made (128) | that ended (128): once written never zero again
+heavy_asks: HashMap[uint256, uint256]
+# keccak256(job, claim) -> of a conviction: UNIT_MASK of the step | first asked at (40) | judged at (40), 0 of silence
+verdicts: public(HashMap[bytes32, uint256])
+# keccak256(job, claim) -> finder (160) | when its seal was placed (96)
+finders: public(HashMap[bytes32, uint256])
+# hash -> when it was sealed
+seals: public(HashMap[bytes32, uint256])
+# token, or the zero address for coin -> account -> what it may withdraw
 owed: public(HashMap[address, HashMap[address, uint256]])
-# token -> the halves of lost bonds that nothing can spend
+# token -> halves of heavy asks that nothing can spend
 burned: public(HashMap[address, uint256])
 
 
-event GameOpened:
+event ClaimAsked:
     job: indexed(uint256)
-    game: indexed(uint256)
-    challenger: indexed(address)
-    operator: uint256
+    claim: indexed(bytes32)
+    id: indexed(bytes32)
     claim_hash: bytes32
-    coin: uint256
-    tokens: uint256
+    frame: IEvidence.Frame
+    node: Node
 
 
-event NodeRevealed:
-    game: indexed(uint256)
+event NodeAsked:
+    claim: indexed(bytes32)
+    id: indexed(bytes32)
+    above: indexed(bytes32)
+    place: uint256
+    node: Node
+
+
+event NodeAnswered:
+    id: indexed(bytes32)
+    answerer: indexed(address)
     children: DynArray[bytes32, openings.CHILDREN]
 
 
-event ChildPicked:
-    game: indexed(uint256)
-    place: uint256
-    child: bytes32
-
-
-# What a game has fixed, and whoever goes on needs.
-event FrameFixed:
-    game: indexed(uint256)
-    frame: IEvidence.Frame
-
-
-event StateDisputed:
-    game: indexed(uint256)
-
-
 event LeafShown:
-    game: indexed(uint256)
-    data: Bytes[merkle.LEAF_BYTES]
+    id: indexed(bytes32)
+    answerer: indexed(address)
+    data: Bytes[tree.MAX_WORDS]
 
 
-event GameEnded:
+# An answer that led into another tree; the frame follows from the one above and the data.
+event StageFixed:
+    id: indexed(bytes32)
+    answerer: indexed(address)
+    kind: uint256
+    data: Bytes[MAX_ANSWER]
+
+
+event ClaimResolved:
     job: indexed(uint256)
-    game: indexed(uint256)
-    challenger: indexed(address)
+    claim: indexed(bytes32)
     outcome: uint256
+    node: bytes32
+
+
+event Sealed:
+    account: indexed(address)
+    hash: indexed(bytes32)
+
+
+event SealOpened:
+    claim: indexed(bytes32)
+    finder: indexed(address)
+    placed_at: uint256
 
 
 event Withdrawn:
@@ -156,88 +209,93 @@ event Withdrawn:
 @deploy
 def __init__(
     registry_: address,
-    tasks_: address,
     settlement_: address,
-    evidence_: address,
-    executor_: address,
-    audit_pool_: address,
     admissions_: address,
-    move_s_: uint256,
-    side_s_: uint256,
+    evidence_: address,
+    descent_: address,
+    committer_s_: uint256,
+    asker_s_: uint256,
+    exclusive_s_: uint256,
+    seal_lead_s_: uint256,
 ):
     """
     @param registry_ Knows the operators' keys and owners.
-    @param tasks_ Knows the jobs' work and tokens.
-    @param settlement_ Keeps the claims, and hears how their games end.
+    @param settlement_ Keeps the claims of jobs.
+    @param admissions_ Keeps the claims of trials.
     @param evidence_ Says whether evidence shows that a claim is false.
-    @param executor_ Says in how many parts an element comes about.
-    @param audit_pool_ Is owed half of the coin that challengers lose.
-    @param admissions_ Keeps the claims of trials, and hears how their games end.
-    @param move_s_ Seconds in which a move is made, beside a job's re-execution.
-    @param side_s_ Seconds of all moves of one side, beside a job's re-execution.
+    @param descent_ Checks the answers that lead from tree to tree.
+    @param committer_s_ Seconds of the committer along a path.
+    @param asker_s_ Seconds of the askers along a path, after the claim's deadline.
+    @param exclusive_s_ Seconds after an ask in which the claim's author alone answers.
+    @param seal_lead_s_ Seconds by which a seal precedes the first ask at the step that it names.
     """
     registry = registry_
-    tasks = tasks_
     settlement = settlement_
-    evidence = evidence_
-    executor = executor_
-    audit_pool = audit_pool_
     admissions = admissions_
-    trial_s = staticcall IAdmissions(admissions_).benchmark_s()
-    move_s = move_s_
-    side_s = side_s_
+    evidence = evidence_
+    descent = descent_
+    committer_s = committer_s_
+    asker_s = asker_s_
+    exclusive_s = exclusive_s_
+    seal_lead_s = seal_lead_s_
+
+
+# --- asks
 
 
 @external
 @payable
-def challenge(
+def ask_claim(
     job: uint256,
     claim: ISettlementViews.Claim,
     kind: uint256,
     slot: uint256,
     work: openings.Work,
     result: openings.Result,
-) -> uint256:
+    index: uint256,
+    states: openings.States,
+    path: DynArray[bytes32, merkle.MAX_DEPTH],
+):
     """
-    @notice Opens a game against a pending claim, with a bond in the chain's coin and in the job's token.
-    @param kind 0 training, 1 the update, 2 the aggregation.
-    @param slot Of the claim; 0 of an aggregation.
-    @param work What the job's work root is made of.
-    @param result What the slot's result leaf is made of; of an aggregation it is not read.
+    @notice The first ask of a path. Of training, with `path`: at the segment leaf `index`, which the bundle shows, with the states
+            on both sides; without: at the root of the segments' tree. Of the others: for the trace.
+    @param kind 0 training, 1 the update, 2 the aggregation; 3 the slot's result leaf, where the bundle does not show it.
+    @param result What the slot's result leaf is made of; read of 0 and 1 alone.
+    @param states Of the segment leaf and of the one before it; read with `path` alone.
+    @param path Of the segment leaf under the segments' root.
     """
     assert (
-        kind <= AGGREGATION
-        and (kind == AGGREGATION) == (claim.seat == claims.AGGREGATION)
-        and (kind == TRAINING or job != claims.TRIALS)
+        kind <= RESULT
+        and (kind == AGGREGATION) == (claim.seat == claim_hashes.AGGREGATION)
+        and (kind == TRAINING or kind == RESULT or job != claim_hashes.TRIALS)
     ), "referee: not of this kind"
-    assert (
-        slot == 0 if kind == AGGREGATION else claims._covers(claim.scope, slot)
-    ), "referee: no such slot"
-    work_root: bytes32 = openings._work_root(work)
-    assert (
-        work.inner_steps > 0
-        and work.segment_steps > 0
-        and work_root == self._work_root(job, claim)
-    ), "referee: work does not match"
-    claim_hash: bytes32 = claims._hash(claim)
     frame: IEvidence.Frame = empty(IEvidence.Frame)
+    node: Node = empty(Node)
+    node.claim = self._disputed(job, claim, work)
     frame.job = job
     frame.round = claim.round
     frame.slot = slot
     frame.kind = kind
     frame.seat = claim.seat
-    frame.claim = claim_hash
-    frame.work_root = work_root
-    frame.program_root = work.programs[kind]
+    frame.claim = claim_hashes._hash(claim)
+    frame.work_root = openings._work_root(work)
     frame.start_root = claim.start_root
     frame.inner_steps = work.inner_steps
     frame.segment_steps = work.segment_steps
     frame.rows = work.rows
     frame.carry = work.carry
+    id: bytes32 = self._path_id(node.claim, slot, kind)
+    node.origin = convert(id, uint256) & UNIT_MASK
+    is_heavy: bool = kind == UPDATE or kind == AGGREGATION
+    assert (
+        slot == 0 if kind == AGGREGATION else claim_hashes._covers(claim.scope, slot)
+    ), "referee: no such slot"
+    if kind != RESULT:
+        frame.program_root = work.programs[kind]
     if kind == AGGREGATION:
         frame.before = claim.start_root
         frame.after = claim.root
-    else:
+    elif kind != RESULT:
         leaf: bytes32 = merkle._result_root(
             slot, claim.start_root, result.segment_root, result.end_root, result.update_root
         )
@@ -248,431 +306,594 @@ def challenge(
         if kind == UPDATE:
             frame.before = claim.start_root
             frame.after = result.update_root
+    node.position = tree.NODES
+    if kind == RESULT:
+        node.position = tree.RESULT
+        node.root = claim.root
+    elif kind == TRAINING:
+        frame.tree_root = result.segment_root
+        node.root = result.segment_root
+        node.position = tree._segments_position(0, index, work.inner_steps, work.segment_steps)
+        height: uint256 = tree._height_over(tree._count(node.position))
+        if len(path) == 0:
+            node.position = tree._segments_position(height, 0, work.inner_steps, work.segment_steps)
         else:
-            frame.tree_root = result.segment_root
-    return self._open_game(job, claim, claim_hash, frame, msg.value)
+            step: uint256 = min(index * work.segment_steps, work.inner_steps)
+            node.root = merkle._segment_leaf(step, states.after)
+            assert (
+                index < tree._count(node.position)
+                and len(path) == height
+                and merkle._climb(node.root, index, path) == result.segment_root
+            ), "referee: states do not match"
+            frame.after = states.after
+            if index > 0:
+                before: bytes32 = merkle._segment_leaf((index - 1) * work.segment_steps, states.before)
+                assert (
+                    len(states.path) == height
+                    and merkle._climb(before, index - 1, states.path) == result.segment_root
+                ), "referee: states do not match"
+                frame.before = states.before
+            id = self._segment_id(node.origin, index)
+            is_heavy = tree._is_heavy(node.position)
+    node.frame = keccak256(abi_encode(frame))
+    node = self._ask(id, node, is_heavy, kind == AGGREGATION)
+    log ClaimAsked(job=job, claim=node.claim, id=id, claim_hash=frame.claim, frame=frame, node=node)
 
 
 @external
-def reveal(game: uint256, children: DynArray[bytes32, openings.CHILDREN]):
+@payable
+def ask(above: bytes32, node: Node, place: uint256, child: bytes32, path: DynArray[bytes32, tree.MAX_SPAN]):
     """
-    @notice Shows the children of the disputed node. There is one answer, so anybody may give it.
+    @notice Disputes a child of an answered node.
+    @param above Id of the node.
+    @param path Siblings, from the child up to the node.
     """
-    state: words.Game = self._move(game, words.REVEAL, ANYBODY)
-    self._show(game, words._moved(state), self.nodes[game], children)
+    self._check(above, node, ANSWERED)
+    self._check_here(not tree._is_shown(node.position) and tree._phase(node.position) != tree.RESULT)
+    below: Node = node
+    below.position = tree._below(node.position, node.root, place, child, path)
+    below.root = child
+    assert tree._is_askable(below.position, child), "referee: nothing to answer"
+    id: bytes32 = keccak256(concat(above, convert(place, bytes32)))
+    if below.position & 65_535 == tree.SEGMENTS:
+        id = self._segment_id(node.origin, tree._index(below.position))
+    below = self._ask(id, below, tree._is_heavy(below.position), False)
+    log NodeAsked(claim=node.claim, id=id, above=above, place=place, node=below)
 
 
 @external
-def pick(game: uint256, place: uint256, child: bytes32, path: DynArray[bytes32, words.MAX_SPAN]):
+@payable
+def ask_stage(above: bytes32, node: Node, kind: uint256, frame: IEvidence.Frame, data: Bytes[MAX_ASK]):
     """
-    @notice The challenger names the child that it disputes.
-    @param path Siblings, from the child up to the disputed node.
+    @notice Disputes the state after a trace, or an element that comes about in several parts.
+    @param kind Of `Descent`: 1 the state, 2 an element.
+    @param data The ABI encoding of this kind's struct.
     """
-    state: words.Game = self._move(game, words.PICK, CHALLENGER)
-    depth: uint256 = words._span(state.height)
-    assert (
-        len(path) == depth
-        and place < 1 << depth
-        and merkle._climb(child, place, path) == self.nodes[game]
-    ), "referee: not that child"
-    state = words._moved(state)
-    state.height -= depth
-    state.index = state.index << depth | place
-    self._arrive(game, state, child)
-    log ChildPicked(game=game, place=place, child=child)
+    self._check(above, node, ANSWERED)
+    stage: IDescent.Stage = empty(IDescent.Stage)
+    place: uint256 = 0
+    stage, place = staticcall IDescent(descent).asked(kind, self._stage(node), frame, data)
+    below: Node = node
+    below.frame = stage.frame
+    below.position = stage.position
+    below.root = stage.root
+    id: bytes32 = keccak256(concat(above, convert(place, bytes32)))
+    if tree._is_askable(stage.position, stage.root):
+        below = self._ask(id, below, False, False)
+    else:
+        # A state of one entry shows nothing below: it can be judged at once, and nobody owes an answer.
+        assert self.nodes[id] == 0, "referee: asked already"
+        assert msg.value == 0, "referee: nothing to answer"
+        self._check_open(self.claims[node.claim])
+        below.payment = convert(msg.sender, uint256) << 96 | block.timestamp << 8
+        below.answerer = empty(address)
+        self._save(id, below, ANSWERED)
+    log NodeAsked(claim=node.claim, id=id, above=above, place=place, node=below)
+
+
+# --- answers
 
 
 @external
-def open_segment(game: uint256, frame: IEvidence.Frame, states: openings.States, steps: openings.Steps):
+def answer(id: bytes32, node: Node, children: DynArray[bytes32, openings.CHILDREN]):
     """
-    @notice From a segment's end to the states of the steps in it.
+    @notice Shows the children of a node.
     """
-    fixed: IEvidence.Frame = frame
-    state: words.Game = self._open(game, fixed, COMMITTER)
-    self._check_move(state.phase == words.SEGMENTS and state.index > 0)
-    first: uint256 = self._step_of(fixed, state.phase, state.index - 1)
-    last: uint256 = self._step_of(fixed, state.phase, state.index)
-    count: uint256 = last - first
-    assert count > 1, "referee: one step"
-    self._check_states(game, fixed, state, states)
-    height: uint256 = words._height(count + 1)
-    assert (
-        len(steps.first_path) == height
-        and len(steps.last_path) == height
-        and merkle._climb(merkle._segment_leaf(first, states.before), 0, steps.first_path) == steps.root
-        and merkle._climb(merkle._segment_leaf(last, states.after), count, steps.last_path) == steps.root
-    ), "referee: steps do not match"
-    fixed.before = states.before
-    fixed.after = states.after
-    fixed.tree_root = steps.root
-    fixed.first_step = first
-    self._enter(game, words._moved(state), words.STEPS, steps.root, count + 1, fixed, steps.children)
+    self._check(id, node, ASKED)
+    # A leaf that leads into another tree has no children.
+    self._check_here(tree._height(node.position) > 0)
+    tree._check_children(node.position, node.root, children)
+    log NodeAnswered(id=id, answerer=self._answer(id, node, self._stage(node), False), children=children)
 
 
 @external
-def open_step(game: uint256, frame: IEvidence.Frame, states: openings.States, trace: openings.Trace):
+def answer_words(id: bytes32, node: Node, data: Bytes[tree.MAX_WORDS]):
     """
-    @notice From the end of a step to the nodes of its program; from SEGMENTS, where a segment has one step.
+    @notice Shows the bytes of the leaves under a node of words; of padding alone there are none.
     """
-    fixed: IEvidence.Frame = frame
-    state: words.Game = self._open(game, fixed, COMMITTER)
-    self._check_move(state.phase <= words.STEPS and state.index > 0)
-    step: uint256 = self._step_of(fixed, state.phase, state.index - 1)
-    assert self._step_of(fixed, state.phase, state.index) == step + 1, "referee: several steps"
-    self._check_states(game, fixed, state, states)
-    fixed.before = states.before
-    fixed.after = states.after
-    fixed.step = step
-    self._enter_trace(game, state, fixed, trace)
+    self._check(id, node, ASKED)
+    tree._check_words(node.position, node.root, data)
+    log LeafShown(id=id, answerer=self._answer(id, node, self._stage(node), False), data=data)
 
 
 @external
-def open_trace(game: uint256, frame: IEvidence.Frame, trace: openings.Trace):
+def answer_stage(id: bytes32, node: Node, kind: uint256, frame: IEvidence.Frame, data: Bytes[MAX_ANSWER]):
     """
-    @notice To the nodes of an update's or an aggregation's program.
+    @notice Leads from a leaf into the tree behind it. Where the answer commits to something new, the operator's hot key gives it.
+    @param kind Of `Descent`: 1 the state at step 0, 2 a node's tensor, 3 a slot's result; new: 4 a segment's steps, 5 a step's
+           trace, 6 the trace of an update or aggregation, 7 an element's parts.
+    @param data The ABI encoding of this kind's struct.
     """
-    state: words.Game = self._move(game, words.TRACE, COMMITTER)
-    fixed: IEvidence.Frame = frame
-    self._check_frame(game, fixed)
-    self._enter_trace(game, state, fixed, trace)
+    self._check(id, node, ASKED)
+    stage: IDescent.Stage = staticcall IDescent(descent).answered(kind, self._stage(node), frame, data)
+    answerer: address = self._answer(id, node, stage, kind >= FIRST_NEW)
+    log StageFixed(id=id, answerer=answerer, kind=kind, data=data)
+
+
+# --- how claims are resolved
 
 
 @external
-def open_begin(
-    game: uint256,
-    frame: IEvidence.Frame,
-    root: bytes32,
-    program: openings.Program,
-    children: DynArray[bytes32, openings.CHILDREN],
-):
-    """
-    @notice To the tensors of the state at step 0.
-    """
-    fixed: IEvidence.Frame = frame
-    state: words.Game = self._open(game, fixed, ANYBODY)
-    self._check_move(state.phase == words.SEGMENTS and state.index == 0)
-    assert merkle._segment_leaf(0, root) == self.nodes[game], "referee: states do not match"
-    self._check_program(fixed, program)
-    fixed.after = root
-    fixed.is_begin = 1
-    self._enter(game, words._moved(state), words.STATE, root, openings._state_count(program), fixed, children)
-
-
-@external
-def dispute_state(game: uint256, frame: IEvidence.Frame, program: openings.Program):
-    """
-    @notice The challenger holds that the trace is right, and the state after it is not what it ends in.
-    """
-    state: words.Game = self._move(game, words.PICK, CHALLENGER)
-    fixed: IEvidence.Frame = frame
-    self._check_frame(game, fixed)
-    # No subtree has the hash of the whole.
-    assert state.phase == words.NODES and self.nodes[game] == fixed.trace_root, "referee: not at the root of a trace"
-    self._check_program(fixed, program)
-    state = self._stand(words._moved(state), words.STATE, openings._state_count(program))
-    self._arrive(game, state, fixed.after)
-    log StateDisputed(game=game)
-
-
-@external
-def open_node(game: uint256, frame: IEvidence.Frame, opening: openings.NodeOpening):
-    """
-    @notice From a node of the program to the elements of its tensor.
-    """
-    fixed: IEvidence.Frame = frame
-    state: words.Game = self._open(game, fixed, ANYBODY)
-    self._check_move(state.phase == words.NODES)
-    self._check_program(fixed, opening.program)
-    leaf: bytes32 = openings._descriptor_leaf(opening.descriptor)
-    assert (
-        len(opening.path) == words._height(state.count)
-        and merkle._climb(leaf, state.index, opening.path) == opening.program.nodes
-    ), "referee: other descriptor"
-    head: Bytes[merkle.MAX_HEAD] = b""
-    count: uint256 = 0
-    head, count = openings._head(opening.descriptor)
-    tensor_root: bytes32 = merkle._tensor_root(head, opening.elements_root)
-    assert openings._trace_leaf(state.index, tensor_root) == self.nodes[game], "referee: tensor does not match"
-    fixed.node = state.index
-    fixed.descriptor = keccak256(opening.descriptor)
-    fixed.tensor_root = tensor_root
-    fixed.elements_root = opening.elements_root
-    self._enter_words(
-        game, state, words.ELEMENTS, opening.elements_root, count, fixed, opening.children, opening.leaf
-    )
-
-
-@external
-def open_leaf(game: uint256, data: Bytes[merkle.LEAF_BYTES]):
-    """
-    @notice Shows the bytes of a leaf of words.
-    """
-    state: words.Game = self._move(game, words.OPEN, ANYBODY)
-    self._check_move(state.phase >= words.ELEMENTS)
-    self._check_there(state)
-    self._check_leaf(data, self.nodes[game], state)
-    state = words._moved(state)
-    state.is_open = True
-    state.awaits = words.EVIDENCE
-    self.game_words[game] = words._pack(state)
-    log LeafShown(game=game, data=data)
-
-
-@external
-def ask_parts(
-    game: uint256, frame: IEvidence.Frame, descriptor: Bytes[openings.MAX_DESCRIPTOR], element: uint256
-):
-    """
-    @notice The challenger disputes an element of the shown leaf that comes about in several parts.
-    """
-    state: words.Game = self._move(game, words.EVIDENCE, CHALLENGER)
-    fixed: IEvidence.Frame = frame
-    self._check_frame(game, fixed)
-    self._check_move(state.phase == words.ELEMENTS and state.is_open)
-    assert keccak256(descriptor) == fixed.descriptor, "referee: other descriptor"
-    assert (
-        element < state.count and element // openings.WORDS_A_LEAF == state.index
-    ), "referee: no such element"
-    parts: uint256 = staticcall IOpExecutor(executor).part_count(descriptor, element)
-    assert parts > 1, "referee: one part"
-    self._check_count(parts)
-    fixed.element = element
-    fixed.parts = parts
-    state = words._moved(state)
-    state.awaits = words.OPEN_PARTS
-    self.game_words[game] = words._pack(state)
-    self._fix(game, fixed)
-
-
-@external
-def open_parts(game: uint256, frame: IEvidence.Frame, opening: openings.PartsOpening):
-    """
-    @notice From an element to the results of its parts, the last of which is the element.
-    """
-    state: words.Game = self._move(game, words.OPEN_PARTS, COMMITTER)
-    fixed: IEvidence.Frame = frame
-    self._check_frame(game, fixed)
-    self._check_leaf(opening.leaf, self.nodes[game], state)
-    last: uint256 = fixed.parts - 1
-    at: uint256 = last // openings.WORDS_A_LEAF
-    assert (
-        len(opening.path) == words._height(at + 1)
-        and len(opening.last) == openings.WORD_BYTES * (fixed.parts - at * openings.WORDS_A_LEAF)
-        and merkle._climb(merkle._leaf(opening.last), at, opening.path) == opening.root
-        and openings._word(opening.last, last) == openings._word(opening.leaf, fixed.element)
-    ), "referee: parts do not match"
-    fixed.parts_root = opening.root
-    self._enter_words(game, state, words.PARTS, opening.root, fixed.parts, fixed, opening.children, opening.last)
-
-
-@external
-def convict(
-    game: uint256,
+def judge(
+    job: uint256,
     claim: ISettlementViews.Claim,
     frame: IEvidence.Frame,
+    place: Place,
     kind: uint256,
     data: Bytes[MAX_DATA],
 ):
     """
-    @notice Shows that the claim is false: whoever's turn it is, and whoever shows it.
+    @notice Shows at a node, or at a child of one, that the claim is false.
     @param kind Which kind of evidence.
     """
-    fixed: IEvidence.Frame = frame
-    state: words.Game = self._playing(game, claim, fixed)
-    self._check_there(state)
-    # It reverts with what does not hold.
-    assert staticcall IEvidence(evidence).judge(kind, fixed, self._position(game, state), data), "referee: not false"
-    self._end(game, claim, fixed, True)
-
-
-@external
-def concede(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame):
-    """
-    @notice The challenger gives up.
-    """
-    fixed: IEvidence.Frame = frame
-    self._playing(game, claim, fixed)
-    self._check_challenger(game)
-    self._end(game, claim, fixed, False)
-
-
-@external
-def time_out(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame):
-    """
-    @notice The side that owes a move and was silent loses. Where the claim was convicted elsewhere nobody loses, at any time.
-    """
-    fixed: IEvidence.Frame = frame
-    state: words.Game = self._playing(game, claim, fixed)
+    node: Node = place.node
+    self._check(place.id, node, place.status)
+    assert keccak256(abi_encode(frame)) == node.frame, "referee: other frame"
+    is_shown: bool = place.status == ANSWERED and tree._is_shown(node.position)
+    position: uint256 = node.position
+    root: bytes32 = node.root
+    if place.is_child:
+        assert place.status == ANSWERED, "referee: not answered"
+        root = place.child
+        position = tree._below(node.position, node.root, place.number, root, place.path)
+    # INVARIANT leaves: what lies beyond a tree's last leaf is evidence of nothing. An element or a whole trace is no leaf.
     assert (
-        block.timestamp > words._due(state) or not self._is_pending(fixed.job, claim)
-    ), "referee: time left"
-    self._end(game, claim, fixed, state.awaits < words.PICK)
+        tree._height(position) > 0
+        or tree._phase(position) == tree.ELEMENT
+        or node.position == tree.NODES
+        or tree._index(position) < tree._leaves(position)
+    ), "referee: no such leaf"
+    open_leaf: bytes32 = root if is_shown and tree._height(position) == 0 else empty(bytes32)
+    assert staticcall IEvidence(evidence).judge(
+        kind,
+        frame,
+        IEvidence.Position(
+            phase=tree._phase(position),
+            height=tree._height(position),
+            index=tree._index(position),
+            node=root,
+            open_leaf=open_leaf,
+        ),
+        data,
+    ), "referee: not false"
+    first_ask: uint256 = node.origin >> 40 & bits.U40
+    if first_ask == 0:
+        first_ask = node.payment >> 8 & bits.U40
+    self._check_open(self.claims[node.claim])
+    self.verdicts[node.claim] = node.origin & UNIT_MASK | first_ask << 40 | block.timestamp
+    self._resolve(job, claim, node.claim, JUDGED, place.id)
+
+
+@external
+def expire(job: uint256, claim: ISettlementViews.Claim, id: bytes32, node: Node):
+    """
+    @notice An ask past its clock convicts by silence.
+    """
+    self._check(id, node, ASKED)
+    assert clock._is_expired(node.clocks), "referee: time left"
+    self.verdicts[node.claim] = node.origin & UNIT_MASK
+    outcome: uint256 = EXHAUSTED if clock._is_exhausted(node.clocks) else SILENT
+    self._resolve(job, claim, node.claim, outcome, id)
+
+
+@external
+def close(job: uint256, claim: ISettlementViews.Claim):
+    """
+    @notice A claim is final when its deadline and every path's clock have passed and no ask is open. One whose asks nobody expired
+            becomes void after twice the time that a dispute can take.
+    """
+    key: bytes32 = self._key(job, claim)
+    word: uint256 = self._with_deadline(self.claims[key])
+    self._check_pending(word)
+    deadline: uint256 = word >> DEADLINE_AT & bits.U40
+    outcome: uint256 = FINAL
+    if not self._is_final(word):
+        longest: uint256 = committer_s + asker_s + clock.MOST_COUNTED * (word >> REEXECUTE_AT & U20)
+        assert deadline > 0 and block.timestamp > deadline + AGED_TIMES * longest, "referee: not final"
+        outcome = AGED
+    self._resolve(job, claim, key, outcome, empty(bytes32))
+
+
+@external
+@view
+def is_final(key: bytes32) -> bool:
+    """
+    @notice Whether `close` would make this claim final now.
+    """
+    word: uint256 = self._with_deadline(self.claims[key])
+    return word & STATUS == PENDING and self._is_final(word)
+
+
+@external
+@view
+def open_heavy(job: uint256, operator: uint256) -> uint256:
+    """
+    @notice Heavy asks open against an operator in a job.
+    """
+    return self._open_heavy(job << 28 | operator)
+
+
+# --- fees
+
+
+@external
+def settle(
+    ids: DynArray[bytes32, MAX_SETTLED], records: DynArray[Node, MAX_SETTLED], statuses: DynArray[uint256, MAX_SETTLED]
+):
+    """
+    @notice Of nodes whose claim is resolved: what was prepaid goes to who answered, if the claim is final, else back to who asked.
+    """
+    assert len(records) == len(ids) and len(statuses) == len(ids), "referee: other node"
+    i: uint256 = 0
+    for id: bytes32 in ids:
+        node: Node = records[i]
+        self._check(id, node, statuses[i])
+        self.nodes[id] = 0
+        i += 1
+        word: uint256 = self.claims[node.claim]
+        outcome: uint256 = word & STATUS
+        assert outcome != PENDING, "referee: not resolved"
+        account: address = convert(node.payment >> 96, address)
+        if outcome == FINAL:
+            account = node.answerer
+            if account == empty(address):
+                account = staticcall INodeRegistry(registry).owner_of(word >> OPERATOR_AT & U28)
+        self.owed[empty(address)][account] += (node.payment >> 48 & tree.U48) * A_GWEI
+        if node.payment & HEAVY == 0:
+            continue
+        token: address = empty(address)
+        price: uint256 = 0
+        token, price = self._price(word, node.payment & OF_AGGREGATION != 0)
+        kept: uint256 = price
+        is_on_path: bool = self.verdicts[node.claim] & UNIT_MASK == convert(id, uint256) & UNIT_MASK
+        if outcome == EXHAUSTED or ((outcome == JUDGED or outcome == SILENT) and not is_on_path):
+            kept = price - price // 2
+            self.burned[token] += price // 2
+        self.owed[token][account] += kept
 
 
 @external
 def withdraw(token: address, account: address) -> uint256:
     """
-    @notice Sends an account what it is owed.
-    @param token The zero address means the chain's coin.
+    @notice Sends what is owed; the zero address means the chain's coin.
     """
     amount: uint256 = self.owed[token][account]
     assert amount > 0, "referee: nothing owed"
     self.owed[token][account] = 0
     log Withdrawn(token=token, account=account, amount=amount)
-    if token == COIN:
-        self._check_transfer(raw_call(account, b"", value=amount, revert_on_failure=False))
+    if token == empty(address):
+        success: bool = raw_call(account, b"", value=amount, revert_on_failure=False)
+        self._check_transfer(success)
     else:
         self._check_transfer(extcall IERC20(token).transfer(account, amount, default_return_value=True))
     return amount
 
 
-@external
-@view
-def games(game: uint256) -> Shown:
-    """
-    @notice The position of a game; all zeros once it ended.
-    """
-    bond: uint256 = self.bonds[game]
-    return Shown(
-        operator=self._operator(game),
-        challenger=self._challenger(game),
-        before=self._before(game),
-        frame_hash=self.frames[game],
-        coin=bond >> 128,
-        tokens=bond & bits.U128,
-        node=self.nodes[game],
-        state=words._unpack(self.game_words[game]),
-    )
+# --- seals
 
 
 @external
-@view
-def open_against(operator: uint256) -> uint256:
+def seal(hash: bytes32):
     """
-    @notice How many games are open against an operator, whatever they are about.
+    @notice Places keccak256(abi_encode(finder, step, salt)), with the step's UNIT_MASK of the id under which it is asked for.
     """
-    return self._open_against(operator)
+    assert self.seals[hash] == 0, "referee: sealed already"
+    self.seals[hash] = block.timestamp
+    log Sealed(account=msg.sender, hash=hash)
+
+
+@external
+def open_seal(job: uint256, claim: ISettlementViews.Claim, finder: address, salt: bytes32):
+    """
+    @notice Shows a seal that names the convicted step and was placed long enough before the first ask there. The oldest counts.
+    """
+    key: bytes32 = self._key(job, claim)
+    verdict: uint256 = self.verdicts[key]
+    judged_at: uint256 = verdict & bits.U40
+    assert judged_at > 0 and block.timestamp <= judged_at + OPENING_S, "referee: not open to seals"
+    placed: uint256 = self.seals[keccak256(abi_encode(finder, verdict & UNIT_MASK, salt))]
+    assert placed > 0 and placed + seal_lead_s <= verdict >> 40 & bits.U40, "referee: no such seal"
+    best: uint256 = self.finders[key]
+    assert best == 0 or placed < best & bits.U96, "referee: an older seal"
+    self.finders[key] = convert(finder, uint256) << 96 | placed
+    log SealOpened(claim=key, finder=finder, placed_at=placed)
+
+
+@external
+def reward(job: uint256, claim: ISettlementViews.Claim):
+    """
+    @notice Once seals are opened: the oldest one's share goes to its finder; without one it burns.
+    """
+    key: bytes32 = self._key(job, claim)
+    opened_until: uint256 = (self.verdicts[key] & bits.U40) + OPENING_S
+    finder: uint256 = self.finders[key]
+    assert finder != max_value(uint256) and opened_until > OPENING_S, "referee: nothing to reward"
+    assert block.timestamp > opened_until, "referee: time left"
+    self.finders[key] = max_value(uint256)
+    extcall IDisputes(self._court(job)).reward_finder(job, claim, convert(finder >> 96, address))
+
+
+# --- within
 
 
 @internal
-@view
-def _bond(claim: ISettlementViews.Claim, games: uint256) -> (uint256, uint256):
-    times: uint256 = min(games + 1, BOND_STEPS)
-    coin: uint256 = FEE_MULTIPLE * DEFENCE_GAS * max(block.basefee, LEAST_BASE_FEE)
-    tokens: uint256 = ((claim.price + claim.pot_price) * BOND_BPS + BPS - 1) // BPS
-    return times * coin, times * tokens
-
-
-@internal
-def _open_game(
-    job: uint256, claim: ISettlementViews.Claim, claim_hash: bytes32, frame: IEvidence.Frame, paid: uint256
-) -> uint256:
-    before: uint256 = self.latest[job][claim_hash]
-    assert len(self._games_of(job, claim_hash)) < MAX_GAMES, "referee: too many games"
-    open: uint256 = self._open_against(claim.operator)
-    coin: uint256 = 0
-    tokens: uint256 = 0
-    coin, tokens = self._bond(claim, open)
-    assert paid >= coin, "referee: bond too small"
-    terms: ITaskRegistry.Schedule = staticcall ITaskRegistry(tasks).schedules(job)
-    # Every game has its own trace to be computed, and the operator's machine computes one after the other.
-    extra_s: uint256 = min(open + 1, MOST_COUNTED) * (trial_s if job == claims.TRIALS else terms.reexecute_s)
-    state: words.Game = empty(words.Game)
-    state.committer_left = side_s + extra_s
-    state.challenger_left = side_s + extra_s
-    state.move_s = move_s + extra_s
-    state.at = block.timestamp
-    state.awaits = words.TRACE
-    game: uint256 = self.game_count + 1
-    self.game_count = game
-    if frame.kind == TRAINING:
-        segments: uint256 = (frame.inner_steps + frame.segment_steps - 1) // frame.segment_steps
-        state = self._stand(state, words.SEGMENTS, segments + 1)
-        state.awaits = words.REVEAL
-        self.nodes[game] = frame.segment_root
-    self.game_words[game] = words._pack(state)
-    self.players[game] = (
-        convert(msg.sender, uint256) << 96
-        | convert(convert(claim.operator, uint48), uint256) << 48
-        | before
-    )
-    self.bonds[game] = convert(convert(paid, uint128), uint256) << 128 | tokens
-    self.latest[job][claim_hash] = game
-    self.games_against[claim.operator] += 1 << 128
-    self._fix(game, frame)
-    log GameOpened(
-        job=job,
-        game=game,
-        challenger=msg.sender,
-        operator=claim.operator,
-        claim_hash=claim_hash,
-        coin=paid,
-        tokens=tokens,
-    )
-    extcall ISettlementViews(self._court(job)).open_dispute(job, claim)
-    if tokens > 0:
-        self._check_transfer(
-            extcall IERC20(terms.token).transferFrom(msg.sender, self, tokens, default_return_value=True)
+def _disputed(job: uint256, claim: ISettlementViews.Claim, work: openings.Work) -> bytes32:
+    """
+    @notice The key of a claim that may be asked about; with the first ask it gets its word.
+    """
+    court: address = self._court(job)
+    terms: IDisputes.Terms = staticcall IDisputes(court).dispute_terms(job, claim)
+    assert (
+        work.inner_steps > 0 and work.segment_steps > 0 and openings._work_root(work) == terms.work_root
+    ), "referee: work does not match"
+    key: bytes32 = self._key(job, claim)
+    assert terms.deadline == 0 or block.timestamp <= terms.deadline, "referee: window closed"
+    if self.claims[key] == 0:
+        turn: uint256 = 0
+        if terms.deadline == 0:
+            turn = self._narrow(claim.turn, U20)
+        self.claims[key] = (
+            convert(convert(job, uint32), uint256) << JOB_AT
+            | self._narrow(claim.operator, U28) << OPERATOR_AT
+            | turn << TURN_AT
+            | min(terms.reexecute_s, U20) << REEXECUTE_AT
+            | max(1, min(terms.slots, bits.U8)) << SLOTS_AT
+            | convert(convert(terms.deadline, uint40), uint256) << DEADLINE_AT
+            | PENDING
         )
-    return game
+        extcall IDisputes(court).open_dispute(job, claim)
+    return key
 
 
 @internal
-@view
-def _move(game: uint256, awaited: uint256, mover: uint256) -> words.Game:
+@payable
+def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool) -> Node:
     """
-    @notice A game in which this move is due, from who may make it, in time.
+    @param node With the clocks of the node above; without any at the first ask of a path.
     """
-    state: words.Game = words._unpack(self.game_words[game])
-    self._check_move(state.awaits == awaited)
-    if mover == CHALLENGER:
-        self._check_challenger(game)
-    elif mover == COMMITTER:
-        hot: address = staticcall INodeRegistry(registry).hot_key(self._operator(game))
+    assert self.nodes[id] == 0, "referee: asked already"
+    word: uint256 = self._with_deadline(self.claims[node.claim])
+    self._check_pending(word)
+    asked: Node = node
+    if node.clocks == 0:
+        asked.clocks = clock._first(committer_s, asker_s)
+    open: uint256 = 0
+    slots: uint256 = word >> SLOTS_AT & bits.U8
+    flags: uint256 = 0
+    token: address = empty(address)
+    price: uint256 = 0
+    if is_heavy:
+        self.heavy_asks[word >> OPERATOR_AT] += 1 << 128
+        open = self._open_heavy(word >> OPERATOR_AT)
+        flags = HEAVY
+        if is_aggregation:
+            flags |= OF_AGGREGATION
+        asked.origin = convert(id, uint256) & UNIT_MASK | block.timestamp << 40
+        token, price = self._price(word, is_aggregation)
+        assert word >> HEAVY_MADE_AT & bits.U16 < bits.U16, "referee: too many asks"
+        word += ONE_HEAVY_MADE + ONE_HEAVY_OPEN
+    asked.clocks = clock._asked(
+        asked.clocks, word >> DEADLINE_AT & bits.U40, is_heavy, open, slots, word >> REEXECUTE_AT & U20
+    )
+    open_asks: uint256 = (word >> OPEN_AT & bits.U16) + 1
+    assert open_asks <= bits.U16, "referee: too many asks"
+    self.claims[node.claim] = word + ONE_OPEN
+    fee: uint256 = open_asks * self._answer_gas(asked.position) * max(FEE_MULTIPLE * block.basefee, A_GWEI)
+    assert msg.value >= fee, "referee: fee too small"
+    # Coin below a gwei is the asker's gift: it is counted in gwei.
+    asked.payment = (
+        convert(msg.sender, uint256) << 96
+        | convert(convert(msg.value // A_GWEI, uint48), uint256) << 48
+        | block.timestamp << 8
+        | flags
+    )
+    asked.answerer = empty(address)
+    self._save(id, asked, ASKED)
+    if price > 0:
+        self._check_transfer(
+            extcall IERC20(token).transferFrom(msg.sender, self, price, default_return_value=True)
+        )
+    return asked
+
+
+@internal
+def _answer(id: bytes32, node: Node, stage: IDescent.Stage, is_new: bool) -> address:
+    """
+    @param stage Where the node is from now on.
+    @return Who is paid for the answer if the claim becomes final; nobody: the operator's owner.
+    """
+    word: uint256 = self.claims[node.claim]
+    self._check_pending(word)
+    is_authors: bool = is_new or clock._is_exclusive(node.clocks, exclusive_s)
+    if is_authors:
+        hot: address = staticcall INodeRegistry(registry).hot_key(word >> OPERATOR_AT & U28)
         assert msg.sender == hot, "referee: not the committer"
-    # INVARIANT clocks: a side can move up to its last second, and is out of time from the next one on, never both.
-    assert block.timestamp <= words._due(state), "referee: out of time"
-    return state
+    answered: Node = node
+    answered.frame = stage.frame
+    answered.position = stage.position
+    answered.root = stage.root
+    answered.clocks = clock._answered(node.clocks)
+    if not is_authors:
+        answered.answerer = msg.sender
+    if node.payment & HEAVY != 0:
+        self.heavy_asks[word >> OPERATOR_AT] += 1
+        word -= ONE_HEAVY_OPEN
+    latest: uint256 = max(word >> LATEST_AT & bits.U40, clock._latest(answered.clocks))
+    left: uint256 = clock._committer_left(answered.clocks)
+    used: uint256 = max(word >> USED_AT & bits.U16, min(committer_s - min(left, committer_s), bits.U16))
+    kept: uint256 = word & ~(bits.U40 << LATEST_AT | bits.U16 << USED_AT)
+    self.claims[node.claim] = (kept | latest << LATEST_AT | used << USED_AT) - ONE_OPEN
+    self._save(id, answered, ANSWERED)
+    return answered.answerer
+
+
+@internal
+def _resolve(
+    job: uint256, claim: ISettlementViews.Claim, key: bytes32, outcome: uint256, node: bytes32
+):
+    assert self._key(job, claim) == key, "referee: other claim"
+    word: uint256 = self.claims[key]
+    self._check_pending(word)
+    # INVARIANT heavy: what is counted against an operator is the heavy asks open of claims that are pending.
+    open: uint256 = word >> HEAVY_OPEN_AT & bits.U16
+    if open > 0:
+        self.heavy_asks[word >> OPERATOR_AT] += open
+    self.claims[key] = (word & ~(bits.U16 << HEAVY_OPEN_AT)) - PENDING + outcome
+    burned: uint256 = 0
+    if outcome == EXHAUSTED:
+        token: address = empty(address)
+        price: uint256 = 0
+        token, price = self._price(word, claim.seat == claim_hashes.AGGREGATION)
+        burned = (word >> HEAVY_MADE_AT & bits.U16) * (price // 2)
+    log ClaimResolved(job=job, claim=key, outcome=outcome, node=node)
+    extcall IDisputes(self._court(job)).close_dispute(
+        job, claim, outcome, word >> USED_AT & bits.U16, burned
+    )
 
 
 @internal
 @view
-def _open(game: uint256, frame: IEvidence.Frame, mover: uint256) -> words.Game:
-    """
-    @notice As `_move`, at a leaf that the tree has.
-    """
-    state: words.Game = self._move(game, words.OPEN, mover)
-    self._check_frame(game, frame)
-    self._check_there(state)
-    return state
+def _is_final(word: uint256) -> bool:
+    deadline: uint256 = word >> DEADLINE_AT & bits.U40
+    return (
+        word >> OPEN_AT & bits.U16 == 0
+        and deadline > 0
+        and block.timestamp > max(deadline + asker_s, word >> LATEST_AT & bits.U40)
+    )
 
 
 @internal
 @view
-def _playing(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame) -> words.Game:
-    state: words.Game = words._unpack(self.game_words[game])
-    assert state.awaits != 0, "referee: no open game"
-    self._check_frame(game, frame)
-    assert claims._hash(claim) == frame.claim, "referee: other claim"
-    return state
+def _with_deadline(word: uint256) -> uint256:
+    """
+    @notice A claim's word with its deadline, if that is known by now.
+    """
+    if word >> DEADLINE_AT & bits.U40 > 0 or word == 0:
+        return word
+    job: uint256 = word >> JOB_AT
+    deadline: uint256 = staticcall IDisputes(self._court(job)).deadline(job, word >> TURN_AT & U20)
+    return word | convert(convert(deadline, uint40), uint256) << DEADLINE_AT
+
+
+@internal
+@view
+def _price(word: uint256, is_aggregation: bool) -> (address, uint256):
+    job: uint256 = word >> JOB_AT
+    return staticcall IDisputes(self._court(job)).reexecution_price(job, is_aggregation)
+
+
+@internal
+@view
+def _open_heavy(operator: uint256) -> uint256:
+    """
+    @param operator job << 28 | operator
+    """
+    asks: uint256 = self.heavy_asks[operator]
+    return (asks >> 128) - (asks & bits.U128)
 
 
 @internal
 @pure
-def _check_move(is_due: bool):
-    assert is_due, "referee: not this move"
+def _answer_gas(position: uint256) -> uint256:
+    """
+    @notice What the answer of a node takes at most.
+    """
+    height: uint256 = tree._height(position)
+    if tree._is_shown(position):
+        return ANSWER_GAS + (LEAF_GAS << height)
+    if height > 0:
+        return ANSWER_GAS + (CHILD_GAS << tree._span(position))
+    return STAGE_GAS
+
+
+@internal
+@view
+def _check(id: bytes32, node: Node, status: uint256):
+    """
+    @notice That the record is the node's, and its status this one.
+    """
+    assert self.nodes[id] == self._word(node, status), "referee: other node"
+
+
+@internal
+def _save(id: bytes32, node: Node, status: uint256):
+    self.nodes[id] = self._word(node, status)
 
 
 @internal
 @pure
-def _check_count(count: uint256):
-    assert count < words.MAX_COUNT, "referee: too many elements"
+def _word(node: Node, status: uint256) -> uint256:
+    return convert(keccak256(abi_encode(node)), uint256) & ~bits.U8 | status
 
 
 @internal
 @pure
-def _check_there(state: words.Game):
-    assert not words._is_beyond(state), "referee: no such leaf"
+def _stage(node: Node) -> IDescent.Stage:
+    return IDescent.Stage(frame=node.frame, position=node.position, root=node.root)
+
+
+@internal
+@pure
+def _path_id(key: bytes32, slot: uint256, kind: uint256) -> bytes32:
+    return keccak256(abi_encode(key, slot, kind))
+
+
+@internal
+@pure
+def _segment_id(origin: uint256, index: uint256) -> bytes32:
+    """
+    @notice Of a segment leaf, shown from the bundle or reached through the tree: one id, so that it is asked for once.
+    """
+    return keccak256(abi_encode(origin & UNIT_MASK, index))
+
+
+@internal
+@pure
+def _check_pending(word: uint256):
+    assert word & STATUS == PENDING, "referee: not pending"
+
+
+@internal
+@view
+def _check_open(word: uint256):
+    """
+    @notice That nothing is final yet.
+    """
+    self._check_pending(word)
+    assert not self._is_final(self._with_deadline(word)), "referee: final"
+
+
+@internal
+@pure
+def _narrow(number: uint256, most: uint256) -> uint256:
+    assert number <= most, "referee: too large"
+    return number
+
+
+@internal
+@pure
+def _check_here(is_here: bool):
+    assert is_here, "referee: not here"
 
 
 @internal
@@ -683,317 +904,14 @@ def _check_transfer(is_done: bool):
 
 @internal
 @view
-def _check_challenger(game: uint256):
-    assert msg.sender == self._challenger(game), "referee: not the challenger"
-
-
-@internal
-@view
-def _check_frame(game: uint256, frame: IEvidence.Frame):
-    assert self._hash(frame) == self.frames[game], "referee: other frame"
-
-
-@internal
-@pure
-def _hash(frame: IEvidence.Frame) -> bytes32:
-    return keccak256(abi_encode(frame))
-
-
-@internal
-def _fix(game: uint256, frame: IEvidence.Frame):
-    self.frames[game] = self._hash(frame)
-    log FrameFixed(game=game, frame=frame)
-
-
-@internal
-@pure
-def _check_program(frame: IEvidence.Frame, program: openings.Program):
-    assert openings._program_root(program) == frame.program_root, "referee: other program"
-
-
-@internal
-def _show(game: uint256, state: words.Game, node: bytes32, children: DynArray[bytes32, openings.CHILDREN]):
-    """
-    @notice The children of the node that the game is at.
-    """
-    assert (
-        len(children) == 1 << words._span(state.height) and openings._root(children) == node
-    ), "referee: children do not match"
-    shown: words.Game = state
-    shown.awaits = words.PICK
-    self.game_words[game] = words._pack(shown)
-    log NodeRevealed(game=game, children=children)
-
-
-@internal
-@pure
-def _check_leaf(data: Bytes[merkle.LEAF_BYTES], node: bytes32, state: words.Game):
-    # A leaf that the tree has begins before its end.
-    left: uint256 = openings.WORD_BYTES * (state.count - state.index * openings.WORDS_A_LEAF)
-    assert len(data) == min(merkle.LEAF_BYTES, left) and merkle._leaf(data) == node, "referee: bytes do not match"
-
-
-@internal
-@view
-def _check_states(game: uint256, frame: IEvidence.Frame, state: words.Game, states: openings.States):
-    """
-    @notice The states of the leaf that the game is at, and of the one before it.
-    """
-    before: uint256 = state.index - 1
-    before_leaf: bytes32 = merkle._segment_leaf(self._step_of(frame, state.phase, before), states.before)
-    after_leaf: bytes32 = merkle._segment_leaf(self._step_of(frame, state.phase, state.index), states.after)
-    assert (
-        after_leaf == self.nodes[game]
-        and len(states.path) == words._height(state.count)
-        and merkle._climb(before_leaf, before, states.path) == frame.tree_root
-    ), "referee: states do not match"
-
-
-@internal
-@pure
-def _step_of(frame: IEvidence.Frame, phase: uint256, leaf: uint256) -> uint256:
-    """
-    @notice The step of a leaf of the tree of states.
-    """
-    if phase == words.STEPS:
-        return frame.first_step + leaf
-    return min(leaf * frame.segment_steps, frame.inner_steps)
-
-
-@internal
-def _arrive(game: uint256, state: words.Game, node: bytes32):
-    """
-    @notice The challenger went to a node.
-    """
-    arrived: words.Game = state
-    arrived.awaits = self._awaited_at(state, node)
-    self.game_words[game] = words._pack(arrived)
-    self.nodes[game] = node
-
-
-@internal
-@pure
-def _awaited_at(state: words.Game, node: bytes32) -> uint256:
-    """
-    @notice The move that is due at a node. Who has anything but padding beyond a tree's last leaf owes an opening that there
-            is not, and loses by silence; nothing leads to the state before a segment's first step, or beyond padding.
-    """
-    if state.height > 0:
-        return words.REVEAL
-    if words._is_beyond(state):
-        return words.EVIDENCE if node == empty(bytes32) else words.OPEN
-    if state.phase == words.STATE or (state.phase == words.STEPS and state.index == 0):
-        return words.EVIDENCE
-    return words.OPEN
-
-
-@internal
-@pure
-def _stand(state: words.Game, phase: uint256, count: uint256) -> words.Game:
-    """
-    @notice At the root of a tree.
-    """
-    stands: words.Game = state
-    stands.phase = phase
-    stands.count = count
-    stands.index = 0
-    stands.is_open = False
-    stands.height = words._height(words._leaves(stands))
-    return stands
-
-
-@internal
-def _enter(
-    game: uint256,
-    moved: words.Game,
-    phase: uint256,
-    root: bytes32,
-    count: uint256,
-    frame: IEvidence.Frame,
-    children: DynArray[bytes32, openings.CHILDREN],
-):
-    """
-    @notice At the root of a tree, whose children are revealed.
-    """
-    self.nodes[game] = root
-    self._fix(game, frame)
-    self._show(game, self._stand(moved, phase, count), root, children)
-
-
-@internal
-def _enter_trace(game: uint256, state: words.Game, frame: IEvidence.Frame, trace: openings.Trace):
-    self._check_program(frame, trace.program)
-    fixed: IEvidence.Frame = frame
-    fixed.trace_root = trace.root
-    count: uint256 = openings._node_count(trace.program)
-    self._enter(game, words._moved(state), words.NODES, trace.root, count, fixed, trace.children)
-
-
-@internal
-def _enter_words(
-    game: uint256,
-    before: words.Game,
-    phase: uint256,
-    root: bytes32,
-    count: uint256,
-    frame: IEvidence.Frame,
-    children: DynArray[bytes32, openings.CHILDREN],
-    leaf: Bytes[merkle.LEAF_BYTES],
-):
-    """
-    @notice As `_enter`; a tree of one leaf is shown at once. One of no word is padding, and has nothing to show.
-    """
-    self._check_count(count)
-    if count > openings.WORDS_A_LEAF:
-        self._enter(game, words._moved(before), phase, root, count, frame, children)
-        return
-    state: words.Game = self._stand(words._moved(before), phase, count)
-    # Logged before the tree's first reveal, as in `_enter`.
-    self._fix(game, frame)
-    if count > 0:
-        self._check_leaf(leaf, root, state)
-        state.is_open = True
-        log LeafShown(game=game, data=leaf)
-    else:
-        assert root == empty(bytes32), "referee: bytes do not match"
-    state.awaits = words.EVIDENCE
-    self.game_words[game] = words._pack(state)
-    self.nodes[game] = root
-
-
-@internal
-@view
-def _position(game: uint256, state: words.Game) -> IEvidence.Position:
-    node: bytes32 = self.nodes[game]
-    return IEvidence.Position(
-        phase=state.phase,
-        height=state.height,
-        index=state.index,
-        node=node,
-        open_leaf=node if state.is_open else empty(bytes32),
-    )
-
-
-@internal
-def _end(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame, committer_loses: bool):
-    """
-    @notice The bond finds its owners and Settlement hears of it. When the claim is not pending any more nobody loses: a disputed
-            claim cannot be paid, so it was convicted elsewhere.
-    """
-    job: uint256 = frame.job
-    challenger: address = self._challenger(game)
-    bond: uint256 = self.bonds[game]
-    coin: uint256 = bond >> 128
-    tokens: uint256 = bond & bits.U128
-    open: DynArray[uint256, MAX_GAMES] = self._games_of(job, frame.claim)
-    outcome: uint256 = SETTLED
-    challengers: DynArray[address, MAX_GAMES] = []
-    if self._is_pending(job, claim):
-        outcome = CONVICTED if committer_loses else DISMISSED
-    if outcome == CONVICTED:
-        # INVARIANT challengers: whose game is open at the conviction shares in it, once for each game.
-        for each: uint256 in open:
-            challengers.append(self._challenger(each))
-    self._forget(game, job, frame.claim, open)
-    self.games_against[claim.operator] += 1
-    token: address = staticcall ITaskViews(tasks).token_of(job)
-    # INVARIANT bonds: the balance is the open games' bonds, what is owed, and what is burned.
-    if outcome == DISMISSED:
-        owner: address = staticcall INodeRegistry(registry).owner_of(claim.operator)
-        self._owe(COIN, owner, coin // 2)
-        self._owe(COIN, audit_pool, coin - coin // 2)
-        self._owe(token, owner, tokens // 2)
-        self.burned[token] += tokens - tokens // 2
-    else:
-        self._owe(COIN, challenger, coin)
-        self._owe(token, challenger, tokens)
-    log GameEnded(job=job, game=game, challenger=challenger, outcome=outcome)
-    extcall ISettlementViews(self._court(job)).close_dispute(job, claim, outcome == CONVICTED, challengers)
-
-
-@internal
-def _owe(token: address, account: address, amount: uint256):
-    self.owed[token][account] += amount
-
-
-@internal
-def _forget(game: uint256, job: uint256, claim_hash: bytes32, open: DynArray[uint256, MAX_GAMES]):
-    """
-    @notice The game is over: what was opened before it follows on what was opened after it.
-    """
-    before: uint256 = self._before(game)
-    after: uint256 = 0
-    for each: uint256 in open:
-        if each == game:
-            break
-        after = each
-    if after == 0:
-        self.latest[job][claim_hash] = before
-    else:
-        self.players[after] = self.players[after] >> 48 << 48 | before
-    self.game_words[game] = 0
-    self.nodes[game] = empty(bytes32)
-    self.frames[game] = empty(bytes32)
-    self.players[game] = 0
-    self.bonds[game] = 0
-
-
-@internal
-@view
-def _games_of(job: uint256, claim_hash: bytes32) -> DynArray[uint256, MAX_GAMES]:
-    found: DynArray[uint256, MAX_GAMES] = []
-    game: uint256 = self.latest[job][claim_hash]
-    for _: uint256 in range(MAX_GAMES):
-        if game == 0:
-            break
-        found.append(game)
-        game = self._before(game)
-    return found
-
-
-@internal
-@view
-def _open_against(operator: uint256) -> uint256:
-    games: uint256 = self.games_against[operator]
-    return (games >> 128) - (games & bits.U128)
-
-
-@internal
-@view
-def _challenger(game: uint256) -> address:
-    return convert(self.players[game] >> 96, address)
-
-
-@internal
-@view
-def _operator(game: uint256) -> uint256:
-    return self.players[game] >> 48 & (2**48 - 1)
-
-
-@internal
-@view
-def _before(game: uint256) -> uint256:
-    return self.players[game] & (2**48 - 1)
-
-
-@internal
-@view
 def _court(job: uint256) -> address:
     """
     @notice Who keeps the claims of a job.
     """
-    return admissions if job == claims.TRIALS else settlement
+    return admissions if job == claim_hashes.TRIALS else settlement
 
 
 @internal
-@view
-def _is_pending(job: uint256, claim: ISettlementViews.Claim) -> bool:
-    return claims._is_pending(self._court(job), job, claim)
-
-
-@internal
-@view
-def _work_root(job: uint256, claim: ISettlementViews.Claim) -> bytes32:
-    if job == claims.TRIALS:
-        return (staticcall IAdmissions(admissions).trials(claim.turn)).work_root
-    return staticcall ITaskViews(tasks).work_roots(job)
+@pure
+def _key(job: uint256, claim: ISettlementViews.Claim) -> bytes32:
+    return keccak256(abi_encode(job, claim_hashes._hash(claim)))

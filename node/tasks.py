@@ -44,7 +44,7 @@ from repops import backend
 from zoo_compute.formats.bundles import Pointer
 from zoo_compute.formats.tags import round_tag
 from zoo_compute.json_codec import decode, finite_or_none
-from zoo_compute.spec.games import Result
+from zoo_compute.spec.frames import Result
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import batch_of
 from zoo_compute.training.memory import needed_bytes

@@ -54,7 +54,7 @@ from repops.operators import TABLE
 from tests.support.games.evidence_oracle import EvidenceOracle, JobFacts
 from tests.support.games.game_board import GameBoard, GameRecord, play
 from zoo_compute.devnet.devnet import Devnet
-from zoo_compute.spec.games import Frame, Game, Kind, Position, Result
+from zoo_compute.spec.frames import Frame, Game, Kind, Position, Result
 from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim

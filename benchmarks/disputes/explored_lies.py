@@ -54,7 +54,7 @@ from zoo_compute.spec.descents import (
 )
 from zoo_compute.spec.disputed_claims import Explorations, Place, Terms
 from zoo_compute.spec.exploration import WORD_LEVELS, Node, Status, Tree, TreePosition
-from zoo_compute.spec.games import EMPTY, Awaits, Frame, Game, Kind, Phase, Result, States, Steps, Trace
+from zoo_compute.spec.frames import EMPTY, Awaits, Frame, Game, Kind, Phase, Result, States, Steps, Trace
 from zoo_compute.spec.state import Claim, Message
 
 JOB, OPERATOR, CHAIN_ID, BASE_FEE, FEE = 1, 7, 31337, 10**9, 10**17

@@ -18,7 +18,7 @@ from zoo_compute.chain.call import Call, functions_of
 from zoo_compute.chain.sender import Sender
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.formats.manifest import Manifest
-from zoo_compute.spec.games import Frame, Kind, Outcome, Position, Result, Work
+from zoo_compute.spec.frames import Frame, Kind, Outcome, Position, Result, Work
 from zoo_compute.spec.params import ZEN
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim

@@ -24,7 +24,7 @@ from tests.support.games.game_board import Judge
 from tests.support.games.hostile_challenger import Hostile
 from zoo_compute.disputes.evidence import Evidence
 from zoo_compute.disputes.evidence import Update as UpdateEvidence
-from zoo_compute.spec.games import Frame, Game, Kind, Phase, Result, span_of
+from zoo_compute.spec.frames import Frame, Game, Kind, Phase, Result, span_of
 from zoo_compute.spec.state import Claim
 
 BEGIN = -1  # the step number of the state before the first step

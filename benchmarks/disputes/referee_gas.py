@@ -24,7 +24,7 @@ from tests.support.games.hashed_computation import HashedComputation, HashedProg
 from tests.support.sources import load
 from zoo_compute.devnet.anvil import Anvil
 from zoo_compute.spec import referee as rules
-from zoo_compute.spec.games import Awaits, Game, Kind, Phase, Work
+from zoo_compute.spec.frames import Awaits, Game, Kind, Phase, Work
 from zoo_compute.spec.state import Claim, Message, Operator, World
 
 JOB, OPERATOR, CHAIN_ID = 1, 7, 31337

@@ -24,7 +24,7 @@ PARTS: constant(uint256) = 6
 ELEMENT: constant(uint256) = 7
 RESULT: constant(uint256) = 8
 # Levels that one answer goes down at most: 64 children.
-MAX_SPAN: constant(uint256) = 6
+MAX_SPAN: constant(uint256) = openings.MAX_SPAN
 # Of words, up to four leaves are shown together: two levels.
 SHOWN_LEVELS: constant(uint256) = 2
 SHOWN_LEAVES: constant(uint256) = 4
@@ -177,7 +177,7 @@ def _below(
     depth: uint256 = self._height(position) if self._is_shown(position) else self._span(position)
     assert (
         len(path) == depth and place < 1 << depth and merkle._climb(child, place, path) == root
-    ), "openings: not that child"
+    ), "referee: not that child"
     upper: uint256 = position >> 64 << 64
     return (
         upper
@@ -194,7 +194,7 @@ def _check_children(position: uint256, root: bytes32, children: DynArray[bytes32
         not self._is_shown(position)
         and len(children) == 1 << self._span(position)
         and openings._root(children) == root
-    ), "openings: children do not match"
+    ), "referee: children do not match"
 
 
 @internal
@@ -207,7 +207,7 @@ def _check_words(position: uint256, root: bytes32, data: Bytes[MAX_WORDS]):
     start: uint256 = (self._index(position) << height) * openings.WORDS_A_LEAF
     count: uint256 = self._count(position)
     size: uint256 = min(merkle.LEAF_BYTES << height, openings.WORD_BYTES * (count - min(count, start)))
-    assert self._is_shown(position) and len(data) == size, "openings: bytes do not match"
+    assert self._is_shown(position) and len(data) == size, "referee: bytes do not match"
     nodes: bytes32[SHOWN_LEAVES] = empty(bytes32[SHOWN_LEAVES])
     for i: uint256 in range(SHOWN_LEAVES):
         at: uint256 = i * merkle.LEAF_BYTES
@@ -219,4 +219,4 @@ def _check_words(position: uint256, root: bytes32, data: Bytes[MAX_WORDS]):
         width = width >> 1
         for i: uint256 in range(width, bound=2):
             nodes[i] = merkle._parent(nodes[2 * i], nodes[2 * i + 1])
-    assert nodes[0] == root, "openings: bytes do not match"
+    assert nodes[0] == root, "referee: bytes do not match"

@@ -8,12 +8,12 @@
 
 
 from . import bits
-from . import game_words
 from . import merkle
 
 
-# The most that one move reveals, six levels down: `game_words._span`.
+# The most that one answer shows, six levels down: `exploration._span`.
 CHILDREN: constant(uint256) = 64
+MAX_SPAN: constant(uint256) = 6
 WORD_BYTES: constant(uint256) = 4
 WORDS_A_LEAF: constant(uint256) = 128
 MAX_DESCRIPTOR: constant(uint256) = 2048
@@ -179,7 +179,7 @@ def _root(children: DynArray[bytes32, CHILDREN]) -> bytes32:
     """
     level: DynArray[bytes32, CHILDREN] = children
     width: uint256 = len(children)
-    for _: uint256 in range(game_words.MAX_SPAN):
+    for _: uint256 in range(MAX_SPAN):
         width = width >> 1
         for i: uint256 in range(width, bound=CHILDREN // 2):
             level[i] = sha256(concat(0x01, level[unsafe_mul(2, i)], level[unsafe_add(unsafe_mul(2, i), 1)]))

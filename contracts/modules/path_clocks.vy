@@ -55,7 +55,7 @@ def _asked(
     asker_left: uint256 = clocks >> 48 & U32
     since: uint256 = max(self._since(clocks), deadline)
     if deadline > 0 and block.timestamp > since:
-        assert block.timestamp - since <= asker_left, "openings: askers out of time"
+        assert block.timestamp - since <= asker_left, "referee: askers out of time"
         asker_left -= block.timestamp - since
     counted_left: uint256 = clocks >> 8 & 255
     counted: uint256 = 0
@@ -82,7 +82,7 @@ def _answered(clocks: uint256) -> uint256:
     used: uint256 = block.timestamp - self._since(clocks)
     left: uint256 = self._committer_left(clocks)
     # INVARIANT clocks: an ask can be answered up to its last second, and expires from the next one on, never both.
-    assert used <= left, "openings: out of time"
+    assert used <= left, "referee: out of time"
     lower: uint256 = clocks & (2**80 - 1)
     return block.timestamp << 112 | (left - used) << 80 | lower >> 1 << 1
 

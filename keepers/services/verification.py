@@ -22,7 +22,7 @@ from keepers.decisions.requests import aggregation_check_name, aggregation_check
 from keepers.queue.work_queue import WorkStatus
 from zoo_compute.chain.answered_results import answered_demands
 from zoo_compute.chain.views import Checkpoint, Commit, JobView
-from zoo_compute.spec.games import Result
+from zoo_compute.spec.frames import Result
 from zoo_compute.spec.retention import SPARE_S
 
 log = logging.getLogger("zoo.verifier")

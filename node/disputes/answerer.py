@@ -32,7 +32,7 @@ from zoo_compute.spec.exploration import (
     require_words,
     root_position,
 )
-from zoo_compute.spec.games import EMPTY, Frame, Hashes, Phase, Result, States, Steps, Trace
+from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Phase, Result, States, Steps, Trace
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim

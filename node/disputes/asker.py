@@ -33,7 +33,7 @@ from zoo_compute.spec.exploration import (
     segment_id,
     segments_position,
 )
-from zoo_compute.spec.games import EMPTY, Frame, Hashes, Kind, Phase, Result, Work
+from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Kind, Phase, Result, Work
 from zoo_compute.spec.params import WORD_BYTES
 from zoo_compute.spec.state import Claim
 

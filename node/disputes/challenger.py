@@ -18,7 +18,7 @@ from repops.parts import part, part_count
 from zoo_compute.disputes import evidence
 from zoo_compute.disputes.evidence import Evidence, WholeTensor, entry_of
 from zoo_compute.disputes.revealed import RevealedState
-from zoo_compute.spec.games import Awaits, Frame, Game, Hashes, Phase
+from zoo_compute.spec.frames import Awaits, Frame, Game, Hashes, Phase
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.trials import TRIALS
 

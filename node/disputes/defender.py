@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from node.disputes.moves import Move
 from node.disputes.trees import Trees
-from zoo_compute.spec.games import (
+from zoo_compute.spec.frames import (
     Awaits,
     Frame,
     Game,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from repops.graph import STATE_ROLE, Graph, Node
 from repops.parts import part_count
-from zoo_compute.spec.games import height_of
+from zoo_compute.spec.frames import height_of
 from zoo_compute.spec.params import MAX_SPAN, WORDS_A_LEAF
 
 Sizes = tuple[int, int]  # of a node: its elements, the parts of each

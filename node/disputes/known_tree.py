@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from repops.merkle import Tree
-from zoo_compute.spec.games import Hashes
+from zoo_compute.spec.frames import Hashes
 
 
 class KnownTree:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from zoo_compute.disputes.revealed import RevealedState
-from zoo_compute.spec.games import Phase
+from zoo_compute.spec.frames import Phase
 
 
 class Move(NamedTuple):

@@ -41,7 +41,7 @@ from zoo_compute.disputes.revealed import COMMITTER, RevealedState
 from zoo_compute.formats.bundles import SlotResult
 from zoo_compute.json_codec import decode, encode
 from zoo_compute.spec.carry import is_restart
-from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase, Result
+from zoo_compute.spec.frames import Awaits, Frame, Game, Kind, Phase, Result
 from zoo_compute.spec.state import Claim
 from zoo_compute.store.interface import Store
 from zoo_compute.training.work_root import work_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from node.disputes.computation import Roots, tensor_in
 from zoo_compute.disputes.evidence import Begin, PresentClaim
 from zoo_compute.spec.carry import ends_previous_turn
-from zoo_compute.spec.games import Result
+from zoo_compute.spec.frames import Result
 from zoo_compute.spec.state import Claim
 from zoo_compute.training.rounds import RESIDUAL
 

@@ -21,7 +21,7 @@ from repops.graph import BATCH_ROLE, OPTIMIZER, Node
 from repops.parts import part_count, parts
 from zoo_compute.disputes import evidence
 from zoo_compute.disputes.evidence import Evidence, WholeTensor, entry_of
-from zoo_compute.spec.games import Frame, Hashes, Phase
+from zoo_compute.spec.frames import Frame, Hashes, Phase
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS

@@ -16,7 +16,7 @@ from zoo_compute.codec.pruning import PrunedTree
 from zoo_compute.disputes import evidence
 from zoo_compute.disputes.evidence import Evidence, PresentClaim, WholeTensor, Words, words_of
 from zoo_compute.formats.manifest import Manifest
-from zoo_compute.spec.games import Result
+from zoo_compute.spec.frames import Result
 from zoo_compute.spec.state import Claim
 from zoo_compute.training.rounds import PRESENT, UPDATES, aggregation_batch, aggregation_program, update_program
 

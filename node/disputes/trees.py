@@ -11,7 +11,7 @@ from repops import encoding
 from repops.commitments import canonical, segment_leaf, state_leaves, trace_leaf
 from repops.graph import Graph
 from repops.merkle import DESCRIPTOR, Tree, sha256
-from zoo_compute.spec.games import Frame, Phase, Program, span_of
+from zoo_compute.spec.frames import Frame, Phase, Program, span_of
 
 Hashes = tuple[bytes, ...]
 

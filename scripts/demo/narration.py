@@ -10,7 +10,7 @@ from zoo_compute.amounts import format_amount
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import AGGREGATOR_SEAT
 from zoo_compute.client.dispute_transcript import ENDS
-from zoo_compute.spec.games import Outcome
+from zoo_compute.spec.frames import Outcome
 from zoo_compute.spec.params import COIN
 
 

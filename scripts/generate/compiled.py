@@ -31,7 +31,7 @@ CONTRACTS = (
     "ConsistencyProofs",
     "Evidence",
     "Referee",
-    # Not deployed yet: they replace the Referee (docs/protocol/openings.md).
+    # Not deployed yet: they replace the Referee (docs/protocol/referee.md).
     "Descent",
     "Openings",
 )

@@ -49,7 +49,7 @@ from tests.support.programs import models
 from tests.support.programs.table_programs import table
 from zoo_compute.disputes.exploration import Call, values
 from zoo_compute.spec.clocks import PRODUCTION, End
-from zoo_compute.spec.games import Kind, Phase
+from zoo_compute.spec.frames import Kind, Phase
 
 STEP = 3  # after it a segment ends
 MOST_ASKS = 12

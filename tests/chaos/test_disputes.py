@@ -36,7 +36,7 @@ from zoo_compute.chain.views import ClaimState, JobState, JobView
 from zoo_compute.client.dispute_transcript import Transcript
 from zoo_compute.errors import Refusal
 from zoo_compute.json_codec import decode, encode
-from zoo_compute.spec.games import Frame, Kind, Outcome, Phase, Position, Result, Work
+from zoo_compute.spec.frames import Frame, Kind, Outcome, Phase, Position, Result, Work
 from zoo_compute.spec.params import COIN, ZEN
 from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.revert import Refused

@@ -22,7 +22,7 @@ from tests.contracts.audits_driver import HISTORY, HISTORY_CODE, remembered
 from tests.support.evm import chain
 from tests.support.evm import reverts as refused
 from tests.support.protocol_driver import START, events_of
-from zoo_compute.spec.games import Work, claim_hash
+from zoo_compute.spec.frames import Work, claim_hash
 from zoo_compute.spec.params import DEVNET, PRESETS, window_s
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS

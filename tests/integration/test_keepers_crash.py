@@ -37,7 +37,7 @@ from zoo_compute.chain.views import JobView
 from zoo_compute.client.dispute_transcript import Transcript
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.errors import Refusal
-from zoo_compute.spec.games import Outcome, Phase
+from zoo_compute.spec.frames import Outcome, Phase
 from zoo_compute.spec.params import ZEN
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import digest_of

@@ -15,7 +15,7 @@ from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.views import ClaimState
 from zoo_compute.client.dispute_transcript import Transcript
-from zoo_compute.spec.games import Outcome
+from zoo_compute.spec.frames import Outcome
 from zoo_compute.spec.params import ZEN
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid

@@ -20,7 +20,7 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import ClaimState
 from zoo_compute.errors import NeedsOperator, UserError
 from zoo_compute.json_codec import encode
-from zoo_compute.spec.games import Outcome
+from zoo_compute.spec.frames import Outcome
 from zoo_compute.spec.params import COIN, ZEN
 
 pytestmark = pytest.mark.integration

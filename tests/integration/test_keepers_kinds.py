@@ -27,7 +27,7 @@ from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
 from zoo_compute.cli import main as cli
 from zoo_compute.client.dispute_transcript import Transcript
 from zoo_compute.devnet.devnet import Devnet
-from zoo_compute.spec.games import Kind, Outcome
+from zoo_compute.spec.frames import Kind, Outcome
 
 pytestmark = pytest.mark.integration
 

@@ -24,7 +24,7 @@ from zoo_compute.chain.games import read_games
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Commit
 from zoo_compute.devnet.devnet import Devnet
-from zoo_compute.spec.games import Kind
+from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.params import STRANGERS_LANE
 from zoo_compute.store import BlockStore
 

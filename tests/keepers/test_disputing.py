@@ -19,7 +19,7 @@ from zoo_compute.chain.games import GameView
 from zoo_compute.chain.generated.bindings import admissions as bindings
 from zoo_compute.operators.admission import TrialAnswer
 from zoo_compute.spec.admissions import claim_of
-from zoo_compute.spec.games import Awaits, Frame, Game
+from zoo_compute.spec.frames import Awaits, Frame, Game
 from zoo_compute.spec.trials import TRIALS, Workload
 
 ME, OTHER = "0xme", "0xother"

@@ -21,7 +21,7 @@ from repops.files import state_bytes
 from tests.support.small_job import SmallJob, publish
 from zoo_compute.formats.manifest import Compression
 from zoo_compute.json_codec import encode
-from zoo_compute.spec.games import Kind
+from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
 

@@ -24,7 +24,7 @@ from zoo_compute.chain.generated.bindings.admissions import Claim
 from zoo_compute.json_codec import decode
 from zoo_compute.operators.admission import TrialAnswer
 from zoo_compute.spec.admissions import claim_of, work_of
-from zoo_compute.spec.games import Kind, Result
+from zoo_compute.spec.frames import Kind, Result
 from zoo_compute.spec.merkle import root_of
 from zoo_compute.spec.params import GPU_CLASSES
 from zoo_compute.spec.referee import opened_game

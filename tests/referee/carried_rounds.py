@@ -23,7 +23,7 @@ from tests.support.games.game_board import GameRecord
 from tests.support.games.lying_jobs import SEATS, Case, mlp
 from zoo_compute.formats.manifest import Compression
 from zoo_compute.spec.carry import claim_before, is_restart
-from zoo_compute.spec.games import Result
+from zoo_compute.spec.frames import Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
 from zoo_compute.training.rounds import with_residuals

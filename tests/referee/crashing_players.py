@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from node.disputes.moves import Move, RevealedState
-from zoo_compute.spec.games import Game
+from zoo_compute.spec.frames import Game
 
 HALF_BYTES = 7  # less than any file that is kept
 CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT

@@ -10,7 +10,7 @@ import numpy as np
 from tests.support.evm import Reverted, chain
 from tests.support.protocol_driver import load
 from zoo_compute.disputes.evidence import Evidence, encode
-from zoo_compute.spec.games import Frame, Position
+from zoo_compute.spec.frames import Frame, Position
 
 MANIFEST = bytes(range(32))
 SLOTS = 5

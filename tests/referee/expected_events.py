@@ -6,7 +6,7 @@ from dataclasses import astuple
 from typing import Any
 
 from zoo_compute.spec.game_ends import is_pending
-from zoo_compute.spec.games import Awaits, Game, Outcome, Phase, claim_hash
+from zoo_compute.spec.frames import Awaits, Game, Outcome, Phase, claim_hash
 from zoo_compute.spec.state import World
 from zoo_compute.spec.world import Call
 

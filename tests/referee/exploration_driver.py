@@ -14,11 +14,11 @@ from tests.support.evm import Reverted, chain
 from tests.support.games.hashed_computation import WORK, HashedComputation, Tree, noise, plain
 from tests.support.protocol_driver import load
 from zoo_compute.disputes.stage_data import encode_stage
-from zoo_compute.spec import opening_ends, openings
+from zoo_compute.spec import referee, verdicts
 from zoo_compute.spec.clocks import PRODUCTION
 from zoo_compute.spec.disputed_claims import DisputedClaim, Explorations, Place, Terms, claim_key, is_final
 from zoo_compute.spec.exploration import Node
-from zoo_compute.spec.games import Frame, Position, Work
+from zoo_compute.spec.frames import Frame, Position, Work
 from zoo_compute.spec.params import COIN
 from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.state import Claim, Message
@@ -96,7 +96,7 @@ class Exploring:
         at, double = self.evidence.address, self.double.address
         preset = PRODUCTION
         clocks = preset.committer_s, preset.asker_s, preset.exclusive_s, preset.seal_lead_s
-        self.contract = load("Openings").deploy(double, double, double, at, self.descent.address, *clocks)
+        self.contract = load("Referee").deploy(double, double, double, at, self.descent.address, *clocks)
         self.court = CourtOnPaper(token=self.token.address)
         self.world = Explorations(self.court, preset)
         self.work, self.base_fee = work, 10**9
@@ -164,7 +164,7 @@ class Exploring:
         calls = len(self.court.calls)
         refusal, result = "", None
         try:
-            side = opening_ends if function in ENDS else openings
+            side = verdicts if function in ENDS else referee
             result = getattr(side, function)(self.world, message, *args)
         except Refused as refused:
             refusal = refused.reason

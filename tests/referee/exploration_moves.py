@@ -22,7 +22,7 @@ from zoo_compute.spec.descents import (
 from zoo_compute.spec.disputed_claims import RESULT, Place, fee_of
 from zoo_compute.spec.exploration import WORD_LEVELS, Node, Status, TreePosition, segments_position
 from zoo_compute.spec.exploration import Tree as In
-from zoo_compute.spec.games import (
+from zoo_compute.spec.frames import (
     EMPTY,
     Frame,
     Game,

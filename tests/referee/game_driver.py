@@ -21,7 +21,7 @@ from tests.support.lockstep.contract_mirror import UNLIMITED, ContractMirror, Di
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import DEPOSIT, Stage
 from tests.support.protocol_driver import load
-from zoo_compute.spec.games import Frame, Game, Kind, Position, Result, Work, claim_hash, span_of
+from zoo_compute.spec.frames import Frame, Game, Kind, Position, Result, Work, claim_hash, span_of
 from zoo_compute.spec.params import COIN, PRESETS, Preset
 from zoo_compute.spec.referee import bond
 from zoo_compute.spec.revert import Refused

@@ -11,7 +11,7 @@ from tests.support.evm import Reverted
 from tests.support.games.game_board import ChallengerPlayer, CommitterPlayer, part_count_of
 from tests.support.games.hashed_computation import plain
 from tests.support.protocol_driver import load
-from zoo_compute.spec.games import Frame, Game, Position
+from zoo_compute.spec.frames import Frame, Game, Position
 from zoo_compute.spec.revert import Refused
 
 CHALLENGER_ACCOUNT = "dave owner"  # challenges

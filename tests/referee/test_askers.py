@@ -35,7 +35,7 @@ from tests.support.games.operator_table_jobs import sample
 from tests.support.games.sybils import Sybils, explore_alone
 from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.spec.clocks import PRODUCTION, End
-from zoo_compute.spec.games import Kind, Phase
+from zoo_compute.spec.frames import Kind, Phase
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEP = 3  # after it a segment ends

@@ -14,7 +14,7 @@ from repops.graph import BATCH_ROLE, F32, I32, PARAMETER, STATE_ROLE, Graph
 from tests.referee.evidence_contracts import SLOTS, deploy, evidence_result, flips
 from tests.referee.traced_step import HERE, TracedStep, changed, leaf_position, words_in
 from zoo_compute.disputes.evidence import Data, Words, encode, entry_of
-from zoo_compute.spec.games import Frame, Kind, Phase, Position
+from zoo_compute.spec.frames import Frame, Kind, Phase, Position
 from zoo_compute.spec.trials import TRIALS
 from zoo_compute.training.examples import batch_of
 

@@ -13,7 +13,7 @@ from tests.referee.traced_step import TracedStep, step_program
 from tests.support.games.sparse_trees import FORMS, part_game
 from tests.support.programs.random_programs import fill, random_program
 from zoo_compute.disputes.evidence import PARTS_OPERAND, Leaf, Part, Source, encode
-from zoo_compute.spec.games import Phase
+from zoo_compute.spec.frames import Phase
 
 pytestmark = pytest.mark.long
 

@@ -16,7 +16,7 @@ from node.disputes.depth import depth_of
 from node.disputes.trees import Trees
 from tests.support.games.lying_jobs import Case, LeafOnly, Liar, LyingAggregation, LyingUpdate, Rule, after_root, mlp
 from zoo_compute.disputes.revealed import RevealedState
-from zoo_compute.spec.games import Awaits, Frame, Game, Phase
+from zoo_compute.spec.frames import Awaits, Frame, Game, Phase
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # threads wait for each other longer than these programs take
 EVERY_STEP = 3  # after it a segment ends, so that what is said of its state is in the claim

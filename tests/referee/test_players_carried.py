@@ -19,7 +19,7 @@ from tests.support.evm import chain
 from tests.support.games.lying_jobs import LyingUpdate
 from tests.support.sources import storage_slot
 from zoo_compute.disputes.evidence import NO_CLAIM, NO_RESULT, Begin, PresentClaim, Tensor, encode, entry_of
-from zoo_compute.spec.games import Frame, Kind, Phase, Position, claim_hash
+from zoo_compute.spec.frames import Frame, Kind, Phase, Position, claim_hash
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.revert import Refused
 from zoo_compute.training.rounds import RESIDUAL

@@ -21,7 +21,7 @@ from tests.support.evm import chain
 from tests.support.lockstep.contract_mirror import deployed
 from tests.support.lockstep.coverage import Coverage
 from zoo_compute.disputes.evidence import Begin
-from zoo_compute.spec.games import Kind, Result
+from zoo_compute.spec.frames import Kind, Result
 from zoo_compute.spec.params import PRESETS
 from zoo_compute.spec.state import ClaimStatus
 

@@ -25,7 +25,7 @@ from tests.support.games.game_board import ChallengerPlayer, CommitterPlayer, Ga
 from tests.support.games.lying_jobs import ROUND, ROWS, SEATS, Case, LyingAggregation, LyingUpdate, case_of
 from tests.support.liars.faults import Liar
 from tests.support.programs import models
-from zoo_compute.spec.games import Game, Kind, Phase, Result
+from zoo_compute.spec.frames import Game, Kind, Phase, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.revert import Refused

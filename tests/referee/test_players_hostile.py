@@ -14,7 +14,7 @@ from tests.referee.test_players_programs import MODELS
 from tests.support.games.game_board import GameBoard, play
 from tests.support.games.hostile_challenger import Hostile
 from tests.support.games.lying_jobs import SEATS, Case, after_root, mlp
-from zoo_compute.spec.games import Awaits, Kind, Result
+from zoo_compute.spec.frames import Awaits, Kind, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.referee import opened_game
 

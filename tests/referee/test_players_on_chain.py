@@ -29,7 +29,7 @@ from tests.support.games.lying_jobs import Case, LyingAggregation, LyingUpdate, 
 from tests.support.job_driver import Offer
 from tests.support.lockstep.contract_mirror import deployed
 from tests.support.lockstep.coverage import Coverage
-from zoo_compute.spec.games import Kind, Result
+from zoo_compute.spec.frames import Kind, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
 from zoo_compute.spec.state import Claim, ClaimStatus
 

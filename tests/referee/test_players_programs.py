@@ -21,7 +21,7 @@ from tests.support.games.lying_jobs import ROWS, Case, LeafOnly, case_of
 from tests.support.games.operator_table_jobs import sample
 from tests.support.programs import models
 from tests.support.programs.table_programs import table
-from zoo_compute.spec.games import Frame, Phase
+from zoo_compute.spec.frames import Frame, Phase
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEP = 3  # after it a segment ends

@@ -34,7 +34,7 @@ from tests.support.lockstep.coverage import Coverage
 from tests.support.programs import models
 from tests.support.scenarios.admissions import enter, seed
 from zoo_compute.spec.admissions import work_of
-from zoo_compute.spec.games import Awaits, Frame, Kind, Phase, Result
+from zoo_compute.spec.frames import Awaits, Frame, Kind, Phase, Result
 from zoo_compute.spec.params import COIN, DEVNET
 from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.state import Claim

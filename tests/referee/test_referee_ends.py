@@ -1,249 +1,154 @@
-"""Clocks, bonds and the ends of games, specification and contract in step."""
+"""How disputes end, and whose the prepaid fees are then; each call in step with the specification."""
 
 from dataclasses import replace
 
 import pytest
 
-from tests.referee.game_driver import JOB
+from tests.referee.exploration_driver import JOB, PRICE, REEXECUTE_S, TRAINER
 from tests.support.evm import chain
-from zoo_compute.spec.games import Awaits, Game, Kind
-from zoo_compute.spec.params import COIN, DEVNET
-from zoo_compute.spec.state import ClaimStatus
+from tests.support.sources import storage_slot
+from zoo_compute.spec.clocks import PRODUCTION, End, aged_at
+from zoo_compute.spec.disputed_claims import claim_key
+from zoo_compute.spec.frames import Kind
+from zoo_compute.spec.params import COIN
 
-BOB, DAVE = "bob hot", "dave owner"
-REEXECUTE_S = 5  # of the stage's terms
-MOVE_S, SIDE_S = DEVNET.move_s + REEXECUTE_S, DEVNET.side_s + REEXECUTE_S
-
-
-def no(court, cause, function, sender, *args):
-    court.no(f"referee: {cause}", "referee", function, sender, *args)
+GWEI = 10**9
 
 
-def reveal(court, game):
-    return court.committer(game).move(court.game(game))[1][0]
+def key(exploring):
+    return claim_key(JOB, exploring.claims["bob"])
 
 
-def frame_of(court, game):
-    return court.game(game).frame
+def claim(exploring):
+    return exploring.world.claims[key(exploring)]
 
 
-def owed(court, who, token=COIN):
-    return court.world.referee_owed.get((token, court.accounts.get(who, who)), 0)
+def settle(exploring, explorer, *ids):
+    known = [explorer.known[id] for id in ids]
+    exploring.call("settle", "mallory", tuple(ids), tuple(each[1] for each in known), tuple(each[2] for each in known))
 
 
-def status(court, name="bob"):
-    return court.world.claims[JOB, court.seats[name], 0].status
+def owed(exploring, name, token=COIN):
+    return exploring.world.owed.get((token, exploring.accounts[name]), 0)
 
 
-# --- clocks
+def fee(explorer, id):
+    return explorer.known[id][1].payment.fee * GWEI
 
 
-def test_clocks__grow_by_the_reexecution_for_every_game_against_the_operator(court):
-    for k in (1, 2, 3):
-        game = court.game(court.challenge("bob"))
-        extra = k * REEXECUTE_S
-        assert game.move_s == DEVNET.move_s + extra
-        assert game.committer_left == game.challenger_left == DEVNET.side_s + extra
-    assert court.game(court.challenge("alice")).move_s == MOVE_S
+def test_final_claim__its_fees__go_to_who_answered(exploring, explorer):
+    root, trace = explorer.first("bob"), explorer.first("bob", Kind.UPDATE, 5)
+    explorer.answer(trace)
+    exploring.wait(PRODUCTION.exclusive_s)
+    explorer.answer(root, by="eve")
+    exploring.to(exploring.deadline + PRODUCTION.asker_s + 1)
+    exploring.call("close", "mallory", JOB, exploring.claims["bob"])
+    assert claim(exploring).end == End.FINAL
+    settle(exploring, explorer, root, trace)
+    assert owed(exploring, "eve") == fee(explorer, root)
+    assert owed(exploring, "owner") == fee(explorer, trace)
+    assert owed(exploring, "owner", exploring.token.address) == PRICE
+    assert owed(exploring, "dave") == 0
 
 
-@pytest.mark.parametrize("second", [-1, 0, 1])
-def test_committer__can_move_until_its_last_second_and_is_out_from_the_next(court, second):
-    game = court.challenge("bob")
-    assert court.game(game).due == court.now + MOVE_S
-    children, claim = reveal(court, game), court.named["bob"]
-    court.to(court.game(game).due + second)
-    if second <= 0:
-        no(court, "time left", "time_out", DAVE, game, claim, frame_of(court, game))
-        court.ok("referee", "reveal", BOB, game, children)
-    else:
-        no(court, "out of time", "reveal", BOB, game, children)
-        court.ok("referee", "time_out", "stranger", game, claim, frame_of(court, game))
-        assert status(court) == ClaimStatus.CONVICTED
+def test_judged_claim__fees_go_back__and_half_of_a_heavy_ask_off_the_path_burns(exploring, explorer):
+    trace = explorer.answer(explorer.first("bob", leaf=3))
+    other = explorer.answer(explorer.first("bob", Kind.UPDATE, 5, by="eve"))
+    unanswered = explorer.first("bob", Kind.UPDATE, 6, by="eve")
+    node = explorer.answer(explorer.down(trace, 2))
+    explorer.convict(node, 0)
+    settle(exploring, explorer, trace, other, unanswered, node)
+    token = exploring.token.address
+    assert owed(exploring, "dave", token) == PRICE
+    assert owed(exploring, "eve", token) == 2 * (PRICE - PRICE // 2)
+    assert exploring.world.burned[token] == 2 * (PRICE // 2)
+    assert owed(exploring, "eve") == fee(explorer, other) + fee(explorer, unanswered)
+    assert owed(exploring, "owner") == 0
 
 
-@pytest.mark.parametrize("second", [-1, 0, 1])
-def test_challenger__can_move_until_its_last_second_and_is_out_from_the_next(court, second):
-    game, claim = court.challenge("bob"), court.named["bob"]
-    court.answer(game)
-    args = court.pick_args(game, 2)
-    court.to(court.game(game).due + second)
-    if second <= 0:
-        no(court, "time left", "time_out", BOB, game, claim, frame_of(court, game))
-        court.ok("referee", "pick", DAVE, *args)
-    else:
-        no(court, "out of time", "pick", DAVE, *args)
-        court.ok("referee", "time_out", "stranger", game, claim, frame_of(court, game))
-        assert status(court) == ClaimStatus.PENDING
+def test_silent_claim__no_seal_is_rewarded_and_the_path_is_refunded(exploring, explorer):
+    trace = explorer.first("bob", leaf=3)
+    other = explorer.first("bob", Kind.UPDATE, 5, by="eve")
+    node = explorer.known[trace][1]
+    exploring.to(node.clocks.since + node.clocks.committer_left_s + 1)
+    exploring.call("expire", "mallory", JOB, exploring.claims["bob"], trace, node)
+    assert claim(exploring).end == End.SILENT
+    assert exploring.world.heavy[JOB, TRAINER] == 0
+    settle(exploring, explorer, trace, other)
+    token = exploring.token.address
+    assert (owed(exploring, "dave", token), owed(exploring, "eve", token)) == (PRICE, PRICE - PRICE // 2)
+    exploring.no("referee: nothing to reward", "reward", "dave", JOB, exploring.claims["bob"])
 
 
-@pytest.mark.parametrize(("used", "gift"), [(0, 0), (11, 0), (12, MOVE_S), (MOVE_S, MOVE_S)])
-def test_a_move_in_the_last_quarter__gives_the_other_side_as_much_again(court, used, gift):
-    """The limit is 15 s: its last quarter begins after 11.25."""
-    game = court.challenge("bob")
-    court.wait(used)
-    court.answer(game)
-    here = court.game(game)
-    assert (here.committer_left, here.challenger_left, here.at) == (SIDE_S - used, SIDE_S + gift, court.now)
-    court.wait(used)
-    court.pick(game, 2)
-    here = court.game(game)
-    assert (here.committer_left, here.challenger_left) == (SIDE_S - used + gift, SIDE_S + gift - used)
+def test_claim_of_an_open_turn__has_no_askers_clock_until_the_turn_closes(exploring, explorer):
+    exploring.keep("bob", exploring.claims["bob"], 3, 0)
+    root = explorer.answer(explorer.first("bob"))
+    exploring.wait(10 * PRODUCTION.asker_s)
+    leaf = explorer.ask(root, 2)
+    assert explorer.known[leaf][1].clocks.asker_left_s == PRODUCTION.asker_s
+    explorer.answer(leaf)
+    exploring.wait(10**6)
+    exploring.no("referee: not final", "close", "eve", JOB, exploring.claims["bob"])
+    closed = chain.timestamp + 500
+    exploring.close_turn(closed)
+    exploring.to(closed + PRODUCTION.asker_s - 9)
+    late = explorer.ask(root, 3)
+    assert explorer.known[late][1].clocks.asker_left_s == 9
+    assert claim(exploring).deadline == closed
+    explorer.answer(late)
+    exploring.wait(10)
+    exploring.call("close", "eve", JOB, exploring.claims["bob"])
 
 
-def test_a_side_that_has_used_its_time__has_less_than_a_move(court):
-    """Eleven seconds a move, which is not late: 65 last for five moves and ten seconds."""
-    game, moves = court.challenge("bob"), 0
-    while court.game(game).committer_left > 11:
-        court.wait(11)
-        court.answer(game)
-        moves += 1
-        here = court.game(game)
-        if here.awaits == Awaits.PICK:
-            court.pick(game, {1: 2, 2: 1, 4: 3}.get(here.phase, 0))
-    here = court.game(game)
-    assert (moves, here.committer_left, here.due) == (5, 10, court.now + 10)
-    move, args = court.committer(game).move(here)
-    court.wait(11)
-    no(court, "out of time", move, BOB, game, *args)
-    court.ok("referee", "time_out", "stranger", game, here.claim, frame_of(court, game))
+def test_aged_claim__is_void_and_everything_goes_back(exploring, explorer):
+    trace = explorer.first("bob", leaf=3)
+    last = aged_at(exploring.deadline, REEXECUTE_S, PRODUCTION)
+    exploring.to(last)
+    exploring.no("referee: not final", "close", "eve", JOB, exploring.claims["bob"])
+    exploring.wait(1)
+    exploring.call("close", "eve", JOB, exploring.claims["bob"])
+    assert claim(exploring).end == End.AGED
+    settle(exploring, explorer, trace)
+    assert owed(exploring, "dave") == fee(explorer, trace)
+    assert owed(exploring, "dave", exploring.token.address) == PRICE
 
 
-def test_evidence__is_taken_whoevers_turn_it_is_and_however_late(court):
-    game = court.challenge("bob")
-    court.answer(game)
-    court.to(court.game(game).due + 100)
-    court.convict_now(game, 1)
-    assert status(court) == ClaimStatus.CONVICTED
+def test_heavy_asks__open_of_a_claim_that_falls_elsewhere__are_counted_down(exploring, explorer):
+    waiting = [explorer.first("bob", Kind.UPDATE, slot) for slot in (4, 5, 6)]
+    assert exploring.world.heavy[JOB, TRAINER] == 3
+    root = explorer.answer(explorer.first("bob"))
+    explorer.convict(explorer.answer(explorer.down(root, 0)), 0)
+    assert exploring.world.heavy[JOB, TRAINER] == 0
+    settle(exploring, explorer, *waiting)
 
 
-# --- bonds
+def test_heavy_counter__once_written__is_never_zero_again(exploring, explorer):
+    """A word that goes back to zero costs 17,100 gas more at the next ask."""
+    explorer.answer(explorer.first("bob", Kind.UPDATE, 4))
+    assert exploring.contract.open_heavy(JOB, TRAINER) == 0
+    slot = storage_slot("Openings", "heavy_asks", JOB << 28 | TRAINER)
+    assert chain.storage(exploring.contract, slot) == 1 << 128 | 1
 
 
-def test_a_lost_bond__half_is_the_committers_owners_half_is_gone(court):
-    game, claim = court.challenge("bob"), court.named["bob"]
-    bond = court.game(game)
-    assert bond.tokens == -(-claim.price // 10)
-    assert bond.coin == 2 * 2_000_000 * 10**9
-    court.ok("referee", "concede", DAVE, game, claim, frame_of(court, game))
-    assert owed(court, "bob owner") == owed(court, "audit pool") == bond.coin // 2
-    token = court.world.job(JOB).token
-    assert owed(court, "bob owner", token) == bond.tokens // 2
-    assert court.world.game_burned[token] == bond.tokens - bond.tokens // 2
-    assert owed(court, DAVE) == owed(court, DAVE, token) == 0
-    assert status(court) == ClaimStatus.PENDING
+def test_claim__with_its_counts_full__refuses_more_asks(exploring, explorer):
+    root = explorer.answer(explorer.first("bob"))
+    slot = storage_slot("Openings", "claims", int.from_bytes(key(exploring), "big"))
+    word = chain.storage(exploring.contract, slot)
+    for field, at, args in (
+        ("open", 52, explorer.ask_args(root, 2)),
+        ("heavy_made", 20, explorer.first_args("bob", 1, 5)),
+    ):
+        with exploring.fork() as full:
+            full.world.claims[key(full)] = replace(claim(full), **{field: 2**16 - 1})
+            chain.set_storage(full.contract, slot, word | (2**16 - 1) << at)
+            function = "ask" if field == "open" else "ask_claim"
+            full.no("referee: too many asks", function, "dave", *args, value=10**22)
 
 
-def test_coin_beyond_the_bond__is_part_of_it_and_an_odd_one_is_not_the_owners(court):
-    court.value = 4 * 10**15 + 1
-    game = court.challenge("bob")
-    court.ok("referee", "concede", DAVE, game, court.named["bob"], frame_of(court, game))
-    assert (owed(court, "bob owner"), owed(court, "audit pool")) == (2 * 10**15, 2 * 10**15 + 1)
-
-
-def test_a_bond__goes_back_when_the_claim_is_convicted(court):
-    game = court.challenge("bob")
-    bond, token = court.game(game), court.world.job(JOB).token
-    court.convict_now(game)
-    assert (owed(court, DAVE), owed(court, DAVE, token)) == (bond.coin, bond.tokens)
-    before = chain.balance(court.accounts[DAVE])
-    for what in (COIN, token):
-        court.ok("referee", "withdraw", "stranger", what, court.accounts[DAVE])
-        no(court, "nothing owed", "withdraw", "stranger", what, court.accounts[DAVE])
-    assert chain.balance(court.accounts[DAVE]) == before + bond.coin
-
-
-def test_everything_owed__can_be_withdrawn_and_leaves_what_is_burned(court):
-    won, lost = court.challenge("bob"), court.challenge("alice")
-    court.ok("referee", "concede", DAVE, lost, court.named["alice"], frame_of(court, lost))
-    court.convict_now(won)
-    for token, account in [key for key, amount in court.world.referee_owed.items() if amount]:
-        court.ok("referee", "withdraw", "stranger", token, account)
-    token, referee = court.world.job(JOB).token, court.world.config.referee
-    assert court.world.balances[token, referee] == court.world.game_burned[token] > 0
-    assert chain.balance(referee) == 0
-
-
-# --- ends
-
-
-def test_conviction__every_open_challenger_shares__and_the_other_games_are_settled(court):
-    challengers = (DAVE, "submitter", "stranger", DAVE)
-    games = [court.challenge("bob", by=who) for who in challengers]
-    court.ok("referee", "concede", "submitter", games[1], court.named["bob"], frame_of(court, games[1]))
-    court.convict_now(games[2])
-    token, shares = court.world.job(JOB).token, court.world.owed
-    paid = {who: shares.get((token, court.accounts[who]), 0) for who in challengers}
-    assert paid["submitter"] == 0
-    assert paid[DAVE] == 2 * paid["stranger"] > 0
-    for game in (games[0], games[3]):
-        bond = court.game(game)
-        before = owed(court, DAVE)
-        court.ok("referee", "time_out", "stranger", game, bond.claim, bond.frame)
-        assert owed(court, DAVE) == before + bond.coin
-        no(court, "no open game", "time_out", "stranger", game, bond.claim, bond.frame)
-    assert court.world.open_games[JOB, court.named["bob"]] == ()
-    assert court.world.open_against(court.named["bob"].operator) == 0
-
-
-@pytest.mark.parametrize("end", ["convict", "concede", "time_out"])
-@pytest.mark.parametrize("awaits", [Awaits.REVEAL, Awaits.PICK])
-def test_late_ends__of_a_claim_convicted_elsewhere__give_the_bond_back(court, end, awaits):
-    game = court.challenge("bob")
-    if awaits == Awaits.PICK:
-        court.answer(game)
-    bond = court.game(game)
-    court.lose(JOB, bond.claim)
-    court.to(bond.due + 1)
-    args = {"convict": court.evidence(game)}.get(end, (game, bond.claim, bond.frame))
-    court.ok("referee", end, DAVE, *args)
-    assert (owed(court, DAVE), court.world.games[game]) == (bond.coin, Game())
-
-
-def test_ends__need_the_games_own_claim(court):
-    game = court.challenge("bob")
-    other = court.named["alice"]
-    court.to(court.game(game).due + 1)
-    no(court, "other claim", "time_out", DAVE, game, other, frame_of(court, game))
-    no(court, "other claim", "concede", DAVE, game, replace(court.named["bob"], price=0), frame_of(court, game))
-
-
-def test_concede__by_anybody_but_the_challenger__is_refused(court):
-    game = court.challenge("bob")
-    for who in (BOB, "stranger"):
-        no(court, "not the challenger", "concede", who, game, court.named["bob"], frame_of(court, game))
-
-
-def test_a_disputed_claim__is_not_paid_until_its_games_are_over(court):
-    game, claim = court.challenge("bob"), court.named["bob"]
-    court.to(court.deadline(JOB, claim) + 1)
-    court.no("settlement: in dispute", "settlement", "finalise", "stranger", JOB, (claim,))
-    court.ok("referee", "concede", DAVE, game, claim, frame_of(court, game))
-    court.ok("settlement", "finalise", "stranger", JOB, (claim,))
-    assert status(court) == ClaimStatus.PAID
-
-
-# --- tokens and accounts that refuse
-
-
-def test_a_token_that_answers_false__moves_no_bond(court):
-    game, bad = court.challenge("bob"), court.tokens["bad"]
-    court.convict_now(game)
-    court.ok("token", "refuse", "deployer", bad, True)
-    no(court, "transfer failed", "challenge", DAVE, *court.challenge_args("alice", Kind.TRAINING, 1))
-    no(court, "transfer failed", "withdraw", "stranger", bad, court.accounts[DAVE])
-    court.ok("token", "refuse", "deployer", bad, False)
-    court.ok("referee", "withdraw", "stranger", bad, court.accounts[DAVE])
-
-
-def test_an_account_that_refuses_coin__keeps_it_owed(court):
-    """A token's own address plays: it takes no coin."""
-    account = court.tokens["usd"]
-    court.ok("token", "transfer", DAVE, court.tokens["bad"], account, 10**6)
-    chain.set_balance(account, 10**24)
-    court.world.refuses_coin[account] = True
-    game = court.challenge("bob", by=account)
-    court.convict_now(game)
-    no(court, "transfer failed", "withdraw", "stranger", COIN, account)
-    assert owed(court, account) == 4 * 10**15
-    court.ok("referee", "withdraw", "stranger", court.tokens["bad"], account)
+@pytest.mark.parametrize(("seconds", "used"), [(1, 1), (100_000, 43_200 + REEXECUTE_S)])
+def test_used_seconds__beyond_what_heavy_asks_add__are_reported(exploring, explorer, seconds, used):
+    trace = explorer.first("bob", leaf=3)
+    exploring.wait(min(seconds, PRODUCTION.committer_s + REEXECUTE_S))
+    explorer.answer(trace)
+    expected = max(0, min(used, PRODUCTION.committer_s + REEXECUTE_S) - REEXECUTE_S)
+    assert claim(exploring).used_s == expected

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.support.games.hashed_computation import HashedComputation, HashedProgram, Tree, noise, words, words_tree
 from zoo_compute.spec import merkle
-from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase, Position, Result, Work
+from zoo_compute.spec.frames import Awaits, Frame, Game, Kind, Phase, Position, Result, Work
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.revert import require
 

@@ -20,7 +20,7 @@ from repops.merkle import merkle_proof, merkle_root
 from repops.parts import Part, parts
 from zoo_compute.disputes import evidence
 from zoo_compute.disputes.evidence import PARTS_OPERAND, WORDS_A_LEAF, Tensor, WholeTensor, Words, words_of
-from zoo_compute.spec.games import Frame, Hashes, Phase, Position
+from zoo_compute.spec.frames import Frame, Hashes, Phase, Position
 
 State = Mapping[str, Array]
 HERE = b"\x11" * 32  # of a subtree that nobody asks about

@@ -14,7 +14,7 @@ from node.disputes.rounds import Aggregation, Update
 from repops.commitments import state_root_of
 from tests.support.liars.faults import Lie, Lies
 from tests.support.small_job import publish
-from zoo_compute.spec.games import Kind
+from zoo_compute.spec.frames import Kind
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import digest_of
 from zoo_compute.store.errors import ContentMissing

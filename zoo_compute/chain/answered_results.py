@@ -12,7 +12,7 @@ from web3.types import RPCEndpoint
 
 from zoo_compute.chain.demands import Demand
 from zoo_compute.spec import availability, watching
-from zoo_compute.spec.games import Result
+from zoo_compute.spec.frames import Result
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.watching import Opening
 

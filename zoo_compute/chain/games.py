@@ -11,7 +11,7 @@ from zoo_compute.chain.demands import claim_hash
 from zoo_compute.chain.event_log import History
 from zoo_compute.chain.events import Event
 from zoo_compute.disputes.revealed import RevealedState
-from zoo_compute.spec.games import EMPTY, Awaits, Frame, Game, Kind, Outcome, Phase
+from zoo_compute.spec.frames import EMPTY, Awaits, Frame, Game, Kind, Outcome, Phase
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head

@@ -18,7 +18,7 @@ from zoo_compute.disputes import evidence
 from zoo_compute.disputes.revealed import CHALLENGER, COMMITTER
 from zoo_compute.errors import UserError
 from zoo_compute.spec import referee
-from zoo_compute.spec.games import (
+from zoo_compute.spec.frames import (
     Frame,
     Game,
     Kind,

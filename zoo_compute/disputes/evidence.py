@@ -19,7 +19,7 @@ from repops.encoding import prove_entry
 from repops.graph import Graph
 from repops.merkle import LEAF, NODE, PADDING, sha256
 from repops.parts import LEAF as WORDS_A_LEAF
-from zoo_compute.spec.games import Hashes, Program, Result, height_of
+from zoo_compute.spec.frames import Hashes, Program, Result, height_of
 from zoo_compute.spec.state import Claim
 
 LEAF_BYTES = 4 * WORDS_A_LEAF

@@ -35,8 +35,8 @@ from zoo_compute.spec.descents import (
 )
 from zoo_compute.spec.disputed_claims import answer_gas
 from zoo_compute.spec.exploration import LEAF_BYTES, UNIT_BYTES, Node, Origin, Payment, Status, Tree, TreePosition
-from zoo_compute.spec.games import EMPTY, Frame, Hashes, Program, Result, States, Steps, Trace
-from zoo_compute.spec.openings import STAGES
+from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Program, Result, States, Steps, Trace
+from zoo_compute.spec.referee import STAGES
 from zoo_compute.spec.state import Claim
 
 ANSWERS: dict[Answer, type] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from zoo_compute.spec.games import Frame, Hashes, Phase, phase_of
+from zoo_compute.spec.frames import Frame, Hashes, Phase, phase_of
 
 COMMITTER, CHALLENGER = "committer", "challenger"
 

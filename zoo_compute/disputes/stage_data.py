@@ -16,7 +16,7 @@ from zoo_compute.spec.descents import (
     SegmentAnswer,
     StepAnswer,
 )
-from zoo_compute.spec.games import Program, Trace
+from zoo_compute.spec.frames import Program, Trace
 
 PROGRAM = "(bytes20,bytes32,bytes32)"
 STATES = "(bytes32,bytes32,bytes32[])"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zoo_compute.chain.events import scan
 from zoo_compute.errors import NeedsOperator, UserError
 from zoo_compute.spec import state
-from zoo_compute.spec.games import claim_hash
+from zoo_compute.spec.frames import claim_hash
 from zoo_compute.spec.trials import TRIALS
 from zoo_compute.subprocesses import tied_to_parent
 

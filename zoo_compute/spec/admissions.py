@@ -6,7 +6,7 @@ from eth_utils.crypto import keccak
 
 from zoo_compute.spec import merkle, node_registry, params
 from zoo_compute.spec.audits import chance
-from zoo_compute.spec.games import EMPTY, Work
+from zoo_compute.spec.frames import EMPTY, Work
 from zoo_compute.spec.params import BPS, FALSE_TRIAL_BPS, MAX_FLOPS, MAX_STEPS, MAX_VRAM_GB, MAX_WORKLOADS, RECALL_BPS
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim, Message, World

@@ -1,4 +1,4 @@
-"""Answers and asks that lead from one tree of a claim into the next (docs/protocol/openings.md). `Descent.vy` is its twin."""
+"""Answers and asks that lead from one tree of a claim into the next (docs/protocol/referee.md). `Descent.vy` is its twin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zoo_compute.spec.exploration import (
     require_words,
     root_position,
 )
-from zoo_compute.spec.games import (
+from zoo_compute.spec.frames import (
     EMPTY,
     Frame,
     Hashes,
@@ -38,7 +38,7 @@ from zoo_compute.spec.params import MAX_GAME_COUNT, WORD_BYTES, WORDS_A_LEAF
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim
 
-HERE = "openings: not here"
+HERE = "referee: not here"
 
 
 class Answer(IntEnum):
@@ -154,7 +154,7 @@ def asked_parts(
     require_frame(node, frame)
     at = node.position
     require(at.tree == Tree.ELEMENTS and at.shows_words, HERE)
-    require(keccak(opening.descriptor) == frame.descriptor, "openings: other descriptor")
+    require(keccak(opening.descriptor) == frame.descriptor, "referee: other descriptor")
     leaf = opening.element // WORDS_A_LEAF
     is_there = (
         opening.element < at.count
@@ -162,10 +162,10 @@ def asked_parts(
         and len(opening.path) == at.height
         and merkle.climb(opening.leaf, leaf, opening.path) == node.root
     )
-    require(is_there, "openings: no such element")
+    require(is_there, "referee: no such element")
     parts = part_count(opening.descriptor, opening.element)
-    require(parts > 1, "openings: one part")
-    require(parts < MAX_GAME_COUNT, "openings: too many elements")
+    require(parts > 1, "referee: one part")
+    require(parts < MAX_GAME_COUNT, "referee: too many elements")
     frame = replace(frame, element=opening.element, parts=parts)
     position = TreePosition(Tree.ELEMENT, 0, leaf, at.count)
     return Stage(frame, position, opening.leaf), ELEMENT_PLACE | opening.element
@@ -178,7 +178,7 @@ def answered_begin(node: Node, frame: Frame, opening: BeginAnswer) -> Stage:
     """To the entries of the state at step 0."""
     require_frame(node, frame)
     require(_is_leaf(node, Tree.SEGMENTS) and node.position.index == 0, HERE)
-    require(merkle.segment_leaf(0, opening.root) == node.root, "openings: states do not match")
+    require(merkle.segment_leaf(0, opening.root) == node.root, "referee: states do not match")
     _require_program(frame, opening.program)
     frame = replace(frame, after=opening.root, is_begin=1)
     return _entered(Tree.STATE, opening.root, opening.program.state_count, frame, opening.children)
@@ -194,11 +194,11 @@ def answered_node(node: Node, frame: Frame, opening: NodeAnswer) -> Stage:
     is_node = len(opening.path) == height_of(at.count) and (
         merkle.climb(leaf, at.index, opening.path) == opening.program.nodes
     )
-    require(is_node, "openings: other descriptor")
+    require(is_node, "referee: other descriptor")
     head, count = head_of(opening.descriptor)
     tensor = merkle.tensor_root(head, opening.elements_root)
     traced = sha256(b"\x08" + at.index.to_bytes(4, "little") + tensor).digest()
-    require(traced == node.root, "openings: tensor does not match")
+    require(traced == node.root, "referee: tensor does not match")
     frame = replace(
         frame,
         node=at.index,
@@ -214,11 +214,11 @@ def answered_result(node: Node, frame: Frame, opening: ResultAnswer) -> Stage:
     require_frame(node, frame)
     require(node.position.tree == Tree.RESULT, HERE)
     claim, result = opening.claim, opening.result
-    require(claim_hash(claim) == frame.claim, "openings: other claim")
+    require(claim_hash(claim) == frame.claim, "referee: other claim")
     roots = result.segment_root, result.end_root, result.update_root
     leaf = merkle.result_root(frame.slot, claim.start_root, *roots)
     is_result = merkle.climb(leaf, frame.slot - (claim.scope >> 16), result.path) == node.root
-    require(is_result, "openings: result does not match")
+    require(is_result, "referee: result does not match")
     return Stage(frame, node.position, node.root)
 
 
@@ -232,7 +232,7 @@ def answered_segment(node: Node, frame: Frame, opening: SegmentAnswer) -> Stage:
     require(_is_leaf(node, Tree.SEGMENTS) and 0 < at.index < at.count, HERE)
     frame = _between(node, frame, opening.states)
     first, last = (step_of(frame, Tree.SEGMENTS, leaf) for leaf in (at.index - 1, at.index))
-    require(last - first > 1, "openings: one step")
+    require(last - first > 1, "referee: one step")
     height, steps = height_of(last - first + 1), opening.steps
     for root, number, leaf_at, path in (
         (frame.before, first, 0, steps.first_path),
@@ -240,7 +240,7 @@ def answered_segment(node: Node, frame: Frame, opening: SegmentAnswer) -> Stage:
     ):
         leaf = merkle.segment_leaf(number, root)
         is_step = len(path) == height and merkle.climb(leaf, leaf_at, path) == steps.root
-        require(is_step, "openings: steps do not match")
+        require(is_step, "referee: steps do not match")
     frame = replace(frame, tree_root=steps.root, first_step=first)
     return _entered(Tree.STEPS, steps.root, last - first + 1, frame, steps.children)
 
@@ -252,7 +252,7 @@ def answered_step(node: Node, frame: Frame, opening: StepAnswer) -> Stage:
     is_here = _is_leaf(node, Tree.SEGMENTS) or _is_leaf(node, Tree.STEPS)
     require(is_here and 0 < at.index < at.count, HERE)
     step = step_of(frame, at.tree, at.index - 1)
-    require(step_of(frame, at.tree, at.index) == step + 1, "openings: several steps")
+    require(step_of(frame, at.tree, at.index) == step + 1, "referee: several steps")
     return _traced(replace(_between(node, frame, opening.states), step=step), opening.trace)
 
 
@@ -267,7 +267,7 @@ def answered_parts(node: Node, frame: Frame, opening: PartsAnswer) -> Stage:
     """To the results of an element's parts, the last of which is the element."""
     require_frame(node, frame)
     require(node.position.tree == Tree.ELEMENT, HERE)
-    require(sha256(b"\x00" + opening.leaf).digest() == node.root, "openings: bytes do not match")
+    require(sha256(b"\x00" + opening.leaf).digest() == node.root, "referee: bytes do not match")
     last = frame.parts - 1
     at = last // WORDS_A_LEAF
     if height_of(at + 1) > WORD_LEVELS:
@@ -276,12 +276,12 @@ def answered_parts(node: Node, frame: Frame, opening: PartsAnswer) -> Stage:
             and len(opening.last) == WORD_BYTES * frame.parts - LEAF_BYTES * at
             and merkle.climb(sha256(b"\x00" + opening.last).digest(), at, opening.path) == opening.root
         )
-        require(is_last, "openings: parts do not match")
+        require(is_last, "referee: parts do not match")
         word = _word_of(opening.last, last)
     else:
-        require(len(opening.words) == WORD_BYTES * frame.parts, "openings: bytes do not match")
+        require(len(opening.words) == WORD_BYTES * frame.parts, "referee: bytes do not match")
         word = opening.words[-WORD_BYTES:]
-    require(word == _word_of(opening.leaf, frame.element), "openings: parts do not match")
+    require(word == _word_of(opening.leaf, frame.element), "referee: parts do not match")
     frame = replace(frame, parts_root=opening.root)
     return _entered_words(Tree.PARTS, opening.root, frame.parts, frame, opening.children, opening.words)
 
@@ -305,7 +305,7 @@ def _between(node: Node, frame: Frame, states: States) -> Frame:
         and len(states.path) == at.height_of_tree
         and merkle.climb(before, at.index - 1, states.path) == frame.tree_root
     )
-    require(are_states, "openings: states do not match")
+    require(are_states, "referee: states do not match")
     return replace(frame, before=states.before, after=states.after)
 
 
@@ -322,7 +322,7 @@ def _entered(tree: Tree, root: bytes, count: int, frame: Frame, children: Hashes
 
 
 def _entered_words(tree: Tree, root: bytes, count: int, frame: Frame, children: Hashes, words: bytes) -> Stage:
-    require(count < MAX_GAME_COUNT, "openings: too many elements")
+    require(count < MAX_GAME_COUNT, "referee: too many elements")
     position = root_position(tree, count)
     if not position.shows_words:
         return _entered(tree, root, count, frame, children)
@@ -335,11 +335,11 @@ def _is_leaf(node: Node, tree: Tree) -> bool:
 
 
 def require_frame(node: Node, frame: Frame) -> None:
-    require(frame_hash(frame) == node.frame, "openings: other frame")
+    require(frame_hash(frame) == node.frame, "referee: other frame")
 
 
 def _require_program(frame: Frame, program: Program) -> None:
-    require(program.root == frame.program_root, "openings: other program")
+    require(program.root == frame.program_root, "referee: other program")
 
 
 def _word_of(leaf: bytes, number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What Openings keeps of a disputed claim, its numbers, and what it asks of other contracts (docs/protocol/openings.md)."""
+"""What Openings keeps of a disputed claim, its numbers, and what it asks of other contracts (docs/protocol/referee.md)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eth_utils.crypto import keccak
 from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import ClockPreset, End, answer_fee
 from zoo_compute.spec.exploration import UNIT_BYTES, Node, Status, TreePosition, abi_words
-from zoo_compute.spec.games import EMPTY, Frame, Hashes, Position, claim_hash
+from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Position, claim_hash
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim
 
@@ -140,16 +140,16 @@ def with_deadline(w: Explorations, word: DisputedClaim) -> DisputedClaim:
 
 
 def require_node(w: Explorations, id: bytes, node: Node, status: int) -> None:
-    require(w.nodes.get(id) == (node, status), "openings: other node")
+    require(w.nodes.get(id) == (node, status), "referee: other node")
 
 
 def require_pending(word: DisputedClaim) -> None:
-    require(word.end is None, "openings: not pending")
+    require(word.end is None, "referee: not pending")
 
 
 def require_open(w: Explorations, word: DisputedClaim, now: int) -> None:
     require_pending(word)
-    require(not is_final(w, word, now), "openings: final")
+    require(not is_final(w, word, now), "referee: final")
 
 
 def is_final(w: Explorations, word: DisputedClaim, now: int) -> bool:

@@ -1,4 +1,4 @@
-"""A node of an exploration: where it is, what it shows, its record (docs/protocol/openings.md). `modules/exploration.vy` is its twin."""
+"""A node of an exploration: where it is, what it shows, its record (docs/protocol/referee.md). `modules/exploration.vy` is its twin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eth_utils.crypto import keccak
 
 from zoo_compute.spec import merkle
 from zoo_compute.spec.clocks import PathClocks
-from zoo_compute.spec.games import EMPTY, Hashes, height_of
+from zoo_compute.spec.frames import EMPTY, Hashes, height_of
 from zoo_compute.spec.params import MAX_SPAN, WORD_BYTES, WORDS_A_LEAF
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.watching import NOBODY
@@ -104,7 +104,7 @@ class TreePosition:
         """Of the child at `place`, which its siblings prove; of shown words, of a leaf."""
         depth = self.height if self.shows_words else self.span
         is_child = len(path) == depth and place < 1 << depth and merkle.climb(child, place, path) == root
-        require(is_child, "openings: not that child")
+        require(is_child, "referee: not that child")
         return replace(self, height=self.height - depth, index=self.index << depth | place)
 
 
@@ -124,7 +124,7 @@ def require_children(position: TreePosition, root: bytes, children: Hashes) -> N
     are_children = (
         not position.shows_words and len(children) == 1 << position.span and merkle.root_of(list(children)) == root
     )
-    require(are_children, "openings: children do not match")
+    require(are_children, "referee: children do not match")
 
 
 def require_words(position: TreePosition, root: bytes, data: bytes) -> None:
@@ -132,10 +132,10 @@ def require_words(position: TreePosition, root: bytes, data: bytes) -> None:
     width = 1 << position.height
     start = LEAF_BYTES * width * position.index
     size = max(0, min(LEAF_BYTES * width, WORD_BYTES * position.count - start))
-    require(position.shows_words and len(data) == size, "openings: bytes do not match")
+    require(position.shows_words and len(data) == size, "referee: bytes do not match")
     leaves = [sha256(b"\x00" + data[at : at + LEAF_BYTES]).digest() for at in range(0, size, LEAF_BYTES)]
     leaves += [EMPTY] * (width - len(leaves))
-    require(merkle.root_of(leaves) == root, "openings: bytes do not match")
+    require(merkle.root_of(leaves) == root, "referee: bytes do not match")
 
 
 # --- the record

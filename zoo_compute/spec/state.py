@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 
-from zoo_compute.spec.games import Frame, Game, Position
+from zoo_compute.spec.frames import Frame, Game, Position
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
 from zoo_compute.spec.pricing import LosingRun
 from zoo_compute.spec.revert import Refused, require

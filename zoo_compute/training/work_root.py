@@ -8,7 +8,7 @@ from __future__ import annotations
 from repops import encoding
 from repops.graph import BadProgram, Graph
 from zoo_compute.formats.manifest import JobError, Manifest
-from zoo_compute.spec.games import Work
+from zoo_compute.spec.frames import Work
 from zoo_compute.training.rounds import aggregation_program, update_program
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from scripts.generate.figures.svg_sheet import FAINT, INK, LIGHT, RULE, TURN, Sheet
-from zoo_compute.spec.games import Awaits, Game
+from zoo_compute.spec.frames import Awaits, Game
 from zoo_compute.spec.params import MOVE_LATE_PART, PRODUCTION
 
 GAMES, REEXECUTE_S = 1, 1_800

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.support.games.hashed_computation import AGGREGATION, UPDATE, HashedComputation, HashedProgram, Tree
 from zoo_compute.spec import referee
-from zoo_compute.spec.games import Awaits, Game, Hashes, Kind, Phase, Work
+from zoo_compute.spec.frames import Awaits, Game, Hashes, Kind, Phase, Work
 from zoo_compute.spec.merkle import climb
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim, Config, Message, Operator, World

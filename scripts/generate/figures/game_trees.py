@@ -11,7 +11,7 @@ from scripts.generate.figures.game_moves import descent
 from scripts.generate.figures.svg_sheet import CHALLENGER, COMMITTER, FAINT, LIGHT, PADDING, PAPER, RULE, Sheet
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.sections import read_config
-from zoo_compute.spec.games import Phase, height_of
+from zoo_compute.spec.frames import Phase, height_of
 from zoo_compute.spec.params import WORDS_A_LEAF
 
 CONFIG = Path(__file__).resolve().parents[2] / "demo" / "demo.yaml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scripts.generate.figures.game_moves import Edge, Place, beginnings, edges
 from scripts.generate.figures.svg_sheet import CHALLENGER, COMMITTER, FAINT, INK, LIGHT, TURN, Sheet
-from zoo_compute.spec.games import Awaits, Game, Phase
+from zoo_compute.spec.frames import Awaits, Game, Phase
 
 ORDER = (Phase.NONE, Phase.SEGMENTS, Phase.STEPS, Phase.NODES, Phase.STATE, Phase.ELEMENTS, Phase.PARTS)
 COLUMN = {Awaits.REVEAL: 0, Awaits.PICK: 1, Awaits.OPEN: 2, Awaits.EVIDENCE: 3, Awaits.TRACE: 0, Awaits.PARTS: 4}

@@ -19,7 +19,7 @@ from repops.parts import parts
 from repops.recipes import canonical
 from zoo_compute.disputes import evidence
 from zoo_compute.spec import merkle
-from zoo_compute.spec.games import Frame, Kind, Phase, Position, claim_hash, height_of
+from zoo_compute.spec.frames import Frame, Kind, Phase, Position, claim_hash, height_of
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS

@@ -21,7 +21,7 @@ from tests.support.games.lying_jobs import SEATS, Case
 from tests.support.protocol_driver import load
 from zoo_compute.disputes.exploration import Call, Event, Exploration, values
 from zoo_compute.spec.clocks import PRODUCTION, End
-from zoo_compute.spec.games import Frame, Kind, Phase, Result
+from zoo_compute.spec.frames import Frame, Kind, Phase, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
 
@@ -40,7 +40,7 @@ def deployed() -> SimpleNamespace:
     descent = load("Descent").deploy(operators.address)
     at, clocks = double.address, PRODUCTION
     seconds = (clocks.committer_s, clocks.asker_s, clocks.exclusive_s, clocks.seal_lead_s)
-    openings = load("Openings").deploy(at, at, at, evidence.address, descent.address, *seconds)
+    openings = load("Referee").deploy(at, at, at, evidence.address, descent.address, *seconds)
     return SimpleNamespace(double=double, protocol=protocol, openings=openings)
 
 

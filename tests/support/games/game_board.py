@@ -11,7 +11,7 @@ from repops.encoding import read_descriptor
 from repops.parts import part_count
 from zoo_compute.disputes.revealed import RevealedState
 from zoo_compute.spec import referee
-from zoo_compute.spec.games import Frame, Game, Position
+from zoo_compute.spec.frames import Frame, Game, Position
 from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.state import Config, Message, Operator, World
 

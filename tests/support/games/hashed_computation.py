@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from zoo_compute.spec import merkle
-from zoo_compute.spec.games import (
+from zoo_compute.spec.frames import (
     EMPTY,
     Awaits,
     Frame,

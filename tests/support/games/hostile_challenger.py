@@ -18,7 +18,7 @@ from tests.support.games.game_board import Judge
 from zoo_compute.disputes import evidence
 from zoo_compute.disputes.evidence import Evidence, entry_of
 from zoo_compute.disputes.revealed import RevealedState
-from zoo_compute.spec.games import Awaits, Game, Phase, span_of
+from zoo_compute.spec.frames import Awaits, Game, Phase, span_of
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.revert import Refused
 

@@ -40,7 +40,7 @@ from zoo_compute.formats.manifest import (
     StateFile,
 )
 from zoo_compute.jobs.files import initial_checkpoint
-from zoo_compute.spec.games import Frame, Kind, Phase, Result, Work
+from zoo_compute.spec.frames import Frame, Kind, Phase, Result, Work
 from zoo_compute.spec.merkle import result_root
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.referee import opened_game

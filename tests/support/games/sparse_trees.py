@@ -14,7 +14,7 @@ from repops.graph import F32, Node, Operand
 from repops.parts import Part, parts
 from zoo_compute.disputes.evidence import PARTS_OPERAND, WORDS_A_LEAF, TensorTree, part_of
 from zoo_compute.disputes.evidence import Part as Evidence
-from zoo_compute.spec.games import Frame, Hashes, Phase, Position, height_of
+from zoo_compute.spec.frames import Frame, Hashes, Phase, Position, height_of
 
 
 @dataclass

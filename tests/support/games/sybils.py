@@ -23,7 +23,7 @@ from zoo_compute.disputes.exploration import Call, Opened, values
 from zoo_compute.spec.descents import Ask, ElementAsk
 from zoo_compute.spec.disputed_claims import RESULT
 from zoo_compute.spec.exploration import Tree, TreePosition, root_position, segments_position
-from zoo_compute.spec.games import EMPTY, Frame, Kind, Phase, Result
+from zoo_compute.spec.frames import EMPTY, Frame, Kind, Phase, Result
 from zoo_compute.spec.params import WORDS_A_LEAF
 
 

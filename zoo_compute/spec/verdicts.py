@@ -1,4 +1,4 @@
-"""How explored claims are resolved; whose the fees are then; seals (docs/protocol/openings.md)."""
+"""How explored claims are resolved; whose the fees are then; seals (docs/protocol/referee.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zoo_compute.spec.disputed_claims import (
     with_deadline,
 )
 from zoo_compute.spec.exploration import Node, Status, Tree, TreePosition, abi_words
-from zoo_compute.spec.games import EMPTY, Frame, Hashes, Position
+from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Position
 from zoo_compute.spec.params import COIN
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim, Message
@@ -41,10 +41,10 @@ def judge(
     require_node(w, place.id, node, place.status)
     require_frame(node, frame)
     if place.is_child:
-        require(place.status == Status.ANSWERED, "openings: not answered")
+        require(place.status == Status.ANSWERED, "referee: not answered")
         position, root = position.below(root, place.number, place.child, place.path), place.child
     is_whole = position.tree == Tree.ELEMENT or node.position == TreePosition(Tree.NODES)
-    require(is_whole or not position.is_beyond, "openings: no such leaf")
+    require(is_whole or not position.is_beyond, "referee: no such leaf")
     is_open = place.status == Status.ANSWERED and node.position.shows_words and position.height == 0
     judged = Position(position.tree, position.height, position.index, root, root if is_open else EMPTY)
     w.court.judge(kind, frame, judged, data)
@@ -57,7 +57,7 @@ def judge(
 def expire(w: Explorations, msg: Message, job: int, claim: Claim, id: bytes, node: Node) -> None:
     """An ask past its clock convicts by silence."""
     require_node(w, id, node, Status.ASKED)
-    require(clocks.is_expired(node.clocks, msg.now), "openings: time left")
+    require(clocks.is_expired(node.clocks, msg.now), "referee: time left")
     w.verdicts[node.claim] = Verdict(node.origin.unit)
     _resolve(w, job, claim, node.claim, End.EXHAUSTED if node.clocks.exhausted else End.SILENT)
 
@@ -65,19 +65,19 @@ def expire(w: Explorations, msg: Message, job: int, claim: Claim, id: bytes, nod
 def close(w: Explorations, msg: Message, job: int, claim: Claim) -> None:
     """Final once every clock has passed; void by age where nobody expired what was not answered."""
     key = claim_key(job, claim)
-    require(key in w.claims, "openings: not pending")
+    require(key in w.claims, "referee: not pending")
     word = with_deadline(w, w.claims[key])
     require_pending(word)
     end = End.FINAL
     if not is_final(w, word, msg.now):
         is_aged = word.deadline > 0 and msg.now > clocks.aged_at(word.deadline, word.reexecute_s, w.preset)
-        require(is_aged, "openings: not final")
+        require(is_aged, "referee: not final")
         end = End.AGED
     _resolve(w, job, claim, key, end)
 
 
 def _resolve(w: Explorations, job: int, claim: Claim, key: bytes, end: End) -> None:
-    require(claim_key(job, claim) == key, "openings: other claim")
+    require(claim_key(job, claim) == key, "referee: other claim")
     word = w.claims[key]
     require_pending(word)
     holder = word.job, word.operator
@@ -95,13 +95,13 @@ def _resolve(w: Explorations, job: int, claim: Claim, key: bytes, end: End) -> N
 
 def settle(w: Explorations, msg: Message, ids: Hashes, records: tuple[Node, ...], statuses: tuple[int, ...]) -> None:
     """What was prepaid for these nodes of resolved claims goes where it belongs, once."""
-    require(len(ids) == len(records) == len(statuses), "openings: other node")
+    require(len(ids) == len(records) == len(statuses), "referee: other node")
     for id, node, status in zip(ids, records, statuses, strict=True):
         require_node(w, id, node, status)
         del w.nodes[id]
         word = w.claims[node.claim]
         end = word.end
-        require(end is not None, "openings: not resolved")
+        require(end is not None, "referee: not resolved")
         assert end is not None
         answerer = w.court.owner_of(word.operator) if node.answerer == NOBODY else node.answerer
         _share(w, COIN, node, answerer, clocks.answer_shares(node.payment.fee * GWEI, end))
@@ -120,9 +120,9 @@ def _share(w: Explorations, token: str, node: Node, answerer: str, shares: clock
 
 def withdraw(w: Explorations, msg: Message, token: str, account: str) -> int:
     amount = w.owed.get((token, account), 0)
-    require(amount > 0, "openings: nothing owed")
+    require(amount > 0, "referee: nothing owed")
     w.owed[token, account] = 0
-    require(w.court.send(token, account, amount), "openings: transfer failed")
+    require(w.court.send(token, account, amount), "referee: transfer failed")
     return amount
 
 
@@ -140,7 +140,7 @@ def sealed(finder: str, unit: bytes, salt: bytes) -> bytes:
 
 
 def seal(w: Explorations, msg: Message, hash: bytes) -> None:
-    require(hash not in w.seals, "openings: sealed already")
+    require(hash not in w.seals, "referee: sealed already")
     w.seals[hash] = msg.now
 
 
@@ -149,12 +149,12 @@ def open_seal(w: Explorations, msg: Message, job: int, claim: Claim, finder: str
     key = claim_key(job, claim)
     verdict = w.verdicts.get(key)
     is_open = verdict is not None and verdict.judged_at > 0 and msg.now <= verdict.judged_at + OPENING_S
-    require(is_open, "openings: not open to seals")
+    require(is_open, "referee: not open to seals")
     assert verdict is not None
     placed = w.seals.get(sealed(finder, verdict.unit, salt), 0)
-    require(placed > 0 and placed + w.preset.seal_lead_s <= verdict.asked_at, "openings: no such seal")
+    require(placed > 0 and placed + w.preset.seal_lead_s <= verdict.asked_at, "referee: no such seal")
     best = w.finders.get(key)
-    require(best is None or placed < best.sealed_at, "openings: an older seal")
+    require(best is None or placed < best.sealed_at, "referee: an older seal")
     w.finders[key] = Finder(finder, placed)
 
 
@@ -163,8 +163,8 @@ def reward(w: Explorations, msg: Message, job: int, claim: Claim) -> None:
     key = claim_key(job, claim)
     finder, verdict = w.finders.get(key), w.verdicts.get(key)
     is_judged = verdict is not None and verdict.judged_at > 0
-    require(is_judged and not (finder and finder.is_rewarded), "openings: nothing to reward")
+    require(is_judged and not (finder and finder.is_rewarded), "referee: nothing to reward")
     assert verdict is not None
-    require(msg.now > verdict.judged_at + OPENING_S, "openings: time left")
+    require(msg.now > verdict.judged_at + OPENING_S, "referee: time left")
     w.finders[key] = Finder(NOBODY, 0, is_rewarded=True)
     w.court.reward_finder(job, claim, finder.account if finder else NOBODY)

@@ -9,7 +9,7 @@ from tests.support.evm import chain
 from zoo_compute.spec.clocks import PRODUCTION, End, bound
 from zoo_compute.spec.disputed_claims import claim_key
 from zoo_compute.spec.exploration import Status
-from zoo_compute.spec.games import Kind
+from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.params import COIN
 
 GWEI = 10**9
@@ -89,7 +89,7 @@ def test_sybil_askers__of_a_lie__do_not_keep_one_honest_party_from_convicting_it
     assert word(exploring).end == End.JUDGED
     assert exploring.world.heavy[JOB, TRAINER] == 0
     function, args = explorer.answer_args(asks[0])
-    exploring.no("openings: not pending", function, "hot", *args)
+    exploring.no("referee: not pending", function, "hot", *args)
 
 
 def test_liar__that_asks_itself_for_traces__burns_half_of_each_off_the_convicting_path(exploring, explorer):
@@ -142,9 +142,9 @@ def test_path__of_late_answers_and_late_asks__ends_at_the_bound(exploring, explo
 def test_answer__copied_by_a_stranger__is_refused_while_the_author_is_awake(exploring, explorer):
     root = explorer.first("bob")
     function, args = explorer.answer_args(root)
-    exploring.no("openings: not the committer", function, "mallory", *args)
+    exploring.no("referee: not the committer", function, "mallory", *args)
     explorer.answer(root)
-    exploring.no("openings: other node", function, "mallory", *args)
+    exploring.no("referee: other node", function, "mallory", *args)
     assert explorer.known[root][1].answerer == "0x" + 40 * "0"  # paid to the operator's owner
 
 
@@ -153,7 +153,7 @@ def test_answer__that_a_stranger_gave_first__leaves_the_author_the_same_node(exp
     exploring.wait(PRODUCTION.exclusive_s)
     function, args = explorer.answer_args(root)
     explorer.answer(root, by="mallory")
-    exploring.no("openings: other node", function, "hot", *args)
+    exploring.no("referee: other node", function, "hot", *args)
     explorer.ask(root, 2)
 
 
@@ -162,7 +162,7 @@ def test_two_askers__of_one_node_in_one_block__the_second_is_refused_and_keeps_i
     args = explorer.ask_args(root, 2)
     explorer.ask(root, 2)
     before = chain.balance(exploring.accounts["eve"])
-    exploring.no("openings: asked already", "ask", "eve", *args, value=10**18)
+    exploring.no("referee: asked already", "ask", "eve", *args, value=10**18)
     assert chain.balance(exploring.accounts["eve"]) == before
 
 
@@ -207,7 +207,7 @@ def test_base_fee__that_rises_a_hundredfold_during_a_path__raises_the_next_asks_
     exploring.base_fee = 100 * GWEI
     explorer.answer(root)
     args = explorer.ask_args(root, 2)
-    exploring.no("openings: fee too small", "ask", "dave", *args, value=4 * cheap * GWEI)
+    exploring.no("referee: fee too small", "ask", "dave", *args, value=4 * cheap * GWEI)
     leaf = explorer.ask(root, 2)
     stage, children = 260_000, 60_000 + 4 * 1_600
     assert explorer.known[leaf][1].payment.fee * children == 100 * cheap * stage
@@ -245,7 +245,7 @@ def test_committer__whose_claim_is_judged__cannot_end_it_first_by_silence_on_its
     own = explorer.first("bob", Kind.UPDATE, 5, by="mallory")
     shown = explorer.answer(explorer.down(explorer.answer(explorer.first("bob", leaf=3)), 2))
     node = explorer.known[own][1]
-    exploring.no("openings: time left", "expire", "mallory", JOB, exploring.claims["bob"], own, node)
+    exploring.no("referee: time left", "expire", "mallory", JOB, exploring.claims["bob"], own, node)
     explorer.convict(shown, 0)
     assert word(exploring).end == End.JUDGED
     assert explorer.known[own][2] == Status.ASKED

@@ -11,7 +11,7 @@ from tests.support.sources import CONTRACTS
 from zoo_compute.spec.clocks import PRODUCTION
 from zoo_compute.spec.descents import Answer
 from zoo_compute.spec.disputed_claims import RESULT
-from zoo_compute.spec.games import EMPTY, Kind, Program
+from zoo_compute.spec.frames import EMPTY, Kind, Program
 from zoo_compute.spec.params import COIN
 
 MUCH = 10**18
@@ -19,7 +19,7 @@ OTHER_PROGRAM = Program(bytes(20), EMPTY, EMPTY)
 
 
 def refused(exploring, cause, function, by, *args, value=0):
-    exploring.no(f"openings: {cause}", function, by, *args, value=value)
+    exploring.no(f"referee: {cause}", function, by, *args, value=value)
 
 
 def changed(args, at, value):
@@ -83,7 +83,7 @@ def test_ask_claim__with_a_number_that_its_word_cannot_keep__is_refused(explorin
     from tests.support.games.hashed_computation import plain
 
     args = [plain(each) for each in explorer.first_args("bob", 0, 5, 2)]
-    with pytest.raises(Reverted, match="openings: too large"):
+    with pytest.raises(Reverted, match="referee: too large"):
         exploring.contract.ask_claim(*args, sender=account, value=MUCH)
 
 
@@ -417,7 +417,7 @@ def test_withdraw__of_a_token_that_refuses__changes_nothing(exploring, explorer)
 def test_seals__that_are_late_or_other_or_younger__are_refused(exploring, explorer):
     from zoo_compute.spec.disputed_claims import claim_key, unit_of
     from zoo_compute.spec.exploration import Origin, path_id, segment_id
-    from zoo_compute.spec.opening_ends import sealed
+    from zoo_compute.spec.verdicts import sealed
 
     bob, eve, dave = (JOB, exploring.claims["bob"]), exploring.accounts["eve"], exploring.accounts["dave"]
     unit = unit_of(segment_id(Origin(unit_of(path_id(claim_key(*bob), 4, 0))), 3))
@@ -451,10 +451,10 @@ def test_every_refusal_of_the_contracts__was_met_here(claimed):
     sources = [
         CONTRACTS / name for name in ("Openings.vy", "Descent.vy", "modules/exploration.vy", "modules/path_clocks.vy")
     ]
-    written = {each for path in sources for each in re.findall(r'"(openings: [a-z0-9 ]+)"', path.read_text())}
+    written = {each for path in sources for each in re.findall(r'"(referee: [a-z0-9 ]+)"', path.read_text())}
     elsewhere = {
-        "openings: too many asks",  # 65,535 of a claim: test_openings_ends.py writes its word
-        "openings: not false",  # Evidence reverts instead
-        "openings: too large",  # the specification has no word
+        "referee: too many asks",  # 65,535 of a claim: test_openings_ends.py writes its word
+        "referee: not false",  # Evidence reverts instead
+        "referee: too large",  # the specification has no word
     }
     assert written - elsewhere - set(claimed.reasons) == set()
