@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zoo_compute.store import Store
 
 
-NUMBER = click.IntRange(1, 2**64 - 1)  # of a job, an operator, a dataset or a game
+NUMBER = click.IntRange(1, 2**64 - 1)  # of a job, an operator or a dataset
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""`zoo dispute`: list dispute games, show one, replay its moves."""
+"""`zoo dispute`: list disputes, show what was explored of a claim, replay the transactions."""
 
 from __future__ import annotations
 
@@ -7,130 +7,111 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.amounts import format_amount
 from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
 from zoo_compute.cli.output import table
-from zoo_compute.disputes.revealed import CHALLENGER, COMMITTER
-from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
-    from zoo_compute.chain.connection import Head
-    from zoo_compute.chain.games import GameView
+    from zoo_compute.client.disputes import Dispute
 
 
 @click.group(cls=Group)
 def dispute() -> None:
-    """Dispute games: challenges of claims, decided by the contract."""
+    """Disputes: claims that somebody asked about, explored in public and decided by the contract.
+
+    A dispute is named JOB:TURN:SEAT, such as 3:7:1 or 3:7:aggregator; that of a trial trial:OPERATOR.
+    """
 
 
 @dispute.command("list")
-@click.option("--job", type=NUMBER, help="Only games about this job.")
-@click.option("--open", "only_open", is_flag=True, help="Only games that are not over.")
+@click.option("--job", type=NUMBER, help="Only disputes about this job.")
+@click.option("--open", "only_open", is_flag=True, help="Only disputes that did not end.")
 @pass_settings
 def list_(settings: Settings, job: int | None, only_open: bool) -> None:
-    """List games: challenger, challenged claim, outcome."""
-    from zoo_compute.chain.games import read_games
+    """List disputes: whose claim, and how far it is.
+
+    The status is one of: exploring, with whose clock runs and how long; convicted by judgement or by silence; final; void.
+    """
+    from zoo_compute.client.disputes import list_disputes
 
     chain = settings.chain()
     head = chain.head()
-    games = [game for game in read_games(chain, head, job=job) if game.is_open or not only_open]
-    summaries = [_as_json(game, head) for game in games]
-    rows = [
-        (each["game"], each["job"], _subject_of(each), f"by {each['challenger'][:10]}…", _status_line(each, head))
-        for each in summaries
-    ]
-    header = ("game", "job", "about", "", "")
-    settings.emit({"now": head.timestamp, "games": summaries}, table(rows, header=header) or ["there is no game"])
+    disputes = [each for each in list_disputes(chain, head, job) if each.view.is_open or not only_open]
+    rows = [(each.name, each.about, each.status(head.timestamp)) for each in disputes]
+    settings.emit(
+        {"now": head.timestamp, "disputes": [each.to_dict() for each in disputes]},
+        table(rows, header=("dispute", "claimed by", "status")) or ["there is no dispute"],
+    )
 
 
 @dispute.command("show")
-@click.argument("number", type=NUMBER, metavar="GAME")
+@click.argument("name", metavar="DISPUTE")
 @pass_settings
-def show(settings: Settings, number: int) -> None:
-    """Show the state of a game: bond, whose move is due, and deadline."""
-    from zoo_compute.chain.tokens import token_at
+def show(settings: Settings, name: str) -> None:
+    """Show what was explored of a claim, as a tree.
+
+    Each line is an ask below the one that led to it: a segment, a step, nodes, one node, elements, and the parts of one
+    element; by whom, and who answered it or how long its clock runs. A heavy ask makes the operator compute a step again.
+    """
+    from zoo_compute.client.disputes import account_names, dispute_named
+    from zoo_compute.client.explored_places import asks_of, tree_rows
 
     chain = settings.chain()
     head = chain.head()
-    game = _required(settings, head, number)
-    summary = _as_json(game, head)
-    bond = format_amount(game.coin, "coin")
-    if game.tokens:  # a game about a trial has a bond in coin alone
-        bond += f" and {token_at(chain, chain.tasks.token_of(game.job)).format(game.tokens)}"
+    match = dispute_named(chain, head, name)
+    summary = match.to_dict()
+    picture, names = match.view.picture, account_names(chain, match.view)
     rows = [
-        ("about", _subject_of(summary)),
-        ("challenger", game.challenger),
-        ("bond", bond),
-        ("transactions", summary["transactions"]),
-        ("state", _status_line(summary, head)),
+        ("claimed by", match.about),
+        ("status", match.status(head.timestamp)),
+        ("asks", _asks_text(summary)),
+        ("prepaid", _prepaid_text(settings, match, summary)),
     ]
-    settings.emit(summary, table(rows))
+    asks = [
+        {**asdict(ask), "id": ask.id.hex(), "above": ask.above.hex() if ask.above in picture.nodes else None}
+        for ask in asks_of(picture)
+    ]
+    tree = table(list(tree_rows(picture, names, head.timestamp)))
+    settings.emit({**summary, "now": head.timestamp, "tree": asks}, [*table(rows), "", *tree])
 
 
 @dispute.command("replay")
-@click.argument("number", type=NUMBER, metavar="GAME")
+@click.argument("name", metavar="DISPUTE")
 @pass_settings
-def replay(settings: Settings, number: int) -> None:
-    """Print a game's transcript: step, operator, element, the disputed numbers, and who was wrong.
+def replay(settings: Settings, name: str) -> None:
+    """Print a dispute's transcript: every transaction with its gas, the disputed numbers, and who was wrong.
 
-    Reads every transaction from the chain and checks it again with the game's specification.
+    A judgement is read from the chain and checked again with the specification, on this machine.
     """
-    from zoo_compute.client.dispute_transcript import ANYBODY, Transcript, lines_of
+    from zoo_compute.client.dispute_transcript import Transcript, lines_of
+    from zoo_compute.client.disputes import dispute_named
 
     chain = settings.chain()
-    head = chain.head()
-    game = _required(settings, head, number)
-    transcript = Transcript(chain, game)
+    transcript = Transcript(chain, dispute_named(chain, chain.head(), name))
     answer = {
-        **_as_json(game, head),
-        "moves": [asdict(move) for move in transcript.moves],
+        **transcript.dispute.to_dict(),
+        "entries": [asdict(each) for each in transcript.entries],
         "verdict": transcript.conviction and {**asdict(transcript.conviction), "text": transcript.conviction.text},
-        "gas": {by: sum(m.gas for m in transcript.moves if m.by == by) for by in (COMMITTER, CHALLENGER, ANYBODY)},
+        "conclusion": transcript.conclusion,
+        "gas": transcript.gas,
     }
-    settings.emit(answer, list(lines_of(transcript)))
+    gas = ", ".join(f"{side} {amount:,}" for side, amount in transcript.gas.items() if amount)
+    settings.emit(answer, [*lines_of(transcript), f"gas: {gas}"])
 
 
-def _required(settings: Settings, head: Head, number: int) -> GameView:
-    from zoo_compute.chain.games import read_games
-
-    games = {game.number: game for game in read_games(settings.chain(), head)}
-    if number not in games:
-        raise UserError(f"there is no game {number}", hint="`zoo dispute list` lists all games")
-    return games[number]
+def _asks_text(summary: dict[str, Any]) -> str:
+    return f"{summary['asks']}, of which {summary['open_asks']} open and {summary['heavy_asks']} heavy"
 
 
-def _as_json(game: GameView, head: Head) -> dict[str, Any]:
-    from zoo_compute.client.dispute_transcript import ENDS, KINDS
+def _prepaid_text(settings: Settings, match: Dispute, summary: dict[str, Any]) -> str:
+    """The fees of all asks. A trial's heavy asks take no token."""
+    from zoo_compute.chain.tokens import token_at
 
-    state = game.state
-    return {
-        "game": game.number,
-        "job": game.job,
-        "operator": game.operator,
-        "challenger": game.challenger,
-        "kind": KINDS[game.kind],
-        "round": game.frame.round,
-        "seat": game.frame.seat,
-        "slot": game.frame.slot,
-        "coin": str(game.coin),
-        "tokens": str(game.tokens),
-        "transactions": len({event.tx for event in game.events}),
-        "outcome": ENDS[game.outcome] if game.outcome is not None else None,
-        "phase": state.phase.name.lower() if state else None,
-        "awaits": state.awaits.name.lower() if state else None,
-        "turn_of": (CHALLENGER if state.is_challengers_turn else COMMITTER) if state else None,
-        "due": state.due if state else None,
-    }
-
-
-def _subject_of(each: dict[str, Any]) -> str:
-    work = each["kind"] if each["kind"] == "the aggregation" else f"{each['kind']} of slot {each['slot']}"
-    return f"{work} in round {each['round']}, claimed by operator {each['operator']}"
-
-
-def _status_line(each: dict[str, Any], head: Head) -> str:
-    if each["outcome"]:
-        return str(each["outcome"])
-    left_s = each["due"] - head.timestamp
-    until = f"{format_seconds(left_s)} left" if left_s >= 0 else "time is over: anyone can end it"
-    return f"in {each['phase']}, the {each['turn_of']} owes a move ({each['awaits']}), {until}"
+    coin = format_amount(int(summary["prepaid"]), "coin")
+    if match.is_trial or not summary["heavy_asks"]:
+        return coin
+    chain = settings.chain()
+    heavy = [node.record.payment for node in match.view.picture.nodes.values() if node.record.payment.is_heavy]
+    paid = [chain.tasks.reexecution_price(match.view.job, each.is_of_aggregation) for each in heavy]
+    token = token_at(chain, paid[0][0])
+    return f"{coin} and {token.format(sum(price for _, price in paid))}"

@@ -1,10 +1,11 @@
-"""A readable transcript of a dispute game: its transactions, read from the chain and replayed by the specification."""
+"""A readable transcript of a dispute: its transactions, read from the chain, and the judgement, checked by the specification."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from eth_abi.abi import decode
@@ -14,46 +15,24 @@ from repops.encoding import read_descriptor
 from repops.graph import F32, Node
 from repops.parts import part, part_count
 from repops.recipes import canonical
+from zoo_compute.client.disputes import ENDS, Dispute, account_names
+from zoo_compute.client.explored_places import asks_of, program_node
 from zoo_compute.disputes import evidence
-from zoo_compute.disputes.revealed import CHALLENGER, COMMITTER
-from zoo_compute.errors import UserError
-from zoo_compute.spec import referee
-from zoo_compute.spec.frames import (
-    Frame,
-    Game,
-    Kind,
-    NodeOpening,
-    Outcome,
-    PartsOpening,
-    Phase,
-    Program,
-    Result,
-    States,
-    Steps,
-    Trace,
-    Work,
-)
+from zoo_compute.disputes.exploration import Exploration, account_of, node_of
+from zoo_compute.spec import verdicts
+from zoo_compute.spec.clocks import GWEI, PRODUCTION, End
+from zoo_compute.spec.descents import ELEMENT_PLACE, STATE_PLACE
+from zoo_compute.spec.disputed_claims import DisputedClaim, Explorations, Place
+from zoo_compute.spec.exploration import Tree
+from zoo_compute.spec.frames import EMPTY, Frame, Position
 from zoo_compute.spec.params import WORDS_A_LEAF
-from zoo_compute.spec.state import Claim, Config, Message, Operator, World
+from zoo_compute.spec.revert import Refused, require
+from zoo_compute.spec.state import Claim, Message
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
-    from zoo_compute.chain.games import GameView
+    from zoo_compute.chain.events import Event
 
-# Types of the arguments of the referee's functions.
-RECORDS: dict[str, type] = {
-    "frame": Frame,
-    "states": States,
-    "steps": Steps,
-    "trace": Trace,
-    "program": Program,
-    "claim": Claim,
-    "work": Work,
-    "result": Result,
-}
-OPENINGS: dict[str, type] = {"open_node": NodeOpening, "open_parts": PartsOpening}
-KINDS = {Kind.TRAINING: "training", Kind.UPDATE: "the update", Kind.AGGREGATION: "the aggregation"}
-ENDS = {Outcome.CONVICTED: "convicted", Outcome.DISMISSED: "dismissed", Outcome.SETTLED: "settled"}
 NAMES = {
     evidence.End.KIND: "the last state is not the one that the result ends with",
     evidence.Begin.KIND: "the slot-round does not begin with the checkpoint",
@@ -64,14 +43,24 @@ NAMES = {
     evidence.Update.KIND: "a word is not the update's",
     evidence.Part.KIND: "a result is computed wrongly",
 }
-ENDINGS = ("convict", "time_out", "concede", "settle")
-GAME_NUMBER = 1
-ANYBODY = "anybody"  # ended the game without being a party
+OF_STATES = (evidence.End.KIND, evidence.Begin.KIND)
+COMMITTER, ASKER, OTHER = (
+    "committer",
+    "asker",
+    "other",
+)  # who sent a transaction; other: strangers that answer or end it
+FUNCTIONS = {
+    "NodeAnswered": "answer",
+    "LeafShown": "answer_words",
+    "StageFixed": "answer_stage",
+    "SealOpened": "open_seal",
+}
+RESOLVING = {End.FINAL: "close", End.AGED: "close", End.JUDGED: "judge", End.SILENT: "expire", End.EXHAUSTED: "expire"}
 
 
 @dataclass(frozen=True)
 class TranscriptEntry:
-    """One transaction of a game. by: committer, challenger or anybody. text: for people."""
+    """One transaction of a dispute. by: committer, asker or other; at: its block's time; text: for people."""
 
     function: str
     by: str
@@ -84,7 +73,10 @@ class TranscriptEntry:
 
 @dataclass(frozen=True)
 class ConvictionDetail:
-    """The proven error: where it is, the committed word and the right one (bit patterns)."""
+    """The proven error: where it is, the committed word and the right one (bit patterns).
+
+    refuted: why the specification does not confirm the contract's judgement; empty where it does.
+    """
 
     kind: int
     name: str
@@ -98,10 +90,16 @@ class ConvictionDetail:
     committed: int | None = None
     right: int | None = None
     is_float: bool = False
+    refuted: str = ""
 
     @property
     def text(self) -> str:
-        where = f"step {self.step}" if self.kind not in (evidence.End.KIND, evidence.Begin.KIND) else "the states"
+        doubt = f"; BUT the specification does not confirm it: {self.refuted}" if self.refuted else ""
+        return self._error + doubt
+
+    @property
+    def _error(self) -> str:
+        where = "the states" if self.kind in OF_STATES else f"step {self.step}"
         if self.operator is None:
             return f"{where}: {self.name}"
         at = f"{where}, node {self.node} ({self.operator} of {list(self.shape)}), element {self.element}"
@@ -120,123 +118,165 @@ def format_word(word: int, is_float: bool) -> str:
 
 
 class Transcript:
-    """All transactions of one game, in order. Raises UserError if one cannot be read."""
+    """All transactions of one dispute, in order. The picture of its exploration is the specification's, from the events."""
 
-    def __init__(self, chain: Chain, game: GameView) -> None:
-        self.game = game
-        self.moves: list[TranscriptEntry] = []
+    def __init__(self, chain: Chain, dispute: Dispute) -> None:
+        self.dispute = dispute
         self.conviction: ConvictionDetail | None = None
-        self._world = World(config=Config(part_count=_part_count))
-        self._node: Node | None = None
-        for tx in dict.fromkeys(event.tx for event in game.events):
-            self._add(chain, tx)
-
-    def _add(self, chain: Chain, tx: str) -> None:
-        transaction, receipt = (
-            chain.w3.eth.get_transaction(HexBytes(tx)),
-            chain.w3.eth.get_transaction_receipt(HexBytes(tx)),
-        )
-        contract = chain.contracts["referee"]
-        if transaction.get("to") != contract.address:
-            raise UserError(
-                f"transaction {tx} of game {self.game.number} reached the referee through another contract",
-                hint="use a block explorer with call traces to read it",
-            )
-        function, values = contract.decode_function_input(transaction["input"])
-        name = function.fn_name
-        args = {key: _record(_type_of(name, key), value) for key, value in values.items() if key != "game"}
-        was_challengers = self._at.is_challengers_turn if self.moves else True
-        text = self._play(name, args)
-        by = CHALLENGER if was_challengers else COMMITTER
-        if name in ENDINGS:  # possible in anyone's turn
-            by = CHALLENGER if transaction["from"] == self.game.challenger else ANYBODY
-        self.moves.append(
-            TranscriptEntry(name, by, transaction["from"], tx, transaction["blockNumber"], receipt["gasUsed"], text)
-        )
+        self._picture = dispute.view.picture
+        self._places = {ask.id: ask for ask in asks_of(self._picture)}
+        self._names = account_names(chain, dispute.view)
+        self._askers = {ask.asker.lower() for ask in self._places.values()}
+        events: dict[str, list[Event]] = {}
+        for event in dispute.view.events:
+            events.setdefault(event.tx, []).append(event)
+        self.entries = [self._entry(chain, tx, made) for tx, made in events.items()]
 
     @property
-    def _at(self) -> Game:
-        return self._world.games[GAME_NUMBER]
+    def gas(self) -> dict[str, int]:
+        """By side."""
+        return {by: sum(each.gas for each in self.entries if each.by == by) for by in (COMMITTER, ASKER, OTHER)}
 
-    def _play(self, name: str, args: Mapping[str, Any]) -> str:
-        """Apply a transaction to the replayed game, and describe it."""
-        if name == "challenge":
-            kind = Kind(args["kind"])
-            opened_game = referee.opened_game(
-                args["job"], args["claim"], kind, args["slot"], args["work"], args["result"]
-            )
-            # The contract judged the clocks; the replay ignores them.
-            self._world.games[GAME_NUMBER] = replace(opened_game, challenger=CHALLENGER)
-            self._world.operators[args["claim"].operator] = Operator(owner=COMMITTER, hot=COMMITTER)
-            return self._describe_challenge(args["claim"], kind, args["slot"])
-        if name in ENDINGS:
-            return self._describe_end(name, args)
-        sender = CHALLENGER if self._at.is_challengers_turn else COMMITTER
-        getattr(referee, name)(self._world, Message(sender, 0), GAME_NUMBER, *args.values())
-        if name == "open_node":
-            self._node = read_descriptor(args["opening"].descriptor)
-        return self._describe_move(name, args)
+    @property
+    def conclusion(self) -> str:
+        """Who was wrong."""
+        view = self.dispute.view
+        if self.conviction is not None:
+            return f"operator {view.operator} was wrong: {self.conviction.text}"
+        if view.end in (End.SILENT, End.EXHAUSTED):
+            return f"operator {view.operator} did not answer in time"
+        return ENDS[view.end] if view.end is not None else f"the dispute {self.dispute.name} is open"
 
-    def _describe_challenge(self, claim: Claim, kind: Kind, slot: int) -> str:
-        work = "" if kind == Kind.AGGREGATION else f" of slot {slot}"
-        return f"disputes {KINDS[kind]}{work} in turn {claim.turn}, claimed by operator {claim.operator}"
+    def _entry(self, chain: Chain, tx: str, events: Sequence[Event]) -> TranscriptEntry:
+        receipt: Any = chain.w3.eth.get_transaction_receipt(HexBytes(tx))
+        lines = [self._describe(chain, event) for event in events]
+        sender = receipt["from"]
+        by = COMMITTER if sender.lower() in self._names else ASKER if sender.lower() in self._askers else OTHER
+        function = " ".join(dict.fromkeys(name for name, _ in lines))
+        text = "; ".join(text for _, text in lines)
+        return TranscriptEntry(function, by, sender, tx, receipt["blockNumber"], receipt["gasUsed"], text)
 
-    def _describe_move(self, name: str, args: Mapping[str, Any]) -> str:
-        game, frame = self._at, self._at.frame
-        match name:
-            case "reveal":
-                return f"reveals {len(args['children'])} hashes below {_place(game)}"
-            case "pick":
-                return f"{_place(game)}: I computed something else"
-            case "open_segment":
-                return f"the {game.count - 1} steps of the segment from step {frame.first_step}"
-            case "open_step":
-                return f"step {frame.step}: the {game.count} nodes of its program"
-            case "open_trace":
-                return f"the {game.count} nodes of its program"
-            case "open_begin":
-                return "the state at step 0"
-            case "dispute_state":
-                return "the nodes are right, but the state after them is not their output"
-            case "open_node":
-                assert self._node is not None
-                return f"node {frame.node} is {_named(self._node)}: {game.count} elements"
-            case "open_leaf":
-                return f"reveals {_place(game)}"
-            case "ask_parts":
-                return f"element {frame.element} is computed in {frame.parts} parts: reveal them"
+    def _describe(self, chain: Chain, event: Event) -> tuple[str, str]:
+        """The function that emits an event, and what happened."""
+        args = event.args
+        match event.name:
+            case "ClaimAsked":
+                ask = self._places[args["id"]]
+                return "ask_claim", f"{ask.path}: asks for {self._asked(args['id'])}"
+            case "NodeAsked":
+                name = "ask_stage" if args["place"] >= STATE_PLACE else "ask"
+                return name, f"asks for {self._asked(args['id'])}{self._reason(args['place'])}"
+            case "ClaimResolved":
+                return self._resolved(chain, event)
+            case "SealOpened":
+                return FUNCTIONS[event.name], f"sealed the false step at {args['placed_at']}"
             case _:
-                return f"the results of {frame.parts} parts of element {frame.element}"
+                return FUNCTIONS[event.name], self._answered(args["id"])
 
-    def _describe_end(self, name: str, args: Mapping[str, Any]) -> str:
-        if name == "time_out":
-            silent = "the challenger" if self._at.is_challengers_turn else "the committer"
-            return f"{silent} did not move in time"
-        if name == "concede":
-            return "gives up"
-        if name == "settle":
-            return "the claim was convicted in another game"
-        self.conviction = conviction_detail(self._at, self._node, args["kind"], args["data"])
-        return self.conviction.text
+    def _asked(self, id: bytes) -> str:
+        ask, fee = self._places[id], self._picture.nodes[id].record.payment.fee
+        return f"{ask.place}{', heavy' if ask.is_heavy else ''} (prepays {fee / GWEI:.2g} coin)"
+
+    def _reason(self, place: int) -> str:
+        if place >= ELEMENT_PLACE:
+            return ""
+        return "; the nodes are right, but the state after them is not their output" if place >= STATE_PLACE else ""
+
+    def _answered(self, id: bytes) -> str:
+        node, place = self._picture.nodes[id], self._places[id].place
+        if opened := program_node(node):
+            return f"{place} gives {list(opened.shape)}"
+        if node.words:
+            return f"{place}: {len(node.words) // 4} words"
+        return f"{place}: {len(node.revealed)} hashes below" if node.revealed else place
+
+    def _resolved(self, chain: Chain, event: Event) -> tuple[str, str]:
+        end, id = End(event.args["outcome"]), event.args["node"]
+        if end is End.JUDGED:
+            self.conviction = self._judged(chain, event.tx)
+            return RESOLVING[end], self.conviction.text if self.conviction else "through another contract"
+        if end in (End.SILENT, End.EXHAUSTED):
+            return RESOLVING[end], f"nobody answered in time: {self._places[id].place}"
+        return RESOLVING[end], ENDS[end]
+
+    def _judged(self, chain: Chain, tx: str) -> ConvictionDetail | None:
+        """What the judgement's transaction proves; None where it reached the Referee through another contract."""
+        transaction: Any = chain.w3.eth.get_transaction(HexBytes(tx))
+        contract = chain.contracts["referee"]
+        if transaction.get("to") != contract.address:
+            return None
+        args = contract.decode_function_input(transaction["input"])[1]
+        id, record, status, is_child, number, child, path = _values(args["place"])
+        place = Place(id, node_of(_values(record)), status, is_child, number, child, tuple(path))
+        claim, frame = Claim(*_values(args["claim"])), Frame(*_values(args["frame"]))
+        sender = account_of(transaction["from"])
+        return judged_again(self._picture, sender, args["job"], claim, frame, place, args["kind"], bytes(args["data"]))
 
 
-def conviction_detail(game: Game, node: Node | None, kind: int, data: bytes) -> ConvictionDetail:
-    """The error that the evidence of a conviction proves."""
-    frame, evidence_fields = game.frame, _decoded(kind, data)
+def judged_again(
+    picture: Exploration, sender: str, job: int, claim: Claim, frame: Frame, place: Place, kind: int, data: bytes
+) -> ConvictionDetail:
+    """What a judgement proves. The specification takes it in the exploration that the events show, and computes the words again."""
+    opened = picture.nodes.get(place.id)
+    node = read_descriptor(picture.descriptor(place.id)) if opened and frame.descriptor != EMPTY else None
+    court = _Court(node)
+    world = Explorations(court, PRODUCTION)  # type: ignore[arg-type]  # of the court it asks for a judgement alone
+    if opened is not None:
+        world.nodes[place.id] = opened.record, opened.status
+        key = opened.record.claim
+        # Still open then: the contract judged the clocks.
+        world.claims[key] = DisputedClaim(job, claim.operator, claim.turn, 0, 1, deadline=1, open=1)
+    refuted = ""
+    try:
+        verdicts.judge(world, Message(sender, 0), job, claim, frame, place, kind, data)
+    except Refused as refused:
+        refuted = refused.reason
+    position = place.node.position.tree
+    return replace(_detail(frame, node, position == Tree.PARTS, kind, data), refuted=refuted)
+
+
+class _Court:
+    """The other contracts, as far as a judgement needs them. node: of the program, whose words are disputed."""
+
+    def __init__(self, node: Node | None) -> None:
+        self._node = node
+
+    def judge(self, kind: int, frame: Frame, position: Position, data: bytes) -> None:
+        """That the words are those of the revealed leaf, and that a part gives another one."""
+        words = _decoded(kind, data)
+        if kind == evidence.Part.KIND:
+            size, pieces = words["leaves"][0]
+            _require_leaf(b"".join(pieces)[:size], position)
+            detail = _detail(frame, self._node, position.phase == Tree.PARTS, kind, data)
+            require(detail.committed != detail.right, "evidence: not false")
+        elif kind in (evidence.Data.KIND, evidence.Update.KIND):
+            _require_leaf(words["leaf"], position)
+
+    def close_dispute(self, job: int, claim: Claim, outcome: int, used_s: int, burned: int) -> None:
+        """Nothing here depends on it."""
+
+
+def _require_leaf(leaf: bytes, position: Position) -> None:
+    require(sha256(b"\x00" + leaf).digest() == position.open_leaf, "evidence: leaf does not match")
+
+
+def _detail(frame: Frame, node: Node | None, in_parts: bool, kind: int, data: bytes) -> ConvictionDetail:
+    """The error that evidence proves."""
+    words = _decoded(kind, data)
     detail = ConvictionDetail(kind, NAMES[kind], frame.step, frame.node)
     if node is None:
         return detail
     detail = replace(detail, operator=node.op, shape=node.shape, is_float=node.dtype == F32)
     if kind in (evidence.Data.KIND, evidence.Update.KIND):
-        at = evidence_fields["element"]
-        return replace(detail, element=at, committed=_word(evidence_fields["leaf"], at % WORDS_A_LEAF))
+        at = words["element"]
+        return replace(detail, element=at, committed=_word(words["leaf"], at % WORDS_A_LEAF))
     if kind != evidence.Part.KIND:
         return detail
-    number, in_parts = evidence_fields["number"], game.phase == Phase.PARTS
+    number = words["number"]
     element, part = (frame.element, number) if in_parts else (number, None)
-    committed, words = _words_of_part(evidence_fields)
-    right = _computed(node, element, part or 0, words)
-    return replace(detail, element=element, part=part, inputs=words, committed=committed, right=right)
+    committed, inputs = _words_of_part(words)
+    right = _computed(node, element, part or 0, inputs)
+    return replace(detail, element=element, part=part, inputs=inputs, committed=committed, right=right)
 
 
 def _decoded(kind: int, data: bytes) -> dict[str, Any]:
@@ -268,64 +308,13 @@ def _word(leaf: bytes, at: int) -> int:
     return int.from_bytes(leaf[4 * at : 4 * at + 4], "little")
 
 
-def _named(node: Node) -> str:
-    return f"{node.op} of {list(node.shape)}"
-
-
-def _place(game: Game) -> str:
-    """What the disputed hash covers."""
-    frame, first = game.frame, game.index << game.height
-    last = min(first + (1 << game.height), max(game.leaves, first + 1)) - 1
-    if game.is_beyond or first >= game.leaves:
-        return "the part beyond the last leaf"
-    if game.phase in (Phase.SEGMENTS, Phase.STEPS):
-        steps = [
-            frame.first_step + each if game.phase == Phase.STEPS else min(each * frame.segment_steps, frame.inner_steps)
-            for each in (first, last)
-        ]
-        return _range("the state after step", "the states after steps", *steps)
-    if game.phase == Phase.STATE:
-        return _range("tensor", "tensors", first, last) + " of the state"
-    if game.phase == Phase.NODES:
-        return _range("node", "nodes", first, last)
-    words = (first * WORDS_A_LEAF, min((last + 1) * WORDS_A_LEAF, game.count) - 1)
-    if game.phase == Phase.ELEMENTS:
-        return _range("element", "elements", *words) + f" of node {frame.node}"
-    return _range("part", "parts", *words) + f" of element {frame.element}"
-
-
-def _range(one: str, many: str, first: int, last: int) -> str:
-    return f"{one} {first}" if first == last else f"{many} {first} to {last}"
-
-
-def _type_of(function: str, argument: str) -> type | None:
-    return OPENINGS[function] if argument == "opening" else RECORDS.get(argument)
-
-
-def _record(record: type | None, value: Any) -> Any:
-    """Convert an argument decoded by web3 to the specification's type."""
-    if record is None or not is_dataclass(record):
-        return _plain(value)
-    values = value if isinstance(value, Mapping) else dict(zip([f.name for f in fields(record)], value, strict=True))
-    return record(**{name: _record(Program if name == "program" else None, each) for name, each in values.items()})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return bytes(value)
-    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _part_count(descriptor: bytes, element: int) -> int:
-    return part_count(read_descriptor(descriptor))
+def _values(record: Any) -> tuple[Any, ...]:
+    """A struct's, as web3 decodes it."""
+    return tuple(record.values()) if isinstance(record, Mapping) else tuple(record)
 
 
 def lines_of(transcript: Transcript) -> Iterator[str]:
     """For people."""
-    for move in transcript.moves:
-        yield f"{move.by:>10}  {move.function:<13}  {move.text}"
-    game = transcript.game
-    if game.outcome is None:
-        yield f"game {game.number} is open"
-    else:
-        yield f"game {game.number} is over: {ENDS[game.outcome]}"
+    for each in transcript.entries:
+        yield f"{each.by:<9}  {each.sender[:10]}…  {each.gas:>9,} gas  {each.function:<12}  {each.text}"
+    yield transcript.conclusion

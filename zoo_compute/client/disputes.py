@@ -1,0 +1,162 @@
+"""Disputes by their names, JOB:TURN:SEAT or trial:OPERATOR, and how far they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zoo_compute.amounts import format_seconds
+from zoo_compute.chain.explorations import DisputeView, read_disputes
+from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.views import AGGREGATOR_SEAT
+from zoo_compute.client.explored_places import WORK
+from zoo_compute.errors import UserError
+from zoo_compute.operators.admission import trial_answers
+from zoo_compute.spec.clocks import GWEI, End, asks_end
+from zoo_compute.spec.disputed_claims import RESULT
+from zoo_compute.spec.frames import Kind
+from zoo_compute.spec.trials import TRIALS
+from zoo_compute.spec.watching import NOBODY
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain, Head
+
+AGGREGATOR, TRIAL = "aggregator", "trial"  # in names
+ENDS = {
+    End.FINAL: "final: nobody showed an error",
+    End.JUDGED: "convicted by judgement",
+    End.SILENT: "convicted by silence",
+    End.EXHAUSTED: "convicted by silence, with more heavy asks open than it must serve",
+    End.AGED: "void: still open when its time was over",
+}
+COMMITTER, ASKERS, ANYBODY = "committer", "askers", "anybody"  # whose clock runs; anybody: to end the dispute
+
+
+@dataclass(frozen=True)
+class Dispute:
+    """A disputed claim. name: as people write it; turn: of the claim; owes: whose clock runs up to second `until`, or empty."""
+
+    view: DisputeView
+    name: str
+    turn: int
+    owes: str
+    until: int | None
+
+    @property
+    def is_trial(self) -> bool:
+        return self.view.job == TRIALS
+
+    @property
+    def about(self) -> str:
+        """Whose work."""
+        view = self.view
+        if self.is_trial:
+            return f"operator {view.operator}: a trial"
+        frames = [node.frame for node in view.picture.nodes.values()]
+        round_ = frames[0].round
+        if frames[0].kind == Kind.AGGREGATION:
+            return f"operator {view.operator}: the aggregation of round {round_}"
+        kinds = sorted({frame.kind for frame in frames if frame.kind != RESULT})
+        work = " and ".join(WORK[Kind(kind)] for kind in kinds) or "the result"
+        slots = sorted({frame.slot for frame in frames})
+        named = f"slot {slots[0]}" if len(slots) == 1 else f"slots {', '.join(map(str, slots))}"
+        return f"operator {view.operator}: {work} of {named} in round {round_}"
+
+    def status(self, now: int) -> str:
+        """One line: exploring, and whose clock runs for how long; or how it ended."""
+        if self.view.end is not None:
+            return ENDS[self.view.end]
+        left = "" if self.until is None else f"{format_seconds(self.until - now)} left"
+        open_asks = len(self.view.picture.open_asks)
+        match self.owes:
+            case "committer":
+                owed = "1 answer" if open_asks == 1 else f"{open_asks} answers, the first with"
+                return f"exploring: operator {self.view.operator} owes {owed}{',' if open_asks == 1 else ''} {left}"
+            case "askers":
+                return f"exploring: all answered; {left or 'no limit yet'} to ask or judge"
+        if open_asks:
+            return f"exploring: operator {self.view.operator} is out of time; anyone can convict it by silence"
+        return "exploring: all clocks have passed; anyone can close it"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For scripts."""
+        view, nodes = self.view, self.view.picture.nodes.values()
+        return {
+            "dispute": self.name,
+            "job": view.job,
+            "turn": self.turn,
+            "round": None if self.is_trial else next(iter(nodes)).frame.round,
+            "seat": view.seat,
+            "operator": view.operator,
+            "claim": view.claim_hash.hex(),
+            "slots": sorted({node.frame.slot for node in nodes}),
+            "status": view.end.name.lower() if view.end else "exploring",
+            "owes": self.owes or None,
+            "until": self.until,
+            "deadline": view.deadline or None,
+            "asks": len(nodes),
+            "open_asks": len(view.picture.open_asks),
+            "heavy_asks": sum(node.record.payment.is_heavy for node in nodes),
+            "prepaid": str(sum(node.record.payment.fee for node in nodes) * GWEI),
+            "transactions": len(view.transactions),
+        }
+
+
+def list_disputes(chain: Chain, head: Head, job: int | None = None) -> list[Dispute]:
+    """All disputes of the network, or of a job, in the order of their first asks."""
+    views, seen, disputes = read_disputes(chain, head, job=job), Counter[str](), []
+    for view in views:
+        name, turn = _name_of(chain, head, view)
+        seen[name] += 1  # of a seat that another operator took over in the same turn, or of a later trial
+        numbered = name if seen[name] == 1 else f"{name}:{seen[name]}"
+        disputes.append(Dispute(view, numbered, turn, *_clock_of(view, head.timestamp)))
+    return disputes
+
+
+def dispute_named(chain: Chain, head: Head, name: str) -> Dispute:
+    """Raises UserError where there is none."""
+    parts = name.strip().lower().split(":")
+    is_trial = parts[0] == TRIAL
+    numbers = (
+        parts[1:] if is_trial else [*parts[:2], "0" if parts[2:3] == [AGGREGATOR] else "".join(parts[2:3]), *parts[3:]]
+    )
+    if not (2 if is_trial else 3) <= len(parts) <= (3 if is_trial else 4) or not all(n.isdigit() for n in numbers):
+        raise UserError(
+            f"{name!r} names no dispute",
+            hint=f"write JOB:TURN:SEAT, such as 3:7:1, 3:7:{AGGREGATOR} or {TRIAL}:5; `zoo dispute list` has all names",
+        )
+    wanted = ":".join(parts).replace(f":{AGGREGATOR_SEAT}", f":{AGGREGATOR}")
+    disputes = list_disputes(chain, head, TRIALS if is_trial else int(parts[0]))
+    match = next((each for each in disputes if each.name == wanted), None)
+    if match is None:
+        raise UserError(f"there is no dispute {name}", hint="`zoo dispute list` has all names")
+    return match
+
+
+def account_names(chain: Chain, view: DisputeView) -> dict[str, str]:
+    """What to call the accounts of a claim's author: NOBODY is named in answers that only it may give."""
+    author = f"operator {view.operator}"
+    return {NOBODY.lower(): author, chain.registry.hot_key(view.operator).lower(): author}
+
+
+def _name_of(chain: Chain, head: Head, view: DisputeView) -> tuple[str, int]:
+    if view.job == TRIALS:
+        answered = [trial.claim_hash for trial in trial_answers(chain, view.operator)]
+        return f"{TRIAL}:{view.operator}", answered.index(view.claim_hash)
+    claim = view.claim_in(read_job(chain, view.job, head))
+    seat = AGGREGATOR if claim.seat == AGGREGATOR_SEAT else claim.seat
+    return f"{view.job}:{claim.turn}:{seat}", claim.turn
+
+
+def _clock_of(view: DisputeView, now: int) -> tuple[str, int | None]:
+    """Whose clock runs, and its last second."""
+    if view.end is not None:
+        return "", None
+    if view.picture.open_asks:
+        due = view.picture.open_asks[0].due
+        return (COMMITTER, due) if now <= due else (ANYBODY, due)
+    if not view.deadline:
+        return ASKERS, None
+    last = max(asks_end(node.record.clocks, view.deadline) for node in view.picture.nodes.values())
+    return (ASKERS, last) if now <= last else (ANYBODY, last)
