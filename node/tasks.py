@@ -28,7 +28,7 @@ from node.compute.reexecution import Mismatch, verify_slot
 from node.compute.report import ShardReport
 from node.compute.training import Progress, ShardResult, probe_losses, root_of, train_shard
 from node.device import as_node_memory_errors, memory, parse_layout
-from node.disputes.player import aggregation_dispute, dispute_of, result_in
+from node.disputes.player import AGGREGATION_DISPUTE, dispute_of, result_in
 from node.errors import BadInputs, NodeOutOfMemory, OverLimit, TensorChunk, Withheld
 from node.inputs import carried_state
 from node.inputs.bundles import SlotResult
@@ -200,7 +200,7 @@ def run_precompute(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
 
 @falls_back
 def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Repeat an aggregation and compare the posted root. Answers `agrees`; if not, the arguments of a dispute game, else the
+    """Repeat an aggregation and compare the posted root. Answers `agrees`; if not, the place of a dispute, else the
     losses of a probe of the updates."""
     began = time.perf_counter()
     inputs = fetch_inputs(store, request)
@@ -213,7 +213,7 @@ def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str,
         answer |= _probed(request, store, inputs, updates)
     else:
         message = f"the checkpoint's root is {root.hex()}, posted was {posted.hex()}"
-        answer |= {"field": "root", "message": message, "dispute": aggregation_dispute(inputs)}
+        answer |= {"field": "root", "message": message, "dispute": AGGREGATION_DISPUTE}
     return {**answer, "seconds": time.perf_counter() - began}
 
 
@@ -281,7 +281,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
             start_root=start,
         )
     if isinstance(outcome, Mismatch):
-        answer |= {"message": str(outcome), "dispute": dispute_of(inputs, entry.slot, result, outcome.field)}
+        answer |= {"message": str(outcome), "dispute": dispute_of(entry.slot, result, outcome.field)}
         if last is not None and not carried_state.matches_claim(request, rounds, last, store):
             answer |= {"message": f"{outcome}, after a claim that is false, or cannot be had", "dispute": None}
     states = [root.hex() for root in outcome.states]

@@ -38,11 +38,15 @@ from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim
 
 NO_STATES = States(EMPTY, EMPTY, ())
+AUTHORS, FALSE = "needs the operator's key", "the claim is false"  # why an ask is not answered
 Answered = tuple[Answer, object]
 
 
 class Answerer:
-    """trees_of: by kind and slot; results: of the claim's slots, with their paths. is_author: with the operator's hot key."""
+    """trees_of: by kind and slot; results: of the claim's slots, with their paths. is_author: with the operator's hot key.
+
+    unanswered: why, by the id of an ask to which there was no answer.
+    """
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class Answerer:
     ) -> None:
         self.claim, self.preset, self.is_author = claim, preset, is_author
         self._trees_of, self._results = trees_of, results or {}
+        self.unanswered: dict[bytes, str] = {}
 
     def calls(self, picture: Exploration, now: int) -> Iterator[Call]:
         """What can be answered now, the ask whose clock ends first at the front. Each is computed when it is taken."""
@@ -80,9 +85,11 @@ class Answerer:
                 return Call("answer", (node.id, record.record, list(children)))
             led = self._stage(node)
             if led is None or (led[0] >= Answer.SEGMENT and not self.is_author):
+                self.unanswered[node.id] = FALSE if self.is_author or at.is_beyond else AUTHORS
                 return None
             stage_of(led[0], node, led[1])
         except Refused:
+            self.unanswered[node.id] = FALSE
             return None
         args = (node.id, record.record, int(led[0]), values(node.frame), encode_stage(led[1]))
         return Call("answer_stage", args)

@@ -177,7 +177,11 @@ class Asker:
         plain_work = (list(work.programs), *values(work)[1:])
         plain_result = (result.segment_root, result.end_root, result.update_root, list(result.path))
         place = (disputed.job, values(disputed.claim), int(kind), disputed.slot)
-        return Call("ask_claim", (*place, plain_work, plain_result, *revealed), picture.prepaid(position), is_heavy)
+        id = disputed.path(kind)
+        if revealed[2]:
+            id = segment_id(Origin(unit_of(id)), revealed[0])
+        args = (*place, plain_work, plain_result, *revealed)
+        return Call("ask_claim", args, picture.prepaid(position), is_heavy, id)
 
     # --- the way down
 
@@ -257,12 +261,7 @@ class _Segments:
     width: int
 
 
-def next_of(askers: Iterable[Asker], picture: Exploration, now: int) -> Call | Wait | None:
-    """Of several places in which one claim is false: an end first, then the path that is explored already."""
-    steps = [step for step in (asker.next(picture, now) for asker in askers) if step is not None]
-    return min(steps, key=_remaining, default=None)
-
-
-def _remaining(step: Call | Wait) -> int:
-    order = {"judge": 0, "expire": 0, "ask_stage": 2, "ask": 3, "ask_claim": 4}
-    return 1 if isinstance(step, Wait) else order[step.name]
+def explored_first(places: Iterable[Disputed], picture: Exploration) -> list[Disputed]:
+    """Of several places in which one claim is false: where somebody asked already comes first, so that it is used. One convicts."""
+    explored = {(node.frame.kind, node.frame.slot) for node in picture.nodes.values()}
+    return sorted(places, key=lambda each: (int(each.kind), each.slot) not in explored)

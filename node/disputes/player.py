@@ -1,20 +1,22 @@
-"""What a worker does for a dispute game: the next move of one side, from the job's files and the game's record.
+"""What a worker does in a dispute: the answers of a claim's author or defender, or an asker's next call.
 
-    run_move   + slot, kind, side (committer, challenger), game, shown, claim, folder, bundles (of an aggregation, each with its claim),
-                 before (node.inputs.carried_state), aggregated (the claim that is kept in the aggregation's place of the turn before, or null),
+    run_dispute   + claim, role (author, defender, asker), picture, now, clocks, folder,
+                 places (of an asker: kind, slot, and the slot's result if it is known otherwise than from the bundle),
+                 bundle, operator, root, slots (of a claim of slots), bundles (of an aggregation, each with its claim),
+                 before (by slot, node.inputs.carried_state), aggregated (the claim in the aggregation's place of the turn before, or null),
                  bundles_before (of the turn before, as bundles)
 
-Of a trial `trial` (its program's root, its start's, its seed) is in the place of slot, bundles and what names a job's files.
-`game` and `shown` are records as plain JSON (zoo_compute.json_codec); answers `name` and `args` of a function of the referee,
-without the game's number, `name` null where no move helps.
+Of a trial `trial` (its program's root, its start's, its seed) and `work` are in the place of bundles and what names a job's files.
+Records are plain JSON (zoo_compute.json_codec). Answers `calls`, each of the fields of `exploration.Call`; `until`: in the second after
+it the other side's silence convicts; `unanswered`: by the id (hex) of an ask, why this side has no answer to it.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +25,29 @@ from node.admission.trial import LoadedWorkload
 from node.backends import falls_back, on_switch
 from node.compute.programs import Programs, State
 from node.device import computes_on, pick_device
-from node.disputes.challenger import Challenger
+from node.disputes.answerer import Answerer
+from node.disputes.asker import Asker, Disputed, Wait, explored_first
 from node.disputes.computation import Computation, SlotRound
-from node.disputes.defender import Defender
 from node.disputes.previous_turn import PreviousTurn, SeatClaim
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from node.disputes.trials import Trial
 from node.inputs import carried_state
-from node.inputs.fetching import root_from_hex
+from node.inputs.fetching import UNAVAILABLE, root_from_hex
 from node.inputs.job_files import Inputs, fetch_inputs
 from node.inputs.updates import fetch_results, get_updates
 from repops.commitments import tensor_roots
-from repops.merkle import Tree
+from repops.merkle import Tree as HashTree
 from zoo_compute.codec.pruning import PrunedTree
-from zoo_compute.disputes.revealed import COMMITTER, RevealedState
+from zoo_compute.disputes.exploration import Call, Exploration
 from zoo_compute.formats.bundles import SlotResult
 from zoo_compute.json_codec import decode, encode
 from zoo_compute.spec.carry import is_restart
-from zoo_compute.spec.frames import Awaits, Frame, Game, Kind, Phase, Result
+from zoo_compute.spec.clocks import ClockPreset
+from zoo_compute.spec.exploration import Tree
+from zoo_compute.spec.frames import Frame, Kind, Phase, Result, Work
 from zoo_compute.spec.state import Claim
+from zoo_compute.spec.trials import TRIALS
 from zoo_compute.store.interface import Store
 from zoo_compute.training.work_root import work_of
 
@@ -50,140 +55,195 @@ log = logging.getLogger("zoo.disputes")
 
 SlotRoundFactory = Callable[..., SlotRound]
 KEPT = 2  # computations kept in memory, each with a state of the job
+BATCH_S = 1.0  # after which the answers made so far are given: the first asks' clocks do not wait for the last ones' answers
+AUTHOR, DEFENDER, ASKER = "author", "defender", "asker"  # roles
 
 _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
 on_switch(_trees.clear)
 
 
 @falls_back
-def run_move(request: Mapping[str, Any], store: Store, *, made: SlotRoundFactory = SlotRound) -> dict[str, Any]:
+def run_dispute(request: Mapping[str, Any], store: Store, *, made: SlotRoundFactory = SlotRound) -> dict[str, Any]:
     """Raises BadInputs, Withheld and the store's errors. made: for fault injection.
 
-    Training may hold the GPU's memory, and a move's clock does not wait for it: the move is then computed on the CPU.
+    Training may hold the GPU's memory, and a dispute's clocks do not wait for it: an answer is then computed on the CPU.
     """
-    return _move(request, store, made)
+    return _played(request, store, made)
 
 
-def _move(request: Mapping[str, Any], store: Store, made: SlotRoundFactory) -> dict[str, Any]:
-    trees = _trees_of(request, store, made)
-    game = _game(request)
-    revealed = RevealedState(Phase(request["shown"][0]), *map(_by_phase, request["shown"][1:]))
+def _played(request: Mapping[str, Any], store: Store, made: SlotRoundFactory) -> dict[str, Any]:
     try:
-        move = Defender(trees).answer(game) if request["side"] == COMMITTER else Challenger(trees).next(game, revealed)
+        return _Player(request, store, made).played()
     except BaseException:
         _trees.clear()  # a step that memory did not suffice for may be done by half: it must not be gone on from
         raise
-    return {"name": move and move.name, "args": encode(move.args) if move else []}
 
 
-def dispute_of(inputs: Inputs, slot: int, result: Result, field: str) -> dict[str, Any] | None:
-    """What opens a game about a slot's result, whose `field` is false; None where that is no question of arithmetic."""
+def _in_time(calls: Iterable[Call]) -> Iterator[Call]:
+    """Those made in BATCH_S, at least one."""
+    end = time.monotonic() + BATCH_S
+    for call in calls:
+        yield call
+        if time.monotonic() > end:
+            return
+
+
+class _Player:
+    """Both sides of one claim, from a request."""
+
+    def __init__(self, request: Mapping[str, Any], store: Store, made: SlotRoundFactory) -> None:
+        self._request, self._store, self._made = request, store, made
+        self._picture = Exploration.from_plain(request["picture"])
+        self._claim = Claim(*decode(request["claim"]))
+        self._is_trial = "trial" in request
+
+    def played(self) -> dict[str, Any]:
+        if self._request["role"] == ASKER:
+            step = self._next()
+            calls = [step] if isinstance(step, Call) else []
+            return {"calls": encode(calls), "until": step.until if isinstance(step, Wait) else None, "unanswered": {}}
+        answerer = self._answerer()
+        calls = list(_in_time(answerer.calls(self._picture, self._request["now"])))
+        unanswered = {id.hex(): why for id, why in answerer.unanswered.items()}
+        return {"calls": encode(calls), "until": None, "unanswered": unanswered}
+
+    def _answerer(self) -> Answerer:
+        """Of the claim's author, or of a stranger that defends it."""
+        asked = {node.frame.slot for node in self._picture.open_asks if node.position.tree == Tree.RESULT}
+        found = {slot: self._result(slot) for slot in asked}
+        return Answerer(
+            self._claim,
+            self._trees,
+            ClockPreset(*decode(self._request["clocks"])),
+            results={slot: result for slot, result in found.items() if result is not None},
+            is_author=self._request["role"] == AUTHOR,
+        )
+
+    def _next(self) -> Call | Wait | None:
+        """At the first place where something is false. Those that somebody explored come first: what was asked there is used."""
+        places = [self._disputed(*place) for place in self._request["places"]]
+        for disputed in explored_first(places, self._picture):
+            asker = Asker(self._trees(disputed.kind, disputed.slot), disputed)
+            step = asker.next(self._picture, self._request["now"])
+            if step is not None:
+                return step
+        return None
+
+    def _disputed(self, kind: int, slot: int, known: Any) -> Disputed:
+        """known: the slot's result, as an answer on chain shows it."""
+        result = Result(*decode(known)) if known else None
+        if result is None and kind != Kind.AGGREGATION:
+            result = self._result(slot)
+        return Disputed(self._request.get("job", TRIALS), self._claim, Kind(kind), slot, self._work(), result)
+
+    def _work(self) -> Work:
+        if self._is_trial:
+            return Work(*decode(self._request["work"]))
+        inputs = fetch_inputs(self._store, self._request)
+        return work_of(inputs.manifest, inputs.programs.graph)
+
+    def _result(self, slot: int) -> Result | None:
+        """As the bundle has it. None where it cannot be had; an asker of a trial asks for it on chain."""
+        request = self._request
+        if self._is_trial:
+            return self._trial_result(slot) if request["role"] != ASKER else None
+        try:
+            entries = fetch_results(self._store, request, request, root_from_hex(request["start_root"]))
+        except UNAVAILABLE as error:
+            log.warning("the results of the claim are not served: %s", error)
+            return None
+        return result_in(list(entries.values()), entries[slot]) if slot in entries else None
+
+    def _trial_result(self, slot: int) -> Result:
+        """Of the answer, which names the segments alone."""
+        work = self._work()
+        shape = Frame(inner_steps=work.inner_steps, segment_steps=work.segment_steps)
+        return Result(segment_root=self._trees(Kind.TRAINING, slot).tree(shape, Phase.SEGMENTS).root)
+
+    # --- what is computed
+
+    def _trees(self, kind: int, slot: int) -> Trees:
+        names = ("device", "folder", "manifest", "start_root", "round", "role")
+        key = (*(self._request.get(name) for name in names), slot, kind)
+        if key not in _trees:
+            _trees[key] = Trees(self._computation(kind, slot))
+            while len(_trees) > KEPT:
+                _trees.popitem(last=False)
+        _trees.move_to_end(key)
+        return _trees[key]
+
+    def _computation(self, kind: int, slot: int) -> Computation:
+        request = self._request
+        folder = Path(request["folder"]) / f"{kind if kind == Kind.AGGREGATION else 0}-{slot}"
+        if self._is_trial:
+            return self._trial(folder)
+        inputs = fetch_inputs(self._store, request)
+        if kind == Kind.AGGREGATION:
+            return self._aggregation(inputs, folder)
+        # Of its own: the programs that are kept for training hold the state of another slot-round.
+        programs = Programs(inputs.programs.graph, inputs.programs.device)
+        begins: dict[str, Any] = {"carried": None, "before": None}
+        if not is_restart(request["round"], inputs.manifest.carry):
+            begins = self._going_on(inputs, slot)
+        place = (request["round"], slot)
+        computed = self._made(
+            inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place, folder=folder, **begins
+        )
+        return Update(computed, folder=folder / "update") if kind == Kind.UPDATE else computed
+
+    def _going_on(self, inputs: Inputs, slot: int) -> dict[str, Any]:
+        """What a slot-round goes on from, done again, and what shows it: claims are the chain's, of one the results too."""
+        request, kept = self._request, self._request["aggregated"]
+        about = {**request, "slot": slot, "before": request["before"].get(str(slot), [])}
+        rounds = carried_state.rounds_since_restart(about, inputs.manifest.carry)
+        last = carried_state.replay(about, rounds, inputs, self._store) if rounds else None
+        end = inputs.programs.tensor_roots() if last else {}
+        seated = []
+        for commit in request["bundles_before"]:
+            claim = Claim(*decode(commit["claim"]))
+            entries = {}
+            if rounds and slot in claim.slots:
+                entries = fetch_results(self._store, {**request, "round": claim.round}, commit, claim.start_root)
+            results = {slot: result_in(list(entries.values()), entries[slot])} if entries else {}
+            seated.append(SeatClaim(claim, results))
+        before = PreviousTurn(
+            Claim(*decode(kept)) if kept else None, seated, end, tensor_roots(last.update) if last else {}
+        )
+        return {"carried": last.private if last is not None else None, "before": before}
+
+    def _trial(self, folder: Path) -> Trial:
+        """Of this installation's benchmark. Raises BadInputs where the workload is another."""
+        program_root, state_root, seed = map(bytes.fromhex, self._request["trial"])
+        programs = Programs(benchmark.fixed_program(), computes_on(pick_device(self._request.get("device"))))
+        return Trial(LoadedWorkload(programs, program_root, state_root), seed, folder=folder)
+
+    def _aggregation(self, inputs: Inputs, folder: Path) -> Aggregation:
+        """From what the present seats committed, fetched and checked."""
+        request, step = self._request, inputs.programs.graph
+        updates, trees, seated = dict[int, State](), dict[int, PrunedTree](), []
+        for commit in request["bundles"]:
+            entries = fetch_results(self._store, request, commit, root_from_hex(commit["start_root"]))
+            for slot, received in get_updates(self._store, entries, inputs.manifest, step).items():
+                updates[slot], trees[slot] = received.state, received.tree
+            results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}
+            seated.append(SeatClaim(Claim(*decode(commit["claim"])), results))
+        sent: Any = {"claim": self._claim, "seated": seated, "trees": trees, "folder": folder}
+        return Aggregation(inputs.manifest, step, inputs.checkpoint, updates, **sent)
+
+
+def dispute_of(slot: int, result: Result, field: str) -> dict[str, Any] | None:
+    """Where a slot's result is false, whose `field` differs; None where that is no question of arithmetic."""
     if field not in ("segment_root", "end_root", "update_root"):
         return None
     kind = Kind.UPDATE if field == "update_root" else Kind.TRAINING
-    return {
-        "kind": int(kind),
-        "slot": slot,
-        "work": encode(work_of(inputs.manifest, inputs.programs.graph)),
-        "result": encode(result),
-    }
+    return {"kind": int(kind), "slot": slot, "result": encode(result)}
 
 
-def aggregation_dispute(inputs: Inputs) -> dict[str, Any]:
-    """As `dispute_of`, about an aggregation."""
-    work = work_of(inputs.manifest, inputs.programs.graph)
-    return {"kind": int(Kind.AGGREGATION), "slot": 0, "work": encode(work), "result": encode(Result())}
+AGGREGATION_DISPUTE: dict[str, Any] = {"kind": int(Kind.AGGREGATION), "slot": 0, "result": None}
 
 
 def result_in(results: Sequence[SlotResult], entry: SlotResult) -> Result:
     """One of a claim's results with its path to the claim's root."""
     ordered = sorted(results, key=lambda result: result.slot)
-    path = Tree([result.root for result in ordered]).path(ordered.index(entry))
+    path = HashTree([result.root for result in ordered]).path(ordered.index(entry))
     return Result(entry.segment_root, entry.end_root, entry.update_root, path)
-
-
-def _key(request: Mapping[str, Any]) -> tuple[Any, ...]:
-    names = ("device", "folder", "manifest", "start_root", "round", "slot", "kind", "side")
-    return tuple(request.get(name) for name in names)
-
-
-def _trees_of(request: Mapping[str, Any], store: Store, made: SlotRoundFactory) -> Trees:
-    key = _key(request)
-    if key not in _trees:
-        _trees[key] = Trees(_computation(request, store, made))
-        while len(_trees) > KEPT:
-            _trees.popitem(last=False)
-    _trees.move_to_end(key)
-    return _trees[key]
-
-
-def _computation(request: Mapping[str, Any], store: Store, made: SlotRoundFactory) -> Computation:
-    folder = Path(request["folder"])
-    if "trial" in request:
-        return _trial(request, folder)
-    inputs = fetch_inputs(store, request)
-    if request["kind"] == Kind.AGGREGATION:
-        return _aggregation(request, store, inputs, folder)
-    # Of its own: the programs that are kept for training hold the state of another slot-round.
-    programs = Programs(inputs.programs.graph, inputs.programs.device)
-    place = (request["round"], request["slot"])
-    begins: dict[str, Any] = {"carried": None, "before": None}
-    if not is_restart(request["round"], inputs.manifest.carry):
-        begins = _going_on(request, store, inputs)
-    computed = made(inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place, folder=folder, **begins)
-    return Update(computed, folder=folder / "update") if request["kind"] == Kind.UPDATE else computed
-
-
-def _going_on(request: Mapping[str, Any], store: Store, inputs: Inputs) -> dict[str, Any]:
-    """What a slot-round goes on from, done again, and what shows it: claims are the chain's, of one the results too."""
-    rounds, kept = carried_state.rounds_since_restart(request, inputs.manifest.carry), request["aggregated"]
-    last = carried_state.replay(request, rounds, inputs, store) if rounds else None
-    end = inputs.programs.tensor_roots() if last else {}
-    seated, slot = [], request["slot"]
-    for commit in request["bundles_before"]:
-        claim = Claim(*decode(commit["claim"]))
-        entries = {}
-        if rounds and slot in claim.slots:
-            entries = fetch_results(store, {**request, "round": claim.round}, commit, claim.start_root)
-        results = {slot: result_in(list(entries.values()), entries[slot])} if entries else {}
-        seated.append(SeatClaim(claim, results))
-    before = PreviousTurn(
-        Claim(*decode(kept)) if kept else None, seated, end, tensor_roots(last.update) if last else {}
-    )
-    return {"carried": last.private if last is not None else None, "before": before}
-
-
-def _trial(request: Mapping[str, Any], folder: Path) -> Trial:
-    """Of this installation's benchmark. Raises BadInputs where the workload is another."""
-    program_root, state_root, seed = map(bytes.fromhex, request["trial"])
-    programs = Programs(benchmark.fixed_program(), computes_on(pick_device(request.get("device"))))
-    return Trial(LoadedWorkload(programs, program_root, state_root), seed, folder=folder)
-
-
-def _aggregation(request: Mapping[str, Any], store: Store, inputs: Inputs, folder: Path) -> Aggregation:
-    """From what the present seats committed, fetched and checked."""
-    step = inputs.programs.graph
-    updates, trees, seated = dict[int, State](), dict[int, PrunedTree](), []
-    for commit in request["bundles"]:
-        entries = fetch_results(store, request, commit, root_from_hex(commit["start_root"]))
-        for slot, received in get_updates(store, entries, inputs.manifest, step).items():
-            updates[slot], trees[slot] = received.state, received.tree
-        results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}
-        seated.append(SeatClaim(Claim(*decode(commit["claim"])), results))
-    claim = Claim(*decode(request["claim"]))
-    sent: Any = {"claim": claim, "seated": seated, "trees": trees, "folder": folder}
-    return Aggregation(inputs.manifest, step, inputs.checkpoint, updates, **sent)
-
-
-def _game(request: Mapping[str, Any]) -> Game:
-    """As `plain` has it, but for the claim, which the referee keeps as a hash."""
-    values = dict(zip(_FIELDS, decode(request["game"]), strict=True))
-    values |= {"frame": Frame(*values["frame"]), "claim": Claim(*decode(request["claim"]))}
-    return replace(Game(**values), awaits=Awaits(values["awaits"]), phase=Phase(values["phase"]))
-
-
-_FIELDS = tuple(Game.__dataclass_fields__)
-
-
-def _by_phase(values: Mapping[str, Any]) -> dict[Phase, Any]:
-    return {Phase(int(phase)): decode(each) for phase, each in values.items()}

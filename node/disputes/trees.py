@@ -1,4 +1,4 @@
-"""The trees of a game over one side's computation. Each is built when the game reaches it, and dropped when the game goes on to the next."""
+"""The trees of a dispute over one side's computation. Each is built when it is asked about, and dropped when another of its kind is."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from repops import encoding
 from repops.commitments import canonical, segment_leaf, state_leaves, trace_leaf
 from repops.graph import Graph
 from repops.merkle import DESCRIPTOR, Tree, sha256
-from zoo_compute.spec.frames import Frame, Phase, Program, span_of
+from zoo_compute.spec.frames import Frame, Phase, Program
 
 Hashes = tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
 class OpenedProgram:
-    """A program as a game opens it."""
+    """A program as a dispute opens it."""
 
     graph: Graph
 
@@ -36,7 +36,7 @@ class OpenedProgram:
 
 
 class Trees:
-    """What one side has in a game's state: its trees, and the words of a tensor or of an element's parts."""
+    """What one side has: its trees, and the words of a tensor or of an element's parts."""
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
@@ -50,10 +50,6 @@ class Trees:
         if known is None or known[0] != key:
             known = self._trees[phase] = (key, Tree(self.leaves(frame, phase)))
         return known[1]
-
-    def children(self, frame: Frame, phase: Phase, height: int, index: int) -> Hashes:
-        """What a move reveals of a node."""
-        return self.tree(frame, phase).below(height, index, span_of(height))
 
     def leaves(self, frame: Frame, phase: Phase) -> list[bytes]:
         """The hashes that the tree is over."""

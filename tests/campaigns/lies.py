@@ -23,7 +23,7 @@ import torch
 
 from node.device import use_threads
 from node.disputes.answerer import Answerer
-from node.disputes.asker import Asker, Disputed, next_of
+from node.disputes.asker import Asker, Disputed
 from node.disputes.trees import Trees
 from repops.graph import BATCH_ROLE
 from repops.operators import TABLE
@@ -310,7 +310,7 @@ def survive(case: Case, kind: Kind, rng: random.Random, asks: int) -> Counter[in
                 if node.id not in seen and node.frame.kind == about.kind and node.is_answered:
                     seen.add(node.id)
                     tried.update(hostile.accuse(board, node))
-        assert next_of([Asker(accuser, about)], board.picture, chain.timestamp) is None
+        assert Asker(accuser, about).next(board.picture, chain.timestamp) is None
         if sybils.asked:
             chain.timestamp = deadline + PRODUCTION.asker_s + 1
             board.send(Call("close", (JOB, values(about.claim))), "anyone")

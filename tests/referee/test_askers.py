@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from node.disputes.answerer import Answerer
-from node.disputes.asker import Asker, Wait, next_of
+from node.disputes.asker import Asker, Wait, explored_first
 from node.disputes.trees import Trees
 from repops.commitments import state_leaves
 from repops.merkle import Tree as HashTree
@@ -274,12 +274,12 @@ def test_where_several_slots_and_programs_are_false__the_explored_path_goes_on()
     case = mlp()
     theirs = a_part(case)
     about = training_claim(case, theirs, replace(case.result(theirs), update_root=sha256(b"another").digest()))
-    mine = honest_trees(case)
-    askers = [Asker(honest_trees(case, Kind.UPDATE), replace(about, kind=Kind.UPDATE)), Asker(mine, about)]
+    mine, update = honest_trees(case), replace(about, kind=Kind.UPDATE)
     with board_of(case, about.claim) as board:
-        board.send(askers[1].next(board.picture, chain.timestamp), "somebody")  # type: ignore[arg-type]
-        assert isinstance(next_of(askers, board.picture, chain.timestamp), Wait)
-        assert askers[0].next(board.picture, chain.timestamp).name == "ask_claim"  # type: ignore[union-attr]
+        assert explored_first([update, about], board.picture) == [update, about]
+        board.send(Asker(mine, about).next(board.picture, chain.timestamp), "somebody")  # type: ignore[arg-type]
+        assert explored_first([update, about], board.picture) == [about, update]
+        assert isinstance(Asker(mine, about).next(board.picture, chain.timestamp), Wait)
 
 
 def test_a_silent_author__is_convicted_after_its_clock_and_not_before():

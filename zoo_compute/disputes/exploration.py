@@ -34,7 +34,18 @@ from zoo_compute.spec.descents import (
     frame_hash,
 )
 from zoo_compute.spec.disputed_claims import answer_gas
-from zoo_compute.spec.exploration import LEAF_BYTES, UNIT_BYTES, Node, Origin, Payment, Status, Tree, TreePosition
+from zoo_compute.spec.exploration import (
+    LEAF_BYTES,
+    UNIT_BYTES,
+    Node,
+    Origin,
+    Payment,
+    Status,
+    Tree,
+    TreePosition,
+    child_id,
+    segment_id,
+)
 from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Program, Result, States, Steps, Trace
 from zoo_compute.spec.referee import STAGES
 from zoo_compute.spec.state import Claim
@@ -67,12 +78,16 @@ class Event(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A function of the contract and its arguments. gas: that an ask prepays; is_heavy: it prepays a re-execution too."""
+    """A function of the contract and its arguments. gas: that an ask prepays; is_heavy: it prepays a re-execution too.
+
+    id: of the node that an ask makes, or that an answer or an end is about.
+    """
 
     name: str
     args: tuple[Any, ...]
     gas: int = 0
     is_heavy: bool = False
+    id: bytes = EMPTY
 
     def value(self, base_fee: int) -> int:
         """Smallest units of the coin to send along, at this base fee."""
@@ -243,7 +258,10 @@ class Exploration:
     def ask(self, node: Opened, place: int) -> Call:
         position, child, path = node.child(place)
         args = (node.id, node.record.record, place, child, list(path))
-        return Call("ask", args, self.prepaid(position), position.is_heavy)
+        id = child_id(node.id, place)
+        if position.tree == Tree.SEGMENTS and position.height == 0:
+            id = segment_id(node.record.origin, position.index)
+        return Call("ask", args, self.prepaid(position), position.is_heavy, id)
 
     def ask_stage(self, node: Opened, kind: Ask, data: Any, position: TreePosition) -> Call:
         """position: that the ask leads to."""
@@ -265,7 +283,11 @@ class Exploration:
         return Call("judge", (job, values(claim), values(node.frame), where, kind, data))
 
     def expire(self, job: int, claim: Any, node: Opened) -> Call:
-        return Call("expire", (job, values(claim), node.id, node.record.record))
+        return Call("expire", (job, values(claim), node.id, node.record.record), id=node.id)
+
+    def close(self, job: int, claim: Any) -> Call:
+        """Where every clock has passed."""
+        return Call("close", (job, values(claim)))
 
     def settle(self, ids: Sequence[bytes]) -> Call:
         """Of a resolved claim: what was prepaid for these nodes."""
