@@ -10,6 +10,7 @@
 """
 
 
+from .interfaces import IDisputes
 from .interfaces import INodeRegistry
 from .interfaces import ISettlementViews
 from .modules import chance
@@ -19,14 +20,19 @@ from .modules import numbers
 from .modules import openings
 
 
+implements: IDisputes
+
+
 MAX_WORKLOADS: constant(uint256) = 16
 MAX_STEPS: constant(uint256) = 65_536
 MAX_VRAM_GB: constant(uint256) = 65_535
-MAX_CHALLENGERS: constant(uint256) = 16
 # Of the stake, for a trial that proved false.
 FALSE_BPS: constant(uint256) = 2_000
 # Of the admitted, in an epoch.
 RECALL_BPS: constant(uint256) = 1_000
+# How a dispute ends without a conviction: nobody showed a lie; void by age.
+FINAL: constant(uint256) = 1
+AGED: constant(uint256) = 5
 # Re-executions by a machine just fast enough that fit a window; trials that fit a recall.
 RE_EXECUTIONS: constant(uint256) = 3
 RECALL_TRIALS: constant(uint256) = 2
@@ -88,8 +94,8 @@ entries: public(HashMap[uint256, Entry])
 words: HashMap[uint256, uint256]
 # operator -> its answered trial
 trials: public(HashMap[uint256, Trial])
-# operator -> open disputes of its answered trial
-disputes: public(HashMap[uint256, uint256])
+# operator -> whether somebody asked about its answered trial
+is_disputed: public(HashMap[uint256, bool])
 # operator -> FLOPs a second of the trial that admitted it
 scores: public(HashMap[uint256, uint256])
 # operator -> its last recall
@@ -123,13 +129,12 @@ event TrialDisputeOpened:
 
 event TrialDisputeClosed:
     operator: indexed(uint256)
-    convicted: bool
+    outcome: uint256
 
 
 event TrialConvicted:
     operator: indexed(uint256)
     slashed: uint256
-    challengers: DynArray[address, MAX_CHALLENGERS]
 
 
 event OperatorAdmitted:
@@ -261,42 +266,47 @@ def answer(operator: uint256, seed: bytes32, root: bytes32):
 @external
 def open_dispute(job: uint256, claim: ISettlementViews.Claim):
     """
-    @notice One more dispute of a pending trial.
+    @notice The first ask about a pending trial.
     @param job 0.
     """
-    assert msg.sender == self.referee, "admissions: not the referee"
+    self._check_referee()
     self._check_pending(claim)
-    assert block.timestamp <= self.trials[claim.operator].deadline, "admissions: window closed"
-    self.disputes[claim.operator] += 1
+    self.is_disputed[claim.operator] = True
     log TrialDisputeOpened(operator=claim.operator)
 
 
 @external
-def close_dispute(
-    job: uint256,
-    claim: ISettlementViews.Claim,
-    convicted: bool,
-    challengers: DynArray[address, MAX_CHALLENGERS],
-):
+def close_dispute(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, used_s: uint256, burned: uint256):
     """
-    @notice One dispute less. A conviction ends the operator's admission and burns part of its stake.
+    @notice The dispute of a trial is over. A final one can be settled; a conviction ends the operator's admission and burns part
+            of its stake.
     @param job 0.
+    @param outcome 1 final, 2 judged, 3 silent, 4 silent and exhausted, 5 void by age.
+    @param used_s Not read: a trial is not paid.
+    @param burned Not read: asks about trials prepay no tokens.
     """
-    assert msg.sender == self.referee, "admissions: not the referee"
+    self._check_referee()
     operator: uint256 = claim.operator
     if self.words[operator] != self._word(claim):
-        # Another dispute convicted it.
         return
-    assert self.disputes[operator] > 0, "admissions: not in dispute"
-    log TrialDisputeClosed(operator=operator, convicted=convicted)
-    if not convicted:
-        self.disputes[operator] -= 1
+    self.is_disputed[operator] = False
+    log TrialDisputeClosed(operator=operator, outcome=outcome)
+    if outcome == FINAL:
         return
-    self.disputes[operator] = 0
     self._forget(operator)
+    if outcome == AGED:
+        return
     self._end(operator)
     slashed: uint256 = extcall INodeRegistry(registry).slash_stake(operator, FALSE_BPS)
-    log TrialConvicted(operator=operator, slashed=slashed, challengers=challengers)
+    log TrialConvicted(operator=operator, slashed=slashed)
+
+
+@external
+def reward_finder(job: uint256, claim: ISettlementViews.Claim, finder: address):
+    """
+    @notice Nothing is set aside for who finds that a trial is false: all of it burned.
+    """
+    self._check_referee()
 
 
 @external
@@ -306,7 +316,7 @@ def settle(claim: ISettlementViews.Claim):
     """
     self._check_pending(claim)
     operator: uint256 = claim.operator
-    assert self.disputes[operator] == 0, "admissions: in dispute"
+    assert not self.is_disputed[operator], "admissions: in dispute"
     assert block.timestamp > self.trials[claim.operator].deadline, "admissions: window open"
     assert staticcall INodeRegistry(registry).stake_of(operator) > 0, "admissions: nothing staked"
     score: uint256 = self.trials[operator].score
@@ -385,6 +395,29 @@ def claim_deadline(job: uint256, turn: uint256) -> uint256:
 
 @external
 @view
+def dispute_terms(job: uint256, claim: ISettlementViews.Claim) -> IDisputes.Terms:
+    """
+    @notice What a pending trial's clocks and prices follow from.
+    @param job 0.
+    """
+    self._check_pending(claim)
+    trial: Trial = self.trials[claim.operator]
+    return IDisputes.Terms(
+        work_root=trial.work_root, reexecute_s=benchmark_s, slots=1, deadline=trial.deadline
+    )
+
+
+@external
+@view
+def reexecution_price(job: uint256, is_aggregation: bool) -> (address, uint256):
+    """
+    @notice Asks about trials prepay no tokens.
+    """
+    return empty(address), 0
+
+
+@external
+@view
 def workload_of(operator: uint256) -> Workload:
     """
     @notice The workload of the largest VRAM size not above the operator's; zeros when there is none.
@@ -423,6 +456,12 @@ def _check_eligible(operator: uint256):
     assert (
         staticcall INodeRegistry(registry).is_eligible(operator, msg.sender)
     ), "admissions: operator not eligible"
+
+
+@internal
+@view
+def _check_referee():
+    assert msg.sender == self.referee, "admissions: not the referee"
 
 
 @internal

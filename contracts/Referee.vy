@@ -55,8 +55,6 @@ LEAF_GAS: constant(uint256) = 24_000
 STAGE_GAS: constant(uint256) = 260_000
 # An aged dispute ends after this many times the longest that one can take.
 AGED_TIMES: constant(uint256) = 2
-# Seals of the convicted step are opened within a day.
-OPENING_S: constant(uint256) = 86_400
 MAX_DATA: constant(uint256) = 45_056
 MAX_ANSWER: constant(uint256) = 7_616
 MAX_ASK: constant(uint256) = 3_712
@@ -119,11 +117,12 @@ admissions: immutable(address)
 evidence: immutable(address)
 descent: immutable(address)
 # Seconds of the committer's and of the askers' side along a path; in which the author alone answers; by how many a seal precedes
-# the first ask.
+# the first ask; after a judgement, in which seals are opened.
 committer_s: immutable(uint256)
 asker_s: immutable(uint256)
 exclusive_s: immutable(uint256)
 seal_lead_s: immutable(uint256)
+opening_s: immutable(uint256)
 
 
 # id -> hash of the record (248) | status (8)
@@ -217,6 +216,7 @@ def __init__(
     asker_s_: uint256,
     exclusive_s_: uint256,
     seal_lead_s_: uint256,
+    opening_s_: uint256,
 ):
     """
     @param registry_ Knows the operators' keys and owners.
@@ -228,6 +228,7 @@ def __init__(
     @param asker_s_ Seconds of the askers along a path, after the claim's deadline.
     @param exclusive_s_ Seconds after an ask in which the claim's author alone answers.
     @param seal_lead_s_ Seconds by which a seal precedes the first ask at the step that it names.
+    @param opening_s_ Seconds after a judgement in which seals are opened.
     """
     registry = registry_
     settlement = settlement_
@@ -238,6 +239,7 @@ def __init__(
     asker_s = asker_s_
     exclusive_s = exclusive_s_
     seal_lead_s = seal_lead_s_
+    opening_s = opening_s_
 
 
 # --- asks
@@ -610,7 +612,7 @@ def open_seal(job: uint256, claim: ISettlementViews.Claim, finder: address, salt
     key: bytes32 = self._key(job, claim)
     verdict: uint256 = self.verdicts[key]
     judged_at: uint256 = verdict & bits.U40
-    assert judged_at > 0 and block.timestamp <= judged_at + OPENING_S, "referee: not open to seals"
+    assert judged_at > 0 and block.timestamp <= judged_at + opening_s, "referee: not open to seals"
     placed: uint256 = self.seals[keccak256(abi_encode(finder, verdict & UNIT_MASK, salt))]
     assert placed > 0 and placed + seal_lead_s <= verdict >> 40 & bits.U40, "referee: no such seal"
     best: uint256 = self.finders[key]
@@ -625,9 +627,9 @@ def reward(job: uint256, claim: ISettlementViews.Claim):
     @notice Once seals are opened: the oldest one's share goes to its finder; without one it burns.
     """
     key: bytes32 = self._key(job, claim)
-    opened_until: uint256 = (self.verdicts[key] & bits.U40) + OPENING_S
+    opened_until: uint256 = (self.verdicts[key] & bits.U40) + opening_s
     finder: uint256 = self.finders[key]
-    assert finder != max_value(uint256) and opened_until > OPENING_S, "referee: nothing to reward"
+    assert finder != max_value(uint256) and opened_until > opening_s, "referee: nothing to reward"
     assert block.timestamp > opened_until, "referee: time left"
     self.finders[key] = max_value(uint256)
     extcall IDisputes(self._court(job)).reward_finder(job, claim, convert(finder >> 96, address))
@@ -791,7 +793,9 @@ def _with_deadline(word: uint256) -> uint256:
     if word >> DEADLINE_AT & bits.U40 > 0 or word == 0:
         return word
     job: uint256 = word >> JOB_AT
-    deadline: uint256 = staticcall IDisputes(self._court(job)).deadline(job, word >> TURN_AT & U20)
+    deadline: uint256 = staticcall IDisputes(self._court(job)).claim_deadline(job, word >> TURN_AT & U20)
+    if deadline == max_value(uint256):
+        return word
     return word | convert(convert(deadline, uint40), uint256) << DEADLINE_AT
 
 

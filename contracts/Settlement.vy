@@ -13,6 +13,7 @@
 """
 
 
+from .interfaces import IDisputes
 from .interfaces import ISettlement
 from .modules import settlement_claims
 from .modules import settlement_convictions
@@ -24,6 +25,7 @@ from .modules import settlement_views
 
 
 implements: ISettlement
+implements: IDisputes
 
 
 initializes: settlement_state
@@ -49,6 +51,7 @@ exports: (
     settlement_state.availability,
     settlement_state.audit_pool,
     settlement_state.reserves,
+    settlement_state.finder_shares,
     settlement_state.wire,
     settlement_turns.begin,
     settlement_turns.abandon,
@@ -66,6 +69,9 @@ exports: (
     settlement_takeovers.take_over,
     settlement_convictions.open_dispute,
     settlement_convictions.close_dispute,
+    settlement_convictions.reward_finder,
+    settlement_convictions.dispute_terms,
+    settlement_convictions.reexecution_price,
     settlement_convictions.void,
     settlement_views.runs,
     settlement_views.seats,
@@ -86,6 +92,8 @@ def __init__(
     zen_: address,
     ready_window_s_: uint256,
     min_window_s_: uint256,
+    pay_fades_from_s_: uint256,
+    pay_gone_at_s_: uint256,
 ):
     """
     @param registry_ Keys, owners and collateral of the operators.
@@ -95,5 +103,17 @@ def __init__(
     @param zen_ The token whose jobs earn network rewards.
     @param ready_window_s_ Seconds in which holders confirm.
     @param min_window_s_ The least challenge window.
+    @param pay_fades_from_s_ Seconds that the author of a disputed aggregation may use at its whole pay.
+    @param pay_gone_at_s_ Seconds from which on it is paid nothing.
     """
-    settlement_state.__init__(registry_, tasks_, auction_, rewards_, zen_, ready_window_s_, min_window_s_)
+    settlement_state.__init__(
+        registry_,
+        tasks_,
+        auction_,
+        rewards_,
+        zen_,
+        ready_window_s_,
+        min_window_s_,
+        pay_fades_from_s_,
+        pay_gone_at_s_,
+    )

@@ -56,7 +56,7 @@ is_allowed: public(HashMap[address, bool])
 window_values: public(HashMap[address, uint256])
 # token -> account -> what `withdraw` sends
 owed: public(HashMap[address, HashMap[address, uint256]])
-# job -> token (160) | state (8)
+# job -> token (160) | reserve (80) | state (8)
 tokens: HashMap[uint256, uint256]
 # job -> what is left of the escrow
 escrows: HashMap[uint256, uint256]
@@ -65,7 +65,7 @@ work_roots: public(HashMap[uint256, bytes32])
 state_roots: HashMap[uint256, bytes32]
 data_roots: HashMap[uint256, bytes32]
 manifests: HashMap[uint256, bytes32]
-# job -> max_price (128) | aggregator_max_price (128)
+# job -> max_price (80) | aggregator_max_price (80) | aggregator_reserve (80)
 price_words: HashMap[uint256, uint256]
 # job -> windows (8) | depth (8) | policy (8) | rounds (16) | slots (16) | quorum (16) | slot_s (24) | aggregate_s (24) | reexecute_s (24) | flops (96)
 schedule_words: HashMap[uint256, uint256]
@@ -213,7 +213,7 @@ def cancel(job: uint256):
     token, state = self._unpack_token(self.tokens[job])
     assert state == numbers.OPEN, "tasks: not open"
     assert staticcall IAuction(self.auction).is_cancellable(job), "tasks: auction is clearing"
-    self.tokens[job] = self._pack_token(token, numbers.CANCELLED)
+    self._set_state(job, numbers.CANCELLED)
     self.owed[token][msg.sender] += self.escrows[job]
     self.escrows[job] = 0
     log JobCancelled(job=job)
@@ -241,8 +241,7 @@ def advance(job: uint256, state: uint256):
     @notice Records the state that the auction or the settlement brought the job to.
     """
     assert msg.sender == self.settlement or msg.sender == self.auction, "tasks: not a protocol contract"
-    token: address = self._unpack_token(self.tokens[job])[0]
-    self.tokens[job] = self._pack_token(token, state)
+    self._set_state(job, state)
     log JobAdvanced(job=job, state=state)
 
 
@@ -265,26 +264,18 @@ def pay(job: uint256, account: address, amount: uint256) -> uint256:
 
 
 @external
-def restore(
-    job: uint256,
-    restored: uint256,
-    audit_pool: address,
-    to_audits: uint256,
-    challengers: DynArray[address, 16],
-    share: uint256,
-):
+def restore(job: uint256, restored: uint256, account: address, amount: uint256):
     """
-    @notice Books what of a slash the registry has just paid in: restitution to the job's escrow, and the parts of the
-            audit pool and of each challenger.
+    @notice Books what of a slash the registry has just paid in: restitution to the job's escrow, and what is owed to an account.
     """
     assert msg.sender == self.settlement, "tasks: not a protocol contract"
     if restored > 0:
         self.escrows[job] += restored
         log JobFunded(job=job, amount=restored)
-    token: address = self._unpack_token(self.tokens[job])[0]
-    self._owe(token, audit_pool, to_audits)
-    for challenger: address in challengers:
-        self._owe(token, challenger, share)
+    if amount > 0:
+        token: address = self._unpack_token(self.tokens[job])[0]
+        self.owed[token][account] += amount
+        log Owed(token=token, account=account, amount=amount)
 
 
 @external
@@ -328,6 +319,27 @@ def token_of(job: uint256) -> address:
     @notice What a job is paid in.
     """
     return self._unpack_token(self.tokens[job])[0]
+
+
+@external
+@view
+def dispute_terms(job: uint256) -> (bytes32, uint256):
+    """
+    @notice What a job's claims are judged by, and the seconds in which a slot-round is re-executed.
+    """
+    return self.work_roots[job], terms_of._reexecute_s(self.schedule_words[job])
+
+
+@external
+@view
+def reexecution_price(job: uint256, is_aggregation: bool) -> (address, uint256):
+    """
+    @notice What re-executing a slot-round, or an aggregation, is worth: its reserve.
+    """
+    word: uint256 = self.tokens[job]
+    return convert(word >> 88, address), (
+        terms_of._aggregator_reserve(self.price_words[job]) if is_aggregation else word >> 8 & bits.U80
+    )
 
 
 @external
@@ -386,7 +398,7 @@ def _pull(token: address, escrow: uint256):
 @internal
 def _store(job: uint256, terms: terms_of.Terms, escrow: uint256):
     self.submitters[job] = msg.sender
-    self.tokens[job] = self._pack_token(terms.token, numbers.OPEN)
+    self.tokens[job] = convert(terms.token, uint256) << 88 | terms.reserve << 8 | numbers.OPEN
     self.escrows[job] = escrow
     self.work_roots[job] = terms.work_root
     self.state_roots[job] = terms.state_root
@@ -399,19 +411,11 @@ def _store(job: uint256, terms: terms_of.Terms, escrow: uint256):
 
 
 @internal
-def _owe(token: address, account: address, amount: uint256):
-    if amount > 0:
-        self.owed[token][account] += amount
-        log Owed(token=token, account=account, amount=amount)
-
-
-@internal
-@pure
-def _pack_token(token: address, state: uint256) -> uint256:
-    return convert(token, uint256) << 8 | convert(convert(state, uint8), uint256)
+def _set_state(job: uint256, state: uint256):
+    self.tokens[job] = self.tokens[job] & ~bits.U8 | convert(convert(state, uint8), uint256)
 
 
 @internal
 @pure
 def _unpack_token(word: uint256) -> (address, uint256):
-    return convert(word >> 8, address), word & bits.U8
+    return convert(word >> 88, address), word & bits.U8

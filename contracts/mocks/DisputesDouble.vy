@@ -1,6 +1,6 @@
 # pragma version ==0.4.3
 """
-@title All that Openings asks of the contracts that keep claims and operators, with answers that a test sets
+@title All that the Referee asks of the contracts that keep claims and operators, with answers that a test sets
 @license Apache-2.0
 @dev Tests and benchmarks only.
 """
@@ -19,7 +19,8 @@ hot_key: public(HashMap[uint256, address])
 owner_of: public(HashMap[uint256, address])
 # job, claim -> its terms; without a work root it is not kept
 terms: HashMap[bytes32, IDisputes.Terms]
-deadline: public(HashMap[uint256, HashMap[uint256, uint256]])
+# job -> turn -> when its claims' window ends, 0 while the turn is open
+deadlines: HashMap[uint256, HashMap[uint256, uint256]]
 # aggregation or not
 prices: HashMap[bool, Price]
 
@@ -53,7 +54,7 @@ def set_claim(job: uint256, claim: ISettlementViews.Claim, terms: IDisputes.Term
 
 @external
 def set_deadline(job: uint256, turn: uint256, deadline: uint256):
-    self.deadline[job][turn] = deadline
+    self.deadlines[job][turn] = deadline
 
 
 @external
@@ -67,6 +68,13 @@ def dispute_terms(job: uint256, claim: ISettlementViews.Claim) -> IDisputes.Term
     terms: IDisputes.Terms = self.terms[self._key(job, claim)]
     assert terms.work_root != empty(bytes32), "settlement: no such claim"
     return terms
+
+
+@external
+@view
+def claim_deadline(job: uint256, turn: uint256) -> uint256:
+    deadline: uint256 = self.deadlines[job][turn]
+    return max_value(uint256) if deadline == 0 else deadline
 
 
 @external

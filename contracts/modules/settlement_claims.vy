@@ -9,7 +9,7 @@
 
 from ..interfaces import INodeRegistry
 from ..interfaces import IRewards
-from ..interfaces import ISettlement
+from ..interfaces import ISettlementViews
 from ..interfaces import ITaskRegistry
 from . import bits
 from . import numbers
@@ -23,18 +23,20 @@ uses: turns
 
 
 BATCH: constant(uint256) = 64
-# A claim's word: its hash without the lowest 16 bits | open disputes (8) | status (8).
-DISPUTES: constant(uint256) = 255 << 8
-ONE_DISPUTE: constant(uint256) = 1 << 8
+# A claim's word: its hash without the lowest 16 bits | whether somebody asked about it (8) | status (8).
+DISPUTED: constant(uint256) = 1 << 8
 PENDING: constant(uint256) = 1
 PAID: constant(uint256) = 2
 CONVICTED: constant(uint256) = 3
+# Unpaid and unslashed.
+VOID: constant(uint256) = 4
 
 
-# Consecutive claims of one operator, paid together.
+# Consecutive claims of one operator, paid together. `count`: of slots, or of aggregations.
 struct Batch:
     operator: uint256
     is_aggregation: bool
+    void_before: uint256
     count: uint256
     amount: uint256
     from_pot: uint256
@@ -43,14 +45,14 @@ struct Batch:
 event ResultsCommitted:
     job: indexed(uint256)
     operator: indexed(uint256)
-    claim: ISettlement.Claim
+    claim: ISettlementViews.Claim
     bundle: bytes32
 
 
 event CheckpointPosted:
     job: indexed(uint256)
     operator: indexed(uint256)
-    claim: ISettlement.Claim
+    claim: ISettlementViews.Claim
     cid: bytes32
 
 
@@ -62,6 +64,13 @@ event ClaimFinalised:
     paid: uint256
     fee: uint256
     from_pot: uint256
+
+
+event ClaimVoided:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    turn: uint256
+    seat: uint256
 
 
 @external
@@ -96,7 +105,7 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
     state._set_turn(job, newest)
     scope: uint256 = holding.first << 16 | holding.count
     start_root: bytes32 = turns._slots_root(job, stage, newest)
-    claim: ISettlement.Claim = self._claim(
+    claim: ISettlementViews.Claim = self._claim(
         job, newest, seat, holding.operator, scope, price, pot_price, start_root, root
     )
     log ResultsCommitted(job=job, operator=holding.operator, claim=claim, bundle=bundle)
@@ -118,7 +127,7 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
     assert mask == turns._present(job, newest), "settlement: mask differs"
     assert newest.committed >= stage.quorum, "settlement: quorum not reached"
     start_root: bytes32 = state._start_root(job, turn)
-    claim: ISettlement.Claim = self._claim(
+    claim: ISettlementViews.Claim = self._claim(
         job, newest, state.AGGREGATION, holding.operator, mask, holding.price, 0, start_root, root
     )
     log CheckpointPosted(job=job, operator=holding.operator, claim=claim, cid=cid)
@@ -130,40 +139,18 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
 
 
 @external
-def finalise(job: uint256, claims: DynArray[ISettlement.Claim, BATCH]):
+def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
     """
-    @notice Pays claims whose windows are over, each once; consecutive ones of one operator together.
+    @notice Pays claims whose windows are over, each once; consecutive ones of one operator together. What an operator claimed
+            before it was convicted is void.
     """
     assert len(claims) > 0, "settlement: no claims"
-    payment_terms: uint256 = state.payment_terms[job]
     batch: Batch = empty(Batch)
-    for claim: ISettlement.Claim in claims:
-        word: uint256 = self._known(job, claim)
-        assert word & DISPUTES == 0, "settlement: in dispute"
+    for claim: ISettlementViews.Claim in claims:
+        assert self._known(job, claim) & DISPUTED == 0, "settlement: in dispute"
         assert block.timestamp > state._claim_deadline(job, claim.turn), "settlement: window open"
-        # INVARIANT claims: paid once. The word says so before anything is paid.
-        self._mark(job, claim, word ^ (PENDING ^ PAID))
-        state._settle(job, claim.turn)
-        is_aggregation: bool = claim.seat == state.AGGREGATION
-        if claim.operator != batch.operator or is_aggregation != batch.is_aggregation:
-            self._pay(job, payment_terms, batch)
-            batch = Batch(operator=claim.operator, is_aggregation=is_aggregation, count=0, amount=0, from_pot=0)
-        if not is_aggregation:
-            batch.count += claim.scope & bits.U16
-        # The fee is rounded over a batch: a claim's is by how much it raises that.
-        fee: uint256 = self._fee(batch.amount + claim.price) - self._fee(batch.amount)
-        batch.amount += claim.price
-        batch.from_pot += claim.pot_price
-        log ClaimFinalised(
-            job=job,
-            operator=claim.operator,
-            turn=claim.turn,
-            seat=claim.seat,
-            paid=claim.price,
-            fee=fee,
-            from_pot=claim.pot_price,
-        )
-    self._pay(job, payment_terms, batch)
+        batch = self._added(job, batch, claim, claim.price)
+    self._pay(job, batch)
     turns._go_on(job)
 
 
@@ -178,11 +165,11 @@ def _claim(
     pot_price: uint256,
     start_root: bytes32,
     root: bytes32,
-) -> ISettlement.Claim:
+) -> ISettlementViews.Claim:
     """
     @dev Makes and records a claim of the open turn.
     """
-    claim: ISettlement.Claim = ISettlement.Claim(
+    claim: ISettlementViews.Claim = ISettlementViews.Claim(
         turn=turn.turn,
         round=turn.round,
         seat=seat,
@@ -198,8 +185,63 @@ def _claim(
 
 
 @internal
+def _added(job: uint256, batch: Batch, claim: ISettlementViews.Claim, price: uint256) -> Batch:
+    """
+    @dev The claim is no longer pending: it joins the batch, or the batch is paid and another begins; or it is void.
+    """
+    joined: Batch = batch
+    is_aggregation: bool = claim.seat == state.AGGREGATION
+    if claim.operator != batch.operator or is_aggregation != batch.is_aggregation:
+        self._pay(job, batch)
+        joined = Batch(
+            operator=claim.operator,
+            is_aggregation=is_aggregation,
+            void_before=state._stake(job, claim.operator).void_before,
+            count=0,
+            amount=0,
+            from_pot=0,
+        )
+    # INVARIANT void: nothing is paid of what an operator claimed before its conviction.
+    if claim.turn < joined.void_before:
+        self._void(job, claim)
+        return joined
+    # INVARIANT claims: paid once. The word says so before anything is paid.
+    self._settle(job, claim, PAID)
+    joined.count += 1 if is_aggregation else claim.scope & bits.U16
+    # The fee is rounded over a batch: a claim's is by how much it raises that.
+    fee: uint256 = self._fee(joined.amount + price) - self._fee(joined.amount)
+    joined.amount += price
+    joined.from_pot += claim.pot_price
+    log ClaimFinalised(
+        job=job,
+        operator=claim.operator,
+        turn=claim.turn,
+        seat=claim.seat,
+        paid=price,
+        fee=fee,
+        from_pot=claim.pot_price,
+    )
+    return joined
+
+
+@internal
+def _void(job: uint256, claim: ISettlementViews.Claim):
+    self._settle(job, claim, VOID)
+    log ClaimVoided(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat)
+
+
+@internal
+def _settle(job: uint256, claim: ISettlementViews.Claim, status: uint256):
+    """
+    @dev A claim of a closed turn is no longer pending.
+    """
+    self._mark(job, claim, self._hash(claim) | status)
+    state._settle(job, claim.turn)
+
+
+@internal
 @view
-def _known(job: uint256, claim: ISettlement.Claim) -> uint256:
+def _known(job: uint256, claim: ISettlementViews.Claim) -> uint256:
     word: uint256 = self._word(job, claim)
     assert word != 0, "settlement: unknown claim"
     return word
@@ -207,25 +249,31 @@ def _known(job: uint256, claim: ISettlement.Claim) -> uint256:
 
 @internal
 @view
-def _word(job: uint256, claim: ISettlement.Claim) -> uint256:
+def _word(job: uint256, claim: ISettlementViews.Claim) -> uint256:
     """
     @return The word of a claim that is pending; 0 of any other.
     """
     word: uint256 = state.claim_words[job][claim.seat][state._place(job, claim.turn)]
-    if word & ~DISPUTES != self._hash(claim) | PENDING:
+    if word & ~DISPUTED != self._hash(claim) | PENDING:
         return 0
     return word
 
 
 @internal
-def _mark(job: uint256, claim: ISettlement.Claim, word: uint256):
+def _mark(job: uint256, claim: ISettlementViews.Claim, word: uint256):
     state.claim_words[job][claim.seat][state._place(job, claim.turn)] = word
 
 
 @internal
 @pure
-def _hash(claim: ISettlement.Claim) -> uint256:
-    return convert(keccak256(abi_encode(claim)), uint256) & ~bits.U16
+def _claim_hash(claim: ISettlementViews.Claim) -> bytes32:
+    return keccak256(abi_encode(claim))
+
+
+@internal
+@pure
+def _hash(claim: ISettlementViews.Claim) -> uint256:
+    return convert(self._claim_hash(claim), uint256) & ~bits.U16
 
 
 @internal
@@ -236,9 +284,10 @@ def _fee(amount: uint256) -> uint256:
 
 
 @internal
-def _pay(job: uint256, payment_terms: uint256, batch: Batch):
-    if batch.operator == 0:
+def _pay(job: uint256, batch: Batch):
+    if batch.count == 0:
         return
+    payment_terms: uint256 = state.payment_terms[job]
     owner: address = empty(address)
     if batch.is_aggregation:
         owner = staticcall INodeRegistry(state.registry).owner_of(batch.operator)

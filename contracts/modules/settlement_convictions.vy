@@ -3,13 +3,14 @@
 """
 @title Disputes and convictions in Settlement
 @license Apache-2.0
-@notice A claim in dispute is not paid. One that is convicted costs its operator seat and lock, and what rested on it is done
-        again.
+@notice A claim that somebody asked about is paid when its dispute ends. One that is convicted costs its operator seat and lock,
+        and what rested on it is done again.
 """
 
 
+from ..interfaces import IDisputes
 from ..interfaces import INodeRegistry
-from ..interfaces import ISettlement
+from ..interfaces import ISettlementViews
 from ..interfaces import ITaskRegistry
 from . import bits
 from . import numbers
@@ -26,20 +27,23 @@ uses: claims
 uses: seats
 
 
-MAX_CHALLENGERS: constant(uint256) = 16
+# How a dispute ends: nobody showed a lie; a judgement convicted; silence did; the same, of an operator that was exhausted; void by
+# age.
+FINAL: constant(uint256) = 1
+JUDGED: constant(uint256) = 2
+SILENT: constant(uint256) = 3
+EXHAUSTED: constant(uint256) = 4
+AGED: constant(uint256) = 5
+# What asks that exhaust burn, and what silence then slashes of a lock: twice that, and never together less than 3/5 of the lock.
+BURNED_AND_SLASHED: constant(uint256) = 3
+FLOOR_PARTS: constant(uint256) = 3
+FLOOR_OF: constant(uint256) = 5
 
 
 event DisputeOpened:
     job: indexed(uint256)
     turn: uint256
     seat: uint256
-
-
-event DisputeClosed:
-    job: indexed(uint256)
-    turn: uint256
-    seat: uint256
-    convicted: bool
 
 
 event ClaimConvicted:
@@ -49,8 +53,16 @@ event ClaimConvicted:
     seat: uint256
     slashed: uint256
     restored: uint256
-    to_challengers: uint256
+    to_finder: uint256
     to_audits: uint256
+
+
+event FinderRewarded:
+    job: indexed(uint256)
+    finder: indexed(address)
+    turn: uint256
+    seat: uint256
+    amount: uint256
 
 
 event RolledBack:
@@ -60,50 +72,100 @@ event RolledBack:
 
 
 @external
-def open_dispute(job: uint256, claim: ISettlement.Claim):
+def open_dispute(job: uint256, claim: ISettlementViews.Claim):
     """
-    @notice One more dispute of a pending claim: it is not paid while one is open.
+    @notice The first ask about a pending claim: from now on it is paid when its dispute ends.
     """
     state._check_referee()
-    word: uint256 = claims._known(job, claim)
-    assert block.timestamp <= state._claim_deadline(job, claim.turn), "settlement: window closed"
-    assert word & claims.DISPUTES != claims.DISPUTES, "settlement: too many disputes"
-    claims._mark(job, claim, word + claims.ONE_DISPUTE)
+    claims._mark(job, claim, claims._known(job, claim) | claims.DISPUTED)
     log DisputeOpened(job=job, turn=claim.turn, seat=claim.seat)
 
 
 @external
-def close_dispute(
-    job: uint256, claim: ISettlement.Claim, convicted: bool, challengers: DynArray[address, MAX_CHALLENGERS]
-):
+def close_dispute(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, used_s: uint256, burned: uint256):
     """
-    @notice One dispute less; convicts a claim that is still pending.
-    @dev A disputed claim cannot be paid: where it is not pending it was convicted, and its place may be used again. Then
-         nothing is left to do, so that the referee can always end what it opened.
-    @param challengers Share in what the claim's operator loses.
+    @notice Pays, convicts or voids a disputed claim.
+    @dev A disputed claim cannot be paid elsewhere: where it is not pending its data was missing, and its place may be used
+         again. Then nothing is left to do, so that the referee can always end what it opened.
+    @param outcome 1 final, 2 judged, 3 silent, 4 silent and exhausted, 5 void by age.
+    @param used_s Seconds of its own clock that the author used: an aggregation's pay fades with them.
+    @param burned Of heavy asks, where the author was exhausted.
     """
     state._check_referee()
-    word: uint256 = claims._word(job, claim)
-    if word != 0:
-        assert word & claims.DISPUTES != 0, "settlement: not in dispute"
-        claims._mark(job, claim, word - claims.ONE_DISPUTE)
-        log DisputeClosed(job=job, turn=claim.turn, seat=claim.seat, convicted=convicted)
-        if convicted:
-            self._convict(job, claim, challengers)
+    if claims._word(job, claim) == 0:
+        return
+    if outcome == FINAL:
+        price: uint256 = claim.price
+        if claim.seat == state.AGGREGATION:
+            price = self._fading_pay(price, used_s)
+        claims._pay(job, claims._added(job, empty(claims.Batch), claim, price))
+        turns._go_on(job)
+    elif outcome == AGED:
+        claims._void(job, claim)
+        turns._go_on(job)
+    else:
+        self._convict(job, claim, outcome, burned)
 
 
 @external
-def void(job: uint256, claim: ISettlement.Claim):
+def reward_finder(job: uint256, claim: ISettlementViews.Claim, finder: address):
+    """
+    @notice What was set aside of a judged claim's lock becomes owed to its finder; without one it burns.
+    """
+    state._check_referee()
+    claim_hash: bytes32 = claims._claim_hash(claim)
+    amount: uint256 = state.finder_shares[job][claim_hash]
+    if amount == 0:
+        return
+    state.finder_shares[job][claim_hash] = 0
+    log FinderRewarded(job=job, finder=finder, turn=claim.turn, seat=claim.seat, amount=amount)
+    state.pots[job] += amount
+    if finder == empty(address):
+        state._burn(job, amount)
+    else:
+        self._pay_out(job, 0, finder, amount)
+
+
+@external
+def void(job: uint256, claim: ISettlementViews.Claim):
     """
     @notice Convicts a pending claim whose data nobody can have.
     """
     state._check_availability()
     claims._known(job, claim)
-    self._convict(job, claim, [])
+    self._convict(job, claim, SILENT, 0)
+
+
+@external
+@view
+def dispute_terms(job: uint256, claim: ISettlementViews.Claim) -> IDisputes.Terms:
+    """
+    @notice What a pending claim's clocks and prices follow from.
+    """
+    claims._known(job, claim)
+    work_root: bytes32 = empty(bytes32)
+    reexecute_s: uint256 = 0
+    work_root, reexecute_s = staticcall ITaskRegistry(state.tasks).dispute_terms(job)
+    slots: uint256 = 1
+    if claim.seat != state.AGGREGATION:
+        slots = max(state._stake(job, claim.operator).slots, claim.scope & bits.U16)
+    deadline: uint256 = state._claim_deadline(job, claim.turn)
+    if deadline == max_value(uint256):
+        deadline = 0
+    return IDisputes.Terms(work_root=work_root, reexecute_s=reexecute_s, slots=slots, deadline=deadline)
+
+
+@external
+@view
+def reexecution_price(job: uint256, is_aggregation: bool) -> (address, uint256):
+    """
+    @notice What a heavy ask prepays, in which token.
+    """
+    return staticcall ITaskRegistry(state.tasks).reexecution_price(job, is_aggregation)
 
 
 @internal
-def _convict(job: uint256, claim: ISettlement.Claim, challengers: DynArray[address, MAX_CHALLENGERS]):
+def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burned: uint256):
     """
     @dev The claim is never paid, its operator loses seat and lock, and what rested on it is done again.
     """
@@ -111,9 +173,10 @@ def _convict(job: uint256, claim: ISettlement.Claim, challengers: DynArray[addre
     claims._mark(job, claim, claims._hash(claim) | claims.CONVICTED)
     count: uint256 = claim.scope & bits.U16
     is_aggregation: bool = claim.seat == state.AGGREGATION
-    slashed: uint256 = seats._unseat(
-        job, claim.seat, stage, state._lock_of(job, claim.seat, count), claim.operator, True
-    )
+    lock: uint256 = state._lock_of(job, claim.seat, count)
+    if outcome == EXHAUSTED:
+        lock = self._exhausted_slash(lock, burned)
+    slashed: uint256 = seats._unseat(job, claim.seat, stage, lock, claim.operator, True)
     turn: words.Turn = state._turn(job)
     is_based_on: bool = False
     if claim.turn == turn.turn:
@@ -144,7 +207,7 @@ def _convict(job: uint256, claim: ISettlement.Claim, challengers: DynArray[addre
         if is_based_on:
             # INVARIANT depth: at most `depth` turns rest on a claim that is not final, so `cost <= most`.
             cost = (turn.round - claim.round + convert(turn.opened_at != 0, uint256)) * round_price
-    restored: uint256 = self._divide(job, claim, slashed, cost, most, challengers)
+    restored: uint256 = self._divide(job, claim, slashed, cost, most, outcome == JUDGED)
     if cost > 0 and restored == cost:
         self._roll_back(job, stage, claim.turn, claim.round)
     elif cost > 0 and stage.state == numbers.RUNNING:
@@ -173,18 +236,18 @@ def _roll_back(job: uint256, stage: words.Stage, turn: uint256, round: uint256):
 @internal
 def _divide(
     job: uint256,
-    claim: ISettlement.Claim,
+    claim: ISettlementViews.Claim,
     slashed: uint256,
     cost: uint256,
     most: uint256,
-    challengers: DynArray[address, MAX_CHALLENGERS],
+    is_judged: bool,
 ) -> uint256:
     """
     @dev What a conviction took: `cost` restores escrow; up to `most` is kept in the job's pot for what else the operator's
-         lies may cost; of the rest challengers and audits have their parts, and the last of it is burned.
+         lies may cost; of the rest a judgement's finder and the audits have their parts, and the last of it is burned.
     @return What of `cost` was restored.
     """
-    # INVARIANT slashes: slashed + reserve before == restored + reserve after + to challengers + to audits + burned.
+    # INVARIANT slashes: slashed + reserve before == restored + reserve after + to finder + to audits + burned.
     reserve: uint256 = state.reserves[job]
     from_slash: uint256 = min(slashed, cost)
     from_reserve: uint256 = min(reserve, cost - from_slash)
@@ -192,13 +255,13 @@ def _divide(
     kept: uint256 = min(slashed, most) - from_slash
     state.reserves[job] = reserve - from_reserve + kept
     rest: uint256 = slashed - from_slash - kept
-    share: uint256 = 0
-    if len(challengers) > 0:
-        share = rest * numbers.CHALLENGERS_BPS // numbers.BPS // len(challengers)
+    to_finder: uint256 = 0
+    if is_judged:
+        to_finder = rest * numbers.CHALLENGERS_BPS // numbers.BPS
+        state.finder_shares[job][claims._claim_hash(claim)] = to_finder
     to_audits: uint256 = rest * numbers.AUDITS_BPS // numbers.BPS
-    to_challengers: uint256 = share * len(challengers)
-    paid_out: uint256 = restored + to_challengers + to_audits
-    state.pots[job] -= paid_out
+    # The finder's part stays in the registry's pot, but is the job's no longer: its end burns what is.
+    state.pots[job] -= to_finder
     log ClaimConvicted(
         job=job,
         operator=claim.operator,
@@ -206,12 +269,41 @@ def _divide(
         seat=claim.seat,
         slashed=slashed,
         restored=restored,
-        to_challengers=to_challengers,
+        to_finder=to_finder,
         to_audits=to_audits,
     )
-    # Some tokens refuse a transfer of nothing.
-    if paid_out > 0:
-        extcall INodeRegistry(state.registry).pay_out(state._token(job), paid_out)
-        extcall ITaskRegistry(state.tasks).restore(job, restored, state.audit_pool, to_audits, challengers, share)
-    state._burn(job, rest - to_challengers - to_audits)
+    self._pay_out(job, restored, state.audit_pool, to_audits)
+    state._burn(job, rest - to_finder - to_audits)
     return restored
+
+
+@internal
+def _pay_out(job: uint256, restored: uint256, account: address, amount: uint256):
+    """
+    @dev From the job's pot to its escrow, and to what an account is owed.
+    """
+    total: uint256 = restored + amount
+    # Some tokens refuse a transfer of nothing.
+    if total > 0:
+        state.pots[job] -= total
+        extcall INodeRegistry(state.registry).pay_out(state._token(job), total)
+        extcall ITaskRegistry(state.tasks).restore(job, restored, account, amount)
+
+
+@internal
+@view
+def _fading_pay(price: uint256, used_s: uint256) -> uint256:
+    """
+    @return What is paid of an aggregation whose author used so many seconds of its own clock.
+    """
+    used: uint256 = min(max(used_s, state.pay_fades_from_s), state.pay_gone_at_s)
+    return price * (state.pay_gone_at_s - used) // (state.pay_gone_at_s - state.pay_fades_from_s)
+
+
+@internal
+@pure
+def _exhausted_slash(lock: uint256, burned: uint256) -> uint256:
+    """
+    @return What silence takes of the lock of an operator that was exhausted.
+    """
+    return min(lock, max(BURNED_AND_SLASHED * burned, lock * FLOOR_PARTS // FLOOR_OF) - burned)

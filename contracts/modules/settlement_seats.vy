@@ -68,6 +68,7 @@ def seat(
     """
     state._check_auction()
     aggregator: words.AggregatorState = state._aggregator(job)
+    stake: words.JobStake = state._stake(job, operator)
     number: uint256 = state.AGGREGATION
     if kind == numbers.AGGREGATOR:
         aggregator.lock = lock
@@ -75,11 +76,11 @@ def seat(
         # The auction sells at most 64 seats.
         number = aggregator.seats
         aggregator.seats += 1
+        stake.slots += count
     state._set_aggregator(job, aggregator)
     state._set_holding(
         job, number, words.Holding(operator=operator, first=first, count=count, price=price, pot_price=0)
     )
-    stake: words.JobStake = state._stake(job, operator)
     stake.locked += lock
     stake.lots += 1
     stake.held += 1
@@ -299,6 +300,7 @@ def _unseat(
         holding.pot_price = 0
         state._set_holding(job, seat, holding)
         stake.held -= 1
+        stake.slots -= state._slots_of(seat, holding.count)
         stake.left_turn = next_turn
         log SeatVacated(job=job, operator=operator, seat=seat, turn=turn.turn, slashed=slashed)
     state._set_stake(job, operator, stake)

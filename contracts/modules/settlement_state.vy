@@ -30,6 +30,9 @@ rewards: immutable(address)
 zen: immutable(address)
 ready_window_s: public(immutable(uint256))
 min_window_s: public(immutable(uint256))
+# Seconds of its own clock that the author of a disputed aggregation may use with its whole pay, and with any.
+pay_fades_from_s: immutable(uint256)
+pay_gone_at_s: immutable(uint256)
 
 
 # The contracts deployed after this one, and who is owed the audits' part of a conviction; set once by `wire`.
@@ -60,6 +63,8 @@ seat_timing: HashMap[uint256, HashMap[uint256, uint256]]
 job_stakes: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> seat -> turn mod (depth + 1) -> the newest claim
 claim_words: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
+# job -> claim_hash -> of a judged claim's lock, what is set aside for who found the lie; no part of the job's pot
+finder_shares: public(HashMap[uint256, HashMap[bytes32, uint256]])
 
 
 @deploy
@@ -71,6 +76,8 @@ def __init__(
     zen_: address,
     ready_window_s_: uint256,
     min_window_s_: uint256,
+    pay_fades_from_s_: uint256,
+    pay_gone_at_s_: uint256,
 ):
     deployer = msg.sender
     registry = registry_
@@ -80,6 +87,8 @@ def __init__(
     zen = zen_
     ready_window_s = ready_window_s_
     min_window_s = min_window_s_
+    pay_fades_from_s = pay_fades_from_s_
+    pay_gone_at_s = pay_gone_at_s_
 
 
 @external
@@ -303,7 +312,7 @@ def _settle(job: uint256, turn: uint256):
     """
     @dev One claim of a closed turn is no longer pending.
     """
-    # INVARIANT pending: a closed turn counts its claims that are neither paid nor convicted, a job those of all its turns.
+    # INVARIANT pending: a closed turn counts its claims that are neither paid, convicted nor void, a job those of all its turns.
     self.closed_turns[job][self._record_place(job, turn)] -= words.ONE_PENDING
     self.stages[job] -= 1 << words.JOB_PENDING_AT
 
@@ -332,6 +341,15 @@ def _lock_of(job: uint256, seat: uint256, count: uint256) -> uint256:
     if seat == AGGREGATION:
         return aggregator.lock
     return aggregator.slot_lock * count
+
+
+@internal
+@pure
+def _slots_of(seat: uint256, count: uint256) -> uint256:
+    """
+    @return The slots of a seat: the aggregator's has none.
+    """
+    return 0 if seat == AGGREGATION else count
 
 
 @internal

@@ -82,6 +82,7 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
         stake.lots = 1
     stake.locked += lock
     stake.held += 1
+    stake.slots += state._slots_of(seat, count)
     state._set_stake(job, operator, stake)
     log SeatTakenOver(
         job=job,

@@ -86,7 +86,7 @@ def stakes(job: uint256, operator: uint256) -> words.JobStake:
 @view
 def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
     """
-    @notice The newest claim of a seat in the ring place of a turn: upper bits of its hash | open disputes | status.
+    @notice The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status.
     """
     return convert(state.claim_words[job][seat][state._place(job, turn)], bytes32)
 
@@ -95,7 +95,7 @@ def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
 @view
 def pending(job: uint256, turn: uint256) -> uint256:
     """
-    @notice Claims of a turn that are neither paid nor convicted; the greatest number while the turn may have more.
+    @notice Claims of a turn that are neither paid, convicted nor void; the greatest number while the turn may have more.
     """
     return state._pending(job, turn)
 

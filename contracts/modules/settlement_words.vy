@@ -81,8 +81,10 @@ struct JobStake:
     held: uint256
     # The first turn in which it has surely no claim, once it holds nothing.
     left_turn: uint256
-    # The first turn after its last conviction.
+    # The first turn after its last conviction: claims from turns before are void.
     void_before: uint256
+    # Slots of the seats it holds; the aggregator's counts none.
+    slots: uint256
 
 
 @internal
@@ -220,6 +222,7 @@ def _unpack_timing(word: uint256) -> SeatTiming:
 def _pack_stake(stake: JobStake) -> uint256:
     return (
         stake.locked << 128
+        | stake.slots << 64
         | stake.void_before << 40
         | stake.lots << 32
         | stake.held << 24
@@ -236,6 +239,7 @@ def _unpack_stake(word: uint256) -> JobStake:
         held=word >> 24 & bits.U8,
         left_turn=word & bits.U24,
         void_before=word >> 40 & bits.U24,
+        slots=word >> 64 & bits.U16,
     )
 
 

@@ -99,7 +99,19 @@ def _pack_schedule(terms: Terms, windows: uint256) -> uint256:
 @internal
 @pure
 def _pack_prices(terms: Terms) -> uint256:
-    return terms.max_price << 128 | terms.aggregator_max_price
+    return terms.max_price << 160 | terms.aggregator_max_price << 80 | terms.aggregator_reserve
+
+
+@internal
+@pure
+def _aggregator_reserve(prices: uint256) -> uint256:
+    return prices & bits.U80
+
+
+@internal
+@pure
+def _reexecute_s(schedule: uint256) -> uint256:
+    return schedule >> 96 & bits.U24
 
 
 @internal
@@ -112,10 +124,10 @@ def _unpack_schedule(token: address, word: uint256, prices: uint256, state_root:
         rounds=rounds,
         slots=slots,
         quorum=word >> 168 & bits.U16,
-        round_price=slots * (prices >> 128) + (prices & bits.U128),
+        round_price=slots * (prices >> 160) + (prices >> 80 & bits.U80),
         slot_s=word >> 144 & bits.U24,
         aggregate_s=word >> 120 & bits.U24,
-        reexecute_s=word >> 96 & bits.U24,
+        reexecute_s=self._reexecute_s(word),
         windows=word >> 232,
         flops=word & bits.U96,
         depth=min(word >> 224 & bits.U8, rounds),

@@ -30,10 +30,8 @@ CONTRACTS = (
     "OpExecutor",
     "ConsistencyProofs",
     "Evidence",
-    "Referee",
-    # Not deployed yet: they replace the Referee (docs/protocol/referee.md).
     "Descent",
-    "Openings",
+    "Referee",
 )
 
 

@@ -119,6 +119,8 @@ def deploy(
         at["zen"],
         params.ready_window_s,
         params.min_window_s,
+        params.clocks.pay_fades_from_s,
+        params.clocks.pay_gone_at_s,
     )
     at["audits"] = deployer.deploy(
         "Audits",
@@ -156,15 +158,20 @@ def deploy(
 
 
 def _judge(deployer: Deployer, at: dict[str, str], params: Preset) -> None:
-    """Deploy the contracts of disputes. Coin that challengers lose goes to the timelock, because the treasury can spend only tokens."""
+    """Deploy the contracts of disputes."""
     at["executor"] = deployer.deploy("OpExecutor")
     at["consistency"] = deployer.deploy("ConsistencyProofs", at["tasks"], at["settlement"])
     at["evidence"] = deployer.deploy("Evidence", at["executor"], at["consistency"])
+    at["descent"] = deployer.deploy("Descent", at["executor"])
+    clocks = params.clocks
     at["referee"] = deployer.deploy(
         "Referee",
-        *(at[name] for name in ("registry", "tasks", "settlement", "evidence", "executor", "timelock", "admissions")),
-        params.move_s,
-        params.side_s,
+        *(at[name] for name in ("registry", "settlement", "admissions", "evidence", "descent")),
+        clocks.committer_s,
+        clocks.asker_s,
+        clocks.exclusive_s,
+        clocks.seal_lead_s,
+        clocks.opening_s,
     )
 
 

@@ -44,6 +44,7 @@ CONTRACTS = {
     "executor": "OpExecutor",
     "consistency": "ConsistencyProofs",
     "evidence": "Evidence",
+    "descent": "Descent",
     "referee": "Referee",
 }
 

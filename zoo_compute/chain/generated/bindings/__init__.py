@@ -12,7 +12,6 @@ from .descent import Descent
 from .evidence import Evidence
 from .node_registry import NodeRegistry
 from .op_executor import OpExecutor
-from .openings import Openings
 from .referee import Referee
 from .rewards import Rewards
 from .settlement import Settlement
@@ -32,7 +31,6 @@ __all__ = [
     "Evidence",
     "NodeRegistry",
     "OpExecutor",
-    "Openings",
     "Referee",
     "Rewards",
     "Settlement",

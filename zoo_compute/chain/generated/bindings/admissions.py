@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from web3.types import BlockIdentifier
@@ -10,6 +9,7 @@ from web3.types import BlockIdentifier
 from zoo_compute.chain.call import Binding, Call
 
 from .structs import Claim as Claim
+from .structs import Terms as Terms
 
 
 class Workload(NamedTuple):
@@ -74,18 +74,26 @@ class Admissions(Binding):
         return self._call("answer", (operator, seed, root))
 
     def open_dispute(self, job: int, claim: Claim) -> Call:
-        """One more dispute of a pending trial.
+        """The first ask about a pending trial.
 
         job: 0.
         """
         return self._call("open_dispute", (job, claim))
 
-    def close_dispute(self, job: int, claim: Claim, convicted: bool, challengers: Sequence[str]) -> Call:
-        """One dispute less. A conviction ends the operator's admission and burns part of its stake.
+    def close_dispute(self, job: int, claim: Claim, outcome: int, used_s: int, burned: int) -> Call:
+        """The dispute of a trial is over. A final one can be settled; a conviction ends the operator's admission and
+        burns part of its stake.
 
         job: 0.
+        outcome: 1 final, 2 judged, 3 silent, 4 silent and exhausted, 5 void by age.
+        used_s: Not read: a trial is not paid.
+        burned: Not read: asks about trials prepay no tokens.
         """
-        return self._call("close_dispute", (job, claim, convicted, challengers))
+        return self._call("close_dispute", (job, claim, outcome, used_s, burned))
+
+    def reward_finder(self, job: int, claim: Claim, finder: str) -> Call:
+        """Nothing is set aside for who finds that a trial is false: all of it burned."""
+        return self._call("reward_finder", (job, claim, finder))
 
     def settle(self, claim: Claim) -> Call:
         """Admits the operator of a trial whose window passed undisputed."""
@@ -120,6 +128,21 @@ class Admissions(Binding):
         turn: The operator.
         """
         values: int = self._view("claim_deadline", (job, turn), block)
+        return values
+
+    def dispute_terms(self, job: int, claim: Claim, block: BlockIdentifier | None = None) -> Terms:
+        """What a pending trial's clocks and prices follow from.
+
+        job: 0.
+        """
+        values: Any = self._view("dispute_terms", (job, claim), block)
+        return Terms(*values)
+
+    def reexecution_price(
+        self, job: int, is_aggregation: bool, block: BlockIdentifier | None = None
+    ) -> tuple[str, int]:
+        """Asks about trials prepay no tokens."""
+        values: tuple[str, int] = self._view("reexecution_price", (job, is_aggregation), block)
         return values
 
     def workload_of(self, operator: int, block: BlockIdentifier | None = None) -> Workload:
@@ -187,9 +210,9 @@ class Admissions(Binding):
         values: Any = self._view("trials", (operator,), block)
         return Trial(*values)
 
-    def disputes(self, operator: int, block: BlockIdentifier | None = None) -> int:
-        """operator -> open disputes of its answered trial."""
-        values: int = self._view("disputes", (operator,), block)
+    def is_disputed(self, operator: int, block: BlockIdentifier | None = None) -> bool:
+        """operator -> whether somebody asked about its answered trial."""
+        values: bool = self._view("is_disputed", (operator,), block)
         return values
 
     def scores(self, operator: int, block: BlockIdentifier | None = None) -> int:

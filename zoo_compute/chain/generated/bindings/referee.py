@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from web3.types import BlockIdentifier
 
@@ -11,199 +11,214 @@ from zoo_compute.chain.call import Binding, Call
 
 from .structs import Claim as Claim
 from .structs import Frame as Frame
-from .structs import Result as Result
-from .structs import States as States
-from .structs import Work as Work
 
 
-class Steps(NamedTuple):
-    """Struct `Steps`."""
+class Work(NamedTuple):
+    """Struct `Work`."""
 
-    root: bytes
-    first_path: Sequence[bytes]
-    last_path: Sequence[bytes]
-    children: Sequence[bytes]
-
-
-class Program(NamedTuple):
-    """Struct `Program`."""
-
-    head: bytes
-    entries: bytes
-    nodes: bytes
+    programs: Sequence[bytes]
+    inner_steps: int
+    segment_steps: int
+    rows: int
+    carry: int
 
 
-class Trace(NamedTuple):
-    """Struct `Trace`."""
+class Result(NamedTuple):
+    """Struct `Result`."""
 
-    root: bytes
-    program: Program
-    children: Sequence[bytes]
-
-
-class NodeOpening(NamedTuple):
-    """Struct `NodeOpening`."""
-
-    descriptor: bytes
-    program: Program
+    segment_root: bytes
+    end_root: bytes
+    update_root: bytes
     path: Sequence[bytes]
-    elements_root: bytes
-    children: Sequence[bytes]
-    leaf: bytes
 
 
-class PartsOpening(NamedTuple):
-    """Struct `PartsOpening`."""
+class States(NamedTuple):
+    """Struct `States`."""
 
-    leaf: bytes
-    root: bytes
-    last: bytes
+    before: bytes
+    after: bytes
     path: Sequence[bytes]
-    children: Sequence[bytes]
 
 
-class Game(NamedTuple):
-    """Struct `Game`."""
+class Node(NamedTuple):
+    """Struct `Node`."""
 
-    committer_left: int
-    challenger_left: int
-    move_s: int
-    at: int
-    index: int  # type: ignore[assignment]
-    count: int  # type: ignore[assignment]
-    height: int
-    phase: int
-    awaits: int
-    is_open: bool
+    claim: bytes
+    frame: bytes
+    position: int
+    root: bytes
+    origin: int
+    payment: int
+    answerer: str
+    clocks: int
 
 
-class Shown(NamedTuple):
-    """Struct `Shown`."""
+class Place(NamedTuple):
+    """Struct `Place`."""
 
-    operator: int
-    challenger: str
-    before: int
-    frame_hash: bytes
-    coin: int
-    tokens: int
-    node: bytes
-    state: Game
+    id: bytes
+    node: Node
+    status: int
+    is_child: bool
+    number: int
+    child: bytes
+    path: Sequence[bytes]
 
 
 class Referee(Binding):
-    """Dispute games: the committer of a claim shows the tree of what its work computed, a challenger goes down to
-    the first difference, and there `Evidence` says whether the claim is false. Silence loses.
+    """The tree of a disputed claim is explored in public, once, by everybody together: anyone asks, anyone answers
+    what a hash determines, the operator's hot key answers the rest, anyone convicts by evidence or by an ask that
+    nobody answered.
     """
 
     NAME = "Referee"
 
-    def challenge(self, job: int, claim: Claim, kind: int, slot: int, work: Work, result: Result) -> Call:
-        """Opens a game against a pending claim, with a bond in the chain's coin and in the job's token.
+    def ask_claim(
+        self,
+        job: int,
+        claim: Claim,
+        kind: int,
+        slot: int,
+        work: Work,
+        result: Result,
+        index: int,
+        states: States,
+        path: Sequence[bytes],
+    ) -> Call:
+        """The first ask of a path. Of training, with `path`: at the segment leaf `index`, which the bundle shows,
+        with the states on both sides; without: at the root of the segments' tree. Of the others: for the trace.
 
-        kind: 0 training, 1 the update, 2 the aggregation.
-        slot: Of the claim; 0 of an aggregation.
-        work: What the job's work root is made of.
-        result: What the slot's result leaf is made of; of an aggregation it is not read.
+        kind: 0 training, 1 the update, 2 the aggregation; 3 the slot's result leaf, where the bundle does not
+        show it.
+        result: What the slot's result leaf is made of; read of 0 and 1 alone.
+        states: Of the segment leaf and of the one before it; read with `path` alone.
+        path: Of the segment leaf under the segments' root.
         """
-        return self._call("challenge", (job, claim, kind, slot, work, result))
+        return self._call("ask_claim", (job, claim, kind, slot, work, result, index, states, path))
 
-    def reveal(self, game: int, children: Sequence[bytes]) -> Call:
-        """Shows the children of the disputed node. There is one answer, so anybody may give it."""
-        return self._call("reveal", (game, children))
+    def ask(self, above: bytes, node: Node, place: int, child: bytes, path: Sequence[bytes]) -> Call:
+        """Disputes a child of an answered node.
 
-    def pick(self, game: int, place: int, child: bytes, path: Sequence[bytes]) -> Call:
-        """The challenger names the child that it disputes.
-
-        path: Siblings, from the child up to the disputed node.
+        above: Id of the node.
+        path: Siblings, from the child up to the node.
         """
-        return self._call("pick", (game, place, child, path))
+        return self._call("ask", (above, node, place, child, path))
 
-    def open_segment(self, game: int, frame: Frame, states: States, steps: Steps) -> Call:
-        """From a segment's end to the states of the steps in it."""
-        return self._call("open_segment", (game, frame, states, steps))
+    def ask_stage(self, above: bytes, node: Node, kind: int, frame: Frame, data: bytes) -> Call:
+        """Disputes the state after a trace, or an element that comes about in several parts.
 
-    def open_step(self, game: int, frame: Frame, states: States, trace: Trace) -> Call:
-        """From the end of a step to the nodes of its program; from SEGMENTS, where a segment has one step."""
-        return self._call("open_step", (game, frame, states, trace))
+        kind: Of `Descent`: 1 the state, 2 an element.
+        data: The ABI encoding of this kind's struct.
+        """
+        return self._call("ask_stage", (above, node, kind, frame, data))
 
-    def open_trace(self, game: int, frame: Frame, trace: Trace) -> Call:
-        """To the nodes of an update's or an aggregation's program."""
-        return self._call("open_trace", (game, frame, trace))
+    def answer(self, id: bytes, node: Node, children: Sequence[bytes]) -> Call:
+        """Shows the children of a node."""
+        return self._call("answer", (id, node, children))
 
-    def open_begin(self, game: int, frame: Frame, root: bytes, program: Program, children: Sequence[bytes]) -> Call:
-        """To the tensors of the state at step 0."""
-        return self._call("open_begin", (game, frame, root, program, children))
+    def answer_words(self, id: bytes, node: Node, data: bytes) -> Call:
+        """Shows the bytes of the leaves under a node of words; of padding alone there are none."""
+        return self._call("answer_words", (id, node, data))
 
-    def dispute_state(self, game: int, frame: Frame, program: Program) -> Call:
-        """The challenger holds that the trace is right, and the state after it is not what it ends in."""
-        return self._call("dispute_state", (game, frame, program))
+    def answer_stage(self, id: bytes, node: Node, kind: int, frame: Frame, data: bytes) -> Call:
+        """Leads from a leaf into the tree behind it. Where the answer commits to something new, the operator's hot
+        key gives it.
 
-    def open_node(self, game: int, frame: Frame, opening: NodeOpening) -> Call:
-        """From a node of the program to the elements of its tensor."""
-        return self._call("open_node", (game, frame, opening))
+        kind: Of `Descent`: 1 the state at step 0, 2 a node's tensor, 3 a slot's result; new: 4 a segment's steps,
+        5 a step's trace, 6 the trace of an update or aggregation, 7 an element's parts.
+        data: The ABI encoding of this kind's struct.
+        """
+        return self._call("answer_stage", (id, node, kind, frame, data))
 
-    def open_leaf(self, game: int, data: bytes) -> Call:
-        """Shows the bytes of a leaf of words."""
-        return self._call("open_leaf", (game, data))
-
-    def ask_parts(self, game: int, frame: Frame, descriptor: bytes, element: int) -> Call:
-        """The challenger disputes an element of the shown leaf that comes about in several parts."""
-        return self._call("ask_parts", (game, frame, descriptor, element))
-
-    def open_parts(self, game: int, frame: Frame, opening: PartsOpening) -> Call:
-        """From an element to the results of its parts, the last of which is the element."""
-        return self._call("open_parts", (game, frame, opening))
-
-    def convict(self, game: int, claim: Claim, frame: Frame, kind: int, data: bytes) -> Call:
-        """Shows that the claim is false: whoever's turn it is, and whoever shows it.
+    def judge(self, job: int, claim: Claim, frame: Frame, place: Place, kind: int, data: bytes) -> Call:
+        """Shows at a node, or at a child of one, that the claim is false.
 
         kind: Which kind of evidence.
         """
-        return self._call("convict", (game, claim, frame, kind, data))
+        return self._call("judge", (job, claim, frame, place, kind, data))
 
-    def concede(self, game: int, claim: Claim, frame: Frame) -> Call:
-        """The challenger gives up."""
-        return self._call("concede", (game, claim, frame))
+    def expire(self, job: int, claim: Claim, id: bytes, node: Node) -> Call:
+        """An ask past its clock convicts by silence."""
+        return self._call("expire", (job, claim, id, node))
 
-    def time_out(self, game: int, claim: Claim, frame: Frame) -> Call:
-        """The side that owes a move and was silent loses. Where the claim was convicted elsewhere nobody loses, at
-        any time.
+    def close(self, job: int, claim: Claim) -> Call:
+        """A claim is final when its deadline and every path's clock have passed and no ask is open. One whose asks
+        nobody expired becomes void after twice the time that a dispute can take.
         """
-        return self._call("time_out", (game, claim, frame))
+        return self._call("close", (job, claim))
+
+    def is_final(self, key: bytes, block: BlockIdentifier | None = None) -> bool:
+        """Whether `close` would make this claim final now."""
+        values: bool = self._view("is_final", (key,), block)
+        return values
+
+    def open_heavy(self, job: int, operator: int, block: BlockIdentifier | None = None) -> int:
+        """Heavy asks open against an operator in a job."""
+        values: int = self._view("open_heavy", (job, operator), block)
+        return values
+
+    def settle(self, ids: Sequence[bytes], records: Sequence[Node], statuses: Sequence[int]) -> Call:
+        """Of nodes whose claim is resolved: what was prepaid goes to who answered, if the claim is final, else back
+        to who asked.
+        """
+        return self._call("settle", (ids, records, statuses))
 
     def withdraw(self, token: str, account: str) -> Call:
-        """Sends an account what it is owed.
-
-        token: The zero address means the chain's coin.
-        """
+        """Sends what is owed; the zero address means the chain's coin."""
         return self._call("withdraw", (token, account))
 
-    def games(self, game: int, block: BlockIdentifier | None = None) -> Shown:
-        """The position of a game; all zeros once it ended."""
-        values: Any = self._view("games", (game,), block)
-        return Shown(*values)._replace(state=Game(*values[7]))
+    def seal(self, hash: bytes) -> Call:
+        """Places keccak256(abi_encode(finder, step, salt)), with the step's UNIT_MASK of the id under which it is
+        asked for.
+        """
+        return self._call("seal", (hash,))
 
-    def open_against(self, operator: int, block: BlockIdentifier | None = None) -> int:
-        """How many games are open against an operator, whatever they are about."""
-        values: int = self._view("open_against", (operator,), block)
+    def open_seal(self, job: int, claim: Claim, finder: str, salt: bytes) -> Call:
+        """Shows a seal that names the convicted step and was placed long enough before the first ask there. The
+        oldest counts.
+        """
+        return self._call("open_seal", (job, claim, finder, salt))
+
+    def reward(self, job: int, claim: Claim) -> Call:
+        """Once seals are opened: the oldest one's share goes to its finder; without one it burns."""
+        return self._call("reward", (job, claim))
+
+    def nodes(self, id: bytes, block: BlockIdentifier | None = None) -> int:
+        """id -> hash of the record (248) | status (8)."""
+        values: int = self._view("nodes", (id,), block)
         return values
 
-    def game_count(self, block: BlockIdentifier | None = None) -> int:
-        """How many games there ever were; they are numbered from 1."""
-        values: int = self._view("game_count", (), block)
+    def claims(self, arg0: bytes, block: BlockIdentifier | None = None) -> int:
+        """keccak256(job, claim) -> job (32) | operator (28) | turn (20) | re-execution (20) | slots (8) | deadline
+        (40), 0 while unknown | latest ask without it (40) | open asks (16) | open heavy asks (16) | heavy asks
+        made (16) | most seconds used (16) | status (4).
+        """
+        values: int = self._view("claims", (arg0,), block)
         return values
 
-    def latest(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
-        """job -> claim_hash -> the latest of its open games, from which the others are found."""
-        values: int = self._view("latest", (job, claim_hash), block)
+    def verdicts(self, arg0: bytes, block: BlockIdentifier | None = None) -> int:
+        """keccak256(job, claim) -> of a conviction: UNIT_MASK of the step | first asked at (40) | judged at (40), 0
+        of silence.
+        """
+        values: int = self._view("verdicts", (arg0,), block)
         return values
 
-    def owed(self, token: str, account: str, block: BlockIdentifier | None = None) -> int:
-        """token -> account -> what it may withdraw; the zero address means the chain's coin."""
-        values: int = self._view("owed", (token, account), block)
+    def finders(self, arg0: bytes, block: BlockIdentifier | None = None) -> int:
+        """keccak256(job, claim) -> finder (160) | when its seal was placed (96)."""
+        values: int = self._view("finders", (arg0,), block)
+        return values
+
+    def seals(self, hash: bytes, block: BlockIdentifier | None = None) -> int:
+        """hash -> when it was sealed."""
+        values: int = self._view("seals", (hash,), block)
+        return values
+
+    def owed(self, arg0: str, arg1: str, block: BlockIdentifier | None = None) -> int:
+        """token, or the zero address for coin -> account -> what it may withdraw."""
+        values: int = self._view("owed", (arg0, arg1), block)
         return values
 
     def burned(self, token: str, block: BlockIdentifier | None = None) -> int:
-        """token -> the halves of lost bonds that nothing can spend."""
+        """token -> halves of heavy asks that nothing can spend."""
         values: int = self._view("burned", (token,), block)
         return values

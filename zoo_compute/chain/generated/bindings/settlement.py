@@ -10,6 +10,7 @@ from web3.types import BlockIdentifier
 from zoo_compute.chain.call import Binding, Call
 
 from .structs import Claim as Claim
+from .structs import Terms as Terms
 
 
 class Run(NamedTuple):
@@ -62,6 +63,7 @@ class JobStake(NamedTuple):
     held: int
     left_turn: int
     void_before: int
+    slots: int
 
 
 class Settlement(Binding):
@@ -119,6 +121,13 @@ class Settlement(Binding):
         values: int = self._view("reserves", (job,), block)
         return values
 
+    def finder_shares(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
+        """job -> claim_hash -> of a judged claim's lock, what is set aside for who found the lie; no part of the
+        job's pot.
+        """
+        values: int = self._view("finder_shares", (job, claim_hash), block)
+        return values
+
     def wire(self, referee_: str, availability_: str, audit_pool_: str) -> Call:
         """Names who judges disputes, who asks for data, and who is owed the audits' part of a conviction, once."""
         return self._call("wire", (referee_, availability_, audit_pool_))
@@ -160,7 +169,9 @@ class Settlement(Binding):
         return self._call("post_checkpoint", (job, turn, mask, root, cid))
 
     def finalise(self, job: int, claims: Sequence[Claim]) -> Call:
-        """Pays claims whose windows are over, each once; consecutive ones of one operator together."""
+        """Pays claims whose windows are over, each once; consecutive ones of one operator together. What an operator
+        claimed before it was convicted is void.
+        """
         return self._call("finalise", (job, claims))
 
     def seat(self, job: int, kind: int, operator: int, first: int, count: int, price: int, lock: int) -> Call:
@@ -200,17 +211,35 @@ class Settlement(Binding):
         return self._call("take_over", (job, seat, operator, count, estimate_s))
 
     def open_dispute(self, job: int, claim: Claim) -> Call:
-        """One more dispute of a pending claim: it is not paid while one is open."""
+        """The first ask about a pending claim: from now on it is paid when its dispute ends."""
         return self._call("open_dispute", (job, claim))
 
-    def close_dispute(self, job: int, claim: Claim, convicted: bool, challengers: Sequence[str]) -> Call:
-        """One dispute less; convicts a claim that is still pending.
+    def close_dispute(self, job: int, claim: Claim, outcome: int, used_s: int, burned: int) -> Call:
+        """Pays, convicts or voids a disputed claim.
 
-        A disputed claim cannot be paid: where it is not pending it was convicted, and its place may be used
-        again. Then nothing is left to do, so that the referee can always end what it opened.
-        challengers: Share in what the claim's operator loses.
+        A disputed claim cannot be paid elsewhere: where it is not pending its data was missing, and its place may
+        be used again. Then nothing is left to do, so that the referee can always end what it opened.
+        outcome: 1 final, 2 judged, 3 silent, 4 silent and exhausted, 5 void by age.
+        used_s: Seconds of its own clock that the author used: an aggregation's pay fades with them.
+        burned: Of heavy asks, where the author was exhausted.
         """
-        return self._call("close_dispute", (job, claim, convicted, challengers))
+        return self._call("close_dispute", (job, claim, outcome, used_s, burned))
+
+    def reward_finder(self, job: int, claim: Claim, finder: str) -> Call:
+        """What was set aside of a judged claim's lock becomes owed to its finder; without one it burns."""
+        return self._call("reward_finder", (job, claim, finder))
+
+    def dispute_terms(self, job: int, claim: Claim, block: BlockIdentifier | None = None) -> Terms:
+        """What a pending claim's clocks and prices follow from."""
+        values: Any = self._view("dispute_terms", (job, claim), block)
+        return Terms(*values)
+
+    def reexecution_price(
+        self, job: int, is_aggregation: bool, block: BlockIdentifier | None = None
+    ) -> tuple[str, int]:
+        """What a heavy ask prepays, in which token."""
+        values: tuple[str, int] = self._view("reexecution_price", (job, is_aggregation), block)
+        return values
 
     def void(self, job: int, claim: Claim) -> Call:
         """Convicts a pending claim whose data nobody can have."""
@@ -232,12 +261,14 @@ class Settlement(Binding):
         return JobStake(*values)
 
     def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
-        """The newest claim of a seat in the ring place of a turn: upper bits of its hash | open disputes | status."""
+        """The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status."""
         values: bytes = self._view("claims", (job, seat, turn), block)
         return values
 
     def pending(self, job: int, turn: int, block: BlockIdentifier | None = None) -> int:
-        """Claims of a turn that are neither paid nor convicted; the greatest number while the turn may have more."""
+        """Claims of a turn that are neither paid, convicted nor void; the greatest number while the turn may have
+        more.
+        """
         values: int = self._view("pending", (job, turn), block)
         return values
 

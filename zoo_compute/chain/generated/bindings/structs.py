@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -65,28 +64,10 @@ class Position(NamedTuple):
     open_leaf: bytes
 
 
-class Result(NamedTuple):
-    """Struct `Result`."""
+class Terms(NamedTuple):
+    """Struct `Terms`."""
 
-    segment_root: bytes
-    end_root: bytes
-    update_root: bytes
-    path: Sequence[bytes]
-
-
-class States(NamedTuple):
-    """Struct `States`."""
-
-    before: bytes
-    after: bytes
-    path: Sequence[bytes]
-
-
-class Work(NamedTuple):
-    """Struct `Work`."""
-
-    programs: Sequence[bytes]
-    inner_steps: int
-    segment_steps: int
-    rows: int
-    carry: int
+    work_root: bytes
+    reexecute_s: int
+    slots: int
+    deadline: int

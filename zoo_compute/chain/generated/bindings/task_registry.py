@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from web3.types import BlockIdentifier
@@ -133,13 +132,11 @@ class TaskRegistry(Binding):
         """
         return self._call("pay", (job, account, amount))
 
-    def restore(
-        self, job: int, restored: int, audit_pool: str, to_audits: int, challengers: Sequence[str], share: int
-    ) -> Call:
-        """Books what of a slash the registry has just paid in: restitution to the job's escrow, and the parts of the
-        audit pool and of each challenger.
+    def restore(self, job: int, restored: int, account: str, amount: int) -> Call:
+        """Books what of a slash the registry has just paid in: restitution to the job's escrow, and what is owed to
+        an account.
         """
-        return self._call("restore", (job, restored, audit_pool, to_audits, challengers, share))
+        return self._call("restore", (job, restored, account, amount))
 
     def close(self, job: int) -> Call:
         """What is left of the escrow becomes owed to the submitter."""
@@ -153,6 +150,18 @@ class TaskRegistry(Binding):
     def token_of(self, job: int, block: BlockIdentifier | None = None) -> str:
         """What a job is paid in."""
         values: str = self._view("token_of", (job,), block)
+        return values
+
+    def dispute_terms(self, job: int, block: BlockIdentifier | None = None) -> tuple[bytes, int]:
+        """What a job's claims are judged by, and the seconds in which a slot-round is re-executed."""
+        values: tuple[bytes, int] = self._view("dispute_terms", (job,), block)
+        return values
+
+    def reexecution_price(
+        self, job: int, is_aggregation: bool, block: BlockIdentifier | None = None
+    ) -> tuple[str, int]:
+        """What re-executing a slot-round, or an aggregation, is worth: its reserve."""
+        values: tuple[str, int] = self._view("reexecution_price", (job, is_aggregation), block)
         return values
 
     def schedules(self, job: int, block: BlockIdentifier | None = None) -> Schedule:
