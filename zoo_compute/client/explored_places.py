@@ -72,13 +72,13 @@ def place_text(frame: Frame, at: TreePosition, node: ProgramNode | None = None, 
         return f"the nodes of {WORK[Kind(frame.kind)]}"
     if is_result:
         return f"the state after {_step_text(frame)}"
+    if at.tree == Tree.RESULT:
+        return f"the result of slot {frame.slot}"
     if at.is_beyond:
         return "padding beyond the last leaf"
     first = at.index << at.height
     last = min(first + (1 << at.height), at.leaves) - 1
     match at.tree:
-        case Tree.RESULT:
-            return f"the result of slot {frame.slot}"
         case Tree.SEGMENTS:
             return _segments_text(frame, first, last)
         case Tree.STEPS:

@@ -185,7 +185,7 @@ def progress_of(
         due=due,
         escrow=view.escrow,
         pending=len(view.pending),
-        disputes=sum(claim.disputes for claim in view.claims),
+        disputes=sum(claim.disputed for claim in view.claims),
         convictions=sum(claim.state == ClaimState.CONVICTED for claim in view.claims),
         rollbacks=len(view.rollbacks),
         closed=view.closed,
