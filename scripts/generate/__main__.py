@@ -14,7 +14,7 @@ GENERATORS = {
     "reference": "reference pages and tables of the docs",
     "economics": "tables and plots of docs/design/economics.md",
     "scaling": "tables and plots of docs/design/scaling.md",
-    "figures.pictures": "drawings: the life of a job, the parties, the dispute games",
+    "figures.pictures": "drawings: the life of a job, the parties, disputes",
     "vectors": "portable vectors of the specification",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.generate.figures.svg_sheet import CHALLENGER, COMMITTER, FAINT, INK, LIGHT, PADDING, Sheet
+from scripts.generate.figures.svg_sheet import ASKER, COMMITTER, FAINT, INK, LIGHT, PADDING, Sheet
 from zoo_compute.spec.state import JobState
 
 WIDTH, LEFT, STEP, BOX_W, BOX_H = 960, 24, 185, 168, 128
@@ -23,12 +23,12 @@ STAGES = (  # title, contract, lines
     (
         "5  Settle",
         "Settlement",
-        ("After the challenge", "window anyone pays the", "claims out: 95 % to the", "operator, 5 % fee."),
+        ("After the dispute", "window anyone pays the", "claims out: 95 % to the", "operator, 5 % fee."),
     ),
 )
 OVERLAP = (
     "Rounds do not wait for settlement: the claims of several rounds (the job's depth) may be",
-    "open to challenge at once, and are paid while later rounds train.",
+    "open to dispute at once, and are paid while later rounds train.",
 )
 STATES = ((JobState.OPEN, 0, 2), (JobState.AWARDED, 2, 3), (JobState.RUNNING, 3, 4), (JobState.ENDED, 4, 5))
 
@@ -77,12 +77,12 @@ def _draw_detours(sheet: Sheet) -> None:
     for row, line in enumerate(OVERLAP):
         sheet.words(LEFT, low + 62 + 15 * row, line, size=11, fill=FAINT)
     x, top = _x(3), low + 44
-    sheet.box(x, top, STEP + BOX_W, 62, LIGHT[CHALLENGER], CHALLENGER, radius=6)
-    sheet.words(x + 12, top + 19, "Challenge (Referee)", size=12, bold=True)
-    sheet.words(x + 12, top + 36, "A dispute game narrows the claim down to one operation.", size=11)
+    sheet.box(x, top, STEP + BOX_W, 62, LIGHT[ASKER], ASKER, radius=6)
+    sheet.words(x + 12, top + 19, "Dispute (Referee)", size=12, bold=True)
+    sheet.words(x + 12, top + 36, "Asks and answers narrow the claim down to one operation.", size=11)
     sheet.words(x + 12, top + 52, "False: the lock is slashed and the round may run again.", size=11)
-    sheet.line([(_x(4) + 130, bottom), (_x(4) + 130, top)], CHALLENGER, arrow=True)
-    sheet.words(_x(4) + 122, low + 23, "anyone", size=11, anchor="end", fill=CHALLENGER)
+    sheet.line([(_x(4) + 130, bottom), (_x(4) + 130, top)], ASKER, arrow=True)
+    sheet.words(_x(4) + 122, low + 23, "anyone", size=11, anchor="end", fill=ASKER)
 
 
 def _draw_money(sheet: Sheet) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scripts.generate.figures.svg_sheet import CHALLENGER, COMMITTER, FAINT, INK, PADDING, PAPER, RULE, Sheet
+from scripts.generate.figures.svg_sheet import ASKER, COMMITTER, FAINT, INK, PADDING, PAPER, RULE, Sheet
 
 MONEY, MONEY_EDGE = "#fff4d6", "#9a6700"
 CONTRACTS = (  # name, what it holds of money, or what it does
     ("TaskRegistry", "escrows, payments owed", True),
     ("NodeRegistry", "stake, collateral, locks", True),
-    ("Referee", "bonds of challengers", True),
+    ("Referee", "prepaid answers", True),
     ("Availability, Audits", "deposits, bonds, audit budgets", True),
     ("Rewards, Treasury", "reward pool, fees", True),
     ("Auction", "prices and seats", False),
@@ -60,7 +60,7 @@ def _submitter(sheet: Sheet) -> None:
 def _verifier(sheet: Sheet) -> None:
     _zone(sheet, 24, 262, 232, 166, "Verifier", "anyone, also without a node")
     _part(sheet, 38, 314, 204, ("zoo verify --challenge", "re-executes claims, compares", "every bit"))
-    _part(sheet, 38, 378, 204, ("account: pays a bond",))
+    _part(sheet, 38, 378, 204, ("account: prepays answers",))
 
 
 def _chain(sheet: Sheet) -> None:
@@ -95,8 +95,8 @@ def _stores(sheet: Sheet) -> None:
 def _arrows(sheet: Sheet) -> None:
     sheet.line([(242, 198), (306, 198), (306, 124), (372, 124)], COMMITTER, arrow=True)
     sheet.words(350, 116, "job, escrow", size=11, anchor="end", fill=COMMITTER)
-    sheet.line([(242, 390), (306, 390), (306, 214), (372, 214)], CHALLENGER, arrow=True)
-    sheet.words(350, 206, "bond", size=11, anchor="end", fill=CHALLENGER)
+    sheet.line([(242, 390), (306, 390), (306, 214), (372, 214)], ASKER, arrow=True)
+    sheet.words(350, 206, "asks", size=11, anchor="end", fill=ASKER)
     sheet.line([(576, 124), (706, 124)], MONEY_EDGE, arrow=True)
     sheet.words(641, 116, "payments", size=11, anchor="middle", fill=MONEY_EDGE)
     sheet.line([(706, 195), (590, 195)], COMMITTER, arrow=True)

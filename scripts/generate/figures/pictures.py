@@ -2,8 +2,8 @@
 
     python -m scripts.generate figures.pictures [--check]
 
-job.svg: the life of a job; parties.svg: who runs what, and where money sits. Drawn from the code: descent.svg: the trees that a game about the demo's model goes through, with that program's shapes; moves.svg: which move is due
-after which, as the specification takes them; clocks.svg: the seconds of one game, as the specification counts them.
+job.svg: the life of a job; parties.svg: who runs what, and where money sits. Drawn from the code: descent.svg: the trees that
+a dispute about the demo's model goes down, with that program's shapes; clocks.svg: the seconds of one path of asks.
 `--check` exits 1 when one is stale.
 """
 
@@ -14,11 +14,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.generate.figures.game_clocks import draw_clocks
-from scripts.generate.figures.game_trees import draw_descent
+from scripts.generate.figures.explored_trees import draw_descent
 from scripts.generate.figures.job_life import draw_job_life
-from scripts.generate.figures.move_order import draw_moves
 from scripts.generate.figures.parties import draw_parties
+from scripts.generate.figures.path_clocks import draw_clocks
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -27,7 +26,6 @@ PICTURES: dict[str, Callable[[], str]] = {
     "job": draw_job_life,
     "parties": draw_parties,
     "descent": draw_descent,
-    "moves": draw_moves,
     "clocks": draw_clocks,
 }
 

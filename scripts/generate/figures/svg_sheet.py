@@ -7,9 +7,8 @@ from html import escape
 
 INK, FAINT, RULE = "#1f2328", "#59636e", "#d0d7de"
 PAPER, PADDING = "#ffffff", "#eceff2"
-COMMITTER, CHALLENGER = "#1f5fa8", "#b8442c"
-TURN = {False: COMMITTER, True: CHALLENGER}  # is_challengers_turn
-LIGHT = {COMMITTER: "#dbe8f6", CHALLENGER: "#f9e0d9", FAINT: "#eceff2"}
+COMMITTER, ASKER = "#1f5fa8", "#b8442c"
+LIGHT = {COMMITTER: "#dbe8f6", ASKER: "#f9e0d9", FAINT: "#eceff2"}
 Point = tuple[float, float]
 
 
