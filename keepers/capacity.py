@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keepers.config import OperatorConfig
-from keepers.decisions.defence import Clock, Promise, games_clock
+from keepers.decisions.defence import PathClock, Promise
 from keepers.decisions.duties import training_time_s
 from keepers.decisions.orders import SealBid
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
@@ -24,7 +24,7 @@ class Capacity:
         self.locked = 0
         self._slots: dict[int, int] = {}  # job -> slots that I hold in it, or bid for
         self._slot_s: dict[int, float] = {}  # job -> timed seconds of one of its slot-rounds
-        self._openings: dict[int, tuple[float, Clock]] = {}  # job -> seconds of one of its openings, and its clock
+        self._openings: dict[int, tuple[float, PathClock]] = {}  # job -> seconds of one of its openings, and its clock
         self._paces: dict[int, tuple[float, ...]] = {}  # job -> relative paces of my workers
 
     def begin_tick(self, views: Sequence[JobView]) -> None:
@@ -51,8 +51,8 @@ class Capacity:
     def record_slot_time(self, job: int, slot_s: float) -> None:
         self._slot_s[job] = slot_s
 
-    def record_opening_time(self, view: JobView, opening_s: float, move_s: int) -> None:
-        self._openings[view.job] = (opening_s, games_clock(view.terms.reexecute_s, move_s))
+    def record_opening_time(self, view: JobView, opening_s: float, committer_s: int) -> None:
+        self._openings[view.job] = (opening_s, PathClock(view.terms.reexecute_s, committer_s))
 
     def promises_elsewhere(self, job: int) -> tuple[Promise, ...]:
         """What my other jobs may ask of me in disputes."""

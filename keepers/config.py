@@ -53,7 +53,7 @@ class Settings:
     longest_job_days: int = 30  # jobs that could bind collateral for longer are left alone
     standby: bool = True
     workers: int = 1  # worker processes on this machine
-    move_workers: int = 2  # processes for moves of disputes; one job's moves never take the last one
+    dispute_workers: int = 2  # processes for disputes; one job's never take the last one
     spares: int = 1  # processes with a worker's imports behind them, to replace a worker that died
     threads: int = 0  # of each worker; 0: as many as torch takes. Bits do not depend on it
     device: str = ""  # of the workers, such as cuda:1; empty takes the best there is
@@ -187,7 +187,7 @@ _BOUNDS = (
     ("capacity", 1, MAX_SLOTS),
     ("longest_job_days", 1, 3650),
     ("workers", 1, 256),
-    ("move_workers", 1, 64),
+    ("dispute_workers", 1, 64),
     ("spares", 0, 16),
     ("threads", 0, 1024),
     ("poll_s", 0.1, 3600),

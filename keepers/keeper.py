@@ -27,8 +27,7 @@ from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
 from keepers.queue.work_queue import WorkQueue, WorkStatus
 from keepers.services.bid_seals import BidSealer, priced_token
-from keepers.services.challenging import MismatchReports
-from keepers.services.disputing import DisputePlayer
+from keepers.services.disputing import Disputing
 from keepers.services.precompute import Speculation
 from keepers.services.progress import measured_progress, progress_of
 from keepers.services.retention import CheckpointRetention
@@ -56,9 +55,9 @@ class Keeper:
         self.sender = sender
         self.store = store
         self.work = work
-        secret = keccak(account.sign_message(encode_defunct(text="zoo: seals of this operator's bids")).signature)
+        self._secret = keccak(account.sign_message(encode_defunct(text="zoo: seals of this operator's bids")).signature)
         revealed = partial(published_result, chain)
-        self._verifier = Verifier(config, self._ask, secret, revealed) if "verifier" in config.roles else None
+        self._verifier = Verifier(config, self._ask, self._secret, revealed) if "verifier" in config.roles else None
         self._speculation = Speculation(work, store)
         self._capacity = Capacity(config)
         self._money = OperatorMoney(config, chain, sender)
@@ -71,7 +70,7 @@ class Keeper:
             store,
             work,
             ask=self._ask,
-            sealer=BidSealer(secret),
+            sealer=BidSealer(self._secret),
             capacity=self._capacity,
             speculation=self._speculation,
         )
@@ -104,18 +103,16 @@ class Keeper:
                 self._money.collect(operator, idle=not any(self._bound.values()))
         return status
 
-    def dispute_player(self) -> DisputePlayer:
-        """The lane that plays the games of this operator and of its key."""
-        mismatches = None
-        if self._verifier is not None:
-            mismatches = MismatchReports(self.chain, self.sender, self.config.folder / REPORTS)
-        return DisputePlayer(
+    def disputing(self) -> Disputing:
+        """The lane of disputes about this operator's claims, and of those that its key asks in."""
+        return Disputing(
             self.chain,
             self.sender,
             self._ask,
             operator=self.config.operator,
             folder=self.config.folder,
-            mismatches=mismatches,
+            reports=self.config.folder / REPORTS if self._verifier is not None else None,
+            secret=self._secret,
         )
 
     def _read_views(self, head: Head, status: dict[str, Any]) -> None:
@@ -210,7 +207,7 @@ class Keeper:
             is_drained=not operator.eligible or (config.folder / DRAINING).exists(),
             hot=operator.hot,
             answer_s=params.answer_s,
-            move_s=params.move_s,
+            committer_s=params.clocks.committer_s,
             demand_after_s=config.demand_after_s,
             gpu_class=operator.gpu_class,
             ring_conflicts=ring_conflicts(view, self._views, operator.operator),
@@ -229,7 +226,7 @@ class Keeper:
         measured = measured_progress(self.work, view)
         if measured.slot_s is not None:
             self._capacity.record_slot_time(view.job, measured.slot_s)
-            self._capacity.record_opening_time(view, measured.opening_s, self.chain.params.move_s)
+            self._capacity.record_opening_time(view, measured.opening_s, self.chain.params.clocks.committer_s)
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         return self.work.submit(task, name, {"peers": self.peers.urls, **request})

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from zoo_compute.chain.games import read_games
 
 from keepers.decisions.requests import verify_request
 from keepers.queue.work_queue import WorkStatus
@@ -18,7 +19,6 @@ from node.errors import Withheld
 from zoo_compute import paths
 from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.events import scan
-from zoo_compute.chain.games import read_games
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Commit, JobView
 from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
@@ -232,7 +232,7 @@ def _todo(
         for each in commit.slots
         if slot in (None, each)
     ]
-    yield from sorted(selected, key=lambda at: (at[0].disputes > 0, at[0].turn, at[1] - at[0].first, at[0].first))
+    yield from sorted(selected, key=lambda at: (at[0].disputed, at[0].turn, at[1] - at[0].first, at[0].first))
 
 
 def _verified(

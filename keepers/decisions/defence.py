@@ -6,23 +6,22 @@ openings of all jobs follow one another, while the clock of each runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-from zoo_compute.spec.params import MAX_CHALLENGERS, MOST_COUNTED
 
 COUNTED_REEXECUTIONS = 32  # of openings a slot, for which a path's clock grows
 
 
 @dataclass(frozen=True)
-class Clock:
-    """What a job gives for an answer. seconds: of the openings owed at once, and the slots they are about.
+class PathClock:
+    """What a job gives for answers: committer_s in sum along a path, and a re-execution for each opening owed per slot, up to 32."""
 
-    most_per_slot: openings of one slot beyond which the clock grows no more.
-    """
+    reexecute_s: int
+    committer_s: int
 
-    seconds: Callable[[int, int], float]
-    most_per_slot: int
+    def seconds(self, openings: int, slots: int) -> float:
+        """Of the openings owed at once, and the slots they are about."""
+        return self.committer_s + min(openings / slots, COUNTED_REEXECUTIONS) * self.reexecute_s
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Promise:
     job: int
     slots: int
     opening_s: float
-    clock: Clock
+    clock: PathClock
 
 
 @dataclass(frozen=True)
@@ -45,21 +44,6 @@ class Overload:
     clock_s: float
 
 
-def games_clock(reexecute_s: int, move_s: int) -> Clock:
-    """Of dispute games: a move's time, and one re-execution for each game against the operator (spec/referee.py: `challenge`)."""
-    return Clock(
-        lambda openings, slots: move_s + min(openings + 1, MOST_COUNTED) * reexecute_s, most_per_slot=MAX_CHALLENGERS
-    )
-
-
-def path_clock(reexecute_s: int, committer_s: int) -> Clock:
-    """Of public openings: `committer_s` in sum along a path, and a re-execution for each opening owed per slot, up to 32."""
-    return Clock(
-        lambda openings, slots: committer_s + min(openings / slots, COUNTED_REEXECUTIONS) * reexecute_s,
-        most_per_slot=COUNTED_REEXECUTIONS,
-    )
-
-
 def overload(promises: Sequence[Promise]) -> Overload | None:
     """The first clock that is too short where each slot of each job is asked at once; None if all of them suffice.
 
@@ -69,7 +53,7 @@ def overload(promises: Sequence[Promise]) -> Overload | None:
     promises = [promise for promise in promises if promise.slots]
     slots = sum(promise.slots for promise in promises)
     for promise in promises:
-        for per_slot in (1, promise.clock.most_per_slot):
+        for per_slot in (1, COUNTED_REEXECUTIONS):
             takes_s = per_slot * sum(each.slots * each.opening_s for each in promises)
             clock_s = promise.clock.seconds(per_slot * slots, slots)
             if takes_s > clock_s:

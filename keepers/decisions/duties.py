@@ -252,7 +252,7 @@ def _worth_paying(view: JobView, due: Sequence[Commit | Checkpoint], me: Operato
     if not due or view.run is None:
         return False
     if view.state == JobState.ENDED:
-        pending = [claim for claim in view.pending if claim.operator == me.operator and not claim.disputes]
+        pending = [claim for claim in view.pending if claim.operator == me.operator and not claim.disputed]
         return all(claim in due for claim in pending)
     return _is_needed(view.run, due[0]) or view.now > due[0].deadline + PAYMENT_DELAY_S
 
@@ -270,5 +270,5 @@ def _left_lying(view: JobView, me: OperatorContext, claim: Commit | Checkpoint) 
     """Whether another operator's claim is payable for so long that its operator seems gone."""
     due = claim.deadline + PAYMENT_DELAY_S
     if view.state == JobState.ENDED:
-        due = max(c.deadline for c in view.pending if c.operator == claim.operator and not c.disputes)
+        due = max(c.deadline for c in view.pending if c.operator == claim.operator and not c.disputed)
     return view.now > due + 3 * me.stagger_s + stagger_delay_s(view, me, 0)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from keepers.decisions.defence import Promise, defensible_slots, games_clock, overload
+from keepers.decisions.defence import COUNTED_REEXECUTIONS, PathClock, Promise, defensible_slots, overload
 from keepers.decisions.orders import OperatorContext, Progress
 from zoo_compute.amounts import ZEN, format_seconds
 from zoo_compute.chain.views import JobView, Kind
-from zoo_compute.spec.params import MAX_CHALLENGERS
 from zoo_compute.spec.pricing import least_capacity
 from zoo_compute.spec.schedule import Work, Worker, periods, suits
 
@@ -129,7 +128,7 @@ def defensible(view: JobView, me: OperatorContext, progress: Progress, slots: in
 
 
 def _promise(view: JobView, me: OperatorContext, progress: Progress, slots: int) -> Promise:
-    return Promise(view.job, slots, progress.opening_s, games_clock(view.terms.reexecute_s, me.move_s))
+    return Promise(view.job, slots, progress.opening_s, PathClock(view.terms.reexecute_s, me.committer_s))
 
 
 def max_job_s(view: JobView) -> int:
@@ -156,5 +155,5 @@ def _fitting(view: JobView, me: OperatorContext, slot_s: float) -> int:
 
 
 def can_defend(view: JobView, me: OperatorContext, slot_s: float) -> bool:
-    """Whether I can do a slot-round again within the clock of a dispute game, even where a claim has all the games it can have."""
-    return slot_s <= view.terms.reexecute_s + me.move_s // MAX_CHALLENGERS + 2 * RECOVERY_S
+    """Whether I can do a slot-round again within the clock of a path, even where it is asked for as often as the clock counts."""
+    return slot_s <= view.terms.reexecute_s + me.committer_s // COUNTED_REEXECUTIONS + 2 * RECOVERY_S

@@ -41,7 +41,7 @@ class OperatorContext:
     is_drained: bool = False
     hot: str = ""  # the address that demands
     answer_s: int = 0  # of the network's preset
-    move_s: int = 0  # likewise
+    committer_s: int = 0  # likewise, of its clocks
     demand_after_s: float = 30.0
     gpu_class: int = 1
     hours: int = 0

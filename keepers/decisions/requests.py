@@ -13,13 +13,17 @@ from typing import Any, NamedTuple
 
 from keepers.queue.names import PREPARE_PREFIX
 from repops.merkle import sha256
-from zoo_compute.chain.games import GameView
+from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run
+from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.formats.manifest import MAX_CARRY
 from zoo_compute.json_codec import encode
 from zoo_compute.operators.admission import TrialAnswer
+from zoo_compute.spec.admissions import work_of
 from zoo_compute.spec.carry import claim_before, is_restart
-from zoo_compute.spec.games import Result
+from zoo_compute.spec.clocks import ClockPreset
+from zoo_compute.spec.frames import Result
+from zoo_compute.spec.trials import TRIALS, Workload
 from zoo_compute.store.cid import raw_cid
 
 
@@ -253,27 +257,36 @@ def pin_request(view: JobView) -> dict[str, Any]:
     return {"job": view.job, "manifest": raw_cid(view.terms.manifest), "checkpoint": pointer}
 
 
-def move_name(game: GameView, side: str) -> str:
-    """Named by the game's state, so that it is the same after a reorganisation that leads to the same state."""
-    assert game.state is not None, "a move is asked for in an open game"
-    at = sha256(json.dumps(encode(game.state)).encode())
-    return f"move-{game.number}-{side}-{at.hex()[:16]}"
+def dispute_name(
+    dispute: DisputeView, role: str, answerable: Sequence[bytes], places: Sequence[Any], skipped: Sequence[bytes]
+) -> str:
+    """Named by all that what is to be done follows from: the last event, what may be answered by now, where something is false."""
+    last = dispute.events[-1] if dispute.events else None
+    at = [last.block_hash.hex(), last.log_index] if last else []
+    asked = [*([each.hex() for each in ids] for ids in (answerable, skipped)), places]
+    digest = sha256(json.dumps([at, *asked]).encode()).hex()[:16]
+    return f"dispute-{dispute.key.hex()[:16]}-{role}-{digest}"
 
 
-def move_request(view: JobView, claim: Claim, game: GameView, side: str, folder: Path) -> dict[str, Any]:
-    """The next move of a side. folder: what the computation keeps until the game is over."""
-    bundles = _combined(view, claim) if isinstance(claim, Checkpoint) else []
+def dispute_request(
+    view: JobView, claim: Claim, *, picture: Exploration, places: Sequence[Mapping[str, Any]], **options: Any
+) -> dict[str, Any]:
+    """What is to be answered, or asked, about a claim (node.disputes.player). folder: what is kept until the dispute is over."""
     aggregated = _kept_before(view, claim)
     follows = aggregated is not None and aggregated.turn == claim.turn - 1
-    return {
+    slots = {node.frame.slot for node in picture.nodes.values()} | {place["slot"] for place in places}
+    request = {
         **_base(view, claim.turn, claim.round, claim.start_root),
-        "slot": game.frame.slot,
-        "bundles": bundles,
-        "before": _links(view, _before(view, claim, game.frame.slot)),
+        "bundles": _combined(view, claim) if isinstance(claim, Checkpoint) else [],
+        "before": {str(slot): _links(view, _before(view, claim, slot)) for slot in sorted(slots)},
         "aggregated": aggregated and encode(aggregated.fields),
         "bundles_before": _combined(view, aggregated) if aggregated is not None and follows else [],
-        **_move(claim.fields, game, side, folder),
+        **_disputed(claim.fields, picture=picture, places=places, **options),
     }
+    if isinstance(claim, Commit):
+        own = {"bundle": raw_cid(claim.bundle), "root": claim.root.hex(), "slots": list(claim.slots)}
+        request |= {**own, "operator": claim.operator}
+    return request
 
 
 def _kept_before(view: JobView, claim: Claim) -> Checkpoint | None:
@@ -283,18 +296,32 @@ def _kept_before(view: JobView, claim: Claim) -> Checkpoint | None:
     return max(candidates, key=lambda each: each.turn, default=None)
 
 
-def trial_move_request(trial: TrialAnswer, game: GameView, side: str, folder: Path) -> dict[str, Any]:
-    """As `move_request`, of a game about a trial."""
-    roots = (trial.workload.program_root, trial.workload.state_root)
-    return {"trial": [each.hex() for each in (*roots, trial.seed)], **_move(tuple(trial.claim), game, side, folder)}
+def trial_dispute_request(trial: TrialAnswer, **options: Any) -> dict[str, Any]:
+    """As `dispute_request`, about a trial."""
+    workload = trial.workload
+    roots = [each.hex() for each in (workload.program_root, workload.state_root, trial.seed)]
+    work = work_of(Workload(*workload))
+    return {"job": TRIALS, "trial": roots, "work": encode(work), **_disputed(tuple(trial.claim), **options)}
 
 
-def _move(fields: tuple[Any, ...], game: GameView, side: str, folder: Path) -> dict[str, Any]:
+def _disputed(
+    fields: tuple[Any, ...],
+    *,
+    role: str,
+    picture: Exploration,
+    now: int,
+    clocks: ClockPreset,
+    folder: Path,
+    places: Sequence[Mapping[str, Any]] = (),
+    skipped: Sequence[bytes] = (),
+) -> dict[str, Any]:
     return {
-        "kind": game.frame.kind,
-        "side": side,
-        "game": encode(game.state),
-        "shown": encode(game.revealed),
         "claim": encode(fields),
+        "role": role,
+        "picture": picture.plain,
+        "now": now,
+        "clocks": encode(clocks),
         "folder": str(folder),
+        "places": [[place["kind"], place["slot"], place["result"]] for place in places],
+        "skipped": encode(skipped),
     }

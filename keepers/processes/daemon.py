@@ -24,7 +24,7 @@ import redis
 from keepers.config import EMBEDDED, OperatorConfig
 from keepers.processes import spare
 from keepers.queue import broker
-from keepers.queue.app import MOVE_QUEUE
+from keepers.queue.app import DISPUTE_QUEUE
 from keepers.queue.worker_leases import WorkLog, worker_name
 from zoo_compute.errors import ConfigError
 from zoo_compute.store.durable_files import locked
@@ -32,7 +32,7 @@ from zoo_compute.subprocesses import tied_to_parent
 
 log = logging.getLogger("zoo.daemon")
 
-MOVES = "worker-moves"
+DISPUTES = "worker-disputes"
 SERVERS = ("broker", "gateway")  # the other processes need them to the end
 # A kernel's doing, and not a person's or the memory's: its work is done again on other kernels (node/backends.py).
 CRASHES = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
@@ -185,8 +185,8 @@ class Daemon:
 
 
 def is_training_worker(name: str) -> bool:
-    """Whether the process of this name is a worker that loads torch at once; those for moves do without."""
-    return name.startswith("worker-") and not name.startswith(MOVES)
+    """Whether the process of this name is a worker that loads torch at once; those for disputes do without."""
+    return name.startswith("worker-") and not name.startswith(DISPUTES)
 
 
 def is_spare(name: str) -> bool:
@@ -223,9 +223,9 @@ def commands(config: OperatorConfig) -> dict[str, list[str]]:
             "--name",
             str(index),
         ]
-    for index in range(config.move_workers):
-        moves = ["--name", f"moves-{index}", "--queue", MOVE_QUEUE]
-        lines[f"{MOVES}-{index}"] = [sys.executable, "-m", "keepers.processes.run", "worker", *home, *moves]
+    for index in range(config.dispute_workers):
+        disputes = ["--name", f"disputes-{index}", "--queue", DISPUTE_QUEUE]
+        lines[f"{DISPUTES}-{index}"] = [sys.executable, "-m", "keepers.processes.run", "worker", *home, *disputes]
     return lines | {f"spare-{index}": spare.COMMAND for index in range(config.spares)}
 
 

@@ -78,7 +78,7 @@ def run_keeper(config: OperatorConfig) -> None:
             answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
             threading.Thread(target=answering.run, name="answering", daemon=True).start()
         threading.Thread(target=keeper.retention.run, name="retention", daemon=True).start()
-        disputing = keeper.dispute_player()
+        disputing = keeper.disputing()
         threading.Thread(target=disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
 
     worker_ready.connect(schedule, weak=False)

@@ -86,7 +86,7 @@ class LocalOperators:
             "demand_after_s": plan.demand_after_s,
             "threads": 1,  # the operators share this machine's cores
             "spares": 0,  # and its memory
-            "move_workers": 1,
+            "dispute_workers": 1,
             "gateway_port": port,
             "endpoint": endpoint,
             "poll_s": 0.7,

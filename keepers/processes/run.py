@@ -18,7 +18,7 @@ from keepers.config import OperatorConfig, load
 from keepers.processes import worker
 from keepers.processes.worker import TaskBody
 from keepers.queue import broker
-from keepers.queue.app import MOVE_QUEUE, WORK_QUEUE, make_app, print_ready
+from keepers.queue.app import DISPUTE_QUEUE, WORK_QUEUE, make_app, print_ready
 from keepers.queue.presence import Presence
 from keepers.queue.worker_leases import WorkLog, worker_name
 from node.measurement.limited_process import stop_all
@@ -54,7 +54,7 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
         from node.device import ensure_checked
 
         ensure_checked(config.device or None)  # a GPU's first check takes a minute: before work, not within it
-    options: Any = {"device": config.device, "threads": config.threads, "move_workers": config.move_workers}
+    options: Any = {"device": config.device, "threads": config.threads, "dispute_workers": config.dispute_workers}
     worker.bind(app, worklog, store, bodies, presence=presence, **options)
     worker_ready.connect(print_ready, weak=False)
     worker_shutting_down.connect(lambda **_: stop_all(), weak=False)
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None, tasks: Mapping[str, TaskBody] | None = N
     parser.add_argument("--home", type=Path, required=True, help="the operator's folder")
     parser.add_argument("--role", dest="roles", action="append", help="instead of those that operator.json lists")
     parser.add_argument("--name", default="0", help="unique among the operator's workers")
-    parser.add_argument("--queue", default=WORK_QUEUE, choices=(WORK_QUEUE, MOVE_QUEUE), help="what a worker serves")
+    parser.add_argument("--queue", default=WORK_QUEUE, choices=(WORK_QUEUE, DISPUTE_QUEUE), help="what a worker serves")
     arguments = parser.parse_args(argv)
     configure_logging()
     os.umask(0o077)  # the broker's file holds sealed prices, the logs say what was decided

@@ -1,7 +1,7 @@
 """A worker process: Celery tasks of one queue. It holds no keys and trusts no request.
 
-Training, re-execution and aggregation share one queue. Moves of dispute games have a queue and processes of their own, since a
-game's clock does not wait until a slot-round is done; nor for another job's game: one job's moves never take the last process.
+Training, re-execution and aggregation share one queue. Disputes have a queue and processes of their own, since their clocks do not
+wait until a slot-round is done; nor for another job's disputes: one job's never take the last process.
 
 Run by `zoo node start`, alone with `--only worker`. Killing it at any line costs only the time since its task began:
 its lease expires and the keeper sends the work again.
@@ -18,10 +18,10 @@ from typing import Any
 from celery import Celery
 from redis.exceptions import RedisError
 
-from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, WATCH_TASK, WORK_QUEUE
+from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, WATCH_TASK, WORK_QUEUE
 from keepers.queue.names import PREPARE_PREFIX
 from keepers.queue.presence import PAUSE_S, Presence
-from keepers.queue.work_queue import MOVE_TASK
+from keepers.queue.work_queue import DISPUTE_TASK
 from keepers.queue.worker_leases import WorkLog
 from node.errors import BackendFailed, Interrupted, Withheld
 from zoo_compute.errors import Retryable
@@ -41,9 +41,9 @@ TaskBody = Callable[[dict[str, Any], Store], dict[str, Any]]
 
 
 def tasks_of(queue: str) -> dict[str, TaskBody]:
-    """Name -> body. torch takes seconds and memory to load, so the worker for moves loads it with its first move."""
-    if queue == MOVE_QUEUE:
-        return {MOVE_TASK: _move}
+    """Name -> body. torch takes seconds and memory to load, so the worker for disputes loads it with its first one."""
+    if queue == DISPUTE_QUEUE:
+        return {DISPUTE_TASK: _dispute}
     from node import tasks as worker
 
     return {
@@ -58,10 +58,10 @@ def tasks_of(queue: str) -> dict[str, TaskBody]:
     }
 
 
-def _move(request: dict[str, Any], store: Store) -> dict[str, Any]:
-    from node.disputes.player import run_move
+def _dispute(request: dict[str, Any], store: Store) -> dict[str, Any]:
+    from node.disputes.player import run_dispute
 
-    return run_move(request, store)
+    return run_dispute(request, store)
 
 
 def bind(
@@ -73,10 +73,10 @@ def bind(
     presence: Presence | None = None,
     device: str = "",
     threads: int = 0,
-    move_workers: int = 1,
+    dispute_workers: int = 1,
 ) -> None:
     """Register tasks on `app`. presence: of who trains. device: such as `cuda:1`; empty takes the best there is. threads: 0: as many as torch would.
-    move_workers: the operator's, of whom one job's moves take all but one."""
+    dispute_workers: the operator's, of whom one job's disputes take all but one."""
 
     def made(task: str, body: TaskBody) -> Callable[[str, dict[str, Any]], None]:
         trains = presence if task == TRAIN_TASK else None
@@ -86,9 +86,9 @@ def bind(
                 app.send_task(task, args=[name, request], queue=WORK_QUEUE)
                 time.sleep(PAUSE_S)
                 return
-            if task == MOVE_TASK:
-                # Without room the message is spent: the keeper sends it again, as one that was lost, behind other jobs' moves.
-                with worklog.lane(request.get("job", "trial"), max(1, move_workers - 1)) as has_room:
+            if task == DISPUTE_TASK:
+                # Without room the message is spent: the keeper sends it again, as one that was lost, behind other jobs' disputes.
+                with worklog.lane(request.get("job", "trial"), max(1, dispute_workers - 1)) as has_room:
                     if has_room:
                         work(name, request)
                 return

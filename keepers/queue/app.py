@@ -13,7 +13,7 @@ from keepers.queue.broker import celery_url_of
 
 KEEPER_QUEUE = "keeper"  # watches and decides; its process holds the hot key
 WORK_QUEUE = "work"  # trains, re-executes, aggregates; its processes hold no keys
-MOVE_QUEUE = "moves"  # of dispute games, whose clocks are short: workers of their own serve them
+DISPUTE_QUEUE = "disputes"  # their clocks are short: workers of their own serve them
 WATCH_TASK = "keeper.watch"  # the keeper's task: one look at the chain, and what is due
 RESULT_TTL_S = 7 * 86_400
 

@@ -14,14 +14,14 @@ from typing import Any
 
 from celery import Celery
 
-from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, RESULT_TTL_S, WATCH_TASK, WORK_QUEUE
+from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, RESULT_TTL_S, WATCH_TASK, WORK_QUEUE
 from keepers.queue.presence import speeds_of
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
 
 RESEND_AFTER_S = 3.0
 ATTEMPTS = 3
-MOVE_TASK = "work.move"  # the task that computes a move of a dispute game
+DISPUTE_TASK = "work.dispute"  # the task that computes answers and asks
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class WorkQueue:
         if status.state in ("done", "failed"):
             return status
         key = f"zoo:sent:{name}"
-        queue = MOVE_QUEUE if task == MOVE_TASK else WORK_QUEUE
+        queue = DISPUTE_QUEUE if task == DISPUTE_TASK else WORK_QUEUE
         if status.state == "running" or not self._lost(key, queue):
             return status if status.state == "running" else WorkStatus("queued")
         self._redis.set(key, time.time(), ex=RESULT_TTL_S)
@@ -102,7 +102,7 @@ class WorkQueue:
 
     def depth(self) -> int:
         """Messages that no worker has taken yet."""
-        return int(self._redis.llen(WORK_QUEUE)) + int(self._redis.llen(MOVE_QUEUE))
+        return int(self._redis.llen(WORK_QUEUE)) + int(self._redis.llen(DISPUTE_QUEUE))
 
     def _lost(self, key: str, queue: str) -> bool:
         """Never sent, or begun by a worker that died; or sent a while ago, and nothing waits in the queue. Sent twice, it is done once."""

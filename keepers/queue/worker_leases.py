@@ -93,7 +93,7 @@ class WorkLog:
 
     @contextmanager
     def lane(self, job: object, most: int) -> Iterator[bool]:
-        """Be one of at most `most` workers that compute moves for a job while the block runs. Yields False if so many do already."""
+        """Be one of at most `most` workers that compute answers and asks for a job while the block runs. Yields False if so many do already."""
         with ExitStack() as stack:
             yield any(stack.enter_context(self.lease(f"lane-{job}-{number}")) for number in range(most))
 

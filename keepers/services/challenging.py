@@ -1,124 +1,132 @@
-"""Opening a dispute game: what it costs, that it is not opened twice, and which mismatches of the verifier call for one."""
+"""What an asker of a dispute pays and places before it asks; and which mismatches of the verifier call for asks."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zoo_compute.amounts import Token, format_amount
-from zoo_compute.chain.connection import Chain
-from zoo_compute.chain.demands import claim_hash
+from eth_abi.abi import encode
+from eth_utils.crypto import keccak
+
+from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.fees import next_base_fee
-from zoo_compute.chain.games import GameView, read_games
-from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.tokens import token_at
 from zoo_compute.chain.views import Claim, JobView
-from zoo_compute.errors import NeedsOperator, UserError, ZooError
-from zoo_compute.json_codec import decode
-from zoo_compute.spec import state
-from zoo_compute.spec.referee import bond
+from zoo_compute.disputes.exploration import Call
+from zoo_compute.errors import NeedsOperator, UserError
+from zoo_compute.spec.clocks import asks_end
+from zoo_compute.spec.disputed_claims import unit_of
+from zoo_compute.spec.exploration import UNIT_BYTES
+from zoo_compute.spec.trials import TRIALS
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain, Head
+    from zoo_compute.chain.sender import Sender
 
 log = logging.getLogger("zoo.disputes")
 
-
-@dataclass(frozen=True)
-class Bond:
-    """The bond that the loser of a game pays: wei of the chain's coin, and units of the job's token."""
-
-    coin: int
-    tokens: int
-
-    def describe(self, token: Token) -> str:
-        return f"{format_amount(self.coin, 'coin')} and {token.format(self.tokens)}"
+Place = dict[
+    str, Any
+]  # of a dispute: kind, slot, and the slot's result if an answer on chain shows it; as a report's `dispute`
+Challenge = Callable[[int, Claim, Sequence[Place]], object]
+BASE_FEES = 2  # of the newest block, that an ask's fee is reckoned with: it may rise so much until the ask is mined
+APPROVED = 4  # re-executions that the Referee may take at once: a path has few heavy asks
+SPARE_S = 60  # of the askers' clock, that a seal leaves at least
 
 
-def bond_of(chain: Chain, claim: Claim, games: int) -> Bond:
-    """Of the next game against a claim whose operator has so many open, with room for the base fee to rise by an eighth."""
-    fields: tuple[Any, ...] = claim.fields
-    return Bond(*bond(state.Claim(*fields), games, next_base_fee(chain.w3)))
+def seal_of(account: str, id: bytes, salt: bytes) -> bytes:
+    """What the Referee takes as a seal of the step that is asked for under this id (docs/protocol/referee.md)."""
+    unit = int.from_bytes(unit_of(id).ljust(32, b"\0"), "big")
+    return keccak(encode(["address", "uint256", "bytes32"], [account, unit, salt]))
 
 
-def challenge(chain: Chain, sender: Sender, view: JobView, claim: Claim, dispute: Mapping[str, Any]) -> int:
-    """Open a game about a claim, unless this account has one open already: one conviction is enough. The game's number.
-
-    dispute: as a worker's verification answers it. Raises UserError (too late), NeedsOperator (a bond is not there), Refusal.
-    """
-    games = [game for game in read_games(chain, chain.head(), job=view.job) if game.claim_hash == claim_hash(claim)]
-    kind, slot = int(dispute["kind"]), int(dispute["slot"])
-    known = [game.number for game in games if _is_mine(game, sender, kind, slot)]
-    if known:
-        return known[-1]
-    if claim.final or view.now > claim.deadline:
-        raise UserError(
-            f"the claim of operator {claim.operator} in turn {claim.turn} cannot be challenged any more",
-            hint="a claim is challenged while its window is open; `zoo job show` has the deadline",
-        )
-    needed = bond_of(chain, claim, chain.referee.open_against(claim.operator))
-    token = token_at(chain, view.token)
-    _provide(chain, sender, view, token, needed.tokens)
-    log.warning("job %d: challenging operator %d's turn %d, slot %d for %s", view.job, claim.operator, claim.turn, slot, needed.describe(token))  # fmt: skip
-    args: Any = (claim.fields, kind, slot, decode(dispute["work"]), decode(dispute["result"]))
-    call = chain.referee.challenge(view.job, *args)
-    return int(sender.send(call, value=needed.coin).event("GameOpened").args["game"])
+def salt_of(secret: bytes, key: bytes, id: bytes) -> bytes:
+    """Nobody else can guess it, and it is the same every time: a restart needs no file."""
+    return keccak(secret + key + unit_of(id))
 
 
-def _is_mine(game: GameView, sender: Sender, kind: int, slot: int) -> bool:
-    """Whether the game is mine, and open or about the same slot: a lost challenge is not repeated."""
-    is_same = (game.frame.kind, game.frame.slot) == (kind, slot)
-    return game.challenger == sender.address and (game.is_open or is_same)
+def unit_id(word: int) -> bytes:
+    """The part of a verdict or an origin that names a step, as an id."""
+    return word.to_bytes(32, "big")[:UNIT_BYTES].ljust(32, b"\0")
 
 
-def _provide(chain: Chain, sender: Sender, view: JobView, token: Token, amount: int) -> None:
-    """Let the referee take the bond's tokens."""
-    contract, referee = chain.token(token.address), chain.referee.address
-    balance = contract.balanceOf(sender.address)
-    if balance < amount:
-        raise NeedsOperator(
-            f"a challenge in job {view.job} needs a bond of {token.format(amount)}; "
-            f"{sender.address} has {token.format(balance)}",
-            hint="send it the tokens; they come back when the claim is convicted",
-        )
-    if contract.allowance(sender.address, referee) < amount:
-        sender.send(contract.approve(referee, amount))
+class Asking:
+    """Prepays asks from one account. secret: of its seals; without one nothing is sealed."""
+
+    def __init__(self, chain: Chain, sender: Sender, secret: bytes = b"") -> None:
+        self._chain, self._sender, self._secret = chain, sender, secret
+
+    def value(self, call: Call) -> int:
+        """Coin to send along, with room for a rise of the base fee. What is too much comes back, or is the answerer's."""
+        return call.value(next_base_fee(self._chain.w3) * BASE_FEES) if call.gas else 0
+
+    def is_ready(self, head: Head, dispute: DisputeView, call: Call) -> bool:
+        """Whether a heavy ask can be made now: its step is sealed, and the seal is old enough or there is no time for one."""
+        if not call.is_heavy or not self._secret or dispute.job == TRIALS:
+            return True
+        lead_s = self._chain.params.clocks.seal_lead_s
+        last = _last_second(dispute, call)
+        if last is not None and head.timestamp + lead_s + min(SPARE_S, lead_s) > last:
+            return True
+        seal = seal_of(self._sender.address, call.id, salt_of(self._secret, dispute.key, call.id))
+        placed = self._chain.referee.seals(seal)
+        if not placed:
+            self._sender.send(self._chain.referee.seal(seal))
+            return False
+        return head.timestamp >= placed + lead_s
+
+    def provide(self, view: JobView, call: Call, *, is_aggregation: bool) -> None:
+        """Let the Referee take what a heavy ask prepays in the job's token. Raises NeedsOperator where it is not there."""
+        address, price = self._chain.tasks.reexecution_price(view.job, is_aggregation)
+        if not call.is_heavy or not price:
+            return
+        contract, referee = self._chain.token(address), self._chain.referee.address
+        balance = contract.balanceOf(self._sender.address)
+        if balance < price:
+            token = token_at(self._chain, address)
+            raise NeedsOperator(
+                f"a heavy ask in job {view.job} prepays {token.format(price)}; "
+                f"{self._sender.address} has {token.format(balance)}",
+                hint="send it the tokens; they come back when the claim is convicted",
+            )
+        if contract.allowance(self._sender.address, referee) < price:
+            self._sender.send(contract.approve(referee, APPROVED * price))
+
+
+def _last_second(dispute: DisputeView, call: Call) -> int | None:
+    """In which this ask is accepted; None while that is not known, because the claim's turn is open."""
+    if not dispute.deadline:
+        return None
+    if call.name == "ask_claim":
+        return dispute.deadline
+    return asks_end(dispute.picture.nodes[call.args[0]].record.clocks, dispute.deadline)
 
 
 class MismatchReports:
-    """The verifier's reports that call for a game, each until the game is open or cannot be opened any more."""
+    """The verifier's reports that call for asks, each until its claim can be asked about no more."""
 
-    def __init__(self, chain: Chain, sender: Sender, path: Path) -> None:
-        self._chain, self._sender, self._path = chain, sender, path
+    def __init__(self, chain: Chain, path: Path, challenge: Challenge) -> None:
+        self._chain, self._path, self._challenge = chain, path, challenge
         self._read = 0  # bytes of the file
-        self._open: list[dict[str, Any]] = []
 
-    def challenge(self) -> None:
-        """Open a game for each report. A failure is tried again at the next look."""
-        self._open += self._new()
-        left = []
-        for report in self._open:
+    def read(self) -> None:
+        """Hand over what is new. After a restart that is every report again: the chain says which claims are still pending."""
+        for report in self._new():
             try:
-                self._challenge(report)
+                self._hand_over(report)
             except UserError as error:
-                log.error("%s: %s", report["name"], error)
-            except ZooError as error:
-                log.error("%s: %s (%s)", report["name"], error, error.hint)
-                left.append(report)
-            except Exception:
-                log.exception("%s: unexpected", report["name"])
-                left.append(report)
-        self._open = left
+                log.info("%s: %s", report["name"], error)
 
-    def _challenge(self, report: Mapping[str, Any]) -> None:
+    def _hand_over(self, report: Mapping[str, Any]) -> None:
         view = read_job(self._chain, report["job"])
         place = (report["turn"], report["seat"], report["root"])
         claims = [c for c in view.claims if (c.turn, c.seat, c.root.hex()) == place]
         for claim in claims[-1:]:
-            number = challenge(self._chain, self._sender, view, claim, report["dispute"])
-            log.info("%s: game %d", report["name"], number)
+            self._challenge(view.job, claim, [report["dispute"]])
 
     def _new(self) -> Iterator[dict[str, Any]]:
         """Reports written since the last look; the last line may still be being written."""
@@ -129,10 +137,10 @@ class MismatchReports:
             for line in file:
                 if not line.endswith(b"\n"):
                     return
-                self._read += len(line)
                 try:
                     report = json.loads(line)
                 except json.JSONDecodeError:
-                    continue
+                    report = {}
                 if report.get("dispute"):
                     yield report
+                self._read += len(line)

@@ -6,7 +6,7 @@ committed hashes lie elsewhere, a stranger sends nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from node.disputes.element_words import LEAF_BYTES
@@ -61,12 +61,16 @@ class Answerer:
         self._trees_of, self._results = trees_of, results or {}
         self.unanswered: dict[bytes, str] = {}
 
-    def calls(self, picture: Exploration, now: int) -> Iterator[Call]:
-        """What can be answered now, the ask whose clock ends first at the front. Each is computed when it is taken."""
+    def calls(self, picture: Exploration, now: int, skipped: Collection[bytes] = ()) -> Iterator[Call]:
+        """What can be answered now, the ask whose clock ends first at the front. Each is computed when it is taken.
+
+        skipped: ids of asks that are left alone.
+        """
         if picture.end is not None:
             return
         for node in picture.open_asks:
-            if clocks.may_answer(node.record.clocks, now, self.is_author, self.preset):
+            may_answer = clocks.may_answer(node.record.clocks, now, self.is_author, self.preset)
+            if may_answer and node.id not in skipped:
                 call = self.answer(node)
                 if call is not None:
                     yield call
@@ -78,11 +82,11 @@ class Answerer:
             if at.shows_words:
                 data = self._bytes_of(node.frame, at)
                 require_words(at, record.root, data)
-                return Call("answer_words", (node.id, record.record, data))
+                return Call("answer_words", (node.id, record.record, data), id=node.id)
             if at.height > 0:
                 children = self._tree_below(node.frame, at)
                 require_children(at, record.root, children)
-                return Call("answer", (node.id, record.record, list(children)))
+                return Call("answer", (node.id, record.record, list(children)), id=node.id)
             led = self._stage(node)
             if led is None or (led[0] >= Answer.SEGMENT and not self.is_author):
                 self.unanswered[node.id] = FALSE if self.is_author or at.is_beyond else AUTHORS
@@ -92,7 +96,7 @@ class Answerer:
             self.unanswered[node.id] = FALSE
             return None
         args = (node.id, record.record, int(led[0]), values(node.frame), encode_stage(led[1]))
-        return Call("answer_stage", args)
+        return Call("answer_stage", args, id=node.id)
 
     def _trees(self, frame: Frame) -> Trees:
         return self._trees_of(frame.kind, frame.slot)

@@ -1,7 +1,8 @@
 """What a worker does in a dispute: the answers of a claim's author or defender, or an asker's next call.
 
     run_dispute   + claim, role (author, defender, asker), picture, now, clocks, folder,
-                 places (of an asker: kind, slot, and the slot's result if it is known otherwise than from the bundle),
+                 places (of an asker: kind, slot, and the slot's result if it is known otherwise than from the bundle), skipped (asks that
+                 are left alone),
                  bundle, operator, root, slots (of a claim of slots), bundles (of an aggregation, each with its claim),
                  before (by slot, node.inputs.carried_state), aggregated (the claim in the aggregation's place of the turn before, or null),
                  bundles_before (of the turn before, as bundles)
@@ -40,6 +41,7 @@ from repops.commitments import tensor_roots
 from repops.merkle import Tree as HashTree
 from zoo_compute.codec.pruning import PrunedTree
 from zoo_compute.disputes.exploration import Call, Exploration
+from zoo_compute.disputes.roles import ASKER, AUTHOR
 from zoo_compute.formats.bundles import SlotResult
 from zoo_compute.json_codec import decode, encode
 from zoo_compute.spec.carry import is_restart
@@ -55,8 +57,9 @@ log = logging.getLogger("zoo.disputes")
 
 SlotRoundFactory = Callable[..., SlotRound]
 KEPT = 2  # computations kept in memory, each with a state of the job
-BATCH_S = 1.0  # after which the answers made so far are given: the first asks' clocks do not wait for the last ones' answers
-AUTHOR, DEFENDER, ASKER = "author", "defender", "asker"  # roles
+BATCH_S = (
+    1.0  # after which the answers made so far are given: the first asks' clocks do not wait for the last ones' answers
+)
 
 _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
 on_switch(_trees.clear)
@@ -103,7 +106,9 @@ class _Player:
             calls = [step] if isinstance(step, Call) else []
             return {"calls": encode(calls), "until": step.until if isinstance(step, Wait) else None, "unanswered": {}}
         answerer = self._answerer()
-        calls = list(_in_time(answerer.calls(self._picture, self._request["now"])))
+        request = self._request
+        made = answerer.calls(self._picture, request["now"], decode(request.get("skipped", [])))
+        calls = list(_in_time(made))
         unanswered = {id.hex(): why for id, why in answerer.unanswered.items()}
         return {"calls": encode(calls), "until": None, "unanswered": unanswered}
 

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from keepers.processes import run
-from keepers.queue.work_queue import MOVE_TASK
+from keepers.queue.work_queue import DISPUTE_TASK
 from node.measurement.limited_process import Limits, run_limited
 
 SLOT_ROUND_S = 3_600
@@ -31,4 +31,4 @@ def prepare(request: dict[str, Any], store: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(run.main(["worker", *sys.argv[1:]], {"work.train": train, "work.prepare": prepare, MOVE_TASK: move}))
+    sys.exit(run.main(["worker", *sys.argv[1:]], {"work.train": train, "work.prepare": prepare, DISPUTE_TASK: move}))

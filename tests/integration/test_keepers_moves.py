@@ -15,7 +15,7 @@ from keepers.config import OperatorConfig, from_dict, save
 from keepers.processes.daemon import Daemon, commands
 from keepers.queue import broker
 from keepers.queue.app import make_app
-from keepers.queue.work_queue import MOVE_TASK, WorkQueue
+from keepers.queue.work_queue import DISPUTE_TASK, WorkQueue
 
 pytestmark = pytest.mark.integration
 
@@ -58,7 +58,7 @@ def until(what: str, reached: Callable[[], bool]) -> None:
 def test_a_move__is_computed_while_the_only_worker_trains(config: OperatorConfig, daemon: Daemon):
     queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
     until("the slot-round", lambda: queue.submit("work.train", "shard", {}).state == "running")
-    until("the move", lambda: queue.submit(MOVE_TASK, "move", {}).state == "done")
+    until("the move", lambda: queue.submit(DISPUTE_TASK, "move", {}).state == "done")
     assert queue.status("shard").state == "running", "the slot-round goes on meanwhile"
 
 
@@ -66,17 +66,17 @@ def test_a_move_of_one_job__is_computed_while_another_jobs_disputes_and_a_slot_r
     config: OperatorConfig, daemon: Daemon
 ):
     """Job 1 is re-executed for an hour in each of three games: they never take the last worker, so job 2's move is not late."""
-    assert config.move_workers == 2
+    assert config.dispute_workers == 2
     queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
     slow = [f"slow-{number}" for number in range(3)]
 
     def states() -> list[str]:
-        return [queue.submit(MOVE_TASK, name, {"job": 1, "takes_s": 3_600}).state for name in slow]
+        return [queue.submit(DISPUTE_TASK, name, {"job": 1, "takes_s": 3_600}).state for name in slow]
 
     until("the slot-round", lambda: queue.submit("work.train", "shard", {}).state == "running")
     until("a slow dispute", lambda: "running" in states())
     began = time.monotonic()
-    until("the move", lambda: states() and queue.submit(MOVE_TASK, "quick", {"job": 2}).state == "done")
+    until("the move", lambda: states() and queue.submit(DISPUTE_TASK, "quick", {"job": 2}).state == "done")
     assert time.monotonic() - began < QUICK_S
     assert sorted(states()) == ["queued", "queued", "running"]
     assert queue.depth() <= len(slow), "what waits is not sent again and again"
@@ -84,12 +84,12 @@ def test_a_move_of_one_job__is_computed_while_another_jobs_disputes_and_a_slot_r
 
 def test_a_worker_that_dies__leaves_its_jobs_lane_to_the_next(config: OperatorConfig, daemon: Daemon):
     queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
-    until("a slow dispute", lambda: queue.submit(MOVE_TASK, "slow", {"job": 1, "takes_s": 3_600}).state == "running")
-    assert queue.submit(MOVE_TASK, "next", {"job": 1}).state == "queued"
-    for name in [name for name in daemon.children if name.startswith("worker-moves")]:
+    until("a slow dispute", lambda: queue.submit(DISPUTE_TASK, "slow", {"job": 1, "takes_s": 3_600}).state == "running")
+    assert queue.submit(DISPUTE_TASK, "next", {"job": 1}).state == "queued"
+    for name in [name for name in daemon.children if name.startswith("worker-disputes")]:
         daemon.kill(name)
     until("the restart", lambda: daemon.poll() is None and all(child.running for child in daemon.children.values()))
-    until("the next move", lambda: queue.submit(MOVE_TASK, "next", {"job": 1}).state == "done")
+    until("the next move", lambda: queue.submit(DISPUTE_TASK, "next", {"job": 1}).state == "done")
 
 
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGKILL])

@@ -100,11 +100,11 @@ def test_parts_of_an_operator__run_beside_each_other(config: OperatorConfig, mon
         part.stop()
 
 
-MOVES = ("worker-moves-0", "worker-moves-1")
+DISPUTES = ("worker-disputes-0", "worker-disputes-1")
 
 
 def test_the_parts__are_broker_gateway_keeper_and_workers_in_this_order(config: OperatorConfig):
-    assert list(commands(config)) == ["broker", "gateway", "keeper", "worker-0", "worker-1", *MOVES, "spare-0"]
+    assert list(commands(config)) == ["broker", "gateway", "keeper", "worker-0", "worker-1", *DISPUTES, "spare-0"]
 
 
 def test_parts_of_others__are_not_started(tmp_path: Path):
@@ -116,7 +116,7 @@ def test_parts_of_others__are_not_started(tmp_path: Path):
         "store": "kubo:http://127.0.0.1:5001",
     }
     config = from_dict(raw, tmp_path)
-    assert list(commands(config)) == ["keeper", "worker-0", *MOVES, "spare-0"]
+    assert list(commands(config)) == ["keeper", "worker-0", *DISPUTES, "spare-0"]
     with pytest.raises(ConfigError, match="no gateway of its own"):
         Daemon(config, only="gateway").start()
 

@@ -39,7 +39,7 @@ def daemon(config: OperatorConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.getcwd()}")
     monkeypatch.setattr(daemon_module, "FIRST_BACKOFF_S", 0.0)
     monkeypatch.setattr(Daemon, "_give_up_leases", lambda *_, **__: None)
-    parts = {"worker-0": COMMAND, "worker-moves": COMMAND, "spare-0": spare.COMMAND}
+    parts = {"worker-0": COMMAND, "worker-disputes": COMMAND, "spare-0": spare.COMMAND}
     monkeypatch.setattr(daemon_module, "commands", lambda _: parts)
     made = Daemon(config)
     made.start()
@@ -111,8 +111,8 @@ def test_a_spare_that_dies_while_it_is_told__costs_the_worker_nothing(daemon: Da
 
 def test_the_worker_of_moves__does_without_the_memory_of_a_spare(daemon: Daemon):
     waiting = pid(daemon.children["spare-0"])
-    daemon.kill("worker-moves")
-    until(lambda: daemon.poll() or daemon.children["worker-moves"].running)
+    daemon.kill("worker-disputes")
+    until(lambda: daemon.poll() or daemon.children["worker-disputes"].running)
     assert pid(daemon.children["spare-0"]) == waiting
 
 
@@ -170,8 +170,8 @@ def test_spares__are_as_many_as_the_operator_says__and_of_the_workers_part(confi
     assert not any(name.startswith("spare") for name in commands(none))
     assert {name for name in commands(config) if daemon_module.component_of(name) == "worker"} == {
         "worker-0",
-        "worker-moves-0",
-        "worker-moves-1",
+        "worker-disputes-0",
+        "worker-disputes-1",
         "spare-0",
     }
 

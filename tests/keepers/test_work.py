@@ -14,8 +14,8 @@ import pytest
 
 from keepers.processes.worker import run
 from keepers.queue import work_queue
-from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, WORK_QUEUE
-from keepers.queue.work_queue import MOVE_TASK, RESEND_AFTER_S, WorkQueue
+from keepers.queue.app import KEEPER_QUEUE, DISPUTE_QUEUE, WORK_QUEUE
+from keepers.queue.work_queue import DISPUTE_TASK, RESEND_AFTER_S, WorkQueue
 from keepers.queue.worker_leases import WorkLog
 from node import backends
 from repops import backend
@@ -31,7 +31,7 @@ class Redis:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        self.queues = {KEEPER_QUEUE: 0, MOVE_QUEUE: 0, WORK_QUEUE: 0}
+        self.queues = {KEEPER_QUEUE: 0, DISPUTE_QUEUE: 0, WORK_QUEUE: 0}
 
     def get(self, key: str | bytes) -> Any:
         return self.values.get(_text(key))
@@ -73,11 +73,11 @@ class Redis:
 @pytest.mark.parametrize(
     ("task", "changes", "sent"),
     [
-        (MOVE_TASK, {}, 2),
-        (MOVE_TASK, {"waiting": MOVE_QUEUE}, 1),
-        (MOVE_TASK, {"after_s": 1.0}, 1),
-        (MOVE_TASK, {"leased": "train-1"}, 2),
-        (MOVE_TASK, {"leased": "it"}, 1),
+        (DISPUTE_TASK, {}, 2),
+        (DISPUTE_TASK, {"waiting": DISPUTE_QUEUE}, 1),
+        (DISPUTE_TASK, {"after_s": 1.0}, 1),
+        (DISPUTE_TASK, {"leased": "train-1"}, 2),
+        (DISPUTE_TASK, {"leased": "it"}, 1),
         ("work.train", {}, 2),
         ("work.train", {"waiting": WORK_QUEUE}, 1),
         ("work.train", {"leased": "train-1"}, 2),

@@ -23,7 +23,7 @@ SLOT, STEP = 0, 2
 TASKS = {
     "work.verify": tasks.run_verification,
     "work.check": tasks.run_aggregation_check,
-    "work.move": player.run_move,
+    "work.dispute": player.run_move,
 }
 
 

@@ -35,7 +35,7 @@ def published_result(chain: Chain, view: JobView, commit: Commit, slot: int) -> 
     for demand in answered_demands(view, commit, slot):
         asked = watching.Demand(slot=slot, tensor=demand.tensor, group=demand.group)
         for opening in _openings(chain, demand.end_tx):
-            if availability.root_of(claim, asked, opening) == commit.root:
+            if availability.has_chunk(claim, asked, opening):
                 roots = (opening.segment_root, opening.end_root, availability.data_root(asked, opening))
                 return Result(*roots, opening.result_path)
     return None

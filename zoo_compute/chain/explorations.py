@@ -1,7 +1,7 @@
 """Explorations of disputed claims, read from the Referee's events (docs/protocol/referee.md).
 
-    views = read_disputes(chain, head, job=3)
-    views[0].picture.open_asks, views[0].picture.end
+views = read_disputes(chain, head, job=3)
+views[0].picture.open_asks, views[0].picture.end
 """
 
 from __future__ import annotations

@@ -168,8 +168,8 @@ def _claims(view: JobView, finalised: Iterable[Event]) -> Iterable[ClaimRecord]:
 
 def _state(view: JobView, claim: OnChain) -> str:
     if claim.final:
-        return "paid" if claim.state == ClaimState.PAID else "convicted"
-    if claim.disputes:
+        return claim.state.name.lower()
+    if claim.disputed:
         return "in dispute"
     if not view.is_closed(claim.turn):
         return "in turn"

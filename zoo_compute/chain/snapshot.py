@@ -226,10 +226,10 @@ def _time_of(chain: Chain, block: int) -> int:
 
 
 _CHANGES: dict[str, Callable[[Commit | Checkpoint], Commit | Checkpoint]] = {
-    "ClaimFinalised": lambda claim: replace(claim, state=ClaimState.PAID),
-    "ClaimConvicted": lambda claim: replace(claim, state=ClaimState.CONVICTED),
-    "DisputeOpened": lambda claim: replace(claim, disputes=claim.disputes + 1),
-    "DisputeClosed": lambda claim: replace(claim, disputes=max(0, claim.disputes - 1)),
+    "ClaimFinalised": lambda claim: replace(claim, state=ClaimState.PAID, disputed=False),
+    "ClaimConvicted": lambda claim: replace(claim, state=ClaimState.CONVICTED, disputed=False),
+    "ClaimVoided": lambda claim: replace(claim, state=ClaimState.VOID, disputed=False),
+    "DisputeOpened": lambda claim: replace(claim, disputed=True),
 }
 
 

@@ -156,6 +156,7 @@ class JobStake:
     held: int  # seats
     left_turn: int  # first turn in which it surely has no claim, once it has no seat
     void_before: int = 0  # first turn after its last conviction
+    slots: int = 0  # over all its seats
 
 
 NO_DEADLINE: int = UINT256_MAX  # of a claim whose turn is open
@@ -167,6 +168,7 @@ class ClaimState(IntEnum):
     PENDING = 1
     PAID = 2
     CONVICTED = 3
+    VOID = 4  # unpaid and unslashed
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ class Claim:
     root: bytes
     deadline: int  # last second of its window, which begins when its turn closes; NO_DEADLINE until then
     state: ClaimState = ClaimState.PENDING
-    disputes: int = 0  # open ones
+    disputed: bool = False  # somebody asked about it, and that is not resolved
     block: int = 0
     made_at: int = 0  # time of its block; known of a pending claim of the newest turns
 
@@ -336,16 +338,16 @@ class JobView:
 
     @property
     def pending(self) -> Sequence[Commit | Checkpoint]:
-        """Claims that are neither paid nor convicted, the oldest first."""
+        """Claims that are neither paid nor convicted nor void, the oldest first."""
         return sorted((c for c in self.claims if not c.final), key=lambda c: (c.turn, c.seat))
 
     @property
     def payable(self) -> Sequence[Commit | Checkpoint]:
         """Pending claims of closed turns, after their window and without disputes; the oldest first."""
-        return [c for c in self.pending if self.is_closed(c.turn) and self.now > c.deadline and not c.disputes]
+        return [c for c in self.pending if self.is_closed(c.turn) and self.now > c.deadline and not c.disputed]
 
     def is_final(self, turn: int) -> bool:
-        """Whether a turn is closed and all its claims are paid or convicted."""
+        """Whether a turn is closed and none of its claims is pending."""
         return self.is_closed(turn) and all(c.final for c in self.claims if c.turn == turn)
 
     @property

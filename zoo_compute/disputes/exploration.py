@@ -266,7 +266,9 @@ class Exploration:
     def ask_stage(self, node: Opened, kind: Ask, data: Any, position: TreePosition) -> Call:
         """position: that the ask leads to."""
         gas = 0 if position.tree == Tree.STATE and position.height == 0 else self.prepaid(position)
-        return Call("ask_stage", (node.id, node.record.record, int(kind), values(node.frame), encode_stage(data)), gas)
+        place = STATE_PLACE if kind == Ask.STATE else ELEMENT_PLACE | data.element
+        args = (node.id, node.record.record, int(kind), values(node.frame), encode_stage(data))
+        return Call("ask_stage", args, gas, id=child_id(node.id, place))
 
     def prepaid(self, position: TreePosition) -> int:
         """Gas that the next ask prepays, were it there."""
@@ -280,7 +282,7 @@ class Exploration:
         else:
             _, child, path = node.child(place)
             where = (*at, True, place, child, list(path))
-        return Call("judge", (job, values(claim), values(node.frame), where, kind, data))
+        return Call("judge", (job, values(claim), values(node.frame), where, kind, data), id=node.id)
 
     def expire(self, job: int, claim: Any, node: Opened) -> Call:
         return Call("expire", (job, values(claim), node.id, node.record.record), id=node.id)

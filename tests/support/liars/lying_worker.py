@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from keepers.processes import run, worker
-from keepers.queue.work_queue import MOVE_TASK
+from keepers.queue.work_queue import DISPUTE_TASK
 from node.disputes.computation import SlotRound
 from node.disputes.player import run_move
 from node.tasks import run_shard
@@ -34,7 +34,7 @@ def lying_tasks(arguments: argparse.Namespace) -> dict[str, worker.TaskBody]:
     def move(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         return run_move(request, store, made=lie.slot_round if lie.is_about(request) else SlotRound)
 
-    return {"work.train": _named(run_shard, tamper=lie), MOVE_TASK: move}
+    return {"work.train": _named(run_shard, tamper=lie), DISPUTE_TASK: move}
 
 
 def _named(body: Any, **options: Any) -> worker.TaskBody:

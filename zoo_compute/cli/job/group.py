@@ -133,8 +133,7 @@ def _line_of(view: JobView) -> list[str]:
         )
         final_part = f"checkpoints 1 to {final} final" if final else "no checkpoint is final yet"
         lines.append(final_part + optimistic)
-    disputed = [claim for claim in view.claims if claim.disputes]
-    lines += [f"in dispute: {_claim(c)}, {c.disputes} challenge{'s' * (c.disputes > 1)}" for c in disputed]
+    lines += [f"in dispute: {_claim(c)}" for c in view.claims if c.disputed]
     lines += [f"convicted: {_claim(c)}" for c in view.claims if c.state == ClaimState.CONVICTED]
     return lines + [f"rolled back to round {r.round} in turn {r.turn} (block {r.block})" for r in view.rollbacks]
 
