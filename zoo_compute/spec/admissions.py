@@ -6,6 +6,8 @@ from eth_utils.crypto import keccak
 
 from zoo_compute.spec import merkle, node_registry, params
 from zoo_compute.spec.audits import chance
+from zoo_compute.spec.clocks import End
+from zoo_compute.spec.disputed_claims import Terms
 from zoo_compute.spec.frames import EMPTY, Work
 from zoo_compute.spec.params import BPS, FALSE_TRIAL_BPS, MAX_FLOPS, MAX_STEPS, MAX_VRAM_GB, MAX_WORKLOADS, RECALL_BPS
 from zoo_compute.spec.revert import require
@@ -83,34 +85,42 @@ def answer(w: World, msg: Message, operator: int, named: bytes, root: bytes) -> 
     w.recalls[operator] = replace(_recall(w, operator), due=0)
 
 
-def open_dispute(w: World, msg: Message, job: int, claim: Claim) -> None:
-    """One more dispute of a pending trial; `job` is TRIALS."""
-    require(msg.sender == w.config.referee, "admissions: not the referee")
+def dispute_terms(w: World, job: int, claim: Claim) -> Terms:
+    """As of a job's claim: one slot, and a re-execution takes as long as an answer may."""
     trial = _require_pending(w, claim)
-    require(msg.now <= trial.deadline, "admissions: window closed")
-    w.trials[claim.operator] = replace(trial, disputes=trial.disputes + 1)
+    return Terms(trial.work_root, w.config.preset.benchmark_s, 1, trial.deadline)
 
 
-def close_dispute(
-    w: World, msg: Message, job: int, claim: Claim, convicted: bool, challengers: tuple[str, ...]
-) -> None:
-    """A trial that is not known was convicted in another dispute."""
+def open_dispute(w: World, msg: Message, job: int, claim: Claim) -> None:
+    """A pending trial is not settled before its dispute is closed; `job` is TRIALS."""
+    require(msg.sender == w.config.referee, "admissions: not the referee")
+    w.trials[claim.operator] = replace(_require_pending(w, claim), is_disputed=True)
+
+
+def close_dispute(w: World, msg: Message, job: int, claim: Claim, outcome: int, used_s: int, burned: int) -> None:
+    """A trial that nobody showed to be false can be settled; one without an end is neither admitted nor slashed."""
     require(msg.sender == w.config.referee, "admissions: not the referee")
     trial = known(w, claim)
     if trial is None:
         return
-    require(trial.disputes > 0, "admissions: not in dispute")
-    w.trials[claim.operator] = replace(trial, disputes=trial.disputes - 1)
-    if convicted:
-        del w.trials[claim.operator]
+    if outcome == End.FINAL:
+        w.trials[claim.operator] = replace(trial, is_disputed=False)
+        return
+    del w.trials[claim.operator]
+    if outcome != End.AGED:
         _end(w, claim.operator)
         node_registry.slash_stake(w, claim.operator, FALSE_TRIAL_BPS)
+
+
+def reward_finder(w: World, msg: Message, job: int, claim: Claim, finder: str) -> None:
+    """Of a trial a finder earns nothing: what is slashed burns."""
+    require(msg.sender == w.config.referee, "admissions: not the referee")
 
 
 def settle(w: World, msg: Message, claim: Claim) -> None:
     """The trial stood: its operator is admitted."""
     trial = _require_pending(w, claim)
-    require(trial.disputes == 0, "admissions: in dispute")
+    require(not trial.is_disputed, "admissions: in dispute")
     require(msg.now > trial.deadline, "admissions: window open")
     require(w.operator(claim.operator).stake > 0, "admissions: nothing staked")
     del w.trials[claim.operator]

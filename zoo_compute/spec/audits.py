@@ -151,7 +151,7 @@ def open(w: World, msg: Message, job: int, claim: Claim, unit: int, root: bytes,
     entry = w.units.get(key, Unit())
     require(entry.claim == claim, "audits: no attestation")
     require(entry.opener == NOBODY, "audits: already opened")
-    require(_root_of(claim, unit, w.plans[job].segments, root, opening) == claim.root, "audits: root does not match")
+    require(_has_unit(claim, unit, w.plans[job].segments, root, opening), "audits: root does not match")
     w.units[key] = replace(entry, opener=msg.sender, root=root)
 
 
@@ -221,11 +221,11 @@ def withdraw(w: World, msg: Message, token: str, account: str) -> int:
     return amount
 
 
-def _root_of(claim: Claim, unit: int, segments: int, root: bytes, opening: SegmentOpening) -> bytes:
+def _has_unit(claim: Claim, unit: int, segments: int, root: bytes, opening: SegmentOpening) -> bool:
     slot, leaf = unit // segments, unit % segments + 1
     segment = merkle.climb(merkle.segment_leaf(opening.step, root), leaf, opening.segment_path)
     result = merkle.result_root(slot, claim.start_root, segment, opening.end_root, opening.update_root)
-    return merkle.climb(result, slot - (claim.scope >> 16), opening.result_path)
+    return claim.has_result(slot, result, opening.result_path)
 
 
 def _draw(w: World, job: int, turn: int) -> Draw:

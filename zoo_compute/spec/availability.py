@@ -49,7 +49,7 @@ def answer(w: World, msg: Message, job: int, claim: Claim, lane: int, opening: O
     """The bytes: whoever sends them, the claim's operator is owed the deposit."""
     asked = _open_demand(w, job, claim, lane)
     require(msg.now <= asked.opened_at + w.config.preset.answer_s, "availability: answer too late")
-    require(root_of(claim, asked, opening) == claim.root, "availability: bytes do not match")
+    require(has_chunk(claim, asked, opening), "availability: bytes do not match")
     _end(w, msg, job, claim, lane, w.operator(claim.operator).owner)
 
 
@@ -72,13 +72,13 @@ def withdraw(w: World, msg: Message, account: str) -> int:
     return amount
 
 
-def root_of(claim: Claim, asked: Demand, opening: Opening) -> bytes:
-    """The root that an opening leads to, at the place that was asked for."""
+def has_chunk(claim: Claim, asked: Demand, opening: Opening) -> bool:
+    """Whether an opening leads to the claim's root, at the place that was asked for."""
     state = data_root(asked, opening)
     if claim.is_aggregation:
-        return state
+        return state == claim.root
     result = merkle.result_root(asked.slot, claim.start_root, opening.segment_root, opening.end_root, state)
-    return merkle.climb(result, asked.slot - (claim.scope >> 16), opening.result_path)
+    return claim.has_result(asked.slot, result, opening.result_path)
 
 
 def data_root(asked: Demand, opening: Opening) -> bytes:

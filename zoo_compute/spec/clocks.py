@@ -38,6 +38,7 @@ class ClockPreset:
         int  # re-executions that a path adds to the committer's clock, at most; per slot: when an operator is exhausted
     )
     seal_lead_s: int  # a seal is placed before the first ask at its step, at least
+    opening_s: int  # after a judgement, in which seals of its step are opened
     outage_s: int  # without any beat, after which time stops; well below asker_s, or one halt uses the askers' clock up
     aged_factor: int  # times the bound after its deadline, when an open dispute voids the claim
     pay_fades_from_s: int  # of its own clock used, up to which an aggregator is paid in full
@@ -50,6 +51,7 @@ PRODUCTION = ClockPreset(
     exclusive_s=1_800,
     counted_reexecutions=32,
     seal_lead_s=600,
+    opening_s=86_400,
     outage_s=1_800,
     aged_factor=2,
     pay_fades_from_s=7_200,
@@ -61,6 +63,7 @@ DEVNET = ClockPreset(
     exclusive_s=5,
     counted_reexecutions=32,
     seal_lead_s=1,
+    opening_s=5,
     outage_s=10,
     aged_factor=2,
     pay_fades_from_s=20,

@@ -1,52 +1,78 @@
-"""Settlement's disputes: verdicts of Referee and Availability on claims, and their consequences (docs/protocol/)."""
+"""Settlement's disputes: what Referee and Availability say of claims, and its consequences (docs/protocol/settlement.md)."""
 
 from dataclasses import replace
 
-from zoo_compute.spec import bits, jobs, node_registry, seats
+from zoo_compute.spec import bits, jobs, node_registry, seats, settlement
+from zoo_compute.spec.bits import UINT256_MAX
+from zoo_compute.spec.clocks import End, silence_slash
+from zoo_compute.spec.disputed_claims import Terms
 from zoo_compute.spec.params import (
     AUDITS_BPS,
     BPS,
-    CHALLENGERS_BPS,
-    MAX_DISPUTES,
+    FINDER_BPS,
     POLICY_ROLL_BACK,
     restitution,
     round_price,
 )
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.settlement import known, place_of
+from zoo_compute.spec.settlement import known, place_of, require_known
 from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, World
+from zoo_compute.spec.watching import NOBODY
+
+
+def dispute_terms(w: World, job: int, claim: Claim) -> Terms:
+    """What the clocks and prices of a pending claim follow from. A claim of an operator convicted since is judged, too."""
+    require_known(w, job, claim)
+    slots = 1 if claim.is_aggregation else max(claim.count, w.stake_of(job, claim.operator).slots)
+    deadline = seats.claim_deadline(w, job, claim.turn)
+    return Terms(w.job(job).work_root, w.terms[job].reexecute_s, slots, 0 if deadline == UINT256_MAX else deadline)
 
 
 def open_dispute(w: World, msg: Message, job: int, claim: Claim) -> None:
-    """For Referee: a pending claim has one more open dispute."""
+    """For Referee: a pending claim is not paid before its dispute is closed."""
     require(msg.sender == w.config.referee, "settlement: not the referee")
-    posted = known(w, job, claim)
-    require(posted is not None, "settlement: unknown claim")
-    require(msg.now <= seats.claim_deadline(w, job, claim.turn), "settlement: window closed")
-    disputes = posted.disputes if posted else 0
-    require(disputes < MAX_DISPUTES, "settlement: too many disputes")
-    w.claims[place_of(w, job, claim)] = Posted(claim, disputes + 1)
+    w.claims[place_of(w, job, claim)] = replace(require_known(w, job, claim), is_disputed=True)
 
 
-def close_dispute(
-    w: World, msg: Message, job: int, claim: Claim, convicted: bool, challengers: tuple[str, ...]
-) -> None:
-    """One open dispute less. If the claim was convicted meanwhile, nothing else changes."""
+def close_dispute(w: World, msg: Message, job: int, claim: Claim, outcome: int, used_s: int, burned: int) -> None:
+    """For Referee: how a dispute ended. Of a claim that is not pending any more nothing changes.
+
+    used_s: of the committer's own clock; burned: of the prices of asks that exhausted it.
+    """
     require(msg.sender == w.config.referee, "settlement: not the referee")
-    posted = known(w, job, claim)
-    if posted is None:
+    if known(w, job, claim) is None:
         return
-    require(posted.disputes > 0, "settlement: not in dispute")
-    w.claims[place_of(w, job, claim)] = replace(posted, disputes=posted.disputes - 1)
-    if convicted:
-        _convict(w, job, claim, challengers, msg.now)
+    end = End(outcome)
+    if end not in (End.FINAL, End.AGED):
+        _convict(w, job, claim, end, burned, msg.now)
+        return
+    is_void = end == End.AGED or settlement.is_void(w, job, claim)
+    settlement.end_claim(w, job, claim, ClaimStatus.VOID if is_void else ClaimStatus.PAID)
+    if not is_void:
+        settlement.pay(w, job, (claim,), msg.now, used_s)
+    seats.open_next_turn(w, job, msg.now)
+
+
+def reward_finder(w: World, msg: Message, job: int, claim: Claim, finder: str) -> None:
+    """For Referee: what a judgement set aside goes to the finder of the oldest seal; of nobody, it burns."""
+    require(msg.sender == w.config.referee, "settlement: not the referee")
+    amount = w.finder_shares.get((job, claim), 0)
+    if not amount:
+        return
+    w.finder_shares[job, claim] = 0
+    token = w.run(job).token
+    if finder == NOBODY:
+        node_registry.burn(w, token, amount)
+        return
+    node_registry.pay_out(w, token, amount)
+    jobs.restore(w, job, 0, finder, amount)
 
 
 def void(w: World, msg: Message, job: int, claim: Claim) -> None:
-    """The claim's data is unavailable: convicts it, without a reward for challengers."""
+    """The claim's data is unavailable: convicts it, as silence does."""
     require(msg.sender == w.config.availability, "settlement: not the availability")
-    require(known(w, job, claim) is not None, "settlement: unknown claim")
-    _convict(w, job, claim, (), msg.now)
+    require_known(w, job, claim)
+    _convict(w, job, claim, End.SILENT, 0, msg.now)
 
 
 def hold(w: World, msg: Message, job: int) -> None:
@@ -69,11 +95,12 @@ def resume(w: World, msg: Message, job: int, seconds: int) -> None:
     w.runs[job] = run
 
 
-def _convict(w: World, job: int, claim: Claim, challengers: tuple[str, ...], now: int) -> None:
+def _convict(w: World, job: int, claim: Claim, end: End, burned: int, now: int) -> None:
     """The claim is never paid, its operator loses seat and lock, and rounds that depend on it are repeated."""
     w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.CONVICTED)
     lock = seats.lock_of(w.runs[job], claim.seat, claim.count)
-    slashed = seats.take_lock(w, job, claim.operator, lock, convicted=True)
+    loses = lock if end == End.JUDGED else silence_slash(lock, burned, end)
+    slashed = seats.take_lock(w, job, claim.operator, loses, convicted=True)
     seats.remove_operator(w, job, claim.seat, claim.operator)
     run = w.runs[job]
     if claim.turn == run.turn:
@@ -84,7 +111,7 @@ def _convict(w: World, job: int, claim: Claim, challengers: tuple[str, ...], now
         seats.settle_claim(w, job, claim.turn)
     seats.give_time(w, job, now)
     cost = _cost_of_doing_again(w, job, claim)
-    restored = _divide(w, job, claim, slashed, cost, challengers)
+    restored = _divide(w, job, claim, slashed, cost, FINDER_BPS if end == End.JUDGED else 0)
     if cost and restored == cost:
         _roll_back(w, job, claim, now)
     elif cost and run.state == JobState.RUNNING:  # the lock can no longer pay for it
@@ -111,23 +138,23 @@ def _cost_of_doing_again(w: World, job: int, claim: Claim) -> int:
     return cost
 
 
-def _divide(w: World, job: int, claim: Claim, slashed: int, cost: int, challengers: tuple[str, ...]) -> int:
-    """Divides a slash: restitution, a reserve for more of it, challengers and audits; burns the rest."""
+def _divide(w: World, job: int, claim: Claim, slashed: int, cost: int, finder_bps: int) -> int:
+    """Divides a slash: restitution, a reserve for more of it, a finder and audits; burns the rest."""
     run = w.runs[job]
     most = restitution(w.terms[job]) if _can_roll_back(run, claim) else 0
     from_slash = min(slashed, cost)
     from_reserve = min(run.reserve, cost - from_slash)
     kept = min(slashed, most) - from_slash
     rest = slashed - from_slash - kept
-    share = rest * CHALLENGERS_BPS // BPS // len(challengers) if challengers else 0
-    to_audits = rest * AUDITS_BPS // BPS
-    restored, to_challengers = from_slash + from_reserve, share * len(challengers)
-    paid_out = restored + to_challengers + to_audits
-    w.runs[job] = replace(run, reserve=run.reserve - from_reserve + kept, pot=run.pot - paid_out)
+    to_finder, to_audits = rest * finder_bps // BPS, rest * AUDITS_BPS // BPS
+    restored = from_slash + from_reserve
+    paid_out = restored + to_audits
+    w.runs[job] = replace(run, reserve=run.reserve - from_reserve + kept, pot=run.pot - paid_out - to_finder)
+    w.finder_shares[job, claim] = to_finder
     if paid_out:  # some tokens reject a transfer of 0
         node_registry.pay_out(w, run.token, paid_out)
-        jobs.restore(w, job, restored, w.config.audit_pool, to_audits, challengers, share)
-    seats.burn_from_pot(w, job, rest - to_challengers - to_audits)
+        jobs.restore(w, job, restored, w.config.audit_pool, to_audits)
+    seats.burn_from_pot(w, job, rest - to_finder - to_audits)
     return restored
 
 

@@ -34,7 +34,7 @@ from zoo_compute.spec.frames import (
     head_of,
     height_of,
 )
-from zoo_compute.spec.params import MAX_GAME_COUNT, WORD_BYTES, WORDS_A_LEAF
+from zoo_compute.spec.params import MAX_COUNT, WORD_BYTES, WORDS_A_LEAF
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim
 
@@ -165,7 +165,7 @@ def asked_parts(
     require(is_there, "referee: no such element")
     parts = part_count(opening.descriptor, opening.element)
     require(parts > 1, "referee: one part")
-    require(parts < MAX_GAME_COUNT, "referee: too many elements")
+    require(parts < MAX_COUNT, "referee: too many elements")
     frame = replace(frame, element=opening.element, parts=parts)
     position = TreePosition(Tree.ELEMENT, 0, leaf, at.count)
     return Stage(frame, position, opening.leaf), ELEMENT_PLACE | opening.element
@@ -217,8 +217,7 @@ def answered_result(node: Node, frame: Frame, opening: ResultAnswer) -> Stage:
     require(claim_hash(claim) == frame.claim, "referee: other claim")
     roots = result.segment_root, result.end_root, result.update_root
     leaf = merkle.result_root(frame.slot, claim.start_root, *roots)
-    is_result = merkle.climb(leaf, frame.slot - (claim.scope >> 16), result.path) == node.root
-    require(is_result, "referee: result does not match")
+    require(claim.has_result(frame.slot, leaf, result.path), "referee: result does not match")
     return Stage(frame, node.position, node.root)
 
 
@@ -322,7 +321,7 @@ def _entered(tree: Tree, root: bytes, count: int, frame: Frame, children: Hashes
 
 
 def _entered_words(tree: Tree, root: bytes, count: int, frame: Frame, children: Hashes, words: bytes) -> Stage:
-    require(count < MAX_GAME_COUNT, "referee: too many elements")
+    require(count < MAX_COUNT, "referee: too many elements")
     position = root_position(tree, count)
     if not position.shows_words:
         return _entered(tree, root, count, frame, children)

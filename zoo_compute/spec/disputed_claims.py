@@ -1,25 +1,28 @@
-"""What Openings keeps of a disputed claim, its numbers, and what it asks of other contracts (docs/protocol/referee.md)."""
+"""What Referee keeps of a disputed claim, its numbers, and what it asks of other contracts (docs/protocol/referee.md)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Protocol
 
 from eth_utils.crypto import keccak
 
 from zoo_compute.spec import clocks
+from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.clocks import ClockPreset, End, answer_fee
 from zoo_compute.spec.exploration import UNIT_BYTES, Node, Status, TreePosition, abi_words
 from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Position, claim_hash
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.state import Claim
+
+if TYPE_CHECKING:
+    from zoo_compute.spec.state import Claim
 
 RESULT = 3  # in place of a kind: the slot's result leaf
 ANSWER_GAS = 60_000  # of any answer
 CHILD_GAS = 1_600  # of each child that it shows
 LEAF_GAS = 24_000  # of each leaf of words
 STAGE_GAS = 260_000  # of an answer that leads into another tree
-OPENING_S = 86_400  # in which seals of a convicted step are opened
 MAX_ASKS = 65_535  # open at once, of a claim
 
 
@@ -37,7 +40,7 @@ class Court(Protocol):
     """What the other contracts answer and are called for."""
 
     def dispute_terms(self, job: int, claim: Claim) -> Terms: ...
-    def deadline(self, job: int, turn: int) -> int: ...
+    def claim_deadline(self, job: int, turn: int) -> int: ...
     def reexecution_price(self, job: int, is_aggregation: bool) -> tuple[str, int]: ...
     def hot_key(self, operator: int) -> str: ...
     def owner_of(self, operator: int) -> str: ...
@@ -88,7 +91,7 @@ class Finder:
 class Explorations:
     """All that the contract keeps. nodes: by id, the record and its status."""
 
-    court: Court
+    court: Court = field(compare=False, repr=False)
     preset: ClockPreset
     claims: dict[bytes, DisputedClaim] = field(default_factory=dict)
     nodes: dict[bytes, tuple[Node, Status]] = field(default_factory=dict)
@@ -98,6 +101,15 @@ class Explorations:
     seals: dict[bytes, int] = field(default_factory=dict)
     owed: dict[tuple[str, str], int] = field(default_factory=dict)
     burned: dict[str, int] = field(default_factory=dict)
+
+    def fork(self) -> Explorations:
+        """A copy that shares no writes with the original."""
+        new = copy(self)
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, dict):
+                setattr(new, item.name, dict(value))
+        return new
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +148,10 @@ def answer_gas(position: TreePosition) -> int:
 
 
 def with_deadline(w: Explorations, word: DisputedClaim) -> DisputedClaim:
-    return word if word.deadline else replace(word, deadline=w.court.deadline(word.job, word.turn))
+    if word.deadline:
+        return word
+    deadline = w.court.claim_deadline(word.job, word.turn)
+    return word if deadline == UINT256_MAX else replace(word, deadline=deadline)
 
 
 def require_node(w: Explorations, id: bytes, node: Node, status: int) -> None:

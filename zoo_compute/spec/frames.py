@@ -1,16 +1,13 @@
-"""What a dispute game is made of: its frame, its position, its clocks (docs/protocol/referee.md)."""
+"""What disputes speak of: a job's programs, a claim's trees, a frame, a position (docs/protocol/referee.md)."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from enum import IntEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from eth_utils.crypto import keccak
-
-from zoo_compute.spec.params import MAX_SPAN, MOVE_LATE_PART, WORDS_A_LEAF
-from zoo_compute.spec.watching import NOBODY
 
 if TYPE_CHECKING:
     from zoo_compute.spec.state import Claim
@@ -37,26 +34,6 @@ class Phase(IntEnum):
     NODES = 4
     ELEMENTS = 5
     PARTS = 6
-
-
-class Awaits(IntEnum):
-    """The move that is due: the committer's, then, from PICK on, the challenger's."""
-
-    NOTHING = 0  # the game is over, or never was
-    REVEAL = 1
-    OPEN = 2
-    TRACE = 3
-    PARTS = 4
-    PICK = 5
-    EVIDENCE = 6
-
-
-class Outcome(IntEnum):
-    """How a game ended."""
-
-    CONVICTED = 1
-    DISMISSED = 2
-    SETTLED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,31 +112,8 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeOpening:
-    """A node's descriptor under its program, and its elements. leaf: the one leaf's bytes of a tree of height 0."""
-
-    descriptor: bytes
-    program: Program
-    path: Hashes
-    elements_root: bytes
-    children: Hashes
-    leaf: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class PartsOpening:
-    """The parts' results. leaf: the element's; last: the leaf of the last part, with its path."""
-
-    leaf: bytes
-    root: bytes
-    last: bytes
-    path: Hashes
-    children: Hashes
-
-
-@dataclass(frozen=True, slots=True)
 class Frame:
-    """What a game has fixed so far; fields not known yet are zero. Contract: its hash alone is kept."""
+    """What a path has fixed so far; fields not known yet are zero. Contract: its hash alone is kept."""
 
     job: int = 0
     round: int = 0
@@ -204,88 +158,9 @@ class Position:
     open_leaf: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Game:
-    """One challenger against one claim."""
-
-    job: int = 0
-    claim: Claim | None = None
-    challenger: str = NOBODY
-    coin: int = 0  # the bond, in the chain's coin and in the job's token
-    tokens: int = 0
-    frame: Frame = Frame()
-    awaits: Awaits = Awaits.NOTHING
-    phase: Phase = Phase.NONE
-    node: bytes = EMPTY
-    height: int = 0
-    index: int = 0
-    count: int = 0  # what the tree is over: leaves, or words of ELEMENTS and PARTS
-    is_open: bool = False
-    at: int = 0  # the last move
-    move_s: int = 0
-    committer_left: int = 0
-    challenger_left: int = 0
-
-    @property
-    def is_challengers_turn(self) -> bool:
-        return self.awaits >= Awaits.PICK
-
-    @property
-    def due(self) -> int:
-        """The last second of the side that owes a move."""
-        left = self.challenger_left if self.is_challengers_turn else self.committer_left
-        return self.at + min(self.move_s, left)
-
-    @property
-    def leaves(self) -> int:
-        return -(-self.count // WORDS_A_LEAF) if self.phase >= Phase.ELEMENTS else self.count
-
-    @property
-    def height_of_tree(self) -> int:
-        return height_of(self.leaves)
-
-    @property
-    def is_beyond(self) -> bool:
-        """A leaf that the tree has not: padding belongs there."""
-        return self.height == 0 and self.index >= self.leaves
-
-    @property
-    def position(self) -> Position:
-        return Position(self.phase, self.height, self.index, self.node, self.node if self.is_open else EMPTY)
-
-    def moved(self, now: int) -> Game:
-        """The mover's time is spent. A move in the last part of `move_s` gives the other side `move_s` more."""
-        used = now - self.at
-        is_late = MOVE_LATE_PART * used > (MOVE_LATE_PART - 1) * self.move_s
-        gift = self.move_s if is_late else 0
-        if self.is_challengers_turn:
-            left, other = self.challenger_left - used, self.committer_left + gift
-            return replace(self, at=now, challenger_left=left, committer_left=other)
-        left, other = self.committer_left - used, self.challenger_left + gift
-        return replace(self, at=now, committer_left=left, challenger_left=other)
-
-
-def phase_of(frame: Frame) -> Phase:
-    """The tree of a game after this frame was fixed; disputing a state later fixes no frame."""
-    if frame.parts_root != EMPTY:
-        return Phase.PARTS
-    if frame.descriptor != EMPTY:
-        return Phase.ELEMENTS
-    if frame.trace_root != EMPTY:
-        return Phase.NODES
-    if frame.is_begin:
-        return Phase.STATE
-    return Phase.STEPS if frame.tree_root not in (EMPTY, frame.segment_root) else Phase.SEGMENTS
-
-
 def claim_hash(claim: Claim) -> bytes:
     """keccak256(abi_encode(claim)), as Settlement has it."""
     return keccak(b"".join(v if isinstance(v, bytes) else v.to_bytes(32, "big") for v in astuple(claim)))
-
-
-def span_of(height: int) -> int:
-    """How many levels one move goes down from here: as few moves as MAX_SPAN allows, and those alike."""
-    return -(-height // -(-height // MAX_SPAN)) if height else 0
 
 
 def height_of(leaves: int) -> int:

@@ -1,6 +1,5 @@
 """TaskRegistry as Auction and Settlement call it: state and payments (docs/protocol/task-registry.md)."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from zoo_compute.spec.params import fee_of
@@ -24,16 +23,12 @@ def pay(w: World, job: int, account: str, amount: int) -> int:
     return fee
 
 
-def restore(
-    w: World, job: int, restored: int, audit_pool: str, to_audits: int, challengers: Sequence[str], share: int
-) -> None:
-    """For Settlement: books a slash that NodeRegistry paid in: restitution, the audits' part, each challenger's part."""
+def restore(w: World, job: int, restored: int, account: str, amount: int) -> None:
+    """For Settlement: books what NodeRegistry paid in: restitution, and the part of the audits or of a finder."""
     record = w.jobs[job]
     w.jobs[job] = replace(record, escrow=record.escrow + restored)
     w.job_ledgers[job] = replace(w.job_ledgers[job], restored=w.job_ledgers[job].restored + restored)
-    _owe(w, record.token, audit_pool, to_audits)
-    for challenger in challengers:
-        _owe(w, record.token, challenger, share)
+    _owe(w, record.token, account, amount)
 
 
 def close(w: World, job: int) -> None:

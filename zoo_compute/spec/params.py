@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from zoo_compute.spec import clocks
+from zoo_compute.spec.clocks import ClockPreset
+
 ZEN: int = 10**18  # smallest units of one ZEN: 18 decimals
 
 
@@ -25,9 +28,8 @@ class Preset:
     audit_bond: int  # ZEN smallest units: least bond of an auditor
     draw_blocks: int  # that bury the block an audit draws from
     benchmark_s: int  # a trial is answered, from its entry on
-    move_s: int  # a move of a dispute game is made
-    side_s: int  # all moves of one side of it
     timelock_s: int  # delay of treasury spending
+    clocks: ClockPreset  # of disputes
 
 
 DEVNET = Preset(
@@ -46,9 +48,8 @@ DEVNET = Preset(
     audit_bond=10 * ZEN,
     draw_blocks=2,
     benchmark_s=10,
-    move_s=10,
-    side_s=60,
     timelock_s=10,
+    clocks=clocks.DEVNET,
 )
 PRODUCTION = Preset(
     name="production",
@@ -66,9 +67,8 @@ PRODUCTION = Preset(
     audit_bond=500 * ZEN,
     draw_blocks=32,
     benchmark_s=1_800,
-    move_s=3_600,
-    side_s=43_200,
     timelock_s=172_800,
+    clocks=clocks.PRODUCTION,
 )
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in (DEVNET, PRODUCTION)}
 
@@ -77,7 +77,7 @@ FEE_BPS: int = 500  # of every payment, to the treasury: 5 % pays development, a
 SLASH_BPS: int = 1_000  # of a slot's lock, for a timeout or a decline: hurts, without ruining who lost power once
 MAX_DEPTH: int = 16  # turns that may be unfinal at once: their pending counts are one word
 LOCK_MULTIPLE: int = 2  # a seat's own lock over the price at risk: twice, so that a lie costs more than it earns
-CHALLENGERS_BPS: int = 4_000  # of what a conviction leaves after restitution: hunting lies pays
+FINDER_BPS: int = 4_000  # of what a conviction leaves after restitution, to the oldest seal: hunting lies pays
 AUDITS_BPS: int = 1_000  # of the same: lies pay for the audits that find them
 RESERVE_GROWTH_BPS: int = 2_500  # of the reserve, at a re-opening: an empty auction finds its price in a few attempts
 MAX_REPUTATION: int = 1_000  # points; also the greatest discount in bps (10 %), so newcomers can still win
@@ -98,8 +98,6 @@ STAKE_UNIT: int = 10**12  # smallest units of ZEN: stake is counted in these, so
 PERIODS: int = 24  # of an epoch: a heartbeat counts once in each
 BREACH_BPS: int = 100  # of the stake, for an epoch in which more promised periods were missed than the SLA allows
 MAX_LONGER_WINDOWS: int = 3  # usual windows by which a claim's window can be longer, for the cost of a round
-MAX_DISPUTES: int = 255  # open ones of a claim: 8 bits of its word
-MAX_CHALLENGERS: int = 16  # that share in one conviction: bounds its gas
 ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it
 LEAST_BASE_FEE: int = 10**9  # wei: what a chain's base fee counts as at least, so that no demand is free
 LANE_DEMANDS: int = 4  # of one claim: what its author answers is bounded, and nobody uses up what others may ask
@@ -117,13 +115,8 @@ RECALL_BPS: int = 1_000  # of the admitted, in an epoch: each is shown again eve
 COIN: str = "0x" + 40 * "0"  # the native coin, in place of a token's address
 WORD_BYTES: int = 4  # of a tensor's element
 WORDS_A_LEAF: int = 128  # of a committed tensor
-MAX_SPAN: int = 6  # levels that one move goes down at most: 64 children
-MAX_GAME_COUNT: int = 2**48  # leaves or words of one tree of a game: 48 bits of its word
-MOVE_LATE_PART: int = 4  # a move in the last quarter of its time gives the other side as much again
-BOND_BPS: int = 1_000  # of the price at risk, for the first game against a claim
-BOND_STEPS: int = 4  # the bond of the k-th game open against an operator is min(k, this) times the first's
-MOST_COUNTED: int = 128  # games against an operator that lengthen the clocks of the next: these fit a game's word
-DEFENCE_GAS: int = 2_000_000  # a committer's moves in the deepest game
+MAX_SPAN: int = 6  # levels that one answer goes down at most: 64 children
+MAX_COUNT: int = 2**48  # leaves or words of one tree of a claim: 48 bits of a node's position
 LIST_LIMIT: int = 64  # operators or claims in one call: bounds its gas
 
 KIND_SLOTS: int = 0  # the lot of a job's slots

@@ -124,8 +124,7 @@ def _first_frame(job: int, claim: Claim, kind: int, slot: int, work: Work, resul
         return replace(frame, before=claim.start_root, after=claim.root)
     roots = result.segment_root, result.end_root, result.update_root
     leaf = merkle.result_root(slot, claim.start_root, *roots)
-    is_result = merkle.climb(leaf, slot - (claim.scope >> 16), result.path) == claim.root
-    require(is_result, "referee: result does not match")
+    require(claim.has_result(slot, leaf, result.path), "referee: result does not match")
     frame = replace(frame, segment_root=roots[0], end_root=roots[1], update_root=roots[2])
     if kind == Kind.UPDATE:
         return replace(frame, before=claim.start_root, after=result.update_root)

@@ -7,6 +7,7 @@ from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
     KIND_AGGREGATOR,
+    KIND_SLOTS,
     MAX_SEATS,
     POLICY_DELAYED,
     slash_of,
@@ -26,7 +27,9 @@ def award(w: World, job: int, kind: int, operator: int, first: int, won: int, pr
     else:
         w.runs[job] = replace(run, seats=run.seats + 1)
     w.seats[job, number] = Seat(operator=operator, first=first, count=won, price=price)
-    w.standings[job, operator] = replace(stake, locked=stake.locked + lock, lots=stake.lots + 1, held=stake.held + 1)
+    slots = stake.slots + (won if kind == KIND_SLOTS else 0)
+    lots, held = stake.lots + 1, stake.held + 1
+    w.standings[job, operator] = replace(stake, locked=stake.locked + lock, lots=lots, held=held, slots=slots)
 
 
 def begin(w: World, job: int, lock: int, *, now: int) -> None:
@@ -134,7 +137,7 @@ def open_next_turn(w: World, job: int, now: int) -> None:
 
 
 def pending_of(w: World, job: int) -> int:
-    """Claims of closed turns that are neither paid nor convicted."""
+    """Claims of closed turns that are neither paid, convicted nor void."""
     return sum(count.pending for (of, _), count in w.closed_turns.items() if of == job)
 
 
@@ -215,7 +218,13 @@ def remove_operator(w: World, job: int, seat: int, operator: int) -> None:
     if current.operator == operator:
         w.seats[job, seat] = replace(current, operator=0, pot_price=0)
         stake = w.standings[job, operator]
-        w.standings[job, operator] = replace(stake, held=stake.held - 1, left_turn=next_turn(run))
+        slots = stake.slots - slots_of(current, seat)
+        w.standings[job, operator] = replace(stake, held=stake.held - 1, slots=slots, left_turn=next_turn(run))
+
+
+def slots_of(seat: Seat, number: int) -> int:
+    """How many slots a seat has; the aggregator's has none."""
+    return 0 if number == AGGREGATOR_SEAT else seat.count
 
 
 def next_turn(run: Run) -> int:

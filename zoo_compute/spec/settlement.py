@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from zoo_compute.spec import auction, bits, jobs, node_registry, rewards, seats
+from zoo_compute.spec.clocks import fading_pay
 from zoo_compute.spec.params import AGGREGATOR_SEAT, KIND_AGGREGATOR, KIND_SLOTS
 from zoo_compute.spec.pricing import least_taken, takeover_prices
 from zoo_compute.spec.revert import require
@@ -109,7 +110,11 @@ def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count:
     lock, stake = seats.lock_of(run, seat, count), w.stake_of(job, operator)
     node_registry.lock(w, operator, run.token, lock, new=stake.lots == 0)
     w.standings[job, operator] = replace(
-        stake, locked=stake.locked + lock, lots=max(1, stake.lots), held=stake.held + 1
+        stake,
+        locked=stake.locked + lock,
+        lots=max(1, stake.lots),
+        held=stake.held + 1,
+        slots=stake.slots + seats.slots_of(part, seat),
     )
     seats.burn_from_pot(w, job, burned)
 
@@ -160,14 +165,10 @@ def finalise(w: World, msg: Message, job: int, claims: tuple[Claim, ...]) -> Non
     """Pays claims whose window is over, each once; consecutive ones of one operator together."""
     require(len(claims) > 0, "settlement: no claims")
     for claim in claims:
-        posted = known(w, job, claim)
-        require(posted is not None, "settlement: unknown claim")
-        require(posted is not None and posted.disputes == 0, "settlement: in dispute")
+        require(not require_known(w, job, claim).is_disputed, "settlement: in dispute")
         require(msg.now > seats.claim_deadline(w, job, claim.turn), "settlement: window open")
-        w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.PAID)
-        seats.settle_claim(w, job, claim.turn)
-    for (operator, is_aggregation), batch in groupby(claims, lambda claim: (claim.operator, claim.is_aggregation)):
-        _pay(w, job, operator, is_aggregation, tuple(batch), msg.now)
+        end_claim(w, job, claim, ClaimStatus.VOID if is_void(w, job, claim) else ClaimStatus.PAID)
+    pay(w, job, claims, msg.now)
     seats.open_next_turn(w, job, msg.now)
 
 
@@ -195,6 +196,35 @@ def known(w: World, job: int, claim: Claim) -> Posted | None:
     posted = w.claims.get(place_of(w, job, claim))
     is_known = posted is not None and posted.claim == claim and posted.status == ClaimStatus.PENDING
     return posted if is_known else None
+
+
+def require_known(w: World, job: int, claim: Claim) -> Posted:
+    posted = known(w, job, claim)
+    require(posted is not None, "settlement: unknown claim")
+    assert posted is not None
+    return posted
+
+
+def is_void(w: World, job: int, claim: Claim) -> bool:
+    """Whether its operator was convicted of another claim since: then it is not paid."""
+    return claim.turn < w.stake_of(job, claim.operator).void_before
+
+
+def end_claim(w: World, job: int, claim: Claim, status: ClaimStatus) -> None:
+    """A pending claim of a closed turn is paid, or void."""
+    w.claims[place_of(w, job, claim)] = Posted(claim, status=status)
+    seats.settle_claim(w, job, claim.turn)
+
+
+def pay(w: World, job: int, claims: tuple[Claim, ...], now: int, used_s: int = 0) -> None:
+    """What is not void; an aggregation by how much of its own clock the operator used in the claim's dispute."""
+    for (operator, is_aggregation), batch in groupby(claims, lambda claim: (claim.operator, claim.is_aggregation)):
+        paid = tuple(claim for claim in batch if not is_void(w, job, claim))
+        if is_aggregation:
+            clock = w.config.preset.clocks
+            paid = tuple(replace(claim, price=fading_pay(claim.price, used_s, clock)) for claim in paid)
+        if paid:
+            _pay(w, job, operator, is_aggregation, paid, now)
 
 
 def _post(w: World, job: int, claim: Claim) -> None:

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from typing import cast
 
-from zoo_compute.spec.frames import Frame, Game, Position
+from zoo_compute.spec import merkle
+from zoo_compute.spec.disputed_claims import Court, Explorations
+from zoo_compute.spec.frames import Frame, Position, height_of
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
 from zoo_compute.spec.pricing import LosingRun
 from zoo_compute.spec.revert import Refused, require
@@ -79,7 +82,7 @@ class Config:
     audit_pool: str = "audit pool"
     audits: str = "audits"
     admissions: str = "admissions"
-    # The functions of Evidence and OpExecutor that the referee calls.
+    # The functions of Evidence and OpExecutor that Referee and Descent call.
     judge: Callable[[int, Frame, Position, bytes], None] = _nothing_holds
     part_count: Callable[[bytes, int], int] = _one_part
 
@@ -263,6 +266,7 @@ class JobStake:
     locked: int = 0
     lots: int = 0  # in which the registry counts it as locked
     held: int = 0  # seats
+    slots: int = 0  # of these seats; the aggregator's has none
     left_turn: int = 0  # the first turn in which it surely has no claim, once it has no seat
     void_before: int = 0  # the first turn after its last conviction
 
@@ -296,6 +300,11 @@ class Claim:
         first = self.scope >> 16
         return range(first, first + self.count)
 
+    def has_result(self, slot: int, leaf: bytes, path: tuple[bytes, ...]) -> bool:
+        """Whether a slot's result has this leaf. By a path of another height a crafted root would have two."""
+        is_leaf = merkle.climb(leaf, slot - (self.scope >> 16), path) == self.root
+        return len(path) == height_of(self.count) and is_leaf
+
 
 class ClaimStatus(IntEnum):
     """docs/protocol/settlement.md."""
@@ -303,14 +312,15 @@ class ClaimStatus(IntEnum):
     PENDING = 1
     PAID = 2
     CONVICTED = 3
+    VOID = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A stored claim. Contract: hash | disputes | status."""
+    """A stored claim. Contract: hash | whether it is disputed | status."""
 
     claim: Claim
-    disputes: int = 0
+    is_disputed: bool = False
     status: ClaimStatus = ClaimStatus.PENDING
 
 
@@ -451,6 +461,7 @@ class World:
     standings: dict[tuple[int, int], JobStake] = field(default_factory=dict)  # (job, operator)
     claims: dict[tuple[int, int, int], Posted] = field(default_factory=dict)  # (job, seat, turn mod (depth + 1))
     closed_turns: dict[tuple[int, int], ClosedTurn] = field(default_factory=dict)  # (job, turn)
+    finder_shares: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, claim); in the registry's pot
     # Rewards
     pool: int = 0
     epochs: dict[int, Epoch] = field(default_factory=dict)
@@ -483,14 +494,10 @@ class World:
     falsified: dict[tuple[int, int, int], int] = field(default_factory=dict)  # (job, turn, slot): the first false leaf
     convicted: dict[tuple[int, Claim], bool] = field(default_factory=dict)  # (job, claim)
     audit_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
-    # Referee
-    games: dict[int, Game] = field(default_factory=dict)
-    open_games: dict[tuple[int, Claim], tuple[int, ...]] = field(default_factory=dict)  # (job, claim); the latest first
-    referee_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
-    game_burned: dict[str, int] = field(default_factory=dict)  # by token: unspendable halves of lost bonds
-    game_count: int = 0
     bonded: int = 0
     bonds_burned: int = 0
+    # Referee; whom it calls is known in a call alone (`court.disputes_at`)
+    disputes: Explorations = field(default_factory=lambda: Explorations(cast(Court, None), DEVNET.clocks))
     # Admissions
     workloads: dict[int, Workload] = field(default_factory=dict)  # by VRAM in GB
     entries: dict[int, Entry] = field(default_factory=dict)  # by operator
@@ -515,6 +522,7 @@ class World:
             value = getattr(self, item.name)
             if isinstance(value, dict):
                 setattr(new, item.name, dict(value))
+        new.disputes = self.disputes.fork()
         return new
 
     def operator(self, operator: int) -> Operator:
@@ -537,10 +545,6 @@ class World:
 
     def seat(self, job: int, seat: int) -> Seat:
         return self.seats.get((job, seat), Seat())
-
-    def open_against(self, operator: int) -> int:
-        """How many games are open against an operator, over all claims."""
-        return sum(len(games) for (_, claim), games in self.open_games.items() if claim.operator == operator)
 
     def stake_of(self, job: int, operator: int) -> JobStake:
         return self.standings.get((job, operator), JobStake())

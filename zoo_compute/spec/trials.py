@@ -31,13 +31,13 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """An operator's answered trial. Contract: the claim's word, the open disputes, and the rest under `trials`."""
+    """An operator's answered trial. Contract: the claim's word, whether it is disputed, and the rest under `trials`."""
 
     claim: Claim
     work_root: bytes
     score: int  # FLOPs a second
     deadline: int  # the last second at which it can be disputed
-    disputes: int = 0
+    is_disputed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import GWEI, End
 from zoo_compute.spec.descents import require_frame
 from zoo_compute.spec.disputed_claims import (
-    OPENING_S,
     Explorations,
     Finder,
     Place,
@@ -148,7 +147,7 @@ def open_seal(w: Explorations, msg: Message, job: int, claim: Claim, finder: str
     """The oldest counts that was placed long enough before the first ask at the convicted step."""
     key = claim_key(job, claim)
     verdict = w.verdicts.get(key)
-    is_open = verdict is not None and verdict.judged_at > 0 and msg.now <= verdict.judged_at + OPENING_S
+    is_open = verdict is not None and verdict.judged_at > 0 and msg.now <= verdict.judged_at + w.preset.opening_s
     require(is_open, "referee: not open to seals")
     assert verdict is not None
     placed = w.seals.get(sealed(finder, verdict.unit, salt), 0)
@@ -165,6 +164,6 @@ def reward(w: Explorations, msg: Message, job: int, claim: Claim) -> None:
     is_judged = verdict is not None and verdict.judged_at > 0
     require(is_judged and not (finder and finder.is_rewarded), "referee: nothing to reward")
     assert verdict is not None
-    require(msg.now > verdict.judged_at + OPENING_S, "referee: time left")
+    require(msg.now > verdict.judged_at + w.preset.opening_s, "referee: time left")
     w.finders[key] = Finder(NOBODY, 0, is_rewarded=True)
     w.court.reward_finder(job, claim, finder.account if finder else NOBODY)

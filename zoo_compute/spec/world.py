@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 from zoo_compute.spec import (
@@ -13,14 +14,15 @@ from zoo_compute.spec import (
     audits,
     availability,
     convictions,
+    court,
     datasets,
-    game_ends,
     node_registry,
     referee,
     rewards,
     settlement,
     task_registry,
     treasury,
+    verdicts,
 )
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.params import LIST_LIMIT
@@ -69,6 +71,16 @@ def _named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     return {function.__name__: function for function in functions}
 
 
+def _of_disputes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of the referee: works on what it keeps, and the world is its court."""
+
+    @wraps(function)
+    def on_world(w: World, msg: Message, *args: Any) -> Any:
+        return function(court.disputes_at(w, msg), msg, *args)
+
+    return on_world
+
+
 EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
     "registry": {
         **_named(
@@ -109,24 +121,25 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         ),
         "set_paused": set_paused("auction"),
     },
-    "referee": _named(
-        referee.challenge,
-        referee.reveal,
-        referee.pick,
-        referee.open_segment,
-        referee.open_step,
-        referee.open_trace,
-        referee.open_begin,
-        referee.dispute_state,
-        referee.open_node,
-        referee.open_leaf,
-        referee.ask_parts,
-        referee.open_parts,
-        game_ends.convict,
-        game_ends.concede,
-        game_ends.time_out,
-        game_ends.withdraw,
-    ),
+    "referee": {
+        function.__name__: _of_disputes(function)
+        for function in (
+            referee.ask_claim,
+            referee.ask,
+            referee.ask_stage,
+            referee.answer,
+            referee.answer_words,
+            referee.answer_stage,
+            verdicts.judge,
+            verdicts.expire,
+            verdicts.close,
+            verdicts.settle,
+            verdicts.withdraw,
+            verdicts.seal,
+            verdicts.open_seal,
+            verdicts.reward,
+        )
+    },
     "settlement": _named(
         settlement.ready,
         settlement.decline,
@@ -140,6 +153,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         settlement.release,
         convictions.open_dispute,
         convictions.close_dispute,
+        convictions.reward_finder,
     ),
     "rewards": _named(
         rewards.fund,
@@ -173,6 +187,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         admissions.answer,
         admissions.open_dispute,
         admissions.close_dispute,
+        admissions.reward_finder,
         admissions.settle,
         admissions.schedule,
         admissions.recall,
