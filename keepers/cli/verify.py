@@ -5,31 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from zoo_compute.chain.games import read_games
 
+from keepers.cli.own_disputes import disputes_of, disputing
 from keepers.decisions.requests import verify_request
-from keepers.queue.work_queue import WorkStatus
-from keepers.services.challenging import challenge
-from keepers.services.disputing import GAME_POLL_S, DisputePlayer
+from keepers.services.disputing import DISPUTE_POLL_S, Disputing
 from node.errors import Withheld
-from zoo_compute import paths
 from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Commit, JobView
 from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine
-from zoo_compute.client.dispute_transcript import ENDS
+from zoo_compute.client.disputes import Dispute
 from zoo_compute.errors import ConfigError, UserError, ZooError
 from zoo_compute.store.errors import ContentMissing, StoreUnreachable
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
-    from zoo_compute.chain.sender import Sender
+    from zoo_compute.chain.explorations import DisputeView
     from zoo_compute.store import Store
 
 LIES_EXIT_CODE, NOT_SERVED = 3, 1  # exit codes
@@ -70,7 +66,7 @@ class VerifiedSlot:
     "--challenge",
     "challenges",
     is_flag=True,
-    help="Open a dispute game about each false claim, and play it to its end.",
+    help="Ask about each false claim until the contract convicts it.",
 )
 @click.option("--device", help="cpu, cuda, cuda:N or mps; the best one by default.")
 @click.option("--store", metavar="DIR|kubo:URL", help="Content store. [env ZOO_STORE]")
@@ -88,9 +84,10 @@ def verify(
 ) -> int:
     """Re-execute what a job's operators committed, and name those that lied.
 
-    Also names auditors that attested a false state. With --challenge it opens a dispute game about every false claim whose
-    window is open. Each game takes a bond; you get it back, with a share of the liar's lock, when the contract convicts the
-    claim. If interrupted, rerun the command: it resumes its games. If an operator serves its result to nobody, the answer to
+    Also names auditors that attested a false state. With --challenge it asks about every false claim whose window is open,
+    down to the false number, which the contract computes itself. Each ask prepays its answer; you get all of it back when the
+    claim is convicted, and a share of the liar's lock if yours is the oldest seal of the false step. If interrupted, rerun the
+    command: the exploration is on chain, and it goes on from there. If an operator serves its result to nobody, the answer to
     a demand on chain is checked instead. Exit code: 0 when everything agrees, 3 when a claim is false, 1 when some data was
     not served.
     """
@@ -102,12 +99,12 @@ def verify(
         _check_asked(view, turn if not follow else None, slot)
         last = turn if not follow else None
         was_busy = witness.check_next(view, _todo(view, every, (turn, last), slot))
-        is_open = witness.play()
+        is_open = witness.take_part()
         if not was_busy and not is_open and (view.settled or not follow):
             break
         if not was_busy:
-            time.sleep(GAME_POLL_S if is_open else POLL_S)
-    checked, games = witness.checked, witness.games()
+            time.sleep(DISPUTE_POLL_S if is_open else POLL_S)
+    checked, disputes = witness.checked, witness.disputes()
     liars = list(_lying_auditors(settings.chain(), view, checked))
     lines = [f"{sum(c.agrees for c in checked)} of {len(checked)} slot-rounds agree"]
     if not checked and not every and view.commits:
@@ -115,12 +112,12 @@ def verify(
     lines += [
         f"auditor {each['auditor']} attested a false state: turn {each['turn']}, slot {each['slot']}" for each in liars
     ]
-    lines += [f"game {each['game']} against operator {each['operator']}: {each['outcome']}" for each in games]
+    lines += [f"dispute {each['dispute']} of operator {each['operator']}: {each['status']}" for each in disputes]
     report: dict[str, Any] = {
         "job": number,
         "checked": [c.to_dict() for c in checked],
         "auditors": liars,
-        "games": games,
+        "disputes": disputes,
     }
     if witness.withheld is not None:
         report["withheld"] = str(witness.withheld)
@@ -132,16 +129,13 @@ def verify(
 
 
 class JobVerification:
-    """Re-executes the claims of a job, and challenges those that are false."""
+    """Re-executes the claims of a job, and asks about those that are false."""
 
     def __init__(self, settings: Settings, job: int, store: Store, device: str | None, *, challenges: bool) -> None:
-        self._chain, self._job, self._store, self._device = settings.chain(), job, store, device
-        self._sender = settings.sender() if challenges else None
-        self._lane: DisputePlayer | None = None
-        if self._sender is not None:
-            folder = Path(paths.home()) / "verify"
-            self._lane = DisputePlayer(self._chain, self._sender, self._ask, operator=0, folder=folder)
-        self._opened: dict[int, VerifiedSlot] = {}  # by the game's number
+        self._settings, self._job, self._store, self._device = settings, job, store, device
+        self._chain = settings.chain()
+        self._lane: Disputing | None = disputing(settings, store, device) if challenges else None
+        self._asked: dict[bytes, VerifiedSlot] = {}  # by the key of the claim
         self._line = StatusLine()
         self.checked: list[VerifiedSlot] = []
         self.withheld: ZooError | None = None  # why the last look could not check everything
@@ -161,48 +155,54 @@ class JobVerification:
             verified = VerifiedSlot(commit, slot, report)
             self.checked.append(verified)
             self._line.note(verified.text)
-            if not verified.agrees and self._sender is not None:
-                self._challenge(self._sender, verified)
+            if not verified.agrees and self._lane is not None:
+                self._challenge(self._lane, verified)
             return True
         return False
 
-    def _challenge(self, sender: Sender, verified: VerifiedSlot) -> None:
-        if verified.report.get("dispute") is None:
+    def _challenge(self, lane: Disputing, verified: VerifiedSlot) -> None:
+        place = verified.report.get("dispute")
+        if place is None:
             is_data = verified.report["field"] not in ("segment_root", "end_root", "update_root")
             reason = "its data is wrong, which a demand settles: `zoo job demands`"
             self._line.note("  " + (reason if is_data else "dispute the claim that it continues from"))
             return
-        number = challenge(
-            self._chain, sender, read_job(self._chain, self._job), verified.commit, verified.report["dispute"]
-        )
-        self._opened.setdefault(number, verified)
-        self._line.note(f"  game {number} is about it")
+        try:
+            key = lane.challenge(self._job, verified.commit, [place])
+        except UserError as error:
+            self._line.note(f"  {error}")
+            return
+        self._asked.setdefault(key, verified)
 
-    def play(self) -> bool:
-        """Make the moves that are due. Returns whether a game is open."""
+    def take_part(self) -> bool:
+        """Make the asks and judgements that are due. Returns whether a dispute of this run is open."""
         mine = self._lane.poll_once() if self._lane is not None else []
-        left = [game for game in mine if game.number in self._opened]
+        left = [dispute for dispute in mine if dispute.key in self._asked]
         if left:
-            places = (f"game {g.number}: {g.state.phase.name.lower()}, {len(g.events)} events" for g in left if g.state)
-            self._line.show("; ".join(places))
+            self._line.show("; ".join(_progress(dispute) for dispute in left))
         else:
             self._line.end()
         return bool(left)
 
-    def games(self) -> list[dict[str, Any]]:
-        """The games that this run opened, and how they ended."""
-        ended = {game.number: game for game in read_games(self._chain, self._chain.head(), job=self._job)}
-        return [
-            {"game": number, "operator": each.commit.operator, "slot": each.slot, "outcome": ENDS[outcome]}
-            for number, each in self._opened.items()
-            if (outcome := ended[number].outcome) is not None
-        ]
+    def disputes(self) -> list[dict[str, Any]]:
+        """About what this run asked, and how it ended."""
+        if not self._asked:
+            return []
+        known = disputes_of(self._settings, self._job)
+        now = self._chain.now()
+        return [_as_json(known[key], each.slot, now) for key, each in self._asked.items() if key in known]
 
-    def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
-        from node.disputes.player import run_move
 
-        arguments = {**request, "device": self._device} if self._device else request
-        return WorkStatus("done", result=run_move(arguments, self._store))
+def _progress(dispute: DisputeView) -> str:
+    asked = len(dispute.picture.nodes)
+    return f"operator {dispute.operator}'s claim: {asked} asks, {len(dispute.picture.open_asks)} without an answer"
+
+
+def _as_json(dispute: Dispute, slot: int, now: int) -> dict[str, Any]:
+    end = dispute.view.end
+    names = ("dispute", "job", "turn", "seat", "operator")
+    at = {name: value for name, value in dispute.to_dict().items() if name in names}
+    return {**at, "slot": slot, "outcome": end.name.lower() if end else None, "status": dispute.status(now)}
 
 
 def _check_asked(view: JobView, turn: int | None, slot: int | None) -> None:

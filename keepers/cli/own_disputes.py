@@ -1,0 +1,63 @@
+"""What `zoo verify` and `zoo defend` share: the lane of disputes with this process as its worker, and disputes by their names."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from keepers.queue.work_queue import WorkStatus
+from keepers.services.disputing import Disputing
+from zoo_compute import paths
+from zoo_compute.atomic import write_atomically
+from zoo_compute.client.disputes import Dispute, list_disputes
+
+if TYPE_CHECKING:
+    from zoo_compute.cli.context import Settings
+    from zoo_compute.store import Store
+
+KEPT = 32  # results of computations, by the names of the work
+FOLDER = "verify"  # in ZOO_HOME
+SECRET = "seals"  # of the seals that this account places: with it a restart opens them
+
+
+class InProcessWorker:
+    """Computes a dispute's answers and asks in this process. Equal work is computed once."""
+
+    def __init__(self, store: Store, device: str | None) -> None:
+        self._store, self._device = store, device
+        self._done: OrderedDict[str, WorkStatus] = OrderedDict()
+
+    def __call__(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
+        if name not in self._done:
+            from node.disputes.player import run_dispute
+
+            arguments = {**request, "device": self._device} if self._device else request
+            self._done[name] = WorkStatus("done", result=run_dispute(arguments, self._store))
+            while len(self._done) > KEPT:
+                self._done.popitem(last=False)
+        return self._done[name]
+
+
+def disputing(settings: Settings, store: Store, device: str | None, *, defends: int | None = None) -> Disputing:
+    """The lane of the account that the settings name."""
+    folder = Path(paths.home()) / FOLDER
+    worker = InProcessWorker(store, device)
+    secret = _secret(folder / SECRET)
+    return Disputing(
+        settings.chain(), settings.sender(), worker, operator=0, folder=folder, defends=defends, secret=secret
+    )
+
+
+def _secret(path: Path) -> bytes:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, secrets.token_bytes(32), mode=0o600)
+    return path.read_bytes()
+
+
+def disputes_of(settings: Settings, job: int) -> dict[bytes, Dispute]:
+    """A job's disputes, by the keys of their claims."""
+    chain = settings.chain()
+    return {each.view.key: each for each in list_disputes(chain, chain.head(), job)}
