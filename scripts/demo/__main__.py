@@ -29,6 +29,7 @@ from scripts.demo.replay import Replaying
 from tests.support.liars.commands import lying_worker
 from zoo_compute import Client
 from zoo_compute.chain.events import Event, scan
+from zoo_compute.chain.explorations import read_disputes
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.errors import ZooError
@@ -56,7 +57,7 @@ PLANS = (
 VICTIM = "beta"
 # In the last round the liar flips one bit in this step of all its results, and computes the rest from there.
 LIAR, LIE_IN_STEP = "gamma", 7
-WITNESS, BOND = "witness", 20  # an account without a part in the job, and its ZEN
+WITNESS, PURSE = "witness", 20  # an account without a part in the job, and its ZEN
 
 
 def say(text: str) -> None:
@@ -110,10 +111,11 @@ class Demo:
         deadline = time.monotonic() + LONGEST_RUN_S
         while time.monotonic() < deadline:
             self.network.poll()
-            head = chain.head().number
+            newest = chain.head()
+            head = newest.number
             events = list(scan(chain, seen, head)) if seen <= head else []
             seen = head + 1
-            for line in narrator.lines(events):
+            for line in (*narrator.asks(read_disputes(chain, newest, job=job)), *narrator.lines(events)):
                 say(line)
             view = read_job(chain, job, head)
             self.disturb(view, events)
@@ -162,7 +164,7 @@ class Demo:
         if not self.cheat or self.witness or view.run is None or view.run.turn < self.last_round - 1:
             return
         devnet = self.network.devnet
-        devnet.account(WITNESS, zen=BOND * ZEN)
+        devnet.account(WITNESS, zen=PURSE * ZEN)
         home = self.folder / WITNESS
         home.mkdir()
         options = ["--turn", str(self.last_round), "--follow", "--challenge", "--store", str(home / "store"), "--json"]
@@ -173,7 +175,7 @@ class Demo:
             self.witness = subprocess.Popen(
                 command, stdout=output, stderr=log, env={**os.environ, **passphrase}, preexec_fn=tied_to_parent()
             )
-        say(f"   a witness looks at what is committed: zoo verify {view.job} {' '.join(options[:4])}")
+        say(f"   an outside witness re-executes what is committed: zoo verify {view.job} {' '.join(options[:4])}")
 
     def replay(self, view: JobView) -> None:
         """Repeat the closed rounds in a single process."""

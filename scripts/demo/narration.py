@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain.events import Event
+from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.views import AGGREGATOR_SEAT
-from zoo_compute.client.dispute_transcript import ENDS
-from zoo_compute.spec.frames import Outcome
+from zoo_compute.client.disputes import ENDS
+from zoo_compute.client.explored_places import asks_of, named
+from zoo_compute.spec.clocks import End
 from zoo_compute.spec.params import COIN
 
 
@@ -34,13 +37,27 @@ class Narrator:
     def __init__(self, names: Mapping[int, str]) -> None:
         self._names = names
         self._began = time.monotonic()
+        self._asked: Counter[bytes] = Counter()  # asks that were narrated, by the claim's key
 
     def lines(self, events: Iterable[Event]) -> Iterator[str]:
         for event in events:
             describe = getattr(self, f"_{event.name}", None)
             if describe is not None:
-                line = describe({**event.args, "who": self._names.get(event.args.get("operator", 0), "?")})
-                yield f"{time.monotonic() - self._began:6.1f}s  {line}"
+                yield self._at(describe({**event.args, "who": self._names.get(event.args.get("operator", 0), "?")}))
+
+    def asks(self, disputes: Iterable[DisputeView]) -> Iterator[str]:
+        """New asks of disputes."""
+        for dispute in disputes:
+            made = asks_of(dispute.picture)[self._asked[dispute.key] :]
+            for ask in made:
+                sign = "  " if self._asked[dispute.key] else "!!"
+                about = f" of {self._names.get(dispute.operator, '?')}'s {ask.path}" if ask.path else ""
+                heavy = ", which is computed again" if ask.is_heavy else ""
+                self._asked[dispute.key] += 1
+                yield self._at(f"{sign} {named(ask.asker, {})} asks about {ask.place}{about}{heavy}")
+
+    def _at(self, line: str) -> str:
+        return f"{time.monotonic() - self._began:6.1f}s  {line}"
 
     def _BidSealed(self, a: Mapping[str, Any]) -> str:
         return f"{a['who']} seals a bid for {'the aggregator seat' if a['kind'] else str(a['capacity']) + ' slots'}"
@@ -76,14 +93,11 @@ class Narrator:
         seats = bin(a["claim"]["scope"]).count("1")
         return f"{a['who']} posts checkpoint {a['claim']['round'] + 1} from {seats} seat{'s' * (seats > 1)}"
 
-    def _GameOpened(self, a: Mapping[str, Any]) -> str:
-        return f"!! {a['challenger'][:10]} challenges {a['who']}: game {a['game']}, with {zen(a['tokens'])} as a bond"
+    def _ClaimResolved(self, a: Mapping[str, Any]) -> str:
+        return f"!! {ENDS[End(a['outcome'])]}"
 
-    def _ChildPicked(self, a: Mapping[str, Any]) -> str:
-        return f"   game {a['game']}: the challenger disputes child {a['place']}"
-
-    def _GameEnded(self, a: Mapping[str, Any]) -> str:
-        return f"!! game {a['game']} is over: {ENDS[Outcome(a['outcome'])]}"
+    def _FinderRewarded(self, a: Mapping[str, Any]) -> str:
+        return f"{zen(a['amount'])} of the lock go to the finder {a['finder'][:10]}…, who sealed the false step first"
 
     def _ClaimConvicted(self, a: Mapping[str, Any]) -> str:
         return f"{a['who']} is convicted of {_seat(a['seat'])} in turn {a['turn']}: {zen(a['slashed'])} slashed"

@@ -25,11 +25,11 @@ from scripts.demo.replay import Replaying
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
-from zoo_compute.chain.games import read_games
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Checkpoint, JobView
-from zoo_compute.client.dispute_transcript import ENDS, Transcript, lines_of
+from zoo_compute.client.dispute_transcript import Transcript, lines_of
+from zoo_compute.client.disputes import list_disputes
 from zoo_compute.jobs.config import ComputeJob, Manifest
 from zoo_compute.jobs.model_source import call_model_function
 from zoo_compute.store import BlockStore
@@ -75,6 +75,8 @@ def money_of(events: Sequence[Event], names: Mapping[int, str]) -> Money:
             slashed_to["the job's escrow"] += event.args["amount"]
         elif event.name == "Owed":
             slashed_to[event.args["account"]] += event.args["amount"]
+    if set_aside := total("ClaimConvicted", "to_finder") - total("FinderRewarded", "amount"):
+        slashed_to["set aside for the finder"] = set_aside
     return Money(
         escrowed=total("JobPosted", "escrow"),
         restored=total("JobFunded", "amount"),
@@ -232,20 +234,22 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
 
 
 def disputes_of(chain: Chain, job: int, events: Sequence[Event]) -> list[dict[str, Any]]:
-    """Every game: its transcript, its gas, and the money of its conviction."""
+    """Every dispute: its transcript, the gas of each side, and the money of its conviction."""
     disputes = []
-    for game in read_games(chain, chain.head(), job=job):
-        transcript = Transcript(chain, game)
-        convicted = [e.args for e in events if e.name == "ClaimConvicted" and e.tx == game.events[-1].tx]
-        amounts = ("slashed", "restored", "to_challengers", "to_audits")
+    for dispute in list_disputes(chain, chain.head(), job):
+        transcript, view = Transcript(chain, dispute), dispute.view
+        convicted = [e.args for e in events if e.name == "ClaimConvicted" and e.tx in view.transactions]
+        amounts = ("slashed", "restored", "to_finder", "to_audits")
         disputes.append(
             {
-                "game": game.number,
-                "operator": game.operator,
-                "outcome": ENDS[game.outcome] if game.outcome else None,
+                "dispute": dispute.name,
+                "operator": view.operator,
+                "outcome": view.end.name.lower() if view.end else None,
                 "transcript": list(lines_of(transcript)),
                 "verdict": transcript.conviction.text if transcript.conviction else None,
-                "gas": sum(move.gas for move in transcript.moves),
+                "asks": len(view.picture.nodes),
+                "gas": sum(transcript.gas.values()),
+                "gas_by_side": transcript.gas,
                 "money": {name: str(args[name]) for args in convicted for name in amounts},
             }
         )
@@ -306,9 +310,11 @@ def as_text(
         f"    slashed to {name}: {format_amount(int(amount), places=4)}"
         for name, amount in report["slashed_to"].items()
     ]
-    for game in report["disputes"]:
-        lines += ["", f"Dispute {game['game']} ({game['gas']:,} gas)", *("  " + line for line in game["transcript"])]
-        amounts = {key: format_amount(int(amount), places=4) for key, amount in game["money"].items()}
+    for dispute in report["disputes"]:
+        sides = ", ".join(f"{side} {gas:,}" for side, gas in dispute["gas_by_side"].items() if gas)
+        lines += ["", f"Dispute {dispute['dispute']} ({dispute['gas']:,} gas: {sides})"]
+        lines += ["  " + line for line in dispute["transcript"]]
+        amounts = {key: format_amount(int(amount), places=4) for key, amount in dispute["money"].items()}
         lines += [f"  {key:<16}{amount:>20}" for key, amount in amounts.items()]
     lines += ["", f"Gas ({report['transactions']} transactions, {report['gas_total']:,} gas)"]
     lines += [
