@@ -1,8 +1,9 @@
-"""Keepers' lanes play the games about updates and aggregations to their end; `zoo verify` names auditors who attested a lie."""
+"""Keepers' lanes explore false training, updates and aggregations to their end; `zoo verify` names auditors who attested a lie."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,26 +13,25 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 from web3.types import RPCEndpoint
 
-from keepers.cli.verify import LIES_EXIT_CODE
 from keepers.decisions.requests import aggregation_check_request, verify_request
 from keepers.queue.work_queue import WorkStatus
-from keepers.services.challenging import challenge
-from keepers.services.disputing import DisputePlayer
+from keepers.services.disputing import DISPUTE_POLL_S, Disputing
 from node.disputes import player
+from node.disputes.computation import SlotRound
 from tests.support.disputed_job import Dispute
-from tests.support.trained_claims import SLOT, LyingAggregation, LyingUpdate, Trained, computed, lying
-from zoo_compute.chain.games import read_games
+from tests.support.trained_claims import LIE, SLOT, LyingAggregation, LyingUpdate, Trained, computed, lying
+from zoo_compute.chain.explorations import read_disputes
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
 from zoo_compute.cli import main as cli
-from zoo_compute.client.dispute_transcript import Transcript
 from zoo_compute.devnet.devnet import Devnet
-from zoo_compute.spec.frames import Kind, Outcome
+from zoo_compute.spec.clocks import End
+from zoo_compute.spec.frames import Kind
 
 pytestmark = pytest.mark.integration
 
-LOOKS = 60  # more than a game has moves
+LOOKS = 100  # more than a dispute has asks, each sealed before
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def devnet(tmp_path: Path) -> Iterator[Devnet]:
         yield running
 
 
-@pytest.mark.parametrize("kind", [Kind.UPDATE, Kind.AGGREGATION])
+@pytest.mark.parametrize("kind", list(Kind))
 def test_a_keeper__convicts_a_false_claim_that_another_keeper_defends(
     devnet: Devnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ):
@@ -57,7 +57,8 @@ def test_a_keeper__convicts_a_false_claim_that_another_keeper_defends(
         with monkeypatch.context() as patch:
             patch.setattr(player, "Update", lambda *args, **options: lying(LyingUpdate(*args, **options)))
             patch.setattr(player, "Aggregation", lambda *args, **options: lying(LyingAggregation(*args, **options)))
-            return computed(work.store, task, request)
+            made = LIE.slot_round if kind == Kind.TRAINING else SlotRound
+            return computed(work.store, task, request, made=made)
 
     request = (
         aggregation_check_request(view, claim) if kind == Kind.AGGREGATION else verify_request(view, claim, SLOT, None)
@@ -65,21 +66,28 @@ def test_a_keeper__convicts_a_false_claim_that_another_keeper_defends(
     report = honest("work.check" if kind == Kind.AGGREGATION else "work.verify", "it", request).result
     assert report is not None
     stranger = dispute.parties[2].sender
-    number = challenge(chain, stranger, view, claim, report["dispute"])
     lanes = [
-        DisputePlayer(chain, author.sender, false, operator=author.id, folder=tmp_path / "author"),
-        DisputePlayer(chain, stranger, honest, operator=0, folder=tmp_path / "stranger"),
+        Disputing(chain, author.sender, false, operator=author.id, folder=tmp_path / "author"),
+        Disputing(chain, stranger, honest, operator=0, folder=tmp_path / "stranger", secret=b"s"),
     ]
+    before, coin = chain.zen.balanceOf(stranger.address), chain.coin(stranger.address)
+    lanes[1].challenge(dispute.job, claim, [report["dispute"]])
     for _ in range(LOOKS):
         if not [lane.poll_once() for lane in lanes][-1]:
             break
-    [game] = read_games(chain, chain.head())
-    assert (game.number, game.kind, game.outcome) == (number, kind, Outcome.CONVICTED)
-    verdict = Transcript(chain, game).conviction
-    assert verdict is not None, "it was evidence that ended it, not silence"
-    assert verdict.element == 3
+        time.sleep(DISPUTE_POLL_S)
+    [explored] = read_disputes(chain, chain.head())
+    assert explored.end == End.JUDGED, "it was evidence that ended it, not silence"
     [convicted] = [each for each in read_job(chain, dispute.job).claims if each.fields == claim.fields]
     assert convicted.state == ClaimState.CONVICTED
+    # What it prepaid came back, and its seal of the step brings its share.
+    assert chain.zen.balanceOf(stranger.address) == before
+    assert chain.coin(stranger.address) > coin - 10**17
+    assert [event.name for event in explored.events].count("SealOpened") == 1
+    devnet.warp_to(chain.now() + chain.params.clocks.opening_s + 1)
+    lanes[1].poll_once()
+    assert chain.zen.balanceOf(stranger.address) > before
+    assert not lanes[1].poll_once()
 
 
 def test_verify__names_the_auditor_who_attested_another_state(
@@ -109,6 +117,8 @@ def test_verify__names_the_auditor_who_attested_another_state(
     devnet.warp_to(draw.drawn_at + draw.window_s // 3 + 1)
     for unit, root in attested.items():
         auditor.send(audits.reveal(dispute.job, 0, unit, auditor.id, root, salt))
+    from keepers.cli.verify import LIES_EXIT_CODE
+
     command = ["verify", str(dispute.job), "--slot", str(SLOT), "--store", str(tmp_path / "work" / "store")]
     assert cli.run([*command, "--network", str(devnet.network_file), "--json"]) == LIES_EXIT_CODE
     answer = json.loads(capsys.readouterr().out)

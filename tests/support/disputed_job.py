@@ -12,19 +12,19 @@ from zoo_compute.chain.sender import Receipt
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Claim as Posted
 from zoo_compute.devnet.devnet import Devnet
-from zoo_compute.spec import games, merkle
-from zoo_compute.spec.referee import bond
+from zoo_compute.spec import frames, merkle
 
 WORK = Work((b"\x01" * 32, b"\x02" * 32, b"\x03" * 32), inner_steps=8, segment_steps=4, rows=2, carry=1)
 STATES = [merkle.segment_leaf(step, bytes([step]) * 32) for step in (0, 4, 8)]
 RESULT = Result(merkle_root(STATES), b"\x05" * 32, b"\x06" * 32, ())  # it does not end where its last segment does
 BUNDLE = b"\x08" * 32
 START = b"s" * 32
-TRAINING, AGGREGATION = int(games.Kind.TRAINING), int(games.Kind.AGGREGATION)
+TRAINING, AGGREGATION = int(frames.Kind.TRAINING), int(frames.Kind.AGGREGATION)
+FEE = 10**16  # more than any ask prepays
 
 
 class Dispute(DevnetDriver):
-    """A job whose only round is closed: the first operator's claim, and the second one's aggregation; the third challenges.
+    """A job whose only round is closed: the first operator's claim, and the second one's aggregation; the third asks.
 
     work: what is posted and claimed, if it is computed: its terms, `commit(slot, operator)` and `aggregate()`, each a root and a CID's digest.
     """
@@ -36,7 +36,7 @@ class Dispute(DevnetDriver):
             self.operator(name, price) for name, price in (("one", 5), ("two", 6), ("three", 7))
         ]
         offers = {party: Offer(party.price, standby=True) for party in self.parties}
-        terms = work.terms if work else {"work_root": games.Work(*WORK).root}
+        terms = work.terms if work else {"work_root": frames.Work(*WORK).root}
         self.job = self.running(offers, {two: Offer(4, standby=True)}, **terms)
         self.commit(self.job, one)
         self.commit(self.job, two)
@@ -56,7 +56,8 @@ class Dispute(DevnetDriver):
         (claim,) = (claim for claim in read_job(self.chain, self.job).claims if claim.seat == seat)
         return claim
 
-    def challenge(self, claim: Posted, kind: int, slot: int = 0, work: Work = WORK) -> Receipt:
-        coin, _ = bond(claim, 0, self.chain.w3.eth.gas_price)  # type: ignore[arg-type]
-        call = self.chain.referee.challenge(self.job, claim.fields, kind, slot, work, RESULT)  # type: ignore[arg-type]
-        return self.parties[2].send(call, value=2 * coin)
+    def ask(self, claim: Posted, kind: int, slot: int = 0, work: Work = WORK) -> Receipt:
+        """At the root of the slot's segments, or for the trace."""
+        nothing: Any = (0, (bytes(32), bytes(32), []), [])
+        args: Any = (self.job, claim.fields, kind, slot, work, RESULT)
+        return self.parties[2].send(self.chain.referee.ask_claim(*args, *nothing), value=FEE)

@@ -20,10 +20,11 @@ from zoo_compute.store.cid import digest_of
 from zoo_compute.store.errors import ContentMissing
 
 SLOT, STEP = 0, 2
+LIE = Lie(0, SLOT, step=STEP, op="dot")
 TASKS = {
     "work.verify": tasks.run_verification,
     "work.check": tasks.run_aggregation_check,
-    "work.dispute": player.run_move,
+    "work.dispute": player.run_dispute,
 }
 
 
@@ -59,7 +60,7 @@ class Trained:
 
     def commit(self, slot: int, operator: int) -> tuple[bytes, bytes]:
         is_false = slot == SLOT
-        tamper = Lie(0, SLOT, step=STEP, op="dot") if is_false and self._lie == Kind.TRAINING else None
+        tamper = LIE if is_false and self._lie == Kind.TRAINING else None
         report = self.job.train(slot, tamper=tamper)
         if is_false and self._lie == Kind.UPDATE:
             report["update_root"] = state_root_of(lying(LyingUpdate(self._slot_round())).after(0)).hex()
@@ -90,9 +91,9 @@ class Trained:
         return self.job.sent(slot).state
 
 
-def computed(store: BlockStore, task: str, request: dict[str, Any]) -> WorkStatus:
+def computed(store: BlockStore, task: str, request: dict[str, Any], **options: Any) -> WorkStatus:
     """What a keeper's worker answers, at once."""
     try:
-        return WorkStatus("done", result=TASKS[task](request, store))
+        return WorkStatus("done", result=TASKS[task](request, store, **options))
     except ContentMissing:
         return WorkStatus("queued")

@@ -68,7 +68,9 @@ class DisputeView:
         """The second after which the claim is final if nobody asks or judges; None while an ask or its turn is open."""
         if not self.deadline or self.picture.open_asks:
             return None
-        ends = (asks_end(node.record.clocks, self.deadline) for node in self.picture.nodes.values())
+        if not self.picture.nodes:
+            return self.deadline
+        ends = [asks_end(node.record.clocks, self.deadline) for node in self.picture.nodes.values()]
         return max(self.deadline + preset.asker_s, *ends)
 
     def claim_in(self, view: JobView) -> Claim:
