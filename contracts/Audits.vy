@@ -440,14 +440,16 @@ def open(job: uint256, claim: ISettlementViews.Claim, unit: uint256, root: bytes
     assert record.opener == empty(address), "audits: already opened"
     segments: uint256 = self._plan(job).segments
     slot: uint256 = unit // segments
+    assert len(opening.segment_path) == merkle._height_over(segments + 1), "audits: root does not match"
     segment_root: bytes32 = merkle._climb(
         merkle._segment_leaf(opening.step, root), unit % segments + 1, opening.segment_path
     )
     result: bytes32 = merkle._result_root(
         slot, claim.start_root, segment_root, opening.end_root, opening.update_root
     )
-    found: bytes32 = merkle._climb(result, slot - (claim.scope >> 16), opening.result_path)
-    assert found == claim.root, "audits: root does not match"
+    assert claims._has_result(
+        claim.root, claim.scope, slot, result, opening.result_path
+    ), "audits: root does not match"
     self.units[job][claim.turn][unit].opener = msg.sender
     self.units[job][claim.turn][unit].root = root
     log UnitOpened(job=job, turn=claim.turn, unit=unit, root=root, opener=msg.sender)

@@ -209,7 +209,7 @@ def answer(job: uint256, claim: ISettlementViews.Claim, lane: uint256, opening: 
     question: Demand = self._demand(job, claim_hash, lane)
     assert question.demander != empty(address), "availability: no demand"
     assert block.timestamp <= question.opened_at + answer_s, "availability: answer too late"
-    assert self._root_of(claim, question, opening) == claim.root, "availability: bytes do not match"
+    assert self._is_shown(claim, question, opening), "availability: bytes do not match"
     self.bonds[job][claim_hash][lane] = 0
     self.owed[staticcall INodeRegistry(registry).owner_of(claim.operator)] += question.deposit
     log DemandAnswered(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane)
@@ -321,10 +321,11 @@ def _least_deposit() -> uint256:
 
 @internal
 @pure
-def _root_of(claim: ISettlementViews.Claim, question: Demand, opening: Opening) -> bytes32:
+def _is_shown(claim: ISettlementViews.Claim, question: Demand, opening: Opening) -> bool:
     """
-    @notice The root that an opening leads to, at the place that was asked for.
-    @dev Indices are taken modulo the width of the tree, which the paths prove: every demand of a true root has one answer.
+    @notice Whether an opening leads to the claim's root, from the place that was asked for.
+    @dev Indices in a state are taken modulo the width of the tree, which the paths prove: every demand of a true root has one
+         answer.
     """
     leaf: bytes32 = empty(bytes32)
     if len(opening.head) > 0:
@@ -334,11 +335,11 @@ def _root_of(claim: ISettlementViews.Claim, question: Demand, opening: Opening) 
         leaf = merkle._state_leaf(opening.name, merkle._tensor_root(opening.head, elements))
     state_root: bytes32 = merkle._climb(leaf, question.tensor, opening.state_path)
     if claim.seat == claims.AGGREGATION:
-        return state_root
+        return state_root == claim.root
     result: bytes32 = merkle._result_root(
         question.slot, claim.start_root, opening.segment_root, opening.end_root, state_root
     )
-    return merkle._climb(result, question.slot - (claim.scope >> 16), opening.result_path)
+    return claims._has_result(claim.root, claim.scope, question.slot, result, opening.result_path)
 
 
 @internal

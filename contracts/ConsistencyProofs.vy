@@ -102,7 +102,7 @@ def _end(frame: IEvidence.Frame, position: IEvidence.Position, end: consistency.
     segments: uint256 = (frame.inner_steps + frame.segment_steps - 1) // frame.segment_steps
     leaf: bytes32 = merkle._segment_leaf(frame.inner_steps, end.state)
     assert (
-        len(end.path) == tree._height_over(segments + 1)
+        len(end.path) == merkle._height_over(segments + 1)
         and merkle._climb(leaf, segments, end.path) == frame.segment_root
     ), "evidence: state does not match"
     self._check_false(end.state != frame.end_root)
@@ -195,7 +195,7 @@ def _output(frame: IEvidence.Frame, position: IEvidence.Position, output: consis
     consistency._check_entry(frame, output.entry, position.index)
     after: uint256 = consistency._number(output.entry.data, 8)
     assert (
-        len(output.path) == tree._height_over(openings._node_count(output.entry.program))
+        len(output.path) == merkle._height_over(openings._node_count(output.entry.program))
         and merkle._climb(openings._trace_leaf(after, output.root), after, output.path) == frame.trace_root
     ), "evidence: trace does not match"
     name: Bytes[consistency.MAX_ENTRY] = consistency._name(output.entry, consistency.STATE_NAME_AT)
@@ -336,7 +336,7 @@ def _check_result(result: openings.Result, slot: uint256, claim: consistency.Pre
     leaf: bytes32 = merkle._result_root(
         slot, claim.start_root, result.segment_root, result.end_root, result.update_root
     )
-    assert merkle._climb(leaf, slot - (claim.scope >> 16), result.path) == claim.root, "evidence: result does not match"
+    assert claims._has_result(claim.root, claim.scope, slot, leaf, result.path), "evidence: result does not match"
 
 
 @internal

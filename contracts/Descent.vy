@@ -206,7 +206,7 @@ def _node(node: IDescent.Stage, frame: IEvidence.Frame, given: Node) -> IDescent
     self._check_here(self._is_leaf(node, tree.NODES) and index < count)
     self._check_program(frame, given.program)
     assert (
-        len(given.path) == tree._height_over(count)
+        len(given.path) == merkle._height_over(count)
         and merkle._climb(openings._descriptor_leaf(given.descriptor), index, given.path) == given.program.nodes
     ), "referee: other descriptor"
     head: Bytes[merkle.MAX_HEAD] = b""
@@ -237,8 +237,8 @@ def _check_result(node: IDescent.Stage, frame: IEvidence.Frame, given: Result):
         given.result.end_root,
         given.result.update_root,
     )
-    assert (
-        merkle._climb(leaf, frame.slot - (claim.scope >> 16), given.result.path) == node.root
+    assert claims._has_result(
+        node.root, claim.scope, frame.slot, leaf, given.result.path
     ), "referee: result does not match"
 
 
@@ -257,7 +257,7 @@ def _segment(node: IDescent.Stage, frame: IEvidence.Frame, given: Segment) -> ID
     last: uint256 = self._step_of(frame, tree.SEGMENTS, index)
     count: uint256 = last - first
     assert count > 1, "referee: one step"
-    height: uint256 = tree._height_over(count + 1)
+    height: uint256 = merkle._height_over(count + 1)
     assert (
         len(given.steps.first_path) == height
         and len(given.steps.last_path) == height
@@ -308,7 +308,7 @@ def _parts(node: IDescent.Stage, frame: IEvidence.Frame, given: Parts) -> IDesce
     assert merkle._leaf(given.leaf) == node.root, "referee: bytes do not match"
     last: uint256 = frame.parts - 1
     at: uint256 = last // openings.WORDS_A_LEAF
-    height: uint256 = tree._height_over(at + 1)
+    height: uint256 = merkle._height_over(at + 1)
     word: Bytes[openings.WORD_BYTES] = b""
     if height > tree.SHOWN_LEVELS:
         assert (
@@ -340,7 +340,7 @@ def _between(node: IDescent.Stage, frame: IEvidence.Frame, states: openings.Stat
     before: bytes32 = merkle._segment_leaf(self._step_of(frame, phase, index - 1), states.before)
     assert (
         merkle._segment_leaf(self._step_of(frame, phase, index), states.after) == node.root
-        and len(states.path) == tree._height_over(tree._count(node.position))
+        and len(states.path) == merkle._height_over(tree._count(node.position))
         and merkle._climb(before, index - 1, states.path) == frame.tree_root
     ), "referee: states do not match"
     fixed: IEvidence.Frame = frame

@@ -301,7 +301,9 @@ def ask_claim(
         leaf: bytes32 = merkle._result_root(
             slot, claim.start_root, result.segment_root, result.end_root, result.update_root
         )
-        assert merkle._climb(leaf, slot - (claim.scope >> 16), result.path) == claim.root, "referee: result does not match"
+        assert claim_hashes._has_result(
+            claim.root, claim.scope, slot, leaf, result.path
+        ), "referee: result does not match"
         frame.segment_root = result.segment_root
         frame.end_root = result.end_root
         frame.update_root = result.update_root
@@ -316,7 +318,7 @@ def ask_claim(
         frame.tree_root = result.segment_root
         node.root = result.segment_root
         node.position = tree._segments_position(0, index, work.inner_steps, work.segment_steps)
-        height: uint256 = tree._height_over(tree._count(node.position))
+        height: uint256 = merkle._height_over(tree._count(node.position))
         if len(path) == 0:
             node.position = tree._segments_position(height, 0, work.inner_steps, work.segment_steps)
         else:

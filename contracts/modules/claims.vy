@@ -9,6 +9,7 @@
 
 from ..interfaces import ISettlementViews
 from . import bits
+from . import merkle
 
 
 # In place of a job where the claim is a trial, which Admissions keeps as Settlement keeps others: no job has this number.
@@ -87,3 +88,18 @@ def _covers(scope: uint256, slot: uint256) -> bool:
     """
     first: uint256 = scope >> 16
     return slot >= first and slot - first < scope & bits.U16
+
+
+@internal
+@pure
+def _has_result(
+    root: bytes32, scope: uint256, slot: uint256, result: bytes32, path: DynArray[bytes32, merkle.MAX_DEPTH]
+) -> bool:
+    """
+    @notice Whether a slot's result is a leaf of the tree over the claim's slots.
+    """
+    # INVARIANT results: a root has one result for each slot. A path of another height would lead to a second one.
+    return (
+        len(path) == merkle._height_over(scope & bits.U16)
+        and merkle._climb(result, slot - (scope >> 16), path) == root
+    )

@@ -32,7 +32,6 @@ MAX_WORDS: constant(uint256) = 2_048
 MAX_COUNT: constant(uint256) = 2**48
 U48: constant(uint256) = MAX_COUNT - 1
 U32: constant(uint256) = 2**32 - 1
-MAX_HEIGHT: constant(uint256) = 48
 
 
 @internal
@@ -79,24 +78,12 @@ def _leaves(position: uint256) -> uint256:
 
 @internal
 @pure
-def _height_over(leaves: uint256) -> uint256:
-    """
-    @notice Of the tree over so many leaves, padded to a power of two.
-    """
-    for height: uint256 in range(MAX_HEIGHT):
-        if leaves <= 1 << height:
-            return height
-    return MAX_HEIGHT
-
-
-@internal
-@pure
 def _root_position(phase: uint256, count: uint256) -> uint256:
     """
     @notice The root of a tree over so many leaves or words.
     """
     position: uint256 = self._position(phase, 0, 0, count)
-    return position | self._height_over(self._leaves(position)) << 8
+    return position | merkle._height_over(self._leaves(position)) << 8
 
 
 @internal

@@ -15,6 +15,7 @@ GROUP_LEAVES: constant(uint256) = 8
 GROUP_HEIGHT: constant(uint256) = 3
 GROUP_BYTES: constant(uint256) = 4096
 MAX_DEPTH: constant(uint256) = 32
+MAX_HEIGHT: constant(uint256) = 48
 MAX_NAME: constant(uint256) = 512
 # dtype, rank and eight dimensions, the most axes a program's tensor has.
 MAX_HEAD: constant(uint256) = 66
@@ -55,6 +56,18 @@ def _climb(leaf: bytes32, index: uint256, path: DynArray[bytes32, MAX_DEPTH]) ->
             node = self._parent(node, sibling)
         at = at >> 1
     return node
+
+
+@internal
+@pure
+def _height_over(leaves: uint256) -> uint256:
+    """
+    @notice Of the tree over so many leaves, padded to a power of two.
+    """
+    for height: uint256 in range(MAX_HEIGHT):
+        if leaves <= 1 << height:
+            return height
+    return MAX_HEIGHT
 
 
 @internal

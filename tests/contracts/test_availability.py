@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from repops.commitments import state_root
 from tests.contracts.availability_driver import ANSWER_S, DEPOSIT, STRANGERS, SUBMITTER, deployed_fixture, job_fixture  # noqa: F401
 from tests.contracts.protocol_double import AGGREGATION, CONVICTED, JOB, PAID, TURN, changed, claim_hash
+from tests.contracts.two_results import slot_2_of_3
 from tests.support.evm import chain
 from tests.support.evm import reverts as refused
 from tests.support.openings import state_opening, update_opening
@@ -155,6 +159,22 @@ def test_answer__to_a_result_of_another_start__does_not_match(job):
     job.demand(0, claim=claim)
     with refused("availability: bytes do not match"):
         job.contract.answer(JOB, claim, STRANGERS, update_opening(job.watched.results[0], 0, 0, 0))
+
+
+def test_answer__of_a_root_with_two_results_of_a_slot__shows_the_one_that_is_judged(job):
+    honest = job.watched.results[0][2]
+    other = replace(honest, update={**honest.update, "word": np.int32([99])})
+    tree = slot_2_of_3(honest.root, other.root)
+    claim = changed(job.claims[0], root=tree.root)
+    job.watched.set_claim(claim)
+    job.demand(0, slot=2, tensor=3, claim=claim)
+    false, true = (
+        (*update_opening([result], 0, 3, 0)[:2], path, *update_opening([result], 0, 3, 0)[3:])
+        for result, path in ((other, tree.short), (honest, tree.path))
+    )
+    with refused("availability: bytes do not match"):
+        job.contract.answer(JOB, claim, STRANGERS, false)
+    job.contract.answer(JOB, claim, STRANGERS, true)
 
 
 def test_answer__until_its_last_second__and_whoever_sends_it(job):

@@ -10,6 +10,7 @@ import pytest
 
 from repops.commitments import result_root, state_root
 from repops.merkle import merkle_proof, merkle_root
+from tests.contracts.two_results import slot_2_of_3
 from tests.referee.evidence_contracts import deploy, evidence_result, flips
 from tests.referee.traced_step import HERE, TracedStep, changed, leaf_position, step_program, words_in
 from zoo_compute.disputes.evidence import PresentClaim, Update, Words, encode, entry_of
@@ -175,6 +176,24 @@ def test_a_present_slot__without_its_claim__is_not_0(judges, step: TracedStep):
     assert evidence_result(judges, frame, position, bare) == "evidence: claims missing"
     every = replace(bare, present=tuple(PresentClaim.of(claim_of(seat)) for seat in PRESENT))
     assert evidence_result(judges, frame, position, every) == "evidence: result does not match"
+
+
+def test_a_root_with_two_results_of_a_slot__gives_the_one_that_is_judged(step: TracedStep):
+    """With the other one its author would convict whoever aggregated what it committed."""
+    harness, (name, element) = deploy(bytes(32)), ("updates/w", 2 * 150 + 7)
+    frame, position, honest = asked(step, name, element)
+    first, other = 2, {"w": UPDATES[2]["w"] + 1}
+    lie = replace(honest.result, update_root=state_root(other))
+    leaves = [result_root(first, BEHIND, r.segment_root, r.end_root, r.update_root) for r in (honest.result, lie)]
+    # Slots 0 to 2, so that slot 2 is number 2 of four, and number 0 of two.
+    tree = slot_2_of_3(*leaves)
+    claims = [replace(claim_of(0), scope=3, root=tree.root)]
+    harness.double.set_claim(JOB, astuple(claims[0]), 1)
+    present = tuple(map(PresentClaim.of, claims))
+    true = replace(honest, present=present, result=replace(honest.result, path=tuple(tree.path)))
+    assert evidence_result(harness, frame, position, true) == "evidence: not false"
+    false = replace(true, result=replace(lie, path=tuple(tree.short)), words=words_in(other, "w", 7))
+    assert evidence_result(harness, frame, position, false) == "evidence: result does not match"
 
 
 def test_a_word_of_another_slot__tensor_or_state__is_refused(judges, step: TracedStep):

@@ -54,7 +54,15 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         datasets = load("Datasets").deploy(tasks, rewards)
         auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
         settlement = load("Settlement").deploy(
-            registry, tasks, auction, rewards, zen, preset.ready_window_s, preset.min_window_s
+            registry,
+            tasks,
+            auction,
+            rewards,
+            zen,
+            preset.ready_window_s,
+            preset.min_window_s,
+            preset.clocks.pay_fades_from_s,
+            preset.clocks.pay_gone_at_s,
         )
         availability = load("Availability").deploy(registry, tasks, settlement, preset.answer_s)
         audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, preset.audit_bond, preset.draw_blocks)
