@@ -171,7 +171,7 @@ class AdmissionsRefusal(Refusal):
 
 
 class RefereeRefusal(Refusal):
-    """Referee: a move in a dispute game."""
+    """Referee: an ask, an answer or a judgement of a dispute."""
 
 
 class EvidenceRefusal(Refusal):
