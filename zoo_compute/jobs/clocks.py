@@ -9,7 +9,7 @@ clocks on any network, and large jobs long ones:
     transfer_s   the parameters, as float32, at 40 Mbit/s.
 
     reexecute_s  compute_s of `carry_rounds` slot-rounds: a verifier retrains a slot from where its private state began. A
-                 game's clock adds the same time for the defence, so a keeper that needs longer does not bid
+                 dispute's clock adds the same time for a heavy ask, so a keeper that needs longer does not bid
                  (keepers/decisions/bidding.py). The challenge window is three times this.
     slot_s       60 s + transfer_s + 3 compute_s: a worker fetches the checkpoint, trains up to three slots one after another
                  (two or three others may share its cores), and its keeper, killed in the middle, is back in seconds.
