@@ -12,6 +12,7 @@ from dataclasses import replace
 from node.disputes.element_words import LEAF_BYTES
 from node.disputes.trees import Trees
 from zoo_compute.disputes.exploration import Call, Exploration, Opened, stage_of, values
+from zoo_compute.disputes.roles import AUTHORS, FALSE
 from zoo_compute.disputes.stage_data import encode_stage
 from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import ClockPreset
@@ -38,7 +39,6 @@ from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim
 
 NO_STATES = States(EMPTY, EMPTY, ())
-AUTHORS, FALSE = "needs the operator's key", "the claim is false"  # why an ask is not answered
 Answered = tuple[Answer, object]
 
 
