@@ -409,15 +409,6 @@ def dispute_terms(job: uint256, claim: ISettlementViews.Claim) -> IDisputes.Term
 
 @external
 @view
-def reexecution_price(job: uint256, is_aggregation: bool) -> (address, uint256):
-    """
-    @notice Asks about trials prepay no tokens.
-    """
-    return empty(address), 0
-
-
-@external
-@view
 def workload_of(operator: uint256) -> Workload:
     """
     @notice The workload of the largest VRAM size not above the operator's; zeros when there is none.

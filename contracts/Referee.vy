@@ -18,6 +18,7 @@ from .interfaces import IDisputes
 from .interfaces import IEvidence
 from .interfaces import INodeRegistry
 from .interfaces import ISettlementViews
+from .interfaces import ITaskViews
 from .modules import bits
 from .modules import claims as claim_hashes
 from .modules import exploration as tree
@@ -112,6 +113,7 @@ struct Place:
 
 
 registry: immutable(address)
+tasks: immutable(address)
 settlement: immutable(address)
 admissions: immutable(address)
 evidence: immutable(address)
@@ -208,6 +210,7 @@ event Withdrawn:
 @deploy
 def __init__(
     registry_: address,
+    tasks_: address,
     settlement_: address,
     admissions_: address,
     evidence_: address,
@@ -220,6 +223,7 @@ def __init__(
 ):
     """
     @param registry_ Knows the operators' keys and owners.
+    @param tasks_ Knows what a re-execution is worth.
     @param settlement_ Keeps the claims of jobs.
     @param admissions_ Keeps the claims of trials.
     @param evidence_ Says whether evidence shows that a claim is false.
@@ -231,6 +235,7 @@ def __init__(
     @param opening_s_ Seconds after a judgement in which seals are opened.
     """
     registry = registry_
+    tasks = tasks_
     settlement = settlement_
     admissions = admissions_
     evidence = evidence_
@@ -804,8 +809,13 @@ def _with_deadline(word: uint256) -> uint256:
 @internal
 @view
 def _price(word: uint256, is_aggregation: bool) -> (address, uint256):
+    """
+    @notice What a heavy ask prepays, in which token. Of a trial nothing.
+    """
     job: uint256 = word >> JOB_AT
-    return staticcall IDisputes(self._court(job)).reexecution_price(job, is_aggregation)
+    if job == claim_hashes.TRIALS:
+        return empty(address), 0
+    return staticcall ITaskViews(tasks).reexecution_price(job, is_aggregation)
 
 
 @internal

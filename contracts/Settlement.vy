@@ -71,7 +71,6 @@ exports: (
     settlement_convictions.close_dispute,
     settlement_convictions.reward_finder,
     settlement_convictions.dispute_terms,
-    settlement_convictions.reexecution_price,
     settlement_convictions.void,
     settlement_views.runs,
     settlement_views.seats,

@@ -82,7 +82,8 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
     """
     stage: words.Stage = state._running(job)
     newest: words.Turn = turns._open_turn(job, turn)
-    assert not turns._are_closed(stage, newest), "settlement: inputs closed"
+    if turns._are_closed(stage, newest):
+        state._refuse("settlement: inputs closed")
     holding: words.Holding = state._holding(job, seat)
     state._check_hot(holding.operator)
     # INVARIANT claims: a seat commits at most once a turn, so its slots are claimed and paid at most once.
@@ -123,9 +124,12 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
     newest: words.Turn = turns._open_turn(job, turn)
     holding: words.Holding = state._holding(job, state.AGGREGATION)
     state._check_hot(holding.operator)
-    assert turns._are_complete(job, stage, newest), "settlement: inputs open"
-    assert mask == turns._present(job, newest), "settlement: mask differs"
-    assert newest.committed >= stage.quorum, "settlement: quorum not reached"
+    if not turns._are_complete(job, stage, newest):
+        state._refuse("settlement: inputs open")
+    if mask != turns._present(job, newest):
+        state._refuse("settlement: mask differs")
+    if newest.committed < stage.quorum:
+        state._refuse("settlement: quorum not reached")
     start_root: bytes32 = state._start_root(job, turn)
     claim: ISettlementViews.Claim = self._claim(
         job, newest, state.AGGREGATION, holding.operator, mask, holding.price, 0, start_root, root
@@ -144,11 +148,14 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
     @notice Pays claims whose windows are over, each once; consecutive ones of one operator together. What an operator claimed
             before it was convicted is void.
     """
-    assert len(claims) > 0, "settlement: no claims"
+    if len(claims) == 0:
+        state._refuse("settlement: no claims")
     batch: Batch = empty(Batch)
     for claim: ISettlementViews.Claim in claims:
-        assert self._known(job, claim) & DISPUTED == 0, "settlement: in dispute"
-        assert block.timestamp > state._claim_deadline(job, claim.turn), "settlement: window open"
+        if self._known(job, claim) & DISPUTED != 0:
+            state._refuse("settlement: in dispute")
+        if block.timestamp <= state._claim_deadline(job, claim.turn):
+            state._refuse("settlement: window open")
         batch = self._added(job, batch, claim, claim.price)
     self._pay(job, batch)
     turns._go_on(job)
@@ -243,7 +250,8 @@ def _settle(job: uint256, claim: ISettlementViews.Claim, status: uint256):
 @view
 def _known(job: uint256, claim: ISettlementViews.Claim) -> uint256:
     word: uint256 = self._word(job, claim)
-    assert word != 0, "settlement: unknown claim"
+    if word == 0:
+        state._refuse("settlement: unknown claim")
     return word
 
 

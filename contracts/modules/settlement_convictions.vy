@@ -155,15 +155,6 @@ def dispute_terms(job: uint256, claim: ISettlementViews.Claim) -> IDisputes.Term
     return IDisputes.Terms(work_root=work_root, reexecute_s=reexecute_s, slots=slots, deadline=deadline)
 
 
-@external
-@view
-def reexecution_price(job: uint256, is_aggregation: bool) -> (address, uint256):
-    """
-    @notice What a heavy ask prepays, in which token.
-    """
-    return staticcall ITaskRegistry(state.tasks).reexecution_price(job, is_aggregation)
-
-
 @internal
 def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burned: uint256):
     """

@@ -127,7 +127,8 @@ def expire(job: uint256, seat: uint256):
     """
     stage: words.Stage = state._awarded(job)
     turn: words.Turn = state._turn(job)
-    assert block.timestamp > turn.opened_at + state.ready_window_s, "settlement: ready window open"
+    if block.timestamp <= turn.opened_at + state.ready_window_s:
+        state._refuse("settlement: ready window open")
     self._check_unready(turn, seat)
     self._vacate(job, seat, stage)
 
@@ -138,7 +139,8 @@ def time_out(job: uint256, seat: uint256):
     @notice Vacates a seat whose holder did not commit in time, or whose checkpoint is overdue.
     """
     stage: words.Stage = state._running(job)
-    assert state.holdings[job][seat] >> 192 != 0, "settlement: seat vacant"
+    if state.holdings[job][seat] >> 192 == 0:
+        state._refuse("settlement: seat vacant")
     turn: words.Turn = state._turn(job)
     # INVARIANT timeouts: nobody is slashed who could not have acted: not in a turn that waits, not while the clocks are stopped.
     is_late: bool = turn.opened_at != 0 and turn.holds == 0
@@ -151,7 +153,8 @@ def time_out(job: uint256, seat: uint256):
         deadline: uint256 = turns._deadline(stage, turn, state.seat_timing[job][seat])
         # A standby that took over too late to commit is spared: a deadline after the inputs' close never counts.
         is_late = is_late and block.timestamp > deadline and deadline <= turns._inputs_close(stage, turn)
-    assert is_late, "settlement: deadline not passed"
+    if not is_late:
+        state._refuse("settlement: deadline not passed")
     self._vacate(job, seat, stage)
 
 
@@ -162,11 +165,13 @@ def release(job: uint256, operator: uint256):
     """
     stage: words.Stage = state._stage(job)
     stake: words.JobStake = state._stake(job, operator)
-    assert stake.lots > 0, "settlement: nothing locked"
+    if stake.lots == 0:
+        state._refuse("settlement: nothing locked")
     newest: uint256 = state._newest(job)
     left_turn: uint256 = stake.left_turn
     if stake.held > 0:
-        assert stage.state == numbers.ENDED, "settlement: seat still occupied"
+        if stage.state != numbers.ENDED:
+            state._refuse("settlement: seat still occupied")
         left_turn = newest
     # INVARIANT locks: a lock outlives every claim that it secures; an operator that was never convicted gets it back.
     is_settled: bool = left_turn <= newest
@@ -174,7 +179,8 @@ def release(job: uint256, operator: uint256):
         if before >= left_turn:
             break
         is_settled = is_settled and state._pending(job, left_turn - before - 1) == 0
-    assert is_settled, "settlement: claims not final"
+    if not is_settled:
+        state._refuse("settlement: claims not final")
     amount: uint256 = stake.locked
     lots: uint256 = stake.lots
     stake.locked = 0
@@ -190,19 +196,22 @@ def release(job: uint256, operator: uint256):
 @internal
 @pure
 def _check_unready(turn: words.Turn, seat: uint256):
-    assert turn.missing >> seat & 1 == 1, "settlement: nothing to ready"
+    if turn.missing >> seat & 1 == 0:
+        state._refuse("settlement: nothing to ready")
 
 
 @internal
 @pure
 def _check_count(holding: words.Holding, count: uint256, least: uint256):
-    assert count >= least and count <= holding.count, "settlement: count out of range"
+    if count < least or count > holding.count:
+        state._refuse("settlement: count out of range")
 
 
 @internal
 @pure
 def _check_estimate(stage: words.Stage, estimate_s: uint256):
-    assert estimate_s >= 1 and estimate_s <= stage.slot_s, "settlement: estimate out of range"
+    if estimate_s == 0 or estimate_s > stage.slot_s:
+        state._refuse("settlement: estimate out of range")
 
 
 @internal
@@ -230,7 +239,8 @@ def _split(job: uint256, seat: uint256, whole: words.Holding, count: uint256) ->
         return seat
     aggregator: words.AggregatorState = state._aggregator(job)
     number: uint256 = aggregator.seats
-    assert number < state.MAX_SEATS, "settlement: too many seats"
+    if number >= state.MAX_SEATS:
+        state._refuse("settlement: too many seats")
     aggregator.seats += 1
     state._set_aggregator(job, aggregator)
     timing: words.SeatTiming = state._timing(job, seat)

@@ -96,11 +96,22 @@ def wire(referee_: address, availability_: address, audit_pool_: address):
     """
     @notice Names who judges disputes, who asks for data, and who is owed the audits' part of a conviction, once.
     """
-    assert msg.sender == deployer, "settlement: not the deployer"
-    assert self.audit_pool == empty(address), "settlement: already wired"
+    if msg.sender != deployer:
+        self._refuse("settlement: not the deployer")
+    if self.audit_pool != empty(address):
+        self._refuse("settlement: already wired")
     self.referee = referee_
     self.availability = availability_
     self.audit_pool = audit_pool_
+
+
+@internal
+@pure
+def _refuse(reason: String[40]):
+    """
+    @dev `if not so: _refuse(reason)` is `assert so, reason`, in half the bytes.
+    """
+    raise reason
 
 
 @internal
@@ -179,7 +190,8 @@ def _set_stake(job: uint256, operator: uint256, stake: words.JobStake):
 @view
 def _awarded(job: uint256) -> words.Stage:
     stage: words.Stage = self._stage(job)
-    assert stage.state == numbers.AWARDED, "settlement: not awarded"
+    if stage.state != numbers.AWARDED:
+        self._refuse("settlement: not awarded")
     return stage
 
 
@@ -202,31 +214,36 @@ def _taking(job: uint256) -> words.Stage:
 @internal
 @pure
 def _check_running(is_running: bool):
-    assert is_running, "settlement: not running"
+    if not is_running:
+        self._refuse("settlement: not running")
 
 
 @internal
 @view
 def _check_auction():
-    assert msg.sender == auction, "settlement: not the auction"
+    if msg.sender != auction:
+        self._refuse("settlement: not the auction")
 
 
 @internal
 @view
 def _check_referee():
-    assert msg.sender == self.referee, "settlement: not the referee"
+    if msg.sender != self.referee:
+        self._refuse("settlement: not the referee")
 
 
 @internal
 @view
 def _check_availability():
-    assert msg.sender == self.availability, "settlement: not the availability"
+    if msg.sender != self.availability:
+        self._refuse("settlement: not the availability")
 
 
 @internal
 @view
 def _check_hot(operator: uint256):
-    assert msg.sender == staticcall INodeRegistry(registry).hot_key(operator), "settlement: not the hot key"
+    if msg.sender != staticcall INodeRegistry(registry).hot_key(operator):
+        self._refuse("settlement: not the hot key")
 
 
 @internal

@@ -43,14 +43,16 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     stage: words.Stage = state._taking(job)
     state._check_hot(operator)
     vacant: words.Holding = state._holding(job, seat)
-    assert vacant.operator == 0 and vacant.count > 0, "settlement: seat not vacant"
+    if vacant.operator != 0 or vacant.count == 0:
+        state._refuse("settlement: seat not vacant")
     # INVARIANT seats: they cannot be used up without a slash. A lot has the same floor for bids.
     seats._check_count(vacant, count, min(vacant.count, (stage.slots + MAX_WINNERS - 1) // MAX_WINNERS))
     seats._check_estimate(stage, estimate_s)
     turn: words.Turn = state._turn(job)
     stake: words.JobStake = state._stake(job, operator)
     # INVARIANT claims: no claim is made twice, so what was convicted is not pending again.
-    assert stake.void_before <= turn.turn, "settlement: convicted this turn"
+    if stake.void_before > turn.turn:
+        state._refuse("settlement: convicted this turn")
     # A claim of the open turn covers all slots of its seat.
     if count < vacant.count and stage.state == numbers.RUNNING:
         turns._check_missing(turn, seat)

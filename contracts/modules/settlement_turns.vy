@@ -100,7 +100,8 @@ def abandon(job: uint256):
         and turn.holds == 0
         and block.timestamp > state._aggregator(job).due
     )
-    assert turn.opened_at != 0 and (is_short or is_overdue), "settlement: job can go on"
+    if turn.opened_at == 0 or not (is_short or is_overdue):
+        state._refuse("settlement: job can go on")
     self._close(job, turn.round, state._start_root(job, turn.turn), 0)
     self._end(job)
 
@@ -137,15 +138,18 @@ def resume(job: uint256, seconds: uint256):
 @view
 def _open_turn(job: uint256, turn: uint256) -> words.Turn:
     newest: words.Turn = state._turn(job)
-    assert turn == newest.turn, "settlement: not the current turn"
-    assert newest.opened_at != 0, "settlement: depth reached"
+    if turn != newest.turn:
+        state._refuse("settlement: not the current turn")
+    if newest.opened_at == 0:
+        state._refuse("settlement: depth reached")
     return newest
 
 
 @internal
 @pure
 def _check_missing(turn: words.Turn, seat: uint256):
-    assert turn.missing >> seat & 1 == 1, "settlement: already committed"
+    if turn.missing >> seat & 1 == 0:
+        state._refuse("settlement: already committed")
 
 
 @internal

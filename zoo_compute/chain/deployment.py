@@ -166,7 +166,7 @@ def _judge(deployer: Deployer, at: dict[str, str], params: Preset) -> None:
     clocks = params.clocks
     at["referee"] = deployer.deploy(
         "Referee",
-        *(at[name] for name in ("registry", "settlement", "admissions", "evidence", "descent")),
+        *(at[name] for name in ("registry", "tasks", "settlement", "admissions", "evidence", "descent")),
         clocks.committer_s,
         clocks.asker_s,
         clocks.exclusive_s,

@@ -138,13 +138,6 @@ class Admissions(Binding):
         values: Any = self._view("dispute_terms", (job, claim), block)
         return Terms(*values)
 
-    def reexecution_price(
-        self, job: int, is_aggregation: bool, block: BlockIdentifier | None = None
-    ) -> tuple[str, int]:
-        """Asks about trials prepay no tokens."""
-        values: tuple[str, int] = self._view("reexecution_price", (job, is_aggregation), block)
-        return values
-
     def workload_of(self, operator: int, block: BlockIdentifier | None = None) -> Workload:
         """The workload of the largest VRAM size not above the operator's; zeros when there is none."""
         values: Any = self._view("workload_of", (operator,), block)

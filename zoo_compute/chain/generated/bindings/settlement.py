@@ -234,13 +234,6 @@ class Settlement(Binding):
         values: Any = self._view("dispute_terms", (job, claim), block)
         return Terms(*values)
 
-    def reexecution_price(
-        self, job: int, is_aggregation: bool, block: BlockIdentifier | None = None
-    ) -> tuple[str, int]:
-        """What a heavy ask prepays, in which token."""
-        values: tuple[str, int] = self._view("reexecution_price", (job, is_aggregation), block)
-        return values
-
     def void(self, job: int, claim: Claim) -> Call:
         """Convicts a pending claim whose data nobody can have."""
         return self._call("void", (job, claim))
