@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -13,9 +13,7 @@ import torch
 
 import repops
 from node.compute.programs import Programs, State
-from node.disputes.challenger import Challenger
 from node.disputes.computation import SlotRound
-from node.disputes.defender import Defender
 from node.disputes.previous_turn import SeatClaim
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
@@ -24,8 +22,6 @@ from repops.commitments import state_root, state_root_of
 from repops.encoding import root as program_root
 from repops.graph import OPTIMIZER, Graph
 from repops.merkle import Tree
-from tests.support.games.evidence_oracle import EvidenceOracle, JobFacts
-from tests.support.games.game_board import ChallengerPlayer, CommitterPlayer, GameBoard, GameRecord, play
 from tests.support.liars.faults import Liar, Lies
 from tests.support.programs import models
 from zoo_compute.formats.manifest import Aggregation as Rule
@@ -42,8 +38,6 @@ from zoo_compute.formats.manifest import (
 from zoo_compute.jobs.files import initial_checkpoint
 from zoo_compute.spec.frames import Frame, Kind, Phase, Result, Work
 from zoo_compute.spec.merkle import result_root
-from zoo_compute.spec.params import AGGREGATOR_SEAT
-from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.state import Claim
 from zoo_compute.training.examples import Examples
 from zoo_compute.training.work_root import work_of
@@ -57,7 +51,7 @@ OUTER, MEAN = OuterOptimizer(0.7, 0.9), Rule()
 
 @dataclass(frozen=True)
 class Case:
-    """A job, and the slot-round that games are about."""
+    """A job, and the slot-round that disputes are about."""
 
     graph: Graph
     checkpoint: State
@@ -151,47 +145,10 @@ class Case:
     def aggregated(self, made: Callable[..., Aggregation] = Aggregation, claim: Claim | None = None) -> Aggregation:
         return made(self.manifest, self.graph, self.checkpoint, self.updates, claim=claim, seated=self.seated)
 
-    # --- games
-
-    @property
-    def judge(self) -> EvidenceOracle:
-        return self.judging([each.claim for each in self.seated])
-
-    def judging(self, claims: Sequence[Claim], aggregation: Claim | None = None) -> EvidenceOracle:
-        """A judge who knows these claims; aggregation: what is kept of the one before the disputed claim."""
-        data, draws = self.manifest.data, self.manifest.draw_seed
-        return EvidenceOracle(JobFacts(bytes.fromhex(data.root), data.examples, self.slots, draws, claims, aggregation))
-
     def result(self, trees: Trees) -> Result:
         """Of a slot-round, as somebody computed it."""
         frame = Frame(inner_steps=self.inner_steps, segment_steps=self.segment_steps)
         return Result(trees.tree(frame, Phase.SEGMENTS).root, trees.states(frame, Phase.SEGMENTS)[-1])
-
-    def training(
-        self, prover: CommitterPlayer, result: Result, challenger: ChallengerPlayer | None = None, judge: Any = None
-    ) -> GameRecord:
-        """A game about the slot-round. challenger: the honest one where none is given; judge: the one on paper."""
-        claim = self.claim(self.leaf(self.slot, result))
-        game = opened_game(1, claim, Kind.TRAINING, self.slot, self.work, result)
-        return play(GameBoard(game), prover, challenger or Challenger(Trees(self.honest)), judge or self.judge)
-
-    def updating(self, prover: Defender, challenger: ChallengerPlayer | None = None) -> GameRecord:
-        """About the update: the committer's is what its computation says."""
-        result = replace(self.result(Trees(self.honest)), update_root=after_root(prover))
-        claim = self.claim(self.leaf(self.slot, result))
-        game = opened_game(1, claim, Kind.UPDATE, self.slot, self.work, result)
-        return play(GameBoard(game), prover, challenger or Challenger(Trees(self.update)), self.judge)
-
-    def aggregating(self, prover: Defender, challenger: ChallengerPlayer | None = None) -> GameRecord:
-        mask = sum(1 << seat for seat in SEATS)
-        claim = self.claim(after_root(prover), seat=AGGREGATOR_SEAT, scope=mask)
-        game = opened_game(1, claim, Kind.AGGREGATION, 0, self.work, Result())
-        mine = Challenger(Trees(self.aggregated(claim=claim)))
-        return play(GameBoard(game), prover, challenger or mine, self.judge)
-
-
-def after_root(prover: Defender) -> bytes:
-    return state_root_of(prover.trees.computation.after(0))
 
 
 class LyingUpdate(Lies, Update):
