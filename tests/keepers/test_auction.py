@@ -59,9 +59,9 @@ def test_bidding__stays_away_when_it_cannot_or_will_not(me: OperatorContext):
 
 @pytest.mark.parametrize(("slot_s", "bids"), [(17, True), (17.1, False), (33, True)])
 def test_a_job_whose_re_execution_is_declared_too_short__is_left_alone(slot_s: float, bids: bool):
-    """A dispute game's clock follows from it: who cannot do the work again in time would lose a game about the truth."""
+    """The clock of a dispute follows from it: whoever cannot do the work again in time would lose a true claim."""
     short = replace(TERMS, reexecute_s=5)
-    me = replace(ME_PROVIDER, move_s=256) if slot_s > 30 else ME_PROVIDER
+    me = replace(ME_PROVIDER, committer_s=512) if slot_s > 30 else ME_PROVIDER
     assert bool(duties(opening(1_000, terms=short), me, Progress(slot_s=slot_s))) is bids
     vacant = view(1_001, terms=short, seats={0: replace(SEAT, operator=0), 1: OTHERS, AGGREGATOR_SEAT: CHAIR})
     assert ("take_over" in sends(duties(vacant, me, Progress(slot_s=slot_s)))) is bids

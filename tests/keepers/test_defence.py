@@ -9,7 +9,7 @@ import pytest
 
 from keepers.capacity import Capacity
 from keepers.config import OperatorConfig
-from keepers.decisions.defence import Clock, Promise, defensible_slots, games_clock, overload, path_clock
+from keepers.decisions.defence import COUNTED_REEXECUTIONS, PathClock, Promise, defensible_slots, overload
 from keepers.decisions.duties import duties
 from keepers.decisions.obstacles import defensible, reasons_not_to_bid
 from keepers.decisions.orders import Progress, SealBid
@@ -28,8 +28,8 @@ from tests.keepers.test_duties import (
 MINUTE = 60
 
 
-def promise(job: int, slots: int, opening_s: float, clock: Clock | None = None) -> Promise:
-    return Promise(job, slots, opening_s, clock or path_clock(MINUTE, 10 * MINUTE))
+def promise(job: int, slots: int, opening_s: float, clock: PathClock | None = None) -> Promise:
+    return Promise(job, slots, opening_s, clock or PathClock(MINUTE, 10 * MINUTE))
 
 
 @pytest.mark.parametrize(("opening_s", "fits"), [(60, True), (78.75, True), (78.76, False)])
@@ -54,7 +54,7 @@ def test_more_slots__owe_more_openings_and_have_no_more_time_each():
 
 
 def test_every_clock__must_hold_with_the_openings_of_all_jobs():
-    hasty, slow = promise(2, 1, 1, path_clock(1, 700)), promise(1, 4, 10)
+    hasty, slow = promise(2, 1, 1, PathClock(1, 700)), promise(1, 4, 10)
     assert overload([hasty]) is None
     assert overload([slow]) is None
     over = overload([slow, hasty])
@@ -66,45 +66,44 @@ def test_every_clock__must_hold_with_the_openings_of_all_jobs():
 
 
 def test_a_job_without_slots__has_no_clock():
-    assert overload([promise(1, 2, 5), promise(2, 0, 5, path_clock(0, 0))]) is None
+    assert overload([promise(1, 2, 5), promise(2, 0, 5, PathClock(0, 0))]) is None
     assert overload([]) is None
 
 
-def test_the_clock_of_games__grows_with_all_games_up_to_128():
-    clock = games_clock(reexecute_s=2, move_s=10)
-    assert [clock.seconds(games, 4) for games in (1, 4, 64, 127, 128, 1_000)] == [14, 20, 140, 266, 266, 266]
+def test_the_clock_of_a_path__grows_with_what_is_owed_a_slot_up_to_32():
+    clock = PathClock(reexecute_s=2, committer_s=10)
+    assert [clock.seconds(openings, 4) for openings in (1, 4, 64, 127, 128, 1_000)] == [10.5, 12, 42, 73.5, 74, 74]
 
 
 def test_between_the_ends_that_are_checked__nothing_is_worse():
-    for clock in (games_clock(7, 30), path_clock(7, 30)):
-        for slots in (1, 3, 20):
-            for opening_s in (0.1, 1.0, 2.0, 7.0, 9.0, 30.0):
-                fits = overload([Promise(1, slots, opening_s, clock)]) is None
-                every = (
-                    n * slots * opening_s <= clock.seconds(n * slots, slots) for n in range(1, clock.most_per_slot + 1)
-                )
-                assert fits == all(every), (slots, opening_s)
+    clock = PathClock(7, 30)
+    for slots in (1, 3, 20):
+        for opening_s in (0.1, 1.0, 2.0, 7.0, 9.0, 30.0):
+            fits = overload([Promise(1, slots, opening_s, clock)]) is None
+            counts = range(1, COUNTED_REEXECUTIONS + 1)
+            every = (n * slots * opening_s <= clock.seconds(n * slots, slots) for n in counts)
+            assert fits == all(every), (slots, opening_s)
 
 
 SLOW = Progress(slot_s=5, opening_s=30, opening="node 57 (dot of 4,096 terms, 16,384 elements)")
 
 
-@pytest.mark.parametrize(("opening_s", "slots"), [(5, 4), (40.6, 4), (40.7, 3), (41, 2), (42, 1), (43, 0)])
+@pytest.mark.parametrize(("opening_s", "slots"), [(5, 4), (10, 4), (10.1, 3), (13.4, 2), (20.1, 1), (40.1, 0)])
 def test_bidding__takes_no_more_slots_than_it_can_answer_for(opening_s: float, slots: int):
-    """move_s 0 and reexecute_s 40: n slots asked 16 times each have (16 n + 1) x 40 s."""
+    """committer_s 0 and reexecute_s 40: n slots asked k times each have 40 k seconds."""
     due = duties(opening(1_000), ME_PROVIDER, replace(SLOW, opening_s=opening_s))
     assert [duty.capacity for duty in due if isinstance(duty, SealBid)] == [slots] * bool(slots)
 
 
 def test_a_job_that_could_not_be_answered_for__says_what_was_measured_and_allowed_and_what_to_do():
-    other = Promise(9, 6, 45.0, games_clock(40, 10))
+    other = Promise(9, 6, 45.0, PathClock(40, 10))
     me = replace(ME_PROVIDER, promises=(other,))
     assert reasons_not_to_bid(opening(1_000), ME_PROVIDER, SLOW) == ""
     reason = reasons_not_to_bid(opening(1_000), me, replace(SLOW, opening_s=90))
     assert reason == (
         "answering one opening takes 1 min 30 s here, most of it the trace of a step and node 57 (dot of 4,096 terms, 16,384 "
         "elements); with 1 of its slots beside 6 in other jobs up to 7 could be owed at once, 6 min of work, and job 1's clock gives "
-        "5 min 20 s: use a faster device, or lower capacity in operator.json so that you have fewer slots in other jobs"
+        "40 s: use a faster device, or lower capacity in operator.json so that you have fewer slots in other jobs"
     )
     assert duties(opening(1_000), me, replace(SLOW, opening_s=90)) == []
 
@@ -116,8 +115,8 @@ def test_a_standby__takes_over_no_more_than_it_can_answer_for():
 
 
 def test_defensible__counts_my_other_jobs_alone():
-    me = replace(ME_PROVIDER, promises=(Promise(2, 100, 5.0, games_clock(40, 10)),))
-    assert defensible(opening(1_000), ME_PROVIDER, SLOW, 4) == 4
+    me = replace(ME_PROVIDER, promises=(Promise(2, 100, 5.0, PathClock(40, 10)),))
+    assert defensible(opening(1_000), ME_PROVIDER, SLOW, 4) == 1
     assert defensible(opening(1_000), me, SLOW, 4) == 0
 
 
@@ -128,7 +127,7 @@ def test_capacity__gives_the_promises_of_other_jobs_once_they_are_measured():
     assert capacity.promises_elsewhere(1) == ()
     capacity.record_opening_time(other, 3.0, 10)
     [made] = capacity.promises_elsewhere(1)
-    assert (made.job, made.slots, made.opening_s, made.clock.seconds(1, 1)) == (2, 2, 3.0, 10 + 2 * TERMS.reexecute_s)
+    assert (made.job, made.slots, made.opening_s, made.clock.seconds(1, 1)) == (2, 2, 3.0, 10 + TERMS.reexecute_s)
     assert capacity.promises_elsewhere(2) == ()
     capacity.begin_tick([job])
     assert capacity.promises_elsewhere(1) == (), "a job that is over asks nothing"

@@ -19,6 +19,7 @@ from tests.keepers.test_duties import BID, LOT, ME, SEAT, awarded, opening
 from zoo_compute.amounts import Token
 from zoo_compute.chain.views import JobView
 from zoo_compute.errors import Refusal, Unreachable
+from zoo_compute.spec import clocks
 
 COIN = "0x00000000000000000000000000000000000000AA"
 
@@ -77,7 +78,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
         clock=clock,
         head=lambda: SimpleNamespace(number=5, timestamp=clock["now"]),
         tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
-        params=SimpleNamespace(epoch_s=60, answer_s=3, move_s=10),
+        params=SimpleNamespace(epoch_s=60, answer_s=3, clocks=clocks.DEVNET),
         cached=lambda key, make: {COIN: Token("USDC", 6, COIN)} if key == "tokens" else make(),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
         network=SimpleNamespace(

@@ -73,7 +73,7 @@ def test_claims_of_others__are_paid_when_left_lying():
 
 
 def test_a_claim_in_dispute__is_not_paid_and_does_not_hold_the_others_up():
-    claims = (committed(0), committed(1, disputes=1, deadline=2_000))
+    claims = (committed(0), committed(1, disputed=True, deadline=2_000))
     over = view(1_001, state=JobState.ENDED, run=OVER, commits=claims)
     assert duties(over, ME_PROVIDER, Progress()) == [Send("settlement", "finalise", (1, [claims[0].fields]))]
 

@@ -58,7 +58,7 @@ def test_private_state_and_delay__reach_further_back():
 
 def test_a_claim_in_dispute__keeps_its_round_however_late_it_is():
     disputed = job(6, 6)
-    claims = [replace(c, state=ClaimState.PENDING, disputes=1) if c.turn == 2 else c for c in disputed.commits]
+    claims = [replace(c, state=ClaimState.PENDING, disputed=True) if c.turn == 2 else c for c in disputed.commits]
     assert first_needed(replace(disputed, commits=claims), manifest(), LATE) == 1
 
 

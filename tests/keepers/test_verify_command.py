@@ -25,7 +25,7 @@ def places(view: JobView, turns: tuple[int | None, int | None], *, every: bool =
 
 
 def test_one_slot_of_each_claim__comes_before_another_of_any_and_what_is_in_dispute_last():
-    mine, other, disputed = commit(3, ME, 0, 2), commit(3, OTHER, 2, 2), replace(commit(3, OTHER, 4, 2), disputes=1)
+    mine, other, disputed = commit(3, ME, 0, 2), commit(3, OTHER, 2, 2), replace(commit(3, OTHER, 4, 2), disputed=True)
     assert places(view(1, commits=(disputed, mine, other)), (None, None)) == [(3, slot) for slot in (0, 2, 1, 3, 4, 5)]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from keepers.processes.worker import run
 from keepers.queue import work_queue
-from keepers.queue.app import KEEPER_QUEUE, DISPUTE_QUEUE, WORK_QUEUE
+from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, WORK_QUEUE
 from keepers.queue.work_queue import DISPUTE_TASK, RESEND_AFTER_S, WorkQueue
 from keepers.queue.worker_leases import WorkLog
 from node import backends

@@ -21,7 +21,7 @@ AUCTION_EVENTS = ("LotOpened", "BidSealed", "BidRevealed")
 ATTEMPT_S = DEVNET.bid_window_s + DEVNET.reveal_window_s
 CONTEXT = OperatorContext(
     0, is_provider=True, is_aggregator=False, price=900, aggregator_price=400, capacity=2, standby=True, free=0, stagger_s=3,
-    ready_window_s=20, move_s=10,
+    ready_window_s=20, committer_s=10,
 )  # fmt: skip
 
 
