@@ -158,6 +158,11 @@ class Disputing:
             self._wait_for_work()
         return open_
 
+    @property
+    def rewards_due(self) -> dict[bytes, int]:
+        """Of resolved disputes by the claim's key: the second after which a reward can be collected."""
+        return {key: after for key, after in self._over.items() if after is not None}
+
     # --- which disputes are mine
 
     def _concerns(self, dispute: DisputeView) -> bool:

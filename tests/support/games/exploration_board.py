@@ -39,8 +39,8 @@ def deployed() -> SimpleNamespace:
     evidence = load("Evidence").deploy(operators.address, bindings.address)
     descent = load("Descent").deploy(operators.address)
     at, clocks = double.address, PRODUCTION
-    seconds = (clocks.committer_s, clocks.asker_s, clocks.exclusive_s, clocks.seal_lead_s)
-    openings = load("Referee").deploy(at, at, at, evidence.address, descent.address, *seconds)
+    seconds = (clocks.committer_s, clocks.asker_s, clocks.exclusive_s, clocks.seal_lead_s, clocks.opening_s)
+    openings = load("Referee").deploy(at, at, at, at, evidence.address, descent.address, *seconds)
     return SimpleNamespace(double=double, protocol=protocol, openings=openings)
 
 
