@@ -1,12 +1,12 @@
 """Faults to inject, for tests and the demo's liar. Nothing else imports this.
 
 `run_shard(..., tamper=flip_bit(...))` commits to a false update. A `Liar` computes a slot-round in which one number is false, and
-can defend it in a dispute game as if it were right.
+can answer for it in a dispute as if it were right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
@@ -33,6 +33,13 @@ class FlipBit:
     element: int = 0
     bit: int = 0
     fired: int = field(default=0, init=False)
+
+    def answered(
+        self, manifest: Any, programs: Programs, checkpoint: Any, examples: Any, round: int, slot: int, **options: Any
+    ) -> SlotRound:
+        """What a dispute about any slot-round is answered with: the false one as if it were right."""
+        made = self.slot_round if self._is_about(round, slot) else SlotRound
+        return made(manifest, programs, checkpoint, examples, round, slot, **options)
 
     def __call__(self, inputs: Inputs, result: ShardResult) -> ShardResult:
         if (result.round, result.slot) != (self.round, self.slot):
@@ -135,9 +142,6 @@ class Lie:
     element: int = 3
     bit: int = 20
 
-    def is_about(self, request: Mapping[str, Any]) -> bool:
-        return self._is_about(request["round"], request["slot"])
-
     def _is_about(self, round: int, slot: int) -> bool:
         return round == self.round and self.slot in (None, slot)
 
@@ -148,6 +152,13 @@ class Lie:
         liar.elements[self.step, nodes[len(nodes) // 2]] = self.element
         liar.bit = self.bit
         return liar
+
+    def answered(
+        self, manifest: Any, programs: Programs, checkpoint: Any, examples: Any, round: int, slot: int, **options: Any
+    ) -> SlotRound:
+        """What a dispute about any slot-round is answered with: the false one as if it were right."""
+        made = self.slot_round if self._is_about(round, slot) else SlotRound
+        return made(manifest, programs, checkpoint, examples, round, slot, **options)
 
     def __call__(self, inputs: Inputs, result: ShardResult) -> ShardResult:
         """What the liar commits to: as the honest result where the lie is about another one."""

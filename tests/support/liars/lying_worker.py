@@ -1,8 +1,8 @@
 """A worker that lies once and commits to it, for the demo and the tests. Nothing else starts it.
 
-python -m tests.support.liars.lying_worker --round R --slot S --tensor NAME ...    one bit of the update, which it cannot defend
+python -m tests.support.liars.lying_worker --round R --slot S --tensor NAME ...    one bit of the update, for which it cannot answer
 python -m tests.support.liars.lying_worker --round R --slot S --step H ...         one bit of one number in a step; it goes on from there,
-                                                               and defends it in a dispute game as if it were right
+                                                               and answers for it in a dispute as if it were right
 Its other options are those of `keepers.processes.run worker`.
 """
 
@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from keepers.processes import run, worker
 from keepers.queue.work_queue import DISPUTE_TASK
-from node.disputes.computation import SlotRound
-from node.disputes.player import run_move
+from node.disputes.player import run_dispute
 from node.tasks import run_shard
 from tests.support.liars.faults import Lie, flip_bit
-from zoo_compute.store import Store
 
 
 def lying_tasks(arguments: argparse.Namespace) -> dict[str, worker.TaskBody]:
@@ -31,10 +28,7 @@ def lying_tasks(arguments: argparse.Namespace) -> dict[str, worker.TaskBody]:
         return {"work.train": _named(run_shard, tamper=fault)}
     lie = Lie(*place, step=arguments.step, op=arguments.op)
 
-    def move(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-        return run_move(request, store, made=lie.slot_round if lie.is_about(request) else SlotRound)
-
-    return {"work.train": _named(run_shard, tamper=lie), DISPUTE_TASK: move}
+    return {"work.train": _named(run_shard, tamper=lie), DISPUTE_TASK: _named(run_dispute, made=lie.answered)}
 
 
 def _named(body: Any, **options: Any) -> worker.TaskBody:
