@@ -2,7 +2,7 @@
 
     python -m benchmarks.disputes.evidence_gas [--json]
 
-`convict` costs this and the end of the game. Operands are of the sizes named; the trace has 4,096 nodes.
+`judge` of the Referee costs this, its own calldata and the end of the dispute. Operands are of the sizes named; the trace has 4,096 nodes.
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import astuple
+from pathlib import Path
 from typing import Any
 
 from web3 import Web3
 
-from benchmarks.disputes.referee_gas import temporary_chain
 from repops.graph import Node
 from tests.support.games.sparse_trees import FORMS, part_game
 from tests.support.sources import load
+from zoo_compute.devnet.anvil import Anvil
 from zoo_compute.disputes.evidence import encode
+
+CHAIN_ID = 31337
 
 
 class Bench:
@@ -47,6 +53,18 @@ class Bench:
             "hashes": len(evidence.hashes),
             "bytes": len(data),
         }
+
+
+@contextmanager
+def temporary_chain() -> Iterator[str]:
+    """The URL of an anvil of its own, which stops at the end."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        anvil = Anvil.start(chain_id=CHAIN_ID, block_time=1, port=0, state=folder / "s.json", log=folder / "log")
+        try:
+            yield anvil.url
+        finally:
+            anvil.stop()
 
 
 def main() -> int:

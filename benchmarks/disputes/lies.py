@@ -1,12 +1,11 @@
 """Lies about a program: one false word each in an honest computation. For benchmarks/disputes/dispute.py.
 
-A game looks only at the first difference, so later states need not follow from the lie: they are just other hashes.
+An asker goes to the first difference alone, so later states need not follow from the lie: they are just other hashes.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,17 +13,13 @@ from typing import Any
 import numpy as np
 
 from node.disputes.computation import Computation, DisputedWord, Roots
-from node.disputes.moves import Move, RevealedState
 from node.disputes.trees import Trees
 from repops.commitments import Array, canonical, state_root_of, tensor_roots
 from repops.graph import BATCH_ROLE, MAX_RANK, OPTIMIZER, Graph
-from repops.merkle import Tree
 from repops.parts import part_count
-from tests.support.games.game_board import Judge
-from tests.support.games.hostile_challenger import Hostile
 from zoo_compute.disputes.evidence import Evidence
 from zoo_compute.disputes.evidence import Update as UpdateEvidence
-from zoo_compute.spec.frames import Frame, Game, Kind, Phase, Result, span_of
+from zoo_compute.spec.frames import Frame, Kind, Phase, Result
 from zoo_compute.spec.state import Claim
 
 BEGIN = -1  # the step number of the state before the first step
@@ -70,7 +65,7 @@ class CachedComputation(Computation):
 
 
 class CachedAggregation(CachedComputation):
-    """An aggregation in many games. claim: the one that is disputed now."""
+    """An aggregation in many disputes. claim: the one that is disputed now."""
 
     claim: Claim
 
@@ -278,31 +273,3 @@ def _lie(what: str, graph: Graph, at: int, plan: Plan, rng: random.Random) -> Li
 def _parts(graph: Graph, at: int) -> int:
     node = graph.nodes[at]
     return 1 if node.op in ("input", "constant") else part_count(node)
-
-
-# --- a challenger without a case
-
-
-class Nearby(Hostile):
-    """Walks anywhere within one step: tracing many steps would take long."""
-
-    def __init__(self, trees: Trees, rng: random.Random, judge: Judge, tried: Counter[int], step: int) -> None:
-        super().__init__(trees, rng, judge, tried)
-        self.step = step
-
-    def next(self, game: Game, revealed: RevealedState) -> Move | None:
-        move = super().next(game, revealed)
-        if move and move.name == "pick" and game.phase in (Phase.SEGMENTS, Phase.STEPS):
-            return self._towards(game, revealed)
-        return move
-
-    def _towards(self, game: Game, revealed: RevealedState) -> Move:
-        steps = self.trees.steps(game.frame, game.phase)
-        leaf = next(at for at, each in enumerate(steps) if each > self.step)
-        if game.phase == Phase.SEGMENTS and self.rng.random() < 0.1:
-            leaf = 0
-        if leaf >> game.height != game.index:
-            leaf = game.index << game.height
-        depth = span_of(game.height)
-        place = leaf >> game.height - depth & (1 << depth) - 1
-        return Move("pick", (place, revealed.last[place], Tree(revealed.last).path(place)))

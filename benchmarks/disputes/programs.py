@@ -5,7 +5,7 @@ from __future__ import annotations
 import sysconfig
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from torch import nn
 
 from node.compute.programs import Programs
 from node.disputes.computation import SlotRound
-from node.disputes.depth import Depth, depth
+from node.disputes.depth import NONE, Depth, depth
 from repops.graph import Node, Operand
 from repops.parts import part_count
 from tests.support.games.lying_jobs import ROUND, ROWS, Case, case_of, mlp
@@ -23,6 +23,7 @@ from tests.support.programs import models
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.files import initial_checkpoint
 from zoo_compute.jobs.sections import read_config
+from zoo_compute.spec.exploration import Tree, TreePosition
 from zoo_compute.training.examples import RepeatedData, prepare_text
 
 CONFIG = Path(__file__).resolve().parents[2] / "scripts" / "demo" / "demo.yaml"
@@ -123,3 +124,23 @@ def _dot(count: int) -> int:
 
 def _row() -> Operand:
     return Operand(0, 0, (0, 1))
+
+
+def pairs_of(deep: Depth) -> int:
+    """Asks and answers of the longest path that begins at a segment leaf of the bundle, from the heights of the trees alone."""
+    trees = (
+        (Tree.STEPS, deep.steps),
+        (Tree.NODES, deep.nodes),
+        (Tree.ELEMENTS, deep.elements),
+        (Tree.PARTS, deep.parts),
+    )
+    return sum(1 + _answers_below(tree, height) for tree, height in trees if height != NONE)
+
+
+def _answers_below(tree: Tree, height: int) -> int:
+    """From the opened root of a tree of this height down to a leaf, which is revealed or leads into the next tree."""
+    at, count = TreePosition(tree, height, 0, 2**40), 0
+    while not at.shows_words and at.height:
+        at = replace(at, height=at.height - at.span)
+        count += at.height > 0 or at.shows_words
+    return count

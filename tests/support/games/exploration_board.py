@@ -16,7 +16,7 @@ from node.disputes.asker import Asker, Disputed, Wait
 from node.disputes.trees import Trees
 from repops.commitments import state_root_of
 from tests.referee.evidence_contracts import run_of
-from tests.support.evm import Reverted, chain
+from tests.support.evm import Reverted, chain, intrinsic_gas
 from tests.support.games.lying_jobs import SEATS, Case
 from tests.support.protocol_driver import load
 from zoo_compute.disputes.exploration import Call, Event, Exploration, values
@@ -26,27 +26,37 @@ from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
 
 JOB, REEXECUTE_S, AHEAD_S = 1, 500, 10**6
+PRICE, BASE_FEE = 10**15, 10**9  # of a re-execution in the job's token, of a unit of gas in the coin
+COLD_GAS = 25_000  # more than what a transaction reads and writes for the first time takes: on revm all is warm
 MOST_CALLS = 400
+MOST_SETTLED = 32
 RICH = 10**30
+NOBODY = "0x" + 40 * "0"
 
 
 @cache
 def deployed() -> SimpleNamespace:
     """Before anything is anchored: it stays for the whole process."""
     double, protocol = load("mocks/DisputesDouble").deploy(), load("mocks/ProtocolDouble").deploy()
+    token = load("mocks/FalseToken").deploy()
+    for is_aggregation in (False, True):
+        double.set_price(is_aggregation, token.address, PRICE)
     operators = load("OpExecutor").deploy()
     bindings = load("ConsistencyProofs").deploy(protocol.address, protocol.address)
     evidence = load("Evidence").deploy(operators.address, bindings.address)
     descent = load("Descent").deploy(operators.address)
     at, clocks = double.address, PRODUCTION
     seconds = (clocks.committer_s, clocks.asker_s, clocks.exclusive_s, clocks.seal_lead_s, clocks.opening_s)
-    openings = load("Referee").deploy(at, at, at, at, evidence.address, descent.address, *seconds)
-    return SimpleNamespace(double=double, protocol=protocol, openings=openings)
+    referee = load("Referee").deploy(at, at, at, at, evidence.address, descent.address, *seconds)
+    return SimpleNamespace(double=double, protocol=protocol, token=token, referee=referee)
 
 
 @dataclass
 class Played:
-    """How a dispute went. asks: of the honest asker; kind: of the evidence, or None where silence ended it."""
+    """How a dispute went. asks: of the honest asker; kind: of the evidence, or None where silence ended it.
+
+    money: coin and tokens that the honest asker has gained once all is settled, without the gas it spent.
+    """
 
     end: End | None
     picture: Exploration
@@ -56,24 +66,27 @@ class Played:
     refused: str = ""
     frame: Any = None
     judged: Any = None
+    money: tuple[int, int] = 0, 0
 
 
 @dataclass
 class Board:
-    """One claim. picture: from the contract's events alone."""
+    """One claim. picture: from the contract's events alone; gas: of each account's transactions, at most."""
 
     case: Case
     claim: Claim
     picture: Exploration = field(default_factory=Exploration)
     calls: Counter[str] = field(default_factory=Counter)
+    gas: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.at, case = deployed(), self.case
-        self.hot, self.owner = chain.account(), chain.account()
+        chain.base_fee = BASE_FEE
         self.accounts: dict[str, str] = {}
-        terms = (case.work.root, REEXECUTE_S, 1, chain.timestamp + AHEAD_S)
+        self.deadline = chain.timestamp + AHEAD_S
+        terms = (case.work.root, REEXECUTE_S, 1, self.deadline)
         self.at.double.set_claim(JOB, values(self.claim), terms)
-        self.at.double.set_operator(self.claim.operator, self.owner, self.hot)
+        self.at.double.set_operator(self.claim.operator, self.account("owner"), self.account("hot"))
         self.at.protocol.set_job(JOB, self._record(case))
         self.at.protocol.set_run(JOB, self._run(case))
         for each in case.seated if self.claim.is_aggregation else ():
@@ -91,20 +104,39 @@ class Board:
         return tuple(run)
 
     def account(self, name: str) -> str:
-        if name == "hot":
-            return self.hot
         if name not in self.accounts:
             self.accounts[name] = chain.account()
             chain.set_balance(self.accounts[name], RICH)
+            self.at.token.mint(self.accounts[name], RICH)
         return self.accounts[name]
 
     def send(self, call: Call, sender: str) -> None:
         """Raises Reverted; else the picture goes on."""
-        openings = self.at.openings
-        getattr(openings, call.name)(*call.args, sender=self.account(sender), value=call.value(chain.base_fee))
-        for log in openings.get_logs(include_child_logs=False):
+        referee, account = self.at.referee, self.account(sender)
+        method = getattr(referee, call.name)
+        method(*call.args, sender=account, value=call.value(chain.base_fee))
+        self.gas[sender] += referee.last.gas + intrinsic_gas(method.prepare_calldata(*call.args)) + COLD_GAS
+        for log in referee.get_logs(include_child_logs=False):
             self.picture.apply(Event(type(log).__name__, chain.timestamp, tuple(log[1:])))
         self.calls[call.name] += 1
+
+    # --- money
+
+    def settle(self, sender: str) -> None:
+        """What everybody prepaid, and what is owed to the owner, the hot key and the asker, at the sender's expense."""
+        ids = list(self.picture.nodes)
+        for at in range(0, len(ids), MOST_SETTLED):
+            self.send(self.picture.settle(ids[at : at + MOST_SETTLED]), sender)
+        for name in ("owner", "hot", "asker"):
+            for token in (NOBODY, self.at.token.address):
+                if self.at.referee.owed(token, self.account(name)):
+                    self.send(Call("withdraw", (token, self.account(name))), sender)
+
+    def gained(self, *names: str) -> tuple[int, int]:
+        """Coin and tokens that these accounts have more than in the beginning; gas is not paid from them on revm."""
+        accounts = [self.account(name) for name in names]
+        coin = sum(chain.balance(each) - RICH for each in accounts)
+        return coin, sum(self.at.token.balanceOf(each) - RICH for each in accounts)
 
     def answers(self, answerer: Answerer, sender: str = "hot") -> int:
         """All that is open; how many were given."""
@@ -153,7 +185,10 @@ def play(
         asks += step.name.startswith("ask")
     else:
         raise AssertionError(f"no end after {MOST_CALLS} calls: {board.calls}")
-    return Played(board.picture.end, board.picture, board.calls, asks, kind, refused, frame, judged)
+    if board.picture.end is not None:
+        board.settle("anyone")
+    money = board.gained("asker")
+    return Played(board.picture.end, board.picture, board.calls, asks, kind, refused, frame, judged, money)
 
 
 def dispute(

@@ -18,7 +18,7 @@ from node.disputes.previous_turn import SeatClaim
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from repops.backend import DTYPE
-from repops.commitments import state_root, state_root_of
+from repops.commitments import state_root
 from repops.encoding import root as program_root
 from repops.graph import OPTIMIZER, Graph
 from repops.merkle import Tree
@@ -36,7 +36,7 @@ from zoo_compute.formats.manifest import (
     StateFile,
 )
 from zoo_compute.jobs.files import initial_checkpoint
-from zoo_compute.spec.frames import Frame, Kind, Phase, Result, Work
+from zoo_compute.spec.frames import Frame, Phase, Result, Work
 from zoo_compute.spec.merkle import result_root
 from zoo_compute.spec.state import Claim
 from zoo_compute.training.examples import Examples
