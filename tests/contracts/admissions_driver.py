@@ -121,8 +121,8 @@ class AdmissionsDriver:
     def dispute(self, claim: tuple[Any, ...], sender: Any = None) -> None:
         self.contract.open_dispute(TRIALS, claim, sender=sender or self.referee)
 
-    def close(self, claim: tuple[Any, ...], convicted: bool, sender: Any = None) -> None:
-        self.contract.close_dispute(TRIALS, claim, convicted, [self.anyone], sender=sender or self.referee)
+    def close(self, claim: tuple[Any, ...], outcome: int, sender: Any = None) -> None:
+        self.contract.close_dispute(TRIALS, claim, outcome, 7, 11, sender=sender or self.referee)
 
     def multiplier(self) -> int:
         return int(self.registry.multiplier_of(self.ada.id))

@@ -174,11 +174,10 @@ class Payments(Market):
         return self.balances(token) | {"tasks": token.balanceOf(kit.tasks) - pot}
 
     def pay_out(self, token: Any, person: int) -> None:
-        """As a slash's part reaches a challenger."""
+        """As a slash's part reaches a finder."""
         settlement = self.kit.settlement.address
         self.kit.registry.pay_out(token, AMOUNT, sender=settlement)
-        parts = (0, self.people[person], 0, [self.people[person]], AMOUNT)
-        self.kit.tasks.restore(self.job(token, person), *parts, sender=settlement)
+        self.kit.tasks.restore(self.job(token, person), 0, self.people[person], AMOUNT, sender=settlement)
 
 
 def _post(m: Payments, token: Any, person: int) -> None:

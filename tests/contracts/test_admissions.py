@@ -19,6 +19,7 @@ from tests.contracts.admissions_driver import (  # noqa: F401
     seed_under,
 )
 from tests.contracts.audits_driver import HISTORY, HISTORY_CODE, remembered
+from tests.contracts.disputes import AGED, EXHAUSTED, FINAL, JUDGED, SILENT
 from tests.support.evm import chain
 from tests.support.evm import reverts as refused
 from tests.support.protocol_driver import START, events_of
@@ -271,53 +272,82 @@ def test_withdrawal_of_the_stake__ends_the_admission_and_a_trial_waits_for_a_new
 
 def test_disputes__are_the_referees_and_hold_the_trial(entrant):
     claim = entrant.answered()
-    with refused("admissions: not the referee"):
-        entrant.dispute(claim, sender=entrant.anyone)
-    with refused("admissions: not the referee"):
-        entrant.close(claim, True, sender=entrant.anyone)
-    with refused("admissions: not in dispute"):
-        entrant.close(claim, convicted=True)
+    for call in (
+        lambda: entrant.dispute(claim, sender=entrant.anyone),
+        lambda: entrant.close(claim, JUDGED, sender=entrant.anyone),
+        lambda: entrant.contract.reward_finder(TRIALS, claim, entrant.anyone, sender=entrant.anyone),
+    ):
+        with refused("admissions: not the referee"):
+            call()
     with refused("admissions: unknown trial"):
         entrant.dispute((*claim[:8], bytes(32)))
-    entrant.after(1, WINDOW_S)
     entrant.dispute(claim)
-    entrant.after(1, 1)
-    with refused("admissions: window closed"):
-        entrant.dispute(claim)
+    assert events_of(entrant.contract) == [("TrialDisputeOpened", {"operator": entrant.ada.id})]
+    entrant.after(1, WINDOW_S + 1)
     with refused("admissions: in dispute"):
         entrant.settle(claim)
-    entrant.close(claim, convicted=False)
-    assert entrant.contract.disputes(entrant.ada.id) == 0
+    assert entrant.contract.is_disputed(entrant.ada.id)
+    entrant.close(claim, FINAL)
+    assert events_of(entrant.contract) == [("TrialDisputeClosed", {"operator": entrant.ada.id, "outcome": FINAL})]
+    assert not entrant.contract.is_disputed(entrant.ada.id)
     entrant.settle(claim)
+    assert entrant.multiplier() == 300
 
 
-def test_a_conviction__ends_the_admission_and_burns_a_fifth_of_the_stake(entrant):
+def test_dispute_terms__are_those_of_a_pending_trial(entrant):
+    claim = entrant.answered()
+    trial = entrant.contract.trials(entrant.ada.id)
+    terms = (trial.work_root, BENCHMARK_S, 1, trial.deadline)
+    assert tuple(entrant.contract.dispute_terms(TRIALS, claim)) == terms
+    with refused("admissions: unknown trial"):
+        entrant.contract.dispute_terms(TRIALS, (*claim[:8], bytes(32)))
+
+
+@pytest.mark.parametrize("outcome", [JUDGED, SILENT, EXHAUSTED])
+def test_a_conviction__ends_the_admission_and_burns_a_fifth_of_the_stake(entrant, outcome):
     entrant.admitted()
     claim = entrant.answered()
-    for _ in range(2):
-        entrant.dispute(claim)
-    burned = entrant.registry.burned(entrant.zen)
-    for _ in range(2):  # the second dispute finds nothing left to convict
-        entrant.close(claim, convicted=True)
-        assert entrant.registry.stake_of(entrant.ada.id) == DEVNET.min_stake * 4 // 5
-    assert entrant.registry.burned(entrant.zen) - burned == DEVNET.min_stake // 5
+    entrant.dispute(claim)
+    burned, own = entrant.registry.burned(entrant.zen), {"operator": entrant.ada.id}
+    entrant.close(claim, outcome)
+    slashed = DEVNET.min_stake // 5
+    assert events_of(entrant.contract) == [
+        ("TrialDisputeClosed", {**own, "outcome": outcome}),
+        ("TrialConvicted", {**own, "slashed": slashed}),
+    ]
+    entrant.close(claim, outcome)  # nothing is left to convict
+    assert entrant.registry.stake_of(entrant.ada.id) == DEVNET.min_stake - slashed
+    assert entrant.registry.burned(entrant.zen) - burned == slashed
     assert (entrant.multiplier(), entrant.contract.scores(entrant.ada.id)) == (100, 0)
+    entrant.contract.reward_finder(TRIALS, claim, entrant.anyone, sender=entrant.referee)
+    assert entrant.registry.burned(entrant.zen) - burned == slashed
     with refused("admissions: operator not eligible"):
         entrant.enter()
 
 
+def test_a_trial_that_is_void_by_age__admits_nobody_and_costs_nothing(entrant):
+    entrant.admitted()
+    claim = entrant.answered()
+    entrant.dispute(claim)
+    entrant.close(claim, AGED)
+    assert entrant.registry.stake_of(entrant.ada.id) == DEVNET.min_stake
+    assert (entrant.multiplier(), entrant.contract.is_disputed(entrant.ada.id)) == (300, False)
+    with refused("admissions: unknown trial"):
+        entrant.settle(claim)
+    entrant.answered()  # another can be shown
+
+
 def test_a_late_verdict__does_not_touch_a_newer_trial(entrant):
     claim = entrant.answered()
-    for _ in range(2):
-        entrant.dispute(claim)
-    entrant.close(claim, convicted=True)
+    entrant.dispute(claim)
+    entrant.close(claim, JUDGED)
     entrant.registry.add_stake(entrant.ada.id, DEVNET.min_stake, sender=entrant.ada.owner)
     newer = entrant.answered()
     entrant.dispute(newer)
     stake = entrant.registry.stake_of(entrant.ada.id)
-    entrant.close(claim, convicted=True)
+    entrant.close(claim, JUDGED)
     assert entrant.registry.stake_of(entrant.ada.id) == stake
-    assert entrant.contract.disputes(entrant.ada.id) == 1
+    assert entrant.contract.is_disputed(entrant.ada.id)
 
 
 # --- recalls

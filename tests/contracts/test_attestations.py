@@ -249,11 +249,9 @@ def test_open__of_a_root_with_two_results_or_two_states__shows_the_ones_that_are
     step, lie = honest.steps[2][0], segment_leaf(honest.steps[2][0], false)
     segments = leaf_2_of_5(leaves, lie)
     lies = [*leaves[:2], lie, *leaves[3:]]
-    one, other = (
-        result_root(2, honest.start_root, root, zero, zero) for root in (segments.root, merkle_root(lies))
-    )
+    one, other = (result_root(2, honest.start_root, root, zero, zero) for root in (segments.root, merkle_root(lies)))
     tree = slot_2_of_3(one, other)
-    job.claims[0] = changed(job.claims[0], root=tree.root)
+    job.claims = {0: changed(job.claims[0], root=tree.root)}
     job.watched.set_claim(job.claims[0])
     job.drawn().attested(unit)
     for segment_path, path in ((segments.short, tree.path), (merkle_proof(lies, 2), tree.short)):

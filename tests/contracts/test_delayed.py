@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.contracts.disputes import convict
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import AGGREGATION
 
@@ -32,8 +33,7 @@ def test_a_delayed_job__of_any_depth__starts_from_what_was_known_when_the_turn_b
     assert kit.settlement.runs(job).opened_at == 0, "as many turns are pending as can be"
 
     lie = posted[depth + 2]
-    kit.settlement.open_dispute(job, lie, sender=kit.referee)
-    kit.settlement.close_dispute(job, lie, True, [], sender=kit.referee)
+    convict(kit, job, lie)
     play.refs[job].remove(lie)
     play.finalise(job)
     run, start = kit.settlement.runs(job), made[depth + 2]

@@ -169,7 +169,7 @@ def test_tasks__tell_of_a_job_and_of_its_money(kit, play):
     assert events_of(tasks) == [("JobAdvanced", {"job": job, "state": 3})]
     tasks.pay(job, play.anyone, 199, sender=protocol)
     assert events_of(tasks) == [("Paid", {"job": job, "account": play.anyone, "net": 189, "fee": 10})]
-    tasks.restore(job, 12, play.anyone, 11, [], 0, sender=protocol)
+    tasks.restore(job, 12, play.anyone, 11, sender=protocol)
     owed = ("Owed", {"token": zen, "account": play.anyone, "amount": 11})
     assert events_of(tasks) == [("JobFunded", {"job": job, "amount": 12}), owed]
     tasks.close(job, sender=protocol)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.contracts import disputes
+from tests.contracts.disputes import JUDGED, SILENT
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import AGGREGATION
 
@@ -9,6 +11,7 @@ ROUND = 3 * 2_000 + 1_000  # what a round costs at most
 WORST = 3 * ROUND  # of the kit's three rounds: what a claim's conviction may cost at most
 COVERING = -(-WORST * 10 // 9)
 LOCK = 2 * 2_000 * 3 + COVERING  # of a slot under policy 1
+ZERO = "0x" + 40 * "0"
 OPEN = 2**256 - 1  # what is pending of a turn that is not closed
 
 
@@ -35,16 +38,9 @@ def played(play, job, cast, rounds):
     return [claims[at : at + 4] for at in range(0, len(claims), 4)]
 
 
-def convict(kit, job, claim, *challengers):
-    """Disputed and convicted: what it slashed, restored, and gave to the challengers and to the audits."""
-    kit.settlement.open_dispute(job, claim, sender=kit.referee)
-    return judged(kit, job, claim, *challengers)
-
-
-def judged(kit, job, claim, *challengers):
-    kit.settlement.close_dispute(job, claim, True, list(challengers), sender=kit.referee)
-    (event,) = [each for each in kit.settlement.get_logs() if type(each).__name__ == "ClaimConvicted"]
-    return tuple(event)[5:]
+def convict(kit, job, claim, outcome=JUDGED):
+    """Disputed and convicted: what it slashed, restored, and gave to the finder and to the audits."""
+    return tuple(disputes.convict(kit, job, claim, outcome))[5:]
 
 
 def rolled_back(kit):
@@ -57,7 +53,7 @@ def test_convict__worker_under_policy_1__does_its_round_and_those_after_it_again
     lie, escrow = turns[0][0], kit.tasks.jobs(running).escrow
     rest = LOCK - WORST
     # Rounds 0 and 1, and the open one.
-    assert convict(kit, running, lie, play.anyone) == (LOCK, WORST, rest * 4 // 10, rest // 10)
+    assert convict(kit, running, lie) == (LOCK, WORST, rest * 4 // 10, rest // 10)
     assert rolled_back(kit) == [(running, 3, 0)]
     assert kit.tasks.jobs(running).escrow == escrow + WORST
     assert kit.settlement.reserves(running) == 0
@@ -76,8 +72,9 @@ def test_convict__of_a_turn_that_was_rolled_back__rolls_nothing_back_again(kit, 
         assert rolled_back(kit) == []
     run = kit.settlement.runs(running)
     assert (run.turn, run.round) == (3, 0)
-    # What their lies may cost yet is kept, the rest is divided.
-    assert kit.settlement.reserves(running) == 2 * WORST == kit.registry.pot(kit.zen) == run.pot
+    # What their lies may cost yet is kept, the rest is divided; what finders may get is the job's no longer.
+    assert kit.settlement.reserves(running) == 2 * WORST == run.pot
+    assert kit.registry.pot(kit.zen) == 2 * WORST + 3 * (rest * 4 // 10)
     assert kit.tasks.owed(kit.zen, kit.audit_pool) == 3 * (rest // 10)
     assert [kit.settlement.pending(running, turn) for turn in range(3)] == [2, 3, 0]
 
@@ -88,25 +85,27 @@ def test_convict__of_an_earlier_turn__is_paid_by_what_the_later_conviction_kept(
     assert convict(kit, running, turns[1][0])[:2] == (LOCK, 2 * ROUND)
     assert (rolled_back(kit), kit.settlement.reserves(running)) == ([(running, 3, 1)], ROUND)
     # Nothing is left of ada's lock. Round 0 alone is done again: the one after it waits.
-    assert convict(kit, running, turns[0][0], play.anyone) == (0, ROUND, 0, 0)
+    found = kit.registry.pot(kit.zen) - kit.settlement.reserves(running)
+    assert convict(kit, running, turns[0][0]) == (0, ROUND, 0, 0)
     assert (rolled_back(kit), kit.settlement.reserves(running)) == ([(running, 3, 0)], 0)
-    assert kit.tasks.owed(kit.zen, play.anyone) == 0
-    assert kit.registry.pot(kit.zen) == 0
+    # What is set aside for who found the first lie.
+    assert kit.registry.pot(kit.zen) == found == (LOCK - WORST) * 4 // 10
 
 
 def test_convict__in_the_open_turn__asks_for_the_seats_results_again(kit, play, cast, running):
     ada, bob = cast[:2]
     claim = play.commit(running, ada)
     play.commit(running, bob)
-    kit.settlement.open_dispute(running, claim, sender=kit.referee)
+    disputes.ask(kit, running, claim)
     play.to(kit.settlement.runs(running).aggregator_due - 7)
-    assert judged(kit, running, claim) == (LOCK, 0, 0, (LOCK - WORST) // 10)
+    event = disputes.judged(kit, running, claim, SILENT)
+    assert tuple(event)[5:] == (LOCK, 0, 0, (LOCK - WORST) // 10)
     run = kit.settlement.runs(running)
     assert (run.turn, run.round, run.committed) == (0, 0, 1)
     assert run.missing == 0b111 & ~(1 << play.seat_of(running, bob))
     assert run.aggregator_due == play.now + 30
     assert kit.settlement.seats(running, claim[2]).since == play.now
-    assert tuple(kit.settlement.stakes(running, ada.id)) == (0, 1, 0, 1, 1)
+    assert tuple(kit.settlement.stakes(running, ada.id)) == (0, 1, 0, 1, 1, 0)
     assert kit.settlement.reserves(running) == WORST
 
 
@@ -137,6 +136,8 @@ def test_job__whose_lock_cannot_pay_for_a_rollback__ends_and_gives_its_escrow_ba
     assert kit.tasks.owed(kit.zen, ada.owner) == 2 * 950
     assert kit.tasks.owed(kit.zen, play.submitter) == escrow + left - 2 * 1_000
     play.release(job, ada, bob)
+    for claim in (work, lie):
+        disputes.reward(kit, job, claim, ZERO)
     assert kit.registry.pot(kit.zen) == kit.registry.collateral(bob.id, kit.zen).locked == 0
 
 

@@ -47,7 +47,7 @@ def test_decline__slashes_a_tenth_and_leaves_the_seat_vacant(kit, play, cast, aw
     kit.settlement.decline(awarded, seat, 1, sender=ada.hot)
     assert kit.settlement.runs(awarded).pot == LOCK // 10
     assert tuple(kit.settlement.seats(awarded, seat)) == (0, 0, 1, 1_000, 0, 0, 0, LOCK // 10)
-    assert tuple(kit.settlement.stakes(awarded, ada.id)) == (LOCK - LOCK // 10, 1, 0, 0, 0)
+    assert tuple(kit.settlement.stakes(awarded, ada.id)) == (LOCK - LOCK // 10, 1, 0, 0, 0, 0)
     assert kit.registry.collateral(ada.id, kit.zen).balance == 10**9 - LOCK // 10
     play.ready(awarded, bob, cy)
     assert kit.settlement.runs(awarded).state == 3
@@ -87,7 +87,7 @@ def test_expire__only_after_the_ready_window(kit, play, cast, awarded):
 # --- commit
 
 
-def test_commit__keeps_the_claims_hash_its_disputes_and_its_status(kit, play, cast, running):
+def test_commit__keeps_the_claims_hash_whether_it_is_disputed_and_its_status(kit, play, cast, running):
     ada = cast[0]
     seat = play.seat_of(running, ada)
     claim = play.commit(running, ada)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.contracts.disputes import convict
 from tests.support.evm import chain
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import AGGREGATION
@@ -196,8 +197,7 @@ def test_take_over__of_a_part_of_what_was_committed__is_refused(kit, play, cast,
     play.commit(running, bob)
     play.post_checkpoint(running, agg)
     play.commit(running, ada)
-    kit.settlement.open_dispute(running, lie, sender=kit.referee)
-    kit.settlement.close_dispute(running, lie, True, [], sender=kit.referee)
+    convict(kit, running, lie)
     seat = lie[2]
     assert kit.settlement.seats(running, seat).operator == 0
     with play.refused("settlement: already committed"):

@@ -21,7 +21,7 @@ DEPLOYMENTS = [
     (
         "Settlement",
         "registry tasks auction rewards zen",
-        "ready_window_s min_window_s",
+        "ready_window_s min_window_s pay_fades_from_s pay_gone_at_s",
         "referee availability audit_pool",
     ),
     ("Availability", "registry tasks settlement", "answer_s", ""),
@@ -30,7 +30,10 @@ DEPLOYMENTS = [
 ]
 NAMES = [each[0] for each in DEPLOYMENTS]
 # What a contract does not tell; whole jobs show it.
-UNTOLD = {"Settlement": {"rewards", "zen", "deployer"}, "Admissions": {"min_window_s"}}
+UNTOLD = {
+    "Settlement": {"rewards", "zen", "deployer", "pay_fades_from_s", "pay_gone_at_s"},
+    "Admissions": {"min_window_s"},
+}
 SPEAKERS = {
     "NodeRegistry": "registry",
     "TaskRegistry": "tasks",

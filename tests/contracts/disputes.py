@@ -1,0 +1,42 @@
+"""The Referee's calls of Settlement, from the account in its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+FINAL, JUDGED, SILENT, EXHAUSTED, AGED = range(1, 6)
+PAID, CONVICTED, VOID = 2, 3, 4  # statuses of a claim
+
+
+def ask(kit: Any, job: int, claim: Any) -> None:
+    """The first ask."""
+    kit.settlement.open_dispute(job, claim, sender=kit.referee)
+
+
+def close(kit: Any, job: int, claim: Any, outcome: int, used_s: int = 0, burned: int = 0) -> None:
+    kit.settlement.close_dispute(job, claim, outcome, used_s, burned, sender=kit.referee)
+
+
+def judged(kit: Any, job: int, claim: Any, outcome: int = JUDGED, burned: int = 0) -> Any:
+    """The conviction's event, of a claim that was asked about."""
+    close(kit, job, claim, outcome, burned=burned)
+    (event,) = events_named(kit, "ClaimConvicted")
+    return event
+
+
+def convict(kit: Any, job: int, claim: Any, outcome: int = JUDGED, burned: int = 0) -> Any:
+    ask(kit, job, claim)
+    return judged(kit, job, claim, outcome, burned)
+
+
+def reward(kit: Any, job: int, claim: Any, finder: Any) -> None:
+    kit.settlement.reward_finder(job, claim, finder, sender=kit.referee)
+
+
+def events_named(kit: Any, name: str) -> list[Any]:
+    """The events of a name in Settlement's last call."""
+    return [event for event in kit.settlement.get_logs() if type(event).__name__ == name]
+
+
+def status(kit: Any, job: int, claim: Any) -> int:
+    return int(kit.settlement.claims(job, claim[2], claim[0])[31])
