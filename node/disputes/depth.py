@@ -1,14 +1,14 @@
-"""How deep a game can go, from shapes alone."""
+"""How deep a dispute can go, from shapes alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from repops.graph import STATE_ROLE, Graph, Node
 from repops.parts import part_count
+from zoo_compute.spec.exploration import Tree, TreePosition, root_position, segments_position
 from zoo_compute.spec.frames import height_of
-from zoo_compute.spec.params import MAX_SPAN, WORDS_A_LEAF
 
 Sizes = tuple[int, int]  # of a node: its elements, the parts of each
 NONE = -1  # the height of a tree that there is not: an element of one part has none of parts, a segment of one step none of steps
@@ -16,7 +16,7 @@ NONE = -1  # the height of a tree that there is not: an element of one part has 
 
 @dataclass(frozen=True)
 class Depth:
-    """The longest game about a program. Heights of the trees; pairs: moves of the committer, each with its answer."""
+    """The longest path of a program. Heights of the trees; pairs: asks, each with its answer, from the segments' root down."""
 
     segments: int
     steps: int
@@ -28,17 +28,25 @@ class Depth:
 
 
 def depth(inner_steps: int, segment_steps: int, states: int, nodes: int, sizes: Iterable[Sizes]) -> Depth:
-    """Of a training game. states, nodes: how many entries and nodes the program has; sizes: of the nodes that may be deepest."""
-    segments = height_of(-(-inner_steps // segment_steps) + 1)
+    """Of training. states, nodes: how many entries and nodes the program has; sizes: of the nodes that may be deepest."""
+    segments = segments_position(inner_steps, segment_steps)
     inside = min(segment_steps, inner_steps)
-    steps = height_of(inside + 1) if inside > 1 else NONE
-    state, trace = height_of(states), height_of(nodes)
-    heights = ((_leaves(count), _leaves(each) if each > 1 else NONE) for count, each in sizes)
-    elements, parts = max(heights, key=lambda each: _words(*each))
-    # A tree's first children come with the move that enters it, but for SEGMENTS and STATE, which are revealed.
-    down = _groups(segments) + _groups(steps) + _groups(trace)
+    steps = root_position(Tree.STEPS, inside + 1) if inside > 1 else None
+    state, trace = root_position(Tree.STATE, states), root_position(Tree.NODES, nodes)
+    words = [
+        (root_position(Tree.ELEMENTS, count), root_position(Tree.PARTS, each) if each > 1 else None)
+        for count, each in sizes
+    ]
+    elements, parts = max(words, key=lambda pair: sum(map(_pairs, pair)))
+    below = max(_pairs(state) if state.height else 0, _pairs(elements) + _pairs(parts))
     return Depth(
-        segments, steps, state, trace, elements, parts, down + max(_groups(state or NONE), _words(elements, parts))
+        segments.height,
+        _height(steps),
+        height_of(states),
+        height_of(nodes),
+        _height(elements),
+        _height(parts),
+        _pairs(segments) + _pairs(steps) + _pairs(trace) + below,
     )
 
 
@@ -53,16 +61,16 @@ def _sizes(node: Node) -> Sizes:
     return node.elements, 1 if node.op == "input" else part_count(node)
 
 
-def _words(elements: int, parts: int) -> int:
-    """The committer's moves in ELEMENTS and PARTS, of these heights: the last one shows a leaf."""
-    return sum(_groups(height) + (height > 0) for height in (elements, parts))
+def _height(position: TreePosition | None) -> int:
+    return NONE if position is None else position.height_of_tree
 
 
-def _groups(height: int) -> int:
-    """The committer's moves that reveal children; a tree that is its root alone takes one to enter."""
-    return 0 if height == NONE else max(1, -(-height // MAX_SPAN))
-
-
-def _leaves(words: int) -> int:
-    """The height of their tree."""
-    return height_of(-(-words // WORDS_A_LEAF))
+def _pairs(position: TreePosition | None) -> int:
+    """Asks from a tree's root to its leaves: the first leads into the tree, and its answer shows the first children, or the words."""
+    pairs = 0
+    while position is not None:
+        pairs += 1
+        if position.shows_words or position.span >= position.height:
+            return pairs
+        position = replace(position, height=position.height - position.span)
+    return pairs
