@@ -17,7 +17,7 @@ from zoo_compute.cli.output import StatusLine
 from zoo_compute.client.disputes import Dispute
 from zoo_compute.client.explored_places import asked_positions, place_text
 from zoo_compute.disputes.roles import FALSE
-from zoo_compute.spec.clocks import GWEI, End, is_expired, may_answer
+from zoo_compute.spec.clocks import GWEI, ClockPreset, End, PathClocks, is_expired, may_answer
 
 if TYPE_CHECKING:
     from zoo_compute.disputes.exploration import Opened
@@ -36,7 +36,7 @@ def defend(settings: Settings, number: int, follow: bool, device: str | None, st
     """Answer for a job's true claims in dispute, whoever made them, and be paid for it.
 
     Trains again what is asked about, and answers where the result agrees with the claim. For a while after each ask only the
-    claim's operator may answer; --follow waits for that. What was prepaid for your answers is yours when the claim becomes
+    claim's operator is paid for the answer; --follow waits for that to end. What was prepaid for your answers is yours when the claim becomes
     final. Some answers need the operator's own key: they are listed, not given. If interrupted, rerun the command.
     Exit code: 0 when nothing is left to answer, 3 when a disputed claim is false, 1 when some asks stay open.
     """
@@ -59,6 +59,16 @@ def defend(settings: Settings, number: int, follow: bool, device: str | None, st
     if any(each["false"] for each in report["disputes"]):
         return FALSE_EXIT_CODE
     return NOT_ANSWERED if any(each["left"] for each in report["disputes"]) else 0
+
+
+def why_open(clocks: PathClocks, now: int, preset: ClockPreset) -> str:
+    """Of an ask that this machine has not tried to answer."""
+    if is_expired(clocks, now):
+        return "out of time"
+    if may_answer(clocks, now, False, preset):
+        return "not computed"
+    left_s = clocks.since + min(preset.exclusive_s, clocks.committer_left_s // 2) - now
+    return f"for {format_seconds(left_s)} its operator alone is paid for it"
 
 
 class Defence:
@@ -124,12 +134,7 @@ class Defence:
 
     def _left(self, dispute: Dispute, node: Opened, now: int) -> dict[str, Any]:
         place = place_text(node.frame, asked_positions(dispute.view.picture)[node.id])
-        reason = self._reason(dispute, node)
-        if not reason:
-            clocks, preset = node.record.clocks, self._chain.params.clocks
-            wait_s = clocks.since + min(preset.exclusive_s, clocks.committer_left_s // 2) - now
-            reason = f"its operator alone may answer for {format_seconds(wait_s)}" if wait_s > 0 else "not computed"
-            reason = "out of time" if is_expired(clocks, now) else reason
+        reason = self._reason(dispute, node) or why_open(node.record.clocks, now, self._chain.params.clocks)
         return {"place": place, "reason": reason}
 
     def lines(self, report: dict[str, Any]) -> Sequence[str]:

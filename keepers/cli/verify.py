@@ -13,6 +13,7 @@ from keepers.cli.own_disputes import disputes_of, disputing
 from keepers.decisions.requests import verify_request
 from keepers.services.disputing import DISPUTE_POLL_S, Disputing
 from node.errors import Withheld
+from zoo_compute.amounts import format_seconds
 from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.snapshot import read_job
@@ -113,6 +114,8 @@ def verify(
         f"auditor {each['auditor']} attested a false state: turn {each['turn']}, slot {each['slot']}" for each in liars
     ]
     lines += [f"dispute {each['dispute']} of operator {each['operator']}: {each['status']}" for each in disputes]
+    for wait_s in witness.rewards_due():
+        lines.append(f"a share of the lock is yours after {format_seconds(wait_s)}: run the same command again then")
     report: dict[str, Any] = {
         "job": number,
         "checked": [c.to_dict() for c in checked],
@@ -183,6 +186,11 @@ class JobVerification:
         else:
             self._line.end()
         return bool(left)
+
+    def rewards_due(self) -> list[int]:
+        """Seconds after which a share of a lock can be collected."""
+        now = self._chain.now()
+        return [max(0, after + 1 - now) for after in self._lane.rewards_due.values()] if self._lane is not None else []
 
     def disputes(self) -> list[dict[str, Any]]:
         """About what this run asked, and how it ended."""
