@@ -81,8 +81,8 @@ def judge(
     """
     @notice Returns when the evidence shows that the claim is false, else reverts with what does not hold.
     @param evidence Which kind.
-    @param frame What the game has fixed.
-    @param position The game's position; not beyond the last leaf of a tree.
+    @param frame What the path of asks has fixed.
+    @param position Where the claim is false; not beyond the last leaf of a tree.
     @param data The ABI encoding of this kind's struct.
     """
     if evidence == PART:

@@ -86,7 +86,7 @@ declared: HashMap[uint256, uint256]
 collaterals: HashMap[address, uint256[MAX_OPERATORS]]
 # operator -> 0..node.tokens-1 -> token in which anything of it was ever locked
 locked_tokens: HashMap[uint256, HashMap[uint256, address]]
-# Slashed collateral of a token that a standby, a challenger or a submitter may still be paid from.
+# Slashed collateral of a token that a standby, a finder or a submitter may still be paid from.
 pot: public(HashMap[address, uint256])
 # Slashed collateral of a token, and slashed stake, that nothing can spend.
 burned: public(HashMap[address, uint256])

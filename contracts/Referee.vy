@@ -118,8 +118,8 @@ settlement: immutable(address)
 admissions: immutable(address)
 evidence: immutable(address)
 descent: immutable(address)
-# Seconds of the committer's and of the askers' side along a path; in which the author alone answers; by how many a seal precedes
-# the first ask; after a judgement, in which seals are opened.
+# Seconds of the committer's and of the askers' side along a path; after an ask, in which the author's owner is paid whoever answers;
+# by how many a seal precedes the first ask; after a judgement, in which seals are opened.
 committer_s: immutable(uint256)
 asker_s: immutable(uint256)
 exclusive_s: immutable(uint256)
@@ -230,7 +230,7 @@ def __init__(
     @param descent_ Checks the answers that lead from tree to tree.
     @param committer_s_ Seconds of the committer along a path.
     @param asker_s_ Seconds of the askers along a path, after the claim's deadline.
-    @param exclusive_s_ Seconds after an ask in which the claim's author alone answers.
+    @param exclusive_s_ Seconds after an ask in which the author's owner is paid for the answer, whoever gives it.
     @param seal_lead_s_ Seconds by which a seal precedes the first ask at the step that it names.
     @param opening_s_ Seconds after a judgement in which seals are opened.
     """
@@ -733,8 +733,7 @@ def _answer(id: bytes32, node: Node, stage: IDescent.Stage, is_new: bool) -> add
     """
     word: uint256 = self.claims[node.claim]
     self._check_pending(word)
-    is_authors: bool = is_new or clock._is_exclusive(node.clocks, exclusive_s)
-    if is_authors:
+    if is_new:
         hot: address = staticcall INodeRegistry(registry).hot_key(word >> OPERATOR_AT & U28)
         assert msg.sender == hot, "referee: not the committer"
     answered: Node = node
@@ -742,7 +741,8 @@ def _answer(id: bytes32, node: Node, stage: IDescent.Stage, is_new: bool) -> add
     answered.position = stage.position
     answered.root = stage.root
     answered.clocks = clock._answered(node.clocks)
-    if not is_authors:
+    # INVARIANT fees: who copies the answer of an author that is awake earns nothing: until `exclusive_s` the owner is paid.
+    if not (is_new or clock._is_exclusive(node.clocks, exclusive_s)):
         answered.answerer = msg.sender
     if node.payment & HEAVY != 0:
         self.heavy_asks[word >> OPERATOR_AT] += 1

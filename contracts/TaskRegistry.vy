@@ -61,7 +61,7 @@ tokens: HashMap[uint256, uint256]
 # job -> what is left of the escrow
 escrows: HashMap[uint256, uint256]
 submitters: HashMap[uint256, address]
-work_roots: public(HashMap[uint256, bytes32])
+work_roots: HashMap[uint256, bytes32]
 state_roots: HashMap[uint256, bytes32]
 data_roots: HashMap[uint256, bytes32]
 manifests: HashMap[uint256, bytes32]
@@ -310,15 +310,6 @@ def jobs(job: uint256) -> Job:
         data_root=self.data_roots[job],
         manifest=self.manifests[job],
     )
-
-
-@external
-@view
-def token_of(job: uint256) -> address:
-    """
-    @notice What a job is paid in.
-    """
-    return self._unpack_token(self.tokens[job])[0]
 
 
 @external

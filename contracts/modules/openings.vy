@@ -1,7 +1,7 @@
 # pragma version ==0.4.3
 # pragma nonreentrancy on
 """
-@title What the sides of a dispute game show
+@title What asks and answers show
 @license Apache-2.0
 @notice The openings of docs/protocol/referee.md, and what they lead to.
 """

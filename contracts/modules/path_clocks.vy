@@ -91,7 +91,8 @@ def _answered(clocks: uint256) -> uint256:
 @view
 def _is_exclusive(clocks: uint256, exclusive_s: uint256) -> bool:
     """
-    @notice Whether only the claim's author may answer yet: nobody copies the answer of one that is awake.
+    @notice Whether the author's owner is paid for an answer yet, whoever gives it: nobody gains by copying the answer of one that
+            is awake.
     """
     wait_s: uint256 = min(exclusive_s, self._committer_left(clocks) // 2)
     return block.timestamp < self._since(clocks) + wait_s

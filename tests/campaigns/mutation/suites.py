@@ -79,24 +79,20 @@ SUITES = {
         "referee/test_evidence_data.py",
         "referee/test_evidence_updates.py",
     ),
+    "Descent": (
+        "contracts/test_one_result.py",
+        "referee/test_referee_paths.py",
+        "referee/test_referee_refusals.py",
+        "referee/test_referee_walk.py",
+        "referee/test_askers.py",
+    ),
     "Referee": (
-        "referee/test_referee_moves.py",
+        "contracts/test_one_result.py",
+        "referee/test_referee_paths.py",
+        "referee/test_referee_refusals.py",
         "referee/test_referee_ends.py",
-        "referee/test_referee_strategies.py",
         "referee/test_referee_walk.py",
         "referee/test_players_trials.py",
-    ),
-    "Openings": (
-        "referee/test_openings_paths.py",
-        "referee/test_openings_refusals.py",
-        "referee/test_openings_ends.py",
-        "referee/test_openings_walk.py",
-    ),
-    "Descent": (
-        "referee/test_openings_paths.py",
-        "referee/test_openings_refusals.py",
-        "referee/test_openings_walk.py",
-        "referee/test_askers.py",
     ),
     "mocks/Float32Harness": ("referee/test_float32.py",),
     "mocks/MerkleDouble": ("contracts/test_merkle.py",),
@@ -115,7 +111,6 @@ LAWS = {
 LEFT_OUT = (
     "a_bid_takes_the_place_of_a_spent_one_256_jobs_before",
     "a_job_has_at_most_128_seats",
-    "a_claim_has_at_most_255_open_disputes",
     "test_post_checkpoint__128_seats__counts_every_bit",
     # These say what the other tests of their file have reached: run first, or alone, they fail.
     "test_every_function_state_and_refusal_of_the_protocol_is_reached",
