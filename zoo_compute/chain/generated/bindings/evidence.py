@@ -23,8 +23,8 @@ class Evidence(Binding):
         """Returns when the evidence shows that the claim is false, else reverts with what does not hold.
 
         evidence: Which kind.
-        frame: What the game has fixed.
-        position: The game's position; not beyond the last leaf of a tree.
+        frame: What the path of asks has fixed.
+        position: Where the claim is false; not beyond the last leaf of a tree.
         data: The ABI encoding of this kind's struct.
         """
         values: bool = self._view("judge", (evidence, frame, position, data), block)

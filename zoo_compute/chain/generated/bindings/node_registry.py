@@ -363,7 +363,7 @@ class NodeRegistry(Binding):
         return values
 
     def pot(self, arg0: str, block: BlockIdentifier | None = None) -> int:
-        """Slashed collateral of a token that a standby, a challenger or a submitter may still be paid from."""
+        """Slashed collateral of a token that a standby, a finder or a submitter may still be paid from."""
         values: int = self._view("pot", (arg0,), block)
         return values
 

@@ -147,11 +147,6 @@ class TaskRegistry(Binding):
         values: Any = self._view("jobs", (job,), block)
         return Job(*values)
 
-    def token_of(self, job: int, block: BlockIdentifier | None = None) -> str:
-        """What a job is paid in."""
-        values: str = self._view("token_of", (job,), block)
-        return values
-
     def dispute_terms(self, job: int, block: BlockIdentifier | None = None) -> tuple[bytes, int]:
         """What a job's claims are judged by, and the seconds in which a slot-round is re-executed."""
         values: tuple[bytes, int] = self._view("dispute_terms", (job,), block)
@@ -212,9 +207,4 @@ class TaskRegistry(Binding):
     def owed(self, token: str, account: str, block: BlockIdentifier | None = None) -> int:
         """token -> account -> what `withdraw` sends."""
         values: int = self._view("owed", (token, account), block)
-        return values
-
-    def work_roots(self, arg0: int, block: BlockIdentifier | None = None) -> bytes:
-        """The contract variable `work_roots`."""
-        values: bytes = self._view("work_roots", (arg0,), block)
         return values
