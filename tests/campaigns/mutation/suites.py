@@ -114,7 +114,7 @@ LEFT_OUT = (
     "test_post_checkpoint__128_seats__counts_every_bit",
     # These say what the other tests of their file have reached: run first, or alone, they fail.
     "test_every_function_state_and_refusal_of_the_protocol_is_reached",
-    "test_every_function_and_refusal_of_the_text__was_met_here",
+    "test_every_refusal_of_the_contracts__was_met_here",
 )
 
 
