@@ -133,7 +133,10 @@ class Liar(LyingTraining, SlotRound):
 
 @dataclass(frozen=True)
 class Lie:
-    """One bit of one element of one step, in the node that is in the middle of those of `op`. slot: None for every one."""
+    """One bit of one element of one step, in the node that is in the middle of those of `op`.
+
+    slot: None for every even one: who holds two of them lies once, and has its results in time.
+    """
 
     round: int
     slot: int | None
@@ -143,7 +146,7 @@ class Lie:
     bit: int = 20
 
     def _is_about(self, round: int, slot: int) -> bool:
-        return round == self.round and self.slot in (None, slot)
+        return round == self.round and (slot % 2 == 0 if self.slot is None else slot == self.slot)
 
     def slot_round(self, *args: Any, **options: Any) -> Liar:
         """Made as a SlotRound."""
