@@ -54,6 +54,7 @@ def defend(settings: Settings, number: int, follow: bool, device: str | None, st
             break
         before = None if follow else left
         time.sleep(DISPUTE_POLL_S if left or not follow else POLL_S)
+    defence.look()  # what the last look closed is withdrawn
     report = defence.report()
     settings.emit(report, defence.lines(report))
     if any(each["false"] for each in report["disputes"]):

@@ -1,4 +1,4 @@
-"""`zoo node admit` against a real chain and the real torch side: a trial is answered, stands its window, and admits; challenged, it is
+"""`zoo node admit` against a real chain and the real torch side: a trial is answered, stands its window, and admits; disputed, it is
 defended by the operator's keeper.
 """
 
@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from keepers.queue.work_queue import WorkStatus
-from keepers.services.disputing import DisputePlayer
-from node.disputes.player import run_move
+from keepers.services.disputing import Disputing
+from node.disputes.player import run_dispute
 from tests.integration.cli_network import CliNetwork, Zoo, cli_network
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
@@ -21,6 +21,7 @@ from zoo_compute.cli.node.options import folder_of
 from zoo_compute.operators.account import hot_account
 from zoo_compute.operators.admission import SEAT, trial_answers
 from zoo_compute.spec.admissions import work_of
+from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.trials import TRIALS, Workload
 
 pytestmark = pytest.mark.integration
@@ -62,7 +63,7 @@ def test_admit__answers_a_trial_and_settles_it_after_its_window(zoo: Zoo, place:
     assert (facts["admitted"], facts["multiplier_percent"]) == (True, 300)
 
 
-def test_an_honest_trial_that_a_stranger_challenges__is_defended_and_admits(
+def test_an_honest_trial_that_a_stranger_asks_about__is_defended_and_admits(
     zoo: Zoo, place: CliNetwork, tmp_path: Path
 ) -> None:
     devnet, chain = place.devnet, place.devnet.chain
@@ -71,22 +72,26 @@ def test_an_honest_trial_that_a_stranger_challenges__is_defended_and_admits(
     (trial,) = trial_answers(chain, operator)
     workload, event = Workload(*trial.workload), event_of(chain, operator)
     stranger = Sender(chain, devnet.account("stranger"), folder=tmp_path / "stranger")
+    nothing: Any = (0, (bytes(32), bytes(32), []), [])
+    about: Any = (int(Kind.TRAINING), 0, astuple(work_of(workload)))
     result = (event.args["segment_root"], bytes(32), bytes(32), [])
-    call = chain.referee.challenge(TRIALS, trial.claim, 0, 0, astuple(work_of(workload)), result)  # type: ignore[arg-type]
-    number = stranger.send(call, value=10**17).event("GameOpened").args["game"]
+    stranger.send(chain.referee.ask_claim(TRIALS, trial.claim, *about, result, *nothing), value=10**16)
+    name = f"trial:{operator}"
+    assert facts(zoo, name) == ("exploring", "committer", 1)
 
     keeper = Sender(chain, hot_account(folder_of(None)), folder=folder_of(None))
-    lane = DisputePlayer(chain, keeper, move_now, operator=operator, folder=tmp_path)
+    lane = Disputing(chain, keeper, answer_now, operator=operator, folder=tmp_path)
     lane.poll_once()
-    assert facts(zoo, number) == ("challenger", "pick", None)
-    (game,) = lane.poll_once()
-    assert game.state is not None
-    devnet.warp_to(max(game.state.due, trial.deadline) + 1)
+    assert facts(zoo, name) == ("exploring", "askers", 0)
+    devnet.warp_to(max(trial.deadline, chain.now()) + chain.params.clocks.asker_s + 1)
     assert "in dispute" in zoo.refused("node", "admit")
+    assert facts(zoo, name) == ("exploring", "anybody", 0)
     lane.poll_once()
-    assert facts(zoo, number) == (None, None, "dismissed")
-    moves = zoo.json("dispute", "replay", str(number))["moves"]
-    assert [move["function"] for move in moves] == ["challenge", "reveal", "time_out"]
+    assert facts(zoo, name) == ("final", None, 0)
+    replayed = zoo.json("dispute", "replay", name)
+    assert [entry["function"] for entry in replayed["entries"]] == ["ask_claim", "answer", "close"]
+    assert [entry["by"] for entry in replayed["entries"]] == ["asker", "committer", "committer"]
+    assert (replayed["verdict"], replayed["conclusion"]) == (None, "final: nobody showed an error")
     assert zoo.json("node", "admit")["admitted"] is True
     lane.poll_once()
     assert not (tmp_path / "disputes").exists() or not any((tmp_path / "disputes").iterdir())
@@ -99,12 +104,12 @@ def event_of(chain: Chain, operator: int) -> Event:
     return event
 
 
-def move_now(task: str, name: str, request: dict[str, Any]) -> WorkStatus:
+def answer_now(task: str, name: str, request: dict[str, Any]) -> WorkStatus:
     """As a worker that has nothing else to do."""
-    return WorkStatus("done", result=run_move({**request, "device": "cpu"}, cast(Any, None)))
+    return WorkStatus("done", result=run_dispute({**request, "device": "cpu"}, cast(Any, None)))
 
 
-def facts(zoo: Zoo, number: int) -> tuple[Any, ...]:
-    dispute_facts = zoo.json("dispute", "show", str(number))
-    assert (dispute_facts["job"], dispute_facts["kind"]) == (TRIALS, "training")
-    return dispute_facts["turn_of"], dispute_facts["awaits"], dispute_facts["outcome"]
+def facts(zoo: Zoo, name: str) -> tuple[Any, ...]:
+    about = zoo.json("dispute", "show", name)
+    assert (about["dispute"], about["job"], about["round"]) == (name, TRIALS, None)
+    return about["status"], about["owes"], about["open_asks"]

@@ -20,6 +20,7 @@ from keepers.services.disputing import DISPUTE_POLL_S, Disputing
 from tests.support.disputed_job import Dispute
 from tests.support.stranger_asks import Stranger
 from tests.support.trained_claims import LIE, SLOT, Trained, computed
+from zoo_compute.chain.events import scan
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.cli import main as cli
 from zoo_compute.devnet.devnet import Devnet
@@ -186,8 +187,9 @@ def test_a_true_claim_of_a_silent_operator__is_defended_by_anybody_who_is_paid_f
     assert not stranger.picture.open_asks
 
     devnet.warp_to(max(chain.now(), commit.deadline) + chain.params.clocks.asker_s + 1)
-    before = chain.coin(network.addresses["defender"])
     code, paid = network.run_with(None, *command, account="defender")
     assert (code, paid["disputes"][0]["outcome"]) == (0, "final")
     assert int(paid["earned"]) == int(answered["pending"])
-    assert chain.coin(network.addresses["defender"]) > before
+    withdrawn = scan(chain, devnet.network.first_block, chain.head().number, names=("Withdrawn",))
+    mine = [each.args["amount"] for each in withdrawn if each.args["account"] == network.addresses["defender"]]
+    assert mine == [int(paid["earned"])]
