@@ -22,6 +22,7 @@ else:
     EXIT_DELAY_S, EPOCH_S, TIMELOCK_S = 30, 60, 10
     MIN_STAKE, EMISSION, WEIGHT_PER_FEE = 100 * ZEN, 1_000 * ZEN, 10**12
     AUDIT_BOND, DRAW_BLOCKS, ANSWER_S, BENCHMARK_S = 10 * ZEN, 2, 3, 10
+    PAY_FADES_S = 20, 120  # of its own clock, from which on an aggregator is paid less, and nothing
 
     @dataclass(frozen=True)
     class Operator:
@@ -62,7 +63,7 @@ else:
         datasets = project.Datasets.deploy(tasks, rewards, sender=deployer)
         auction = project.Auction.deploy(registry, tasks, guardian, BID_WINDOW_S, REVEAL_WINDOW_S, sender=deployer)
         settlement = project.Settlement.deploy(
-            registry, tasks, auction, rewards, zen, READY_WINDOW_S, MIN_WINDOW_S, sender=deployer
+            registry, tasks, auction, rewards, zen, READY_WINDOW_S, MIN_WINDOW_S, *PAY_FADES_S, sender=deployer
         )
         audits = project.Audits.deploy(
             registry, tasks, settlement, rewards, zen, AUDIT_BOND, DRAW_BLOCKS, sender=deployer

@@ -104,8 +104,9 @@ def test_a_convicted_worker_is_never_paid_and_its_lock_is_divided(
     with ape.reverts("settlement: in dispute"):
         kit.settlement.finalise(job, claims, sender=anyone)
     before = kit.registry.burned(kit.zen)
-    kit.settlement.close_dispute(job, claims[0], True, [anyone], sender=referee)
+    kit.settlement.close_dispute(job, claims[0], 2, 0, 0, sender=referee)  # judged
     lock = 2 * 2_000 * 2
+    kit.settlement.reward_finder(job, claims[0], anyone, sender=referee)
     assert kit.tasks.owed(kit.zen, anyone) == lock * 4_000 // 10_000
     assert kit.tasks.owed(kit.zen, kit.treasury) == lock // 10
     assert kit.registry.burned(kit.zen) - before == lock - lock * 5_000 // 10_000
