@@ -1,4 +1,4 @@
-"""Processes that end where they write: a side of a game that does not outlive any of its moves."""
+"""Processes that end where they write: a side of a dispute that does not outlive any of its calls."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from node.disputes.moves import Move, RevealedState
-from zoo_compute.spec.frames import Game
+from zoo_compute.disputes.exploration import Exploration
 
 HALF_BYTES = 7  # less than any file that is kept
 CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -96,37 +95,37 @@ def _limit(size: int) -> None:
 
 @dataclass
 class CrashingPlayer:
-    """A side of a game. For every move its player is built anew, ended at every use of its folder, and asked again.
+    """An asker or answerer. For every look it is built anew, ended at every use of its folder, and asked again.
 
-    build: the player, from its folder. deaths: how often it was ended; moves: how many it made.
+    build: the player, from its folder. deaths: how often it was ended; looks: how often it was asked.
     """
 
     build: Callable[[Path], Any]
     folder: Path
     deaths: int = 0
-    moves: int = 0
+    looks: int = 0
     _spare: Path = field(init=False)
 
     def __post_init__(self) -> None:
         self._spare = self.folder.with_name(f"{self.folder.name}-spare")
 
-    def answer(self, game: Game) -> Move | None:
-        return self._move(lambda player: player.answer(game))
+    def calls(self, picture: Exploration, now: int) -> Any:
+        return self._answer(lambda player: list(player.calls(picture, now)))
 
-    def next(self, game: Game, revealed: RevealedState) -> Move | None:
-        return self._move(lambda player: player.next(game, revealed))
+    def next(self, picture: Exploration, now: int) -> Any:
+        return self._answer(lambda player: player.next(picture, now))
 
-    def _move(self, ask: Callable[[Any], Move | None]) -> Move | None:
+    def _answer(self, ask: Callable[[Any], Any]) -> Any:
         _become(self._spare, self.folder)
         answers = [ask(self.build(self.folder))]  # and ended before it is sent
         answers += self._after_deaths(ask)
         shutil.rmtree(self.folder, ignore_errors=True)  # the disk is lost
         answers.append(ask(self.build(self.folder)))
-        assert all(move == answers[0] for move in answers), [move and move.name for move in answers]
-        self.moves += 1
+        assert all(answer == answers[0] for answer in answers), answers
+        self.looks += 1
         return answers[0]
 
-    def _after_deaths(self, ask: Callable[[Any], Move | None]) -> Iterator[Move | None]:
+    def _after_deaths(self, ask: Callable[[Any], Any]) -> Iterator[Any]:
         """Ended at each use of the folder, and built anew from what that left."""
         for at in count():
             _become(self.folder, self._spare)
@@ -140,9 +139,9 @@ class CrashingPlayer:
 
 
 class DiskFullPlayer(CrashingPlayer):
-    """Its disk is full from one file on, of all that it writes for a move: the process goes on."""
+    """Its disk is full from one file on, of all that it writes for an answer: the process goes on."""
 
-    def _after_deaths(self, ask: Callable[[Any], Move | None]) -> Iterator[Move | None]:
+    def _after_deaths(self, ask: Callable[[Any], Any]) -> Iterator[Any]:
         for at in count():
             _become(self.folder, self._spare)
             cut = CrashPoint(self.folder, at, is_fatal=False)
@@ -156,7 +155,7 @@ class DiskFullPlayer(CrashingPlayer):
 class TornFilePlayer(CrashingPlayer):
     """One file of its folder after the other was cut in half."""
 
-    def _after_deaths(self, ask: Callable[[Any], Move | None]) -> Iterator[Move | None]:
+    def _after_deaths(self, ask: Callable[[Any], Any]) -> Iterator[Any]:
         ask(self.build(self.folder))
         for file in sorted(each for each in self.folder.rglob("*") if each.is_file()):
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
