@@ -36,6 +36,7 @@ from zoo_compute.spec.exploration import (
 from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Kind, Phase, Result, Work
 from zoo_compute.spec.params import WORD_BYTES
 from zoo_compute.spec.state import Claim
+from zoo_compute.spec.trials import TRIALS
 
 
 class Wait(NamedTuple):
@@ -127,15 +128,14 @@ class Asker:
         return self._below(picture, node) if node else self._ask_segment(picture, result, revealed, index)
 
     def _end(self, picture: Exploration, result: Result) -> Call | None:
-        """The segments are right. Evidence is judged at any node of their tree; the root is the cheapest to ask for."""
-        if result.end_root == self.trees.states(self._shape, Phase.SEGMENTS)[-1]:
+        """The segments are right. Evidence is judged at any node of their tree; the root is the cheapest to ask for. A trial names no end."""
+        if self.disputed.job == TRIALS or result.end_root == self.trees.states(self._shape, Phase.SEGMENTS)[-1]:
             return None
         about = (self.disputed.slot, Kind.TRAINING, Tree.SEGMENTS)
         for node in picture.nodes.values():
             at = node.position
             if (node.frame.slot, node.frame.kind, at.tree) == about and not at.is_beyond:
-                proof = self.proofs.end(node.frame)
-                return self._judge(picture, node, None, proof) if proof else None
+                return self._judge(picture, node, None, self.proofs.end(node.frame))
         return self._ask_claim(
             picture,
             Kind.TRAINING,

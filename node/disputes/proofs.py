@@ -24,7 +24,6 @@ from zoo_compute.disputes.evidence import Evidence, WholeTensor, entry_of
 from zoo_compute.spec.frames import Frame, Hashes, Phase
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.state import Claim
-from zoo_compute.spec.trials import TRIALS
 
 Seen = Callable[[Phase, int], KnownTree]  # a tree as it is known where the way goes down to this leaf
 
@@ -46,10 +45,8 @@ class Proofs:
 
     # --- of states
 
-    def end(self, frame: Frame) -> Evidence | None:
-        """All states are right, but for the one that the result says it ended with. A trial says none."""
-        if frame.job == TRIALS:
-            return None
+    def end(self, frame: Frame) -> Evidence:
+        """All states are right, but for the one that the result says it ended with."""
         path = self.trees.tree(frame, Phase.SEGMENTS).path(len(self.trees.steps(frame, Phase.SEGMENTS)) - 1)
         return evidence.End(self.trees.states(frame, Phase.SEGMENTS)[-1], path)
 
