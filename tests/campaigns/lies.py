@@ -2,9 +2,11 @@
 
     python -m tests.campaigns.lies --lies 5000 --honest 500 --seed 0
 
-A lie is drawn (program, place, bit), and how it is disputed: with or without the bundle, among sybils that ask everything else,
-after the liar explored a part of its own path and stopped, by an asker that keeps nothing between its calls. Any lie that is
-not convicted, any honest claim that is, ends the campaign with an error.
+A lie is drawn (program, place, bit), and how it is disputed, always among sybils that ask for everything else: with or without
+the bundle, after the liar explored a part of its own path and stopped, by an asker that keeps nothing between its calls. The asker
+has all that it prepaid back; half of a heavy fee burns where silence convicted on a path of somebody else. Honest claims:
+`hostile_plays`. Any lie that is not convicted, any honest claim that is, that is late, or that costs its operator anything, ends the
+campaign with an error.
 """
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ from node.disputes.trees import Trees
 from repops.graph import BATCH_ROLE
 from repops.operators import TABLE
 from repops.parts import part_count
-from tests.support.evm import Reverted, chain
+from tests.campaigns import hostile_plays
+from tests.campaigns.hostile_plays import PLAYS
+from tests.support.evm import Reverted
 from tests.support.games.exploration_board import (
-    AHEAD_S,
-    JOB,
+    PRICE,
     Between,
     Board,
     Played,
     aggregation_claim,
-    board_of,
     deployed,
     dispute,
     training_claim,
@@ -44,16 +46,17 @@ from tests.support.games.exploration_board import (
 )
 from tests.support.games.lying_jobs import ROWS, Case, LeafOnly, LyingAggregation, LyingUpdate, Rule, case_of, mlp
 from tests.support.games.operator_table_jobs import sample
-from tests.support.games.sybils import Hostile, Sybils, explore_alone
+from tests.support.games.sybils import Sybils, explore_alone
 from tests.support.programs import models
 from tests.support.programs.table_programs import table
-from zoo_compute.disputes.exploration import Call, values
-from zoo_compute.spec.clocks import PRODUCTION, End
+from zoo_compute.disputes.exploration import Call
+from zoo_compute.spec.clocks import End
 from zoo_compute.spec.frames import Kind, Phase
 
 STEP = 3  # after it a segment ends
 MOST_ASKS = 12
-WAYS = ("alone", "without the bundle", "restarted", "sybils", "self-asking", "erring friend")
+SYBILS = 100
+WAYS = ("with the bundle", "without the bundle", "restarted", "self-asking", "erring friend")
 
 
 @lru_cache
@@ -240,20 +243,26 @@ def is_false(drawn: Drawn) -> bool:
     return theirs.computation.after(0) != mine.computation.after(0)
 
 
-def play_lie(drawn: Drawn, way: str, rng: random.Random, sybils: int = 10) -> Played:
+def play_lie(drawn: Drawn, way: str, rng: random.Random, sybils: int = SYBILS) -> Played:
+    """sybils: accounts that ask for everything else; 0: the asker is alone."""
     case, about, theirs, mine, _ = drawn
     result = about.result
+
+    def others(answerer: Answerer) -> Between:
+        crowd = Sybils(theirs, about, answerer, rng, sybils, each_time=8) if sybils else None
+        special = _once(mine, about, answerer, rng.randrange(1, 5)) if way == "self-asking" else None
+        special = _ask_first_children if way == "erring friend" else special
+
+        def between(board: Board) -> None:
+            for act in (special, crowd):
+                if act and board.picture.end is None:
+                    act(board)
+
+        return between
+
     if way == "without the bundle":
-        return dispute(case, replace(about, result=None, segments=()), theirs, mine, result=result)
-    if way == "restarted":
-        return dispute(case, about, theirs, mine, is_restarted=True)
-    if way == "sybils":
-        return dispute(case, about, theirs, mine, between=lambda by: Sybils(theirs, about, by, rng, sybils))
-    if way == "self-asking":
-        return dispute(case, about, theirs, mine, between=lambda by: _once(mine, about, by, rng.randrange(1, 5)))
-    if way == "erring friend":
-        return dispute(case, about, theirs, mine, between=lambda by: _ask_first_children)
-    return dispute(case, about, theirs, mine)
+        return dispute(case, replace(about, result=None, segments=()), theirs, mine, result=result, between=others)
+    return dispute(case, about, theirs, mine, is_restarted=way == "restarted", between=others)
 
 
 def _once(mine: Trees, about: Disputed, answerer: Answerer, calls: int) -> Between:
@@ -281,44 +290,23 @@ def try_ask(board: Board, call: Call) -> None:
         return
 
 
-def survive(case: Case, kind: Kind, rng: random.Random, asks: int) -> Counter[int]:
-    """An honest claim among sybils and one that accuses everything: it is answered, not convicted, and final in time."""
-    mine = Trees(case.aggregated()) if kind == Kind.AGGREGATION else honest_trees(case, kind)
-    if kind == Kind.AGGREGATION:
-        about = aggregation_claim(case, mine)
-        accuser = Trees(case.aggregated(claim=about.claim))
-    else:
-        about = training_claim(case, mine) if kind == Kind.TRAINING else update_claim(case, mine)
-        accuser = mine
-    tried: Counter[int] = Counter()
-
-    def trees_of(of_kind: int, slot: int) -> Trees:
-        return mine if kind == Kind.AGGREGATION else honest_trees(case, Kind(of_kind))
-
-    if kind == Kind.TRAINING:  # sybils ask about the update too: then it must be right
-        about = training_claim(case, mine, update_claim(case, honest_trees(case, Kind.UPDATE)).result)
-    results = {about.slot: about.result} if about.result else {}
-    with board_of(case, about.claim) as board:
-        deadline = chain.timestamp + AHEAD_S
-        answerer = Answerer(about.claim, trees_of, PRODUCTION, results=results, is_author=True)
-        sybils = Sybils(accuser, about, answerer, rng, 100, patience=1.0)
-        hostile, seen = Hostile(accuser, about, rng), set[bytes]()
-        for _ in range(asks // sybils.each_time):
-            sybils(board)
-            assert not board.picture.open_asks, f"the author has no answer to {board.picture.open_asks[0].position}"
-            for node in list(board.picture.nodes.values()):
-                if node.id not in seen and node.frame.kind == about.kind and node.is_answered:
-                    seen.add(node.id)
-                    tried.update(hostile.accuse(board, node))
-        assert Asker(accuser, about).next(board.picture, chain.timestamp) is None
-        if sybils.asked:
-            chain.timestamp = deadline + PRODUCTION.asker_s + 1
-            board.send(Call("close", (JOB, values(about.claim))), "anyone")
-            assert board.picture.end == End.FINAL
-    return tried
+def survive(case: Case, kind: Kind, rng: random.Random, asks: int, play: str = PLAYS[0]) -> Counter[int]:
+    """An honest claim among a hundred accounts. How often each kind of evidence was refused."""
+    trees = {each: honest_trees(case, each) for each in (Kind.TRAINING, Kind.UPDATE)}
+    return hostile_plays.survive(case, kind, rng, asks, trees, play=play)
 
 
-def run(lies: int, honest: int, seed: int, sybils: int = 10, report: Callable[[str], None] = print) -> Counter[str]:
+def check_money(played: Played) -> str:
+    """What the asker prepaid came back: all of it, or but half of a heavy ask that was on no convicting path."""
+    coin, tokens = played.money
+    assert coin == 0, f"the asker lost {-coin} of the coin"
+    assert tokens == 0 or (played.end == End.SILENT and tokens == -(PRICE // 2)), f"the asker lost {-tokens} tokens"
+    return (
+        "asker has everything back" if tokens == 0 else "half of an asker's heavy fee burned: silence on another path"
+    )
+
+
+def run(lies: int, honest: int, seed: int, sybils: int = SYBILS, report: Callable[[str], None] = print) -> Counter[str]:
     """Raises AssertionError on the first that goes wrong; what was played, by place, way and end."""
     deployed()
     use_threads(1)
@@ -336,15 +324,17 @@ def run(lies: int, honest: int, seed: int, sybils: int = 10, report: Callable[[s
         which = f"lie {number} ({drawn[4]}, {way}): {played.refused} {played.calls}"
         assert played.end in (End.JUDGED, End.SILENT), which
         assert played.asks <= MOST_ASKS, which
-        seen.update(("lies", f"{drawn[4]}: {played.end.name.lower()}", f"way {way}", f"asks {played.asks}"))
+        ends = f"{drawn[4]}: {played.end.name.lower()}", f"way {way}", f"asks {played.asks}", check_money(played)
+        seen.update(("lies", *ends))
         if seen["lies"] % 100 == 0:
             report(f"{seen['lies']} lies convicted, {time.monotonic() - start:.0f} s")
     for number in range(honest):
         kind = (Kind.TRAINING, Kind.UPDATE, Kind.AGGREGATION)[number % 3]
         cases = {Kind.TRAINING: MODELS, Kind.UPDATE: (mlp,), Kind.AGGREGATION: (mlp, robust)}[kind]
         case = cases[number // 3 % len(cases)]()
-        tried = survive(case, kind, rng, rng.randrange(3, 24))
-        seen["honest claims"] += 1
+        play = PLAYS[number % len(PLAYS)]
+        tried = survive(case, kind, rng, rng.randrange(3, 24), play)
+        seen.update(("honest claims", f"hostile play: {play}"))
         seen.update({f"evidence {each} refused": count for each, count in tried.items()})
         if seen["honest claims"] % 50 == 0:
             report(f"{seen['honest claims']} honest claims survived, {time.monotonic() - start:.0f} s")
@@ -356,7 +346,7 @@ def main() -> None:
     parser.add_argument("--lies", type=int, default=5000)
     parser.add_argument("--honest", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sybils", type=int, default=10, help="accounts among which a lie is disputed")
+    parser.add_argument("--sybils", type=int, default=SYBILS, help="accounts among which a lie is disputed")
     given = parser.parse_args()
     seen = run(given.lies, given.honest, given.seed, given.sybils, lambda line: print(line, flush=True))
     for name, count in sorted(seen.items()):

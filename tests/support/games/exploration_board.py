@@ -71,13 +71,13 @@ class Played:
 
 @dataclass
 class Board:
-    """One claim. picture: from the contract's events alone; gas: of each account's transactions, at most."""
+    """One claim. picture: from the contract's events alone; spent: for each account's gas, at most, in the coin."""
 
     case: Case
     claim: Claim
     picture: Exploration = field(default_factory=Exploration)
     calls: Counter[str] = field(default_factory=Counter)
-    gas: Counter[str] = field(default_factory=Counter)
+    spent: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.at, case = deployed(), self.case
@@ -115,7 +115,8 @@ class Board:
         referee, account = self.at.referee, self.account(sender)
         method = getattr(referee, call.name)
         method(*call.args, sender=account, value=call.value(chain.base_fee))
-        self.gas[sender] += referee.last.gas + intrinsic_gas(method.prepare_calldata(*call.args)) + COLD_GAS
+        gas = referee.last.gas + intrinsic_gas(method.prepare_calldata(*call.args)) + COLD_GAS
+        self.spent[sender] += gas * chain.base_fee
         for log in referee.get_logs(include_child_logs=False):
             self.picture.apply(Event(type(log).__name__, chain.timestamp, tuple(log[1:])))
         self.calls[call.name] += 1
@@ -127,7 +128,7 @@ class Board:
         ids = list(self.picture.nodes)
         for at in range(0, len(ids), MOST_SETTLED):
             self.send(self.picture.settle(ids[at : at + MOST_SETTLED]), sender)
-        for name in ("owner", "hot", "asker"):
+        for name in ("owner", "hot", "asker", "stranger"):
             for token in (NOBODY, self.at.token.address):
                 if self.at.referee.owed(token, self.account(name)):
                     self.send(Call("withdraw", (token, self.account(name))), sender)
