@@ -10,19 +10,19 @@ from typing import Any
 
 from node.compute.programs import Programs, State
 from node.compute.training import carried_state
-from node.disputes.challenger import Challenger
+from node.disputes.answerer import Answerer
+from node.disputes.asker import Asker, Disputed
 from node.disputes.computation import SlotRound
-from node.disputes.defender import Defender
 from node.disputes.previous_turn import PreviousTurn, SeatClaim
 from node.disputes.trees import Trees
 from repops.commitments import state_root, tensor_roots
 from repops.merkle import Tree
 from tests.referee.evidence_contracts import deploy
-from tests.support.games.evidence_oracle import EvidenceOracle
-from tests.support.games.game_board import GameRecord
+from tests.support.games.exploration_board import Played, board_of, play, training_claim
 from tests.support.games.lying_jobs import SEATS, Case, mlp
 from zoo_compute.formats.manifest import Compression
 from zoo_compute.spec.carry import claim_before, is_restart
+from zoo_compute.spec.clocks import PRODUCTION
 from zoo_compute.spec.frames import Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
@@ -104,23 +104,30 @@ class CarriedRound(Case):
         place = (self.checkpoint, self.examples, self.round, self.slot)
         return SlotRound(self.manifest, Programs(self.graph), *place, carried=carried, **options)
 
-    @property
-    def judge(self) -> EvidenceOracle:
-        return self.judging([each.claim for each in self.seated], self.aggregation)
-
     def judges(self) -> SimpleNamespace:
         """The contracts, deployed anew, over a protocol that keeps the claims of the turn before."""
         seat_claims = deploy(self.manifest.data_root)
-        for at, each in enumerate(self.seated):  # whatever became of them
-            seat_claims.double.set_claim(1, astuple(each.claim), 1 + 2 * at)
-        if self.aggregation is not None:
-            seat_claims.double.set_claim(1, astuple(self.aggregation), 3)
+        self.keep(seat_claims.double)
         return seat_claims
 
-    def committed(self, carried: State | None, judge: Any = None) -> GameRecord:
-        """A game about a slot-round that began so."""
-        trees = Trees(self.beginning(carried))
-        return self.training(Defender(trees), self.result(trees), Challenger(Trees(self.honest)), judge)
+    def keep(self, double: Any) -> None:
+        """The claims of the turn before, whatever became of them."""
+        for at, each in enumerate(self.seated):
+            double.set_claim(1, astuple(each.claim), 1 + 2 * at)
+        if self.aggregation is not None:
+            double.set_claim(1, astuple(self.aggregation), 3)
+
+    def disputed(self, carried: State | None) -> Played:
+        """A slot-round that began so, before the contracts."""
+        theirs = Trees(self.beginning(carried))
+        return self.played(training_claim(self, theirs), theirs, Trees(self.honest))
+
+    def played(self, about: Disputed, theirs: Trees, mine: Trees) -> Played:
+        results = {about.slot: about.result or Result()}
+        answerer = Answerer(about.claim, lambda *_: theirs, PRODUCTION, results=results, is_author=True)
+        with board_of(self, about.claim) as board:
+            self.keep(board.at.protocol)
+            return play(board, lambda: Asker(mine, about), answerer, is_patient=False)
 
 
 @lru_cache

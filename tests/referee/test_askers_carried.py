@@ -1,4 +1,4 @@
-"""Private state from round to round: whoever begins with anything but what the claim before left is convicted."""
+"""Private state from round to round: a slot-round that begins with anything but what the claim before left is judged false."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from dataclasses import astuple, replace
 
 import pytest
 
-from node.disputes.challenger import Challenger
 from node.disputes.computation import tensor_in
-from node.disputes.defender import Defender
 from node.disputes.trees import Trees
 from repops.commitments import state_root
 from repops.graph import OPTIMIZER
@@ -16,58 +14,54 @@ from tests.referee.carried_rounds import SCENES, CarriedRound, carrying, with_bi
 from tests.referee.evidence_contracts import deploy, evidence_result, flips
 from tests.referee.traced_step import at_entry
 from tests.support.evm import chain
+from tests.support.games.exploration_board import Played, deployed, update_claim
 from tests.support.games.lying_jobs import LyingUpdate
 from tests.support.sources import storage_slot
 from zoo_compute.disputes.evidence import NO_CLAIM, NO_RESULT, Begin, PresentClaim, Tensor, encode, entry_of
-from zoo_compute.spec.frames import Frame, Kind, Phase, Position, claim_hash
+from zoo_compute.disputes.exploration import position_of
+from zoo_compute.spec.clocks import End
+from zoo_compute.spec.frames import Frame, Kind, Position, claim_hash
 from zoo_compute.spec.params import AGGREGATOR_SEAT
-from zoo_compute.spec.revert import Refused
 from zoo_compute.training.rounds import RESIDUAL
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CARRIED, *FRESH = SCENES
 
 
-def both(case: CarriedRound):
-    """The contracts and the judge on paper, which must agree."""
+@pytest.fixture(scope="session", autouse=True)
+def contracts():
+    """Before a test is anchored."""
+    deployed()
 
-    judges = case.judges()
 
-    def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
-        refusal = evidence_result(judges, frame, position, data, kind)
-        try:
-            case.judge(kind, frame, position, data)
-        except Refused:
-            assert refusal, "the contracts convict, paper does not"
-            raise
-        assert refusal == "", refusal
-
-    return judge
+def begun(played: Played) -> int:
+    """Which entry of the state at step 0 was judged: of a child, or of the whole state of one entry."""
+    at = position_of(played.judged[1][2])
+    return at.index << at.span | played.judged[4]
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_who_begins_by_the_rule__stands(scene: str):
+def test_a_slot_that_begins_by_the_rule__is_asked_nothing(scene: str):
     case = carrying(**SCENES[scene])
     assert (case.carried is not None) == (scene == CARRIED)
-    assert not case.committed(case.carried).is_convicted
+    assert case.disputed(case.carried).calls == {}
 
 
 @pytest.mark.parametrize("scene", FRESH)
-def test_who_carries_on_what_is_not_to_be_carried__is_convicted(scene: str):
+def test_carrying_on_what_is_not_to_be_carried__is_judged(scene: str):
     """After a takeover, an absence, a rollback, and over a restart."""
     case = carrying(**SCENES[scene])
     assert any(array.any() for array in case.private.values())
-    played = case.committed(case.private, both(case))
-    assert (played.is_convicted, played.evidence) == (True, Begin.KIND)
+    played = case.disputed(case.private)
+    assert (played.end, played.kind) == (End.JUDGED, Begin.KIND), played.refused
 
 
-def test_who_begins_at_zero_where_state_is_carried__is_convicted():
-    case = carrying()
-    played = case.committed(None, both(case))
-    assert (played.is_convicted, played.evidence) == (True, Begin.KIND)
+def test_beginning_at_zero_where_state_is_carried__is_judged():
+    played = carrying().disputed(None)
+    assert (played.end, played.kind) == (End.JUDGED, Begin.KIND), played.refused
 
 
-def test_who_carries_one_false_bit__is_convicted_for_that_entry():
+def test_carrying_one_false_bit__is_judged_for_that_entry():
     case = carrying()
     names = [entry.name for entry in case.graph.state]
     residuals = [name for name in case.private if name.startswith(RESIDUAL)]
@@ -75,18 +69,18 @@ def test_who_carries_one_false_bit__is_convicted_for_that_entry():
     assert residuals
     assert moments
     for name in (residuals[-1], moments[0]):
-        played = case.committed(with_bit(case.private, name), both(case))
-        assert (played.is_convicted, played.evidence, names[played.game.index]) == (True, Begin.KIND, name)
-    kept = case.committed(without(case.private, residuals), both(case))
-    assert (kept.evidence, names[kept.game.index]) == (Begin.KIND, next(n for n in names if n in residuals))
+        played = case.disputed(with_bit(case.private, name))
+        assert (played.end, played.kind, names[begun(played)]) == (End.JUDGED, Begin.KIND, name), played.refused
+    kept = case.disputed(without(case.private, residuals))
+    assert (kept.kind, names[begun(kept)]) == (Begin.KIND, next(n for n in names if n in residuals))
 
 
 def test_a_slot_that_goes_on_for_several_rounds__carries_what_the_last_one_left():
     """Nothing of the rule looks further back than one turn."""
     case = carrying(round=2)
     assert case.carried is not None
-    assert not case.committed(case.carried, both(case)).is_convicted
-    assert case.committed(with_bit(case.private, next(iter(case.private))), both(case)).evidence == Begin.KIND
+    assert case.disputed(case.carried).calls == {}
+    assert case.disputed(with_bit(case.private, next(iter(case.private)))).kind == Begin.KIND
 
 
 # --- what evidence must show
@@ -197,15 +191,15 @@ def test_a_claim_of_an_older_turn_in_the_aggregations_place__is_not_the_one_befo
 
 def test_an_update__is_given_its_residuals_as_the_slot_ended():
     case = carrying()
-    assert not case.updating(Defender(Trees(case.update))).is_convicted
+    mine = Trees(case.update)
+    assert case.played(update_claim(case, mine), mine, mine).calls == {}
     entries = [entry for entry in case.update.graph.state if entry.kind == OPTIMIZER]
     assert {entry.name for entry in entries} == {RESIDUAL + name for name in case.graph.exchanged}
     for entry in entries[:2]:
         liar = LyingUpdate(case.honest)
-        liar.elements = {(0, entry.before): 0}
-        trees = Trees(liar)
-        played = case.updating(Defender(trees), Challenger(Trees(case.update)))
-        assert (played.is_convicted, played.evidence, played.game.frame.node) == (True, 4, entry.before)
-        frame = played.game.frame
-        assert frame.kind == Kind.UPDATE
-        assert played.game.phase == Phase.ELEMENTS
+        liar.elements, liar.states = {(0, entry.before): 0}, {0: 0}  # the bit alone is lost on the way
+        theirs = Trees(liar)
+        played = case.played(update_claim(case, theirs), theirs, mine)
+        assert (played.end, played.kind) == (End.JUDGED, 4), played.refused
+        frame = Frame(*played.frame)
+        assert (frame.kind, frame.node) == (Kind.UPDATE, entry.before)
