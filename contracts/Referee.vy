@@ -60,6 +60,8 @@ MAX_DATA: constant(uint256) = 45_056
 MAX_ANSWER: constant(uint256) = 7_616
 MAX_ASK: constant(uint256) = 3_712
 MAX_SETTLED: constant(uint256) = 32
+# The selector of `IEvidence.judge`.
+JUDGE: constant(bytes4) = 0x33246e74
 # Flags of a node's payment.
 HEAVY: constant(uint256) = 1
 OF_AGGREGATION: constant(uint256) = 2
@@ -473,18 +475,26 @@ def judge(
         or tree._index(position) < tree._leaves(position)
     ), "referee: no such leaf"
     open_leaf: bytes32 = root if is_shown and tree._height(position) == 0 else empty(bytes32)
-    assert staticcall IEvidence(evidence).judge(
-        kind,
-        frame,
-        IEvidence.Position(
-            phase=tree._phase(position),
-            height=tree._height(position),
-            index=tree._index(position),
-            node=root,
-            open_leaf=open_leaf,
+    # As `IEvidence.judge`, but of the bytes that there are: that would send as many as there can be, for 16,000 gas more.
+    answered: Bytes[32] = raw_call(
+        evidence,
+        abi_encode(
+            kind,
+            frame,
+            IEvidence.Position(
+                phase=tree._phase(position),
+                height=tree._height(position),
+                index=tree._index(position),
+                node=root,
+                open_leaf=open_leaf,
+            ),
+            data,
+            method_id=JUDGE,
         ),
-        data,
-    ), "referee: not false"
+        max_outsize=32,
+        is_static_call=True,
+    )
+    assert convert(answered, uint256) == 1, "referee: not false"
     first_ask: uint256 = node.origin >> 40 & bits.U40
     if first_ask == 0:
         first_ask = node.payment >> 8 & bits.U40
