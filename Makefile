@@ -79,7 +79,7 @@ mutate: setup ## mutants of the contracts, each of which a test must notice (hou
 	$(BIN)/python -m pip install --quiet --no-deps universalmutator==1.14.1
 	$(BIN)/python -m tests.campaigns.mutation.campaign $(ARGS)
 
-chaos: setup ## kill every role in the middle of a job, and a side at every move of a game; withhold what was committed
+chaos: setup ## kill every role in the middle of a job, and a side whenever it has to act in a dispute; withhold what was committed
 	$(BIN)/python -m pytest -q -s -rR tests/chaos -m chaos $(RERUN) $(ARGS)
 
 journeys: setup ## what the docs print, run as a newcomer would from built wheels in empty folders (ten minutes)
