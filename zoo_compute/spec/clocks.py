@@ -33,7 +33,9 @@ class ClockPreset:
 
     committer_s: int  # of the committer, along a path in sum
     asker_s: int  # of the askers, along a path in sum, after the claim's deadline only
-    exclusive_s: int  # after an ask, in which only the author may answer: strangers cannot copy its answer
+    exclusive_s: (
+        int  # after an ask, in which the author is paid whoever answers: nothing is gained by copying its answer
+    )
     counted_reexecutions: (
         int  # re-executions that a path adds to the committer's clock, at most; per slot: when an operator is exhausted
     )
@@ -168,10 +170,10 @@ def is_expired(clocks: PathClocks, now: int) -> bool:
 
 
 def may_answer(clocks: PathClocks, now: int, is_author: bool, preset: ClockPreset) -> bool:
-    """Whether an open ask can be answered by the claim's author, or by somebody else where a hash determines the answer.
+    """Whether an answer is worth giving by the claim's author, or by somebody else where a hash determines it.
 
-    Others wait `exclusive_s`, or half of what is left where that is less. So nobody copies an answer of an author that
-    is awake, and of an author that died at least half of what it left remains.
+    Others are paid for it after `exclusive_s`, or half of what is left where that is less; earlier the author's owner is. So
+    nobody copies an answer of an author that is awake, and of an author that died at least half of what it left remains.
     """
     wait_s = 0 if is_author else min(preset.exclusive_s, clocks.committer_left_s // 2)
     return not is_expired(clocks, now) and now >= clocks.since + wait_s

@@ -22,7 +22,8 @@ from tests.support.lockstep.contract_views import (
     expected_field,
     seal_bytes,
 )
-from tests.support.lockstep.stage import ACCOUNTS, START, WEALTH
+from tests.support.lockstep.referee_records import sent
+from tests.support.lockstep.stage import ACCOUNTS, PARTS, START, WEALTH, judge_by_hash, parts_of
 from tests.support.protocol_driver import load
 from tests.support.rewards_driver import receipt_signature
 from zoo_compute.spec import watching
@@ -30,10 +31,11 @@ from zoo_compute.spec.params import PRESETS, Preset
 from zoo_compute.spec.state import Config, Consent, Receipt, Seal, World
 from zoo_compute.spec.world import Call
 
-SPENDERS = ("registry", "tasks", "rewards", "audits")
+SPENDERS = ("registry", "tasks", "rewards", "audits", "referee")
 COIN = 10**24  # of the chain's, that each account has
-CONFIGURED = ("registry", "tasks", "rewards", "treasury", "availability", "audits", "admissions")
+CONFIGURED = ("registry", "tasks", "rewards", "treasury", "availability", "audits", "admissions", "referee")
 UNLIMITED = 2**256 - 1
+ASKED = ("ClaimAsked", "NodeAsked")
 FULL_COMPARISON_EVERY = 100  # accepted calls; each compares what the specification wrote
 
 
@@ -59,7 +61,7 @@ def deployed(preset_name: str) -> tuple[dict[str, Contract], dict[str, str]]:
     """Contracts by the names of docs/protocol/, tokens as `token ADDRESS`; and the accounts' addresses."""
     preset = PRESETS[preset_name]
     chain.timestamp = START
-    accounts = {name: Signer(name).address for name in ACCOUNTS}
+    accounts = {name: Signer(name).address for name in ACCOUNTS if name != "referee"}
     with chain.prank(accounts["deployer"]):
         contracts = _deploy(preset, accounts)
         bad = load("mocks/FalseToken").deploy()
@@ -81,7 +83,7 @@ def deployed(preset_name: str) -> tuple[dict[str, Contract], dict[str, str]]:
         for name in ("zen", "usd"):
             for spender in SPENDERS:
                 contracts[name].approve(contracts[spender].address, UNLIMITED, sender=account)
-    return contracts, accounts
+    return contracts, accounts | {"referee": str(contracts["referee"].address)}
 
 
 def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
@@ -94,21 +96,46 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
     auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
     rewards = load("Rewards").deploy(zen, registry, preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)
     datasets = load("Datasets").deploy(tasks, rewards)
+    clocks = preset.clocks
     settlement = load("Settlement").deploy(
-        registry, tasks, auction, rewards, zen, preset.ready_window_s, preset.min_window_s
+        registry,
+        tasks,
+        auction,
+        rewards,
+        zen,
+        preset.ready_window_s,
+        preset.min_window_s,
+        clocks.pay_fades_from_s,
+        clocks.pay_gone_at_s,
     )
     availability = load("Availability").deploy(registry, tasks, settlement, preset.answer_s)
     audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, preset.audit_bond, preset.draw_blocks)
     admissions = load("Admissions").deploy(
         registry, accounts["deployer"], preset.benchmark_s, preset.min_window_s, preset.epoch_s
     )
+    evidence = load("mocks/EvidenceDouble").deploy()
+    descent = load("Descent").deploy(evidence)
+    referee = load("Referee").deploy(
+        registry,
+        tasks,
+        settlement,
+        admissions,
+        evidence,
+        descent,
+        clocks.committer_s,
+        clocks.asker_s,
+        clocks.exclusive_s,
+        clocks.seal_lead_s,
+        clocks.opening_s,
+    )
+    evidence.set_parts(PARTS)
     registry.wire(auction, settlement, tasks, rewards, admissions)
     tasks.wire(auction, settlement)
     auction.wire(settlement)
-    settlement.wire(accounts["referee"], availability, accounts["audit pool"])
+    settlement.wire(referee, availability, accounts["audit pool"])
     rewards.wire(settlement, audits, datasets)
-    audits.wire(accounts["referee"])
-    admissions.wire(accounts["referee"])
+    audits.wire(referee)
+    admissions.wire(referee)
     return {
         "zen": zen,
         "treasury": treasury,
@@ -121,6 +148,7 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
         "availability": availability,
         "audits": audits,
         "admissions": admissions,
+        "referee": referee,
     }
 
 
@@ -138,7 +166,8 @@ class ContractMirror:
             guardian=accounts["guardian"],
             governor=accounts["deployer"],
             treasury_governor=accounts["timelock"],
-            referee=accounts["referee"],
+            judge=judge_by_hash,
+            part_count=parts_of,
             audit_pool=accounts["audit pool"],
             **{name: str(contracts[name].address) for name in CONFIGURED},
         )
@@ -159,7 +188,9 @@ class ContractMirror:
         if done.failure:
             raise Disagreement(f"{call}: refused with {done.reason!r}, specification accepts")
         actual = getattr(self._target(call), call.function).only.decode(done.output)
-        if result is not None and actual != result:
+        if call.contract == "referee":
+            self._check_ask(done, result)
+        elif result is not None and actual != result:
             raise Disagreement(f"{call.contract}.{call.function}: returned {actual}, specification says {result}")
         written = list(changed_keys(before, after))
         self._seen.update(dict.fromkeys(written))
@@ -167,6 +198,13 @@ class ContractMirror:
         self._steps += 1
         if self._steps % FULL_COMPARISON_EVERY == 0:
             self.compare(after)
+
+    def _check_ask(self, done: Result, result: Any) -> None:
+        """An ask's event shows its id and its record."""
+        asked = [log for log in self.contracts["referee"].get_logs(done) if type(log).__name__ in ASKED]
+        for log in asked:
+            if (log.id, tuple(log.node)) != (result[0], result[1].record):
+                raise Disagreement(f"{log}, specification says {result[:2]}")
 
     def refuse(self, call: Call, reason: str, world: World) -> None:
         """The contract must refuse for the same reason; a revert undoes all it did."""
@@ -220,7 +258,7 @@ class ContractMirror:
             account = Account.from_key(keccak(text=name))
             at = str(self.contracts["rewards"].address)
             return receipt_signature(account, at, arg.server, arg.client, arg.epoch, arg.total)
-        return _encoded(arg)
+        return sent(arg) if call.contract == "referee" else _encoded(arg)
 
     def _target(self, call: Call) -> Contract:
         return self.contracts[f"token {call.args[0]}" if call.contract == "token" else call.contract]

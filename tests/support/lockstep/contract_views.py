@@ -2,25 +2,30 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, astuple, dataclass
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
 from eth_abi import encode
 from eth_utils import keccak
 
+from tests.support.lockstep import referee_records as records
 from tests.support.lockstep.committed_results import claim_hash
-from zoo_compute.spec import admissions, node_registry, rewards, seats, watching
+from zoo_compute.spec import admissions, convictions, node_registry, rewards, seats, watching
 from zoo_compute.spec.bits import UINT256_MAX
+from zoo_compute.spec.court import WorldCourt
 from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
 from zoo_compute.spec.state import (
     EMPTY_BYTES32,
     CalledFees,
     Citation,
     Claim,
+    ClaimStatus,
     Dataset,
     Declaration,
     Earned,
     Epoch,
+    Message,
     Posted,
     Seal,
     Share,
@@ -53,10 +58,10 @@ def stored_seal(seal: Seal | None) -> bytes:
 
 
 def claim_word(posted: Posted | None) -> bytes:
-    """30 bytes of the claim's hash, one of open disputes, one of status."""
+    """30 bytes of the claim's hash, one of whether it is disputed, one of status."""
     if posted is None:
         return EMPTY_BYTES32
-    return claim_hash(posted.claim)[:30] + bytes([posted.disputes, posted.status])
+    return claim_hash(posted.claim)[:30] + bytes([posted.is_disputed, posted.status])
 
 
 def attestation_seal(seal: watching.Seal) -> bytes:
@@ -88,6 +93,9 @@ def _operator_views(w: World, key: int) -> Iterator[View]:
 def _job_views(w: World, key: int) -> Iterator[View]:
     yield View("tasks", "jobs", (key,), w.job(key))
     yield View("tasks", "job_count", (), len(w.jobs))
+    for is_aggregation in (False, True):
+        price = WorldCourt(w, Message(w.config.referee, 0)).reexecution_price(key, is_aggregation)
+        yield View("tasks", "reexecution_price", (key, is_aggregation), price)
 
 
 def _run_views(w: World, key: int) -> Iterator[View]:
@@ -147,8 +155,13 @@ def _citation(w: World, job: int) -> _Cited:
 
 def _claim_views(w: World, key: tuple[int, int, int]) -> Iterator[View]:
     """One place of the ring; one beyond the job's depth is another name of a place, not a place of its own."""
-    if key[2] < max(w.run(key[0]).depth, 1):
-        yield View("settlement", "claims", key, claim_word(w.claims.get(key)))
+    job, _, place = key
+    posted = w.claims.get(key)
+    if place < max(w.run(job).depth, 1):
+        yield View("settlement", "claims", key, claim_word(posted))
+    if posted and posted.status == ClaimStatus.PENDING:
+        terms = convictions.dispute_terms(w, job, posted.claim)
+        yield View("settlement", "dispute_terms", (job, astuple(posted.claim)), terms)
 
 
 def _demand_views(w: World, key: tuple[int, Claim, int]) -> Iterator[View]:
@@ -176,14 +189,27 @@ def _only(contract: str, name: str, source: Callable[[World], Any]) -> Callable[
     return lambda w, key: iter((View(contract, name, (), source(w)),))
 
 
+def _kept(name: str, word: Callable[[Any], int], view: str = "") -> Callable[[World, Any], Iterator[View]]:
+    """Of the referee."""
+
+    def views(w: World, key: Any) -> Iterator[View]:
+        args = key if isinstance(key, tuple) else (key,)
+        yield View("referee", view or name, args, word(getattr(w.disputes, name).get(key)))
+
+    return views
+
+
 def _trial_views(w: World, key: int) -> Iterator[View]:
     trial = w.trials.get(key)
     word = claim_hash(trial.claim)[:30] + b"\0\1" if trial else EMPTY_BYTES32
     yield View("admissions", "claims", (TRIALS, 0, key), word)
     yield View("admissions", "claim_deadline", (TRIALS, key), trial.deadline if trial else 0)
-    yield View("admissions", "disputes", (key,), trial.disputes if trial else 0)
+    yield View("admissions", "is_disputed", (key,), bool(trial and trial.is_disputed))
     none = SimpleNamespace(work_root=EMPTY_BYTES32, score=0, deadline=0)
     yield View("admissions", "trials", (key,), trial or none)
+    if trial:
+        terms = admissions.dispute_terms(w, TRIALS, trial.claim)
+        yield View("admissions", "dispute_terms", (TRIALS, astuple(trial.claim)), terms)
 
 
 def _entry_views(w: World, key: int) -> Iterator[View]:
@@ -219,6 +245,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "seats": _seat_views,
     "standings": _record("settlement", "stakes", lambda w, key: w.stake_of(*key)),
     "closed_turns": _pending_views,
+    "finder_shares": _of_claim("settlement", "finder_shares", lambda w, key: w.finder_shares.get(key, 0)),
     "claims": _claim_views,
     "pool": _only("rewards", "pool", lambda w: w.pool),
     "epochs": _record("rewards", "epochs", lambda w, key: w.epochs.get(key, Epoch())),
@@ -250,6 +277,14 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "audit_owed": _record("audits", "owed", lambda w, key: w.audit_owed.get(key, 0)),
     "bonded": _only("audits", "bonded", lambda w: w.bonded),
     "bonds_burned": _only("audits", "burned", lambda w: w.bonds_burned),
+    "disputes.claims": _kept("claims", records.claim_word),
+    "disputes.nodes": _kept("nodes", records.node_word),
+    "disputes.heavy": _kept("heavy", int, view="open_heavy"),
+    "disputes.verdicts": _kept("verdicts", records.verdict_word),
+    "disputes.finders": _kept("finders", records.finder_word),
+    "disputes.seals": _kept("seals", int),
+    "disputes.owed": _kept("owed", int),
+    "disputes.burned": _kept("burned", int),
     "workloads": _record("admissions", "workloads", lambda w, key: w.workloads.get(key, Workload())),
     "entries": _entry_views,
     "trials": _trial_views,
@@ -269,7 +304,8 @@ def expected_field(record: Any, name: str) -> Any:
 def changed_keys(before: World, after: World) -> Iterator[tuple[str, Any]]:
     """Which keys of which dictionaries a step wrote or deleted; of what is no dictionary the key is None."""
     for name in VIEWS:
-        old, new = getattr(before, name), getattr(after, name)
+        of = attrgetter(name)
+        old, new = of(before), of(after)
         if not isinstance(new, dict):
             if old != new:
                 yield name, None

@@ -3,10 +3,12 @@
 from collections import Counter
 
 from zoo_compute.spec import bits, seats
+from zoo_compute.spec.disputed_claims import claim_key
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
     AUDIT_PLACES,
     BPS,
+    COIN,
     KIND_AGGREGATOR,
     LANE_DEMANDS,
     MAX_REPUTATION,
@@ -57,8 +59,19 @@ def check_solvency(w: World) -> None:
         audits[w.jobs[job].token] += plan.balance + plan.reserved
     for (token, _), amount in w.audit_owed.items():
         audits[token] += amount
+    referee = Sums({token: amount for token, amount in w.disputes.burned.items() if token != COIN})
+    for (token, _), amount in w.disputes.owed.items():
+        referee[token] += amount if token != COIN else 0
+    for node, _ in w.disputes.nodes.values():
+        if node.payment.is_heavy:
+            job = w.disputes.claims[node.claim].job
+            terms = w.terms.get(job)
+            price = (
+                0 if terms is None else terms.aggregator_reserve if node.payment.is_of_aggregation else terms.reserve
+            )
+            referee[w.job(job).token] += price
     due = {w.config.registry: registry, w.config.tasks: tasks, w.config.treasury: treasury, w.config.rewards: rewards}
-    due |= {w.config.audits: audits}
+    due |= {w.config.audits: audits, w.config.referee: referee}
     for holder, sums in due.items():
         for token, amount in sums.items():
             balance = w.balances.get((token, holder), 0)
@@ -84,7 +97,7 @@ def check_escrow(w: World) -> None:
 
 
 def pending_claims(w: World, job: int) -> list[tuple[int, Posted]]:
-    """What is neither paid nor convicted, by seat."""
+    """What is neither paid, convicted nor void, by seat."""
     posted = ((seat, each) for (of, seat, _), each in w.claims.items() if of == job)
     return [(seat, each) for seat, each in posted if each.status == ClaimStatus.PENDING]
 
@@ -95,8 +108,10 @@ def is_closed(w: World, job: int) -> bool:
 
 
 def check_slashes(w: World) -> None:
-    """What was slashed is credited, burned or in the pot; the pot is the sum of the jobs' pots."""
+    """What was slashed is credited, burned or in the pot; the pot is the sum of the jobs' pots and of finders' shares."""
     jobs = Sums()
+    for (job, _), share in w.finder_shares.items():
+        jobs[w.run(job).token] += share
     for job, run in w.runs.items():
         jobs[run.token] += run.pot
         assert run.state != JobState.ENDED or seats.pending_of(w, job) or run.pot == 0, "a settled job keeps a pot"
@@ -109,7 +124,7 @@ def check_slashes(w: World) -> None:
         ledger, pot = w.slash_ledgers.get(token, SlashLedger()), w.pots.get(token, 0)
         gone = ledger.credited + ledger.paid_out + w.burned.get(token, 0)
         assert ledger.slashed == gone + pot, f"{token}: a slash leaks"
-        assert pot == jobs[token], f"{token}: the pot is not the jobs' pots"
+        assert pot == jobs[token], f"{token}: the pot is not the jobs' pots and the finders' shares"
 
 
 def check_locks(w: World) -> None:
@@ -150,8 +165,12 @@ def check_seats(w: World) -> None:
         assert next_slot == run.slots, f"job {job}: {next_slot} slots are seated"
         assert bits.without(run.missing, bits.full(run.seats)) == 0, f"job {job}: a seat is missing that is not there"
         seat_counts = Counter(seat.operator for (of, _), seat in w.seats.items() if of == job)
+        slot_counts: Counter[int] = Counter()
+        for _, seat in slot_seats:
+            slot_counts[seat.operator] += seat.count
         for (of, operator), stake in w.standings.items():
             assert of != job or stake.held == seat_counts[operator], f"job {job}: operator {operator} miscounts seats"
+            assert of != job or stake.slots == slot_counts[operator], f"job {job}: operator {operator} miscounts slots"
 
 
 def check_claims(w: World) -> None:
@@ -173,6 +192,8 @@ def check_claims(w: World) -> None:
             )
         for _, posted in pending_claims(w, job):
             assert w.stake_of(job, posted.claim.operator).lots, f"job {job}: a claim with nothing behind it"
+            is_explored = claim_key(job, posted.claim) in w.disputes.claims
+            assert posted.is_disputed or not is_explored, f"job {job}: a claim that is explored could be paid"
 
 
 def check_bounds(w: World) -> None:

@@ -4,7 +4,7 @@ The law of every step: both accept and reach the same state, or both refuse for 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Protocol
 
@@ -16,6 +16,9 @@ from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.invariants import check_invariants
 from zoo_compute.spec import seats
 from zoo_compute.spec.availability import least_deposit
+from zoo_compute.spec.clocks import End
+from zoo_compute.spec.exploration import abi_words
+from zoo_compute.spec.frames import Frame, Position
 from zoo_compute.spec.params import DEVNET, STRANGERS_LANE, ZEN, Preset
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim, ClaimStatus, Config, Operator, World
@@ -26,6 +29,7 @@ FIRST_BLOCK = 1_000  # at START
 BLOCKHASH_RANGE = 256  # blocks back that their hashes are known
 WEALTH = 10**9 * ZEN  # of each account, in each token
 CAST = ("deployer", "guardian", "submitter", "stranger", "timelock", "sink", "referee", "audit pool")
+PARTS = 3  # of every element, for the doubles of Evidence and OpExecutor
 OPERATORS = ("alice", "bob", "carol", "dave", "erin")
 AUDITORS = ("frank", "grace")  # operators that bid for nothing
 ACCOUNTS = (*CAST, *(f"{name} {key}" for name in OPERATORS + AUDITORS for key in ("owner", "hot")))
@@ -36,6 +40,20 @@ DEPOSIT = 1_000_000  # each operator's collateral in each token
 def block_hash(number: int) -> bytes:
     """The hash of a block, as revm makes one up: with and without contracts the same."""
     return bytes(keccak(text=str(number)))
+
+
+def judge_by_hash(kind: int, frame: Frame, position: Position, data: bytes) -> None:
+    """As EvidenceDouble: what shows a claim false is the hash of all that it is asked about."""
+    if data != evidence_of(kind, frame, position):
+        raise Refused("evidence: it does not hold")
+
+
+def evidence_of(kind: int, frame: Frame, position: Position) -> bytes:
+    return bytes(keccak(abi_words(kind, *astuple(frame), *astuple(position))))
+
+
+def parts_of(descriptor: bytes, element: int) -> int:
+    return PARTS
 
 
 class Mirror(Protocol):
@@ -84,10 +102,10 @@ class Stage(JobDriver):
             config = self.mirror.config
         else:
             self.accounts, self.tokens = {name: name for name in ACCOUNTS}, {"zen": "zen", "usd": "usd", "bad": "bad"}
-            config = Config(preset=self.preset)
+            config = Config(preset=self.preset, judge=judge_by_hash, part_count=parts_of)
         self.world = World(config=config)
         for token in self.tokens.values():
-            for name in set(ACCOUNTS) - {"sink"}:
+            for name in set(ACCOUNTS) - {"sink", "referee"}:
                 self.world.balances[token, self.accounts[name]] = WEALTH
         self.world.refuses_coin[self.tokens["bad"]] = True
         for token in ("zen", "usd"):
@@ -259,12 +277,16 @@ class Stage(JobDriver):
         pending = (each.claim for each in posted if each.status == ClaimStatus.PENDING)
         return tuple(sorted(pending, key=lambda claim: (claim.operator, claim.turn, claim.seat)))
 
-    def convict(self, job: int, claim: Claim, *challengers: str) -> None:
-        """The referee's verdict after one dispute; challengers by name."""
-        referee = self.world.config.referee
-        self.ok("settlement", "open_dispute", referee, job, claim)
-        accounts = tuple(self.accounts[name] for name in challengers)
-        self.ok("settlement", "close_dispute", referee, job, claim, True, accounts)
+    def close_dispute(self, job: int, claim: Claim, end: End, used_s: int = 0, burned: int = 0) -> None:
+        """The referee's last word."""
+        self.ok("settlement", "close_dispute", "referee", job, claim, int(end), used_s, burned)
+
+    def convict(self, job: int, claim: Claim, finder: str = "") -> None:
+        """The referee's judgement; the finder of the oldest seal has its share at once."""
+        self.ok("settlement", "open_dispute", "referee", job, claim)
+        self.close_dispute(job, claim, End.JUDGED)
+        if finder:
+            self.ok("settlement", "reward_finder", "referee", job, claim, self.accounts[finder])
 
     def demand(self, job: int, claim: Claim, lane: int, sender: str) -> None:
         """The first chunk of a claim."""

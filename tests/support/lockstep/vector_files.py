@@ -269,7 +269,7 @@ def genesis(first: World) -> Json:
         },
         "accounts": list(ACCOUNTS),
         "tokens": list(TOKENS),
-        "balance": {"holders": "every account but the sink, of every token", "amount": str(WEALTH)},
+        "balance": {"holders": "every account but sink and referee, of every token", "amount": str(WEALTH)},
         "world": show(first, keys, BARE, absent=False),
     }
 

@@ -6,6 +6,7 @@ from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import Stage, block_hash
 from tests.support.scenarios.auctions import AGGREGATORS, scenario
 from zoo_compute.spec import admissions
+from zoo_compute.spec.clocks import End
 from zoo_compute.spec.params import MAX_FLOPS, MAX_STEPS, MAX_VRAM_GB, MAX_WORKLOADS
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS, Workload
@@ -175,35 +176,56 @@ def a_trial_that_stood_admits_and_only_then_the_class_counts(s: Stage) -> None:
 @scenario
 def a_false_trial_costs_the_admission_and_a_fifth_of_the_stake(s: Stage) -> None:
     small(s)
-    alice, referee, others = s.ids["alice"], "referee", (s.accounts["stranger"],)
+    alice = s.ids["alice"]
     admitted(s, "alice")
     claim = answered(s, "alice")
-    for function, args in (("open_dispute", (TRIALS, claim)), ("close_dispute", (TRIALS, claim, True, others))):
-        no(s, "not the referee", function, "stranger", *args)
-    no(s, "not in dispute", "close_dispute", referee, TRIALS, claim, True, ())
+    finder = s.accounts["stranger"]
+    for function, args in (("open_dispute", ()), ("close_dispute", (2, 0, 0)), ("reward_finder", (finder,))):
+        no(s, "not the referee", function, "stranger", TRIALS, claim, *args)
     s.to(trial_deadline(s, claim))
-    for _ in range(3):
-        s.ok("admissions", "open_dispute", referee, TRIALS, claim)
+    opened(s, claim)
     s.wait(1)
-    no(s, "window closed", "open_dispute", referee, TRIALS, claim)
-    s.ok("admissions", "close_dispute", referee, TRIALS, claim, False, others)
     no(s, "in dispute", "settle", "stranger", claim)
-    no(s, "unknown trial", "open_dispute", referee, TRIALS, replace(claim, price=9))
-    s.ok("admissions", "close_dispute", referee, TRIALS, claim, True, others)
+    no(s, "unknown trial", "open_dispute", "referee", TRIALS, replace(claim, price=9))
+    closed(s, replace(claim, price=9), End.JUDGED)
+    closed(s, claim, End.JUDGED)
     assert not s.operator("alice").is_admitted
     assert s.world.scores[alice] == 0
     assert s.operator("alice").stake == s.preset.min_stake * 4 // 5
-    s.ok("admissions", "close_dispute", referee, TRIALS, claim, True, others)
+    closed(s, claim, End.JUDGED)
+    s.ok("admissions", "reward_finder", "referee", TRIALS, claim, s.accounts["stranger"])
     assert s.operator("alice").stake == s.preset.min_stake * 4 // 5
     no(s, "operator not eligible", "enter", "alice hot", alice)
     s.ok("registry", "add_stake", "alice owner", alice, s.preset.min_stake)
     later = answered(s, "alice")
-    s.ok("admissions", "close_dispute", referee, TRIALS, claim, True, others)
+    closed(s, claim, End.JUDGED)
     s.to(trial_deadline(s, later))
-    s.ok("admissions", "open_dispute", referee, TRIALS, later)
-    s.ok("admissions", "close_dispute", referee, TRIALS, later, False, ())
+    opened(s, later)
+    closed(s, later, End.FINAL)
     s.wait(1)
     s.ok("admissions", "settle", "stranger", later)
+
+
+@scenario
+def a_trial_ends_as_its_dispute_does(s: Stage) -> None:
+    small(s)
+    alice = s.ids["alice"]
+    for end, costs in ((End.AGED, 0), (End.SILENT, 1), (End.EXHAUSTED, 1)):
+        s.ok("registry", "add_stake", "alice owner", alice, s.preset.min_stake)
+        admitted(s, "alice")
+        stake, claim = s.operator("alice").stake, answered(s, "alice")
+        opened(s, claim)
+        closed(s, claim, end)
+        assert (s.operator("alice").stake, s.operator("alice").is_admitted) == (stake - costs * stake // 5, not costs)
+        no(s, "unknown trial", "settle", "stranger", claim)
+
+
+def opened(s: Stage, claim: Claim) -> None:
+    s.ok("admissions", "open_dispute", "referee", TRIALS, claim)
+
+
+def closed(s: Stage, claim: Claim, end: End) -> None:
+    s.ok("admissions", "close_dispute", "referee", TRIALS, claim, int(end), 0, 0)
 
 
 @scenario

@@ -1,61 +1,260 @@
-"""Directed sequences about disputes, convictions, rollbacks and holds; the referee is an account here."""
+"""Directed sequences about disputes, convictions, rollbacks and holds; the referee is its own account here; see `explorations` for what it does."""
 
 from dataclasses import replace
 
 from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
+from zoo_compute.spec.clocks import End
 from zoo_compute.spec.params import AGGREGATOR_SEAT, covering, lock_per_slot, restitution, round_price
 from zoo_compute.spec.state import ClaimStatus, JobState
+from zoo_compute.spec.watching import NOBODY
 
-REFEREE = "referee"
 # Everybody may stand by with what is left.
 STANDBYS = {"alice": Offer(60, 4, True), "bob": Offer(70, 4, True), "carol": Offer(80, 4, True)}
-NOBODY: tuple[str, ...] = ()
 
 
 @scenario
-def a_disputed_claim_is_not_paid_until_every_dispute_is_closed(s: Stage) -> None:
+def a_disputed_claim_is_not_paid_before_its_dispute_is_closed(s: Stage) -> None:
     s.register_all()
     job = s.running(SLOTS, AGGREGATORS, rounds=2)
-    claim = s.commit(job, "alice")
+    claim, nobody = s.commit(job, "alice"), s.accounts["stranger"]
     for sender in ("stranger", "alice hot", "deployer", s.world.config.availability):
         s.no("settlement: not the referee", "settlement", "open_dispute", sender, job, claim)
-        s.no("settlement: not the referee", "settlement", "close_dispute", sender, job, claim, True, NOBODY)
+        s.no("settlement: not the referee", "settlement", "close_dispute", sender, job, claim, 2, 0, 0)
+        s.no("settlement: not the referee", "settlement", "reward_finder", sender, job, claim, nobody)
     for forged in (replace(claim, price=1), replace(claim, turn=1), replace(claim, seat=2**256 - 1)):
-        s.no("settlement: unknown claim", "settlement", "open_dispute", REFEREE, job, forged)
-    s.no("settlement: unknown claim", "settlement", "open_dispute", REFEREE, 99, claim)
-    s.no("settlement: not in dispute", "settlement", "close_dispute", REFEREE, job, claim, True, NOBODY)
-    s.ok("settlement", "open_dispute", REFEREE, job, claim)
+        s.no("settlement: unknown claim", "settlement", "open_dispute", "referee", job, forged)
+        s.close_dispute(job, forged, End.JUDGED)
+    s.no("settlement: unknown claim", "settlement", "open_dispute", "referee", 99, claim)
     s.commit(job, "bob")
     s.post_checkpoint(job)
-    s.to(s.deadline(job, claim))
-    s.ok("settlement", "open_dispute", REFEREE, job, claim)
+    for _ in range(2):  # the second time nothing changes
+        s.ok("settlement", "open_dispute", "referee", job, claim)
     s.to(s.deadline(job, claim) + 1)
-    s.no("settlement: window closed", "settlement", "open_dispute", REFEREE, job, claim)
     s.no("settlement: in dispute", "settlement", "finalise", "stranger", job, (claim,))
-    s.ok("settlement", "close_dispute", REFEREE, job, claim, False, NOBODY)
-    s.no("settlement: in dispute", "settlement", "finalise", "stranger", job, (claim,))
-    s.ok("settlement", "close_dispute", REFEREE, job, claim, False, NOBODY)
-    s.no("settlement: not in dispute", "settlement", "close_dispute", REFEREE, job, claim, False, NOBODY)
-    s.ok("settlement", "finalise", "stranger", job, (claim,))
-    s.no("settlement: unknown claim", "settlement", "open_dispute", REFEREE, job, claim)
+    s.close_dispute(job, claim, End.FINAL)
+    assert s.world.claims[job, claim.seat, 0].status == ClaimStatus.PAID
+    assert s.world.job_ledgers[job].paid + s.world.job_ledgers[job].fees == claim.price
+    s.no("settlement: unknown claim", "settlement", "finalise", "stranger", job, (claim,))
+    s.no("settlement: unknown claim", "settlement", "open_dispute", "referee", job, claim)
+    for end in End:  # too late: nothing changes, nothing reverts
+        s.close_dispute(job, claim, end)
+    s.ok("settlement", "reward_finder", "referee", job, claim, nobody)
     s.play_round(job)
     s.settle(job)
 
 
 @scenario
-def a_claim_has_at_most_255_open_disputes(s: Stage) -> None:
+def a_claim_that_becomes_final_opens_a_turn_that_waited_and_ends_a_job_that_waited(s: Stage) -> None:
     s.register_all()
-    job = s.running(SLOTS, AGGREGATORS, rounds=1)
+    job = s.running(SLOTS, AGGREGATORS, rounds=2, depth=1)
     claim = s.commit(job, "alice")
-    for _ in range(255):
-        s.ok("settlement", "open_dispute", REFEREE, job, claim)
-    s.no("settlement: too many disputes", "settlement", "open_dispute", REFEREE, job, claim)
-    s.ok("settlement", "close_dispute", REFEREE, job, claim, False, NOBODY)
-    s.ok("settlement", "open_dispute", REFEREE, job, claim)
-    s.ok("settlement", "close_dispute", REFEREE, job, claim, True, tuple(s.accounts[n] for n in ("stranger",) * 16))
+    s.play_round(job)
+    s.ok("settlement", "open_dispute", "referee", job, claim)
+    others = tuple(each for each in s.claims(job) if each != claim)
+    s.to(s.deadline(job, claim) + 1)
+    s.ok("settlement", "finalise", "stranger", job, others)
+    assert not s.world.run(job).is_open
+    s.close_dispute(job, claim, End.FINAL)
+    assert s.world.run(job).is_open
+    s.play_round(job)
+    last = s.claims(job)[0]
+    s.ok("settlement", "open_dispute", "referee", job, last)
+    s.to(s.deadline(job, last) + 1)
+    s.ok("settlement", "finalise", "stranger", job, tuple(each for each in s.claims(job) if each != last))
+    assert s.world.job(job).escrow > 0
+    s.close_dispute(job, last, End.AGED)
+    assert s.world.job(job).escrow == 0
+    s.settle(job)
+
+
+@scenario
+def a_dispute_without_an_end_makes_its_claim_void(s: Stage) -> None:
+    """Nobody is paid for it, nobody slashed, and nothing is done again."""
+    s.register_all()
+    job = s.running(STANDBYS, AGGREGATORS, policy=1, rounds=2, token="usd")
+    claim = s.commit(job, "alice")
+    s.play_round(job)
+    checkpoint = next(each for each in s.claims(job) if each.is_aggregation)
+    before, stakes = s.world.run(job), dict(s.world.standings)
+    for each in (claim, checkpoint):
+        s.ok("settlement", "open_dispute", "referee", job, each)
+    for each in (claim, checkpoint):
+        s.close_dispute(job, each, End.AGED)
+        assert s.world.claims[job, each.seat, 0].status == ClaimStatus.VOID
+        s.no("settlement: unknown claim", "settlement", "finalise", "stranger", job, (each,))
+    assert (s.world.run(job), s.world.standings) == (before, stakes)
+    assert s.world.job_ledgers[job].paid == 0
+    s.play_round(job)
+    s.settle(job)
+    ledger = s.world.job_ledgers[job]
+    assert ledger.refunded >= claim.price + checkpoint.price
+
+
+@scenario
+def the_pay_of_an_aggregation_fades_with_the_clock_that_its_operator_used(s: Stage) -> None:
+    s.register_all()
+    clocks = s.preset.clocks
+    full, gone = clocks.pay_fades_from_s, clocks.pay_gone_at_s
+    job = s.running(SLOTS, AGGREGATORS, rounds=6, depth=6, aggregator_reserve=9_000, aggregator_max_price=9_000)
+    for used_s in (0, full, full + 1, (full + gone) // 2, gone - 1, 2**16 - 1):
+        slots = s.commit(job, "alice")
+        s.play_round(job)
+        checkpoint = next(each for each in s.claims(job) if each.is_aggregation and each.turn == slots.turn)
+        for claim in (slots, checkpoint):
+            s.ok("settlement", "open_dispute", "referee", job, claim)
+        s.to(max(s.now, s.deadline(job, checkpoint) + 1))
+        before = s.world.job_ledgers[job]
+        s.close_dispute(job, slots, End.FINAL, used_s)
+        middle = s.world.job_ledgers[job]
+        s.close_dispute(job, checkpoint, End.FINAL, used_s)
+        after = s.world.job_ledgers[job]
+        assert middle.paid + middle.fees - before.paid - before.fees == slots.price
+        left = max(0, gone - max(used_s, full))
+        assert after.paid + after.fees - middle.paid - middle.fees == checkpoint.price * left // (gone - full)
+    s.settle(job)
+
+
+@scenario
+def a_convicted_operators_other_claims_are_void_and_judged_all_the_same(s: Stage) -> None:
+    s.register_all()
+    job = s.running(STANDBYS, AGGREGATORS, rounds=5, depth=5, token="usd")
+    claims = []
+    for _ in range(3):
+        claims.append(s.commit(job, "alice"))
+        s.play_round(job)
+    claims.append(s.commit(job, "alice"))
+    lie, other, disputed, late = claims
+    s.ok("settlement", "open_dispute", "referee", job, disputed)
+    s.convict(job, lie)
+    assert s.world.stake_of(job, s.ids["alice"]).void_before == 4  # turn 3 is open
+    s.commit(job, "bob")
+    s.post_checkpoint(job)
+    s.to(s.deadline(job, *s.claims(job)[:1], late) + 1)
+    # Of one call, some are paid and some are void.
+    paid = s.world.job_ledgers[job]
+    of_bob = tuple(each for each in s.claims(job) if s.party(each.operator) == "bob")
+    s.ok("settlement", "finalise", "stranger", job, (of_bob[0], other, late, *of_bob[1:]))
+    ledger = s.world.job_ledgers[job]
+    assert ledger.paid + ledger.fees - paid.paid - paid.fees == sum(each.price for each in of_bob)
+    s.close_dispute(job, disputed, End.FINAL)
+    for claim in (other, disputed, late):
+        place = job, claim.seat, claim.turn % (s.world.run(job).depth + 1)
+        assert s.world.claims[place].status == ClaimStatus.VOID
+    # In a later turn she is paid again.
+    s.finalise(job)
+    s.take_over(job, lie.seat, "alice")
+    s.until_open(job)
+    again = s.commit(job, "alice")
+    s.commit(job, "bob")
+    s.post_checkpoint(job)
+    s.finalise(job)
+    assert s.world.claims[job, again.seat, again.turn % (s.world.run(job).depth + 1)].status == ClaimStatus.PAID
+    s.settle(job)
+
+
+@scenario
+def a_void_claim_that_was_a_lie_rolls_its_round_back(s: Stage) -> None:
+    s.register_all()
+    job = s.running(STANDBYS, AGGREGATORS, policy=1, rounds=4, depth=4, token="usd")
+    void = s.commit(job, "alice")
+    s.play_round(job)
+    lie = s.commit(job, "alice")
+    s.play_round(job)
+    s.convict(job, lie)
+    assert s.world.run(job).round == 1
+    s.convict(job, void)
+    run = s.world.run(job)
+    assert (run.round, run.start_root) == (0, s.world.terms[job].state_root)
+    assert s.world.claims[job, void.seat, 0].status == ClaimStatus.CONVICTED
+    s.until_open(job)
+    s.take_over(job, void.seat, "carol")
+    for _ in range(4):
+        s.play_round(job)
+    s.settle(job)
+
+
+@scenario
+def a_finder_has_its_share_when_its_seal_is_opened_and_of_nobody_it_burns(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, token="usd", rounds=2)
+    usd, lock = s.tokens["usd"], s.world.run(job).lock
+    first, second = s.commit(job, "alice"), s.commit(job, "bob")
+    s.play_round(job)
+    s.play_round(job)
+    for claim in (first, second):
+        s.convict(job, claim)
+    share = 2 * lock * 4_000 // 10_000
+    assert [s.world.finder_shares[job, claim] for claim in (first, second)] == [share, share]
+    s.settle(job)  # the pot of a job that is over burns, the shares stay
+    assert (s.world.run(job).pot, s.world.pots[usd]) == (0, 2 * share)
+    for _ in range(2):
+        s.ok("settlement", "reward_finder", "referee", job, first, s.accounts["carol owner"])
+    assert s.world.owed[usd, s.accounts["carol owner"]] == share
+    burned = s.world.burned[usd]
+    s.ok("settlement", "reward_finder", "referee", job, second, NOBODY)
+    assert (s.world.burned[usd], s.world.pots[usd]) == (burned + share, 0)
+    s.withdraw_all()
+
+
+@scenario
+def silence_costs_the_lock_and_nobody_earns_by_it(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, token="usd")
+    usd, lock = s.tokens["usd"], s.world.run(job).lock
+    claim = s.commit(job, "alice")
+    s.ok("settlement", "open_dispute", "referee", job, claim)
+    s.close_dispute(job, claim, End.SILENT)
+    rest = 2 * lock
+    assert s.world.stake_of(job, s.ids["alice"]).locked == 0
+    assert s.world.owed[usd, s.accounts["audit pool"]] == rest // 10
+    assert s.world.burned[usd] == rest - rest // 10
+    s.ok("settlement", "reward_finder", "referee", job, claim, s.accounts["stranger"])
+    assert (usd, s.accounts["stranger"]) not in s.world.owed
+    s.take_over(job, claim.seat, "carol")
+    for _ in range(3):
+        s.play_round(job)
+    s.settle(job)
+
+
+@scenario
+def who_is_exhausted_keeps_what_its_attackers_did_not_pay_for(s: Stage) -> None:
+    s.register_all()
+    for burned_part, slashed_part in ((0, (3, 5)), ((1, 5), (2, 5)), ((2, 5), (4, 5)), ((3, 5), (1, 1))):
+        job = s.running(SLOTS, AGGREGATORS, token="usd", rounds=1)
+        claim, alice = s.commit(job, "alice"), s.ids["alice"]
+        lock = s.world.stake_of(job, alice).locked
+        burned = lock * burned_part[0] // burned_part[1] if burned_part else 0
+        s.ok("settlement", "open_dispute", "referee", job, claim)
+        s.close_dispute(job, claim, End.EXHAUSTED, 0, burned)
+        slashed = lock - s.world.stake_of(job, alice).locked
+        assert abs(slashed - lock * slashed_part[0] // slashed_part[1]) <= 1
+        s.take_over(job, claim.seat, "carol")
+        s.play_round(job)
+        s.settle(job)  # what is left of the lock is free then
+        assert s.operator("alice").locks == 0
+
+
+@scenario
+def data_that_is_lost_convicts_a_claim_that_is_explored(s: Stage) -> None:
+    """Whatever the referee says of it afterwards changes nothing."""
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, rounds=2, reexecute_s=40)
+    claim = s.commit(job, "alice")
+    s.ok("settlement", "open_dispute", "referee", job, claim)
+    s.lose(job, claim)
     assert s.world.claims[job, claim.seat, 0].status == ClaimStatus.CONVICTED
+    s.take_over(job, claim.seat, "carol")
+    s.commit(job, "carol")  # in the same place
+    before = s.world
+    for end in End:
+        s.close_dispute(job, claim, end)
+        assert s.world == before
+    s.ok("settlement", "reward_finder", "referee", job, claim, s.accounts["stranger"])
+    s.play_round(job)
+    s.play_round(job)
+    s.settle(job)
 
 
 @scenario
@@ -66,28 +265,28 @@ def a_worker_convicted_in_the_open_turn_leaves_its_seat_to_who_can_still_commit(
     s.play_round(job)
     claim = s.commit(job, "alice")
     s.commit(job, "bob")
-    s.convict(job, claim, "stranger", "carol owner", "bob owner")
+    s.convict(job, claim, "carol owner")
     run, stake = s.world.run(job), s.world.stake_of(job, s.ids["alice"])
     assert (run.missing, run.committed, stake.locked, stake.held) == (1 << claim.seat, 2, 0, 0)
-    # Under policy 0 nothing is done again: 40 % to three challengers, 10 % to the audits, the rest is burned.
+    # Under policy 0 nothing is done again: 40 % to the finder, 10 % to the audits, the rest is burned.
     rest = 2 * lock
-    share = rest * 4_000 // 10_000 // 3
+    share = rest * 4_000 // 10_000
     assert s.world.owed[usd, s.accounts["carol owner"]] == share
     assert s.world.owed[usd, s.accounts["audit pool"]] == rest // 10
-    assert s.world.burned[usd] == rest - 3 * share - rest // 10
+    assert s.world.burned[usd] == rest - share - rest // 10
     assert (run.pot, run.reserve) == (0, 0)
-    # A second dispute of the same claim, and one of the place it had, change nothing.
-    s.ok("settlement", "close_dispute", REFEREE, job, claim, True, (s.accounts["carol owner"],))
+    # A second word on the same claim, and one when its place is used again, change nothing.
+    s.close_dispute(job, claim, End.JUDGED)
     s.no("availability: unknown claim", "availability", "demand", "stranger", job, claim, 130, 0, 0, 0)
     s.take_over(job, claim.seat, "carol")
     s.commit(job, "carol")
-    s.ok("settlement", "close_dispute", REFEREE, job, claim, True, (s.accounts["carol owner"],))
+    s.close_dispute(job, claim, End.JUDGED)
     s.post_checkpoint(job)
     s.play_round(job)
     s.settle(job)
     assert s.operator("alice").locks == 0
     paid = s.world.job_ledgers[job].paid + s.world.job_ledgers[job].fees
-    assert paid == 3 * (4 * 80 + 40)
+    assert paid == 3 * (4 * 80 + 40) - 2 * 80  # her claim of the round before is void
 
 
 @scenario
@@ -211,7 +410,7 @@ def a_lock_that_a_timeout_cut_pays_for_a_rollback_still(s: Stage) -> None:
     job = s.running(SLOTS, {"dave": Offer(1, 1, True), "erin": Offer(1, 1, True)}, rounds=5, depth=2, **cheap)
     s.commit_all(job)
     lie = s.post_checkpoint(job)
-    s.ok("settlement", "open_dispute", REFEREE, job, lie)
+    s.ok("settlement", "open_dispute", "referee", job, lie)
     s.commit_all(job)
     s.to(s.world.run(job).aggregator_due + 1)
     s.ok("settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)
@@ -219,7 +418,7 @@ def a_lock_that_a_timeout_cut_pays_for_a_rollback_still(s: Stage) -> None:
     # A tenth of 1,429 is gone. What is left is enough for both rounds that rest on the lie.
     assert left == 1_429 - 142
     assert left - 5 == restitution(terms) == 2 * round_price(terms)
-    s.ok("settlement", "close_dispute", REFEREE, job, lie, True, (s.accounts["stranger"],))
+    s.close_dispute(job, lie, End.JUDGED)
     assert s.world.job_ledgers[job].restored == restitution(terms)
     s.take_over(job, AGGREGATOR_SEAT, "erin")
     for _ in range(5):
@@ -237,15 +436,15 @@ def one_lock_for_both_roles_that_cannot_pay_for_a_rollback_ends_the_job(s: Stage
     s.commit(job, "alice")
     lie = s.post_checkpoint(job)
     for claim in (work, lie):
-        s.ok("settlement", "open_dispute", REFEREE, job, claim)
+        s.ok("settlement", "open_dispute", "referee", job, claim)
     paid = sum(claim.price for claim in s.claims(job) if claim.operator != dave) + s.commit(job, "alice").price
     s.wait(21)
     # Timed out in his seat of slots, and convicted for it: what is left is less than the aggregator's restitution.
     s.ok("settlement", "time_out", "stranger", job, work.seat)
-    s.ok("settlement", "close_dispute", REFEREE, job, work, True, NOBODY)
+    s.close_dispute(job, work, End.JUDGED)
     left = s.world.stake_of(job, dave).locked
     assert left < restitution(s.world.terms[job]) == 2 * round_price(s.world.terms[job])
-    s.ok("settlement", "close_dispute", REFEREE, job, lie, True, (s.accounts["stranger"],))
+    s.close_dispute(job, lie, End.JUDGED)
     assert s.world.job(job).state == JobState.ENDED
     assert s.world.job_ledgers[job].restored == left
     s.settle(job)
@@ -280,14 +479,14 @@ def an_abandoned_job_stays_ended(s: Stage) -> None:
     s.commit_all(job)
     lie = s.post_checkpoint(job)
     late = s.commit(job, "alice")
-    s.ok("settlement", "open_dispute", REFEREE, job, lie)
-    s.ok("settlement", "open_dispute", REFEREE, job, late)
+    s.ok("settlement", "open_dispute", "referee", job, lie)
+    s.ok("settlement", "open_dispute", "referee", job, late)
     s.to(s.world.run(job).inputs_close)
     s.post_checkpoint(job)
     s.to(s.world.run(job).inputs_close)
     s.ok("settlement", "abandon", "stranger", job)
-    s.ok("settlement", "close_dispute", REFEREE, job, lie, True, NOBODY)
-    s.ok("settlement", "close_dispute", REFEREE, job, late, True, NOBODY)
+    s.close_dispute(job, lie, End.JUDGED)
+    s.close_dispute(job, late, End.JUDGED)
     assert s.world.job(job).state == JobState.ENDED
     assert s.world.job_ledgers[job].restored == 0
     s.settle(job)

@@ -2,7 +2,7 @@
 
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
-from tests.support.scenarios.disputes import NOBODY, REFEREE
+from zoo_compute.spec.convictions import dispute_terms
 
 
 @scenario
@@ -12,8 +12,7 @@ def a_window_begins_when_the_turn_closes_and_is_the_same_for_all_its_claims(s: S
     window_s = s.world.run(job).window_s
     early = s.commit(job, "alice")
     s.wait(10 * window_s)  # her turn is open: she can be disputed, and is not paid
-    s.ok("settlement", "open_dispute", REFEREE, job, early)
-    s.ok("settlement", "close_dispute", REFEREE, job, early, False, NOBODY)
+    assert dispute_terms(s.world, job, early).deadline == 0
     s.no("settlement: window open", "settlement", "finalise", "stranger", job, (early,))
     late = s.commit(job, "bob")
     s.wait(7)
@@ -22,11 +21,8 @@ def a_window_begins_when_the_turn_closes_and_is_the_same_for_all_its_claims(s: S
     s.to(closed_at + window_s)
     s.no("settlement: window open", "settlement", "finalise", "stranger", job, (early,))
     for claim in (early, late, checkpoint):
-        s.ok("settlement", "open_dispute", REFEREE, job, claim)
-        s.ok("settlement", "close_dispute", REFEREE, job, claim, False, NOBODY)
+        assert dispute_terms(s.world, job, claim).deadline == closed_at + window_s
     s.wait(1)
-    for claim in (early, late, checkpoint):
-        s.no("settlement: window closed", "settlement", "open_dispute", REFEREE, job, claim)
     s.ok("settlement", "finalise", "stranger", job, (early, late, checkpoint))
     # A turn that a job leaves behind closes in that block.
     left = s.commit(job, "alice")
@@ -40,11 +36,11 @@ def a_window_begins_when_the_turn_closes_and_is_the_same_for_all_its_claims(s: S
 
 @scenario
 def who_is_convicted_takes_no_seat_before_the_next_turn(s: Stage) -> None:
-    """Else it could commit the convicted claim again, with disputes of the first one still open."""
+    """Else it could commit the convicted claim again."""
     s.register_all()
     job = s.running(SLOTS, AGGREGATORS, rounds=2)
     lie = s.commit(job, "alice")
-    s.convict(job, lie, "stranger")
+    s.convict(job, lie)
     take = ("take_over", "alice hot", job, lie.seat, s.ids["alice"], 2, 10)
     s.no("settlement: convicted this turn", "settlement", *take)
     s.take_over(job, lie.seat, "carol")

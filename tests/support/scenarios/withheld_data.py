@@ -5,7 +5,6 @@ from dataclasses import replace
 from tests.support.lockstep import committed_results
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
-from tests.support.scenarios.disputes import REFEREE
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
 
@@ -24,7 +23,7 @@ def data_that_nobody_can_have_convicts_without_challengers(s: Stage) -> None:
     s.register_all()
     job = s.running(SLOTS, AGGREGATORS, token="usd")
     claim = s.commit(job, "alice")
-    for sender in ("stranger", REFEREE, "alice hot"):
+    for sender in ("stranger", "referee", "alice hot"):
         s.no("settlement: not the availability", "settlement", "void", sender)
         s.no("settlement: not the availability", "settlement", "hold", sender)
         s.no("settlement: not the availability", "settlement", "resume", sender)
