@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -138,7 +137,7 @@ class Defence:
         reason = self._reason(dispute, node) or why_open(node.record.clocks, now, self._chain.params.clocks)
         return {"place": place, "reason": reason}
 
-    def lines(self, report: dict[str, Any]) -> Sequence[str]:
+    def lines(self, report: dict[str, Any]) -> list[str]:
         lines: list[str] = []
         if not any(each["answers"] or not each["outcome"] for each in report["disputes"]):
             return [f"no claim of job {self._job} is in dispute: there is nothing to defend"]

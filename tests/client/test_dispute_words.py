@@ -66,7 +66,7 @@ def lie() -> Lie:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exploration_board, "Board", Recording)
         played = dispute(case, training_claim(case, theirs), theirs, Trees(case.honest))
-    return Lie(case, played, node, calls[-1])
+    return Lie(case, played, node, next(call for call in calls if call.name == "judge"))
 
 
 def test_the_tree__names_every_ask_below_the_one_that_led_to_it(lie):
