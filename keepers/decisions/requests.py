@@ -258,12 +258,12 @@ def pin_request(view: JobView) -> dict[str, Any]:
 
 
 def dispute_name(
-    dispute: DisputeView, role: str, answerable: Sequence[bytes], places: Sequence[Any], skipped: Sequence[bytes]
+    dispute: DisputeView, role: str, acted_on: Sequence[bytes], places: Sequence[Any], skipped: Sequence[bytes]
 ) -> str:
-    """Named by all that what is to be done follows from: the last event, what may be answered by now, where something is false."""
+    """Named by all that what is to be done follows from: the last event, which asks can be acted on by now, where something is false."""
     last = dispute.events[-1] if dispute.events else None
     at = [last.block_hash.hex(), last.log_index] if last else []
-    asked = [*([each.hex() for each in ids] for ids in (answerable, skipped)), places]
+    asked = [*([each.hex() for each in ids] for ids in (acted_on, skipped)), places]
     digest = sha256(json.dumps([at, *asked]).encode()).hex()[:16]
     return f"dispute-{dispute.key.hex()[:16]}-{role}-{digest}"
 

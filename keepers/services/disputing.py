@@ -223,24 +223,22 @@ class Disputing:
     def _calls(self, head: Head, work: Work) -> list[Call]:
         dispute, picture = work.dispute, work.dispute.picture
         view, claim = self._claim_of(head, dispute)
-        expired = [each for each in picture.open_asks if clocks.is_expired(each.record.clocks, head.timestamp)]
-        if expired and work.role == ASKER:
-            return [picture.expire(dispute.job, claim, expired[0])]
         final_after = dispute.final_after(self._clocks)
         is_final = final_after is not None and head.timestamp > final_after
-        if is_final or (view is not None and self._is_aged(head, dispute, view)):
-            return [picture.close(dispute.job, claim)] if work.role != ASKER else []
+        is_aged = view is not None and self._is_aged(head, dispute, view)
         if work.role == ASKER:
-            answerable: list[bytes] = []
+            acted_on = [each.id for each in picture.open_asks if clocks.is_expired(each.record.clocks, head.timestamp)]
         else:
-            answerable = [
+            acted_on = [
                 each.id
                 for each in picture.open_asks
                 if clocks.may_answer(each.record.clocks, head.timestamp, work.role == AUTHOR, self._clocks)
             ]
-            if not answerable:
-                return []
-        result = self._computed(head, work, view, answerable)
+            if is_final or is_aged:
+                return [picture.close(dispute.job, claim)]
+        if is_final or (work.role != ASKER and not acted_on):
+            return []
+        result = self._computed(head, work, view, acted_on)
         if result is None:
             return []
         self._note(dispute, result["unanswered"])
@@ -262,13 +260,13 @@ class Disputing:
         return next(each for each in reversed(every) if each.claim_hash == dispute.claim_hash)
 
     def _computed(
-        self, head: Head, work: Work, view: JobView | None, answerable: Sequence[bytes]
+        self, head: Head, work: Work, view: JobView | None, acted_on: Sequence[bytes]
     ) -> dict[str, Any] | None:
-        """What my worker answers; None while it is being computed."""
+        """What my worker answers; None while it is being computed. acted_on: asks to be answered, or past their clocks."""
         dispute, role = work.dispute, work.role
         places = self._places(dispute) if role == ASKER else []
-        refused = [id for key, _, id in self._recently_refused() if key == dispute.key and id in answerable]
-        name = dispute_name(dispute, role, answerable, places, refused)
+        refused = [id for key, _, id in self._recently_refused() if key == dispute.key and id in acted_on]
+        name = dispute_name(dispute, role, acted_on, places, refused)
         options: dict[str, Any] = {
             "role": role,
             "picture": dispute.picture,

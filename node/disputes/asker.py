@@ -79,12 +79,23 @@ class Asker:
         self._shape = Frame(job=disputed.job, inner_steps=work.inner_steps, segment_steps=work.segment_steps)
 
     def next(self, picture: Exploration, now: int) -> Call | Wait | None:
-        """What to send now; None where nothing is false, or the claim is resolved."""
+        """What to send now; None where nothing is false, or the claim is resolved.
+
+        Silence convicts on its own path first: elsewhere it would burn half of what its own heavy asks prepaid.
+        """
         if picture.end is not None:
             return None
-        for each in picture.open_asks:
-            if clocks.is_expired(each.record.clocks, now):
-                return picture.expire(self.disputed.job, self.disputed.claim, each)
+        step = self._step(picture)
+        silent = [each for each in picture.open_asks if clocks.is_expired(each.record.clocks, now)]
+        if isinstance(step, Opened):
+            return self._expire(picture, step) if step in silent else Wait(step.due)
+        return self._expire(picture, silent[0]) if silent and step is None else step
+
+    def _expire(self, picture: Exploration, node: Opened) -> Call:
+        return picture.expire(self.disputed.job, self.disputed.claim, node)
+
+    def _step(self, picture: Exploration) -> Call | Opened | None:
+        """On its path: an open ask of it, which the other side has to answer."""
         if self.disputed.kind == Kind.AGGREGATION:
             return self._single_step(picture, Result())
         result = self.disputed.result
@@ -93,7 +104,7 @@ class Asker:
             if bundle is None:
                 return self._ask_claim(picture, RESULT, Result(), TreePosition(Tree.RESULT))
             if not bundle.is_answered:
-                return Wait(bundle.due)
+                return bundle
             result = bundle.answer.result
         if self.disputed.kind == Kind.UPDATE:
             return self._single_step(picture, result)
@@ -101,7 +112,7 @@ class Asker:
 
     # --- where paths begin
 
-    def _single_step(self, picture: Exploration, result: Result) -> Call | Wait | None:
+    def _single_step(self, picture: Exploration, result: Result) -> Call | Opened | None:
         """An update, or an aggregation."""
         kind = self.disputed.kind
         theirs = result.update_root if kind == Kind.UPDATE else self.disputed.claim.root
@@ -112,7 +123,7 @@ class Asker:
             return self._ask_claim(picture, kind, result, TreePosition(Tree.NODES), is_heavy=True)
         return self._below(picture, node)
 
-    def _training(self, picture: Exploration, result: Result) -> Call | Wait | None:
+    def _training(self, picture: Exploration, result: Result) -> Call | Opened | None:
         mine = self.trees.tree(self._shape, Phase.SEGMENTS)
         root = self.disputed.path(Kind.TRAINING)
         if mine.root == result.segment_root:
@@ -185,10 +196,10 @@ class Asker:
 
     # --- the way down
 
-    def _below(self, picture: Exploration, node: Opened) -> Call | Wait | None:
+    def _below(self, picture: Exploration, node: Opened) -> Call | Opened | None:
         """At a node on the path of the first difference."""
         if not node.is_answered:
-            return Wait(node.due)
+            return node
         frame, at = node.frame, node.position
         if at.tree == Tree.ELEMENTS:
             proof = self.proofs.tensor(frame)
@@ -213,7 +224,7 @@ class Asker:
             return self._below(picture, picture.nodes[id])
         return picture.ask(node, place)
 
-    def _state(self, picture: Exploration, node: Opened) -> Call | Wait | None:
+    def _state(self, picture: Exploration, node: Opened) -> Call | Opened | None:
         """All children are right: of a whole trace, the state after it may not be."""
         frame = node.frame
         if node.position.tree != Tree.NODES or node.record.root != frame.trace_root:
@@ -226,7 +237,7 @@ class Asker:
         program = self.trees.program.opened
         return picture.ask_stage(node, Ask.STATE, program, root_position(Tree.STATE, program.state_count))
 
-    def _word(self, picture: Exploration, node: Opened) -> Call | Wait | None:
+    def _word(self, picture: Exploration, node: Opened) -> Call | Opened | None:
         """Among shown words: evidence, or the parts of an element that has several."""
         frame, at = node.frame, node.position
         phase, first = Phase(at.tree), at.index << at.height

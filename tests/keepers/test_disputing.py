@@ -218,18 +218,18 @@ def test_all_answers_of_a_look__are_sent_and_a_refused_one_is_skipped_for_a_whil
     assert place.names == ["answer_words", "answer_words", "answer", "answer_words"]
 
 
-def test_an_asker__convicts_by_silence_in_the_second_after_the_clock_and_needs_no_worker(
-    tmp_path: Path, disputes: list[DisputeView]
-):
+def test_an_askers_worker__is_asked_again_in_the_second_after_a_clock(tmp_path: Path, disputes: list[DisputeView]):
     node = opened(asker=ME)
     disputes += [dispute(1, node, operator=3)]
     place = Lane(tmp_path)
     place.head.timestamp = node.due
-    place.lane.poll_once()
-    assert (place.names, len(place.asked)) == ([], 1)
-    place.head.timestamp = node.due + 1
-    place.lane.poll_once()
-    assert (place.names, len(place.asked)) == (["expire"], 1)
+    names = []
+    for now in (node.due - 1, node.due, node.due + 1, node.due + 2):
+        place.head.timestamp = now
+        place.lane.poll_once()
+        names.append(place.asked[-1][0])
+    assert (names[0], names[2]) == (names[1], names[3])
+    assert names[1] != names[2]
 
 
 @pytest.mark.parametrize(("seconds", "names"), [(0, []), (1, ["close"])])
