@@ -18,6 +18,7 @@ from .modules import claims as claim_words
 from .modules import merkle
 from .modules import numbers
 from .modules import openings
+from .modules import outcomes
 
 
 implements: IDisputes
@@ -30,9 +31,6 @@ MAX_VRAM_GB: constant(uint256) = 65_535
 FALSE_BPS: constant(uint256) = 2_000
 # Of the admitted, in an epoch.
 RECALL_BPS: constant(uint256) = 1_000
-# How a dispute ends without a conviction: nobody showed a lie; void by age.
-FINAL: constant(uint256) = 1
-AGED: constant(uint256) = 5
 # Re-executions by a machine just fast enough that fit a window; trials that fit a recall.
 RE_EXECUTIONS: constant(uint256) = 3
 RECALL_TRIALS: constant(uint256) = 2
@@ -291,10 +289,10 @@ def close_dispute(job: uint256, claim: ISettlementViews.Claim, outcome: uint256,
         return
     self.is_disputed[operator] = False
     log TrialDisputeClosed(operator=operator, outcome=outcome)
-    if outcome == FINAL:
+    if outcome == outcomes.FINAL:
         return
     self._forget(operator)
-    if outcome == AGED:
+    if outcome == outcomes.AGED:
         return
     self._end(operator)
     slashed: uint256 = extcall INodeRegistry(registry).slash_stake(operator, FALSE_BPS)

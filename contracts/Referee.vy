@@ -24,19 +24,14 @@ from .modules import claims as claim_hashes
 from .modules import exploration as tree
 from .modules import merkle
 from .modules import openings
+from .modules import outcomes
 from .modules import path_clocks as clock
 
 
 # Status of a node.
 ASKED: constant(uint256) = 1
 ANSWERED: constant(uint256) = 2
-# Status of a claim that somebody asked about: how its dispute ended (nobody showed a lie; a judgement convicted; silence did; the
-# same, of an operator that was exhausted; void by age), or not yet.
-FINAL: constant(uint256) = 1
-JUDGED: constant(uint256) = 2
-SILENT: constant(uint256) = 3
-EXHAUSTED: constant(uint256) = 4
-AGED: constant(uint256) = 5
+# Status of a claim that somebody asked about, until it is one of `outcomes`.
 PENDING: constant(uint256) = 6
 # Which of a job's programs is disputed: training, the update, the aggregation.
 TRAINING: constant(uint256) = 0
@@ -500,7 +495,7 @@ def judge(
         first_ask = node.payment >> 8 & bits.U40
     self._check_open(self.claims[node.claim])
     self.verdicts[node.claim] = node.origin & UNIT_MASK | first_ask << 40 | block.timestamp
-    self._resolve(job, claim, node.claim, JUDGED, place.id)
+    self._resolve(job, claim, node.claim, outcomes.JUDGED, place.id)
 
 
 @external
@@ -511,7 +506,7 @@ def expire(job: uint256, claim: ISettlementViews.Claim, id: bytes32, node: Node)
     self._check(id, node, ASKED)
     assert clock._is_expired(node.clocks), "referee: time left"
     self.verdicts[node.claim] = node.origin & UNIT_MASK
-    outcome: uint256 = EXHAUSTED if clock._is_exhausted(node.clocks) else SILENT
+    outcome: uint256 = outcomes.EXHAUSTED if clock._is_exhausted(node.clocks) else outcomes.SILENT
     self._resolve(job, claim, node.claim, outcome, id)
 
 
@@ -525,11 +520,11 @@ def close(job: uint256, claim: ISettlementViews.Claim):
     word: uint256 = self._with_deadline(self.claims[key])
     self._check_pending(word)
     deadline: uint256 = word >> DEADLINE_AT & bits.U40
-    outcome: uint256 = FINAL
+    outcome: uint256 = outcomes.FINAL
     if not self._is_final(word):
         longest: uint256 = committer_s + asker_s + clock.MOST_COUNTED * (word >> REEXECUTE_AT & U20)
         assert deadline > 0 and block.timestamp > deadline + AGED_TIMES * longest, "referee: not final"
-        outcome = AGED
+        outcome = outcomes.AGED
     self._resolve(job, claim, key, outcome, empty(bytes32))
 
 
@@ -573,7 +568,7 @@ def settle(
         outcome: uint256 = word & STATUS
         assert outcome != PENDING, "referee: not resolved"
         account: address = convert(node.payment >> 96, address)
-        if outcome == FINAL:
+        if outcome == outcomes.FINAL:
             account = node.answerer
             if account == empty(address):
                 account = staticcall INodeRegistry(registry).owner_of(word >> OPERATOR_AT & U28)
@@ -585,7 +580,9 @@ def settle(
         token, price = self._price(word, node.payment & OF_AGGREGATION != 0)
         kept: uint256 = price
         is_on_path: bool = self.verdicts[node.claim] & UNIT_MASK == convert(id, uint256) & UNIT_MASK
-        if outcome == EXHAUSTED or ((outcome == JUDGED or outcome == SILENT) and not is_on_path):
+        if outcome == outcomes.EXHAUSTED or (
+            (outcome == outcomes.JUDGED or outcome == outcomes.SILENT) and not is_on_path
+        ):
             kept = price - price // 2
             self.burned[token] += price // 2
         self.owed[token][account] += kept
@@ -779,7 +776,7 @@ def _resolve(
         self.heavy_asks[word >> OPERATOR_AT] += open
     self.claims[key] = (word & ~(bits.U16 << HEAVY_OPEN_AT)) - PENDING + outcome
     burned: uint256 = 0
-    if outcome == EXHAUSTED:
+    if outcome == outcomes.EXHAUSTED:
         token: address = empty(address)
         price: uint256 = 0
         token, price = self._price(word, claim.seat == claim_hashes.AGGREGATION)

@@ -55,8 +55,8 @@ def set_seat(job: uint256, seat: uint256, record: ISettlementViews.Seat):
 @external
 def set_claim(job: uint256, claim: ISettlementViews.Claim, status: uint256):
     upper: uint256 = convert(keccak256(abi_encode(claim)), uint256) >> 16 << 16
-    # Three open disputes, which nobody asks about.
-    self.claims[job][claim.seat][claim.turn] = convert(upper | 3 << 8 | status, bytes32)
+    # In dispute, which nobody asks about.
+    self.claims[job][claim.seat][claim.turn] = convert(upper | 1 << 8 | status, bytes32)
 
 
 @external

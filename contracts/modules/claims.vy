@@ -3,7 +3,8 @@
 """
 @title A claim, as the contracts beside Settlement see it
 @license Apache-2.0
-@dev Settlement keeps one word of a claim: the upper 240 bits of its hash, 8 bits of open disputes, 8 bits of status.
+@dev Settlement keeps one word of a claim: the upper 240 bits of its hash, 8 bits that say whether somebody asked
+     about it, 8 bits of status.
 """
 
 
@@ -15,7 +16,7 @@ from . import merkle
 # In place of a job where the claim is a trial, which Admissions keeps as Settlement keeps others: no job has this number.
 TRIALS: constant(uint256) = 0
 AGGREGATION: constant(uint256) = 128
-# Status of a claim: neither paid nor convicted; convicted.
+# Status of a claim: neither paid, convicted nor void; convicted.
 PENDING: constant(uint256) = 1
 CONVICTED: constant(uint256) = 3
 
@@ -48,7 +49,7 @@ def _has_status(settlement: address, job: uint256, claim: ISettlementViews.Claim
 @view
 def _is_kept(settlement: address, job: uint256, claim: ISettlementViews.Claim) -> bool:
     """
-    @notice Whether Settlement has this claim, pending, paid or convicted.
+    @notice Whether Settlement has this claim, whatever became of it.
     """
     return self._status(settlement, job, claim) != 0
 

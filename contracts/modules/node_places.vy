@@ -7,7 +7,6 @@
 """
 
 
-from . import bits
 from . import openings
 from .generated import recipe_table as table
 

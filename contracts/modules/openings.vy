@@ -76,25 +76,6 @@ struct Trace:
     children: DynArray[bytes32, CHILDREN]
 
 
-# A node's descriptor under its program, and its elements; `leaf` is shown where they have one leaf.
-struct NodeOpening:
-    descriptor: Bytes[MAX_DESCRIPTOR]
-    program: Program
-    path: DynArray[bytes32, merkle.MAX_DEPTH]
-    elements_root: bytes32
-    children: DynArray[bytes32, CHILDREN]
-    leaf: Bytes[merkle.LEAF_BYTES]
-
-
-# The parts' results: the leaf of the element, the leaf of the last part with its path.
-struct PartsOpening:
-    leaf: Bytes[merkle.LEAF_BYTES]
-    root: bytes32
-    last: Bytes[merkle.LEAF_BYTES]
-    path: DynArray[bytes32, merkle.MAX_DEPTH]
-    children: DynArray[bytes32, CHILDREN]
-
-
 @internal
 @pure
 def _big_endian(number: uint256) -> bytes4:

@@ -12,6 +12,7 @@ from ..interfaces import IRewards
 from ..interfaces import ISettlementViews
 from ..interfaces import ITaskRegistry
 from . import bits
+from . import claims as claim_hashes
 from . import numbers
 from . import settlement_state as state
 from . import settlement_turns as turns
@@ -274,14 +275,8 @@ def _mark(job: uint256, claim: ISettlementViews.Claim, word: uint256):
 
 @internal
 @pure
-def _claim_hash(claim: ISettlementViews.Claim) -> bytes32:
-    return keccak256(abi_encode(claim))
-
-
-@internal
-@pure
 def _hash(claim: ISettlementViews.Claim) -> uint256:
-    return convert(self._claim_hash(claim), uint256) & ~bits.U16
+    return convert(claim_hashes._hash(claim), uint256) & ~bits.U16
 
 
 @internal

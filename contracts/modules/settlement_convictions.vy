@@ -13,7 +13,9 @@ from ..interfaces import INodeRegistry
 from ..interfaces import ISettlementViews
 from ..interfaces import ITaskRegistry
 from . import bits
+from . import claims as claim_hashes
 from . import numbers
+from . import outcomes
 from . import settlement_claims as claims
 from . import settlement_seats as seats
 from . import settlement_state as state
@@ -27,13 +29,6 @@ uses: claims
 uses: seats
 
 
-# How a dispute ends: nobody showed a lie; a judgement convicted; silence did; the same, of an operator that was exhausted; void by
-# age.
-FINAL: constant(uint256) = 1
-JUDGED: constant(uint256) = 2
-SILENT: constant(uint256) = 3
-EXHAUSTED: constant(uint256) = 4
-AGED: constant(uint256) = 5
 # What asks that exhaust burn, and what silence then slashes of a lock: twice that, and never together less than 3/5 of the lock.
 BURNED_AND_SLASHED: constant(uint256) = 3
 FLOOR_PARTS: constant(uint256) = 3
@@ -94,13 +89,13 @@ def close_dispute(job: uint256, claim: ISettlementViews.Claim, outcome: uint256,
     state._check_referee()
     if claims._word(job, claim) == 0:
         return
-    if outcome == FINAL:
+    if outcome == outcomes.FINAL:
         price: uint256 = claim.price
         if claim.seat == state.AGGREGATION:
             price = self._fading_pay(price, used_s)
         claims._pay(job, claims._added(job, empty(claims.Batch), claim, price))
         turns._go_on(job)
-    elif outcome == AGED:
+    elif outcome == outcomes.AGED:
         claims._void(job, claim)
         turns._go_on(job)
     else:
@@ -113,7 +108,7 @@ def reward_finder(job: uint256, claim: ISettlementViews.Claim, finder: address):
     @notice What was set aside of a judged claim's lock becomes owed to its finder; without one it burns.
     """
     state._check_referee()
-    claim_hash: bytes32 = claims._claim_hash(claim)
+    claim_hash: bytes32 = claim_hashes._hash(claim)
     amount: uint256 = state.finder_shares[job][claim_hash]
     if amount == 0:
         return
@@ -133,7 +128,7 @@ def void(job: uint256, claim: ISettlementViews.Claim):
     """
     state._check_availability()
     claims._known(job, claim)
-    self._convict(job, claim, SILENT, 0)
+    self._convict(job, claim, outcomes.SILENT, 0)
 
 
 @external
@@ -165,7 +160,7 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
     count: uint256 = claim.scope & bits.U16
     is_aggregation: bool = claim.seat == state.AGGREGATION
     lock: uint256 = state._lock_of(job, claim.seat, count)
-    if outcome == EXHAUSTED:
+    if outcome == outcomes.EXHAUSTED:
         lock = self._exhausted_slash(lock, burned)
     slashed: uint256 = seats._unseat(job, claim.seat, stage, lock, claim.operator, True)
     turn: words.Turn = state._turn(job)
@@ -198,7 +193,7 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
         if is_based_on:
             # INVARIANT depth: at most `depth` turns rest on a claim that is not final, so `cost <= most`.
             cost = (turn.round - claim.round + convert(turn.opened_at != 0, uint256)) * round_price
-    restored: uint256 = self._divide(job, claim, slashed, cost, most, outcome == JUDGED)
+    restored: uint256 = self._divide(job, claim, slashed, cost, most, outcome == outcomes.JUDGED)
     if cost > 0 and restored == cost:
         self._roll_back(job, stage, claim.turn, claim.round)
     elif cost > 0 and stage.state == numbers.RUNNING:
@@ -249,7 +244,7 @@ def _divide(
     to_finder: uint256 = 0
     if is_judged:
         to_finder = rest * numbers.CHALLENGERS_BPS // numbers.BPS
-        state.finder_shares[job][claims._claim_hash(claim)] = to_finder
+        state.finder_shares[job][claim_hashes._hash(claim)] = to_finder
     to_audits: uint256 = rest * numbers.AUDITS_BPS // numbers.BPS
     # The finder's part stays in the registry's pot, but is the job's no longer: its end burns what is.
     state.pots[job] -= to_finder
