@@ -1,21 +1,27 @@
-"""Disputes by the deployed Referee: it is wired everywhere, silence and evidence convict, and a lost bond reaches who it is owed to."""
+"""Disputes by the deployed Referee: it is wired everywhere, silence and evidence convict, fees and the finder's share reach their accounts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from typing import Any
 
 import pytest
+from eth_abi.abi import encode as abi_encode
+from eth_utils.crypto import keccak
 
 from repops.merkle import merkle_proof
-from tests.support.disputed_job import AGGREGATION, STATES, TRAINING, WORK, Dispute
-from zoo_compute.chain.generated.bindings.referee import Frame
-from zoo_compute.chain.sender import Receipt
+from tests.support.disputed_job import AGGREGATION, FEE, STATES, TRAINING, WORK, Dispute
+from zoo_compute.chain.explorations import DisputeView, gas_used, read_disputes
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
 from zoo_compute.devnet.devnet import Devnet
-from zoo_compute.disputes.evidence import End, encode
+from zoo_compute.disputes.evidence import End as EndEvidence
+from zoo_compute.disputes.evidence import encode
+from zoo_compute.disputes.exploration import Call
 from zoo_compute.errors import EvidenceRefusal, RefereeRefusal, SettlementRefusal
-from zoo_compute.spec.params import COIN, DEVNET
+from zoo_compute.spec import state
+from zoo_compute.spec.clocks import End
+from zoo_compute.spec.disputed_claims import claim_key, unit_of
+from zoo_compute.spec.params import COIN
 
 pytestmark = pytest.mark.integration
 
@@ -26,56 +32,82 @@ def devnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devnet]:
         yield running
 
 
-def frame_of(opened: Receipt) -> Frame:
-    return Frame(**opened.event("FrameFixed").args["frame"])
+def newest(dispute: Dispute) -> DisputeView:
+    return read_disputes(dispute.chain, dispute.chain.head(), job=dispute.job)[-1]
+
+
+def as_spec(claim: Any) -> state.Claim:
+    return state.Claim(*claim.fields)
 
 
 def test_the_deployed_referee__judges_what_the_deployed_contracts_keep(devnet: Devnet) -> None:
     dispute = Dispute(devnet)
     chain, (one, two, three) = dispute.chain, dispute.parties
-    referee, timelock = chain.referee, chain.timelock.address
+    referee, clocks, zen = chain.referee, chain.params.clocks, chain.zen.address
     for contract in (chain.settlement, chain.audits, chain.admissions):
         assert contract.referee() == referee.address
 
+    def send(call: Call, by: Any = three) -> Any:
+        return by.send(getattr(referee, call.name)(*call.args), value=FEE if call.name.startswith("ask") else 0)
+
     # -- another work than the terms commit to
     with pytest.raises(RefereeRefusal, match="work does not match"):
-        dispute.challenge(dispute.claim(0), TRAINING, work=WORK._replace(segment_steps=2))
+        dispute.ask(dispute.claim(0), TRAINING, work=WORK._replace(segment_steps=2))
 
-    # -- a challenge that is given up: half of the bond is its victim's
-    aggregation = dispute.claim(AGGREGATOR_SEAT)
-    frame = frame_of(dispute.challenge(aggregation, AGGREGATION))
-    coin = referee.games(1).coin
-    assert coin > 0
-    assert dispute.claim(AGGREGATOR_SEAT).disputes == 1
-    three.send(referee.concede(1, aggregation.fields, frame))  # type: ignore[arg-type]
-    assert dispute.claim(AGGREGATOR_SEAT).disputes == 0
-    assert referee.owed(COIN, two.account.address) == coin // 2
-    one.send(referee.withdraw(COIN, timelock))
-    assert chain.coin(timelock) == coin - coin // 2, "the timelock takes coin"
-
-    # -- a claim that contradicts itself
+    # -- a claim that contradicts itself: who sealed its step has a share
     false = dispute.claim(1)
-    frame = frame_of(dispute.challenge(false, TRAINING, slot=1))
-    for state, message in ((b"\x07" * 32, "state does not match"), (b"\x08" * 32, "")):
-        call = referee.convict(2, false.fields, frame, End.KIND, encode(End(state, tuple(merkle_proof(STATES, 2)))))  # type: ignore[arg-type]
-        with pytest.raises(EvidenceRefusal, match=message) if message else nullcontext():
-            three.send(call)
+    salt = b"s" * 32
+    path = keccak(abi_encode(["bytes32", "uint256", "uint256"], [_key(dispute, false), 1, TRAINING]))
+    unit = int.from_bytes(unit_of(path).ljust(32, b"\0"), "big")
+    three.send(referee.seal(keccak(abi_encode(["address", "uint256", "bytes32"], [three.account.address, unit, salt]))))
+    devnet.warp_to(chain.now() + clocks.seal_lead_s + 1)
+    dispute.ask(false, TRAINING, slot=1)
+    assert dispute.claim(1).disputed
+    view = newest(dispute)
+    [node] = view.picture.nodes.values()
+    assert (view.operator, view.deadline, view.seat, node.id) == (two.id, false.deadline, 1, path)
+    for end, refusal in ((b"\x07" * 32, "state does not match"), (b"\x08" * 32, "")):
+        proof = EndEvidence(end, tuple(merkle_proof(STATES, 2)))
+        call = view.picture.judge(dispute.job, as_spec(false), node, None, EndEvidence.KIND, encode(proof))
+        if refusal:
+            with pytest.raises(EvidenceRefusal, match=refusal):
+                send(call)
+        else:
+            send(call)
     assert dispute.claim(1).state == ClaimState.CONVICTED
-
-    # -- a claim whose author does not defend it
-    false = dispute.claim(0)
-    frame = frame_of(dispute.challenge(false, TRAINING))
-    game, won = referee.games(3), referee.owed(COIN, three.account.address)
-    assert won > 0
-    assert game.state.move_s == DEVNET.move_s + 100
+    view = newest(dispute)
+    assert view.end == End.JUDGED
+    assert sorted(gas_used(chain, view.transactions)) == sorted(view.transactions)
+    send(view.picture.settle([node.id]), two)
+    assert referee.owed(COIN, three.account.address) >= FEE // 2
+    two.send(referee.open_seal(dispute.job, false.fields, three.account.address, salt))  # type: ignore[arg-type]
     with pytest.raises(RefereeRefusal, match="time left"):
-        two.send(referee.time_out(3, false.fields, frame))  # type: ignore[arg-type]
-    last = max(false.deadline, dispute.claim(AGGREGATOR_SEAT).deadline)
-    devnet.warp_to(max(game.state.at + game.state.move_s, last) + 1)
+        two.send(referee.reward(dispute.job, false.fields))  # type: ignore[arg-type]
+    devnet.warp_to(chain.now() + clocks.opening_s + 1)
+    two.send(referee.reward(dispute.job, false.fields))  # type: ignore[arg-type]
+    assert chain.tasks.owed(zen, three.account.address) > 0
+
+    # -- an aggregation whose author does not answer
+    false = dispute.claim(AGGREGATOR_SEAT)
+    balance = chain.zen.balanceOf(three.account.address)
+    dispute.ask(false, AGGREGATION)
+    _, price = chain.tasks.reexecution_price(dispute.job, True)
+    assert balance - chain.zen.balanceOf(three.account.address) == price > 0
+    view = newest(dispute)
+    [node] = view.picture.nodes.values()
+    expire = view.picture.expire(dispute.job, as_spec(false), node)
+    with pytest.raises(RefereeRefusal, match="time left"):
+        send(expire, one)
+    devnet.warp_to(node.due + 1)
     with pytest.raises(SettlementRefusal, match="in dispute"):
-        two.send(chain.settlement.finalise(dispute.job, [false.fields]))  # type: ignore[list-item]
-    two.send(referee.time_out(3, false.fields, frame))  # type: ignore[arg-type]
-    assert dispute.claim(0).state == ClaimState.CONVICTED
-    assert referee.owed(COIN, three.account.address) == won + game.coin
-    two.send(chain.settlement.finalise(dispute.job, [dispute.claim(AGGREGATOR_SEAT).fields]))  # type: ignore[list-item]
-    assert dispute.claim(AGGREGATOR_SEAT).state == ClaimState.PAID
+        one.send(chain.settlement.finalise(dispute.job, [false.fields]))  # type: ignore[list-item]
+    send(expire, one)
+    assert dispute.claim(AGGREGATOR_SEAT).state == ClaimState.CONVICTED
+    assert newest(dispute).end == End.SILENT
+    send(newest(dispute).picture.settle([node.id]), one)
+    assert referee.owed(zen, three.account.address) == price
+
+
+def _key(dispute: Dispute, claim: Any) -> bytes:
+
+    return claim_key(dispute.job, as_spec(claim))

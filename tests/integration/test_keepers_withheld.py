@@ -1,4 +1,4 @@
-"""A liar that serves its results to nobody, and answers every demand on chain, is challenged with what it answered."""
+"""A liar that serves its results to nobody, and answers every demand on chain, is asked about with what it answered."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hexbytes import HexBytes
 
 from keepers.config import from_dict
 from keepers.queue.work_queue import WorkStatus
-from keepers.services.challenging import MismatchReports
 from keepers.services.demand_responder import DemandResponder, opening_of
+from keepers.services.disputing import Disputing
 from keepers.services.verification import REPORTS, Verifier, read_reports
 from tests.support.disputed_job import Dispute
 from tests.support.trained_claims import SLOT, Trained, computed
 from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.demands import Demand
-from zoo_compute.chain.games import read_games
+from zoo_compute.chain.explorations import read_disputes
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Commit
 from zoo_compute.devnet.devnet import Devnet
@@ -74,7 +74,7 @@ def withholding(tmp_path: Path) -> Iterator[Withholding]:
         devnet.stop()
 
 
-def test_a_result_that_only_an_answer_on_chain_shows__is_judged_and_challenged(withholding: Withholding):
+def test_a_result_that_only_an_answer_on_chain_shows__is_judged_and_asked_about(withholding: Withholding):
     case, chain, stranger = withholding, withholding.chain, withholding.dispute.parties[2]
     verifier = case.verifier()
     verifier.observe(read_job(chain, case.dispute.job))
@@ -87,9 +87,11 @@ def test_a_result_that_only_an_answer_on_chain_shows__is_judged_and_challenged(w
     verifier.observe(read_job(chain, case.dispute.job))
     [report] = read_reports(case.folder / REPORTS)
     assert (report["agrees"], report["field"], case.asked) == (False, "segment_root", 1)
-    MismatchReports(chain, stranger.sender, case.folder / REPORTS).challenge()
-    [game] = read_games(chain, chain.head())
-    assert (game.operator, game.kind, game.frame.slot) == (author.id, Kind.TRAINING, SLOT)
+    reports = case.folder / REPORTS
+    Disputing(chain, stranger.sender, case._compute, operator=0, folder=case.folder, reports=reports).poll_once()
+    [disputed] = read_disputes(chain, chain.head())
+    [asked] = disputed.picture.nodes.values()
+    assert (disputed.operator, asked.frame.kind, asked.frame.slot) == (author.id, Kind.TRAINING, SLOT)
 
 
 def test_an_answer_through_another_contract__is_read_too(withholding: Withholding):
