@@ -99,8 +99,9 @@ def verify(
         view = read_job(settings.chain(), number)
         _check_asked(view, turn if not follow else None, slot)
         last = turn if not follow else None
-        was_busy = witness.check_next(view, _todo(view, every, (turn, last), slot))
         is_open = witness.take_part()
+        has_time = not is_open or witness.has_time(view.now)
+        was_busy = has_time and witness.check_next(view, _todo(view, every, (turn, last), slot))
         if not was_busy and not is_open and (view.settled or not follow):
             break
         if not was_busy:
@@ -139,6 +140,7 @@ class JobVerification:
         self._chain = settings.chain()
         self._lane: Disputing | None = disputing(settings, store, device) if challenges else None
         self._asked: dict[bytes, VerifiedSlot] = {}  # by the key of the claim
+        self._open: list[DisputeView] = []
         self._line = StatusLine()
         self.checked: list[VerifiedSlot] = []
         self.withheld: ZooError | None = None  # why the last look could not check everything
@@ -180,12 +182,17 @@ class JobVerification:
     def take_part(self) -> bool:
         """Make the asks and judgements that are due. Returns whether a dispute of this run is open."""
         mine = self._lane.poll_once() if self._lane is not None else []
-        left = [dispute for dispute in mine if dispute.key in self._asked]
-        if left:
-            self._line.show("; ".join(_progress(dispute) for dispute in left))
+        self._open = [dispute for dispute in mine if dispute.key in self._asked]
+        if self._open:
+            self._line.show("; ".join(_progress(dispute) for dispute in self._open))
         else:
             self._line.end()
-        return bool(left)
+        return bool(self._open)
+
+    def has_time(self, now: int) -> bool:
+        """Whether another slot-round can be re-executed before a clock of mine runs: askers' clocks do after a claim's deadline."""
+        longest_s = max((each.report.get("seconds", 0.0) for each in self.checked), default=0.0)
+        return all(not each.deadline or now + longest_s < each.deadline for each in self._open)
 
     def rewards_due(self) -> list[int]:
         """Seconds after which a share of a lock can be collected."""
@@ -228,9 +235,9 @@ def _check_asked(view: JobView, turn: int | None, slot: int | None) -> None:
 def _todo(
     view: JobView, every: bool, turns: tuple[int | None, int | None], slot: int | None
 ) -> Iterator[tuple[Commit, int]]:
-    """The slots to check: one of each claim first, as one false slot convicts its claim. Disputed claims come last.
+    """The slots to check: one of each claim first, as one false slot convicts its claim.
 
-    turns: the first and the last one to check.
+    turns: the first and the last one to check. A claim that others ask about comes in its turn: its liar may ask itself.
     """
     first, last = turns
     selected = [
@@ -240,7 +247,7 @@ def _todo(
         for each in commit.slots
         if slot in (None, each)
     ]
-    yield from sorted(selected, key=lambda at: (at[0].disputed, at[0].turn, at[1] - at[0].first, at[0].first))
+    yield from sorted(selected, key=lambda at: (at[0].turn, at[1] - at[0].first, at[0].first))
 
 
 def _verified(

@@ -24,9 +24,22 @@ def places(view: JobView, turns: tuple[int | None, int | None], *, every: bool =
     return [(commit.turn, slot) for commit, slot in _todo(view, every, turns, None)]
 
 
-def test_one_slot_of_each_claim__comes_before_another_of_any_and_what_is_in_dispute_last():
+def test_one_slot_of_each_claim__comes_before_another_of_any_and_a_liar_that_asks_itself_delays_nothing():
     mine, other, disputed = commit(3, ME, 0, 2), commit(3, OTHER, 2, 2), replace(commit(3, OTHER, 4, 2), disputed=True)
-    assert places(view(1, commits=(disputed, mine, other)), (None, None)) == [(3, slot) for slot in (0, 2, 1, 3, 4, 5)]
+    assert places(view(1, commits=(disputed, mine, other)), (None, None)) == [(3, slot) for slot in (0, 2, 4, 1, 3, 5)]
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "now", "has_time"),
+    [((), 100, True), ((0,), 100, True), ((131,), 100, True), ((130,), 100, False), ((0, 90), 100, False)],
+)
+def test_another_slot_round__is_begun_only_where_it_ends_before_an_askers_clock_runs(deadlines, now, has_time):
+    witness = JobVerification(SimpleNamespace(chain=lambda: None), 1, SimpleNamespace(), None, challenges=False)  # type: ignore[arg-type]
+    witness.checked = [
+        verify.VerifiedSlot(commit(1, OTHER, 0, 1), 0, {"agrees": True, "seconds": each}) for each in (9.0, 30.0)
+    ]
+    witness._open = [SimpleNamespace(deadline=deadline) for deadline in deadlines]  # type: ignore[misc]
+    assert witness.has_time(now) == has_time
 
 
 def test_turns__are_bounded_on_both_sides_and_final_claims_are_passed_over():
