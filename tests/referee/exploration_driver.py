@@ -9,21 +9,22 @@ from copy import copy
 from dataclasses import astuple, dataclass, field, fields, replace
 from typing import Any
 
-from tests.referee.game_driver import judge as judged_by_hash
 from tests.support.evm import Reverted, chain
-from tests.support.games.hashed_computation import WORK, HashedComputation, Tree, noise, plain
+from tests.support.games.hashed_computation import WORK, HashedComputation, Tree, noise
+from tests.support.lockstep.referee_records import claim_word, finder_word, node_word, plain, sent, verdict_word
+from tests.support.lockstep.stage import judge_by_hash
 from tests.support.protocol_driver import load
-from zoo_compute.disputes.stage_data import encode_stage
 from zoo_compute.spec import referee, verdicts
+from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.clocks import PRODUCTION
-from zoo_compute.spec.disputed_claims import DisputedClaim, Explorations, Place, Terms, claim_key, is_final
+from zoo_compute.spec.disputed_claims import Explorations, Terms, claim_key, is_final
 from zoo_compute.spec.exploration import Node
 from zoo_compute.spec.frames import Frame, Position, Work
 from zoo_compute.spec.params import COIN
 from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.state import Claim, Message
 
-REEXECUTE_S, PENDING = 500, 6
+REEXECUTE_S = 500
 JOB, TRAINER, AGGREGATOR = 1, 7, 8
 PRICE, AHEAD_S = 10**15, 100_000
 ENDS = ("judge", "expire", "close", "settle", "withdraw", "seal", "open_seal", "reward")
@@ -47,8 +48,8 @@ class CourtOnPaper:
         require((job, claim) in self.terms, "settlement: no such claim")
         return self.terms[job, claim]
 
-    def deadline(self, job: int, turn: int) -> int:
-        return self.deadlines.get((job, turn), 0)
+    def claim_deadline(self, job: int, turn: int) -> int:
+        return self.deadlines.get((job, turn), UINT256_MAX)
 
     def reexecution_price(self, job: int, is_aggregation: bool) -> tuple[str, int]:
         return self.token, PRICE + int(is_aggregation)
@@ -63,7 +64,7 @@ class CourtOnPaper:
         return self.parts
 
     def judge(self, kind: int, frame: Frame, position: Position, data: bytes) -> None:
-        judged_by_hash(kind, frame, position, data)
+        judge_by_hash(kind, frame, position, data)
 
     def open_dispute(self, job: int, claim: Claim) -> None:
         self.calls.append(("DisputeOpened", claim_key(job, claim)))
@@ -95,8 +96,8 @@ class Exploring:
         self.descent = load("Descent").deploy(self.evidence.address)
         at, double = self.evidence.address, self.double.address
         preset = PRODUCTION
-        clocks = preset.committer_s, preset.asker_s, preset.exclusive_s, preset.seal_lead_s
-        self.contract = load("Referee").deploy(double, double, double, at, self.descent.address, *clocks)
+        clocks = preset.committer_s, preset.asker_s, preset.exclusive_s, preset.seal_lead_s, preset.opening_s
+        self.contract = load("Referee").deploy(double, double, double, double, at, self.descent.address, *clocks)
         self.court = CourtOnPaper(token=self.token.address)
         self.world = Explorations(self.court, preset)
         self.work, self.base_fee = work, 10**9
@@ -174,7 +175,7 @@ class Exploring:
         chain.base_fee = self.base_fee
         reverted = ""
         try:
-            getattr(self.contract, function)(*map(self._sent, args), sender=account, value=value)
+            getattr(self.contract, function)(*map(sent, args), sender=account, value=value)
         except Reverted as error:
             reverted = error.reason or f"? {error}"
         assert reverted == refusal, f"{function}: contract {reverted!r}, specification {refusal!r}"
@@ -185,28 +186,16 @@ class Exploring:
         self._compare(before, calls, result)
         return result
 
-    def _sent(self, arg: Any) -> Any:
-        if isinstance(arg, Node):
-            return arg.record
-        if isinstance(arg, Place):
-            return (arg.id, arg.node.record, arg.status, arg.is_child, arg.number, arg.child, list(arg.path))
-        if isinstance(arg, tuple) and arg and isinstance(arg[0], Node):
-            return [each.record for each in arg]
-        from zoo_compute.disputes.stage_data import TYPES
-
-        return encode_stage(arg) if type(arg) in TYPES else plain(arg)
-
     def _compare(self, before: dict[str, Any], calls: int, result: Any) -> None:
         w, contract = self.world, self.contract
         logs = [(type(event).__name__, *event[1:]) for event in contract.get_logs()]
         self._compare_events(logs, calls, result)
         for id in {*w.nodes, *before["nodes"]}:
             if w.nodes.get(id) != before["nodes"].get(id):
-                kept = w.nodes.get(id)
-                assert contract.nodes(id) == (kept[0].word(kept[1]) if kept else 0), "node"
+                assert contract.nodes(id) == node_word(w.nodes.get(id)), "node"
         for key, claim in w.claims.items():
             if claim != before["claims"].get(key):
-                assert contract.claims(key) == word_of(claim), f"claim {claim}"
+                assert contract.claims(key) == claim_word(claim), f"claim {claim}"
                 assert contract.is_final(key) == (not claim.end and is_final(w, claim, chain.timestamp))
         for holder, open_asks in w.heavy.items():
             assert contract.open_heavy(*holder) == open_asks, "heavy asks"
@@ -215,11 +204,9 @@ class Exploring:
         for token, amount in w.burned.items():
             assert contract.burned(token) == amount, "burned"
         for key, verdict in w.verdicts.items():
-            word = int.from_bytes(verdict.unit, "big") << 80 | verdict.asked_at << 40 | verdict.judged_at
-            assert contract.verdicts(key) == word, "verdict"
+            assert contract.verdicts(key) == verdict_word(verdict), "verdict"
         for key, finder in w.finders.items():
-            kept_finder = 2**256 - 1 if finder.is_rewarded else int(finder.account, 16) << 96 | finder.sealed_at
-            assert contract.finders(key) == kept_finder, "finder"
+            assert contract.finders(key) == finder_word(finder), "finder"
         for hash_, at in w.seals.items():
             assert contract.seals(hash_) == at, "seal"
         self.check_money()
@@ -266,12 +253,3 @@ class Exploring:
                 setattr(mine.world, name, copy(getattr(self.world, name)))
             mine.nodes, mine.frames, mine.claims = dict(self.nodes), dict(self.frames), dict(self.claims)
             yield mine
-
-
-def word_of(claim: DisputedClaim) -> int:
-    """As the contract packs it."""
-    return (
-        claim.job << 224 | claim.operator << 196 | claim.turn << 176 | claim.reexecute_s << 156 | claim.slots << 148
-        | claim.deadline << 108 | claim.latest << 68 | claim.open << 52 | claim.heavy_open << 36 | claim.heavy_made << 20
-        | claim.used_s << 4 | (claim.end or PENDING)
-    )  # fmt: skip

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from tests.referee.exploration_driver import JOB, Exploring
-from tests.referee.game_driver import descriptor_of
 from tests.support.games.hashed_computation import PROGRAMS, HashedComputation, Tree, words_tree
+from tests.support.lockstep.stage import evidence_of
 from zoo_compute.spec.descents import (
     Answer,
     BeginAnswer,
@@ -25,7 +25,6 @@ from zoo_compute.spec.exploration import Tree as In
 from zoo_compute.spec.frames import (
     EMPTY,
     Frame,
-    Game,
     Hashes,
     Kind,
     Phase,
@@ -46,7 +45,7 @@ def tree_of(side: HashedComputation, node: Node, frame: Frame) -> Tree:
     tree = node.position.tree
     if tree == In.ELEMENT:
         return words_tree(side.data(frame, frame.node))
-    return side.tree(Game(frame=frame, phase=Phase(tree)))
+    return side.tree(frame, Phase(tree))
 
 
 def children_of(side: HashedComputation, node: Node, frame: Frame) -> Hashes:
@@ -254,7 +253,7 @@ class Explorer:
             at, root = at.below(root, child, place.child, place.path), place.child
         is_open = status == Status.ANSWERED and node.position.shows_words and at.height == 0
         position = Position(int(at.tree), at.height, at.index, root, root if is_open else EMPTY)
-        return (JOB, self.court.claims[name], frame, place, kind, descriptor_of(kind, frame, position))
+        return (JOB, self.court.claims[name], frame, place, kind, evidence_of(kind, frame, position))
 
     def convict(self, id: bytes, child: int | None = None, by: str = "dave") -> None:
         self.court.call("judge", by, *self.judge_args(id, child))

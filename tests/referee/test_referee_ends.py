@@ -126,13 +126,13 @@ def test_heavy_counter__once_written__is_never_zero_again(exploring, explorer):
     """A word that goes back to zero costs 17,100 gas more at the next ask."""
     explorer.answer(explorer.first("bob", Kind.UPDATE, 4))
     assert exploring.contract.open_heavy(JOB, TRAINER) == 0
-    slot = storage_slot("Openings", "heavy_asks", JOB << 28 | TRAINER)
+    slot = storage_slot("Referee", "heavy_asks", JOB << 28 | TRAINER)
     assert chain.storage(exploring.contract, slot) == 1 << 128 | 1
 
 
 def test_claim__with_its_counts_full__refuses_more_asks(exploring, explorer):
     root = explorer.answer(explorer.first("bob"))
-    slot = storage_slot("Openings", "claims", int.from_bytes(key(exploring), "big"))
+    slot = storage_slot("Referee", "claims", int.from_bytes(key(exploring), "big"))
     word = chain.storage(exploring.contract, slot)
     for field, at, args in (
         ("open", 52, explorer.ask_args(root, 2)),

@@ -1,4 +1,4 @@
-"""Hostile plays against openings, each call in step with the specification: who pays, who waits, and that nobody honest is convicted."""
+"""Hostile plays before the Referee, each call in step with the specification: who pays, who waits, and that nobody honest is convicted."""
 
 from dataclasses import replace
 
@@ -139,13 +139,18 @@ def test_path__of_late_answers_and_late_asks__ends_at_the_bound(exploring, explo
     assert chain.timestamp <= bound(exploring.deadline, REEXECUTE_S, PRODUCTION) + 1
 
 
-def test_answer__copied_by_a_stranger__is_refused_while_the_author_is_awake(exploring, explorer):
+@pytest.mark.parametrize("by", ["mallory", "hot"])
+def test_answer__copied_by_a_stranger__pays_the_owner_while_the_author_is_awake(exploring, explorer, by):
     root = explorer.first("bob")
     function, args = explorer.answer_args(root)
-    exploring.no("referee: not the committer", function, "mallory", *args)
-    explorer.answer(root)
-    exploring.no("referee: other node", function, "mallory", *args)
-    assert explorer.known[root][1].answerer == "0x" + 40 * "0"  # paid to the operator's owner
+    exploring.wait(PRODUCTION.exclusive_s - 1)
+    explorer.answer(root, by=by)
+    exploring.no("referee: other node", function, "hot", *args)
+    exploring.to(exploring.deadline + PRODUCTION.asker_s + 1)
+    exploring.call("close", "eve", JOB, exploring.claims["bob"])
+    settle_all(exploring, explorer)
+    assert owed(exploring, "owner") == explorer.known[root][1].payment.fee * GWEI
+    assert owed(exploring, "mallory") == 0
 
 
 def test_answer__that_a_stranger_gave_first__leaves_the_author_the_same_node(exploring, explorer):

@@ -1,4 +1,4 @@
-"""Every refusal of Openings and Descent, in step with the specification; the last test counts them."""
+"""Every refusal of Referee and Descent, in step with the specification; the last test counts them."""
 
 import re
 from dataclasses import replace
@@ -6,12 +6,14 @@ from dataclasses import replace
 import pytest
 
 from tests.referee.exploration_driver import JOB
+from tests.referee.exploration_moves import NO_STATES
 from tests.support.games.hashed_computation import TRAINING, UPDATE, WORK, Tree, noise
 from tests.support.sources import CONTRACTS
+from zoo_compute.spec import merkle
 from zoo_compute.spec.clocks import PRODUCTION
-from zoo_compute.spec.descents import Answer
+from zoo_compute.spec.descents import Answer, ResultAnswer
 from zoo_compute.spec.disputed_claims import RESULT
-from zoo_compute.spec.frames import EMPTY, Kind, Program
+from zoo_compute.spec.frames import EMPTY, Kind, Program, Result
 from zoo_compute.spec.params import COIN
 
 MUCH = 10**18
@@ -80,7 +82,7 @@ def test_ask_claim__with_a_number_that_its_word_cannot_keep__is_refused(explorin
     exploring.keep("bob", claim, 3, 0)
     account = exploring.accounts["dave"]
     from tests.support.evm import Reverted
-    from tests.support.games.hashed_computation import plain
+    from tests.support.lockstep.referee_records import plain
 
     args = [plain(each) for each in explorer.first_args("bob", 0, 5, 2)]
     with pytest.raises(Reverted, match="referee: too large"):
@@ -268,6 +270,32 @@ def test_result__of_another_claim_or_result__is_refused(exploring, explorer):
     explorer.answer(id)
 
 
+def test_result__of_a_root_that_has_two_for_a_slot__is_the_one_at_the_height_of_the_claims_tree(exploring, explorer):
+    """A committer puts an inner node over another result of slot 5 where slot 4's belongs."""
+    claim, side = exploring.claims["bob"], exploring.sides["bob", 5]
+    one, other = side.result, replace(side.result, update_root=noise("another update"))
+    leaf = [
+        merkle.result_root(5, claim.start_root, each.segment_root, each.end_root, each.update_root)
+        for each in (one, other)
+    ]
+    inner = Tree((noise("nothing"), leaf[1])).root
+    root = Tree((inner, leaf[0], noise("slot 6")))
+    exploring.keep("bob", replace(claim, root=root.root), 3, exploring.deadline)
+    one = replace(one, path=root.path(1))
+    other = replace(other, path=(noise("nothing"), leaf[0], root.path(1)[1]))
+    assert merkle.climb(leaf[1], 1, other.path) == root.root
+    args = (JOB, exploring.claims["bob"], 1, 5, WORK)
+    nothing = (0, NO_STATES, ())
+    refused(exploring, "result does not match", "ask_claim", "dave", *args, other, *nothing, value=MUCH)
+    exploring.call("ask_claim", "dave", *args, one, *nothing, value=MUCH)
+    id, node, frame = exploring.call("ask_claim", "dave", *args[:2], RESULT, *args[3:], Result(), *nothing, value=MUCH)
+    shown = (id, node, int(Answer.RESULT), frame)
+    refused(
+        exploring, "result does not match", "answer_stage", "hot", *shown, ResultAnswer(exploring.claims["bob"], other)
+    )
+    exploring.call("answer_stage", "hot", *shown, ResultAnswer(exploring.claims["bob"], one))
+
+
 @pytest.mark.parametrize("node", [2, 3])
 def test_node__of_another_descriptor_or_tensor__is_refused(exploring, explorer, node):
     trace = explorer.answer(explorer.first("bob", leaf=3))
@@ -317,11 +345,11 @@ def noise_leaf(data):
     return sha256(b"\0" + data).digest()
 
 
-def test_answers__of_strangers__wait_and_what_is_new_is_the_hot_keys(exploring, explorer):
-    root, trace = explorer.first("bob"), explorer.first("bob", Kind.UPDATE, 5)
-    function, args = explorer.answer_args(root)
+def test_answers__of_strangers__are_theirs_after_a_while_and_what_is_new_is_the_hot_keys(exploring, explorer):
+    early, root, trace = explorer.first("bob", slot=6), explorer.first("bob"), explorer.first("bob", Kind.UPDATE, 5)
     exploring.wait(PRODUCTION.exclusive_s - 1)
-    refused(exploring, "not the committer", function, "eve", *args)
+    explorer.answer(early, by="eve")
+    assert explorer.known[early][1].answerer == COIN  # nobody: the owner is paid
     exploring.wait(1)
     explorer.answer(root, by="eve")
     assert explorer.known[root][1].answerer == exploring.accounts["eve"]
@@ -449,11 +477,11 @@ def test_seals__that_are_late_or_other_or_younger__are_refused(exploring, explor
 def test_every_refusal_of_the_contracts__was_met_here(claimed):
     """The last of this file: it counts what the tests before it met."""
     sources = [
-        CONTRACTS / name for name in ("Openings.vy", "Descent.vy", "modules/exploration.vy", "modules/path_clocks.vy")
+        CONTRACTS / name for name in ("Referee.vy", "Descent.vy", "modules/exploration.vy", "modules/path_clocks.vy")
     ]
     written = {each for path in sources for each in re.findall(r'"(referee: [a-z0-9 ]+)"', path.read_text())}
     elsewhere = {
-        "referee: too many asks",  # 65,535 of a claim: test_openings_ends.py writes its word
+        "referee: too many asks",  # 65,535 of a claim: test_referee_ends.py writes its word
         "referee: not false",  # Evidence reverts instead
         "referee: too large",  # the specification has no word
     }

@@ -1,17 +1,19 @@
 """Random explorations in step: right calls, bent ones, calls of other nodes and jumps to the clocks' boundaries."""
 
 import random
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 import pytest
 
 from tests.referee.exploration_driver import AHEAD_S, JOB
-from tests.referee.test_referee_walk import bent
 from tests.support.evm import chain
+from tests.support.games.hashed_computation import noise
 from zoo_compute.spec.disputed_claims import RESULT, claim_key
 from zoo_compute.spec.exploration import Status, Tree
 from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.revert import Refused
+from zoo_compute.spec.state import Claim
 
 STEPS = 150
 FIRST = [
@@ -20,6 +22,27 @@ FIRST = [
     for slot in (4, 5, 6)
 ]
 FIRST.append(("carol", Kind.AGGREGATION, 0, None))
+
+
+def bent(rng: random.Random, value: Any) -> Any:
+    """The same with one thing changed; a claim stays, it has tests of its own."""
+    if isinstance(value, Claim | bool):
+        return value
+    if isinstance(value, int):
+        return rng.choice((value + 1, max(value - 1, 0), 0, 2**256 - 1))
+    if isinstance(value, bytes):
+        at = rng.randrange(len(value)) if value else 0
+        return value[:at] + bytes([value[at] ^ 1 << rng.randrange(8)]) + value[at + 1 :] if value else value
+    if isinstance(value, tuple):
+        if not value or rng.random() < 0.3:
+            return value[:-1] if value and rng.random() < 0.5 else (*value, noise("more"))[:4]
+        at = rng.randrange(len(value))
+        return (*value[:at], bent(rng, value[at]), *value[at + 1 :])
+    if is_dataclass(value) and not isinstance(value, type):
+        name = rng.choice([each.name for each in fields(value) if each.name not in ("entries", "nodes")])
+        changed = bent(rng, getattr(value, name))
+        return replace(value, **{name: changed})
+    return value
 
 
 def step(exploring, explorer, rng):

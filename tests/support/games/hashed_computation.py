@@ -1,37 +1,31 @@
-"""What a committer computed, made up from hashes: trees of the shapes that a game goes down, and every opening of them."""
+"""What a committer computed, made up from hashes: trees of all the shapes that asks go down."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Any
 
 from zoo_compute.spec import merkle
+from zoo_compute.spec.exploration import Tree as NodeTree
+from zoo_compute.spec.exploration import TreePosition
 from zoo_compute.spec.frames import (
     EMPTY,
-    Awaits,
     Frame,
-    Game,
     Hashes,
     Kind,
-    NodeOpening,
-    PartsOpening,
     Phase,
     Program,
     Result,
-    States,
-    Steps,
-    Trace,
     Work,
     height_of,
-    span_of,
 )
 from zoo_compute.spec.params import WORDS_A_LEAF
 
-Move = tuple[str, tuple[Any, ...]]
+TREE_OF_HASHES = NodeTree.NODES  # its answers show as many levels as those of all trees but of words
 
 
 def noise(*key: Any) -> bytes:
@@ -43,17 +37,6 @@ def words(count: int, *key: Any) -> bytes:
     """So many words of four bytes."""
     blocks = (noise(key, at) for at in range(count // 8 + 1))
     return b"".join(blocks)[: 4 * count]
-
-
-def plain(arg: Any) -> Any:
-    """Records as a contract takes them."""
-    if isinstance(arg, Program):
-        return (arg.head, arg.entries, arg.nodes)
-    if is_dataclass(arg):
-        return tuple(plain(getattr(arg, each.name)) for each in fields(arg))
-    if isinstance(arg, tuple):
-        return [plain(each) for each in arg]
-    return arg
 
 
 @dataclass(frozen=True)
@@ -80,7 +63,8 @@ class Tree:
         return self.levels[-1][0]
 
     def children(self, height: int, index: int) -> Hashes:
-        depth = span_of(height)
+        """What one answer shows of a tree of hashes."""
+        depth = TreePosition(TREE_OF_HASHES, height).span
         return tuple(self.levels[height - depth][index << depth : (index + 1) << depth])
 
     def path(self, leaf: int) -> Hashes:
@@ -91,11 +75,6 @@ class Tree:
 def words_tree(data: bytes) -> Tree:
     size = 4 * WORDS_A_LEAF
     return Tree(tuple(sha256(b"\x00" + data[at : at + size]).digest() for at in range(0, len(data), size)))
-
-
-def child_path(children: Hashes, place: int) -> Hashes:
-    """Siblings of one of the revealed children."""
-    return Tree(children).path(place)
 
 
 @dataclass(frozen=True)
@@ -130,7 +109,7 @@ class HashedProgram:
         return bytes([node % 2, len(shape)]) + b"".join(extent.to_bytes(8, "little") for extent in shape)
 
 
-# 70 nodes, more than one move reveals: of one word, of one leaf, of a few, of twenty leaves, and of none.
+# 70 nodes, more than one answer shows: of one word, of one leaf, of a few, of twenty leaves, and of none.
 SHAPES = (((), (5,), (300,), (20, 129), (0, 3), (2, 2, 2, 2, 2, 2, 2, 1)) * 12)[:70]
 TRAINING = HashedProgram("training", SHAPES, 5)
 UPDATE = HashedProgram("update", ((7,), (7,), (7,)), 1)
@@ -199,85 +178,17 @@ class HashedComputation:
         element = self.data(frame, frame.node)[4 * frame.element : 4 * frame.element + 4]
         return words(frame.parts - 1, self.name, "parts", frame.node, frame.element) + element
 
-    def tree(self, game: Game) -> Tree:
-        """The one that the game stands in."""
-        frame = game.frame
-        if game.phase == Phase.SEGMENTS:
+    def tree(self, frame: Frame, phase: Phase) -> Tree:
+        """The one that a node is in."""
+        if phase == Phase.SEGMENTS:
             return self.segments
-        if game.phase == Phase.STEPS:
+        if phase == Phase.STEPS:
             return self.steps(frame.first_step)
-        if game.phase == Phase.NODES:
+        if phase == Phase.NODES:
             return self.trace(frame)
-        if game.phase == Phase.ELEMENTS:
+        if phase == Phase.ELEMENTS:
             return words_tree(self.data(frame, frame.node))
-        if game.phase == Phase.PARTS:
+        if phase == Phase.PARTS:
             return words_tree(self.part_data(frame))
         at = {Kind.UPDATE: -1, Kind.AGGREGATION: -2}.get(Kind(frame.kind), frame.step + 1)
         return self.state(0 if frame.is_begin else at)
-
-    # --- the committer's moves
-
-    def move(self, game: Game) -> Move | None:
-        """The one that is due; None where there is none, at a leaf that the tree has not."""
-        frame = game.frame
-        if game.awaits == Awaits.REVEAL:
-            return "reveal", (self.tree(game).children(game.height, game.index),)
-        if game.awaits == Awaits.TRACE:
-            return "open_trace", (frame, self._trace(frame))
-        if game.awaits == Awaits.PARTS:
-            return "open_parts", (frame, self._parts(game))
-        if game.awaits != Awaits.OPEN or game.is_beyond:
-            return None
-        if game.phase in (Phase.SEGMENTS, Phase.STEPS):
-            return self._states_move(game)
-        if game.phase == Phase.NODES:
-            return "open_node", (frame, self._node(game))
-        data, at = self._words(game), game.index * 4 * WORDS_A_LEAF
-        return "open_leaf", (data[at : at + 4 * WORDS_A_LEAF],)
-
-    def _words(self, game: Game) -> bytes:
-        frame = game.frame
-        return self.part_data(frame) if game.phase == Phase.PARTS else self.data(frame, frame.node)
-
-    def _states_move(self, game: Game) -> Move:
-        frame, at = game.frame, game.index
-        if at == 0:
-            tree = self.state(0)
-            return "open_begin", (frame, tree.root, self.program.opened, tree.children(tree.height, 0))
-        tree = self.tree(game)
-        of = (lambda leaf: frame.first_step + leaf) if game.phase == Phase.STEPS else self.step_of
-        first, last = of(at - 1), of(at)
-        states = States(self.state(first).root, self.state(last).root, tree.path(at - 1))
-        if last - first == 1:
-            step = Frame(kind=frame.kind, step=first)
-            return "open_step", (frame, states, self._trace(step))
-        steps = self.steps(first)
-        paths = (steps.path(0), steps.path(last - first))
-        return "open_segment", (frame, states, Steps(steps.root, *paths, steps.children(steps.height, 0)))
-
-    def _trace(self, frame: Frame) -> Trace:
-        tree = self.trace(frame)
-        return Trace(tree.root, self.programs[Kind(frame.kind)].opened, tree.children(tree.height, 0))
-
-    def _node(self, game: Game) -> NodeOpening:
-        program, node = self.programs[Kind(game.frame.kind)], game.index
-        data = self.data(game.frame, node)
-        tree = words_tree(data)
-        small = len(data) <= 4 * WORDS_A_LEAF
-        children = () if small else tree.children(tree.height, 0)
-        return NodeOpening(
-            program.descriptor(node),
-            program.opened,
-            program.nodes.path(node),
-            tree.root,
-            children,
-            data if small else b"",
-        )
-
-    def _parts(self, game: Game) -> PartsOpening:
-        frame, size = game.frame, 4 * WORDS_A_LEAF
-        leaf = self.data(frame, frame.node)[game.index * size :][:size]
-        data = self.part_data(frame)
-        tree, last = words_tree(data), (frame.parts - 1) // WORDS_A_LEAF
-        children = () if tree.height == 0 else tree.children(tree.height, 0)
-        return PartsOpening(leaf, tree.root, data[last * size :], tree.path(last), children)
