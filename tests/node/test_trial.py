@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,24 +12,28 @@ import pytest
 import torch
 
 import repops
-from keepers.decisions.requests import trial_move_request
+from keepers.decisions.requests import trial_dispute_request
 from node.admission import benchmark, trial
 from node.compute.programs import Programs
 from node.disputes import player
 from node.errors import BadInputs
 from repops import commitments
 from zoo_compute.chain.deployment import DEVNET_VRAM_GB, DEVNET_WORKLOAD
-from zoo_compute.chain.games import GameView
 from zoo_compute.chain.generated.bindings.admissions import Claim
+from zoo_compute.disputes.exploration import Call, Exploration, Opened
 from zoo_compute.json_codec import decode
 from zoo_compute.operators.admission import TrialAnswer
-from zoo_compute.spec.admissions import claim_of, work_of
-from zoo_compute.spec.frames import Kind, Result
-from zoo_compute.spec.merkle import root_of
+from zoo_compute.spec import state
+from zoo_compute.spec.admissions import claim_of
+from zoo_compute.spec.clocks import PRODUCTION, first
+from zoo_compute.spec.descents import frame_hash
+from zoo_compute.spec.disputed_claims import RESULT, claim_key
+from zoo_compute.spec.exploration import Node, Origin, Status, Tree, TreePosition
+from zoo_compute.spec.frames import EMPTY, Frame, claim_hash
 from zoo_compute.spec.params import GPU_CLASSES
-from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.trials import TRIALS, Workload
 
+NOW = 10**9
 SEED = bytes.fromhex("ffffff80") + b"s" * 28  # the first four bytes are a negative number
 
 
@@ -66,16 +70,41 @@ def test_run__under_another_seed__gives_another_root_and_under_the_same_the_same
     assert roots[0] == roots[2] != roots[1]
 
 
-def test_a_worker__answers_a_game_about_a_trial(loaded: trial.LoadedWorkload, tmp_path: Path) -> None:
+def test_a_worker__answers_for_a_trial_and_asks_about_a_false_one(loaded: trial.LoadedWorkload, tmp_path: Path) -> None:
     workload = DEVNET_WORKLOAD._replace(steps=1)
-    of_spec, root = Workload(*workload), loaded.run(SEED, 1)
-    claim = claim_of(7, of_spec, SEED, root)
-    game = opened_game(TRIALS, claim, Kind.TRAINING, 0, work_of(of_spec), Result(segment_root=root))
-    view = GameView(1, frame=game.frame, state=replace(game, claim=None))
-    request = trial_move_request(TrialAnswer(Claim(*astuple(claim)), workload, 1, 9), view, "committer", tmp_path)
-    move = player.run_move({**request, "device": "cpu"}, cast(Any, None))  # nothing is fetched
-    assert move["name"] == "reveal"
-    assert root_of(list(decode(move["args"])[0])) == root
+    root = loaded.run(SEED, 1)
+    answers = {
+        shown: TrialAnswer(Claim(*astuple(claim_of(7, Workload(*workload), SEED, shown))), workload, 1, 9)
+        for shown in (root, b"f" * 32)
+    }
+
+    def played(shown: bytes, role: str, picture: Exploration) -> Any:
+        places = [{"kind": 0, "slot": 0, "result": None}]
+        request = trial_dispute_request(
+            answers[shown], role=role, picture=picture, now=NOW, clocks=PRODUCTION, folder=tmp_path, places=places
+        )
+        # Nothing is fetched.
+        answer = player.run_dispute(json.loads(json.dumps({**request, "device": "cpu"})), cast(Any, None))
+        return [Call(*decode(each)) for each in answer["calls"]], answer["until"]
+
+    [asked], _ = played(b"f" * 32, "asker", Exploration())
+    assert (asked.name, asked.args[:1], asked.args[2:4]) == ("ask_claim", (TRIALS,), (RESULT, 0)), (
+        "the chain has no roots of it"
+    )
+    position = TreePosition(Tree.RESULT)
+    for shown in answers:
+        claim = state.Claim(*answers[shown].claim)
+        frame = Frame(kind=RESULT, claim=claim_hash(claim))
+        record = Node(
+            claim_key(TRIALS, claim), frame_hash(frame), position, claim.root, Origin(bytes(22)), first(NOW, PRODUCTION)
+        )
+        picture = Exploration({asked.id: Opened(asked.id, EMPTY, 0, record, frame, Status.ASKED)})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Exploration, "from_plain", lambda _, picture=picture: picture)
+            calls, _ = played(shown, "author", Exploration())
+        assert [call.name for call in calls] == ["answer_stage"] * (shown == root), (
+            "of a false one there is no true result"
+        )
 
 
 def test_a_workload__of_other_roots__is_refused(loaded: trial.LoadedWorkload) -> None:
