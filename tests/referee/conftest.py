@@ -5,8 +5,8 @@ import torch
 
 from node.device import use_threads
 from tests.referee.exploration_driver import Exploring
-from tests.referee.exploration_moves import Explorer
 from tests.support.evm import chain
+from tests.support.games.exploration_moves import Explorer
 from tests.support.lockstep.contract_mirror import deployed
 
 

@@ -100,7 +100,7 @@ class Exploring:
         self.contract = load("Referee").deploy(double, double, double, double, at, self.descent.address, *clocks)
         self.court = CourtOnPaper(token=self.token.address)
         self.world = Explorations(self.court, preset)
-        self.work, self.base_fee = work, 10**9
+        self.job, self.work, self.base_fee = JOB, work, 10**9
         self.reasons: Counter[str] = Counter()
         self.accepted: Counter[str] = Counter()
         self.nodes: dict[bytes, Node] = {}
@@ -148,6 +148,13 @@ class Exploring:
     def refuse_transfers(self, refuses: bool = True) -> None:
         self.court.refuses = refuses
         self.token.refuse(refuses)
+
+    @property
+    def explorations(self) -> Explorations:
+        return self.world
+
+    def hot_of(self, name: str) -> str:
+        return "carol hot" if name == "carol" else "hot"
 
     def wait(self, seconds: int) -> None:
         chain.timestamp += seconds

@@ -35,12 +35,12 @@ def enter(s: Stage, name: str) -> None:
     s.ok("admissions", "enter", f"{name} hot", s.ids[name])
 
 
-def answered(s: Stage, name: str, seconds: int = 5) -> Claim:
+def answered(s: Stage, name: str, seconds: int = 5, root: bytes = ROOT) -> Claim:
     """The operator enters a trial and answers it so many seconds later."""
     enter(s, name)
     s.mine(2)
     s.wait(seconds)
-    s.ok("admissions", "answer", f"{name} hot", s.ids[name], seed(s, name), ROOT)
+    s.ok("admissions", "answer", f"{name} hot", s.ids[name], seed(s, name), root)
     return s.world.trials[s.ids[name]].claim
 
 

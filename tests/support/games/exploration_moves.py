@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from tests.referee.exploration_driver import JOB, Exploring
 from tests.support.games.hashed_computation import PROGRAMS, HashedComputation, Tree, words_tree
 from tests.support.lockstep.stage import evidence_of
 from zoo_compute.spec.descents import (
@@ -19,7 +19,7 @@ from zoo_compute.spec.descents import (
     StepAnswer,
     step_of,
 )
-from zoo_compute.spec.disputed_claims import RESULT, Place, fee_of
+from zoo_compute.spec.disputed_claims import RESULT, Explorations, Place, claim_key, fee_of
 from zoo_compute.spec.exploration import WORD_LEVELS, Node, Status, TreePosition, segments_position
 from zoo_compute.spec.exploration import Tree as In
 from zoo_compute.spec.frames import (
@@ -33,8 +33,10 @@ from zoo_compute.spec.frames import (
     States,
     Steps,
     Trace,
+    Work,
     height_of,
 )
+from zoo_compute.spec.state import Claim
 
 LEAF = 512
 NO_STATES = States(EMPTY, EMPTY, ())
@@ -56,10 +58,27 @@ def children_of(side: HashedComputation, node: Node, frame: Frame) -> Hashes:
     return tuple(level[at.index << span : (at.index + 1) << span])
 
 
+class Court(Protocol):
+    """Where the calls are made. claims: by name; sides: of each of their slots."""
+
+    job: int
+    work: Work
+    base_fee: int
+    claims: Mapping[str, Claim]
+    sides: Mapping[tuple[str, int], HashedComputation]
+
+    @property
+    def explorations(self) -> Explorations: ...
+
+    def call(self, function: str, sender: str, *args: Any, value: int = 0) -> Any: ...
+
+    def hot_of(self, name: str) -> str: ...
+
+
 class Explorer:
     """Plays both sides. by_id: records, status and frames."""
 
-    def __init__(self, court: Exploring) -> None:
+    def __init__(self, court: Court) -> None:
         self.court = court
         self.known: dict[bytes, tuple[str, Node, Status, Frame]] = {}
 
@@ -78,7 +97,7 @@ class Explorer:
                 before = max(leaf - 1, 0)
                 roots = [side.state(side.step_of(each)).root for each in (before, leaf)]
                 states, path = States(roots[0], roots[1], tree.path(before)), tree.path(leaf)
-        return (JOB, claim, int(kind), slot, court.work, result, leaf or 0, states, path)
+        return (court.job, claim, int(kind), slot, court.work, result, leaf or 0, states, path)
 
     def first(
         self, name: str, kind: int = Kind.TRAINING, slot: int = 4, leaf: int | None = None, by: str = "dave"
@@ -126,9 +145,7 @@ class Explorer:
         return self._keep(name, id, asked, Status.ASKED, frame)
 
     def fee(self, name: str, position: TreePosition) -> int:
-        from zoo_compute.spec.disputed_claims import claim_key
-
-        word = self.court.world.claims.get(claim_key(JOB, self.court.claims[name]))
+        word = self.court.explorations.claims.get(claim_key(self.court.job, self.court.claims[name]))
         return fee_of(position, (word.open if word else 0) + 1, self.court.base_fee)
 
     # --- answers
@@ -210,12 +227,9 @@ class Explorer:
         made = self.answer_args(id)
         assert made, "nothing answers this"
         function, args = made
-        answered = self.court.call(function, by or self.hot(name), *args)
+        answered = self.court.call(function, by or self.court.hot_of(name), *args)
         node, frame = answered if function == "answer_stage" else (answered, frame)
         return self._keep(name, id, node, Status.ANSWERED, frame)
-
-    def hot(self, name: str) -> str:
-        return "carol hot" if name == "carol" else "hot"
 
     def _keep(self, name: str, id: bytes, node: Node, status: Status, frame: Frame) -> bytes:
         self.known[id] = name, node, status, frame
@@ -253,7 +267,7 @@ class Explorer:
             at, root = at.below(root, child, place.child, place.path), place.child
         is_open = status == Status.ANSWERED and node.position.shows_words and at.height == 0
         position = Position(int(at.tree), at.height, at.index, root, root if is_open else EMPTY)
-        return (JOB, self.court.claims[name], frame, place, kind, evidence_of(kind, frame, position))
+        return (self.court.job, self.court.claims[name], frame, place, kind, evidence_of(kind, frame, position))
 
     def convict(self, id: bytes, child: int | None = None, by: str = "dave") -> None:
         self.court.call("judge", by, *self.judge_args(id, child))

@@ -1,0 +1,391 @@
+"""Directed sequences in which the Referee itself explores claims: each way in which a dispute ends, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.support.games.exploration_moves import Explorer
+from tests.support.games.hashed_computation import WORK, HashedComputation, Tree
+from tests.support.job_driver import Offer
+from tests.support.lockstep.stage import Stage
+from tests.support.scenarios.admissions import answered, small
+from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
+from tests.support.scenarios.disputes import STANDBYS
+from zoo_compute.spec import clocks
+from zoo_compute.spec.admissions import work_of, workload_of
+from zoo_compute.spec.clocks import End
+from zoo_compute.spec.disputed_claims import RESULT, DisputedClaim, Explorations, claim_key, unit_of
+from zoo_compute.spec.exploration import path_id
+from zoo_compute.spec.frames import Kind, Result
+from zoo_compute.spec.params import AGGREGATOR_SEAT, COIN, round_price
+from zoo_compute.spec.state import Claim, ClaimStatus, JobState
+from zoo_compute.spec.trials import TRIALS, Workload
+from zoo_compute.spec.verdicts import sealed
+
+SALT = b"s" * 32
+
+
+class ExploredJob:
+    """A job whose seats commit computations made up from hashes; asks about them are made as `Explorer` says."""
+
+    def __init__(self, s: Stage, work: Any = WORK, **changes: Any) -> None:
+        self.s, self.work = s, work
+        self.claims: dict[str, Claim] = {}
+        self.sides: dict[tuple[str, int], HashedComputation] = {}
+        self.explorer = Explorer(self)
+        if "job" in changes:
+            self.job = changes["job"]
+            return
+        if not s.ids:
+            s.register_all()
+        self.job = s.running(changes.pop("slots", SLOTS), AGGREGATORS, work_root=work.root, **changes)
+
+    # --- what `Explorer` needs
+
+    @property
+    def base_fee(self) -> int:
+        return self.s.base_fee
+
+    @property
+    def explorations(self) -> Explorations:
+        return self.s.world.disputes
+
+    def call(self, function: str, sender: str, *args: Any, value: int = 0) -> Any:
+        return self.s.ok("referee", function, sender, *args, value=value)
+
+    def hot_of(self, name: str) -> str:
+        return self.s.hot_of(self.s.party(self.claims[name].operator))
+
+    # --- rounds
+
+    def commit(self, *names: str) -> None:
+        s, run = self.s, self.s.world.run(self.job)
+        for name in names:
+            number = s.seat_of(self.job, name)
+            seat, start = s.world.seat(self.job, number), s.slots_root(self.job)
+            sides = [HashedComputation(name, at, start, self.work) for at in range(seat.first, seat.first + seat.count)]
+            self.sides |= {(name, side.slot): side for side in sides}
+            root = Tree(tuple(side.leaf() for side in sides)).root
+            s.ok("settlement", "commit", f"{name} hot", self.job, number, run.turn, root, b"b" * 32)
+            self.claims[name] = s.world.claims[self.job, number, run.turn % (run.depth + 1)].claim
+
+    def close_turn(self, name: str = "dave") -> None:
+        s, run = self.s, self.s.world.run(self.job)
+        self.sides[name, 0] = HashedComputation(name, 0, run.start_root, self.work)
+        root, mask = self.sides[name, 0].state(-2).root, (2**run.seats - 1) & ~run.missing
+        s.ok("settlement", "post_checkpoint", f"{name} hot", self.job, run.turn, mask, root, b"c" * 32)
+        self.claims[name] = s.world.claims[self.job, AGGREGATOR_SEAT, run.turn % (run.depth + 1)].claim
+
+    # --- disputes
+
+    def first_slot(self, name: str) -> int:
+        return self.claims[name].scope >> 16
+
+    def word(self, name: str) -> DisputedClaim:
+        return self.explorations.claims[claim_key(self.job, self.claims[name])]
+
+    def status(self, name: str) -> ClaimStatus:
+        claim = self.claims[name]
+        return self.s.world.claims[self.job, claim.seat, claim.turn % (self.s.world.run(self.job).depth + 1)].status
+
+    def expire(self, id: bytes) -> None:
+        name, node, _, _ = self.explorer.known[id]
+        self.s.to(max(self.s.now, node.clocks.since + node.clocks.committer_left_s))
+        args = (self.job, self.claims[name], id, node)
+        self.s.no("referee: time left", "referee", "expire", "stranger", *args)
+        self.s.wait(1)
+        self.s.ok("referee", "expire", "stranger", *args)
+
+    def close(self, name: str) -> None:
+        """In the first second in which it is final."""
+        s = self.s
+        last = max(s.deadline(self.job, self.claims[name]) + s.preset.clocks.asker_s, self.word(name).latest)
+        s.to(max(s.now, last))
+        if s.now == last:
+            s.no("referee: not final", "referee", "close", "stranger", self.job, self.claims[name])
+            s.wait(1)
+        s.ok("referee", "close", "stranger", self.job, self.claims[name])
+
+    def settle_fees(self) -> None:
+        """Of all that is known; everybody withdraws."""
+        known = [(id, each[1], each[2]) for id, each in self.explorer.known.items()]
+        self.explorer.known = {}
+        for at in range(0, len(known), 32):
+            ids, records, statuses = zip(*known[at : at + 32], strict=True)
+            self.s.ok("referee", "settle", "stranger", ids, records, statuses)
+        for (token, account), amount in list(self.explorations.owed.items()):
+            if amount:
+                self.s.ok("referee", "withdraw", "stranger", token, account)
+
+    def convict(self, name: str, kind: int = Kind.UPDATE, slot: int | None = None, by: str = "stranger") -> None:
+        """By a trace, a node of it, and one of its words."""
+        explorer = self.explorer
+        slot = self.first_slot(name) if slot is None else slot
+        trace = explorer.answer(explorer.first(name, kind, slot, by=by))
+        explorer.convict(explorer.answer(explorer.down(trace, 0, by)), 0, by)
+
+
+def others_of(s: Stage, job: int, claim: Claim) -> tuple[Claim, ...]:
+    return tuple(each for each in s.claims(job) if each != claim and each.turn < s.world.run(job).turn)
+
+
+@scenario
+def a_lie_is_asked_about_judged_and_done_again(s: Stage) -> None:
+    t = ExploredJob(s, slots=STANDBYS, policy=1, rounds=3, token="usd")
+    clock, usd = s.preset.clocks, s.tokens["usd"]
+    t.commit("alice", "bob")
+    id = unit_of_update(t, "alice")
+    mine, finder = sealed(s.accounts["stranger"], id, SALT), s.accounts["guardian"]
+    s.ok("referee", "seal", "guardian", sealed(finder, id, SALT))
+    s.no("referee: sealed already", "referee", "seal", "guardian", sealed(finder, id, SALT))
+    s.wait(1)
+    s.ok("referee", "seal", "stranger", mine)
+    s.wait(clock.seal_lead_s)
+    t.close_turn()
+    claim = t.claims["alice"]
+    t.convict("alice")
+    assert (t.word("alice").end, t.status("alice")) == (End.JUDGED, ClaimStatus.CONVICTED)
+    assert s.world.run(t.job).round == 0
+    assert s.world.job_ledgers[t.job].restored >= round_price(s.world.terms[t.job])
+    share = s.world.finder_shares[t.job, claim]
+    assert share > 0
+    s.no("referee: time left", "referee", "reward", "stranger", t.job, claim)
+    s.ok("referee", "open_seal", "stranger", t.job, claim, s.accounts["stranger"], SALT)
+    s.ok("referee", "open_seal", "stranger", t.job, claim, finder, SALT)  # the older one
+    s.no("referee: an older seal", "referee", "open_seal", "stranger", t.job, claim, s.accounts["stranger"], SALT)
+    s.wait(clock.opening_s)
+    s.no("referee: time left", "referee", "reward", "stranger", t.job, claim)
+    s.wait(1)
+    s.no("referee: not open to seals", "referee", "open_seal", "stranger", t.job, claim, finder, SALT)
+    s.ok("referee", "reward", "stranger", t.job, claim)
+    s.no("referee: nothing to reward", "referee", "reward", "stranger", t.job, claim)
+    assert s.world.owed[usd, finder] == share
+    s.no("referee: not pending", "referee", "close", "stranger", t.job, claim)
+    t.settle_fees()
+    assert s.world.balances[usd, s.world.config.referee] == 0
+    s.until_open(t.job)
+    s.take_over(t.job, claim.seat, "bob")
+    while s.world.job(t.job).state == JobState.RUNNING:
+        s.play_round(t.job)
+    s.settle(t.job)
+
+
+def unit_of_update(t: ExploredJob, name: str) -> bytes:
+    """Of the step that `convict` goes by."""
+    return unit_of(path_id(claim_key(t.job, t.claims[name]), t.first_slot(name), Kind.UPDATE))
+
+
+@scenario
+def a_judgement_without_a_seal_burns_the_finders_share(s: Stage) -> None:
+    t = ExploredJob(s, rounds=1, token="usd")
+    t.commit("alice", "bob")
+    explorer = t.explorer  # while the turn is open, from a segment down to one part of an element
+    id = explorer.answer(explorer.first("alice", slot=t.first_slot("alice"), leaf=3, by="stranger"))
+    shown = explorer.down(explorer.answer(explorer.down(id, 3, "stranger")), 10, "stranger")
+    parts = explorer.answer(explorer.ask_parts(shown, 128 * 10 + 5, "stranger"))
+    explorer.convict(parts, 0, "stranger")
+    claim, usd = t.claims["alice"], s.tokens["usd"]
+    share = s.world.finder_shares[t.job, claim]
+    s.wait(s.preset.clocks.opening_s + 1)
+    before = s.world.burned[usd]
+    s.ok("referee", "reward", "stranger", t.job, claim)
+    assert s.world.burned[usd] == before + share
+    s.take_over(t.job, claim.seat, "carol")
+    s.play_round(t.job)
+    t.settle_fees()
+    s.settle(t.job)
+
+
+@scenario
+def an_ask_that_nobody_answers_convicts(s: Stage) -> None:
+    t = ExploredJob(s, rounds=1)
+    t.commit("alice", "bob")
+    trace = t.explorer.first("alice", Kind.UPDATE, t.first_slot("alice"), by="stranger")
+    other = t.explorer.first("alice", by="guardian", slot=t.first_slot("alice"))
+    t.close_turn()
+    t.expire(trace)
+    assert (t.word("alice").end, t.status("alice")) == (End.SILENT, ClaimStatus.CONVICTED)
+    assert s.world.finder_shares[t.job, t.claims["alice"]] == 0
+    s.no("referee: nothing to reward", "referee", "reward", "stranger", t.job, t.claims["alice"])
+    function, args = t.explorer.answer_args(other) or ("", ())
+    s.no("referee: not pending", "referee", function, "alice hot", *args)
+    t.settle_fees()
+    s.settle(t.job)
+
+
+@scenario
+def more_asks_than_an_operator_can_answer_cost_who_asks_half_of_what_it_loses(s: Stage) -> None:
+    """Of an operator with one slot: thirty-three steps are asked for at once."""
+    work = replace(WORK, inner_steps=40, segment_steps=1)
+    slots = {"alice": Offer(60, 1), "bob": Offer(70, 2), "carol": Offer(80, 2, True)}
+    t = ExploredJob(s, work, slots=slots, rounds=1, token="usd", policy=0)
+    t.commit("alice", "bob", "carol")
+    lock, usd = s.world.stake_of(t.job, s.ids["alice"]).locked, s.tokens["usd"]
+    asks = [t.explorer.first("alice", slot=t.first_slot("alice"), leaf=leaf, by="stranger") for leaf in range(1, 34)]
+    assert [t.explorer.known[id][1].clocks.exhausted for id in asks[-2:]] == [False, True]
+    t.close_turn()
+    t.expire(asks[-1])
+    assert t.word("alice").end == End.EXHAUSTED
+    price = s.world.terms[t.job].reserve
+    burned = 33 * (price // 2)
+    slashed = lock - s.world.stake_of(t.job, s.ids["alice"]).locked
+    assert slashed == clocks.silence_slash(lock, burned, End.EXHAUSTED)
+    t.settle_fees()
+    assert s.world.disputes.burned[usd] == burned
+    s.settle(t.job)
+    assert s.operator("alice").locks == 0
+
+
+@scenario
+def a_true_claim_is_paid_once_nothing_is_left_to_ask(s: Stage) -> None:
+    t = ExploredJob(s, rounds=1, aggregator_reserve=9_000, aggregator_max_price=9_000)
+    clock = s.preset.clocks
+    t.commit("alice", "bob")
+    root = t.explorer.first("alice", slot=t.first_slot("alice"), by="guardian")
+    s.wait(clock.exclusive_s - 1)
+    t.explorer.answer(root, by="sink")  # too early to be paid for it
+    other = t.explorer.first("alice", RESULT, t.first_slot("alice"), by="guardian")
+    t.close_turn()
+    s.wait(clock.exclusive_s)
+    t.explorer.answer(other, by="sink")
+    leaf = t.explorer.ask(root, 2, "guardian")
+    aggregation = t.explorer.first("dave", Kind.AGGREGATION, 0, by="stranger")
+    s.wait(clock.pay_fades_from_s + 10)
+    t.explorer.answer(leaf)
+    t.explorer.answer(aggregation)
+    assert t.word("dave").used_s == clock.pay_fades_from_s + 10 - s.world.terms[t.job].reexecute_s
+    paid = s.world.job_ledgers[t.job]
+    for claims in (others_of(s, t.job, t.claims["alice"]), (t.claims["alice"],)):
+        s.no("settlement: in dispute", "settlement", "finalise", "stranger", t.job, claims) if claims else None
+    t.close("alice")
+    t.close("dave")
+    ledger = s.world.job_ledgers[t.job]
+    alice, dave = t.claims["alice"], t.claims["dave"]
+    fading = clocks.fading_pay(dave.price, t.word("dave").used_s, clock)
+    assert (t.status("alice"), t.status("dave")) == (ClaimStatus.PAID, ClaimStatus.PAID)
+    assert ledger.paid + ledger.fees - paid.paid - paid.fees == alice.price + fading
+    assert s.world.disputes.owed.get((COIN, s.accounts["sink"])) is None
+    t.settle_fees()
+    s.settle(t.job)
+
+
+@scenario
+def a_dispute_that_nobody_ends_makes_its_claim_void(s: Stage) -> None:
+    t = ExploredJob(s, rounds=1, reexecute_s=1)
+    t.commit("alice", "bob")
+    trace = t.explorer.first("alice", Kind.UPDATE, t.first_slot("alice"), by="stranger")
+    assert t.explorer.known[trace][1].payment.is_heavy
+    t.close_turn()
+    last = clocks.aged_at(s.deadline(t.job, t.claims["alice"]), 1, s.preset.clocks)
+    s.to(last)
+    s.no("referee: not final", "referee", "close", "stranger", t.job, t.claims["alice"])
+    s.wait(1)
+    s.ok("referee", "close", "stranger", t.job, t.claims["alice"])
+    assert (t.word("alice").end, t.status("alice")) == (End.AGED, ClaimStatus.VOID)
+    t.settle_fees()
+    s.settle(t.job)
+    assert s.world.stake_of(t.job, s.ids["alice"]).locked == 0
+    assert s.operator("alice").locks == 0
+
+
+@scenario
+def what_became_of_a_claim_otherwise_ends_its_dispute_without_a_revert(s: Stage) -> None:
+    """Its data is lost while it is explored: asks can still expire, be judged and settled, and change nothing."""
+    for end in (End.SILENT, End.JUDGED, End.FINAL):
+        t = ExploredJob(s, rounds=1, reexecute_s=40)
+        t.commit("alice", "bob")
+        first = t.explorer.first("alice", slot=t.first_slot("alice"), by="stranger")
+        if end != End.SILENT:
+            t.explorer.answer(first)
+        t.close_turn()
+        s.lose(t.job, t.claims["alice"])
+        assert t.status("alice") == ClaimStatus.CONVICTED
+        before = s.world.standings, s.world.runs, s.world.jobs
+        if end == End.SILENT:
+            t.expire(first)
+        elif end == End.JUDGED:
+            t.explorer.convict(first, 0, "stranger")
+            s.wait(s.preset.clocks.opening_s + 1)
+            s.ok("referee", "reward", "stranger", t.job, t.claims["alice"])
+        else:
+            t.close("alice")
+        assert t.word("alice").end == end
+        assert (s.world.standings, s.world.runs, s.world.jobs) == before
+        t.settle_fees()
+        s.settle(t.job)
+
+
+@scenario
+def a_void_claim_is_judged_and_its_round_done_again(s: Stage) -> None:
+    t = ExploredJob(s, slots=STANDBYS, policy=1, rounds=4, depth=4, token="usd")
+    t.commit("alice", "bob")
+    first = t.claims["alice"]
+    t.close_turn()
+    t.commit("alice", "bob")
+    t.close_turn()
+    t.convict("alice")
+    assert s.world.run(t.job).round == 1
+    s.no("settlement: window open", "settlement", "finalise", "stranger", t.job, (first,))
+    t.claims["alice"] = first
+    t.sides |= {("alice", slot): HashedComputation("alice", slot, first.start_root, t.work) for slot in first.slots}
+    t.convict("alice")
+    assert s.world.run(t.job).round == 0
+    t.settle_fees()
+    s.until_open(t.job)
+    s.take_over(t.job, first.seat, "bob")
+    while s.world.job(t.job).state == JobState.RUNNING:
+        s.play_round(t.job)
+    s.settle(t.job)
+
+
+@scenario
+def a_trial_is_explored_like_a_claim_and_costs_no_tokens(s: Stage) -> None:
+    small(s)
+    program = WORK.programs[0]
+    s.ok("admissions", "set_workload", "deployer", 40, Workload(program, b"s" * 32, 5, 10**15))
+    for name, end in (("alice", End.FINAL), ("alice", End.SILENT), ("bob", End.JUDGED), ("bob", End.AGED)):
+        t = explored_trial(s, name)
+        operator, claim = s.ids[name], t.claims[name]
+        s.no("referee: not of this kind", "referee", "ask_claim", "stranger", *t.explorer.first_args(name, 1, 0))
+        leaf = t.explorer.first(name, slot=0, leaf=2, by="stranger")
+        assert t.explorer.known[leaf][1].payment.is_heavy
+        s.no("admissions: in dispute", "admissions", "settle", "stranger", claim)
+        if end == End.FINAL:
+            t.explorer.answer(leaf)
+            s.to(s.world.trials[operator].deadline + s.preset.clocks.asker_s + 1)
+            s.ok("referee", "close", "stranger", TRIALS, claim)
+            s.ok("admissions", "settle", "stranger", claim)
+        elif end == End.SILENT:
+            t.expire(leaf)
+        elif end == End.JUDGED:
+            node = t.explorer.answer(t.explorer.down(t.explorer.answer(leaf), 2, "stranger"))
+            t.explorer.convict(node, 0, "stranger")
+            s.wait(s.preset.clocks.opening_s + 1)
+            s.ok("referee", "reward", "stranger", TRIALS, claim)
+        else:
+            deadline = s.world.trials[operator].deadline
+            s.to(clocks.aged_at(deadline, s.preset.benchmark_s, s.preset.clocks) + 1)
+            s.ok("referee", "close", "stranger", TRIALS, claim)
+        assert t.word(name).end == end
+        assert s.operator(name).is_admitted == (end == End.FINAL)
+        if s.operator(name).stake < s.preset.min_stake:
+            s.ok("registry", "add_stake", f"{name} owner", operator, s.preset.min_stake)
+        t.settle_fees()
+
+
+class TrialComputation(HashedComputation):
+    """What a machine shows of itself: nobody asks for its end or an update."""
+
+    @property
+    def result(self) -> Result:
+        return Result(self.segments.root)
+
+
+def explored_trial(s: Stage, name: str) -> ExploredJob:
+    """Of a machine that computed something else than it should, or not: nobody knows."""
+    workload = workload_of(s.world, s.ids[name])
+    t = ExploredJob(s, work_of(workload), job=TRIALS)
+    t.sides[name, 0] = TrialComputation(name, 0, workload.state_root, t.work)
+    t.claims[name] = answered(s, name, root=t.sides[name, 0].segments.root)
+    return t
