@@ -26,8 +26,9 @@ def test_the_table__names_every_attack_once() -> None:
 
 def test_self_challenge__costs_six_tenths_of_the_lock() -> None:
     lock = 2 * LOCK_MULTIPLE * 160 * 3  # two slots, three rounds within the depth
-    assert profit_of("self-challenge") == profit_of("a hundred Sybil challengers") == -lock * 6 // 10
-    assert profit_of("copying results") == -lock  # somebody else challenged
+    assert profit_of("self-challenge") == -lock * 6 // 10
+    assert profit_of("silence instead of a judgement") == -lock
+    assert profit_of("copying results") == -lock  # somebody else found it
 
 
 def test_own_standby__gets_back_its_slash_but_for_the_dust() -> None:
