@@ -44,7 +44,7 @@ CONFIG = HERE / "demo.yaml"
 BUDGET = 60  # ZEN
 KILL_IN_ROUND = 1
 LONGEST_RUN_S = 900
-SETTLE_S = 90
+SETTLE_S = 120
 
 # Every worker runs on this machine's CPU. The GPU classes are labels of the devnet preset, to show their multipliers.
 PLANS = (
@@ -115,13 +115,14 @@ class Demo:
             head = newest.number
             events = list(scan(chain, seen, head)) if seen <= head else []
             seen = head + 1
-            for line in (*narrator.asks(read_disputes(chain, newest, job=job)), *narrator.lines(events)):
+            disputes = read_disputes(chain, newest, job=job)
+            for line in (*narrator.asks(disputes), *narrator.lines(events)):
                 say(line)
             view = read_job(chain, job, head)
             self.disturb(view, events)
             self.watch(view)
             self.replay(view)
-            if view.state != JobState.ENDED:
+            if view.state != JobState.ENDED or any(dispute.is_open for dispute in disputes):
                 ended = None  # a conviction can make a job run again
             elif ended is None:
                 ended = time.monotonic()

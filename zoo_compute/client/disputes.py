@@ -12,7 +12,6 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT
 from zoo_compute.client.explored_places import WORK
 from zoo_compute.errors import UserError
-from zoo_compute.operators.admission import trial_answers
 from zoo_compute.spec.clocks import GWEI, End, asks_end
 from zoo_compute.spec.disputed_claims import RESULT
 from zoo_compute.spec.frames import Kind
@@ -35,7 +34,7 @@ COMMITTER, ASKERS, ANYBODY = "committer", "askers", "anybody"  # whose clock run
 
 @dataclass(frozen=True)
 class Dispute:
-    """A disputed claim. name: as people write it; turn: of the claim; owes: whose clock runs up to second `until`, or empty."""
+    """A disputed claim. name: as people write it; turn: of the claim, 0 of a trial; owes: whose clock runs up to second `until`, or empty."""
 
     view: DisputeView
     name: str
@@ -85,7 +84,7 @@ class Dispute:
         return {
             "dispute": self.name,
             "job": view.job,
-            "turn": self.turn,
+            "turn": None if self.is_trial else self.turn,
             "round": None if self.is_trial else next(iter(nodes)).frame.round,
             "seat": view.seat,
             "operator": view.operator,
@@ -142,8 +141,7 @@ def account_names(chain: Chain, view: DisputeView) -> dict[str, str]:
 
 def _name_of(chain: Chain, head: Head, view: DisputeView) -> tuple[str, int]:
     if view.job == TRIALS:
-        answered = [trial.claim_hash for trial in trial_answers(chain, view.operator)]
-        return f"{TRIAL}:{view.operator}", answered.index(view.claim_hash)
+        return f"{TRIAL}:{view.operator}", 0
     claim = view.claim_in(read_job(chain, view.job, head))
     seat = AGGREGATOR if claim.seat == AGGREGATOR_SEAT else claim.seat
     return f"{view.job}:{claim.turn}:{seat}", claim.turn
