@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from repops.commitments import result_root, segment_leaf
-from repops.merkle import merkle_proof, merkle_root
 from tests.contracts.audits_driver import (  # noqa: F401
     AUDITORS,
     BUDGET,
@@ -27,7 +25,6 @@ from tests.contracts.protocol_double import (
     changed,
     claim_hash,
 )
-from tests.contracts.two_results import leaf_2_of_5, slot_2_of_3
 from tests.support.evm import reverts as refused
 from tests.support.openings import segment_opening
 
@@ -240,25 +237,6 @@ def test_open__before_the_draw_or_of_another_claim__is_refused(job):
 
 
 # --- settling
-
-
-def test_open__of_a_root_with_two_results_or_two_states__shows_the_ones_that_are_judged(job):
-    """With the others a liar would have the honest auditor of its unit slashed."""
-    unit, honest, false, zero = 2 * SEGMENTS + 1, job.watched.results[0][2], b"\x66" * 32, bytes(32)
-    leaves = [segment_leaf(step, root) for step, root in honest.steps]
-    step, lie = honest.steps[2][0], segment_leaf(honest.steps[2][0], false)
-    segments = leaf_2_of_5(leaves, lie)
-    lies = [*leaves[:2], lie, *leaves[3:]]
-    one, other = (result_root(2, honest.start_root, root, zero, zero) for root in (segments.root, merkle_root(lies)))
-    tree = slot_2_of_3(one, other)
-    job.claims = {0: changed(job.claims[0], root=tree.root)}
-    job.watched.set_claim(job.claims[0])
-    job.drawn().attested(unit)
-    for segment_path, path in ((segments.short, tree.path), (merkle_proof(lies, 2), tree.short)):
-        with refused("audits: root does not match"):
-            job.open(unit, root=false, opening=(step, segment_path, zero, zero, path))
-    job.open(unit, opening=(step, segments.path, zero, zero, tree.path))
-    assert job.contract.units(JOB, TURN, unit).root == job.root(unit)
 
 
 def test_settle__unopposed_and_final__pays_the_fee(job):

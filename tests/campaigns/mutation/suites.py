@@ -57,6 +57,7 @@ SUITES = {
         "contracts/test_takeover.py",
         "contracts/test_turns.py",
         "contracts/test_convictions.py",
+        "contracts/test_dispute_ends.py",
         "contracts/test_ending.py",
         "contracts/test_settlement.py",
         "contracts/test_rollbacks.py",
