@@ -15,8 +15,6 @@ from keepers.queue.work_queue import WorkStatus
 from keepers.services import challenging, disputing
 from keepers.services.challenging import Asking, MismatchReports, salt_of, seal_of, unit_id
 from keepers.services.disputing import REFUSED_S, RETRY_S, Disputing
-from zoo_compute.chain import explorations
-from zoo_compute.chain.events import Event
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.generated.bindings import admissions as bindings
 from zoo_compute.disputes.exploration import Call, Exploration, Opened
@@ -24,7 +22,7 @@ from zoo_compute.errors import NeedsOperator, Refusal, UserError
 from zoo_compute.json_codec import encode
 from zoo_compute.operators.admission import TrialAnswer
 from zoo_compute.spec.admissions import claim_of
-from zoo_compute.spec.clocks import DEVNET, End, PathClocks, first
+from zoo_compute.spec.clocks import DEVNET, End, PathClocks
 from zoo_compute.spec.descents import frame_hash
 from zoo_compute.spec.disputed_claims import RESULT
 from zoo_compute.spec.exploration import Node, Origin, Payment, Status, Tree, TreePosition
@@ -367,81 +365,6 @@ def test_a_claim_that_is_final__cannot_be_disputed(tmp_path: Path):
     claim: Any = SimpleNamespace(final=True, operator=3, turn=5)
     with pytest.raises(UserError, match="of operator 3 in turn 5 cannot be disputed any more"):
         Lane(tmp_path).lane.challenge(1, claim, [])
-
-
-# --- what is read of the chain
-
-
-class CountedReads:
-    """A chain whose events ask about claims, each ask of a claim of its own. applied: how many events made a picture."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *jobs: int) -> None:
-        self.events = [self.asked(number, job) for number, job in enumerate(jobs, 1)]
-        self.applied = 0
-        self.words: dict[bytes, int] = {}
-        history = SimpleNamespace(events_until=lambda head: list(self.events))
-        reader = explorations._Reader(history)  # type: ignore[arg-type]
-        self.chain: Any = SimpleNamespace(cached=lambda key, make: reader)
-        self.read: list[bytes] = []
-        monkeypatch.setattr(explorations._Reader, "_read_times", self._read_times)
-        monkeypatch.setattr(explorations, "read_all", self._read_all)
-        monkeypatch.setattr(Exploration, "apply", lambda picture, event: self._count())
-
-    @staticmethod
-    def asked(number: int, job: int) -> Event:
-        args = {"job": job, "claim": bytes([number, job]), "id": bytes([number]), "claim_hash": b"h"}
-        return Event("ClaimAsked", "referee", number, 0, f"0x{number}", bytes([number]), args)
-
-    def _read_times(self, chain: Any, events: Sequence[Event]) -> None:
-        reader = self.chain.cached(None, None)
-        reader.times |= {event.block_hash: event.block for event in events}
-
-    def _count(self) -> None:
-        self.applied += 1
-
-    def _read_all(self, chain: Any, block: int, reads: Any) -> list[Any]:
-        self.read += [each.args[0] for each in reads if each.function == "claims"]
-        return [
-            self.words.get(each.args[0], 5 << 196 | 9 << 108) if each.function == "claims" else 77 for each in reads
-        ]
-
-    def keys(self, **wanted: Any) -> list[bytes]:
-        head: Any = SimpleNamespace(number=1)
-        return [each.key for each in explorations.read_disputes(self.chain, head, **wanted)]
-
-
-def test_read_disputes__reads_what_is_new_alone_until_a_reorganisation_undoes_something(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    reads = CountedReads(monkeypatch, 1, 1)
-    assert (reads.keys(), reads.applied) == ([b"\1\1", b"\2\1"], 2)
-    reads.events.append(reads.asked(3, 2))
-    assert (reads.keys(job=2), reads.applied) == ([b"\3\2"], 3)
-    assert reads.keys(wanted=lambda view: view.key != b"\1\1") == [b"\2\1", b"\3\2"]
-    assert reads.read == [b"\1\1", b"\2\1", b"\3\2"], "operator and deadline are fixed"
-    reads.events = [reads.events[0], reads.asked(2, 7)]  # another claim came to be the second
-    assert (reads.keys(job=7), reads.applied) == ([b"\2\7"], 5)
-
-
-def test_read_disputes__asks_for_the_deadline_of_an_open_turn_at_every_look(monkeypatch: pytest.MonkeyPatch):
-    reads = CountedReads(monkeypatch, 1)
-    reads.words[b"\1\1"] = 5 << 196 | 3 << 176
-    monkeypatch.setattr(explorations, "_U40", 76)  # as the greatest number is: later than any deadline
-    head: Any = SimpleNamespace(number=1)
-    [view] = explorations.read_disputes(reads.chain, head)
-    assert (view.operator, view.deadline, view.final_after(DEVNET)) == (5, 0, None)
-    monkeypatch.setattr(explorations, "_U40", 2**40 - 1)
-    [view] = explorations.read_disputes(reads.chain, head)
-    assert view.deadline == 77
-
-
-def test_a_claim__is_final_after_the_last_of_its_clocks():
-    answered = opened(clocks=first(NOW + 50, DEVNET), status=Status.ANSWERED)
-    assert dispute(1, answered, deadline=NOW).final_after(DEVNET) == NOW + 50 + DEVNET.asker_s
-    assert dispute(1, answered, deadline=NOW + 60).final_after(DEVNET) == NOW + 60 + DEVNET.asker_s
-    assert dispute(1, deadline=NOW).final_after(DEVNET) == NOW
-    assert dispute(1, answered, opened(2)).final_after(DEVNET) is None, "an ask is open"
-    assert dispute(1, answered, deadline=0).final_after(DEVNET) is None, "the turn is open"
 
 
 def test_a_resolved_dispute__is_looked_at_until_nothing_is_left(
