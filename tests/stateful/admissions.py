@@ -8,6 +8,7 @@ from tests.stateful.walk import BOTH, INDEX, OFFSET, Walk
 from tests.support.lockstep.stage import AUDITORS, OPERATORS
 from tests.support.lockstep.stage import block_hash as hash_of_block
 from zoo_compute.spec import admissions
+from zoo_compute.spec.clocks import End
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS, Workload
 
@@ -35,10 +36,10 @@ class Admissions(Walk):
         self.on_admissions("answer", hot, operator, admissions.seed(block_hash, operator, work), ROOT)
 
     @precondition(lambda self: bool(self.s.world.trials))
-    @rule(2, index=INDEX, disputes=(0, 0, 1, 2), convicted=BOTH, offset=OFFSET, forged=INDEX)
-    def judge_trial(self, index: int, disputes: int, convicted: bool, offset: int, forged: int) -> None:
-        """Disputes are opened of a trial, and closed but for one now and then; at the edge of its window it settles."""
-        claim, referee = self.trial(index), self.s.world.config.referee
+    @rule(2, index=INDEX, disputes=(0, 0, 1, 2), end=tuple(End), offset=OFFSET, forged=INDEX)
+    def judge_trial(self, index: int, disputes: int, end: End, offset: int, forged: int) -> None:
+        """A trial is disputed, and mostly that ends; at the edge of its window it settles."""
+        claim, referee = self.trial(index), "referee"
         deadline = self.s.world.trials[claim.operator].deadline
         if forged == 7:
             claim = replace(claim, round=claim.round ^ 1)
@@ -46,9 +47,9 @@ class Admissions(Walk):
             self.on_admissions("open_dispute", referee, TRIALS, claim)
         self.s.to(max(self.s.now, deadline + offset))
         self.on_admissions("settle", "stranger", claim)
-        challengers = (self.s.accounts["stranger"],)
-        for _ in range(disputes + 1 - forged % 2):
-            self.on_admissions("close_dispute", referee, TRIALS, claim, convicted, challengers)
+        if disputes < 2 or forged % 2:
+            self.on_admissions("close_dispute", referee, TRIALS, claim, int(end), 0, 0)
+            self.on_admissions("reward_finder", referee, TRIALS, claim, self.s.accounts["stranger"])
         self.on_admissions("settle", "stranger", claim)
 
     def trial(self, index: int) -> Claim:

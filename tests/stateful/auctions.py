@@ -2,6 +2,7 @@
 
 from random import Random
 
+from tests.stateful.disputes import WORK
 from tests.stateful.rules import precondition, rule
 from tests.stateful.walk import (
     BITS,
@@ -40,7 +41,7 @@ class Auctions(Walk):
         quorum = min(quorum, slots) if price % 8 else quorum
         reserve, most = 20 + price % 100, 20 + price % 100 + price % 7 * 10
         changes = {"rounds": rounds, "slots": slots, "quorum": quorum, "reserve": reserve, "max_price": most}
-        self.s.attempt("tasks", "post", "submitter", self.s.terms(token=token, **changes))
+        self.s.attempt("tasks", "post", "submitter", self.s.terms(token=token, work_root=WORK.root, **changes))
 
     @when(is_biddable)
     @rule(job=INDEX, kind=range(2), who=INDEX, price=range(1, 131), capacity=INDEX, standby=BOTH)

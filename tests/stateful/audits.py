@@ -7,6 +7,7 @@ from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, is_
 from tests.support.lockstep import committed_results
 from tests.support.lockstep.committed_results import SEGMENTS
 from tests.support.lockstep.stage import AUDITORS, Stage
+from zoo_compute.spec.clocks import End
 from zoo_compute.spec.state import Claim, ClaimStatus
 from zoo_compute.spec.watching import Attestation, Draw, Seal, Status
 
@@ -153,6 +154,5 @@ class Audits(Walk):
         self.settle_audits(offset=1, final=True)
 
     def convict(self, job: int, claim: Claim) -> None:
-        referee = self.s.world.config.referee
-        self.s.attempt("settlement", "open_dispute", referee, job, claim)
-        self.s.attempt("settlement", "close_dispute", referee, job, claim, True, ())
+        self.s.attempt("settlement", "open_dispute", "referee", job, claim)
+        self.s.attempt("settlement", "close_dispute", "referee", job, claim, int(End.JUDGED), 0, 0)

@@ -8,6 +8,7 @@ from typing import Any
 from tests.stateful.admissions import Admissions
 from tests.stateful.auctions import Auctions, draw_prices
 from tests.stateful.audits import Audits
+from tests.stateful.disputes import WORK, Disputes
 from tests.stateful.money import Money
 from tests.stateful.operators import Operators
 from tests.stateful.rounds import Rounds
@@ -34,7 +35,7 @@ JOB: dict[str, Any] = {
 }
 
 
-class ProtocolWalk(Auctions, Rounds, Verdicts, Audits, Admissions, Money, Operators):
+class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Admissions, Money, Operators):
     """A walk over all of the protocol."""
 
     @precondition(lambda self: self.is_idle and len(self.s.world.jobs) < MAX_JOBS)
@@ -42,7 +43,7 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Audits, Admissions, Money, Operat
     def begin(self, *, prices: list[int], many: int, standbys: int, steps: int, rate_bps: int, **terms: Any) -> None:
         """Most jobs are driven to some turn at once, some to a step of their auctions. Most pay for audits."""
         terms["quorum"] = min(terms["quorum"], terms["slots"])
-        if self.s.attempt("tasks", "post", "submitter", self.s.terms(max_price=130, **terms)):
+        if self.s.attempt("tasks", "post", "submitter", self.s.terms(max_price=130, work_root=WORK.root, **terms)):
             return
         job = self.s.result
         if rate_bps:

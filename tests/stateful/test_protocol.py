@@ -20,6 +20,11 @@ MUST_ACCEPT = {
     *(f"auction.{name}" for name in ("bid", "reveal", "reopen", "clear", "award", "reclaim", "retire")),
     *(f"settlement.{name}" for name in ("ready", "decline", "commit", "time_out", "take_over", "post_checkpoint")),
     *(f"settlement.{name}" for name in ("abandon", "finalise", "release", "open_dispute", "close_dispute")),
+    *(
+        f"referee.{name}"
+        for name in ("ask_claim", "ask", "answer", "answer_stage", "judge", "expire", "close", "settle")
+    ),
+    *(f"referee.{name}" for name in ("withdraw", "seal", "open_seal", "reward")),
     *(f"availability.{name}" for name in ("demand", "answer", "close")),
     *(f"audits.{name}" for name in ("offer", "fund", "refund", "schedule", "draw", "attest", "reveal", "open")),
     *(f"audits.{name}" for name in ("falsify", "record_conviction", "settle")),
@@ -27,8 +32,16 @@ MUST_ACCEPT = {
     *("rewards.fund", "rewards.redeem", "datasets.cite", "treasury.collect"),
 }
 MUST_CHANGE = {
-    *("job: RUNNING>ENDED", "claim: PENDING>PAID", "claim: PENDING>CONVICTED"),
+    *("job: RUNNING>ENDED", "claim: PENDING>PAID", "claim: PENDING>CONVICTED", "claim: PENDING>VOID"),
+    *(f"dispute: EXPLORED>{end}" for end in ("FINAL", "JUDGED", "SILENT")),
     *("demand: NONE>OPEN", "demand: OPEN>ENDED", "draw: SCHEDULED>DRAWN", "attestation: REVEALED>SETTLED"),
+}
+# Of the referee, which the reasons of docs/protocol that a walk reaches do not count.
+MUST_REFUSE = {
+    *("window closed", "work does not match", "result does not match", "no such slot", "not of this kind"),
+    *("fee too small", "asked already", "not the committer", "not pending", "out of time"),
+    *("time left", "not final", "not resolved", "nothing owed", "sealed already", "no such seal", "not open to seals"),
+    *("nothing to reward",),
 }
 
 
@@ -40,6 +53,8 @@ def test_random_walks__contracts_and_specification_agree_and_money_is_conserved(
     print(coverage.summary())
     assert set(coverage.accepts) >= MUST_ACCEPT, MUST_ACCEPT - set(coverage.accepts)
     assert set(coverage.transitions) >= MUST_CHANGE, MUST_CHANGE - set(coverage.transitions)
+    refused = {reason.removeprefix("referee: ") for reason in coverage.reasons}
+    assert refused >= MUST_REFUSE, MUST_REFUSE - refused
     assert coverage.unlisted() == {}
 
 

@@ -3,7 +3,7 @@
 from tests.stateful.rules import rule
 from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, when
 from tests.support.lockstep import committed_results
-from tests.support.lockstep.stage import OPERATORS, Stage
+from tests.support.lockstep.stage import Stage
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_LANE
 from zoo_compute.spec.state import Claim
@@ -20,15 +20,11 @@ class Verdicts(Walk):
     """What the referee, and who asks for data, do to claims."""
 
     @when(has_claims)
-    @rule(3, job=INDEX, index=BITS, convicted=BOTH, challengers=range(4))
-    def dispute(self, job: int, index: int, convicted: bool, challengers: int) -> None:
-        """A dispute is opened, and mostly closed again, of any pending claim."""
-        job, referee = self.job(job, has_claims), self.s.world.config.referee
-        claim = self.claim(job, index)
-        self.s.attempt("settlement", "open_dispute", referee, job, claim)
-        if index & 64:
-            accounts = tuple(self.s.accounts[f"{name} owner"] for name in OPERATORS[:challengers])
-            self.s.attempt("settlement", "close_dispute", referee, job, claim, convicted, accounts)
+    @rule(job=INDEX, index=BITS)
+    def dispute(self, job: int, index: int) -> None:
+        """A dispute is opened of any pending claim; others close it."""
+        job = self.job(job, has_claims)
+        self.s.attempt("settlement", "open_dispute", "referee", job, self.claim(job, index))
 
     @when(has_claims)
     @rule(job=INDEX, convicted=BOTH)

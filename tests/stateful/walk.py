@@ -15,6 +15,8 @@ from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import AUDITORS, OPERATORS, Stage
 from tests.support.scenarios.admissions import admit
 from zoo_compute.spec import seats
+from zoo_compute.spec.clocks import End
+from zoo_compute.spec.exploration import Status
 from zoo_compute.spec.params import ZEN
 from zoo_compute.spec.state import Claim, JobState, Phase, Seat
 
@@ -128,6 +130,11 @@ class Walk:
         seconds |= {asked.opened_at + w.config.preset.answer_s for asked in w.demands.values() if asked.is_open}
         seconds |= {draw.drawn_at + count * draw.phase_s for draw in w.draws.values() for count in (1, 2, 3)}
         seconds |= {entry.entered_at + w.config.preset.benchmark_s for entry in w.entries.values()}
+        seconds |= {
+            node.clocks.since + node.clocks.committer_left_s
+            for node, status in w.disputes.nodes.values()
+            if status == Status.ASKED
+        }
         seconds |= {trial.deadline for trial in w.trials.values()}
         seconds |= {recall.due for recall in w.recalls.values()}
         seconds |= {operator.exit_at for operator in w.operators.values()}
@@ -177,8 +184,9 @@ class Walk:
         return claims[index % len(claims)]
 
     def judge_all(self, job: int, *, convicted: bool) -> None:
-        """Every open dispute of the job is closed."""
-        referee = self.s.world.config.referee
+        """Every open dispute of the job is closed; without a conviction those of closed turns."""
         for posted in [each for (of, _, _), each in self.s.world.claims.items() if of == job]:
-            for _ in range(posted.disputes):
-                self.s.attempt("settlement", "close_dispute", referee, job, posted.claim, convicted, ())
+            is_closed = (job, posted.claim.turn) in self.s.world.closed_turns
+            if posted.is_disputed and (convicted or is_closed):
+                end = End.JUDGED if convicted else End.FINAL
+                self.s.attempt("settlement", "close_dispute", "referee", job, posted.claim, int(end), 0, 0)

@@ -33,6 +33,7 @@ class TwoChains(Chain):
         self.state: Any = chain.from_genesis(AtomicDB(), {"difficulty": 0, "gas_limit": 2**62}).get_vm().state
         self.calls, self.cold = 0, 0
         self._as_shipped = b"", b""  # the code that is deployed on revm, and on py-evm
+        self._twins: dict[bytes, bytes] = {}  # what was deployed differs by the opcode of the base fee
         super().__init__()
 
     def allow_code(self, code_size: int) -> None:
@@ -56,9 +57,7 @@ class TwoChains(Chain):
 
     def _place(self, at: str, code: bytes) -> None:
         super()._place(at, code)
-        # What was deployed differs by the opcode of the base fee: there it stays as it was.
-        other = self.state.get_code(word(at)) if at in self.contracts and code == self.code(at) else b""
-        self.state.set_code(word(at), other or code)
+        self.state.set_code(word(at), self._twins.get(code, code))
 
     @contextmanager
     def anchor(self) -> Iterator[None]:
@@ -73,7 +72,9 @@ class TwoChains(Chain):
 
         self._as_shipped = base_fee.replaced(compiled.bytecode), compiled.bytecode
         try:
-            return super().deploy(compiled, *args, sender=sender, value=value)
+            contract = super().deploy(compiled, *args, sender=sender, value=value)
+            self._twins[self.code(contract)] = self.state.get_code(word(contract.address))
+            return contract
         finally:
             self._as_shipped = b"", b""
 

@@ -56,6 +56,11 @@ def slot_round(slot: int, turn: int, start_root: bytes) -> SlotRound:
     return SlotRound(slot, start_root, ((0, start_root), *ends), tensors(slot % 7))
 
 
+def segment_leaves(result: SlotRound) -> list[bytes]:
+    """The leaves of its segments' tree."""
+    return [commitments.segment_leaf(step, root) for step, root in result.steps]
+
+
 @cache
 def round_root(first: int, count: int, turn: int, start_root: bytes) -> bytes:
     """What the holder of these slots commits."""
