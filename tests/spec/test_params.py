@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoo_compute.spec import params
+from zoo_compute.spec.clocks import ClockPreset
 from zoo_compute.spec.params import DEVNET, GPU_CLASSES, PRESETS, PRODUCTION, ZEN, Preset, Terms
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol" / "numbers.md").read_text(encoding="utf-8")
@@ -20,11 +21,25 @@ def amount(cell: str) -> int:
     return number * ZEN if "ZEN" in cell else number
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(Preset) if field.name != "name"])
+@pytest.mark.parametrize("field", [field.name for field in fields(Preset) if field.name not in ("name", "clocks")])
 def test_presets_are_those_of_the_text(field: str) -> None:
     row = re.search(rf"^\| `{field}` \| ([^|]*) \| ([^|]*) \|", TEXT, re.MULTILINE)
     assert row, f"docs/protocol/numbers.md has no row for {field}"
     assert (getattr(DEVNET, field), getattr(PRODUCTION, field)) == (amount(row[1]), amount(row[2]))
+
+
+# Equal in every deployment, or of no contract yet.
+FIXED_CLOCKS = ("counted_reexecutions", "aged_factor", "outage_s")
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(ClockPreset) if field.name not in FIXED_CLOCKS])
+def test_clocks_are_those_of_the_text(field: str) -> None:
+    """A row may have several names, and as many numbers."""
+    row = re.search(rf"^\| ([^|]*`{field}`[^|]*) \| ([^|]*) \| ([^|]*) \|", TEXT, re.MULTILINE)
+    assert row, f"docs/protocol/numbers.md has no row for {field}"
+    at = re.findall(r"`(\w+)`", row[1]).index(field)
+    expected = getattr(DEVNET.clocks, field), getattr(PRODUCTION.clocks, field)
+    assert expected == tuple(amount(cell.split(", ")[at]) for cell in (row[2], row[3]))
 
 
 def test_presets_are_found_by_name() -> None:

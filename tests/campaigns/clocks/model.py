@@ -74,6 +74,7 @@ class Setting:
             exclusive_s=0,
             counted_reexecutions=self.counted,
             seal_lead_s=0,
+            opening_s=1,
             outage_s=0,
             aged_factor=2,
             pay_fades_from_s=0,

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from tests.support.lockstep.coverage import REFEREE, Coverage
+from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import ACCOUNTS, WEALTH, Mirror, Stage
 from tests.support.lockstep.state_access import GHOSTS, MAPS, NUMBERS, Keys, keys_changed, keys_read
 from tests.support.lockstep.vector_values import Json, Names, decode, encode, hints_of, names_of
-from tests.support.scenarios.catalogue import SCENARIOS
+from tests.support.scenarios.catalogue import EXPLORING, SCENARIOS
 from zoo_compute.spec.params import PRESETS
 from zoo_compute.spec.state import Config, JobLedger, World
 from zoo_compute.spec.world import EXTERNAL, Call
@@ -140,11 +140,6 @@ class Recorder:
             self.contracts.compare(world)
 
 
-def explores(steps: list[Step]) -> bool:
-    """Whether the Referee is called: it keeps hashes of records, which have no portable form."""
-    return any(step.call.contract == REFEREE for step in steps)
-
-
 def preset_of(story: str) -> str:
     return "production" if "production" in story else "devnet"
 
@@ -242,7 +237,7 @@ def _gain(steps: list[Step], outcomes: list[set[Any]], seen: set[Any]) -> tuple[
 
 def build() -> dict[str, str]:
     """All files by their paths under tests/vectors."""
-    recorded = {story: steps for story in SCENARIOS if not explores(steps := record(story))}
+    recorded = {story: record(story) for story in SCENARIOS if story not in EXPLORING}
     cases: dict[str, list[Json]] = defaultdict(list)
     files = {"genesis.json": _text(genesis(next(iter(recorded.values()))[0].before), depth=2)}
     for story, chosen in choose(recorded).items():

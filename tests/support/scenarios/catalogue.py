@@ -6,6 +6,7 @@ from tests.support.scenarios import (
     audits,
     availability,
     clearing,
+    convictions,
     delayed_jobs,
     disputes,
     explorations,
@@ -18,7 +19,11 @@ from tests.support.scenarios import (
 )
 from tests.support.scenarios.auctions import SCENARIOS, Scenario
 
+# The Referee keeps hashes of records, and of addresses: these are no sequences of names, and have no vectors.
+EXPLORING = {name for name, play in SCENARIOS.items() if play.__module__ == explorations.__name__}
+
 __all__ = [
+    "EXPLORING",
     "SCENARIOS",
     "Scenario",
     "admissions",
@@ -26,6 +31,7 @@ __all__ = [
     "audits",
     "availability",
     "clearing",
+    "convictions",
     "delayed_jobs",
     "disputes",
     "explorations",

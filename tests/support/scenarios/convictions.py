@@ -1,0 +1,323 @@
+"""Directed sequences about convictions, rollbacks and what they cost; how disputes end otherwise is in `disputes`."""
+
+from tests.support.job_driver import Offer
+from tests.support.lockstep.stage import Stage
+from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
+from tests.support.scenarios.disputes import STANDBYS
+from zoo_compute.spec.clocks import End
+from zoo_compute.spec.params import AGGREGATOR_SEAT, covering, lock_per_slot, restitution, round_price
+from zoo_compute.spec.state import JobState
+
+
+@scenario
+def a_worker_convicted_in_the_open_turn_leaves_its_seat_to_who_can_still_commit(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, token="usd")
+    usd, lock = s.tokens["usd"], s.world.run(job).lock
+    s.play_round(job)
+    claim = s.commit(job, "alice")
+    s.commit(job, "bob")
+    s.convict(job, claim, "carol owner")
+    run, stake = s.world.run(job), s.world.stake_of(job, s.ids["alice"])
+    assert (run.missing, run.committed, stake.locked, stake.held) == (1 << claim.seat, 2, 0, 0)
+    # Under policy 0 nothing is done again: 40 % to the finder, 10 % to the audits, the rest is burned.
+    rest = 2 * lock
+    share = rest * 4_000 // 10_000
+    assert s.world.owed[usd, s.accounts["carol owner"]] == share
+    assert s.world.owed[usd, s.accounts["audit pool"]] == rest // 10
+    assert s.world.burned[usd] == rest - share - rest // 10
+    assert (run.pot, run.reserve) == (0, 0)
+    # A second word on the same claim, and one when its place is used again, change nothing.
+    s.close_dispute(job, claim, End.JUDGED)
+    s.no("availability: unknown claim", "availability", "demand", "stranger", job, claim, 130, 0, 0, 0)
+    s.take_over(job, claim.seat, "carol")
+    s.commit(job, "carol")
+    s.close_dispute(job, claim, End.JUDGED)
+    s.post_checkpoint(job)
+    s.play_round(job)
+    s.settle(job)
+    assert s.operator("alice").locks == 0
+    paid = s.world.job_ledgers[job].paid + s.world.job_ledgers[job].fees
+    assert paid == 3 * (4 * 80 + 40) - 2 * 80  # her claim of the round before is void
+
+
+@scenario
+def a_worker_convicted_of_a_closed_turn_is_not_paid_and_the_rounds_stand(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS)
+    lie = s.commit(job, "alice")
+    s.play_round(job)
+    later = s.commit(job, "alice")
+    s.convict(job, lie)
+    run = s.world.run(job)
+    assert (run.turn, run.round, run.committed, run.missing) == (1, 1, 2, 1 << s.seat_of(job, "bob"))
+    assert s.world.closed_turn(job, 0).pending == 2
+    assert s.world.seat(job, lie.seat).operator == 0
+    # Her later claim stands for the whole seat: no part of it can be taken before the next turn, all of it can.
+    s.no("settlement: already committed", "settlement", "take_over", "carol hot", job, lie.seat, s.ids["carol"], 1, 10)
+    s.take_over(job, lie.seat, "carol")
+    # When that is a lie too its seat is missing, and whose it is by now has its whole time.
+    s.wait(10)
+    s.convict(job, later, "stranger")
+    assert s.world.seat(job, later.seat).since == s.now
+    s.wait(20)
+    s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, later.seat)
+    s.commit(job, "carol")
+    s.play_round(job)
+    assert s.world.run(job).pot == 0  # her lock was gone with the first conviction
+    s.play_round(job)
+    s.settle(job)
+
+
+@scenario
+def a_convicted_aggregation_is_done_again_from_where_it_started(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, rounds=6, depth=4, token="usd")
+    terms, usd = s.world.terms[job], s.tokens["usd"]
+    s.play_round(job)
+    s.commit_all(job)
+    lie = s.post_checkpoint(job)
+    s.play_round(job)
+    rested = s.claims(job)
+    s.commit(job, "alice")
+    s.convict(job, lie, "stranger")
+    run = s.world.run(job)
+    # Rounds 1, 2 and the open round 3 are done again: turn 3 closed with alice's claim, turn 4 waits for turn 0.
+    assert (run.turn, run.round, run.start_root, run.opened_at) == (4, 1, lie.start_root, 0)
+    ledger = s.world.job_ledgers[job]
+    assert ledger.restored == 3 * round_price(terms)
+    assert (run.reserve, run.pot) == (round_price(terms), round_price(terms))
+    rest = s.world.lot(job, 1).lock - restitution(terms)
+    assert s.world.owed[usd, s.accounts["stranger"]] == rest * 4 // 10
+    assert s.world.closed_turn(job, 3).pending == 1
+    assert [s.world.closed_turn(job, turn).is_rolled_back for turn in range(4)] == [False, True, True, True]
+    s.take_over(job, AGGREGATOR_SEAT, "erin")
+    first = tuple(claim for claim in rested if claim.turn == 0)
+    s.to(s.deadline(job, *first) + 1)
+    s.ok("settlement", "finalise", "stranger", job, first)
+    assert s.world.run(job).is_open
+    # A lie on the abandoned line is judged and costs its lock, but nothing rests on it any more.
+    s.commit_all(job)
+    s.post_checkpoint(job)
+    for _ in range(4):
+        s.play_round(job)
+    assert s.world.job(job).state == JobState.ENDED
+    s.settle(job)
+    assert s.world.burned[usd] == rest - rest * 4 // 10 - rest // 10 + round_price(terms)
+
+
+@scenario
+def what_rested_on_a_lie_is_paid_and_its_own_lies_roll_nothing_back(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, rounds=8, depth=8)
+    lie = None
+    for _ in range(3):
+        s.commit_all(job)
+        claim = s.post_checkpoint(job)
+        lie = lie or claim
+    assert lie
+    descendant = next(claim for claim in s.claims(job) if claim.turn == 1 and claim.is_aggregation)
+    s.convict(job, lie)
+    s.take_over(job, AGGREGATOR_SEAT, "erin")
+    s.play_round(job)
+    s.play_round(job)
+    run = s.world.run(job)
+    assert (run.turn, run.round) == (6, 2)
+    s.convict(job, descendant)  # of round 1 on the line that is no more; dave's lock is gone
+    run = s.world.run(job)
+    assert (run.turn, run.round, run.is_open) == (6, 2, True)
+    for _ in range(6):
+        s.play_round(job)
+    s.settle(job)
+    assert s.world.run(job).round == 8
+
+
+@scenario
+def lies_convicted_in_any_order_are_all_done_again(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, rounds=6, depth=4)
+    price, lies = round_price(s.world.terms[job]), []
+    for _ in range(3):
+        s.commit_all(job)
+        lies.append(s.post_checkpoint(job))
+    s.convict(job, lies[2])
+    assert s.world.job_ledgers[job].restored == 2 * price
+    assert (s.world.run(job).round, s.world.run(job).reserve, s.world.run(job).is_open) == (2, 2 * price, False)
+    s.convict(job, lies[1])  # nothing is locked any more; the reserve pays
+    assert s.world.job_ledgers[job].restored == 3 * price
+    assert (s.world.run(job).round, s.world.run(job).turn, s.world.run(job).is_open) == (1, 4, False)
+    s.convict(job, lies[0])
+    assert s.world.job_ledgers[job].restored == 4 * price
+    assert (s.world.run(job).round, s.world.run(job).reserve) == (0, 0)
+    s.take_over(job, AGGREGATOR_SEAT, "erin")
+    for _ in range(6):
+        s.play_round(job)
+    s.settle(job)
+
+
+@scenario
+def a_lock_that_a_timeout_cut_pays_for_a_rollback_still(s: Stage) -> None:
+    s.register_all()
+    cheap = {"aggregator_reserve": 1, "aggregator_max_price": 1}
+    job = s.running(SLOTS, {"dave": Offer(1, 1, True), "erin": Offer(1, 1, True)}, rounds=5, depth=2, **cheap)
+    s.commit_all(job)
+    lie = s.post_checkpoint(job)
+    s.ok("settlement", "open_dispute", "referee", job, lie)
+    s.commit_all(job)
+    s.to(s.world.run(job).aggregator_due + 1)
+    s.ok("settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)
+    terms, left = s.world.terms[job], s.world.stake_of(job, s.ids["dave"]).locked
+    # A tenth of 1,429 is gone. What is left is enough for both rounds that rest on the lie.
+    assert left == 1_429 - 142
+    assert left - 5 == restitution(terms) == 2 * round_price(terms)
+    s.close_dispute(job, lie, End.JUDGED)
+    assert s.world.job_ledgers[job].restored == restitution(terms)
+    s.take_over(job, AGGREGATOR_SEAT, "erin")
+    for _ in range(5):
+        s.play_round(job)
+    s.settle(job)
+
+
+@scenario
+def one_lock_for_both_roles_that_cannot_pay_for_a_rollback_ends_the_job(s: Stage) -> None:
+    s.register_all()
+    cheap = {"aggregator_reserve": 1, "aggregator_max_price": 1}
+    slots, dave = {"alice": Offer(60, 1), "dave": Offer(70, 3)}, s.ids["dave"]
+    job = s.running(slots, {"dave": Offer(1), "erin": Offer(1, 1, True)}, rounds=5, depth=2, quorum=1, **cheap)
+    work = s.commit(job, "dave")
+    s.commit(job, "alice")
+    lie = s.post_checkpoint(job)
+    for claim in (work, lie):
+        s.ok("settlement", "open_dispute", "referee", job, claim)
+    paid = sum(claim.price for claim in s.claims(job) if claim.operator != dave) + s.commit(job, "alice").price
+    s.wait(21)
+    # Timed out in his seat of slots, and convicted for it: what is left is less than the aggregator's restitution.
+    s.ok("settlement", "time_out", "stranger", job, work.seat)
+    s.close_dispute(job, work, End.JUDGED)
+    left = s.world.stake_of(job, dave).locked
+    assert left < restitution(s.world.terms[job]) == 2 * round_price(s.world.terms[job])
+    s.close_dispute(job, lie, End.JUDGED)
+    assert s.world.job(job).state == JobState.ENDED
+    assert s.world.job_ledgers[job].restored == left
+    s.settle(job)
+    ledger = s.world.job_ledgers[job]
+    assert ledger.paid + ledger.fees == paid
+
+
+@scenario
+def a_job_over_but_not_closed_runs_again(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, rounds=2)
+    s.play_round(job)
+    s.commit_all(job)
+    lie = s.post_checkpoint(job)
+    assert s.world.job(job).state == JobState.ENDED
+    s.convict(job, lie, "stranger")
+    run = s.world.run(job)
+    assert s.world.job(job).state == run.state == JobState.RUNNING
+    assert (run.turn, run.round, run.opened_at) == (2, 1, 0)
+    assert s.world.job_ledgers[job].restored == round_price(s.world.terms[job])
+    s.take_over(job, AGGREGATOR_SEAT, "erin")
+    s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["alice"])
+    s.play_round(job)
+    assert s.world.run(job).round == 2
+    s.settle(job)
+
+
+@scenario
+def an_abandoned_job_stays_ended(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS)
+    s.commit_all(job)
+    lie = s.post_checkpoint(job)
+    late = s.commit(job, "alice")
+    s.ok("settlement", "open_dispute", "referee", job, lie)
+    s.ok("settlement", "open_dispute", "referee", job, late)
+    s.to(s.world.run(job).inputs_close)
+    s.post_checkpoint(job)
+    s.to(s.world.run(job).inputs_close)
+    s.ok("settlement", "abandon", "stranger", job)
+    s.close_dispute(job, lie, End.JUDGED)
+    s.close_dispute(job, late, End.JUDGED)
+    assert s.world.job(job).state == JobState.ENDED
+    assert s.world.job_ledgers[job].restored == 0
+    s.settle(job)
+    assert s.world.run(job).pot == 0
+
+
+@scenario
+def a_job_that_rolls_back_workers_redoes_their_rounds(s: Stage) -> None:
+    s.register_all()
+    job = s.running(STANDBYS, AGGREGATORS, policy=1, rounds=4, depth=4, token="usd")
+    terms = s.world.terms[job]
+    assert s.world.run(job).lock == lock_per_slot(terms) == 2 * 160 * 4 + covering(terms)
+    claim = s.commit(job, "alice")
+    s.play_round(job)
+    s.play_round(job)
+    s.convict(job, claim, "stranger")
+    run = s.world.run(job)
+    # Turns 0, 1 and the open one, in which nothing was committed, for the price of three rounds at most.
+    assert (run.turn, run.round, run.start_root, run.is_open) == (3, 0, terms.state_root, True)
+    assert s.world.job_ledgers[job].restored == 3 * round_price(terms)
+    assert run.reserve == round_price(terms)
+    s.take_over(job, claim.seat, "carol")
+    for _ in range(4):
+        s.play_round(job)
+    s.settle(job)
+    paid = s.world.job_ledgers[job].paid + s.world.job_ledgers[job].fees
+    assert paid <= s.world.job_ledgers[job].escrowed + s.world.job_ledgers[job].restored
+
+
+@scenario
+def a_takers_part_of_the_pot_is_for_rounds_done_once(s: Stage) -> None:
+    s.register_all()
+    slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(70, 2), "erin": Offer(97, 2, True)}
+    job = s.running(slots, {"dave": Offer(30, 1, True), "erin": Offer(31, 1, True)}, rounds=3)
+    alice = s.seat_of(job, "alice")
+    s.ok("settlement", "decline", "alice hot", job, alice, 2)
+    s.take_over(job, alice, "erin")
+    seat = s.world.seat(job, alice)
+    assert (seat.price, seat.pot_price, seat.pot) == (70, 27, 162)
+    claims = []
+    for _ in range(3):
+        claims.append(s.commit(job, "erin"))
+        s.commit_all(job)
+        lie = s.post_checkpoint(job)
+    assert [(claim.price, claim.pot_price) for claim in claims] == [(140, 54)] * 3
+    s.convict(job, lie)
+    s.take_over(job, AGGREGATOR_SEAT, "erin")
+    s.until_open(job)
+    again = s.commit(job, "erin", alice)
+    assert (again.price, again.pot_price) == (2 * 97, 0)
+    s.play_round(job)
+    s.settle(job)
+
+
+@scenario
+def a_lock_is_free_once_nothing_it_stands_behind_can_be_convicted(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, rounds=8, depth=3)
+    alice = s.ids["alice"]
+    s.play_round(job)
+    s.wait(21)
+    s.commit(job, "bob")
+    seat = s.seat_of(job, "alice")
+    s.ok("settlement", "time_out", "stranger", job, seat)
+    assert s.world.stake_of(job, alice).left_turn == 2
+    s.no("settlement: claims not final", "settlement", "release", "stranger", job, alice)  # turn 1 is open
+    s.take_over(job, seat, "carol")
+    s.play_round(job)
+    s.no("settlement: claims not final", "settlement", "release", "stranger", job, alice)
+    early = tuple(claim for claim in s.claims(job) if claim.turn == 0)
+    s.to(max(s.now, s.deadline(job, *early) + 1))
+    s.ok("settlement", "finalise", "stranger", job, early)
+    s.no("settlement: claims not final", "settlement", "release", "stranger", job, alice)
+    s.finalise(job)
+    s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["bob"])
+    s.ok("settlement", "release", "stranger", job, alice)
+    assert s.operator("alice").locks == 0
+    assert s.world.job(job).state == JobState.RUNNING
+    s.ok("registry", "request_exit", "alice owner", alice)
+    for _ in range(6):
+        s.play_round(job)
+    s.settle(job)
