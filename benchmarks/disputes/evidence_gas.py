@@ -20,7 +20,7 @@ from typing import Any
 from web3 import Web3
 
 from repops.graph import Node
-from tests.support.games.sparse_trees import FORMS, part_game
+from tests.support.games.sparse_trees import FORMS, part_evidence
 from tests.support.sources import load
 from zoo_compute.devnet.anvil import Anvil
 from zoo_compute.disputes.evidence import encode
@@ -42,7 +42,7 @@ class Bench:
         return self.w3.eth.contract(address=receipt["contractAddress"], abi=compiled.abi)
 
     def measure(self, form: tuple[Node, int, int]) -> dict[str, int]:
-        frame, position, evidence = part_game(form)
+        frame, position, evidence = part_evidence(form)
         data = encode(evidence)
         call = self.judge.functions.judge(evidence.KIND, astuple(frame), astuple(position), data)
         receipt = self.w3.eth.wait_for_transaction_receipt(call.transact({"from": self.me, "gas": 10_000_000}))

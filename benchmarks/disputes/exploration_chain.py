@@ -189,12 +189,12 @@ class ExploredClaim:
         return ExplorationGas(tuple(self.calls), is_convicted)
 
     def answers(self, answerer: Answerer) -> int:
-        """All that is open; how many were given."""
-        given = 0
+        """All that is open; how many were answered."""
+        answered = 0
         for call in answerer.calls(self.picture, self.court.now + 1):
             self.send(call, "hot")
-            given += 1
-        return given
+            answered += 1
+        return answered
 
     def send(self, call: Call, sender: str) -> None:
         """Raises Reverted. sender: `hot` is the committer, everybody else the asker."""

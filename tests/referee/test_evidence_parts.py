@@ -10,7 +10,7 @@ import pytest
 from repops.graph import Graph
 from tests.referee.evidence_contracts import deploy, evidence_result, flips
 from tests.referee.traced_step import TracedStep, step_program
-from tests.support.games.sparse_trees import FORMS, part_game
+from tests.support.games.sparse_trees import FORMS, part_evidence
 from tests.support.programs.random_programs import fill, random_program
 from zoo_compute.disputes.evidence import PARTS_OPERAND, Leaf, Part, Source, encode
 from zoo_compute.spec.frames import Phase
@@ -148,7 +148,7 @@ def test_a_leaf_numbered_beyond_its_tree__does_not_pass_for_another_operands(jud
 
 
 def test_results_of_parts__under_another_root__are_refused(judges):
-    frame, position, evidence = part_game(FORMS["sum of 2^20, its lanes"])
+    frame, position, evidence = part_evidence(FORMS["sum of 2^20, its lanes"])
     assert PARTS_OPERAND in [source.operand for source in evidence.sources]
     assert evidence_result(judges, frame, position, evidence) == ""
     other = replace(frame, parts_root=b"\1" * 32)
@@ -215,8 +215,8 @@ def test_a_leaf_that_was_not_shown__and_a_tree_that_is_not_of_words__are_no_plac
 @pytest.mark.parametrize("form", FORMS)
 def test_a_part_of_a_large_element__with_up_to_32_leaves__is_judged(judges, form: str):
     """Of tensors too large to be made; what benchmarks measure."""
-    assert evidence_result(judges, *part_game(FORMS[form], lie=0)) == "evidence: not false"
-    assert evidence_result(judges, *part_game(FORMS[form], lie=8)) == ""
+    assert evidence_result(judges, *part_evidence(FORMS[form], lie=0)) == "evidence: not false"
+    assert evidence_result(judges, *part_evidence(FORMS[form], lie=8)) == ""
 
 
 def test_the_most_that_a_part_opens__fits_a_call():

@@ -143,7 +143,7 @@ FORMS: dict[str, tuple[Node, int, int]] = {
 }
 
 
-def part_game(form: tuple[Node, int, int], lie: int = 1) -> tuple[Frame, Position, Evidence]:
+def part_evidence(form: tuple[Node, int, int], lie: int = 1) -> tuple[Frame, Position, Evidence]:
     node, size, number = form
     element = 77_777 % node.elements
     every = list(parts(node, element, lambda operand, at: 0))
