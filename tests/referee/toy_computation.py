@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.support.games.hashed_computation import HashedComputation, HashedProgram, Tree, noise, words, words_tree
 from zoo_compute.spec import merkle
-from zoo_compute.spec.frames import Awaits, Frame, Game, Kind, Phase, Position, Result, Work
+from zoo_compute.spec.frames import Frame, Kind, Phase, Position, Result, Work
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.revert import require
 
@@ -132,32 +132,12 @@ def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
 
 
 @dataclass
-class ToyChallenger:
-    """The challenger that picks the first difference to what it computed itself."""
+class HonestToy(ToyComputation):
+    """What an asker compares with, below places on which both sides agree."""
 
-    mine: ToyComputation
-
-    def move(self, game: Game, author: ToyComputation) -> tuple[str, tuple[Any, ...]]:
-        """`author` stands for what was revealed."""
-        frame = game.frame
-        if game.phase == Phase.SEGMENTS and author.segments.root == self.mine.segments.root:
-            last = self.mine.segments.path(-(-WORK.inner_steps // WORK.segment_steps))
-            return "convict", (1, self.mine.state(WORK.inner_steps).root + b"".join(last))
-        if game.awaits == Awaits.EVIDENCE:
-            kind = 8 if game.phase == Phase.ELEMENTS else 2 if frame.is_begin else 3
-            return "convict", (kind, b"")
-        theirs = author.tree(game).children(game.height, game.index)
-        ours = self.tree(game).children(game.height, game.index)
-        for place, (one, other) in enumerate(zip(theirs, ours, strict=True)):
-            if one != other:
-                return "pick", (place, one, Tree(theirs).path(place))
-        return "dispute_state", (frame, PROGRAM.opened)
-
-    def tree(self, game: Game) -> Tree:
-        """Its own: from the agreed state before, and the agreed trace."""
-        frame = game.frame
-        if game.phase == Phase.STATE and not frame.is_begin:
+    def tree(self, frame: Frame, phase: Phase) -> Tree:
+        if phase == Phase.STATE and not frame.is_begin:
             return Tree(after(frame.trace_root))
-        if game.phase == Phase.ELEMENTS:
+        if phase == Phase.ELEMENTS:
             return words_tree(produced(frame.before, frame.node))
-        return self.mine.tree(game)
+        return super().tree(frame, phase)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from tests.support.games.hashed_computation import PROGRAMS, HashedComputation, Tree, words_tree
+from tests.support.games.hashed_computation import HashedComputation, Tree, words_tree
 from tests.support.lockstep.stage import evidence_of
 from zoo_compute.spec.descents import (
     Answer,
@@ -124,7 +124,7 @@ class Explorer:
 
     def ask_state(self, above: bytes, by: str = "dave") -> bytes:
         name, node, _, frame = self.known[above]
-        program = PROGRAMS[Kind(frame.kind)].opened
+        program = self.side(above).programs[Kind(frame.kind)].opened
         height = height_of(program.state_count)
         value = self.fee(name, TreePosition(In.STATE, height)) if height else 0
         id, asked, frame = self.court.call("ask_stage", by, above, node, 1, frame, program, value=value)
@@ -134,7 +134,7 @@ class Explorer:
         _, node, _, frame = self.known[above]
         leaves, at = Tree(children_of(self.side(above), node, frame)), element // 128
         place = at - (node.position.index << node.position.height)
-        descriptor = PROGRAMS[Kind(frame.kind)].descriptor(frame.node)
+        descriptor = self.side(above).programs[Kind(frame.kind)].descriptor(frame.node)
         place = min(max(place, 0), len(leaves.leaves) - 1)
         return (above, node, 2, frame, ElementAsk(descriptor, element, leaves.leaves[place], leaves.path(place)))
 
