@@ -231,6 +231,8 @@ def __init__(
     @param seal_lead_s_ Seconds by which a seal precedes the first ask at the step that it names.
     @param opening_s_ Seconds after a judgement in which seals are opened.
     """
+    # INVARIANT evidence: `judge` reads no answer, and an address without code would convict everybody.
+    assert evidence_.is_contract
     registry = registry_
     tasks = tasks_
     settlement = settlement_
@@ -470,8 +472,9 @@ def judge(
         or tree._index(position) < tree._leaves(position)
     ), "referee: no such leaf"
     open_leaf: bytes32 = root if is_shown and tree._height(position) == 0 else empty(bytes32)
-    # As `IEvidence.judge`, but of the bytes that there are: that would send as many as there can be, for 16,000 gas more.
-    answered: Bytes[32] = raw_call(
+    # `IEvidence.judge`, which reverts where the claim is not shown to be false. A call by the interface would send as many bytes
+    # as there can be, for 16,000 gas more, and so would one that reads the answer.
+    raw_call(
         evidence,
         abi_encode(
             kind,
@@ -486,10 +489,8 @@ def judge(
             data,
             method_id=JUDGE,
         ),
-        max_outsize=32,
         is_static_call=True,
     )
-    assert convert(answered, uint256) == 1, "referee: not false"
     first_ask: uint256 = node.origin >> 40 & bits.U40
     if first_ask == 0:
         first_ask = node.payment >> 8 & bits.U40

@@ -82,3 +82,12 @@ def test_wire__names_each_contract_once_by_the_deployer(name, addresses, numbers
 @pytest.mark.parametrize("name", [*NAMES, "Timelock", "ZenToken"])
 def test_contract__speaks_the_interface_that_clients_have_of_it(name):
     assert sources.load(name).abi == artifact(name)["abi"]
+
+
+def test_a_referee__needs_a_contract_that_judges():
+    """INVARIANT evidence: from an address without code every judgement would come back unrefused."""
+    account, double = chain.account("evidence"), load("mocks/EvidenceDouble").deploy()
+    seconds = (1_000, 100, 10, 1, 50)
+    with refused():
+        load("Referee").deploy(account, account, account, account, account, account, *seconds)
+    load("Referee").deploy(account, account, account, account, double, account, *seconds)

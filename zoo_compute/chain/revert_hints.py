@@ -287,7 +287,6 @@ HINTS: dict[str, str] = {
     "referee: other claim": "send the claim that was asked about, with all of its fields",
     "referee: not answered": "a child can be judged only below an answered place",
     "referee: no such leaf": "what lies beyond the last leaf is evidence of nothing",
-    "referee: not false": "the evidence does not show that the claim is false",
     "referee: time left": _WAIT,
     "referee: final": "too late: the claim is final, because nothing is open and all clocks have passed",
     "referee: not pending": "nobody asked about the claim, or its dispute is over",
