@@ -90,18 +90,17 @@ def test_asks_of_the_liar_itself__keep_no_honest_party_out(asks):
         answerer = author(about, theirs)
         explore_alone(board, Asker(mine, about), answerer, 3)
         board.answers(answerer)
-        made, groups = 0, list(board.picture.nodes.values())
+        made, done = 0, set()
         while made < asks:
-            node = groups.pop()
-            for place in range(len(node.children)):
+            board.answers(answerer)
+            node = next(n for n in board.picture.nodes.values() if n.children and n.id not in done)
+            done.add(node.id)
+            for place in range(min(len(node.children), asks - made)):
                 try:
                     board.send(board.picture.ask(node, place), "liar")
-                    made += 1
                 except Reverted:
                     continue
-            if not groups:
-                board.answers(answerer)
-                groups = [each for each in board.picture.nodes.values() if each.above == node.id]
+                made += 1
         play(board, Asker(mine, about), answerer)
         assert board.picture.end == End.JUDGED
 
