@@ -11,7 +11,7 @@ RERUN  := $(if $(CI),--reruns 1)
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-long test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check format generate bench gpu wheels clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-long test-slow test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check format generate bench gpu wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -41,8 +41,9 @@ demo: setup ## the whole network on this machine: a job is posted, trained, sett
 test: setup test-fast ## all tests but the long ones (seven minutes on two cores)
 	@$(MAKE) --no-print-directory -j2 test-ape test-integration
 
+# `make check` runs the tests of layering.
 test-fast: setup
-	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m "not long" $(FAST) $(ARGS)
+	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m "not long" --ignore tests/repository/test_layering.py $(FAST) $(ARGS)
 
 test-ape: setup
 	$(BIN)/ape test tests/ape -q --network ethereum:local:test
@@ -53,6 +54,9 @@ test-integration: setup
 test-long: setup ## what draws, walks or kills at length
 	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m long $(FAST) $(ARGS)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m long $(RERUN) $(ARGS)
+
+test-slow: setup ## what CI runs beside the journeys: the tests that are long, on networks, or kill
+	@$(MAKE) --no-print-directory -j1 test-long test-network chaos
 
 test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (five minutes)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m network $(RERUN) $(ARGS)

@@ -83,7 +83,7 @@ class Keeper:
         """Look once at every job that is not over. Returns what the status file says."""
         head = self.chain.head()
         mine, tokens = self.config.operator, (self.chain.network.contracts["zen"], *self.config.priced_tokens)
-        operator = read_operator(self.chain, mine, head.number, tokens) if mine else None
+        operator = read_operator(self.chain, mine, head, tokens) if mine else None
         status: dict[str, Any] = {
             "block": head.number,
             "jobs": {},

@@ -20,9 +20,16 @@ from tests.repops.modules.refused import CASES as REFUSED
 from tests.repops.modules.table import ALL, PAGE, page, program_of, row
 
 TRACED = {name: case for name, case in ALL.items() if not case.refused}
+# Whole models and attention modules take seconds each: `make test` runs three of them, `make test-long` the others.
+WHOLE = re.compile(r"For\w+LM|LMHead|nn\.Transformer|nn\.MultiheadAttention")
+FAST_WHOLE = {"GPT2LMHeadModel", "nn.TransformerEncoderLayer", "nn.MultiheadAttention"}
 
 
-@pytest.mark.parametrize("name", TRACED)
+def _marks(name: str) -> list[Any]:
+    return [pytest.mark.long] if WHOLE.search(name) and name not in FAST_WHOLE else []
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name)) for name in TRACED])
 def test_module__first_step__is_eager_torchs_and_has_the_references_bits(name: str) -> None:
     case = TRACED[name]
     module, program = program_of(case)

@@ -7,6 +7,8 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from node.replay import replay
 from zoo_compute.jobs.files import publish_files
 from zoo_compute.jobs.loading import plan_job
@@ -16,6 +18,7 @@ from zoo_compute.training.examples import prepare_text
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
+@pytest.mark.long  # the journeys run the README too
 def test_the_readmes_own_module__trains_as_it_is_written_in_under_twenty_lines(tmp_path: Path) -> None:
     module = next(
         block for block in re.findall(r"```python\n(.*?)```", README.read_text(), re.S) if "def build" in block

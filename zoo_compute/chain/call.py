@@ -77,7 +77,12 @@ def decode_outputs(entry: Mapping[str, Any], raw: bytes) -> Any:
 def _calldata(entry: Mapping[str, Any], args: Sequence[Any]) -> bytes:
     if len(args) != len(entry["inputs"]):
         raise ValueError(f"{entry['name']} takes {len(entry['inputs'])} arguments, got {len(args)}")
-    return function_signature_to_4byte_selector(signature(entry)) + encode([_type(i) for i in entry["inputs"]], args)
+    return _selector(signature(entry)) + encode([_type(i) for i in entry["inputs"]], args)
+
+
+@cache
+def _selector(signature_: str) -> bytes:
+    return function_signature_to_4byte_selector(signature_)
 
 
 def _type(parameter: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from eth_utils.crypto import keccak
 from hexbytes import HexBytes
 from web3 import Web3
 from web3.exceptions import BlockNotFound
+from web3.middleware import AttributeDictMiddleware
 from web3.types import BlockIdentifier
 
 from zoo_compute.chain import artifacts
@@ -105,7 +106,7 @@ def connect(network: Network, api_key: str | None = None) -> Chain:
     Raises Unreachable, WrongChain (the RPC serves another chain), WrongDeployment (an address has no code, or not the code of
     the network file). `api_key` is sent as a bearer token to the RPCs of the network file.
     """
-    w3 = Web3(FailoverProvider(network.rpcs, network.chain_id, api_key))
+    w3 = Web3(FailoverProvider(network.rpcs, network.chain_id, api_key), middleware=[AttributeDictMiddleware])
     names = list(network.contracts)
     codes = _codes(w3, [network.contracts[name] for name in names])
     for name, code in zip(names, codes, strict=True):

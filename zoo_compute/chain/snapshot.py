@@ -73,28 +73,38 @@ def _read_job(chain: Chain, job: int, head: Head) -> JobView:
 
 
 def read_operator(
-    chain: Chain, operator: int, block: int | None = None, tokens: Sequence[str] | None = None
+    chain: Chain, operator: int, block: int | Head | None = None, tokens: Sequence[str] | None = None
 ) -> OperatorView:
-    """One operator as of `block`, with its money in `tokens` (ZEN unless given). Raises UserError, Unreachable."""
-    head = chain.head("latest" if block is None else block)
-    tokens = [chain.network.contracts["zen"]] if tokens is None else list(tokens)
-    first = [
-        Read("registry", "operators", (operator,)),
-        Read("registry", "discount_bps", (operator,)),
-        Read("registry", "declarations", (operator,)),
-        Read("registry", "is_admitted", (operator,)),
-        Read("registry", "multiplier_of", (operator,)),
-        *(Read("registry", "collateral", (operator, token)) for token in tokens),
-    ]
-    record, discount, declared, admitted, multiplier, *collateral = read_all(chain, head.number, first)
+    """One operator as of `block`, with its money in `tokens` (ZEN unless given). Raises UserError, Unreachable.
+
+    The last view of each operator is cached, as those of jobs are.
+    """
+    head = block if isinstance(block, Head) else chain.head("latest" if block is None else block)
+    tokens = (chain.network.contracts["zen"],) if tokens is None else tuple(tokens)
+    views: dict[tuple[int, tuple[str, ...]], tuple[bytes, OperatorView]] = chain.cached("operators", dict)
+    known, view = views.get((operator, tokens), (b"", None))
+    if view is None or known != head.hash:
+        view = _read_operator(chain, operator, head, tokens)
+        views[operator, tokens] = head.hash, view
+    return view
+
+
+def _read_operator(chain: Chain, operator: int, head: Head, tokens: Sequence[str]) -> OperatorView:
+    # What the second half asks for follows from the keys, which hardly ever change: one round trip where they have not.
+    keys: dict[int, tuple[str, str]] = chain.cached("keys of operators", dict)
+    known = keys.get(operator)
+    first = _operator_reads(operator, tokens)
+    values = read_all(chain, head.number, [*first, *(_account_reads(operator, *known, tokens) if known else ())])
+    record, discount, declared, admitted, multiplier, *collateral = values[: len(first)]
     if int(record["owner"], 16) == 0:
         raise UserError(f"there is no operator {operator} at block {head.number}", hint="operator numbers start at 1")
-    second = [
-        Read("registry", "is_eligible", (operator, record["hot"])),
-        *(Read("tasks", "owed", (token, record["owner"])) for token in tokens),
-        *(Read("availability", "owed", (record[key],)) for key in ("owner", "hot")),
-    ]
-    eligible, *owed, of_owner, of_hot = read_all(chain, head.number, second)
+    current = keys[operator] = record["owner"], record["hot"]
+    second = (
+        values[len(first) :]
+        if current == known
+        else read_all(chain, head.number, _account_reads(operator, *current, tokens))
+    )
+    eligible, *owed, of_owner, of_hot = second
     names = ("OperatorRegistered", "EndpointAnnounced")
     announcements = _history(chain, ("operator", operator), operator=operator, names=names).events_until(head)
     return OperatorView(
@@ -114,6 +124,20 @@ def read_operator(
         deposits={record["owner"]: of_owner, record["hot"]: of_hot},
         **record,
     )
+
+
+def _operator_reads(operator: int, tokens: Sequence[str]) -> list[Read]:
+    functions = ("operators", "discount_bps", "declarations", "is_admitted", "multiplier_of")
+    of_tokens = (Read("registry", "collateral", (operator, token)) for token in tokens)
+    return [*(Read("registry", function, (operator,)) for function in functions), *of_tokens]
+
+
+def _account_reads(operator: int, owner: str, hot: str, tokens: Sequence[str]) -> list[Read]:
+    return [
+        Read("registry", "is_eligible", (operator, hot)),
+        *(Read("tasks", "owed", (token, owner)) for token in tokens),
+        *(Read("availability", "owed", (account,)) for account in (owner, hot)),
+    ]
 
 
 # -- the parts of a job

@@ -8,7 +8,8 @@ optimiser, which the manifest commits to; nobody publishes them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from zoo_compute.training.robust_rules import (
     weigh_rows,
 )
 
+PROGRAMS_KEPT = 32  # of each kind: a quote, a submission and a worker ask for those of one job again and again
 HEADER_ROOM = 2**20  # the most bytes of a state's file beside its tensors
 RESIDUAL = "residual/"  # the unsent rest of NAME's updates is `residual/NAME` in a slot's private state
 UPDATES = "updates/"  # all slots' updates of NAME are `updates/NAME` in the batch of an aggregation
@@ -123,15 +125,33 @@ def with_residuals(step: Graph) -> Graph:
     return replace(step, nodes=tuple(nodes), state=state)
 
 
+@dataclass(frozen=True)
+class _StepTensors:
+    """What a round's programs need to know of a step: its state's tensors. state: name -> (kind, dtype, shape), as pairs."""
+
+    state: tuple[tuple[str, tuple[str, str, tuple[int, ...]]], ...]
+    exchanged: tuple[str, ...]
+
+    @classmethod
+    def of(cls, step: Graph) -> _StepTensors:
+        nodes = ((entry, step.nodes[entry.before]) for entry in step.state)
+        return cls(tuple((entry.name, (entry.kind, node.dtype, node.shape)) for entry, node in nodes), step.exchanged)
+
+
 def update_program(step: Graph, compression: Compression) -> Graph:
     """The program that makes a slot's update: start - end of every exchanged tensor, compressed.
 
     State: the exchanged tensors at the start of the round, afterwards the update; and the residuals, if the step's state has
     them, at the slot's end, afterwards the new ones. Batch: the exchanged tensors at the slot's end.
     """
-    writer, entries = _RoundBuilder(step), list[tuple[str, str, View, View]]()
-    names = {entry.name for entry in step.state if entry.kind == OPTIMIZER}
-    for name in step.exchanged:
+    return _update_program(_StepTensors.of(step), compression)
+
+
+@lru_cache(PROGRAMS_KEPT)
+def _update_program(tensors: _StepTensors, compression: Compression) -> Graph:
+    writer, entries = _RoundBuilder(tensors), list[tuple[str, str, View, View]]()
+    names = {name for name, (kind, *_) in tensors.state if kind == OPTIMIZER}
+    for name in tensors.exchanged:
         start, end = writer.state(name), writer.batch(name, name)
         change = writer.map("sub", start, end)
         if not compression.is_lossy:
@@ -155,7 +175,12 @@ def aggregation_program(step: Graph, aggregation_spec: AggregationSpec, *, only:
     only: return only the part for this exchanged tensor. Tensors depend on each other only through the rule's row weights,
     which are in this part's batch.
     """
-    writer, rule, optimiser = _RoundBuilder(step), aggregation_spec.rule, OUTER_RULES[aggregation_spec.outer.kind]
+    return _aggregation_program(_StepTensors.of(step), aggregation_spec, only)
+
+
+@lru_cache(PROGRAMS_KEPT)
+def _aggregation_program(tensors: _StepTensors, aggregation_spec: AggregationSpec, only: str | None) -> Graph:
+    writer, rule, optimiser = _RoundBuilder(tensors), aggregation_spec.rule, OUTER_RULES[aggregation_spec.outer.kind]
     entries: dict[str, tuple[str, View, View]] = {}
     if rule.is_mean:
         present = writer.batch_input(PRESENT, F32)
@@ -167,7 +192,7 @@ def aggregation_program(step: Graph, aggregation_spec: AggregationSpec, *, only:
     scalars = {name: writer.state_input(F32) for name in optimiser.scalars}
     for name in writer.kinds if only is None else (only,):
         kind, before = writer.kinds[name], writer.state(name)
-        if name not in step.exchanged:
+        if name not in tensors.exchanged:
             entries[name] = (kind, before, before)
             continue
         optimizer_state = {prefix + name: writer.state(name) for prefix in optimiser.prefixes} | scalars
@@ -186,7 +211,7 @@ def aggregation_program(step: Graph, aggregation_spec: AggregationSpec, *, only:
 
 def products_program(step: Graph, slots: int, name: str) -> Graph:
     """A part of the aggregation: adds the products of one tensor's rows to those of the tensors before it."""
-    writer = _RoundBuilder(step)
+    writer = _RoundBuilder(_StepTensors.of(step))
     products = writer.state_input(F32, slots, slots)
     return writer.finish_entries(
         {PRODUCTS: (OPTIMIZER, products, row_products(writer, [writer.rows(name, slots)], products))}
@@ -195,7 +220,7 @@ def products_program(step: Graph, slots: int, name: str) -> Graph:
 
 def row_weights_program(step: Graph, aggregation_spec: AggregationSpec) -> Graph:
     """A part of the aggregation: row weights and the next checkpoint's scores, from the products of all updates."""
-    writer, slots = _RoundBuilder(step), aggregation_spec.slots
+    writer, slots = _RoundBuilder(_StepTensors.of(step)), aggregation_spec.slots
     verdict, scores = weigh_rows(writer, writer.batch_input(PRODUCTS, F32, slots, slots), aggregation_spec.rule)
     made = {COUNTED_ROWS: verdict.counted, SHARES: verdict.shares, SCORES: scores}
     return writer.finish_entries(
@@ -232,11 +257,11 @@ def aggregation_batch(
 class _RoundBuilder(Builder):
     """A builder whose inputs have the shapes of the tensors of a job's step."""
 
-    def __init__(self, step: Graph) -> None:
+    def __init__(self, step: _StepTensors) -> None:
         super().__init__()
-        self.kinds = {entry.name: entry.kind for entry in step.state if entry.kind != OPTIMIZER}
+        self.kinds = {name: kind for name, (kind, *_) in step.state if kind != OPTIMIZER}
         self.batches: list[tuple[str, View]] = []
-        self._nodes_of = {entry.name: step.nodes[entry.before] for entry in step.state}
+        self._tensors = {name: (dtype, shape) for name, (_, dtype, shape) in step.state}
         self._inputs = 0
         self._step = step
         self._rows: dict[str, View] = {}
@@ -283,8 +308,8 @@ class _RoundBuilder(Builder):
         return view
 
     def _input(self, like: str, role: int, *rows: int) -> View:
-        node = self._nodes_of[like]
-        return self._of(node.dtype, (*rows, *node.shape), role)
+        dtype, shape = self._tensors[like]
+        return self._of(dtype, (*rows, *shape), role)
 
     def _of(self, dtype: str, shape: tuple[int, ...], role: int) -> View:
         self._inputs += 1
