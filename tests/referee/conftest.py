@@ -6,6 +6,7 @@ import torch
 from node.device import use_threads
 from tests.referee.exploration_driver import Exploring
 from tests.support.evm import chain
+from tests.support.games import exploration_board
 from tests.support.games.exploration_moves import Explorer
 from tests.support.lockstep.contract_mirror import deployed
 
@@ -15,6 +16,7 @@ def deployments():
     """Before anything is anchored: the chain would take back what other files of tests go on with."""
     for preset in ("devnet", "production"):
         deployed(preset)
+    exploration_board.deployed()
 
 
 @pytest.fixture
