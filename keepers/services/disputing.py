@@ -182,9 +182,9 @@ class Disputing:
             begun = {(node.frame.kind, node.frame.slot) for node in mine}
             # An ask for the slot's result says nothing of the program that is false.
             both = {(kind, slot) for of, slot in begun if of == RESULT for kind in (Kind.TRAINING, Kind.UPDATE)}
-            found = sorted(begun if any(of != RESULT for of, _ in begun) else both)
+            asked = sorted(begun if any(of != RESULT for of, _ in begun) else both)
             places: list[Place] = [
-                {"kind": int(kind), "slot": slot, "result": None} for kind, slot in found if kind != RESULT
+                {"kind": int(kind), "slot": slot, "result": None} for kind, slot in asked if kind != RESULT
             ]
             known = self._asked[dispute.key] = len(dispute.events), places
         return known[1]

@@ -115,12 +115,12 @@ class _Player:
     def _answerer(self) -> Answerer:
         """Of the claim's author, or of a stranger that defends it."""
         asked = {node.frame.slot for node in self._picture.open_asks if node.position.tree == Tree.RESULT}
-        found = {slot: self._result(slot) for slot in asked}
+        results = {slot: self._result(slot) for slot in asked}
         return Answerer(
             self._claim,
             self._trees,
             ClockPreset(*decode(self._request["clocks"])),
-            results={slot: result for slot, result in found.items() if result is not None},
+            results={slot: result for slot, result in results.items() if result is not None},
             is_author=self._request["role"] == AUTHOR,
         )
 

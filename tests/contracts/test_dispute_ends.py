@@ -64,10 +64,10 @@ def test_close_dispute__of_a_final_claim__pays_it_as_finalise_does(kit, play, ca
 
 
 @pytest.mark.parametrize(
-    ("used_s", "paid"), [(0, 500), (20, 500), (21, 495), (70, 250), (119, 5), (120, 0), (2**16 - 1, 0)]
+    ("used_s", "paid"), [(0, 500), (30, 500), (31, 496), (105, 250), (179, 3), (180, 0), (2**16 - 1, 0)]
 )
 def test_close_dispute__of_a_final_aggregation__pays_less_the_longer_it_took(kit, play, cast, used_s, paid):
-    """On a devnet all up to 20 s of its own clock, nothing from 120 s on; the rest stays in escrow."""
+    """On a devnet all up to 30 s of its own clock, nothing from 180 s on; the rest stays in escrow."""
     running = play.running(dict(zip(cast, map(Offer, (10, 20, 30)), strict=False)), {cast[3]: Offer(5)})
     play.round(running, cast[:3], cast[3])
     claim, escrow = play.refs[running][-1], kit.tasks.jobs(running).escrow

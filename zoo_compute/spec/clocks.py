@@ -60,16 +60,16 @@ PRODUCTION = ClockPreset(
     pay_gone_at_s=43_200,
 )
 DEVNET = ClockPreset(
-    committer_s=120,
-    asker_s=40,
+    committer_s=180,
+    asker_s=60,
     exclusive_s=5,
     counted_reexecutions=32,
     seal_lead_s=1,
-    opening_s=5,
+    opening_s=10,
     outage_s=10,
     aged_factor=2,
-    pay_fades_from_s=20,
-    pay_gone_at_s=120,
+    pay_fades_from_s=30,
+    pay_gone_at_s=180,
 )
 
 
