@@ -26,6 +26,7 @@ from keepers.queue import broker
 from scripts.demo import report
 from scripts.demo.narration import Narrator
 from scripts.demo.replay import Replaying
+from scripts.demo.report import WITNESS
 from tests.support.liars.commands import lying_worker
 from zoo_compute import Client
 from zoo_compute.chain.events import Event, scan
@@ -57,7 +58,7 @@ PLANS = (
 VICTIM = "beta"
 # In the last round the liar flips one bit in this step of all its results, and computes the rest from there.
 LIAR, LIE_IN_STEP = "gamma", 7
-WITNESS, PURSE = "witness", 20  # an account without a part in the job, and its ZEN
+PURSE = 20  # ZEN of the witness
 
 
 def say(text: str) -> None:

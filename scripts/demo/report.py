@@ -36,6 +36,7 @@ from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 
 QUESTIONS_A_REQUEST = 100
+WITNESS = "witness"  # an account without a part in the job, and its folder
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,16 @@ def _asked(chain: Chain, questions: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def verification_of(reports: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Segments that the verifier re-executed, and mismatches. A report of the verifier's own failure counts as neither."""
-    return sum(r.get("segments", 0) for r in reports), sum(r.get("agrees") is False for r in reports)
+    """Segments that were re-executed, and results that did not agree. A report of a verifier's own failure counts as neither."""
+    false = {(report["turn"], report["slot"]) for report in reports if report.get("agrees") is False}
+    return sum(report.get("segments", 0) for report in reports), len(false)
+
+
+def witness_checks(folder: Path) -> list[dict[str, Any]]:
+    """What the witness re-executed (`zoo verify --json`); empty where there was none."""
+    path = folder / WITNESS / "verify.json"
+    checked: list[dict[str, Any]] = json.loads(path.read_text())["checked"] if path.exists() else []
+    return checked
 
 
 @dataclass(frozen=True)
@@ -189,7 +198,7 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
     money = money_of(events, names)
     money.check()
     gas = gas_of(chain, first, view.block)
-    segments, mismatches = verification_of(network.verification_reports())
+    segments, mismatches = verification_of([*network.verification_reports(), *witness_checks(folder)])
     equal = None
     if replaying is not None:
         masks = masks_of(view)
