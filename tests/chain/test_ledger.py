@@ -56,13 +56,13 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
         event(4, "ClaimFinalised", "0x1", operator=1, turn=0, seat=0, paid=20, fee=1, from_pot=1),
         event(5, "BidReclaimed", operator=3, kind=0, forfeited=5),
         event(6, "BidReclaimed", operator=4, kind=0, forfeited=0),
-        event(7, "ClaimConvicted", operator=2, turn=1, seat=1, slashed=16, restored=6, to_challengers=4, to_audits=1),
+        event(7, "ClaimConvicted", operator=2, turn=1, seat=1, slashed=16, restored=6, to_finder=4, to_audits=1),
         event(8, "JobFunded", amount=6),
         event(9, "SeatVacated", "0xa", operator=9, turn=1, seat=AGGREGATOR_SEAT, slashed=2),
     ]
     monkeypatch.setattr("zoo_compute.chain.ledger.scan", lambda *_, **__: iter(events))
     commits = (
-        commit(0, state=ClaimState.PAID), commit(0, 1, disputes=2), commit(1), commit(1, 1, state=ClaimState.CONVICTED),
+        commit(0, state=ClaimState.PAID), commit(0, 1, disputed=True), commit(1), commit(1, 1, state=ClaimState.CONVICTED),
     )  # fmt: skip
     account = job_account(Chain(), view(commits=commits, checkpoints=(aggregation(0),)))  # type: ignore[arg-type]
     assert account.escrowed + account.restored == account.paid + account.fee + account.refunded + account.held

@@ -36,21 +36,22 @@ def of(turn: int, seat: int = 0) -> dict[str, int]:
     return {"turn": turn, "seat": seat}
 
 
-def test_claims__are_pending_until_they_are_paid_or_convicted():
+def test_claims__are_pending_until_they_are_paid_convicted_or_void():
     events = [
         committed(0), committed(0, 1, operator=2), posted(0, 0, START, 5), committed(1),
         event("ClaimFinalised", **of(0)), event("ClaimFinalised", **of(0, AGGREGATOR_SEAT)),
-        event("DisputeOpened", **of(0, 1)), event("DisputeOpened", **of(0, 1)), event("DisputeClosed", **of(0, 1)),
+        event("DisputeOpened", **of(0, 1)),
     ]  # fmt: skip
     commits, checkpoints = snapshot._claims(events)
-    assert [(c.turn, c.seat, c.state, c.disputes) for c in commits] == [
-        (0, 0, ClaimState.PAID, 0),
-        (0, 1, ClaimState.PENDING, 1),
-        (1, 0, ClaimState.PENDING, 0),
+    assert [(c.turn, c.seat, c.state, c.disputed) for c in commits] == [
+        (0, 0, ClaimState.PAID, False),
+        (0, 1, ClaimState.PENDING, True),
+        (1, 0, ClaimState.PENDING, False),
     ]
     assert [c.state for c in checkpoints] == [ClaimState.PAID]
-    convicted, _ = snapshot._claims([*events, event("DisputeClosed", **of(0, 1)), event("ClaimConvicted", **of(0, 1))])
-    assert (convicted[1].state, convicted[1].disputes) == (ClaimState.CONVICTED, 0)
+    for name, state in (("ClaimConvicted", ClaimState.CONVICTED), ("ClaimVoided", ClaimState.VOID)):
+        ended, _ = snapshot._claims([*events, event(name, **of(0, 1))])
+        assert (ended[1].state, ended[1].disputed) == (state, False)
 
 
 def test_a_seat_whose_claim_was_convicted_in_the_open_turn__claims_it_again():

@@ -157,7 +157,7 @@ def test_result__is_final_when_no_claim_up_to_its_turn_is_pending(trained: Any, 
     assert not fetch_result(ended, store, tmp_path / "model").final
     paid = replace(ended, checkpoints=(replace(made, state=ClaimState.PAID),))
     assert fetch_result(paid, store, tmp_path / "model").final, "a claim of a later turn says nothing about it"
-    disputed = replace(paid, commits=(commit(0, disputes=1), commit(1)))
+    disputed = replace(paid, commits=(commit(0, disputed=True), commit(1)))
     assert not fetch_result(disputed, store, tmp_path / "model").final
 
 

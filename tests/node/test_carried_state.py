@@ -19,6 +19,8 @@ from node.inputs.programs import check_program
 from repops.commitments import state_root_of
 from repops.files import state_bytes
 from tests.support.small_job import SmallJob, publish
+from zoo_compute.disputes.exploration import Exploration
+from zoo_compute.disputes.roles import ASKER
 from zoo_compute.formats.manifest import Compression
 from zoo_compute.json_codec import encode
 from zoo_compute.spec.frames import Kind
@@ -126,15 +128,15 @@ def test_a_challengers_computation__has_what_the_claim_before_left(job: GoingOn,
     (claim,) = claims
     aggregation = Claim(0, 0, AGGREGATOR_SEAT, 3, 1 << claim.seat, 1, 0, start, bytes.fromhex(job.base["start_root"]))
     request = job.base | {
-        "slot": SLOT,
-        "kind": int(Kind.TRAINING),
-        "side": "challenger",
-        "folder": str(tmp_path / "game"),
-        "before": [job.first],
+        "role": ASKER,
+        "picture": Exploration().plain,
+        "claim": encode(astuple(replace(claim, turn=1, round=1))),
+        "folder": str(tmp_path / "dispute"),
+        "before": {str(SLOT): [job.first]},
         "aggregated": encode(astuple(aggregation)),
         "bundles_before": [job.first_bundles[claim.seat] | {"claim": encode(astuple(claim))}],
     }
-    computed = player._computation(request, job.store, SlotRound)
+    computed = player._Player(request, job.store, SlotRound)._computation(Kind.TRAINING, SLOT)
     assert isinstance(computed, SlotRound)
     steps = [step for step, _ in report["segments"]]
     assert [root.hex() for root in computed.state_roots(steps)] == [root for _, root in report["segments"]]
