@@ -321,17 +321,18 @@ def ask_claim(
     elif kind == TRAINING:
         frame.tree_root = result.segment_root
         node.root = result.segment_root
-        node.position = tree._segments_position(0, index, work.inner_steps, work.segment_steps)
+        node.position = tree._segments_position(0, 0, work.inner_steps, work.segment_steps)
         height: uint256 = merkle._height_over(tree._count(node.position))
         if len(path) == 0:
             node.position = tree._segments_position(height, 0, work.inner_steps, work.segment_steps)
         else:
+            # INVARIANT index: it is below the count before it becomes part of a position, whose next field is the count.
+            assert index < tree._count(node.position), "referee: states do not match"
+            node.position = tree._segments_position(0, index, work.inner_steps, work.segment_steps)
             step: uint256 = min(index * work.segment_steps, work.inner_steps)
             node.root = merkle._segment_leaf(step, states.after)
             assert (
-                index < tree._count(node.position)
-                and len(path) == height
-                and merkle._climb(node.root, index, path) == result.segment_root
+                len(path) == height and merkle._climb(node.root, index, path) == result.segment_root
             ), "referee: states do not match"
             frame.after = states.after
             if index > 0:
@@ -691,6 +692,9 @@ def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool) -> Node:
     assert self.nodes[id] == 0, "referee: asked already"
     word: uint256 = self._with_deadline(self.claims[node.claim])
     self._check_pending(word)
+    # Heavy asks open are never more than asks open, so neither count can run into the field beside it.
+    open_asks: uint256 = (word >> OPEN_AT & bits.U16) + 1
+    assert open_asks <= bits.U16, "referee: too many asks"
     asked: Node = node
     if node.clocks == 0:
         asked.clocks = clock._first(committer_s, asker_s)
@@ -707,13 +711,13 @@ def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool) -> Node:
             flags |= OF_AGGREGATION
         asked.origin = convert(id, uint256) & UNIT_MASK | block.timestamp << 40
         token, price = self._price(word, is_aggregation)
-        assert word >> HEAVY_MADE_AT & bits.U16 < bits.U16, "referee: too many asks"
-        word += ONE_HEAVY_MADE + ONE_HEAVY_OPEN
+        word += ONE_HEAVY_OPEN
+        # At its greatest it stays: to refuse would keep askers out, and what burns by it may be less.
+        if word >> HEAVY_MADE_AT & bits.U16 < bits.U16:
+            word += ONE_HEAVY_MADE
     asked.clocks = clock._asked(
         asked.clocks, word >> DEADLINE_AT & bits.U40, is_heavy, open, slots, word >> REEXECUTE_AT & U20
     )
-    open_asks: uint256 = (word >> OPEN_AT & bits.U16) + 1
-    assert open_asks <= bits.U16, "referee: too many asks"
     self.claims[node.claim] = word + ONE_OPEN
     fee: uint256 = open_asks * self._answer_gas(asked.position) * max(FEE_MULTIPLE * block.basefee, A_GWEI)
     assert msg.value >= fee, "referee: fee too small"
@@ -854,9 +858,11 @@ def _answer_gas(position: uint256) -> uint256:
 @view
 def _check(id: bytes32, node: Node, status: uint256):
     """
-    @notice That the record is the node's, and its status this one.
+    @notice That the record is the node's, and its status this one. Any other number would set bits of the hash.
     """
-    assert self.nodes[id] == self._word(node, status), "referee: other node"
+    assert (
+        status == ASKED or status == ANSWERED
+    ) and self.nodes[id] == self._word(node, status), "referee: other node"
 
 
 @internal

@@ -159,12 +159,28 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
     claims._mark(job, claim, claims._hash(claim) | claims.CONVICTED)
     count: uint256 = claim.scope & bits.U16
     is_aggregation: bool = claim.seat == state.AGGREGATION
+    turn: words.Turn = state._turn(job)
+    cost: uint256 = 0
+    most: uint256 = 0
+    if is_aggregation or stage.policy & numbers.ROLL_BACK != 0:
+        round_price: uint256 = state._schedule(job).round_price
+        most = stage.depth * round_price
+        # A turn that was rolled back already has nothing that rests on it; neither has the last one of a job that was
+        # abandoned, and such a job stays ended.
+        if (
+            claim.turn != turn.turn
+            and not state._is_rolled_back(job, claim.turn)
+            and claim.round < turn.round
+            and (stage.state == numbers.RUNNING or turn.round == stage.rounds)
+        ):
+            # INVARIANT depth: at most `depth` turns rest on a claim that is not final, so `cost <= most`.
+            cost = (turn.round - claim.round + convert(turn.opened_at != 0, uint256)) * round_price
     lock: uint256 = state._lock_of(job, claim.seat, count)
     if outcome == outcomes.EXHAUSTED:
-        lock = self._exhausted_slash(lock, burned)
+        # INVARIANT restitution: what the submitter must get back is taken whatever the outcome: no liar keeps it by exhausting itself.
+        lock = max(self._exhausted_slash(lock, burned), min(lock, cost))
     slashed: uint256 = seats._unseat(job, claim.seat, stage, lock, claim.operator, True)
-    turn: words.Turn = state._turn(job)
-    is_based_on: bool = False
+    turn = state._turn(job)
     if claim.turn == turn.turn:
         # The seat is missing again. Whoever holds it by now has its whole time; so has the aggregator.
         turn.missing |= 1 << claim.seat
@@ -174,25 +190,8 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
         timing.since = turns._since(turn)
         state._set_timing(job, claim.seat, timing)
     else:
-        # A turn that was rolled back already has nothing that rests on it; neither has the last one of a job that was
-        # abandoned, and such a job stays ended.
-        is_based_on = (
-            not state._is_rolled_back(job, claim.turn)
-            and claim.round < turn.round
-            and (stage.state == numbers.RUNNING or turn.round == stage.rounds)
-        )
         state._settle(job, claim.turn)
     turns._extend(job, stage)
-
-    can_roll_back: bool = is_aggregation or stage.policy & numbers.ROLL_BACK != 0
-    cost: uint256 = 0
-    most: uint256 = 0
-    if can_roll_back:
-        round_price: uint256 = state._schedule(job).round_price
-        most = stage.depth * round_price
-        if is_based_on:
-            # INVARIANT depth: at most `depth` turns rest on a claim that is not final, so `cost <= most`.
-            cost = (turn.round - claim.round + convert(turn.opened_at != 0, uint256)) * round_price
     restored: uint256 = self._divide(job, claim, slashed, cost, most, outcome == outcomes.JUDGED)
     if cost > 0 and restored == cost:
         self._roll_back(job, stage, claim.turn, claim.round)

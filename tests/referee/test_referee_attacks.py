@@ -24,7 +24,7 @@ from tests.support.lockstep.referee_records import sent
 from zoo_compute.spec import merkle
 from zoo_compute.spec.clocks import PRODUCTION, End
 from zoo_compute.spec.disputed_claims import claim_key
-from zoo_compute.spec.exploration import Status, TreePosition
+from zoo_compute.spec.exploration import Status, TreePosition, segments_position
 from zoo_compute.spec.exploration import Tree as In
 from zoo_compute.spec.frames import EMPTY, Frame, Kind, Work
 from zoo_compute.spec.revert import Refused
@@ -180,6 +180,38 @@ def test_nobody_ends_a_dispute__before_a_clock_or_evidence_does(exploring, explo
         refused(exploring, "not final", "close", by, JOB, claim)
         exploring.no("evidence: it does not hold", "judge", by, *explorer.judge_args(root)[:5], b"")
         refused(exploring, "not resolved", "settle", by, (root,), (node,), (int(Status.ASKED),))
+
+
+# --- numbers that a caller chooses freely
+
+
+@pytest.mark.parametrize("index", [1, 2**47, 2**48, 2**95, 2**200])
+def test_an_index_without_a_path__moves_nothing(exploring, explorer, index: int):
+    """Of 2^48 and more it would run into the count beside it: a root of a height that nobody can answer for."""
+    args = explorer.first_args("bob", Kind.TRAINING, 4)
+    root = segments_position(args[4].inner_steps, args[4].segment_steps)
+    value = explorer.fee("bob", root)
+    _, node, _ = exploring.call("ask_claim", "mallory", *args[:6], index, *args[7:], value=value)
+    assert node.position == root
+    refused(exploring, "asked already", "ask_claim", "dave", *args, value=2 * value)
+
+
+@pytest.mark.parametrize("index", [2**20, 2**48, 2**95])
+def test_an_index_beyond_the_segments__is_refused(exploring, explorer, index: int):
+    args = explorer.first_args("bob", Kind.TRAINING, 4, 1)
+    refused(exploring, "states do not match", "ask_claim", "dave", *args[:6], index, *args[7:], value=10**18)
+
+
+def test_a_status__is_none_but_the_two_there_are(exploring, explorer):
+    """The word is the hash with the status in its last byte: more bits of a status would stand for bits of the hash."""
+    root = explorer.first("bob")
+    explorer.answer(root)
+    node, word = explorer.known[root][1], exploring.contract.nodes(root)
+    exploring.to(exploring.deadline + PRODUCTION.asker_s + 1)
+    exploring.call("close", "eve", JOB, exploring.claims["bob"])
+    for status in (0, int(Status.ASKED), 3, word, 2**256 - 1):
+        refused(exploring, "other node", "settle", "eve", (root,), (node,), (status,))
+    exploring.call("settle", "eve", (root,), (node,), (int(Status.ANSWERED),))
 
 
 # --- trees that are none, zeros, padding, equal subtrees

@@ -130,19 +130,31 @@ def test_heavy_counter__once_written__is_never_zero_again(exploring, explorer):
     assert chain.storage(exploring.contract, slot) == 1 << 128 | 1
 
 
-def test_claim__with_its_counts_full__refuses_more_asks(exploring, explorer):
-    root = explorer.answer(explorer.first("bob"))
+def full_of(exploring, **fields: int) -> None:
+    """The claim's word with these counts at 65,535, on both sides."""
+    at = {"open": 52, "heavy_open": 36, "heavy_made": 20}
     slot = storage_slot("Referee", "claims", int.from_bytes(key(exploring), "big"))
     word = chain.storage(exploring.contract, slot)
-    for field, at, args in (
-        ("open", 52, explorer.ask_args(root, 2)),
-        ("heavy_made", 20, explorer.first_args("bob", 1, 5)),
-    ):
-        with exploring.fork() as full:
-            full.world.claims[key(full)] = replace(claim(full), **{field: 2**16 - 1})
-            chain.set_storage(full.contract, slot, word | (2**16 - 1) << at)
-            function = "ask" if field == "open" else "ask_claim"
-            full.no("referee: too many asks", function, "dave", *args, value=10**22)
+    for field, value in fields.items():
+        word = word & ~((2**16 - 1) << at[field]) | value << at[field]
+    chain.set_storage(exploring.contract, slot, word)
+    exploring.world.claims[key(exploring)] = replace(claim(exploring), **fields)
+
+
+def test_claim__with_all_asks_open__refuses_more(exploring, explorer):
+    """Heavy ones too: they are counted beside the others."""
+    root = explorer.answer(explorer.first("bob"))
+    full_of(exploring, open=2**16 - 1, heavy_open=2**16 - 1, heavy_made=2**16 - 1)
+    for function, args in (("ask", explorer.ask_args(root, 2)), ("ask_claim", explorer.first_args("bob", 1, 5))):
+        exploring.no("referee: too many asks", function, "dave", *args, value=10**22)
+
+
+def test_claim__with_all_heavy_asks_made__is_asked_for_more(exploring, explorer):
+    """A liar cannot use the count up by asks of its own, to keep others from its lie."""
+    explorer.answer(explorer.first("bob"))
+    full_of(exploring, heavy_made=2**16 - 1)
+    explorer.first("bob", Kind.UPDATE, 5)
+    assert (claim(exploring).heavy_made, claim(exploring).heavy_open) == (2**16 - 1, 1)
 
 
 @pytest.mark.parametrize(("seconds", "used"), [(1, 1), (100_000, 43_200 + REEXECUTE_S)])

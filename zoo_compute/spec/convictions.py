@@ -98,8 +98,8 @@ def resume(w: World, msg: Message, job: int, seconds: int) -> None:
 def _convict(w: World, job: int, claim: Claim, end: End, burned: int, now: int) -> None:
     """The claim is never paid, its operator loses seat and lock, and rounds that depend on it are repeated."""
     w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.CONVICTED)
-    lock = seats.lock_of(w.runs[job], claim.seat, claim.count)
-    loses = lock if end == End.JUDGED else silence_slash(lock, burned, end)
+    lock, cost = seats.lock_of(w.runs[job], claim.seat, claim.count), _cost_of_doing_again(w, job, claim)
+    loses = lock if end == End.JUDGED else max(silence_slash(lock, burned, end), min(lock, cost))
     slashed = seats.take_lock(w, job, claim.operator, loses, convicted=True)
     seats.remove_operator(w, job, claim.seat, claim.operator)
     run = w.runs[job]
@@ -110,7 +110,6 @@ def _convict(w: World, job: int, claim: Claim, end: End, burned: int, now: int) 
     else:
         seats.settle_claim(w, job, claim.turn)
     seats.give_time(w, job, now)
-    cost = _cost_of_doing_again(w, job, claim)
     restored = _divide(w, job, claim, slashed, cost, FINDER_BPS if end == End.JUDGED else 0)
     if cost and restored == cost:
         _roll_back(w, job, claim, now)

@@ -192,20 +192,19 @@ def _ask(
     require(id not in w.nodes, "referee: asked already")
     word = with_deadline(w, w.claims[node.claim])
     require_pending(word)
+    require(word.open < MAX_ASKS, "referee: too many asks")
     origin, open_heavy, token, price = node.origin, 0, COIN, 0
     if is_heavy:
         holder = word.job, word.operator
         open_heavy = w.heavy[holder] = w.heavy.get(holder, 0) + 1
         origin = Origin(unit_of(id), msg.now)
         token, price = w.court.reexecution_price(word.job, is_aggregation)
-        require(word.heavy_made < MAX_ASKS, "referee: too many asks")
     # While the turn is open its deadline lies ahead.
     deadline = word.deadline or msg.now
     require(clocks.is_askable(node.clocks, msg.now, deadline), "referee: askers out of time")
     counts = is_heavy, open_heavy, word.slots, word.reexecute_s
     below = clocks.asked(node.clocks, msg.now, deadline, *counts, w.preset)
-    require(word.open < MAX_ASKS, "referee: too many asks")
-    made, still_open = word.heavy_made + int(is_heavy), word.heavy_open + int(is_heavy)
+    made, still_open = min(word.heavy_made + int(is_heavy), MAX_ASKS), word.heavy_open + int(is_heavy)
     w.claims[node.claim] = replace(word, open=word.open + 1, heavy_made=made, heavy_open=still_open)
     require(msg.value >= fee_of(node.position, word.open + 1, msg.base_fee), "referee: fee too small")
     payment = Payment(msg.sender, msg.value // GWEI, msg.now, is_heavy, is_aggregation)

@@ -6,7 +6,7 @@ from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec.clocks import End
-from zoo_compute.spec.state import ClaimStatus
+from zoo_compute.spec.state import ClaimStatus, JobState
 from zoo_compute.spec.watching import NOBODY
 
 # Everybody may stand by with what is left.
@@ -233,6 +233,22 @@ def who_is_exhausted_keeps_what_its_attackers_did_not_pay_for(s: Stage) -> None:
         s.play_round(job)
         s.settle(job)  # what is left of the lock is free then
         assert s.operator("alice").locks == 0
+
+
+@scenario
+def a_liar_that_exhausts_itself_pays_for_the_rounds_that_rest_on_its_lie(s: Stage) -> None:
+    """What burned is small and what silence takes of the lock too: restitution comes first."""
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, rounds=6, depth=4, token="usd")
+    s.play_round(job)
+    lie = next(claim for claim in s.claims(job) if claim.is_aggregation)
+    s.ok("settlement", "open_dispute", "referee", job, lie)
+    for _ in range(3):
+        s.play_round(job)
+    s.close_dispute(job, lie, End.EXHAUSTED, 0, 25)
+    run = s.world.run(job)
+    assert (run.round, run.state) == (lie.round, JobState.RUNNING)
+    assert run.start_root == lie.start_root
 
 
 @scenario
