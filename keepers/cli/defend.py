@@ -119,7 +119,6 @@ class Defence:
         view, now = dispute.view, self._chain.now()
         mine = [node for node in view.picture.nodes.values() if node.is_answered and node.record.answerer == self._me]
         fees = sum(node.record.payment.fee for node in mine) * GWEI
-        reasons = self._reasons.get(view.key, {}) if view.is_open else {}
         return {
             "dispute": dispute.name,
             "operator": view.operator,
@@ -128,7 +127,7 @@ class Defence:
             "answers": len(mine),
             "earned": str(fees if view.end == End.FINAL else 0),
             "pending": str(fees if view.is_open else 0),
-            "false": FALSE in reasons.values(),
+            "false": FALSE in self._reasons.get(view.key, {}).values(),
             "left": [self._left(dispute, node, now) for node in view.picture.open_asks] if view.is_open else [],
         }
 

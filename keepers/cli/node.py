@@ -41,7 +41,7 @@ from zoo_compute.operators.readiness import NodeInspection, inspect_node, wait_f
 )
 @click.option("--standby/--no-standby", default=None, help="Take over slots that others lose.")
 @click.option("--workers", type=int, help="Worker processes on this machine.")
-@click.option("--move-workers", type=int, help="Worker processes for disputes; one job never takes the last one.")
+@click.option("--dispute-workers", type=int, help="Worker processes for disputes; one job never takes the last one.")
 @click.option("--spares", type=int, help="Standby processes that replace a worker that died; 0: none.")
 @click.option("--sample-rate", type=float, help="Share of slot-rounds a verifier re-executes.")
 @click.option("--store", help="A folder, or kubo:URL of an IPFS daemon's RPC.")

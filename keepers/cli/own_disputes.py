@@ -12,6 +12,7 @@ from keepers.services.disputing import Disputing
 from zoo_compute import paths
 from zoo_compute.atomic import write_atomically
 from zoo_compute.client.disputes import Dispute, list_disputes
+from zoo_compute.errors import ZooError
 
 if TYPE_CHECKING:
     from zoo_compute.cli.context import Settings
@@ -34,7 +35,10 @@ class InProcessWorker:
             from node.disputes.player import run_dispute
 
             arguments = {**request, "device": self._device} if self._device else request
-            self._done[name] = WorkStatus("done", result=run_dispute(arguments, self._store))
+            try:
+                self._done[name] = WorkStatus("done", result=run_dispute(arguments, self._store))
+            except ZooError as error:
+                self._done[name] = WorkStatus("failed", error=str(error))
             while len(self._done) > KEPT:
                 self._done.popitem(last=False)
         return self._done[name]

@@ -190,9 +190,15 @@ class JobVerification:
         return bool(self._open)
 
     def has_time(self, now: int) -> bool:
-        """Whether another slot-round can be re-executed before a clock of mine runs: askers' clocks do after a claim's deadline."""
+        """Whether another slot-round can be re-executed meanwhile: askers' clocks run after a claim's deadline.
+
+        An author that lets its asks wait must not keep me from its later claims: then a part of my time is spent on them.
+        """
         longest_s = max((each.report.get("seconds", 0.0) for each in self.checked), default=0.0)
-        return all(not each.deadline or now + longest_s < each.deadline for each in self._open)
+        return all(
+            not each.deadline or now + longest_s < each.deadline or _is_stalled(each, now, longest_s)
+            for each in self._open
+        )
 
     def rewards_due(self) -> list[int]:
         """Seconds after which a share of a lock can be collected."""
@@ -206,6 +212,12 @@ class JobVerification:
         known = disputes_of(self._settings, self._job)
         now = self._chain.now()
         return [_as_json(known[key], each.slot, now) for key, each in self._asked.items() if key in known]
+
+
+def _is_stalled(dispute: DisputeView, now: int, longest_s: float) -> bool:
+    """Whether its author has owed answers for so long, and I would have time enough left after one more re-execution."""
+    owed = [ask.record.clocks for ask in dispute.picture.open_asks]
+    return bool(owed) and all(now > c.since + longest_s and c.asker_left_s > 4 * longest_s for c in owed)
 
 
 def _progress(dispute: DisputeView) -> str:

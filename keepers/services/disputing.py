@@ -234,9 +234,9 @@ class Disputing:
                 for each in picture.open_asks
                 if clocks.may_answer(each.record.clocks, head.timestamp, work.role == AUTHOR, self._clocks)
             ]
-            if is_final or is_aged:
-                return [picture.close(dispute.job, claim)]
-        if is_final or (work.role != ASKER and not acted_on):
+        if is_final or is_aged:
+            return [picture.close(dispute.job, claim)]
+        if work.role != ASKER and not acted_on:
             return []
         result = self._computed(head, work, view, acted_on)
         if result is None:

@@ -89,7 +89,8 @@ class Answerer:
                 return Call("answer", (node.id, record.record, list(children)), id=node.id)
             led = self._stage(node)
             if led is None or (led[0] >= Answer.SEGMENT and not self.is_author):
-                self.unanswered[node.id] = FALSE if self.is_author or at.is_beyond else AUTHORS
+                is_whole = at.tree == Tree.RESULT or at == TreePosition(Tree.NODES)
+                self.unanswered[node.id] = FALSE if self.is_author or (at.is_beyond and not is_whole) else AUTHORS
                 return None
             stage_of(led[0], node, led[1])
         except Refused:

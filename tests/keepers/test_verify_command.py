@@ -13,6 +13,7 @@ from keepers.cli.verify import JobVerification, _check_asked, _todo
 from node.errors import Withheld
 from tests.keepers.test_duties import ME, OTHER, ROOT, view
 from zoo_compute.chain.views import ClaimState, Commit, JobView
+from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.errors import UserError
 
 
@@ -34,12 +35,30 @@ def test_one_slot_of_each_claim__comes_before_another_of_any_and_a_liar_that_ask
     [((), 100, True), ((0,), 100, True), ((131,), 100, True), ((130,), 100, False), ((0, 90), 100, False)],
 )
 def test_another_slot_round__is_begun_only_where_it_ends_before_an_askers_clock_runs(deadlines, now, has_time):
+    assert (
+        witness_of([SimpleNamespace(deadline=each, picture=Exploration()) for each in deadlines]).has_time(now)
+        == has_time
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked_at", "left_s", "has_time"), [(60, 121, True), (70, 121, False), (60, 120, False), (99, 10**6, False)]
+)
+def test_another_slot_round__is_begun_while_an_author_keeps_everybody_waiting(asked_at, left_s, has_time):
+    """Longer than a re-execution takes, 30 s here, and where four more fit into what the askers have left."""
+    clocks = SimpleNamespace(since=asked_at, asker_left_s=left_s)
+    picture = SimpleNamespace(open_asks=[SimpleNamespace(record=SimpleNamespace(clocks=clocks))])
+    assert witness_of([SimpleNamespace(deadline=90, picture=picture)]).has_time(100) == has_time
+
+
+def witness_of(disputes: list[Any]) -> JobVerification:
+    """It re-executed two slot-rounds, the longer one in 30 s."""
     witness = JobVerification(SimpleNamespace(chain=lambda: None), 1, SimpleNamespace(), None, challenges=False)  # type: ignore[arg-type]
     witness.checked = [
         verify.VerifiedSlot(commit(1, OTHER, 0, 1), 0, {"agrees": True, "seconds": each}) for each in (9.0, 30.0)
     ]
-    witness._open = [SimpleNamespace(deadline=deadline) for deadline in deadlines]  # type: ignore[misc]
-    assert witness.has_time(now) == has_time
+    witness._open = disputes
+    return witness
 
 
 def test_turns__are_bounded_on_both_sides_and_final_claims_are_passed_over():

@@ -6,6 +6,7 @@ views[0].picture.open_asks, views[0].picture.end
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.events import Event
     from zoo_compute.chain.views import Claim, JobView
 
+log = logging.getLogger("zoo.disputes")
 ASKS = ("ClaimAsked", "NodeAsked")
 ANSWERS = ("NodeAnswered", "LeafShown", "StageFixed")
 EVENTS = (*ASKS, *ANSWERS, "ClaimResolved", "SealOpened")
@@ -142,7 +144,10 @@ class _Reader:
                 by_claim.setdefault(self._key(event), []).append(event)
             disputes = dict(self.disputes)
             for key, made in by_claim.items():
-                disputes[key] = self._after(disputes.get(key), made)
+                try:
+                    disputes[key] = self._after(disputes.get(key), made)
+                except Exception:  # one dispute that cannot be read hides no other
+                    log.exception("the dispute of claim %s cannot be read", key.hex())
             self.events, self.disputes = events, disputes
         return self.disputes
 

@@ -125,7 +125,9 @@ def dispute_named(chain: Chain, head: Head, name: str) -> Dispute:
             f"{name!r} names no dispute",
             hint=f"write JOB:TURN:SEAT, such as 3:7:1, 3:7:{AGGREGATOR} or {TRIAL}:5; `zoo dispute list` has all names",
         )
-    wanted = ":".join(parts).replace(f":{AGGREGATOR_SEAT}", f":{AGGREGATOR}")
+    if not is_trial and parts[2] == str(AGGREGATOR_SEAT):
+        parts[2] = AGGREGATOR
+    wanted = ":".join(parts)
     disputes = list_disputes(chain, head, TRIALS if is_trial else int(parts[0]))
     match = next((each for each in disputes if each.name == wanted), None)
     if match is None:

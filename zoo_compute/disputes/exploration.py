@@ -11,12 +11,10 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from eth_abi.abi import decode as abi_decode
-
 from repops.encoding import read_descriptor
 from repops.merkle import Tree as HashTree
 from repops.parts import part_count
-from zoo_compute.disputes.stage_data import TYPES, encode_stage
+from zoo_compute.disputes.stage_data import decode_stage, encode_stage
 from zoo_compute.json_codec import decode, encode
 from zoo_compute.spec import clocks
 from zoo_compute.spec.descents import (
@@ -213,7 +211,7 @@ class Exploration:
 
     def _stage_fixed(self, at: int, id: bytes, answerer: str, kind: int, data: bytes) -> None:
         asked = self.nodes[id]
-        answer = decoded(ANSWERS[Answer(kind)], abi_decode([TYPES[ANSWERS[Answer(kind)]]], data)[0])
+        answer = decoded(ANSWERS[Answer(kind)], decode_stage(ANSWERS[Answer(kind)], data))
         stage = stage_of(Answer(kind), asked, answer)
         record = replace(asked.record, frame=frame_hash(stage.frame), position=stage.position, root=stage.root)
         self.nodes[id] = replace(asked, record=record, frame=stage.frame)

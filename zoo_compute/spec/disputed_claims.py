@@ -23,6 +23,7 @@ ANSWER_GAS = 60_000  # of any answer
 CHILD_GAS = 1_600  # of each child that it shows
 LEAF_GAS = 24_000  # of each leaf of words
 STAGE_GAS = 260_000  # of an answer that leads into another tree
+MAX_SLOTS_COUNTED = 255  # of an operator: eight bits of the claim's word
 MAX_ASKS = 65_535  # open at once, of a claim
 
 

@@ -172,7 +172,7 @@ def head_of(descriptor: bytes) -> tuple[bytes, int]:
     """(dtype, rank and dimensions as a tensor's root has them; elements). A word of a descriptor is four big-endian bytes."""
     words = [int.from_bytes(descriptor[at : at + 4], "big") for at in range(0, len(descriptor), 4)]
     dtype, rank = words[1], words[2]
-    count, head = 1, bytes([dtype, rank])
+    count, head = 1, bytes([dtype & 255, rank & 255])
     for extent in words[6 : 6 + rank]:
         count *= extent
         head += extent.to_bytes(8, "little")

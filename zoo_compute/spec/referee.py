@@ -14,6 +14,7 @@ from zoo_compute.spec.clocks import GWEI
 from zoo_compute.spec.descents import Answer, Ask, Stage, frame_hash, require_frame
 from zoo_compute.spec.disputed_claims import (
     MAX_ASKS,
+    MAX_SLOTS_COUNTED,
     RESULT,
     DisputedClaim,
     Explorations,
@@ -98,7 +99,9 @@ def _open(w: Explorations, msg: Message, job: int, claim: Claim, work: Work) -> 
     if key in w.claims:
         return
     turn = 0 if terms.deadline else claim.turn
-    w.claims[key] = DisputedClaim(job, claim.operator, turn, terms.reexecute_s, max(1, terms.slots), terms.deadline)
+    w.claims[key] = DisputedClaim(
+        job, claim.operator, turn, terms.reexecute_s, max(1, min(terms.slots, MAX_SLOTS_COUNTED)), terms.deadline
+    )
     w.court.open_dispute(job, claim)
 
 
