@@ -257,7 +257,7 @@ class Attack:
             return
         for node in nodes:
             self._accuse(node)
-        deepest = sorted(nodes, key=lambda each: each.position.tree, reverse=True)
+        deepest = sorted(nodes, key=lambda each: (each.position.tree, -each.position.height), reverse=True)
         for number in range(TRIES):
             node = deepest[0] if number < TRIES // 2 else self.rng.choice(nodes)
             try:
