@@ -3,8 +3,8 @@
 The draw cannot be guessed by those it watches: it hashes the verifier's own secret. A result that its author had to show on chain is
 drawn in any case: somebody could not have it, and what the answer shows is enough to judge it without the author's files. So is one
 that a report calls odd (zoo_compute/training/outliers.py): of its aggregation, by its loss; of a slot that starts from the next checkpoint, by
-the scores in it. Reports go to `verified.jsonl`, one line each; a mismatch is also an error in the log, and what opens a game about
-it is in its report (keepers.services.challenging).
+the scores in it. Reports go to `verified.jsonl`, one line each; a mismatch is also an error in the log, and its report
+has the places to ask about (keepers.services.challenging).
 """
 
 from __future__ import annotations

@@ -1,15 +1,23 @@
 """What a worker does in a dispute: the answers of a claim's author or defender, or an asker's next call.
 
-    run_dispute   + claim, role (author, defender, asker), picture, now, clocks, folder,
-                 places (of an asker: kind, slot, and the slot's result if it is known otherwise than from the bundle), skipped (asks that
-                 are left alone),
-                 bundle, operator, root, slots (of a claim of slots), bundles (of an aggregation, each with its claim),
-                 before (by slot, node.inputs.carried_state), aggregated (the claim in the aggregation's place of the turn before, or null),
-                 bundles_before (of the turn before, as bundles)
+A request of `run_dispute`, in plain JSON (zoo_compute.json_codec), beside what names the job's files:
 
-Of a trial `trial` (its program's root, its start's, its seed) and `work` are in the place of bundles and what names a job's files.
-Records are plain JSON (zoo_compute.json_codec). Answers `calls`, each of the fields of `exploration.Call`; `until`: in the second after
-it the other side's silence convicts; `unanswered`: by the id (hex) of an ask, why this side has no answer to it.
+    role             author, defender or asker
+    claim, picture   the disputed claim, and the exploration so far
+    now, clocks      chain time in seconds, and the clock preset
+    folder           where computations are kept until the dispute is over
+    places           of an asker: kind, slot, and the slot's result where it is not the bundle's
+    skipped          asks to leave alone
+    bundle, operator, root, slots   of a claim of slots
+    bundles          of an aggregation, each with its claim
+    before           by slot (node.inputs.carried_state)
+    aggregated       the claim in the aggregation's place of the turn before, or null
+    bundles_before   as bundles, of the turn before
+
+A trial has `work` and `trial` (the roots of its program and its start, its seed) in place of files and bundles.
+
+The answer has `calls`, each with the fields of `exploration.Call`; `until`, the second after which the other side's silence
+convicts; and `unanswered`, by the id (hex) of an ask: why this side has no answer to it.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def dispute(finished: Finished, network: LocalNetwork) -> DisputeView:
 def test_the_liar__is_convicted_at_the_number_that_is_false(dispute: DisputeView, network: LocalNetwork):
     assert (dispute.end, dispute.operator) == (End.JUDGED, 1)
     chain = network.devnet.chain
-    [told] = list_disputes(chain, chain.head())
-    verdict = Transcript(chain, told).conviction
+    [listed] = list_disputes(chain, chain.head())
+    verdict = Transcript(chain, listed).conviction
     assert verdict is not None
     assert (verdict.step, verdict.operator, verdict.element) == (STEP, "dot", 3)
     assert verdict.committed != verdict.right

@@ -1,6 +1,6 @@
 """The public picture of one claim's exploration, from the contract's events alone, and the calls that are possible in it.
 
-Everybody who reads the same events has the same picture: askers, answerers, and people who look on (`tree_lines`).
+Everybody who reads the same events has the same picture: askers, answerers, and people who look on.
 `Exploration.plain` is plain JSON, from which `Exploration.from_plain` makes the same picture again.
 """
 
@@ -297,7 +297,7 @@ class Exploration:
     # --- for people
 
     def tree_lines(self) -> Iterator[str]:
-        """Asks below each other, as `zoo dispute show` prints them."""
+        """Asks below each other, for logs; `zoo dispute show` has its own words (client/explored_places.py)."""
         if self.end is not None:
             yield f"claim: {self.end.name.lower()}"
         for node in self.nodes.values():

@@ -260,7 +260,10 @@ def answer_fee(unanswered: int, gas: int, base_fee: int) -> int:
 
 
 def heavy_fee(seat_price: int, reserve: int) -> int:
-    """What a heavy ask prepays beside, in the job's payment token: one re-execution at the seat's price or the reserve."""
+    """What a heavy ask prepays beside, in the job's payment token: one re-execution at the seat's price or the reserve.
+
+    The contract takes the posted reserve alone (docs/design/assumptions.md).
+    """
     return max(seat_price, reserve)
 
 

@@ -1,7 +1,6 @@
-"""Openings: the tree of a disputed claim is explored in public, once (docs/protocol/referee.md). `Referee.vy` is its twin.
+"""The Referee: the tree of a disputed claim is explored in public, once (docs/protocol/referee.md). `Referee.vy` is its twin.
 
-What evidence shows is `court.judge`'s to say; what the other contracts answer is `court`'s, too. How claims are resolved, fees
-and seals: `verdicts`.
+`court` is all other contracts: `court.judge` decides on evidence. `verdicts` has how claims are resolved, fees and seals.
 """
 
 from __future__ import annotations
