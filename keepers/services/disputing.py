@@ -204,7 +204,7 @@ class Disputing:
                 del self._false[key]
                 continue
             deadline = 0 if claim.deadline == NO_DEADLINE else claim.deadline
-            begun.append(DisputeView(key, job, hash, claim.operator, deadline, Exploration()))
+            begun.append(DisputeView(key, job, hash, claim.operator, deadline, 0, Exploration()))
         return begun
 
     def _due(self, disputes: Iterable[DisputeView]) -> Iterator[Work]:

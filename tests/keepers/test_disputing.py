@@ -30,7 +30,7 @@ from zoo_compute.spec.frames import EMPTY, Frame, Kind
 from zoo_compute.spec.trials import TRIALS, Workload
 
 ME, OTHER = "0x" + 20 * "ab", "0x" + 20 * "cd"
-NOW, MINE = 10_000, 7
+NOW, MINE, REEXECUTE_S = 10_000, 7, 5
 OPEN = PathClocks(NOW - 10, DEVNET.committer_s, DEVNET.asker_s, 32)
 
 
@@ -115,9 +115,8 @@ def opened(number: int = 1, *, asker: str = OTHER, clocks: PathClocks = OPEN, **
 def dispute(number: int = 1, *nodes: Opened, job: int = 1, operator: int = MINE, **fields: Any) -> DisputeView:
     picture = Exploration({node.id: node for node in nodes}, end=fields.pop("end", None))
     key = bytes([number]) * 32
-    return DisputeView(
-        key, job, b"hash", operator, fields.pop("deadline", NOW + 100), picture, fields.pop("events", ())
-    )
+    deadline, events = fields.pop("deadline", NOW + 100), fields.pop("events", ())
+    return DisputeView(key, job, b"hash", operator, deadline, REEXECUTE_S, picture, events)
 
 
 @pytest.fixture

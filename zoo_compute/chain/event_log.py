@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zoo_compute.chain.events import Event, scan
@@ -16,7 +16,10 @@ HEADS_KEPT = 64  # heads remembered, to find the newest block that a reorganisat
 
 
 class History:
-    """Events that match a filter of `scan`, up to a block. Drops events that a reorganisation undid."""
+    """Events that match a filter of `scan`, up to a block. Drops events that a reorganisation undid.
+
+    read_from: after `events_until`, the first block that it read from the chain. What was read at a block before it is still so.
+    """
 
     def __init__(self, chain: Chain, **wanted: Any) -> None:
         self._chain = chain
@@ -24,6 +27,18 @@ class History:
         self._events: list[Event] = []  # up to the newest head of
         self._heads: list[Head] = []  # ascending; each was part of the chain when it was read
         self._lock = threading.Lock()
+        self.read_from = chain.network.first_block
+
+    @property
+    def oldest_head(self) -> int:
+        """Number of the oldest head remembered: a reorganisation of it would be read again from the beginning."""
+        return self._heads[0].number if self._heads else 0
+
+    def forget(self, events: Collection[Event]) -> None:
+        """Drop these, which the caller is done with."""
+        gone = {(event.block_hash, event.log_index) for event in events}
+        with self._lock:
+            self._events = [event for event in self._events if (event.block_hash, event.log_index) not in gone]
 
     def events_until(self, head: Head) -> Sequence[Event]:
         """All events up to `head`, in order. If it raises Unreachable, the log has not changed.
@@ -33,6 +48,7 @@ class History:
         with self._lock:
             heads = self._canonical_heads(head)
             if heads and heads[-1].hash == head.hash:
+                self.read_from = head.number + 1
                 return [event for event in self._events if event.block <= head.number]
             start = heads[-1].number + 1 if heads else self._chain.network.first_block
             events = [event for event in self._events if event.block < start]
@@ -41,6 +57,7 @@ class History:
                 raise Unreachable(f"block {head.number} was replaced while it was read", hint="read again")
             if not self._heads or head.number >= self._heads[-1].number:  # reading an older block adds nothing
                 self._events, self._heads = events, [*heads, head][-HEADS_KEPT:]
+            self.read_from = start
             return list(events)
 
     def _canonical_heads(self, head: Head) -> list[Head]:

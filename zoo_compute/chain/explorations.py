@@ -7,11 +7,10 @@ views[0].picture.open_asks, views[0].picture.end
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eth_typing import HexStr
 from hexbytes import HexBytes
 
 from zoo_compute.chain.batch import CALLS_PER_REQUEST, Read, read_all
@@ -38,7 +37,7 @@ class DisputeView:
     """One claim's exploration, as of a block.
 
     key: of the claim, with its job. deadline: the last second in which the first ask of a path is accepted, 0 while the claim's turn is
-    open. events: of the Referee, each with its transaction. at: when the last of them was.
+    open. reexecute_s: of its job. events: of the Referee, each with its transaction.
     """
 
     key: bytes
@@ -46,6 +45,7 @@ class DisputeView:
     claim_hash: bytes
     operator: int
     deadline: int
+    reexecute_s: int
     picture: Exploration
     events: Sequence[Event] = ()
 
@@ -84,29 +84,12 @@ def read_disputes(
     chain: Chain, head: Head, *, job: int | None = None, wanted: Callable[[DisputeView], bool] = lambda view: True
 ) -> list[DisputeView]:
     """All claims that were ever asked about, of the network or of a job (0: of trials), in the order of their first asks."""
-    reader: _Reader = chain.cached("explorations", lambda: _Reader(History(chain, names=EVENTS)))
-    disputes = reader.disputes_at(chain, head)
-    words = reader.words_at(chain, head, [each for each in disputes.values() if job in (None, each.job)])
-    views = [
-        DisputeView(each.key, each.job, each.claim_hash, *words[each.key], each.picture, each.events)
-        for each in disputes.values()
-        if each.key in words
-    ]
-    return [view for view in views if wanted(view)]
+    return explorations_of(chain).at(head, job=job, wanted=wanted)
 
 
-def gas_used(chain: Chain, transactions: Iterable[str]) -> dict[str, int]:
-    """Gas of each transaction of a dispute: of a block's every receipt one request."""
-    asked = list(transactions)
-    used: dict[str, int] = {}
-    for start in range(0, len(asked), CALLS_PER_REQUEST):
-        part = asked[start : start + CALLS_PER_REQUEST]
-        with chain.w3.batch_requests() as batch:
-            for tx in part:
-                batch.add(chain.w3.eth.get_transaction_receipt(HexStr(tx)))
-            receipts: Any = batch.execute()
-        used |= {tx: int(receipt["gasUsed"]) for tx, receipt in zip(part, receipts, strict=True)}
-    return used
+def explorations_of(chain: Chain) -> Explorations:
+    """What all readers of a connection share, which forgets nothing."""
+    return chain.cached("explorations", lambda: Explorations(chain))
 
 
 @dataclass(frozen=True)
@@ -120,59 +103,104 @@ class _Dispute:
     events: Sequence[Event] = ()
 
 
-@dataclass
-class _Reader:
-    """What a connection has read so far. times: of blocks, by hash; words: operator and deadline, by the claim's key."""
+class _Word(NamedTuple):
+    """Of a disputed claim. deadline: 0 while its turn is open."""
 
-    history: History
-    events: Sequence[Event] = ()
-    disputes: Mapping[bytes, _Dispute] = field(default_factory=dict)
-    claim_of: dict[bytes, bytes] = field(default_factory=dict)  # the key of a node's claim, by its id
-    times: dict[bytes, int] = field(default_factory=dict)
-    words: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    operator: int
+    deadline: int
+    reexecute_s: int
+    read_at: int  # number of the block
 
-    def disputes_at(self, chain: Chain, head: Head) -> Mapping[bytes, _Dispute]:
+
+class Explorations:
+    """The disputes of a network, read incrementally. A reader that runs for months forgets those that it is done with."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        self._history = History(chain, names=EVENTS)
+        self._events: Sequence[Event] = ()
+        self._disputes: Mapping[bytes, _Dispute] = {}
+        self._claim_of: dict[bytes, bytes] = {}  # the key of a node's claim, by its id
+        self._times: dict[bytes, int] = {}  # of blocks, by hash
+        self._words: dict[bytes, _Word] = {}  # by the claim's key
+
+    def at(
+        self, head: Head, *, job: int | None = None, wanted: Callable[[DisputeView], bool] = lambda view: True
+    ) -> list[DisputeView]:
+        """As `read_disputes`, but those forgotten."""
+        disputes = self._disputes_at(head)
+        words = self._words_at(head, [each for each in disputes.values() if job in (None, each.job)])
+        views = [
+            DisputeView(each.key, each.job, each.claim_hash, *words[each.key][:3], each.picture, each.events)
+            for each in disputes.values()
+            if each.key in words
+        ]
+        return [view for view in views if wanted(view)]
+
+    def forget(self, keys: Collection[bytes]) -> None:
+        """Keep nothing of these claims' disputes, which are resolved. One that ended so lately that the end may be undone stays."""
+        ends = {event.args["claim"]: event.block for event in self._events if event.name == "ClaimResolved"}
+        gone = {key for key in keys if key in ends and ends[key] < self._history.oldest_head}
+        if not gone:
+            return
+        kept = self._disputes.keys() - gone
+        left = [event for event in self._events if self._key(event) in kept]
+        self._history.forget([event for event in self._events if self._key(event) not in kept])
+        self._events = left
+        self._disputes = {key: each for key, each in self._disputes.items() if key not in gone}
+        self._words = {key: word for key, word in self._words.items() if key not in gone}
+        self._claim_of = {id: key for id, key in self._claim_of.items() if key not in gone}
+        blocks = {event.block_hash for event in left}
+        self._times = {block: at for block, at in self._times.items() if block in blocks}
+
+    def _disputes_at(self, head: Head) -> Mapping[bytes, _Dispute]:
         """Reuses what is known of earlier events, unless a reorganisation undid one."""
-        events = self.history.events_until(head)
-        if list(events[: len(self.events)]) != list(self.events):
-            self.events, self.disputes, self.claim_of, self.words = (), {}, {}, {}
-        new = events[len(self.events) :]
+        events = self._history.events_until(head)
+        # A block that was replaced may have closed a turn, which is no event of a dispute.
+        self._words = {key: word for key, word in self._words.items() if word.read_at < self._history.read_from}
+        if list(events[: len(self._events)]) != list(self._events):
+            self._events, self._disputes, self._claim_of = (), {}, {}
+        new = events[len(self._events) :]
         if new:
-            self._read_times(chain, new)
+            self._read_times(new)
             by_claim: dict[bytes, list[Event]] = {}
             for event in new:
                 by_claim.setdefault(self._key(event), []).append(event)
-            disputes = dict(self.disputes)
+            disputes = dict(self._disputes)
             for key, made in by_claim.items():
+                if key not in disputes and made[0].name != "ClaimAsked":
+                    continue  # of one that was forgotten
                 try:
                     disputes[key] = self._after(disputes.get(key), made)
                 except Exception:  # one dispute that cannot be read hides no other
                     log.exception("the dispute of claim %s cannot be read", key.hex())
-            self.events, self.disputes = events, disputes
-        return self.disputes
+            self._events, self._disputes = events, disputes
+        return self._disputes
 
-    def words_at(self, chain: Chain, head: Head, disputes: Sequence[_Dispute]) -> dict[bytes, tuple[int, int]]:
-        """Operator and deadline. They are fixed once, but the deadline of an open turn is not known yet."""
-        unknown = [each for each in disputes if self.words.get(each.key, (0, 0))[1] == 0]
-        unknown = [each for each in unknown if each.picture.end is None or each.key not in self.words]
-        kept = read_all(chain, head.number, [Read("referee", "claims", (each.key,)) for each in unknown])
+    def _words_at(self, head: Head, disputes: Sequence[_Dispute]) -> dict[bytes, _Word]:
+        """They are fixed once, but the deadline of an open turn is not known yet."""
+        unknown = [each for each in disputes if each.key not in self._words or not self._words[each.key].deadline]
+        unknown = [each for each in unknown if each.picture.end is None or each.key not in self._words]
+        kept = read_all(self._chain, head.number, [Read("referee", "claims", (each.key,)) for each in unknown])
         for each, word in zip(unknown, kept, strict=True):
-            self.words[each.key] = word >> _OPERATOR_AT & _U28, word >> _DEADLINE_AT & _U40
+            operator, deadline, reexecute_s = (word >> at & mask for at, mask in (_OPERATOR, _DEADLINE, _REEXECUTE))
+            self._words[each.key] = _Word(operator, deadline, reexecute_s, head.number)
         open_turns = [
-            (each, word)
+            (each, word >> _TURN[0] & _TURN[1])
             for each, word in zip(unknown, kept, strict=True)
-            if each.job != TRIALS and not self.words[each.key][1]
+            if each.job != TRIALS and not self._words[each.key].deadline
         ]
-        reads = [Read("settlement", "claim_deadline", (each.job, word >> _TURN_AT & _U20)) for each, word in open_turns]
-        for (each, _), deadline in zip(open_turns, read_all(chain, head.number, reads), strict=True):
+        reads = [Read("settlement", "claim_deadline", (each.job, turn)) for each, turn in open_turns]
+        for (each, _), deadline in zip(open_turns, read_all(self._chain, head.number, reads), strict=True):
             if deadline <= _U40:
-                self.words[each.key] = self.words[each.key][0], deadline
-        return {each.key: self.words[each.key] for each in disputes}
+                self._words[each.key] = self._words[each.key]._replace(deadline=deadline)
+        return {each.key: self._words[each.key] for each in disputes}
 
     def _key(self, event: Event) -> bytes:
+        """Of the event's claim; of a node that nobody asked for, nothing's: it was forgotten."""
         if event.name in ASKS:
-            self.claim_of[event.args["id"]] = event.args["claim"]
-        return event.args["claim"] if "claim" in event.args else self.claim_of[event.args["id"]]
+            self._claim_of[event.args["id"]] = event.args["claim"]
+        return event.args["claim"] if "claim" in event.args else self._claim_of.get(event.args["id"], b"")
 
     def _after(self, known: _Dispute | None, made: Sequence[Event]) -> _Dispute:
         """A picture that somebody reads stays as it is."""
@@ -181,18 +209,19 @@ class _Reader:
             known = _Dispute(first["claim"], first["job"], first["claim_hash"])
         picture = Exploration(dict(known.picture.nodes), list(known.picture.events), known.picture.end)
         for event in made:
-            picture.apply(exploration.Event(event.name, self.times[event.block_hash], _plain(event.args)))
+            picture.apply(exploration.Event(event.name, self._times[event.block_hash], _plain(event.args)))
         return _Dispute(known.key, known.job, known.claim_hash, picture, [*known.events, *made])
 
-    def _read_times(self, chain: Chain, events: Sequence[Event]) -> None:
-        blocks = list({event.block_hash for event in events} - self.times.keys())
+    def _read_times(self, events: Sequence[Event]) -> None:
+        blocks = list({event.block_hash for event in events} - self._times.keys())
+        w3 = self._chain.w3
         for start in range(0, len(blocks), CALLS_PER_REQUEST):
             part = blocks[start : start + CALLS_PER_REQUEST]
-            with chain.w3.batch_requests() as batch:
+            with w3.batch_requests() as batch:
                 for block in part:
-                    batch.add(chain.w3.eth.get_block(HexBytes(block)))
+                    batch.add(w3.eth.get_block(HexBytes(block)))
                 headers: Any = batch.execute()
-            self.times |= {block: header["timestamp"] for block, header in zip(part, headers, strict=True)}
+            self._times |= {block: header["timestamp"] for block, header in zip(part, headers, strict=True)}
 
 
 def _plain(args: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -200,6 +229,6 @@ def _plain(args: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(_plain(each) if isinstance(each, Mapping) else each for each in args.values())
 
 
-# Fields of a claim's word in the Referee.
-_DEADLINE_AT, _TURN_AT, _OPERATOR_AT = 108, 176, 196
-_U20, _U28, _U40 = 2**20 - 1, 2**28 - 1, 2**40 - 1
+# Fields of a claim's word in the Referee: where they are, and their masks.
+_U40 = 2**40 - 1
+_DEADLINE, _REEXECUTE, _TURN, _OPERATOR = (108, _U40), (156, 2**20 - 1), (176, 2**20 - 1), (196, 2**28 - 1)
