@@ -96,6 +96,8 @@ beats_words: HashMap[uint256, HashMap[uint256, uint256]]
 total_beats: public(HashMap[uint256, uint256])
 # owner -> registrations it consented to that were used
 nonces: public(HashMap[address, uint256])
+# operator -> account -> whether it may answer asks in disputes beside the hot key; it may do nothing else
+answer_keys: HashMap[uint256, HashMap[address, bool]]
 
 
 event IntakePaused:
@@ -120,6 +122,12 @@ event EndpointAnnounced:
 event HotKeyChanged:
     operator: indexed(uint256)
     hot: address
+
+
+event AnswerKeyChanged:
+    operator: indexed(uint256)
+    account: indexed(address)
+    allowed: bool
 
 
 event StakeAdded:
@@ -341,6 +349,16 @@ def set_hot(operator: uint256, hot: address):
     node.hot = hot
     self.nodes[operator] = words._pack_node(node)
     log HotKeyChanged(operator=operator, hot=hot)
+
+
+@external
+def allow_answers(operator: uint256, account: address, allowed: bool):
+    """
+    @notice Lets an account answer asks in disputes about the operator's claims, as the hot key may, or no longer.
+    """
+    self._check_owner(operator)
+    self.answer_keys[operator][account] = allowed
+    log AnswerKeyChanged(operator=operator, account=account, allowed=allowed)
 
 
 @external
@@ -776,6 +794,15 @@ def hot_key(operator: uint256) -> address:
     @notice The operator's hot key; the zero address when there is no such operator.
     """
     return self._hot(operator)
+
+
+@external
+@view
+def may_answer(operator: uint256, account: address) -> bool:
+    """
+    @notice Whether an account may answer asks for an operator: its hot key, or one that its owner allowed to.
+    """
+    return account == self._hot(operator) or self.answer_keys[operator][account]
 
 
 @external

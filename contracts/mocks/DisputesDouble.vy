@@ -16,6 +16,7 @@ struct Price:
 
 
 hot_key: public(HashMap[uint256, address])
+answer_key: public(HashMap[uint256, address])
 owner_of: public(HashMap[uint256, address])
 # job, claim -> its terms; without a work root it is not kept
 terms: HashMap[bytes32, IDisputes.Terms]
@@ -45,6 +46,17 @@ event FinderRewarded:
 def set_operator(operator: uint256, owner: address, hot: address):
     self.owner_of[operator] = owner
     self.hot_key[operator] = hot
+
+
+@external
+def allow_answers(operator: uint256, account: address):
+    self.answer_key[operator] = account
+
+
+@external
+@view
+def may_answer(operator: uint256, account: address) -> bool:
+    return account == self.hot_key[operator] or account == self.answer_key[operator]
 
 
 @external

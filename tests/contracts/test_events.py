@@ -36,6 +36,8 @@ def test_registry__tells_of_an_operators_own_changes(kit, play, ada):
     hot = chain.account("next hot")
     registry.set_hot(ada.id, hot, sender=ada.owner)
     assert events_of(registry) == [("HotKeyChanged", {**own, "hot": hot})]
+    registry.allow_answers(ada.id, hot, True, sender=ada.owner)
+    assert events_of(registry) == [("AnswerKeyChanged", {**own, "account": hot, "allowed": True})]
     registry.request_exit(ada.id, sender=ada.owner)
     exit_at = play.now + DEVNET.exit_delay_s
     assert events_of(registry) == [("ExitRequested", {**own, "exit_at": exit_at})]

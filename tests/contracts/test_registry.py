@@ -281,6 +281,19 @@ def test_set_hot__by_the_owner__takes_the_old_key_its_rights(kit, play, ada):
     assert kit.registry.is_eligible(ada.id, new)
 
 
+def test_answer_key__until_its_owner_takes_it_back__may_answer_and_nothing_else(kit, play, ada):
+    other = chain.account("other")
+    assert kit.registry.may_answer(ada.id, ada.hot) and not kit.registry.may_answer(ada.id, ada.owner)
+    for sender in (ada.hot, play.anyone):
+        with play.refused("registry: not the owner"):
+            kit.registry.allow_answers(ada.id, other, True, sender=sender)
+    kit.registry.allow_answers(ada.id, other, True, sender=ada.owner)
+    assert kit.registry.may_answer(ada.id, other) and kit.registry.hot_key(ada.id) == ada.hot
+    assert not kit.registry.is_eligible(ada.id, other) and not kit.registry.may_answer(ada.id + 1, other)
+    kit.registry.allow_answers(ada.id, other, False, sender=ada.owner)
+    assert not kit.registry.may_answer(ada.id, other)
+
+
 def test_owner_functions__of_an_operator_that_does_not_exist__are_refused(kit, play):
     hot = chain.account("hot")
     for call in (

@@ -36,6 +36,7 @@ class CourtOnPaper:
     """What `DisputesDouble` and `EvidenceDouble` answer, and what they were called for."""
 
     hot: dict[int, str] = field(default_factory=dict)
+    answer_keys: dict[int, str] = field(default_factory=dict)
     owners: dict[int, str] = field(default_factory=dict)
     terms: dict[tuple[int, Claim], Terms] = field(default_factory=dict)
     deadlines: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -54,8 +55,8 @@ class CourtOnPaper:
     def reexecution_price(self, job: int, is_aggregation: bool) -> tuple[str, int]:
         return self.token, PRICE + int(is_aggregation)
 
-    def hot_key(self, operator: int) -> str:
-        return self.hot[operator]
+    def may_answer(self, operator: int, account: str) -> bool:
+        return account in (self.hot[operator], self.answer_keys.get(operator))
 
     def owner_of(self, operator: int) -> str:
         return self.owners[operator]

@@ -11,7 +11,7 @@ from zoo_compute.spec.params import AGGREGATOR_SEAT, PERIODS, STAKE_UNIT
 class Operators(Walk):
     """What owners do at any time; and any call on any job, whatever its state."""
 
-    @rule(who=INDEX, what=range(11), amount=(0, 1, 100, 5_000, 998_000, 10**6), token=TOKENS)
+    @rule(who=INDEX, what=range(12), amount=(0, 1, 100, 5_000, 998_000, 10**6), token=TOKENS)
     def manage(self, who: int, what: int, amount: int, token: str) -> None:
         """An owner's business, exits included."""
         name = (*OPERATORS, *AUDITORS, "alice")[who]
@@ -24,6 +24,7 @@ class Operators(Walk):
             ("registry", "request_exit", operator),
             ("registry", "withdraw_stake", operator),
             ("registry", "set_hot", operator, self.s.accounts[f"{name} hot"]),
+            ("registry", "allow_answers", operator, self.s.accounts["stranger"], amount > 0),
             ("registry", "announce", operator, "http://elsewhere"),
             ("audits", "resign", operator),
             ("audits", "enlist", operator, amount * 10**15),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zoo_compute.spec import admissions, convictions, seats
+from zoo_compute.spec import admissions, convictions, node_registry, seats
 from zoo_compute.spec.disputed_claims import Explorations, Terms
 from zoo_compute.spec.frames import Frame, Position
 from zoo_compute.spec.params import COIN
@@ -40,8 +40,8 @@ class WorldCourt:
             return COIN, 0
         return terms.token, terms.aggregator_reserve if is_aggregation else terms.reserve
 
-    def hot_key(self, operator: int) -> str:
-        return self._world.operator(operator).hot
+    def may_answer(self, operator: int, account: str) -> bool:
+        return node_registry.may_answer(self._world, operator, account)
 
     def owner_of(self, operator: int) -> str:
         return self._world.operator(operator).owner

@@ -74,6 +74,17 @@ def set_hot(w: World, msg: Message, operator: int, hot: str) -> None:
     w.operators[operator] = replace(w.operators[operator], hot=hot)
 
 
+def allow_answers(w: World, msg: Message, operator: int, account: str, allowed: bool) -> None:
+    """Lets an account answer asks in disputes about the operator's claims, or no longer."""
+    _require_owner(w, msg, operator)
+    w.answer_keys[operator, account] = allowed
+
+
+def may_answer(w: World, operator: int, account: str) -> bool:
+    """Is it the operator's hot key, or one that its owner allowed to answer?"""
+    return account == w.operator(operator).hot or w.answer_keys.get((operator, account), False)
+
+
 def add_stake(w: World, msg: Message, operator: int, amount: int) -> None:
     require(operator in w.operators, "registry: unknown operator")
     require(amount > 0, "registry: zero amount")

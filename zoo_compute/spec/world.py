@@ -88,6 +88,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
             node_registry.register_for,
             node_registry.announce,
             node_registry.set_hot,
+            node_registry.allow_answers,
             node_registry.add_stake,
             node_registry.request_exit,
             node_registry.withdraw_stake,

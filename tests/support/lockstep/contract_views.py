@@ -83,6 +83,8 @@ def _operator_views(w: World, key: int) -> Iterator[View]:
     yield View("registry", "discount_bps", (key,), record.reputation)
     is_eligible = record.exit_at == 0 and record.stake >= w.config.preset.min_stake
     yield View("registry", "is_eligible", (key, record.hot), is_eligible)
+    for account in (record.hot, record.owner):
+        yield View("registry", "may_answer", (key, account), node_registry.may_answer(w, key, account))
     yield View("registry", "is_admitted", (key,), record.is_admitted)
     yield View("registry", "multiplier_of", (key,), node_registry.multiplier_of(w, key))
     yield View("registry", "vram_of", (key,), record.vram_gb)
@@ -233,6 +235,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "total_beats": _record("registry", "total_beats", lambda w, key: w.total_beats.get(key, 0)),
     "judged": _record("registry", "is_judged", lambda w, key: w.judged.get(key, False)),
     "nonces": _record("registry", "nonces", lambda w, key: w.nonces.get(key, 0)),
+    "answer_keys": _record("registry", "may_answer", lambda w, key: node_registry.may_answer(w, *key)),
     "pots": _record("registry", "pot", lambda w, key: w.pots.get(key, 0)),
     "burned": _record("registry", "burned", lambda w, key: w.burned.get(key, 0)),
     "allowed": _record("tasks", "is_allowed", lambda w, key: w.allowed.get(key, False)),

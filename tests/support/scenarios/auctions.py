@@ -63,6 +63,7 @@ def only_the_owner_moves_an_operators_keys_and_money(s: Stage) -> None:
     hot = s.accounts["carol hot"]
     for sender in ("alice hot", "stranger", "bob owner"):
         s.no("registry: not the owner", "registry", "set_hot", sender, alice, ZERO_ADDRESS)
+        s.no("registry: not the owner", "registry", "allow_answers", sender, alice, s.accounts["stranger"], True)
         s.no("registry: not the owner", "registry", "request_exit", sender, alice)
         s.no("registry: not the owner", "registry", "withdraw_stake", sender, alice)
         s.no("registry: not the owner", "registry", "withdraw", sender, alice, zen, 0)
@@ -77,6 +78,8 @@ def only_the_owner_moves_an_operators_keys_and_money(s: Stage) -> None:
     s.no("registry: zero hot key", "registry", "set_hot", "alice owner", alice, ZERO_ADDRESS)
     s.ok("registry", "set_hot", "alice owner", alice, hot)
     s.ok("registry", "announce", "carol hot", alice, "http://c")
+    for allowed in (True, True, False):
+        s.ok("registry", "allow_answers", "alice owner", alice, s.accounts["stranger"], allowed)
     s.no("registry: not the operator", "registry", "announce", "alice hot", alice, "http://b")
     assert s.world.operator(other).hot == s.accounts["bob hot"]
 

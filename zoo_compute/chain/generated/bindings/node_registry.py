@@ -110,6 +110,10 @@ class NodeRegistry(Binding):
         """Replaces the hot key."""
         return self._call("set_hot", (operator, hot))
 
+    def allow_answers(self, operator: int, account: str, allowed: bool) -> Call:
+        """Lets an account answer asks in disputes about the operator's claims, as the hot key may, or no longer."""
+        return self._call("allow_answers", (operator, account, allowed))
+
     def add_stake(self, operator: int, amount: int) -> Call:
         """Adds the caller's ZEN to an operator's stake."""
         return self._call("add_stake", (operator, amount))
@@ -273,6 +277,11 @@ class NodeRegistry(Binding):
     def hot_key(self, operator: int, block: BlockIdentifier | None = None) -> str:
         """The operator's hot key; the zero address when there is no such operator."""
         values: str = self._view("hot_key", (operator,), block)
+        return values
+
+    def may_answer(self, operator: int, account: str, block: BlockIdentifier | None = None) -> bool:
+        """Whether an account may answer asks for an operator: its hot key, or one that its owner allowed to."""
+        values: bool = self._view("may_answer", (operator, account), block)
         return values
 
     def owner_of(self, operator: int, block: BlockIdentifier | None = None) -> str:
