@@ -278,6 +278,17 @@ def test_leaving__drains_waits_for_the_delay_and_returns_the_stake(zoo: Zoo, pla
     assert not marker.exists()
 
 
+def test_answer_key__until_it_is_removed__may_answer(zoo: Zoo, place: CliNetwork) -> None:
+    register(zoo)
+    other, registry = "0x" + "ab" * 20, place.devnet.chain.registry
+    assert "is no address" in zoo.refused("node", "answer-key", "0xab")
+    allowed = zoo.json("node", "answer-key", other)
+    assert allowed["allowed"] and allowed["account"].lower() == other
+    assert registry.may_answer(allowed["operator"], allowed["account"])
+    assert zoo.json("node", "answer-key", other, "--remove")["allowed"] is False
+    assert not registry.may_answer(allowed["operator"], allowed["account"])
+
+
 def test_announce__is_seen_by_others(zoo: Zoo) -> None:
     register(zoo)
     zoo.json("node", "announce", "http://203.0.113.7:8600")

@@ -188,6 +188,10 @@ class Operators:
         check_url(url)
         return self.sender.send(self.chain.registry.announce(number, url))
 
+    def allow_answers(self, number: int, account: str, allowed: bool) -> Receipt:
+        """Let an account answer asks in disputes about the operator's claims, or no longer."""
+        return self.sender.send(self.chain.registry.allow_answers(number, account, allowed))
+
     # -- money
 
     def add_stake(self, number: int, amount: int) -> Receipt:

@@ -12,6 +12,7 @@ from zoo_compute.amounts import Token, format_amount, format_seconds
 from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option, number_of, operator_option, operators_of, token_option
 from zoo_compute.cli.output import StatusLine, table
+from zoo_compute.errors import UserError
 from zoo_compute.gpus import TIERS, format_hours
 from zoo_compute.spec.bits import slots_in
 from zoo_compute.spec.params import GPU_CLASSES
@@ -38,6 +39,30 @@ def announce(settings: Settings, url: str, operator: int | None, home: Path | No
     settings.emit(
         {"operator": number, "endpoint": url, "transaction": receipt.transaction_hash},
         f"operator {number} serves at {url}",
+    )
+
+
+@node.command("answer-key")
+@click.argument("address")
+@click.option("--remove", is_flag=True, help="Take the permission back.")
+@operator_option
+@home_option
+@pass_settings
+def answer_key(settings: Settings, address: str, remove: bool, operator: int | None, home: Path | None) -> None:
+    """Let another account answer asks in disputes about this operator's claims. It may do nothing else.
+
+    With it a second machine answers what strangers cannot, while your keeper is down: `zoo defend JOB`. Run this as the owner.
+    """
+    from eth_utils.address import is_address, to_checksum_address
+
+    if not is_address(address):
+        raise UserError(f"{address} is no address", hint="an address is 0x and 40 hexadecimal digits: zoo account show")
+    account, operators = str(to_checksum_address(address)), operators_of(settings)
+    number = number_of(settings, operators, operator, home)
+    receipt = operators.allow_answers(number, account, not remove)
+    settings.emit(
+        {"operator": number, "account": account, "allowed": not remove, "transaction": receipt.transaction_hash},
+        f"{account} may {'no longer ' * remove}answer for operator {number}",
     )
 
 
