@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
+from keepers.services.retries import Backoff, Troubles
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.chain.snapshot import read_job
@@ -35,6 +38,7 @@ Place = dict[
 Challenge = Callable[[int, Claim, Sequence[Place]], object]
 BASE_FEES = 2  # of the newest block, that an ask's fee is reckoned with: it may rise so much until the ask is mined
 APPROVED = 4  # re-executions that the Referee may take at once: a path has few heavy asks
+UNREADABLE_S = 30.0  # after which a report is read again whose job could not be read
 SPARE_S = 60  # of the askers' clock, that a seal leaves at least
 
 
@@ -59,6 +63,7 @@ class Asking:
 
     def __init__(self, chain: Chain, sender: Sender, secret: bytes = b"") -> None:
         self._chain, self._sender, self._secret = chain, sender, secret
+        self._approving = Lock()  # asks are sent side by side
 
     def value(self, call: Call) -> int:
         """Coin to send along, with room for a rise of the base fee. What is too much comes back, or is the answerer's."""
@@ -93,7 +98,12 @@ class Asking:
                 f"{self._sender.address} has {token.format(balance)}",
                 hint="send it the tokens; they come back when the claim is convicted",
             )
-        if contract.allowance(self._sender.address, referee) < price:
+        with self._approving:
+            left = contract.allowance(self._sender.address, referee)
+            if left >= price:
+                return
+            if left:  # some tokens, as Tether's, allow no change from one amount to another
+                self._sender.send(contract.approve(referee, 0))
             self._sender.send(contract.approve(referee, APPROVED * price))
 
 
@@ -112,14 +122,25 @@ class MismatchReports:
     def __init__(self, chain: Chain, path: Path, challenge: Challenge) -> None:
         self._chain, self._path, self._challenge = chain, path, challenge
         self._read = 0  # bytes of the file
+        self._left: dict[str, dict[str, Any]] = {}  # by name: not handed over yet, as its job could not be read
+        self._failing = Backoff[str](UNREADABLE_S, UNREADABLE_S)
+        self._troubles = Troubles[str]()
 
     def read(self) -> None:
         """Hand over what is new. After a restart that is every report again: the chain says which claims are still pending."""
-        for report in self._new():
-            try:
-                self._hand_over(report)
-            except UserError as error:
-                log.info("%s: %s", report["name"], error)
+        self._left |= {report["name"]: report for report in self._new()}
+        for name, report in [each for each in self._left.items() if self._failing.is_due(each[0])]:
+            with self._troubles.contained(name, name, failed=partial(self._failing.failed, name)):
+                try:
+                    self._hand_over(report)
+                except UserError as error:
+                    log.info("%s: %s", name, error)
+                del self._left[name]
+                self._failing.succeeded(name)
+
+    @property
+    def trouble(self) -> list[str]:
+        return self._troubles.texts
 
     def _hand_over(self, report: Mapping[str, Any]) -> None:
         view = read_job(self._chain, report["job"])
@@ -141,6 +162,6 @@ class MismatchReports:
                     report = json.loads(line)
                 except json.JSONDecodeError:
                     report = {}
+                self._read += len(line)
                 if report.get("dispute"):
                     yield report
-                self._read += len(line)
