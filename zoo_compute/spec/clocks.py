@@ -259,12 +259,12 @@ def answer_fee(unanswered: int, gas: int, base_fee: int) -> int:
     return unanswered * gas * gas_price(base_fee)
 
 
-def heavy_fee(seat_price: int, reserve: int) -> int:
-    """What a heavy ask prepays beside, in the job's payment token: one re-execution at the seat's price or the reserve.
+def heavy_fee(price: int, reserve: int) -> int:
+    """What a heavy ask prepays beside, in the job's payment token: one re-execution, at the claim's price or the reserve.
 
-    The contract takes the posted reserve alone (docs/design/assumptions.md).
+    price: of a slot of the claim, or of the aggregation. Re-openings of an auction raise it above the posted reserve.
     """
-    return max(seat_price, reserve)
+    return max(price, reserve)
 
 
 class End(IntEnum):
