@@ -200,7 +200,12 @@ class Disputing:
                 if self._false.places(dispute):
                     yield Work(ASKER, dispute, dispute.deadline)
                 if dispute.job == self._defends:
-                    yield Work(DEFENDER, dispute, first.due if first else dispute.deadline)
+                    role = AUTHOR if self._is_answer_key(dispute.operator) else DEFENDER
+                    yield Work(role, dispute, first.due if first else dispute.deadline)
+
+    def _is_answer_key(self, operator: int) -> bool:
+        """Whether the operator's owner allowed this account to answer what strangers may not."""
+        return self._chain.registry.may_answer(operator, self._sender.address)
 
     # --- what is due in one
 

@@ -67,6 +67,7 @@ class Lane:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.answers: dict[str, list[Call]] = {}
         self.refuses: set[str] = set()
+        self.allowed_by: set[int] = set()
         self.head = SimpleNamespace(number=1, timestamp=NOW)
         self.seals: dict[bytes, int] = {}
         self.referee = Contract(seals=lambda hash: self.seals.get(hash, 0), owed=lambda *_: 0)
@@ -77,6 +78,7 @@ class Lane:
             params=SimpleNamespace(clocks=DEVNET),
             w3=SimpleNamespace(eth=block),
             referee=self.referee,
+            registry=Contract(may_answer=lambda operator, account: account == ME and operator in self.allowed_by),
             tasks=Contract(reexecution_price=lambda *_: ("0xtoken", 100), owed=lambda *_: 0),
             token=lambda _: Contract(balanceOf=lambda _: 1_000, allowance=lambda *_: 1_000),
         )
@@ -162,6 +164,19 @@ def test_a_defender__answers_in_every_dispute_of_its_job(tmp_path: Path, dispute
     place.answers["defender"] = [Call("answer", (1,), id=b"1")]
     place.lane.poll_once()
     assert [request["role"] for _, request in place.asked] == ["defender"], "of one the author alone may answer yet"
+    assert place.names == ["answer"]
+
+
+def test_a_defender_with_an_answer_key__is_the_author(tmp_path: Path, disputes: list[DisputeView]):
+    place = Lane(tmp_path, operator=0, defends=2)
+    early = replace(OPEN, since=NOW - 1)
+    disputes += [dispute(1, opened(clocks=early), job=2), dispute(2, opened(clocks=early), job=2, operator=3)]
+    place.allowed_by = {MINE}
+    place.answers["author"] = [Call("answer", (1,), id=b"1")]
+    place.lane.poll_once()
+    assert [request["role"] for _, request in place.asked] == ["author"], (
+        "the other asks are the author's alone for now"
+    )
     assert place.names == ["answer"]
 
 
