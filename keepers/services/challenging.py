@@ -18,11 +18,12 @@ from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.tokens import token_at
-from zoo_compute.chain.views import Claim, JobView
+from zoo_compute.chain.views import Claim
 from zoo_compute.disputes.exploration import Call
 from zoo_compute.errors import NeedsOperator, UserError
-from zoo_compute.spec.clocks import asks_end
-from zoo_compute.spec.disputed_claims import unit_of
+from zoo_compute.spec import state
+from zoo_compute.spec.clocks import asks_end, heavy_fee
+from zoo_compute.spec.disputed_claims import price_of, unit_of
 from zoo_compute.spec.exploration import UNIT_BYTES
 from zoo_compute.spec.trials import TRIALS
 
@@ -84,17 +85,18 @@ class Asking:
             return False
         return head.timestamp >= placed + lead_s
 
-    def provide(self, view: JobView, call: Call, *, is_aggregation: bool) -> None:
+    def provide(self, job: int, claim: state.Claim) -> None:
         """Let the Referee take what a heavy ask prepays in the job's token. Raises NeedsOperator where it is not there."""
-        address, price = self._chain.tasks.reexecution_price(view.job, is_aggregation)
-        if not call.is_heavy or not price:
+        address, reserve = self._chain.tasks.reexecution_price(job, claim.is_aggregation)
+        price = heavy_fee(price_of(claim), reserve)
+        if not price:
             return
         contract, referee = self._chain.token(address), self._chain.referee.address
         balance = contract.balanceOf(self._sender.address)
         if balance < price:
             token = token_at(self._chain, address)
             raise NeedsOperator(
-                f"a heavy ask in job {view.job} prepays {token.format(price)}; "
+                f"a heavy ask in job {job} prepays {token.format(price)}; "
                 f"{self._sender.address} has {token.format(balance)}",
                 hint="send it the tokens; they come back when the claim is convicted",
             )

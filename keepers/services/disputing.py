@@ -33,7 +33,6 @@ from zoo_compute.errors import NeedsOperator, ZooError
 from zoo_compute.json_codec import decode
 from zoo_compute.operators.admission import trial_answers
 from zoo_compute.spec import clocks, state
-from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.trials import TRIALS
 
 if TYPE_CHECKING:
@@ -329,9 +328,7 @@ class Disputing:
         if not self._asking.is_ready(head, dispute, call):
             return False
         if call.is_heavy and dispute.job != TRIALS:
-            is_aggregation = call.name == "ask_claim" and call.args[2] == Kind.AGGREGATION
-            view = read_job(self._chain, dispute.job, head)
-            self._asking.provide(view, call, is_aggregation=is_aggregation)
+            self._asking.provide(dispute.job, self._claim_of(head, dispute)[1])
         return True
 
     # --- the end

@@ -27,6 +27,7 @@ from zoo_compute.spec.exploration import (
     Tree,
     TreePosition,
     child_id,
+    id_below,
     path_id,
     root_position,
     segment_id,
@@ -216,9 +217,7 @@ class Asker:
         position, _, _ = node.child(place)
         if position.tree == Tree.STATE and position.height == 0 and not position.is_beyond:
             return self._judge(picture, node, place, self.proofs.entry(frame, position.index))
-        id = child_id(node.id, place)
-        if position.tree == Tree.SEGMENTS and position.height == 0:
-            id = segment_id(node.record.origin.unit, position.index)
+        id = id_below(node.id, node.record.origin.unit, position, place)
         if id in picture.nodes:
             return self._below(picture, picture.nodes[id])
         return picture.ask(node, place)

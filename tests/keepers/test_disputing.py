@@ -353,25 +353,32 @@ def test_an_ask_without_time_for_a_seal__is_made_without_one(
     assert place.names == names
 
 
-def test_a_heavy_ask__needs_a_reexecution_in_the_jobs_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    place, view = Lane(tmp_path), SimpleNamespace(job=1)
+@pytest.mark.parametrize("prices", [(100, 0), (200, 0), (0, 0), (90, 110)])
+def test_a_heavy_ask__needs_a_reexecution_in_the_jobs_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prices: tuple[int, int]
+):
+    """At the reserve of 100, or at what the claim of two slots is paid for one of them."""
+    place = Lane(tmp_path)
+    claim = SimpleNamespace(price=prices[0], pot_price=prices[1], count=2, is_aggregation=False)
     asking = Asking(place.chain, SimpleNamespace(address=ME, send=place._send))  # type: ignore[arg-type]
     balance, allowance = 99, 99
     place.chain.token = lambda _: Contract(balanceOf=lambda _: balance, allowance=lambda *_: allowance)
     monkeypatch.setattr(challenging, "token_at", lambda *_: SimpleNamespace(format=str))
     approvals = [("approve", (place.referee.address, 0), 0), ("approve", (place.referee.address, 400), 0)]
     with pytest.raises(NeedsOperator, match=r"prepays 100; 0xab.* has 99"):
-        asking.provide(view, HEAVY, is_aggregation=False)  # type: ignore[arg-type]
+        asking.provide(1, claim)  # type: ignore[arg-type]
     balance = 100
-    asking.provide(view, HEAVY, is_aggregation=False)  # type: ignore[arg-type]
+    asking.provide(1, claim)  # type: ignore[arg-type]
     assert place.sent == approvals, "a token may refuse to change one amount into another"
     allowance = 100
-    asking.provide(view, HEAVY, is_aggregation=False)  # type: ignore[arg-type]
-    asking.provide(view, HEAVY._replace(is_heavy=False), is_aggregation=False)  # type: ignore[arg-type]
+    asking.provide(1, claim)  # type: ignore[arg-type]
     assert len(place.sent) == 2
     allowance = 0
-    asking.provide(view, HEAVY, is_aggregation=False)  # type: ignore[arg-type]
+    asking.provide(1, claim)  # type: ignore[arg-type]
     assert place.sent == approvals + approvals[1:]
+    claim.price, claim.pot_price = 112, 90
+    with pytest.raises(NeedsOperator, match=r"prepays 101; 0xab.* has 100"):
+        asking.provide(1, claim)  # type: ignore[arg-type]
 
 
 # --- which mismatches

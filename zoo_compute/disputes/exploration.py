@@ -43,7 +43,7 @@ from zoo_compute.spec.exploration import (
     Tree,
     TreePosition,
     child_id,
-    segment_id,
+    id_below,
 )
 from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Program, Result, States, Steps, Trace
 from zoo_compute.spec.referee import STAGES
@@ -257,9 +257,7 @@ class Exploration:
     def ask(self, node: Opened, place: int) -> Call:
         position, child, path = node.child(place)
         args = (node.id, node.record.record, place, child, list(path))
-        id = child_id(node.id, place)
-        if position.tree == Tree.SEGMENTS and position.height == 0:
-            id = segment_id(node.record.origin.unit, position.index)
+        id = id_below(node.id, node.record.origin.unit, position, place)
         return Call("ask", args, self.prepaid(position), position.is_heavy, id)
 
     def ask_stage(self, node: Opened, kind: Ask, data: Any, position: TreePosition) -> Call:

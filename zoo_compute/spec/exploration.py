@@ -223,3 +223,9 @@ def segment_id(unit: bytes, leaf: int) -> bytes:
 
 def child_id(above: bytes, place: int) -> bytes:
     return bytes(keccak(above + place.to_bytes(32, "big")))
+
+
+def id_below(above: bytes, unit: bytes, position: TreePosition, place: int) -> bytes:
+    """Of a child that lies at this position. unit: of the record of the node above."""
+    is_segment = position.tree == Tree.SEGMENTS and position.height == 0
+    return segment_id(unit, position.index) if is_segment else child_id(above, place)

@@ -35,6 +35,7 @@ from zoo_compute.spec.exploration import (
     Tree,
     TreePosition,
     child_id,
+    id_below,
     path_id,
     require_children,
     require_words,
@@ -161,8 +162,7 @@ def ask(
     require(not node.position.shows_words and node.position.tree != Tree.RESULT, descents.HERE)
     position = node.position.below(node.root, place, child, path)
     require(position.is_askable(child), "referee: nothing to answer")
-    is_segment = position.tree == Tree.SEGMENTS and position.height == 0
-    id = segment_id(node.origin.unit, position.index) if is_segment else child_id(above, place)
+    id = id_below(above, node.origin.unit, position, place)
     return id, _ask(w, msg, id, replace(node, position=position, root=child), is_heavy=position.is_heavy)
 
 
@@ -266,7 +266,7 @@ def _answer(w: Explorations, msg: Message, id: bytes, node: Node, *, is_new: boo
     require_pending(word)
     is_author = w.court.may_answer(word.operator, msg.sender)
     # Until then the owner is paid whoever answers: nobody copies the answer of an author that is awake.
-    is_exclusive = msg.now < node.clocks.since + min(w.preset.exclusive_s, node.clocks.committer_left_s // 2)
+    is_exclusive = msg.now < clocks.exclusive_until(node.clocks, w.preset)
     require(is_author or not is_new, "referee: not the committer")
     require(not clocks.is_expired(node.clocks, msg.now), "referee: out of time")
     after = clocks.answered(node.clocks, msg.now)
