@@ -17,7 +17,7 @@ from keepers.services.retries import Backoff, Troubles
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.chain.snapshot import read_job
-from zoo_compute.chain.tokens import token_at
+from zoo_compute.chain.tokens import set_allowance, token_at
 from zoo_compute.chain.views import Claim
 from zoo_compute.disputes.exploration import Call
 from zoo_compute.errors import NeedsOperator, UserError
@@ -101,12 +101,8 @@ class Asking:
                 hint="send it the tokens; they come back when the claim is convicted",
             )
         with self._approving:
-            left = contract.allowance(self._sender.address, referee)
-            if left >= price:
-                return
-            if left:  # some tokens, as Tether's, allow no change from one amount to another
-                self._sender.send(contract.approve(referee, 0))
-            self._sender.send(contract.approve(referee, APPROVED * price))
+            if contract.allowance(self._sender.address, referee) < price:
+                set_allowance(self._sender, address, referee, APPROVED * price)
 
 
 def _last_second(dispute: DisputeView, call: Call) -> int | None:

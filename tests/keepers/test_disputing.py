@@ -360,7 +360,7 @@ def test_a_heavy_ask__needs_a_reexecution_in_the_jobs_token(
     """At the reserve of 100, or at what the claim of two slots is paid for one of them."""
     place = Lane(tmp_path)
     claim = SimpleNamespace(price=prices[0], pot_price=prices[1], count=2, is_aggregation=False)
-    asking = Asking(place.chain, SimpleNamespace(address=ME, send=place._send))  # type: ignore[arg-type]
+    asking = Asking(place.chain, SimpleNamespace(address=ME, send=place._send, chain=place.chain))  # type: ignore[arg-type]
     balance, allowance = 99, 99
     place.chain.token = lambda _: Contract(balanceOf=lambda _: balance, allowance=lambda *_: allowance)
     monkeypatch.setattr(challenging, "token_at", lambda *_: SimpleNamespace(format=str))
