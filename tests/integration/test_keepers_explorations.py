@@ -86,7 +86,7 @@ class Scene:
             if until():
                 return
             time.sleep(DISPUTE_POLL_S)
-        raise AssertionError(f"no end: {list(self.view.picture.tree_lines())}")
+        raise AssertionError(f"no end: {[(node.position, node.status) for node in self.view.picture.nodes.values()]}")
 
     def asked_by(self, sender: Sender) -> int:
         nodes = self.view.picture.nodes.values()
