@@ -26,6 +26,8 @@ MAX_FLOPS: constant(uint256) = 2**96 - 1
 # Policies of a job: what a worker's conviction does to the rounds after it. 0 is to tolerate it.
 ROLL_BACK: constant(uint256) = 1
 DELAYED: constant(uint256) = 2
+# Slots carry private state from one round into the next: a claim is judged with the claim before it.
+CARRIES: constant(uint256) = 4
 
 # Kinds of lots.
 SLOTS: constant(uint256) = 0

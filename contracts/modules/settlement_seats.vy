@@ -68,7 +68,6 @@ def seat(
     """
     state._check_auction()
     aggregator: words.AggregatorState = state._aggregator(job)
-    stake: words.JobStake = state._stake(job, operator)
     number: uint256 = state.AGGREGATION
     if kind == numbers.AGGREGATOR:
         aggregator.lock = lock
@@ -76,15 +75,11 @@ def seat(
         # The auction sells at most 64 seats.
         number = aggregator.seats
         aggregator.seats += 1
-        stake.slots += count
     state._set_aggregator(job, aggregator)
     state._set_holding(
         job, number, words.Holding(operator=operator, first=first, count=count, price=price, pot_price=0)
     )
-    stake.locked += lock
-    stake.lots += 1
-    stake.held += 1
-    state._set_stake(job, operator, stake)
+    state._add_seat(job, operator, number, count, lock, words.ONE_LOT)
     log SeatTaken(job=job, operator=operator, seat=number, first=first, count=count, price=price)
 
 
@@ -174,7 +169,7 @@ def release(job: uint256, operator: uint256):
             state._refuse("settlement: seat still occupied")
         left_turn = newest
     # INVARIANT locks: a lock outlives every claim that it secures; an operator that was never convicted gets it back.
-    is_settled: bool = left_turn <= newest
+    is_settled: bool = left_turn <= newest and stake.parked == 0
     for before: uint256 in range(state.MAX_DEPTH):
         if before >= left_turn:
             break
@@ -256,9 +251,7 @@ def _split(job: uint256, seat: uint256, whole: words.Holding, count: uint256) ->
     part.count = count
     state._set_holding(job, number, part)
     if part.operator != 0:
-        stake: words.JobStake = state._stake(job, part.operator)
-        stake.held += 1
-        state._set_stake(job, part.operator, stake)
+        state.job_stakes[job][part.operator] += words.ONE_SEAT
     turn: words.Turn = state._turn(job)
     turn.missing |= (turn.missing >> seat & 1) << number
     state._set_turn(job, turn)

@@ -63,6 +63,12 @@ seat_timing: HashMap[uint256, HashMap[uint256, uint256]]
 job_stakes: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> seat -> turn mod (depth + 1) -> the newest claim
 claim_words: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
+# job -> claim_hash -> status of a claim that was parked: what became of its dispute
+parked: public(HashMap[uint256, HashMap[bytes32, uint256]])
+# job -> what parked claims may still be paid: from escrow (128) | from the pot (128)
+parked_money: HashMap[uint256, uint256]
+# job -> turn -> the deadline of claims that were parked: their turn's record is used again
+parked_deadlines: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> claim_hash -> of a judged claim's lock, what is set aside for who found the lie; no part of the job's pot
 finder_shares: public(HashMap[uint256, HashMap[bytes32, uint256]])
 
@@ -187,6 +193,13 @@ def _set_stake(job: uint256, operator: uint256, stake: words.JobStake):
 
 
 @internal
+def _add_seat(job: uint256, operator: uint256, seat: uint256, count: uint256, lock: uint256, lot: uint256):
+    self.job_stakes[job][operator] += (
+        lock * words.ONE_LOCKED + self._slots_of(seat, count) * words.ONE_SLOT + lot + words.ONE_SEAT
+    )
+
+
+@internal
 @view
 def _awarded(job: uint256) -> words.Stage:
     stage: words.Stage = self._stage(job)
@@ -279,6 +292,12 @@ def _depth(job: uint256) -> uint256:
 
 @internal
 @view
+def _policy(job: uint256) -> uint256:
+    return self.stages[job] >> 184 & bits.U8
+
+
+@internal
+@view
 def _window_s(job: uint256) -> uint256:
     return self.stages[job] >> 48 & bits.U32
 
@@ -340,8 +359,11 @@ def _claim_deadline(job: uint256, turn: uint256) -> uint256:
     """
     @return The last second at which a pending claim of the turn can be challenged: a window after the turn's close.
     """
-    if turn >= self._newest(job):
+    newest: uint256 = self._newest(job)
+    if turn >= newest:
         return max_value(uint256)
+    if turn + self._depth(job) < newest:
+        return self.parked_deadlines[job][turn]
     return (self._closed_turn(job, turn) & bits.U40) + self._window_s(job)
 
 

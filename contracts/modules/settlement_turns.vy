@@ -112,9 +112,7 @@ def hold(job: uint256):
     @notice Stops the clocks of a job: nobody is late until `resume`.
     """
     state._check_availability()
-    turn: words.Turn = state._turn(job)
-    turn.holds += 1
-    state._set_turn(job, turn)
+    state.turns[job] += words.ONE_HOLD
 
 
 @external
@@ -235,7 +233,7 @@ def _extend(job: uint256, stage: words.Stage):
 def _go_on(job: uint256):
     """
     @dev What follows when a turn closed or claims ceased to be pending. A turn that waits opens when its count is 0; an ended
-         job is over when nothing is pending, which happens once: no claim is left to make it happen again.
+         job is over when nothing is pending. What parked claims may still be paid stays; so it is over again after each of them.
     """
     stage: words.Stage = state._stage(job)
     turn: words.Turn = state._turn(job)
@@ -258,8 +256,10 @@ def _go_on(job: uint256):
             )
     elif stage.state == numbers.ENDED and stage.pending == 0:
         state.reserves[job] = 0
-        state._burn(job, state.pots[job])
-        extcall ITaskRegistry(state.tasks).close(job)
+        # INVARIANT parked: escrow and pot of a job that is over are what its parked claims may still be paid.
+        kept: uint256 = state.parked_money[job]
+        state._burn(job, state.pots[job] - (kept & bits.U128))
+        extcall ITaskRegistry(state.tasks).close(job, kept >> 128)
 
 
 @internal

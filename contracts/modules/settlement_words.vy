@@ -20,6 +20,14 @@ ONE_PENDING: constant(uint256) = 1 << 40
 ROLLED_BACK: constant(uint256) = 1 << 48
 # In the stage.
 JOB_PENDING_AT: constant(uint256) = 80
+# In the stake.
+ONE_SEAT: constant(uint256) = 1 << 24
+ONE_LOT: constant(uint256) = 1 << 32
+ONE_SLOT: constant(uint256) = 1 << 64
+ONE_PARKED: constant(uint256) = 1 << 80
+ONE_LOCKED: constant(uint256) = 1 << 128
+# In the turn.
+ONE_HOLD: constant(uint256) = 1 << 248
 
 
 # What the terms of a job fix, its state, and how many claims of its closed turns are pending.
@@ -85,6 +93,8 @@ struct JobStake:
     void_before: uint256
     # Slots of the seats it holds; the aggregator's counts none.
     slots: uint256
+    # Parked claims of it that are neither paid, convicted nor void.
+    parked: uint256
 
 
 @internal
@@ -222,6 +232,7 @@ def _unpack_timing(word: uint256) -> SeatTiming:
 def _pack_stake(stake: JobStake) -> uint256:
     return (
         stake.locked << 128
+        | stake.parked << 80
         | stake.slots << 64
         | stake.void_before << 40
         | stake.lots << 32
@@ -240,6 +251,7 @@ def _unpack_stake(word: uint256) -> JobStake:
         left_turn=word & bits.U24,
         void_before=word >> 40 & bits.U24,
         slots=word >> 64 & bits.U16,
+        parked=word >> 80 & bits.U40,
     )
 
 

@@ -125,6 +125,7 @@ KIND_AGGREGATOR: int = 1  # the lot of a job's aggregator seat
 POLICY_TOLERATE: int = 0  # a convicted worker's update stays in the checkpoints after it
 POLICY_ROLL_BACK: int = 1  # a bit: the round of a convicted worker is done again
 POLICY_DELAYED: int = 2  # a bit: slots start from what the turn before started from
+POLICY_CARRIES: int = 4  # a bit: slots carry private state over, so a claim is judged with the one before it
 
 
 class Flow(IntEnum):
@@ -227,7 +228,7 @@ class Terms:
     reexecute_s: int
     flops: int  # of one slot-round
     depth: int  # turns that may have claims that are not final
-    policy: int  # POLICY_TOLERATE, or the bits of POLICY_ROLL_BACK and POLICY_DELAYED
+    policy: int  # POLICY_TOLERATE, or the bits of POLICY_ROLL_BACK, POLICY_DELAYED and POLICY_CARRIES
 
 
 def escrow(terms: Terms) -> int:
