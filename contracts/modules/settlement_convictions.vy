@@ -213,8 +213,10 @@ def _roll_back(job: uint256, stage: words.Stage, turn: uint256, round: uint256):
     """
     turns._close(job, round, state._start_root(job, turn), 0)
     newest: uint256 = state._newest(job)
-    for after: uint256 in range(turn, newest, bound=state.MAX_DEPTH):
-        state.closed_turns[job][state._record_place(job, after)] |= words.ROLLED_BACK
+    # The bits of all turns from that one on, which are at most `depth`; what goes beyond the last place begins again at the first.
+    since: uint256 = bits._full(newest - turn) << state._record_place(job, turn)
+    places: uint256 = (since | since >> stage.depth) & bits._full(stage.depth)
+    state.stages[job] |= places << words.ROLLED_BACK_AT
     log RolledBack(job=job, turn=newest, round=round)
     if stage.state == numbers.ENDED:
         state._advance(job, numbers.RUNNING)

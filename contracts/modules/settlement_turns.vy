@@ -53,8 +53,7 @@ def begin(job: uint256, lock: uint256):
     """
     state._check_auction()
     terms: ITaskRegistry.Schedule = state._schedule(job)
-    state._set_stage(
-        job,
+    state.stages[job] = words._pack_stage(
         words.Stage(
             state=numbers.AWARDED,
             pending=0,
@@ -70,9 +69,7 @@ def begin(job: uint256, lock: uint256):
     )
     state.payment_terms[job] = words._pack_payment_terms(terms.token, terms.flops)
     state.start_roots[job][0] = terms.state_root
-    aggregator: words.AggregatorState = state._aggregator(job)
-    aggregator.slot_lock = lock
-    state._set_aggregator(job, aggregator)
+    state.aggregator_state[job] += lock << words.SLOT_LOCK_AT
     state._set_turn(
         job,
         words.Turn(
@@ -80,7 +77,7 @@ def begin(job: uint256, lock: uint256):
             turn=0,
             opened_at=block.timestamp,
             committed=0,
-            missing=bits._full(aggregator.seats),
+            missing=bits._full(state._seats(job)),
             holds=0,
             held_s=0,
         ),
@@ -202,7 +199,7 @@ def _present(job: uint256, turn: words.Turn) -> uint256:
     """
     @return The seats that committed. A turn that waits has none: all are missing.
     """
-    return bits._full(state._aggregator(job).seats) ^ turn.missing
+    return bits._full(state._seats(job)) ^ turn.missing
 
 
 @internal
@@ -271,7 +268,7 @@ def _close(job: uint256, round: uint256, start_root: bytes32, more: uint256):
     turn: words.Turn = state._turn(job)
     turn.round = round
     if turn.opened_at != 0:
-        seats: uint256 = bits._full(state._aggregator(job).seats)
+        seats: uint256 = bits._full(state._seats(job))
         count: uint256 = bits._popcount(seats ^ turn.missing) + more
         state._record_close(job, turn.turn, count)
         log TurnClosed(job=job, turn=turn.turn, deadline=block.timestamp + state._window_s(job))

@@ -91,9 +91,15 @@ def since(run: Run, now: int) -> int:
 
 
 def claim_deadline(w: World, job: int, turn: int) -> int:
-    """The last second in which a turn's pending claims can be challenged: a window after its close."""
-    closed = w.closed_turns.get((job, turn))
-    return closed.closed_at + w.runs[job].window_s if closed else UINT256_MAX
+    """The last second in which a turn's pending claims can be challenged: a window after its close.
+
+    0 for a turn whose place another one has, unless claims of it were parked.
+    """
+    closed, run = w.closed_turns.get((job, turn)), w.run(job)
+    if closed is None:
+        return UINT256_MAX
+    is_kept = turn + run.depth >= run.turn or any((of, claim.turn) == (job, turn) for of, claim in w.parked)
+    return closed.closed_at + run.window_s if is_kept else 0
 
 
 def slots_root(w: World, job: int) -> bytes:

@@ -116,8 +116,7 @@ def _pending_views(w: World, key: tuple[int, int]) -> Iterator[View]:
     job, turn = key
     yield View("settlement", "pending", key, w.closed_turn(job, turn).pending)
     yield View("settlement", "pending", (job, w.run(job).turn), UINT256_MAX)
-    if w.closed_turn(job, turn).pending:
-        yield View("settlement", "claim_deadline", key, seats.claim_deadline(w, job, turn))
+    yield View("settlement", "claim_deadline", key, seats.claim_deadline(w, job, turn))
     yield View("settlement", "claim_deadline", (job, w.run(job).turn), UINT256_MAX)
 
 
@@ -125,7 +124,6 @@ def _parked_views(w: World, key: tuple[int, Claim]) -> Iterator[View]:
     job, claim = key
     yield View("settlement", "parked", (job, claim_hash(claim)), w.parked.get(key, 0))
     if w.parked.get(key) == ClaimStatus.PENDING:
-        yield View("settlement", "claim_deadline", (job, claim.turn), seats.claim_deadline(w, job, claim.turn))
         terms = convictions.dispute_terms(w, job, claim)
         yield View("settlement", "dispute_terms", (job, astuple(claim)), terms)
 
