@@ -490,6 +490,7 @@ def settle(job: uint256, turn: uint256, unit: uint256, operator: uint256):
     assert (
         block.timestamp > draw.drawn_at + draw.window_s // PHASES * PHASES
         and staticcall ISettlementViews(settlement).pending(job, turn) == 0
+        and staticcall ISettlementViews(settlement).parked(job, self.units[job][turn][unit].claim_hash) != claims.PENDING
     ), "audits: not final"
     plan: Plan = self._plan(job)
     record: Unit = self.units[job][turn][unit]

@@ -157,6 +157,8 @@ def _carried(
     if kept == 0:
         return False, empty(bytes32)
     assert claims._is_of(kept, begin.aggregation), "evidence: other claim"
+    # INVARIANT carry: a claim that carries state keeps its place, so what is kept there is not of a later turn.
+    assert begin.aggregation.turn <= turn, "evidence: other claim"
     # What is kept there may be of an earlier turn; after a rollback the turn before did not aggregate the round before.
     if begin.aggregation.turn != turn or begin.aggregation.round + 1 != frame.round:
         return False, empty(bytes32)

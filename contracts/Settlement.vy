@@ -51,6 +51,7 @@ exports: (
     settlement_state.availability,
     settlement_state.audit_pool,
     settlement_state.reserves,
+    settlement_state.parked,
     settlement_state.finder_shares,
     settlement_state.wire,
     settlement_turns.begin,

@@ -279,14 +279,14 @@ def restore(job: uint256, restored: uint256, account: address, amount: uint256):
 
 
 @external
-def close(job: uint256):
+def close(job: uint256, kept: uint256):
     """
-    @notice What is left of the escrow becomes owed to the submitter.
+    @notice What is left of the escrow becomes owed to the submitter, but for what parked claims may still be paid.
     """
     assert msg.sender == self.settlement, "tasks: not a protocol contract"
     token: address = self._unpack_token(self.tokens[job])[0]
-    refunded: uint256 = self.escrows[job]
-    self.escrows[job] = 0
+    refunded: uint256 = self.escrows[job] - kept
+    self.escrows[job] = kept
     self.owed[token][self.submitters[job]] += refunded
     log JobClosed(job=job, refunded=refunded)
 

@@ -22,6 +22,8 @@ jobs: public(HashMap[uint256, ITaskViews.Job])
 runs: public(HashMap[uint256, ISettlementViews.Run])
 seats: public(HashMap[uint256, HashMap[uint256, ISettlementViews.Seat]])
 claims: public(HashMap[uint256, HashMap[uint256, HashMap[uint256, bytes32]]])
+# job -> claim_hash -> status of a parked claim
+parked: public(HashMap[uint256, HashMap[bytes32, uint256]])
 # job -> turn -> the end of its window
 claim_deadline: public(HashMap[uint256, HashMap[uint256, uint256]])
 pending: public(HashMap[uint256, HashMap[uint256, uint256]])
@@ -50,6 +52,15 @@ def set_run(job: uint256, run: ISettlementViews.Run):
 @external
 def set_seat(job: uint256, seat: uint256, record: ISettlementViews.Seat):
     self.seats[job][seat] = record
+
+
+@external
+def set_parked(job: uint256, claim: ISettlementViews.Claim, status: uint256):
+    """
+    @dev Its place has another claim.
+    """
+    self.claims[job][claim.seat][claim.turn] = empty(bytes32)
+    self.parked[job][keccak256(abi_encode(claim))] = status
 
 
 @external

@@ -19,6 +19,8 @@ AGGREGATION: constant(uint256) = 128
 # Status of a claim: neither paid, convicted nor void; convicted.
 PENDING: constant(uint256) = 1
 CONVICTED: constant(uint256) = 3
+# In the ring: the status is where the parked claims are.
+PARKED: constant(uint256) = 5
 
 
 @internal
@@ -60,7 +62,9 @@ def _status(settlement: address, job: uint256, claim: ISettlementViews.Claim) ->
     word: uint256 = convert(
         staticcall ISettlementViews(settlement).claims(job, claim.seat, claim.turn), uint256
     )
-    return word & bits.U8 if self._is_of(word, claim) else 0
+    if self._is_of(word, claim) and word & bits.U8 != PARKED:
+        return word & bits.U8
+    return staticcall ISettlementViews(settlement).parked(job, self._hash(claim))
 
 
 @internal

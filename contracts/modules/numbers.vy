@@ -18,7 +18,7 @@ MAX_REPUTATION: constant(uint256) = 1_000
 
 MAX_ROUNDS: constant(uint256) = 10_000
 MAX_SLOTS: constant(uint256) = 16_384
-MAX_DEPTH: constant(uint256) = 16
+MAX_DEPTH: constant(uint256) = 64
 MAX_SECONDS: constant(uint256) = 604_800
 MAX_PRICE: constant(uint256) = 2**80 - 1
 MAX_FLOPS: constant(uint256) = 2**96 - 1
@@ -26,6 +26,8 @@ MAX_FLOPS: constant(uint256) = 2**96 - 1
 # Policies of a job: what a worker's conviction does to the rounds after it. 0 is to tolerate it.
 ROLL_BACK: constant(uint256) = 1
 DELAYED: constant(uint256) = 2
+# Slots carry private state from one round into the next: a claim is judged with the claim before it.
+CARRIES: constant(uint256) = 4
 
 # Kinds of lots.
 SLOTS: constant(uint256) = 0

@@ -31,6 +31,10 @@ PAID: constant(uint256) = 2
 CONVICTED: constant(uint256) = 3
 # Unpaid and unslashed.
 VOID: constant(uint256) = 4
+# In the ring, of a claim whose dispute outlasts its window, but holds nothing up any more: `parked` has its status.
+PARKED: constant(uint256) = 5
+# In place of the word of a parked claim that is pending.
+IS_PARKED: constant(uint256) = DISPUTED | PENDING
 
 
 # Consecutive claims of one operator, paid together. `count`: of slots, or of aggregations.
@@ -65,6 +69,13 @@ event ClaimFinalised:
     paid: uint256
     fee: uint256
     from_pot: uint256
+
+
+event ClaimParked:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    turn: uint256
+    seat: uint256
 
 
 event ClaimVoided:
@@ -146,18 +157,28 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
 @external
 def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
     """
-    @notice Pays claims whose windows are over, each once; consecutive ones of one operator together. What an operator claimed
-            before it was convicted is void.
+    @notice Ends what waits for claims whose windows are over: each is paid, once, consecutive ones of one operator together; or
+            void, where its operator was convicted since; or, in dispute, parked, if its conviction undoes nothing.
     """
     if len(claims) == 0:
         state._refuse("settlement: no claims")
     batch: Batch = empty(Batch)
     for claim: ISettlementViews.Claim in claims:
-        if self._known(job, claim) & DISPUTED != 0:
+        word: uint256 = self._known(job, claim)
+        is_disputed: bool = word & DISPUTED != 0
+        # INVARIANT depth: a claim keeps its place in the ring where rounds rest on it, or where it is judged with others' places.
+        if is_disputed and (
+            word == IS_PARKED
+            or claim.seat == state.AGGREGATION
+            or state._policy(job) & (numbers.ROLL_BACK | numbers.CARRIES) != 0
+        ):
             state._refuse("settlement: in dispute")
         if block.timestamp <= state._claim_deadline(job, claim.turn):
             state._refuse("settlement: window open")
-        batch = self._added(job, batch, claim, claim.price)
+        if is_disputed:
+            self._park(job, claim)
+        else:
+            batch = self._added(job, batch, claim, claim.price)
     self._pay(job, batch)
     turns._go_on(job)
 
@@ -243,8 +264,33 @@ def _settle(job: uint256, claim: ISettlementViews.Claim, status: uint256):
     """
     @dev A claim of a closed turn is no longer pending.
     """
-    self._mark(job, claim, self._hash(claim) | status)
-    state._settle(job, claim.turn)
+    if self._word(job, claim) != IS_PARKED:
+        self._mark(job, claim, self._hash(claim) | status)
+        state._settle(job, claim.turn)
+        return
+    state.parked[job][claim_hashes._hash(claim)] = status
+    state.parked_money[job] -= self._money(claim)
+    state.job_stakes[job][claim.operator] -= words.ONE_PARKED
+
+
+@internal
+def _park(job: uint256, claim: ISettlementViews.Claim):
+    """
+    @dev Turns, payments and the job's end no longer wait for the claim; its operator's `release` does.
+    """
+    state.parked_deadlines[job][claim.turn] = state._claim_deadline(job, claim.turn)
+    self._settle(job, claim, PARKED)
+    state.parked[job][claim_hashes._hash(claim)] = PENDING
+    state.parked_money[job] += self._money(claim)
+    state.job_stakes[job][claim.operator] += words.ONE_PARKED
+    log ClaimParked(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat)
+
+
+@internal
+@pure
+def _money(claim: ISettlementViews.Claim) -> uint256:
+    # A price is below 2^94.
+    return claim.price << 128 | claim.pot_price
 
 
 @internal
@@ -263,9 +309,11 @@ def _word(job: uint256, claim: ISettlementViews.Claim) -> uint256:
     @return The word of a claim that is pending; 0 of any other.
     """
     word: uint256 = state.claim_words[job][claim.seat][state._place(job, claim.turn)]
-    if word & ~DISPUTED != self._hash(claim) | PENDING:
-        return 0
-    return word
+    if word & ~DISPUTED == self._hash(claim) | PENDING:
+        return word
+    if state.parked[job][claim_hashes._hash(claim)] == PENDING:
+        return IS_PARKED
+    return 0
 
 
 @internal

@@ -72,7 +72,10 @@ def open_dispute(job: uint256, claim: ISettlementViews.Claim):
     @notice The first ask about a pending claim: from now on it is paid when its dispute ends.
     """
     state._check_referee()
-    claims._mark(job, claim, claims._known(job, claim) | claims.DISPUTED)
+    word: uint256 = claims._known(job, claim)
+    if word & claims.DISPUTED != 0:
+        return
+    claims._mark(job, claim, word | claims.DISPUTED)
     log DisputeOpened(job=job, turn=claim.turn, seat=claim.seat)
 
 
@@ -156,7 +159,6 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
     @dev The claim is never paid, its operator loses seat and lock, and what rested on it is done again.
     """
     stage: words.Stage = state._stage(job)
-    claims._mark(job, claim, claims._hash(claim) | claims.CONVICTED)
     count: uint256 = claim.scope & bits.U16
     is_aggregation: bool = claim.seat == state.AGGREGATION
     turn: words.Turn = state._turn(job)
@@ -182,6 +184,7 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
     slashed: uint256 = seats._unseat(job, claim.seat, stage, lock, claim.operator, True)
     turn = state._turn(job)
     if claim.turn == turn.turn:
+        claims._mark(job, claim, claims._hash(claim) | claims.CONVICTED)
         # The seat is missing again. Whoever holds it by now has its whole time; so has the aggregator.
         turn.missing |= 1 << claim.seat
         turn.committed -= count
@@ -190,7 +193,7 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
         timing.since = turns._since(turn)
         state._set_timing(job, claim.seat, timing)
     else:
-        state._settle(job, claim.turn)
+        claims._settle(job, claim, claims.CONVICTED)
     turns._extend(job, stage)
     restored: uint256 = self._divide(job, claim, slashed, cost, most, outcome == outcomes.JUDGED)
     if cost > 0 and restored == cost:
@@ -210,8 +213,10 @@ def _roll_back(job: uint256, stage: words.Stage, turn: uint256, round: uint256):
     """
     turns._close(job, round, state._start_root(job, turn), 0)
     newest: uint256 = state._newest(job)
-    for after: uint256 in range(turn, newest, bound=state.MAX_DEPTH):
-        state.closed_turns[job][state._record_place(job, after)] |= words.ROLLED_BACK
+    # The bits of all turns from that one on, which are at most `depth`; what goes beyond the last place begins again at the first.
+    since: uint256 = bits._full(newest - turn) << state._record_place(job, turn)
+    places: uint256 = (since | since >> stage.depth) & bits._full(stage.depth)
+    state.stages[job] |= places << words.ROLLED_BACK_AT
     log RolledBack(job=job, turn=newest, round=round)
     if stage.state == numbers.ENDED:
         state._advance(job, numbers.RUNNING)

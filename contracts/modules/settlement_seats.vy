@@ -67,24 +67,17 @@ def seat(
     @param lock The seat's whole lock.
     """
     state._check_auction()
-    aggregator: words.AggregatorState = state._aggregator(job)
-    stake: words.JobStake = state._stake(job, operator)
     number: uint256 = state.AGGREGATION
     if kind == numbers.AGGREGATOR:
-        aggregator.lock = lock
+        # Awarded once.
+        state.aggregator_state[job] += lock << words.AGGREGATOR_LOCK_AT
     else:
         # The auction sells at most 64 seats.
-        number = aggregator.seats
-        aggregator.seats += 1
-        stake.slots += count
-    state._set_aggregator(job, aggregator)
+        number = state._next_seat(job)
     state._set_holding(
         job, number, words.Holding(operator=operator, first=first, count=count, price=price, pot_price=0)
     )
-    stake.locked += lock
-    stake.lots += 1
-    stake.held += 1
-    state._set_stake(job, operator, stake)
+    state._add_seat(job, operator, number, count, lock, words.ONE_LOT)
     log SeatTaken(job=job, operator=operator, seat=number, first=first, count=count, price=price)
 
 
@@ -174,11 +167,12 @@ def release(job: uint256, operator: uint256):
             state._refuse("settlement: seat still occupied")
         left_turn = newest
     # INVARIANT locks: a lock outlives every claim that it secures; an operator that was never convicted gets it back.
-    is_settled: bool = left_turn <= newest
-    for before: uint256 in range(state.MAX_DEPTH):
-        if before >= left_turn:
-            break
-        is_settled = is_settled and state._pending(job, left_turn - before - 1) == 0
+    is_settled: bool = left_turn <= newest and stake.parked == 0
+    if stage.pending != 0:
+        for before: uint256 in range(stage.depth, bound=numbers.MAX_DEPTH):
+            if before >= left_turn:
+                break
+            is_settled = is_settled and state._pending(job, left_turn - before - 1) == 0
     if not is_settled:
         state._refuse("settlement: claims not final")
     amount: uint256 = stake.locked
@@ -223,7 +217,7 @@ def _settle_readiness(job: uint256, seat: uint256, stage: words.Stage):
     turn.missing = turn.missing & ~(1 << seat)
     if turn.missing == 0:
         turn.opened_at = 0
-        turn.missing = bits._full(state._aggregator(job).seats)
+        turn.missing = bits._full(state._seats(job))
         state._advance(job, numbers.RUNNING)
     state._set_turn(job, turn)
     turns._go_on(job)
@@ -237,12 +231,9 @@ def _split(job: uint256, seat: uint256, whole: words.Holding, count: uint256) ->
     """
     if count == whole.count:
         return seat
-    aggregator: words.AggregatorState = state._aggregator(job)
-    number: uint256 = aggregator.seats
+    number: uint256 = state._next_seat(job)
     if number >= state.MAX_SEATS:
         state._refuse("settlement: too many seats")
-    aggregator.seats += 1
-    state._set_aggregator(job, aggregator)
     timing: words.SeatTiming = state._timing(job, seat)
     pot: uint256 = timing.pot
     timing.pot = pot * count // whole.count
@@ -256,9 +247,7 @@ def _split(job: uint256, seat: uint256, whole: words.Holding, count: uint256) ->
     part.count = count
     state._set_holding(job, number, part)
     if part.operator != 0:
-        stake: words.JobStake = state._stake(job, part.operator)
-        stake.held += 1
-        state._set_stake(job, part.operator, stake)
+        state.job_stakes[job][part.operator] += words.ONE_SEAT
     turn: words.Turn = state._turn(job)
     turn.missing |= (turn.missing >> seat & 1) << number
     state._set_turn(job, turn)

@@ -18,8 +18,6 @@ from . import settlement_words as words
 # Seats of slots are numbered 0..127; the aggregator's is the next number.
 MAX_SEATS: constant(uint256) = 128
 AGGREGATION: constant(uint256) = MAX_SEATS
-# Turns whose claims may be pending at once.
-MAX_DEPTH: constant(uint256) = 16
 
 
 deployer: immutable(address)
@@ -63,6 +61,12 @@ seat_timing: HashMap[uint256, HashMap[uint256, uint256]]
 job_stakes: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> seat -> turn mod (depth + 1) -> the newest claim
 claim_words: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
+# job -> claim_hash -> status of a claim that was parked: what became of its dispute
+parked: public(HashMap[uint256, HashMap[bytes32, uint256]])
+# job -> what parked claims may still be paid: from escrow (128) | from the pot (128)
+parked_money: HashMap[uint256, uint256]
+# job -> turn -> the deadline of claims that were parked: their turn's record is used again
+parked_deadlines: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> claim_hash -> of a judged claim's lock, what is set aside for who found the lie; no part of the job's pot
 finder_shares: public(HashMap[uint256, HashMap[bytes32, uint256]])
 
@@ -127,11 +131,6 @@ def _stage(job: uint256) -> words.Stage:
 
 
 @internal
-def _set_stage(job: uint256, stage: words.Stage):
-    self.stages[job] = words._pack_stage(stage)
-
-
-@internal
 @view
 def _turn(job: uint256) -> words.Turn:
     return words._unpack_turn(self.turns[job])
@@ -146,6 +145,25 @@ def _set_turn(job: uint256, turn: words.Turn):
 @view
 def _aggregator(job: uint256) -> words.AggregatorState:
     return words._unpack_aggregator(self.aggregator_state[job])
+
+
+@internal
+@view
+def _seats(job: uint256) -> uint256:
+    """
+    @return How many seats of slots were awarded or split off.
+    """
+    return self.aggregator_state[job] & bits.U8
+
+
+@internal
+def _next_seat(job: uint256) -> uint256:
+    """
+    @return The number of one more.
+    """
+    number: uint256 = self._seats(job)
+    self.aggregator_state[job] += 1
+    return number
 
 
 @internal
@@ -184,6 +202,13 @@ def _stake(job: uint256, operator: uint256) -> words.JobStake:
 @internal
 def _set_stake(job: uint256, operator: uint256, stake: words.JobStake):
     self.job_stakes[job][operator] = words._pack_stake(stake)
+
+
+@internal
+def _add_seat(job: uint256, operator: uint256, seat: uint256, count: uint256, lock: uint256, lot: uint256):
+    self.job_stakes[job][operator] += (
+        lock << words.LOCKED_AT | self._slots_of(seat, count) << words.SLOTS_AT | lot | words.ONE_SEAT
+    )
 
 
 @internal
@@ -252,7 +277,7 @@ def _place(job: uint256, turn: uint256) -> uint256:
     """
     @return Where in the ring the claims of a turn are kept: those of the turn before a pending claim's are there still.
     """
-    # The depth is at most 16.
+    # The depth is at most 64.
     return turn % unsafe_add(self._depth(job), 1)
 
 
@@ -279,6 +304,12 @@ def _depth(job: uint256) -> uint256:
 
 @internal
 @view
+def _policy(job: uint256) -> uint256:
+    return self.stages[job] >> 184 & bits.U8
+
+
+@internal
+@view
 def _window_s(job: uint256) -> uint256:
     return self.stages[job] >> 48 & bits.U32
 
@@ -301,7 +332,7 @@ def _closed_turn(job: uint256, turn: uint256) -> uint256:
 @internal
 @view
 def _is_rolled_back(job: uint256, turn: uint256) -> bool:
-    return self._closed_turn(job, turn) & words.ROLLED_BACK != 0
+    return self.stages[job] >> (words.ROLLED_BACK_AT + self._record_place(job, turn)) & 1 != 0
 
 
 @internal
@@ -320,8 +351,10 @@ def _record_close(job: uint256, turn: uint256, pending: uint256):
     """
     @dev The turn closes now. It has the place of the turn `depth` before it, of which nothing is pending.
     """
-    self.closed_turns[job][self._record_place(job, turn)] = pending * words.ONE_PENDING | block.timestamp
-    self.stages[job] += pending << words.JOB_PENDING_AT
+    place: uint256 = self._record_place(job, turn)
+    self.closed_turns[job][place] = pending * words.ONE_PENDING | block.timestamp
+    was_rolled_back: uint256 = 1 << (words.ROLLED_BACK_AT + place)
+    self.stages[job] = (self.stages[job] & ~was_rolled_back) + (pending << words.JOB_PENDING_AT)
 
 
 @internal
@@ -340,8 +373,11 @@ def _claim_deadline(job: uint256, turn: uint256) -> uint256:
     """
     @return The last second at which a pending claim of the turn can be challenged: a window after the turn's close.
     """
-    if turn >= self._newest(job):
+    newest: uint256 = self._newest(job)
+    if turn >= newest:
         return max_value(uint256)
+    if turn + self._depth(job) < newest:
+        return self.parked_deadlines[job][turn]
     return (self._closed_turn(job, turn) & bits.U40) + self._window_s(job)
 
 
@@ -371,9 +407,7 @@ def _slots_of(seat: uint256, count: uint256) -> uint256:
 
 @internal
 def _advance(job: uint256, state: uint256):
-    stage: words.Stage = self._stage(job)
-    stage.state = state
-    self._set_stage(job, stage)
+    self.stages[job] = (self.stages[job] & (1 << words.STATE_AT) - 1) | state << words.STATE_AT
     extcall ITaskRegistry(tasks).advance(job, state)
 
 

@@ -80,12 +80,7 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     holding.pot_price = pot_price
     state._set_holding(job, taken, holding)
     is_new: bool = stake.lots == 0
-    if is_new:
-        stake.lots = 1
-    stake.locked += lock
-    stake.held += 1
-    stake.slots += state._slots_of(seat, count)
-    state._set_stake(job, operator, stake)
+    state._add_seat(job, operator, seat, count, lock, words.ONE_LOT if is_new else 0)
     log SeatTakenOver(
         job=job,
         operator=operator,

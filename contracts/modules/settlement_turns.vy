@@ -53,8 +53,7 @@ def begin(job: uint256, lock: uint256):
     """
     state._check_auction()
     terms: ITaskRegistry.Schedule = state._schedule(job)
-    state._set_stage(
-        job,
+    state.stages[job] = words._pack_stage(
         words.Stage(
             state=numbers.AWARDED,
             pending=0,
@@ -70,9 +69,7 @@ def begin(job: uint256, lock: uint256):
     )
     state.payment_terms[job] = words._pack_payment_terms(terms.token, terms.flops)
     state.start_roots[job][0] = terms.state_root
-    aggregator: words.AggregatorState = state._aggregator(job)
-    aggregator.slot_lock = lock
-    state._set_aggregator(job, aggregator)
+    state.aggregator_state[job] += lock << words.SLOT_LOCK_AT
     state._set_turn(
         job,
         words.Turn(
@@ -80,7 +77,7 @@ def begin(job: uint256, lock: uint256):
             turn=0,
             opened_at=block.timestamp,
             committed=0,
-            missing=bits._full(aggregator.seats),
+            missing=bits._full(state._seats(job)),
             holds=0,
             held_s=0,
         ),
@@ -112,9 +109,7 @@ def hold(job: uint256):
     @notice Stops the clocks of a job: nobody is late until `resume`.
     """
     state._check_availability()
-    turn: words.Turn = state._turn(job)
-    turn.holds += 1
-    state._set_turn(job, turn)
+    state.turns[job] += words.ONE_HOLD
 
 
 @external
@@ -204,7 +199,7 @@ def _present(job: uint256, turn: words.Turn) -> uint256:
     """
     @return The seats that committed. A turn that waits has none: all are missing.
     """
-    return bits._full(state._aggregator(job).seats) ^ turn.missing
+    return bits._full(state._seats(job)) ^ turn.missing
 
 
 @internal
@@ -235,7 +230,7 @@ def _extend(job: uint256, stage: words.Stage):
 def _go_on(job: uint256):
     """
     @dev What follows when a turn closed or claims ceased to be pending. A turn that waits opens when its count is 0; an ended
-         job is over when nothing is pending, which happens once: no claim is left to make it happen again.
+         job is over when nothing is pending. What parked claims may still be paid stays; so it is over again after each of them.
     """
     stage: words.Stage = state._stage(job)
     turn: words.Turn = state._turn(job)
@@ -258,8 +253,10 @@ def _go_on(job: uint256):
             )
     elif stage.state == numbers.ENDED and stage.pending == 0:
         state.reserves[job] = 0
-        state._burn(job, state.pots[job])
-        extcall ITaskRegistry(state.tasks).close(job)
+        # INVARIANT parked: escrow and pot of a job that is over are what its parked claims may still be paid.
+        kept: uint256 = state.parked_money[job]
+        state._burn(job, state.pots[job] - (kept & bits.U128))
+        extcall ITaskRegistry(state.tasks).close(job, kept >> 128)
 
 
 @internal
@@ -271,7 +268,7 @@ def _close(job: uint256, round: uint256, start_root: bytes32, more: uint256):
     turn: words.Turn = state._turn(job)
     turn.round = round
     if turn.opened_at != 0:
-        seats: uint256 = bits._full(state._aggregator(job).seats)
+        seats: uint256 = bits._full(state._seats(job))
         count: uint256 = bits._popcount(seats ^ turn.missing) + more
         state._record_close(job, turn.turn, count)
         log TurnClosed(job=job, turn=turn.turn, deadline=block.timestamp + state._window_s(job))

@@ -15,11 +15,23 @@
 from . import bits
 
 
-# The record of a closed turn: when it closed (40) | its pending claims (8) | whether it was rolled back (1).
+# The record of a closed turn: when it closed (40) | its pending claims (8).
 ONE_PENDING: constant(uint256) = 1 << 40
-ROLLED_BACK: constant(uint256) = 1 << 48
-# In the stage.
+# In the stage: pending claims of closed turns (24), whether each of the last `depth` of these was rolled back (64), the state (8).
 JOB_PENDING_AT: constant(uint256) = 80
+ROLLED_BACK_AT: constant(uint256) = 104
+STATE_AT: constant(uint256) = 248
+# In the stake.
+ONE_SEAT: constant(uint256) = 1 << 24
+ONE_LOT: constant(uint256) = 1 << 32
+SLOTS_AT: constant(uint256) = 64
+ONE_PARKED: constant(uint256) = 1 << 80
+LOCKED_AT: constant(uint256) = 128
+# In the aggregator's state: its lock, and the lock of a slot.
+AGGREGATOR_LOCK_AT: constant(uint256) = 48
+SLOT_LOCK_AT: constant(uint256) = 152
+# In the turn.
+ONE_HOLD: constant(uint256) = 1 << 248
 
 
 # What the terms of a job fix, its state, and how many claims of its closed turns are pending.
@@ -85,19 +97,20 @@ struct JobStake:
     void_before: uint256
     # Slots of the seats it holds; the aggregator's counts none.
     slots: uint256
+    # Parked claims of it that are neither paid, convicted nor void.
+    parked: uint256
 
 
 @internal
 @pure
 def _pack_stage(stage: Stage) -> uint256:
     return (
-        stage.state << 248
+        stage.state << STATE_AT
         | stage.rounds << 232
         | stage.slots << 216
         | stage.quorum << 200
         | stage.depth << 192
         | stage.policy << 184
-        | stage.pending << JOB_PENDING_AT
         | stage.window_s << 48
         | stage.slot_s << 24
         | stage.aggregate_s
@@ -108,7 +121,7 @@ def _pack_stage(stage: Stage) -> uint256:
 @pure
 def _unpack_stage(word: uint256) -> Stage:
     return Stage(
-        state=word >> 248,
+        state=word >> STATE_AT,
         pending=word >> JOB_PENDING_AT & bits.U24,
         rounds=word >> 232 & bits.U16,
         slots=word >> 216 & bits.U16,
@@ -159,8 +172,8 @@ def _unpack_turn(word: uint256) -> Turn:
 @pure
 def _pack_aggregator(aggregator: AggregatorState) -> uint256:
     return (
-        aggregator.slot_lock << 152
-        | aggregator.lock << 48
+        aggregator.slot_lock << SLOT_LOCK_AT
+        | aggregator.lock << AGGREGATOR_LOCK_AT
         | convert(convert(aggregator.due, uint40), uint256) << 8
         | aggregator.seats
     )
@@ -221,8 +234,9 @@ def _unpack_timing(word: uint256) -> SeatTiming:
 @pure
 def _pack_stake(stake: JobStake) -> uint256:
     return (
-        stake.locked << 128
-        | stake.slots << 64
+        stake.locked << LOCKED_AT
+        | stake.parked << 80
+        | stake.slots << SLOTS_AT
         | stake.void_before << 40
         | stake.lots << 32
         | stake.held << 24
@@ -240,6 +254,7 @@ def _unpack_stake(word: uint256) -> JobStake:
         left_turn=word & bits.U24,
         void_before=word >> 40 & bits.U24,
         slots=word >> 64 & bits.U16,
+        parked=word >> 80 & bits.U40,
     )
 
 

@@ -42,7 +42,7 @@ struct Terms:
     flops: uint256
     # The most turns that may have claims that are not final.
     depth: uint256
-    # Bits: 1 a convicted worker's round is done again; 2 slots start one turn behind.
+    # Bits: 1 a convicted worker's round is done again; 2 slots start one turn behind; 4 they carry private state over.
     policy: uint256
 
 
@@ -63,7 +63,7 @@ def _check(terms: Terms):
     ), "tasks: seconds out of range"
     assert terms.flops >= 1 and terms.flops <= numbers.MAX_FLOPS, "tasks: flops out of range"
     assert terms.depth >= 1 and terms.depth <= numbers.MAX_DEPTH, "tasks: depth out of range"
-    assert terms.policy <= numbers.ROLL_BACK | numbers.DELAYED, "tasks: unknown policy"
+    assert terms.policy <= numbers.ROLL_BACK | numbers.DELAYED | numbers.CARRIES, "tasks: unknown policy"
 
 
 @internal

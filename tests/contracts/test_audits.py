@@ -273,3 +273,19 @@ def test_token__that_answers_nothing__pays_for_audits_and_is_a_bond(deployed):
         contract.resign(5, sender=watched.owner[5])
         contract.withdraw(token, watched.owner[5])
         assert token.balanceOf(watched.owner[5]) == MIN_BOND
+
+
+def test_settle__of_a_unit_whose_claim_is_parked__waits_for_its_dispute(job):
+    job.drawn()
+    job.attested(0)
+    job.finish()
+    claim = job.claims[0]
+    job.double.set_parked(JOB, claim, 1)
+    with refused("audits: not final"):
+        job.settle(0)
+    with refused("audits: not convicted"):
+        job.contract.record_conviction(JOB, claim, sender=job.watched.anyone)
+    job.double.set_parked(JOB, claim, 3)
+    job.contract.record_conviction(JOB, claim, sender=job.watched.anyone)
+    job.settle(0)
+    assert job.paid() > 0

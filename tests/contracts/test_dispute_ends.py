@@ -7,6 +7,7 @@ from tests.support.job_driver import Offer
 from tests.support.protocol_driver import AGGREGATION
 
 ROUND = 3 * 2_000 + 1_000  # what a round costs at most
+CARRIES = 4  # the policy of a job whose disputed claims keep their place
 SEAT_LOCK = -(-3 * ROUND * 10 // 9) + 2 * 1_000 * 3  # of the aggregator
 
 
@@ -42,14 +43,16 @@ def test_open_dispute__is_the_referees__of_a_pending_claim(kit, play, cast, runn
         ask(kit, running, claim)
 
 
-def test_close_dispute__of_a_final_claim__pays_it_as_finalise_does(kit, play, cast, running):
-    """The same payments, events and counts of two seats, one of which was asked about."""
+@pytest.mark.parametrize("parks", [False, True])
+def test_close_dispute__of_a_final_claim__pays_it_as_finalise_does(kit, play, cast, running, parks):
+    """The same payments, events and counts of two seats, one of which was asked about; parked or not."""
     play.round(running, cast[:3], cast[3])
     ada, bob = (claim for claim in play.refs[running] if claim[3] in (cast[0].id, cast[1].id))
     ask(kit, running, ada)
     play.to(play.deadline(running, ada) + 1)
-    with play.refused("settlement: in dispute"):
+    if parks:
         kit.settlement.finalise(running, [ada], sender=play.anyone)
+        assert kit.tasks.owed(kit.zen, cast[0].owner) == 0
     close(kit, running, ada, FINAL, used_s=10**6)
     asked = [tuple(event)[3:] for event in events_named(kit, "ClaimFinalised")]
     kit.settlement.finalise(running, [bob], sender=play.anyone)
@@ -136,8 +139,9 @@ def test_claims_from_before_a_conviction__are_void(kit, play, cast, running):
     assert kit.registry.pot(kit.zen) == pot
 
 
-def test_a_void_claim__is_judged_until_it_is_finalised(kit, play, cast, running):
+def test_a_void_claim__is_judged_until_it_is_finalised(kit, play, cast):
     ada, bob, cy, agg, _eve = cast
+    running = play.running({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(5)}, policy=CARRIES)
     for _ in range(2):
         play.round(running, [ada, bob, cy], agg)
     lies = [claim for claim in play.refs[running] if claim[3] == ada.id]

@@ -13,7 +13,7 @@ from tests.support.lockstep import committed_results
 from tests.support.lockstep.committed_results import SEGMENTS, STEPS
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import evidence_of
-from zoo_compute.spec import clocks
+from zoo_compute.spec import clocks, seats
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.descents import Answer, ResultAnswer
 from zoo_compute.spec.disputed_claims import RESULT, DisputedClaim, Place, claim_key, fee_of, unit_of
@@ -284,7 +284,8 @@ class Disputes(Walk):
     def end_dispute(self, job: int, index: int, end: End, used_s: int, burned: int) -> None:
         """As the Referee says it, of a claim that nobody explored; only claims of closed turns are final or aged."""
         job = self.job(job, has_claims)
-        claim = self.claim(job, index)
+        parked = seats.parked_of(self.s.world, job)
+        claim = parked[index % len(parked)] if parked and index % 2 else self.claim(job, index)
         if end in (End.FINAL, End.AGED) and (job, claim.turn) not in self.s.world.closed_turns:
             end = End.SILENT
         self.s.attempt("settlement", "open_dispute", "referee", job, claim)

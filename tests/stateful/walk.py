@@ -190,3 +190,6 @@ class Walk:
             if posted.is_disputed and (convicted or is_closed):
                 end = End.JUDGED if convicted else End.FINAL
                 self.s.attempt("settlement", "close_dispute", "referee", job, posted.claim, int(end), 0, 0)
+        for claim in seats.parked_of(self.s.world, job):
+            end = End.JUDGED if convicted else End.FINAL
+            self.s.attempt("settlement", "close_dispute", "referee", job, claim, int(end), 0, 0)

@@ -25,6 +25,7 @@ from zoo_compute.spec.params import (
     MAX_ROUNDS,
     MAX_SECONDS,
     MAX_SLOTS,
+    POLICY_CARRIES,
     POLICY_DELAYED,
     POLICY_ROLL_BACK,
     POLICY_TOLERATE,
@@ -305,8 +306,8 @@ class Manifest:
 
     @property
     def policy_bits(self) -> int:
-        """`Terms.policy`: the policy and the delay as the contracts encode them."""
-        return POLICIES[self.policy] | self.delay * POLICY_DELAYED
+        """`Terms.policy`: the policy, the delay, and whether state is carried over, as the contracts encode them."""
+        return POLICIES[self.policy] | self.delay * POLICY_DELAYED | (self.carry > 1) * POLICY_CARRIES
 
     @property
     def aggregation_spec(self) -> AggregationSpec:

@@ -14,7 +14,7 @@ from zoo_compute.spec.params import (
     OPENER_BPS,
 )
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.settlement import known, place_of
+from zoo_compute.spec.settlement import is_parked, known, status_of
 from zoo_compute.spec.state import ZERO_ADDRESS, Claim, ClaimStatus, JobState, Message, World
 from zoo_compute.spec.watching import (
     NOBODY,
@@ -164,9 +164,7 @@ def falsify(w: World, msg: Message, job: int, claim: Claim, slot: int, leaf: int
 
 
 def record_conviction(w: World, msg: Message, job: int, claim: Claim) -> None:
-    posted = w.claims.get(place_of(w, job, claim))
-    is_convicted = posted is not None and posted.claim == claim and posted.status == ClaimStatus.CONVICTED
-    require(is_convicted, "audits: not convicted")
+    require(status_of(w, job, claim) == ClaimStatus.CONVICTED, "audits: not convicted")
     w.convicted[job, claim] = True
 
 
@@ -176,8 +174,9 @@ def settle(w: World, msg: Message, job: int, turn: int, unit: int, operator: int
     attestation, record = w.attestations.get(key, Attestation()), _draw(w, job, turn)
     require(attestation.status in (Status.SEALED, Status.REVEALED), "audits: no attestation")
     is_over = msg.now > record.drawn_at + 3 * record.phase_s and _is_final(w, job, turn)
-    require(is_over, "audits: not final")
     plan, auditor, place = w.plans[job], w.auditors[operator], w.units[job, turn, unit]
+    is_open = place.claim is not None and is_parked(w, job, place.claim)
+    require(is_over and not is_open, "audits: not final")
     is_paid, is_slashed = verdict(w, job, turn, unit, attestation)
     slashed = auditor.bond * FALSE_ATTESTATION_BPS // BPS if is_slashed else 0
     paid = plan.fee if is_paid else 0

@@ -31,7 +31,9 @@ def dispute_terms(w: World, job: int, claim: Claim) -> Terms:
 def open_dispute(w: World, msg: Message, job: int, claim: Claim) -> None:
     """For Referee: a pending claim is not paid before its dispute is closed."""
     require(msg.sender == w.config.referee, "settlement: not the referee")
-    w.claims[place_of(w, job, claim)] = replace(require_known(w, job, claim), is_disputed=True)
+    posted = require_known(w, job, claim)
+    if not posted.is_disputed:
+        w.claims[place_of(w, job, claim)] = replace(posted, is_disputed=True)
 
 
 def close_dispute(w: World, msg: Message, job: int, claim: Claim, outcome: int, used_s: int, burned: int) -> None:
@@ -97,18 +99,18 @@ def resume(w: World, msg: Message, job: int, seconds: int) -> None:
 
 def _convict(w: World, job: int, claim: Claim, end: End, burned: int, now: int) -> None:
     """The claim is never paid, its operator loses seat and lock, and rounds that depend on it are repeated."""
-    w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.CONVICTED)
     lock, cost = seats.lock_of(w.runs[job], claim.seat, claim.count), _cost_of_doing_again(w, job, claim)
     loses = lock if end == End.JUDGED else max(silence_slash(lock, burned, end), min(lock, cost))
     slashed = seats.take_lock(w, job, claim.operator, loses, convicted=True)
     seats.remove_operator(w, job, claim.seat, claim.operator)
     run = w.runs[job]
     if claim.turn == run.turn:
+        w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.CONVICTED)
         missing = run.missing | bits.bit(claim.seat)
         w.runs[job] = replace(run, missing=missing, committed=run.committed - claim.count)
         w.seats[job, claim.seat] = replace(w.seats[job, claim.seat], since=seats.since(run, now))
     else:
-        seats.settle_claim(w, job, claim.turn)
+        settlement.end_claim(w, job, claim, ClaimStatus.CONVICTED)
     seats.give_time(w, job, now)
     restored = _divide(w, job, claim, slashed, cost, FINDER_BPS if end == End.JUDGED else 0)
     if cost and restored == cost:

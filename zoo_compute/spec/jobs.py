@@ -31,13 +31,15 @@ def restore(w: World, job: int, restored: int, account: str, amount: int) -> Non
     _owe(w, record.token, account, amount)
 
 
-def close(w: World, job: int) -> None:
-    """For Settlement, and at a cancellation: the rest of the escrow is owed to the submitter."""
+def close(w: World, job: int, kept: int = 0) -> None:
+    """For Settlement, and at a cancellation: the rest of the escrow is owed to the submitter, but for what is kept."""
     record = w.jobs[job]
-    w.jobs[job] = replace(record, escrow=0)
-    _owe(w, record.token, record.submitter, record.escrow)
+    refunded = record.escrow - kept
+    assert refunded >= 0, "the escrow does not cover the parked claims"
+    w.jobs[job] = replace(record, escrow=kept)
+    _owe(w, record.token, record.submitter, refunded)
     ledger = w.job_ledgers[job]
-    w.job_ledgers[job] = replace(ledger, refunded=ledger.refunded + record.escrow)
+    w.job_ledgers[job] = replace(ledger, refunded=ledger.refunded + refunded)
 
 
 def _owe(w: World, token: str, account: str, amount: int) -> None:

@@ -75,7 +75,7 @@ PRESETS: dict[str, Preset] = {preset.name: preset for preset in (DEVNET, PRODUCT
 BPS: int = 10_000  # basis points in the whole
 FEE_BPS: int = 500  # of every payment, to the treasury: 5 % pays development, audits and grants
 SLASH_BPS: int = 1_000  # of a slot's lock, for a timeout or a decline: hurts, without ruining who lost power once
-MAX_DEPTH: int = 16  # turns that may be unfinal at once: their pending counts are one word
+MAX_DEPTH: int = 64  # turns that may be unfinal at once: a bit each of which were rolled back
 LOCK_MULTIPLE: int = 2  # a seat's own lock over the price at risk: twice, so that a lie costs more than it earns
 FINDER_BPS: int = 4_000  # of what a conviction leaves after restitution, to the oldest seal: hunting lies pays
 AUDITS_BPS: int = 1_000  # of the same: lies pay for the audits that find them
@@ -125,6 +125,7 @@ KIND_AGGREGATOR: int = 1  # the lot of a job's aggregator seat
 POLICY_TOLERATE: int = 0  # a convicted worker's update stays in the checkpoints after it
 POLICY_ROLL_BACK: int = 1  # a bit: the round of a convicted worker is done again
 POLICY_DELAYED: int = 2  # a bit: slots start from what the turn before started from
+POLICY_CARRIES: int = 4  # a bit: slots carry private state over, so a claim is judged with the one before it
 
 
 class Flow(IntEnum):
@@ -227,7 +228,7 @@ class Terms:
     reexecute_s: int
     flops: int  # of one slot-round
     depth: int  # turns that may have claims that are not final
-    policy: int  # POLICY_TOLERATE, or the bits of POLICY_ROLL_BACK and POLICY_DELAYED
+    policy: int  # POLICY_TOLERATE, or the bits of POLICY_ROLL_BACK, POLICY_DELAYED and POLICY_CARRIES
 
 
 def escrow(terms: Terms) -> int:

@@ -15,7 +15,7 @@ from zoo_compute.spec.params import (
     window_s,
 )
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.state import ClosedTurn, JobState, Run, Seat, World
+from zoo_compute.spec.state import Claim, ClaimStatus, ClosedTurn, JobState, Run, Seat, World
 
 
 def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int, lock: int) -> None:
@@ -91,9 +91,15 @@ def since(run: Run, now: int) -> int:
 
 
 def claim_deadline(w: World, job: int, turn: int) -> int:
-    """The last second in which a turn's pending claims can be challenged: a window after its close."""
-    closed = w.closed_turns.get((job, turn))
-    return closed.closed_at + w.runs[job].window_s if closed else UINT256_MAX
+    """The last second in which a turn's pending claims can be challenged: a window after its close.
+
+    0 for a turn whose place another one has, unless claims of it were parked.
+    """
+    closed, run = w.closed_turns.get((job, turn)), w.run(job)
+    if closed is None:
+        return UINT256_MAX
+    is_kept = turn + run.depth >= run.turn or any((of, claim.turn) == (job, turn) for of, claim in w.parked)
+    return closed.closed_at + run.window_s if is_kept else 0
 
 
 def slots_root(w: World, job: int) -> bytes:
@@ -125,20 +131,26 @@ def close_turn(w: World, job: int, now: int, *, more: int) -> None:
 
 
 def open_next_turn(w: World, job: int, now: int) -> None:
-    """Opens a waiting turn when its count is 0; closes an ended job when nothing is pending."""
+    """Opens a waiting turn when its count is 0; closes an ended job when nothing is pending, but for what parked claims may be paid."""
     run = w.runs[job]
     if run.state == JobState.RUNNING and not run.is_open and w.closed_turn(job, run.turn - run.depth).pending == 0:
         due = now + 2 * run.slot_s + run.aggregate_s
         w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due)
     if run.state == JobState.ENDED and pending_of(w, job) == 0:
+        kept = parked_of(w, job)
         w.runs[job] = replace(run, reserve=0)
-        burn_from_pot(w, job, run.pot)
-        jobs.close(w, job)
+        burn_from_pot(w, job, run.pot - sum(claim.pot_price for claim in kept))
+        jobs.close(w, job, sum(claim.price for claim in kept))
 
 
 def pending_of(w: World, job: int) -> int:
     """Claims of closed turns that are neither paid, convicted nor void."""
     return sum(count.pending for (of, _), count in w.closed_turns.items() if of == job)
+
+
+def parked_of(w: World, job: int) -> list[Claim]:
+    """Parked claims whose disputes are open."""
+    return [claim for (of, claim), status in w.parked.items() if of == job and status == ClaimStatus.PENDING]
 
 
 def settle_claim(w: World, job: int, turn: int) -> None:

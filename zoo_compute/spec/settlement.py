@@ -8,7 +8,13 @@ from itertools import groupby
 
 from zoo_compute.spec import auction, bits, jobs, node_registry, rewards, seats
 from zoo_compute.spec.clocks import fading_pay
-from zoo_compute.spec.params import AGGREGATOR_SEAT, KIND_AGGREGATOR, KIND_SLOTS
+from zoo_compute.spec.params import (
+    AGGREGATOR_SEAT,
+    KIND_AGGREGATOR,
+    KIND_SLOTS,
+    POLICY_CARRIES,
+    POLICY_ROLL_BACK,
+)
 from zoo_compute.spec.pricing import least_taken, takeover_prices
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, World
@@ -162,13 +168,19 @@ def abandon(w: World, msg: Message, job: int) -> None:
 
 
 def finalise(w: World, msg: Message, job: int, claims: tuple[Claim, ...]) -> None:
-    """Pays claims whose window is over, each once; consecutive ones of one operator together."""
+    """Pays claims whose window is over, each once; consecutive ones of one operator together. Disputed ones are parked."""
     require(len(claims) > 0, "settlement: no claims")
+    due = []
     for claim in claims:
-        require(not require_known(w, job, claim).is_disputed, "settlement: in dispute")
+        is_disputed = require_known(w, job, claim).is_disputed
+        require(not is_disputed or is_parkable(w, job, claim), "settlement: in dispute")
         require(msg.now > seats.claim_deadline(w, job, claim.turn), "settlement: window open")
-        end_claim(w, job, claim, ClaimStatus.VOID if is_void(w, job, claim) else ClaimStatus.PAID)
-    pay(w, job, claims, msg.now)
+        if is_disputed:
+            park(w, job, claim)
+        else:
+            due.append(claim)
+            end_claim(w, job, claim, ClaimStatus.VOID if is_void(w, job, claim) else ClaimStatus.PAID)
+    pay(w, job, tuple(due), msg.now)
     seats.open_next_turn(w, job, msg.now)
 
 
@@ -179,7 +191,7 @@ def release(w: World, msg: Message, job: int, operator: int) -> None:
     require(stake.held == 0 or run.state == JobState.ENDED, "settlement: seat still occupied")
     left = stake.left_turn if stake.held == 0 else run.turn
     is_settled = left <= run.turn and all(w.closed_turn(job, turn).pending == 0 for turn in range(left))
-    require(is_settled, "settlement: claims not final")
+    require(is_settled and stake.parked == 0, "settlement: claims not final")
     w.standings[job, operator] = replace(stake, locked=0, lots=0)
     node_registry.unlock(w, operator, run.token, stake.locked, last=True)
     if stake.lots == 2:
@@ -192,10 +204,11 @@ def place_of(w: World, job: int, claim: Claim) -> tuple[int, int, int]:
 
 
 def known(w: World, job: int, claim: Claim) -> Posted | None:
-    """The posted claim, if it is this one and pending."""
+    """The posted claim, if it is this one and pending; of a parked one its place in the ring may have another."""
     posted = w.claims.get(place_of(w, job, claim))
-    is_known = posted is not None and posted.claim == claim and posted.status == ClaimStatus.PENDING
-    return posted if is_known else None
+    if posted is not None and posted.claim == claim and posted.status == ClaimStatus.PENDING:
+        return posted
+    return Posted(claim, is_disputed=True) if is_parked(w, job, claim) else None
 
 
 def require_known(w: World, job: int, claim: Claim) -> Posted:
@@ -211,9 +224,41 @@ def is_void(w: World, job: int, claim: Claim) -> bool:
 
 
 def end_claim(w: World, job: int, claim: Claim, status: ClaimStatus) -> None:
-    """A pending claim of a closed turn is paid, or void."""
+    """A pending claim of a closed turn is paid, convicted or void."""
+    if is_parked(w, job, claim):
+        stake = w.standings[job, claim.operator]
+        w.parked[job, claim] = status
+        w.standings[job, claim.operator] = replace(stake, parked=stake.parked - 1)
+        return
     w.claims[place_of(w, job, claim)] = Posted(claim, status=status)
     seats.settle_claim(w, job, claim.turn)
+
+
+def status_of(w: World, job: int, claim: Claim) -> ClaimStatus | None:
+    """What became of a claim, while Settlement still has it; of a parked one, for ever."""
+    posted = w.claims.get(place_of(w, job, claim))
+    if posted is not None and posted.claim == claim and posted.status != ClaimStatus.PARKED:
+        return posted.status
+    return w.parked.get((job, claim))
+
+
+def is_parked(w: World, job: int, claim: Claim) -> bool:
+    """Whether its dispute goes on while nothing but its operator's lock waits for it."""
+    return w.parked.get((job, claim)) == ClaimStatus.PENDING
+
+
+def is_parkable(w: World, job: int, claim: Claim) -> bool:
+    """Whether its conviction undoes nothing, and it is judged by itself."""
+    keeps_its_place = claim.is_aggregation or w.run(job).policy & (POLICY_ROLL_BACK | POLICY_CARRIES)
+    return not keeps_its_place and not is_parked(w, job, claim)
+
+
+def park(w: World, job: int, claim: Claim) -> None:
+    """Turns, payments and the job's end no longer wait for a disputed claim; `release` does."""
+    end_claim(w, job, claim, ClaimStatus.PARKED)
+    stake = w.standings[job, claim.operator]
+    w.parked[job, claim] = ClaimStatus.PENDING
+    w.standings[job, claim.operator] = replace(stake, parked=stake.parked + 1)
 
 
 def pay(w: World, job: int, claims: tuple[Claim, ...], now: int, used_s: int = 0) -> None:

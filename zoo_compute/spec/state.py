@@ -269,6 +269,7 @@ class JobStake:
     slots: int = 0  # of these seats; the aggregator's has none
     left_turn: int = 0  # the first turn in which it surely has no claim, once it has no seat
     void_before: int = 0  # the first turn after its last conviction
+    parked: int = 0  # parked claims that are pending
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +314,7 @@ class ClaimStatus(IntEnum):
     PAID = 2
     CONVICTED = 3
     VOID = 4
+    PARKED = 5  # in the ring alone: `World.parked` has its status
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,6 +465,7 @@ class World:
     standings: dict[tuple[int, int], JobStake] = field(default_factory=dict)  # (job, operator)
     claims: dict[tuple[int, int, int], Posted] = field(default_factory=dict)  # (job, seat, turn mod (depth + 1))
     closed_turns: dict[tuple[int, int], ClosedTurn] = field(default_factory=dict)  # (job, turn)
+    parked: dict[tuple[int, Claim], ClaimStatus] = field(default_factory=dict)  # (job, claim)
     finder_shares: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, claim); in the registry's pot
     # Rewards
     pool: int = 0

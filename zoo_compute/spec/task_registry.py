@@ -8,6 +8,7 @@ from zoo_compute.spec.params import (
     MAX_ROUNDS,
     MAX_SECONDS,
     MAX_SLOTS,
+    POLICY_CARRIES,
     POLICY_DELAYED,
     POLICY_ROLL_BACK,
     Terms,
@@ -65,7 +66,7 @@ def check_terms(terms: Terms) -> None:
     require(all(1 <= value <= MAX_SECONDS for value in seconds), "tasks: seconds out of range")
     require(1 <= terms.flops <= MAX_FLOPS, "tasks: flops out of range")
     require(1 <= terms.depth <= MAX_DEPTH, "tasks: depth out of range")
-    require(0 <= terms.policy <= POLICY_ROLL_BACK | POLICY_DELAYED, "tasks: unknown policy")
+    require(0 <= terms.policy <= POLICY_ROLL_BACK | POLICY_DELAYED | POLICY_CARRIES, "tasks: unknown policy")
 
 
 def cancel(w: World, msg: Message, job: int) -> None:

@@ -8,6 +8,7 @@ from tests.support.games.exploration_moves import Explorer
 from tests.support.games.hashed_computation import WORK, HashedComputation, Tree
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS
+from zoo_compute.spec import settlement
 from zoo_compute.spec.disputed_claims import DisputedClaim, Explorations, claim_key
 from zoo_compute.spec.frames import Kind, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT
@@ -74,8 +75,9 @@ class ExploredJob:
         return self.explorations.claims[claim_key(self.job, self.claims[name])]
 
     def status(self, name: str) -> ClaimStatus:
-        claim = self.claims[name]
-        return self.s.world.claims[self.job, claim.seat, claim.turn % (self.s.world.run(self.job).depth + 1)].status
+        status = settlement.status_of(self.s.world, self.job, self.claims[name])
+        assert status is not None
+        return status
 
     def expire(self, id: bytes) -> None:
         name, node, _, _ = self.explorer.known[id]

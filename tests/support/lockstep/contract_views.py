@@ -118,9 +118,16 @@ def _pending_views(w: World, key: tuple[int, int]) -> Iterator[View]:
     job, turn = key
     yield View("settlement", "pending", key, w.closed_turn(job, turn).pending)
     yield View("settlement", "pending", (job, w.run(job).turn), UINT256_MAX)
-    if w.closed_turn(job, turn).pending:
-        yield View("settlement", "claim_deadline", key, seats.claim_deadline(w, job, turn))
+    yield View("settlement", "claim_deadline", key, seats.claim_deadline(w, job, turn))
     yield View("settlement", "claim_deadline", (job, w.run(job).turn), UINT256_MAX)
+
+
+def _parked_views(w: World, key: tuple[int, Claim]) -> Iterator[View]:
+    job, claim = key
+    yield View("settlement", "parked", (job, claim_hash(claim)), w.parked.get(key, 0))
+    if w.parked.get(key) == ClaimStatus.PENDING:
+        terms = convictions.dispute_terms(w, job, claim)
+        yield View("settlement", "dispute_terms", (job, astuple(claim)), terms)
 
 
 def _earned_views(w: World, key: tuple[int, int]) -> Iterator[View]:
@@ -248,6 +255,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "seats": _seat_views,
     "standings": _record("settlement", "stakes", lambda w, key: w.stake_of(*key)),
     "closed_turns": _pending_views,
+    "parked": _parked_views,
     "finder_shares": _of_claim("settlement", "finder_shares", lambda w, key: w.finder_shares.get(key, 0)),
     "claims": _claim_views,
     "pool": _only("rewards", "pool", lambda w: w.pool),

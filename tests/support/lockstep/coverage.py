@@ -30,6 +30,7 @@ STATES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "job": ("jobs", lambda job: job.state.name),
     "lot": ("lots", lambda lot: lot.phase.name),
     "claim": ("claims", lambda posted: posted.status.name),
+    "parked claim": ("parked", lambda status: status.name),
     "demand": ("demands", lambda demand: "OPEN" if demand.is_open else "ENDED"),
     "attestation": ("attestations", lambda attestation: attestation.status.name),
     "draw": ("draws", lambda draw: "SCHEDULED" if not draw.drawn_at else "STALE" if draw.stale else "DRAWN"),
@@ -41,7 +42,9 @@ STATES: dict[str, tuple[str, Callable[[Any], str]]] = {
 TRANSITIONS: dict[str, str] = {
     "job": "NONE>OPEN OPEN>CANCELLED OPEN>AWARDED AWARDED>RUNNING RUNNING>ENDED ENDED>RUNNING",
     "lot": "NONE>OPEN OPEN>CLEARING OPEN>CLEARED CLEARING>CLEARED CLEARED>AWARDED",
-    "claim": "NONE>PENDING PENDING>PAID PENDING>CONVICTED PENDING>VOID PAID>PENDING CONVICTED>PENDING VOID>PENDING",
+    "claim": "NONE>PENDING PENDING>PAID PENDING>CONVICTED PENDING>VOID "
+    "PAID>PENDING CONVICTED>PENDING VOID>PENDING PENDING>PARKED PARKED>PENDING",
+    "parked claim": "NONE>PENDING PENDING>PAID PENDING>CONVICTED PENDING>VOID",
     "demand": "NONE>OPEN OPEN>ENDED ENDED>OPEN",
     "attestation": "NONE>SEALED SEALED>REVEALED SEALED>SETTLED REVEALED>SETTLED",
     "draw": "NONE>SCHEDULED SCHEDULED>DRAWN SCHEDULED>STALE",

@@ -91,9 +91,17 @@ def check_escrow(w: World) -> None:
         if run.state == JobState.NONE:
             continue
         is_over = run.state == JobState.ENDED
-        due = sum(posted.claim.price for _, posted in pending_claims(w, job) if is_over or posted.claim.turn < run.turn)
+        parked = seats.parked_of(w, job)
+        due = sum(claim.price for claim in parked)
+        due += sum(
+            posted.claim.price for _, posted in pending_claims(w, job) if is_over or posted.claim.turn < run.turn
+        )
         due += 0 if is_over else round_price(terms) * (run.rounds - run.round)
         assert remaining >= due, f"job {job}: escrow holds {remaining}, rounds and claims to come need {due}"
+        if is_over and not seats.pending_of(w, job):
+            assert remaining == due, (
+                f"job {job}: it is over, and {remaining} of {due} for its parked claims is in escrow"
+            )
 
 
 def pending_claims(w: World, job: int) -> list[tuple[int, Posted]]:
@@ -114,9 +122,10 @@ def check_slashes(w: World) -> None:
         jobs[w.run(job).token] += share
     for job, run in w.runs.items():
         jobs[run.token] += run.pot
-        assert run.state != JobState.ENDED or seats.pending_of(w, job) or run.pot == 0, "a settled job keeps a pot"
+        parked = sum(claim.pot_price for claim in seats.parked_of(w, job))
+        assert run.state != JobState.ENDED or seats.pending_of(w, job) or run.pot == parked, "a settled job keeps a pot"
         promised = sum(seat.pot for (of, _), seat in w.seats.items() if of == job)
-        promised += sum(posted.claim.pot_price for _, posted in pending_claims(w, job))
+        promised += sum(posted.claim.pot_price for _, posted in pending_claims(w, job)) + parked
         assert is_closed(w, job) or run.pot >= run.reserve + promised, (
             f"job {job}: its pot does not cover what it promised"
         )
@@ -194,6 +203,12 @@ def check_claims(w: World) -> None:
             assert w.stake_of(job, posted.claim.operator).lots, f"job {job}: a claim with nothing behind it"
             is_explored = claim_key(job, posted.claim) in w.disputes.claims
             assert posted.is_disputed or not is_explored, f"job {job}: a claim that is explored could be paid"
+        parked = Counter(claim.operator for claim in seats.parked_of(w, job))
+        for (of, operator), stake in w.standings.items():
+            assert of != job or stake.parked == parked[operator], (
+                f"job {job}: operator {operator} miscounts parked claims"
+            )
+            assert of != job or stake.lots or not stake.parked, f"job {job}: a parked claim with nothing behind it"
 
 
 def check_bounds(w: World) -> None:

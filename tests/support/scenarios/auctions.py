@@ -161,15 +161,15 @@ def jobs_outside_the_terms_are_refused_in_order(s: Stage) -> None:
     s.no("tasks: token not allowed", "tasks", "post", "submitter", worst)
     s.no("tasks: not the governor", "tasks", "allow", "guardian", s.tokens["bad"], True, 0)
     s.ok("tasks", "allow", "deployer", s.tokens["bad"], True, 7)
-    worst = replace(worst, policy=4)
+    worst = replace(worst, policy=8)
     for name, reason, least, _ in ranges:
         s.no(f"tasks: {reason}", "tasks", "post", "submitter", worst)
         worst = replace(worst, **{name: least})
     s.no("tasks: unknown policy", "tasks", "post", "submitter", worst)
-    for policy in (4, 2**256 - 1):
+    for policy in (8, 2**256 - 1):
         s.no("tasks: unknown policy", "tasks", "post", "submitter", replace(good, policy=policy))
     s.post(policy=1)
-    s.post(policy=3)
+    s.post(policy=7)
     s.ok("tasks", "post_permitted", "submitter", good, s.now, 27, b"r" * 32, b"s" * 32)  # let before: needs no permit
     s.ok("tasks", "allow", "deployer", s.tokens["usd"], False, 0)
     s.no("tasks: token not allowed", "tasks", "post", "submitter", s.terms(token="usd"))

@@ -6,6 +6,7 @@ from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec.clocks import End
+from zoo_compute.spec.params import POLICY_CARRIES
 from zoo_compute.spec.state import ClaimStatus, JobState
 from zoo_compute.spec.watching import NOBODY
 
@@ -16,7 +17,7 @@ STANDBYS = {"alice": Offer(60, 4, True), "bob": Offer(70, 4, True), "carol": Off
 @scenario
 def a_disputed_claim_is_not_paid_before_its_dispute_is_closed(s: Stage) -> None:
     s.register_all()
-    job = s.running(SLOTS, AGGREGATORS, rounds=2)
+    job = s.running(SLOTS, AGGREGATORS, rounds=2, policy=POLICY_CARRIES)
     claim, nobody = s.commit(job, "alice"), s.accounts["stranger"]
     for sender in ("stranger", "alice hot", "deployer", s.world.config.availability):
         s.no("settlement: not the referee", "settlement", "open_dispute", sender, job, claim)

@@ -155,8 +155,9 @@ def a_true_claim_is_paid_once_nothing_is_left_to_ask(s: Stage) -> None:
     t.explorer.answer(aggregation)
     assert t.word("dave").used_s == clock.pay_fades_from_s + 10 - s.world.terms[t.job].reexecute_s
     paid = s.world.job_ledgers[t.job]
-    for claims in (others_of(s, t.job, t.claims["alice"]), (t.claims["alice"],)):
-        s.no("settlement: in dispute", "settlement", "finalise", "stranger", t.job, claims) if claims else None
+    s.no("settlement: in dispute", "settlement", "finalise", "stranger", t.job, (t.claims["dave"],))
+    s.ok("settlement", "finalise", "stranger", t.job, (t.claims["alice"],))  # the job waits no longer for it
+    assert s.world.stake_of(t.job, s.ids["alice"]).parked == 1
     t.close("alice")
     t.close("dave")
     ledger = s.world.job_ledgers[t.job]

@@ -64,6 +64,7 @@ class JobStake(NamedTuple):
     left_turn: int
     void_before: int
     slots: int
+    parked: int
 
 
 class Settlement(Binding):
@@ -121,6 +122,11 @@ class Settlement(Binding):
         values: int = self._view("reserves", (job,), block)
         return values
 
+    def parked(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
+        """job -> claim_hash -> status of a claim that was parked: what became of its dispute."""
+        values: int = self._view("parked", (job, claim_hash), block)
+        return values
+
     def finder_shares(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
         """job -> claim_hash -> of a judged claim's lock, what is set aside for who found the lie; no part of the
         job's pot.
@@ -169,8 +175,9 @@ class Settlement(Binding):
         return self._call("post_checkpoint", (job, turn, mask, root, cid))
 
     def finalise(self, job: int, claims: Sequence[Claim]) -> Call:
-        """Pays claims whose windows are over, each once; consecutive ones of one operator together. What an operator
-        claimed before it was convicted is void.
+        """Ends what waits for claims whose windows are over: each is paid, once, consecutive ones of one operator
+        together; or void, where its operator was convicted since; or, in dispute, parked, if its conviction
+        undoes nothing.
         """
         return self._call("finalise", (job, claims))
 

@@ -138,9 +138,9 @@ class TaskRegistry(Binding):
         """
         return self._call("restore", (job, restored, account, amount))
 
-    def close(self, job: int) -> Call:
-        """What is left of the escrow becomes owed to the submitter."""
-        return self._call("close", (job,))
+    def close(self, job: int, kept: int) -> Call:
+        """What is left of the escrow becomes owed to the submitter, but for what parked claims may still be paid."""
+        return self._call("close", (job, kept))
 
     def jobs(self, job: int, block: BlockIdentifier | None = None) -> Job:
         """Everything stored of a job; zeros when there is none."""
