@@ -56,6 +56,15 @@ def test_convict__worker_under_policy_0__divides_its_lock_and_leaves_the_rounds(
         kit.settlement.finalise(running, [claim], sender=play.anyone)
 
 
+def test_convict__of_the_smallest_lock_with_a_part_for_audits__pays_that_unit(kit, play, cast):
+    slots, aggregator = {ada: Offer(1) for ada in cast[:3]}, {cast[3]: Offer(1)}
+    job = play.running(slots, aggregator, reserve=1, max_price=2)
+    event = convict(kit, job, play.commit(job, cast[0]), SILENT)
+    assert (event.slashed, event.to_audits) == (12, 1)
+    assert kit.tasks.owed(kit.zen, kit.audit_pool) == 1
+    assert (kit.registry.pot(kit.zen), kit.registry.burned(kit.zen)) == (0, 11)
+
+
 @pytest.mark.parametrize("outcome", [SILENT, EXHAUSTED])
 def test_convict__by_silence__sets_nothing_aside_for_a_finder(kit, play, cast, running, outcome):
     claim = play.commit(running, cast[0])

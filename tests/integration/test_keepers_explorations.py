@@ -122,6 +122,23 @@ def test_a_silent_author__is_convicted_in_the_second_after_its_clock(devnet: Dev
         lane.challenge(scene.dispute.job, scene.dispute.claim(0), scene.places)
 
 
+def test_asks_that_their_asker_leaves_behind__are_expired_by_a_keeper_with_a_seat(devnet: Devnet, tmp_path: Path):
+    scene = Scene(devnet, tmp_path, Kind.TRAINING)
+    asker, keeper = scene.lane(scene.stranger("stranger"), "stranger"), scene.dispute.parties[1]
+    asker.challenge(scene.dispute.job, scene.dispute.claim(0), scene.places)
+    asker.poll_once()
+    lane = scene.lane(keeper.sender, "keeper", operator=keeper.id)
+    [node] = scene.view.picture.open_asks
+    devnet.warp_to(node.due + scene.chain.params.clocks.exclusive_s)
+    assert lane.poll_once() == []
+    assert scene.view.is_open, "those who take part in it come first"
+    devnet.warp_to(node.due + 4 * scene.chain.params.clocks.exclusive_s)
+    assert lane.poll_once() == []
+    assert scene.view.end == End.SILENT
+    assert scene.dispute.claim(0).state == ClaimState.CONVICTED
+    assert lane.trouble == []
+
+
 def test_an_asker_that_leaves_half_way__is_replaced_by_another_account(devnet: Devnet, tmp_path: Path):
     scene = Scene(devnet, tmp_path, Kind.TRAINING)
     first, second = scene.stranger("first"), scene.stranger("second")
