@@ -47,7 +47,7 @@ def test_convict__worker_under_policy_0__divides_its_lock_and_leaves_the_rounds(
     assert kit.tasks.owed(kit.zen, kit.audit_pool) == to_audits
     assert kit.registry.burned(kit.zen) == LOCK - share - to_audits
     assert kit.registry.pot(kit.zen) == share
-    assert tuple(kit.settlement.stakes(running, ada.id)) == (0, 1, 0, 2, 2, 0)
+    assert tuple(kit.settlement.stakes(running, ada.id)) == (0, 1, 0, 2, 2, 0, 0)
     run = kit.settlement.runs(running)
     assert (run.turn, run.round, run.pot) == (1, 1, 0)
     assert kit.settlement.pending(running, 0) == 3

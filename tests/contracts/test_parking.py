@@ -61,7 +61,6 @@ def test_two_claims_of_an_operator__are_parked_and_end_apart(kit, play, cast):
         claims.append(next(claim for claim in play.refs[job] if claim[3] == cast[0].id))
         ask(kit, job, claims[-1])
         play.finalise(job)
-        play.refs[job].clear()
     assert kit.settlement.stakes(job, cast[0].id).parked == 3
     close(kit, job, claims[1], JUDGED)
     close(kit, job, claims[0], FINAL)
@@ -75,20 +74,21 @@ def test_at_the_greatest_depth__a_rollback_and_a_release_are_affordable(kit, pla
     job = running(play, cast, policy=1, rounds=2 * MOST, depth=MOST)
     for _ in range(later):
         play.round(job, cast[:3], cast[3])
-    play.finalise(job)
-    play.refs[job].clear()
+    if later:
+        play.finalise(job)
     for _ in range(MOST):
         play.round(job, cast[:3], cast[3])
     assert kit.settlement.runs(job).opened_at == 0
     lie = play.refs[job][0]
     assert lie[0] == later
     convict(kit, job, lie)
-    assert kit.settlement.runs(job).round == later
     assert [event.round for event in events_named(kit, "RolledBack")] == [later]
+    assert kit.settlement.runs(job).round == later
     # Nothing rests on the claims after it any more: nothing is done again for them.
     other = next(claim for claim in play.refs[job] if claim[0] == later + MOST - 1 and claim[3] == cast[1].id)
     convict(kit, job, other)
     assert events_named(kit, "RolledBack") == []
+    assert kit.settlement.runs(job).round == later
     refused = chain.call(kit.settlement, kit.settlement.release.prepare_calldata(job, lie[3]), sender=play.anyone)
     assert refused.reason == "settlement: claims not final"
     assert refused.gas + MOST * COLD < 400_000

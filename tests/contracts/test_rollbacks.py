@@ -105,7 +105,7 @@ def test_convict__in_the_open_turn__asks_for_the_seats_results_again(kit, play, 
     assert run.missing == 0b111 & ~(1 << play.seat_of(running, bob))
     assert run.aggregator_due == play.now + 30
     assert kit.settlement.seats(running, claim[2]).since == play.now
-    assert tuple(kit.settlement.stakes(running, ada.id)) == (0, 1, 0, 1, 1, 0)
+    assert tuple(kit.settlement.stakes(running, ada.id)) == (0, 1, 0, 1, 1, 0, 0)
     assert kit.settlement.reserves(running) == WORST
 
 

@@ -47,7 +47,7 @@ def test_decline__slashes_a_tenth_and_leaves_the_seat_vacant(kit, play, cast, aw
     kit.settlement.decline(awarded, seat, 1, sender=ada.hot)
     assert kit.settlement.runs(awarded).pot == LOCK // 10
     assert tuple(kit.settlement.seats(awarded, seat)) == (0, 0, 1, 1_000, 0, 0, 0, LOCK // 10)
-    assert tuple(kit.settlement.stakes(awarded, ada.id)) == (LOCK - LOCK // 10, 1, 0, 0, 0, 0)
+    assert tuple(kit.settlement.stakes(awarded, ada.id)) == (LOCK - LOCK // 10, 1, 0, 0, 0, 0, 0)
     assert kit.registry.collateral(ada.id, kit.zen).balance == 10**9 - LOCK // 10
     play.ready(awarded, bob, cy)
     assert kit.settlement.runs(awarded).state == 3

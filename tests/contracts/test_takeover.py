@@ -66,7 +66,7 @@ def test_time_out__at_the_deadline__is_refused_and_after_it_accepted(kit, play, 
     assert (run.missing, run.pot) == (0b111, SLASH)
     # ada is paid the critical price, dee's 990. Her open turn is the last that may have a claim of hers.
     assert prices(kit, running, seat) == (990, 0)
-    assert tuple(kit.settlement.stakes(running, ada.id)) == (LOCK - SLASH, 1, 0, 1, 0, 0)
+    assert tuple(kit.settlement.stakes(running, ada.id)) == (LOCK - SLASH, 1, 0, 1, 0, 0, 0)
 
 
 def test_time_out__estimate_above_half_the_slots_time__ends_with_it(kit, play, cast):
@@ -124,7 +124,7 @@ def test_take_over__cheaper_bid__costs_escrow_the_bid_and_burns_the_slash(kit, p
     assert (kit.registry.burned(kit.zen), kit.registry.pot(kit.zen)) == (SLASH, 0)
     taken = kit.settlement.seats(job, seat)
     assert (taken.operator, taken.estimate_s, taken.since, taken.pot) == (cy.id, 30, play.now, 0)
-    assert tuple(kit.settlement.stakes(job, cy.id)) == (2 * LOCK, 1, 2, 0, 0, 2)
+    assert tuple(kit.settlement.stakes(job, cy.id)) == (2 * LOCK, 1, 2, 0, 0, 2, 0)
     assert kit.settlement.deadline(job, seat) == play.now + 60
     assert kit.settlement.deadline(job, own) == kit.settlement.runs(job).opened_at + 20
     assert kit.registry.operators(cy.id).locks == 1

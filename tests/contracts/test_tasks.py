@@ -159,7 +159,7 @@ def test_pay__rounds_against_the_payee(kit, play, amount, net):
 
 @pytest.mark.parametrize("function", ["pay", "restore", "close"])
 def test_settlement_functions__by_anyone_else__are_refused(kit, play, function):
-    args = {"pay": (1, play.anyone, 1), "restore": (1, 1, play.anyone, 1), "close": (1,)}[function]
+    args = {"pay": (1, play.anyone, 1), "restore": (1, 1, play.anyone, 1), "close": (1, 0)}[function]
     for sender in (play.anyone, kit.auction.address):
         with play.refused("tasks: not a protocol contract"):
             getattr(kit.tasks, function)(*args, sender=sender)

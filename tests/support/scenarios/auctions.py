@@ -142,7 +142,7 @@ def jobs_outside_the_terms_are_refused_in_order(s: Stage) -> None:
         ("aggregate_s", "seconds out of range", 1, 604_800),
         ("reexecute_s", "seconds out of range", 1, 604_800),
         ("flops", "flops out of range", 1, 2**96 - 1),
-        ("depth", "depth out of range", 1, 16),
+        ("depth", "depth out of range", 1, 64),
     ]
     worst: Terms = replace(good, token=s.tokens["bad"])
     for name, reason, least, most in ranges:
