@@ -70,14 +70,14 @@ def miswired(
                 continue
             word = codes[contract][offset : offset + WORD]
             if meaning in CONTRACTS:
-                found, expected = to_checksum_address(word[-20:]), addresses[meaning]
+                found, expected = str(to_checksum_address(word[-20:])), addresses[meaning]
             else:
                 found, expected = str(int.from_bytes(word, "big")), str(_number(params, meaning))
             if found != expected:
                 faults.append(Miswired(contract, name, found, _described(meaning, expected)))
     for contract, names in WIRED.items():
         for name in names:
-            found = to_checksum_address(wired[contract, name])
+            found = str(to_checksum_address(wired[contract, name]))
             if found != addresses[name]:
                 faults.append(Miswired(contract, name, found, _described(name, addresses[name])))
     return sorted(faults, key=str)
