@@ -5,7 +5,8 @@
 @title Referee
 @license Apache-2.0
 @notice The tree of a disputed claim is explored in public, once, by everybody together: anyone asks, anyone answers what a hash
-        determines, the operator's hot key answers the rest, anyone convicts by evidence or by an ask that nobody answered.
+        determines, the operator's hot key or an answer key answers the rest, anyone convicts by evidence or by an ask that nobody
+        answered.
 @dev docs/protocol/referee.md. A node of the exploration has one word, which is the hash of its record and its status; callers
      send the record. A claim has one word. Fees stay here until the claim is resolved.
 """
@@ -55,8 +56,9 @@ MAX_DATA: constant(uint256) = 45_056
 MAX_ANSWER: constant(uint256) = 7_616
 MAX_ASK: constant(uint256) = 3_712
 MAX_SETTLED: constant(uint256) = 32
-# The selector of `IEvidence.judge`.
+# The selectors of `IEvidence.judge` and of `IDisputes.dispute_terms`.
 JUDGE: constant(bytes4) = 0x33246e74
+DISPUTE_TERMS: constant(bytes4) = 0x6298999b
 # Flags of a node's payment.
 HEAVY: constant(uint256) = 1
 OF_AGGREGATION: constant(uint256) = 2
@@ -89,12 +91,13 @@ struct Node:
     frame: bytes32
     position: uint256
     root: bytes32
-    # The ask for the trace of the path's step, or the path's root before there is one: UNIT_MASK of its id | asked at << 40.
+    # The ask for the trace of the path's step; before there is one, the path's root: UNIT_MASK of its id | when asked << 40.
     origin: uint256
     # asker << 96 | fee in gwei << 48 | asked at << 8 | flags
     payment: uint256
     # Who is paid for the answer; nobody: the operator's owner.
     answerer: address
+    # What the claim is paid for a slot or for the aggregation << PRICE_AT | clocks
     clocks: uint256
 
 
@@ -291,7 +294,8 @@ def ask_claim(
     frame.rows = work.rows
     frame.carry = work.carry
     id: bytes32 = self._path_id(node.claim, slot, kind)
-    node.origin = convert(id, uint256) & UNIT_MASK
+    node.origin = convert(id, uint256) & UNIT_MASK | block.timestamp << 40
+    node.clocks = clock._first(committer_s, asker_s, self._price_of(claim))
     is_heavy: bool = kind == UPDATE or kind == AGGREGATION
     assert (
         slot == 0 if kind == AGGREGATION else claim_hashes._covers(claim.scope, slot)
@@ -428,7 +432,8 @@ def answer_words(id: bytes32, node: Node, data: Bytes[tree.MAX_WORDS]):
 @external
 def answer_stage(id: bytes32, node: Node, kind: uint256, frame: IEvidence.Frame, data: Bytes[MAX_ANSWER]):
     """
-    @notice Leads from a leaf into the tree behind it. Where the answer commits to something new, the operator's hot key gives it.
+    @notice Leads from a leaf into the tree behind it. Where the answer commits to something new, the operator's hot key gives it, or an answer
+        key.
     @param kind Of `Descent`: 1 the state at step 0, 2 a node's tensor, 3 a slot's result; new: 4 a segment's steps, 5 a step's
            trace, 6 the trace of an update or aggregation, 7 an element's parts.
     @param data The ABI encoding of this kind's struct.
@@ -492,11 +497,8 @@ def judge(
         ),
         is_static_call=True,
     )
-    first_ask: uint256 = node.origin >> 40 & bits.U40
-    if first_ask == 0:
-        first_ask = node.payment >> 8 & bits.U40
     self._check_open(self.claims[node.claim])
-    self.verdicts[node.claim] = node.origin & UNIT_MASK | first_ask << 40 | block.timestamp
+    self.verdicts[node.claim] = node.origin | block.timestamp
     self._resolve(job, claim, node.claim, outcomes.JUDGED, place.id)
 
 
@@ -516,17 +518,19 @@ def expire(job: uint256, claim: ISettlementViews.Claim, id: bytes32, node: Node)
 def close(job: uint256, claim: ISettlementViews.Claim):
     """
     @notice A claim is final when its deadline and every path's clock have passed and no ask is open. One whose asks nobody expired
-            becomes void after twice the time that a dispute can take.
+            becomes void after twice the time that a dispute can take; one that lost its data, at once.
     """
     key: bytes32 = self._key(job, claim)
     word: uint256 = self._with_deadline(self.claims[key])
     self._check_pending(word)
-    deadline: uint256 = word >> DEADLINE_AT & bits.U40
-    outcome: uint256 = outcomes.FINAL
-    if not self._is_final(word):
-        longest: uint256 = committer_s + asker_s + clock.MOST_COUNTED * (word >> REEXECUTE_AT & U20)
-        assert deadline > 0 and block.timestamp > deadline + AGED_TIMES * longest, "referee: not final"
-        outcome = outcomes.AGED
+    outcome: uint256 = outcomes.AGED
+    if self._is_kept(job, claim):
+        if self._is_final(word):
+            outcome = outcomes.FINAL
+        else:
+            deadline: uint256 = word >> DEADLINE_AT & bits.U40
+            longest: uint256 = committer_s + asker_s + clock.MOST_COUNTED * (word >> REEXECUTE_AT & U20)
+            assert deadline > 0 and block.timestamp > deadline + AGED_TIMES * longest, "referee: not final"
     self._resolve(job, claim, key, outcome, empty(bytes32))
 
 
@@ -534,7 +538,7 @@ def close(job: uint256, claim: ISettlementViews.Claim):
 @view
 def is_final(key: bytes32) -> bool:
     """
-    @notice Whether `close` would make this claim final now.
+    @notice Whether `close` would make this claim final now, if its data is not lost.
     """
     word: uint256 = self._with_deadline(self.claims[key])
     return word & STATUS == PENDING and self._is_final(word)
@@ -558,6 +562,9 @@ def settle(
 ):
     """
     @notice Of nodes whose claim is resolved: what was prepaid goes to who answered, if the claim is final, else back to who asked.
+    @param ids Of the nodes, each once: a settled node is forgotten.
+    @param records Theirs, in the same order, as the last event has them.
+    @param statuses Theirs: 1 asked, 2 answered.
     """
     assert len(records) == len(ids) and len(statuses) == len(ids), "referee: other node"
     i: uint256 = 0
@@ -579,7 +586,7 @@ def settle(
             continue
         token: address = empty(address)
         price: uint256 = 0
-        token, price = self._price(word, node.payment & OF_AGGREGATION != 0)
+        token, price = self._heavy_price(word, node.payment & OF_AGGREGATION != 0, node.clocks >> clock.PRICE_AT)
         kept: uint256 = price
         is_on_path: bool = self.verdicts[node.claim] & UNIT_MASK == convert(id, uint256) & UNIT_MASK
         if outcome == outcomes.EXHAUSTED or (
@@ -687,7 +694,7 @@ def _disputed(job: uint256, claim: ISettlementViews.Claim, work: openings.Work) 
 @payable
 def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool) -> Node:
     """
-    @param node With the clocks of the node above; without any at the first ask of a path.
+    @param node With the clocks of the node above, or those of a path before its first ask.
     """
     assert self.nodes[id] == 0, "referee: asked already"
     word: uint256 = self._with_deadline(self.claims[node.claim])
@@ -696,8 +703,6 @@ def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool) -> Node:
     open_asks: uint256 = (word >> OPEN_AT & bits.U16) + 1
     assert open_asks <= bits.U16, "referee: too many asks"
     asked: Node = node
-    if node.clocks == 0:
-        asked.clocks = clock._first(committer_s, asker_s)
     open: uint256 = 0
     slots: uint256 = word >> SLOTS_AT & bits.U8
     flags: uint256 = 0
@@ -710,7 +715,7 @@ def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool) -> Node:
         if is_aggregation:
             flags |= OF_AGGREGATION
         asked.origin = convert(id, uint256) & UNIT_MASK | block.timestamp << 40
-        token, price = self._price(word, is_aggregation)
+        token, price = self._heavy_price(word, is_aggregation, node.clocks >> clock.PRICE_AT)
         word += ONE_HEAVY_OPEN
         # At its greatest it stays: to refuse would keep askers out, and what burns by it may be less.
         if word >> HEAVY_MADE_AT & bits.U16 < bits.U16:
@@ -746,8 +751,8 @@ def _answer(id: bytes32, node: Node, stage: IDescent.Stage, is_new: bool) -> add
     word: uint256 = self.claims[node.claim]
     self._check_pending(word)
     if is_new:
-        hot: address = staticcall INodeRegistry(registry).hot_key(word >> OPERATOR_AT & U28)
-        assert msg.sender == hot, "referee: not the committer"
+        is_author: bool = staticcall INodeRegistry(registry).may_answer(word >> OPERATOR_AT & U28, msg.sender)
+        assert is_author, "referee: not the committer"
     answered: Node = node
     answered.frame = stage.frame
     answered.position = stage.position
@@ -784,7 +789,9 @@ def _resolve(
     if outcome == outcomes.EXHAUSTED:
         token: address = empty(address)
         price: uint256 = 0
-        token, price = self._price(word, claim.seat == claim_hashes.AGGREGATION)
+        token, price = self._heavy_price(
+            word, claim.seat == claim_hashes.AGGREGATION, self._price_of(claim)
+        )
         burned = (word >> HEAVY_MADE_AT & bits.U16) * (price // 2)
     log ClaimResolved(job=job, claim=key, outcome=outcome, node=node)
     extcall IDisputes(self._court(job)).close_dispute(
@@ -820,14 +827,43 @@ def _with_deadline(word: uint256) -> uint256:
 
 @internal
 @view
-def _price(word: uint256, is_aggregation: bool) -> (address, uint256):
+def _heavy_price(word: uint256, is_aggregation: bool, paid: uint256) -> (address, uint256):
     """
-    @notice What a heavy ask prepays, in which token. Of a trial nothing.
+    @notice What a heavy ask prepays, in which token: a re-execution, at the claim's price or the reserve. Of a trial nothing.
+    @param paid What the claim is paid for a slot or for the aggregation: re-openings raise it above the reserve.
     """
     job: uint256 = word >> JOB_AT
     if job == claim_hashes.TRIALS:
         return empty(address), 0
-    return staticcall ITaskViews(tasks).reexecution_price(job, is_aggregation)
+    token: address = empty(address)
+    reserve: uint256 = 0
+    token, reserve = staticcall ITaskViews(tasks).reexecution_price(job, is_aggregation)
+    return token, max(reserve, paid)
+
+
+@internal
+@pure
+def _price_of(claim: ISettlementViews.Claim) -> uint256:
+    """
+    @notice What a claim is paid for each slot, or for the aggregation.
+    """
+    slots: uint256 = 1 if claim.seat == claim_hashes.AGGREGATION else max(1, claim.scope & bits.U16)
+    return (claim.price + claim.pot_price) // slots
+
+
+@internal
+@view
+def _is_kept(job: uint256, claim: ISettlementViews.Claim) -> bool:
+    """
+    @notice Whether the claim is neither paid, convicted nor void where it is kept. Availability convicts beside disputes.
+    @dev The view takes far less gas than what is left here needs afterwards: nobody makes it fail by sending too little.
+    """
+    return raw_call(
+        self._court(job),
+        abi_encode(job, claim, method_id=DISPUTE_TERMS),
+        is_static_call=True,
+        revert_on_failure=False,
+    )
 
 
 @internal

@@ -34,6 +34,7 @@ from keepers.services.retention import CheckpointRetention
 from keepers.services.verification import REPORTS, Verifier
 from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.connection import Chain, Head
+from zoo_compute.chain.explorations import Explorations
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
@@ -74,6 +75,16 @@ class Keeper:
             capacity=self._capacity,
             speculation=self._speculation,
         )
+        self.disputing = Disputing(
+            chain,
+            sender,
+            self._ask,
+            operator=config.operator,
+            folder=config.folder,
+            reports=config.folder / REPORTS if self._verifier is not None else None,
+            secret=self._secret,
+            explorations=Explorations(chain),
+        )
         self._open_jobs = OpenJobs()
         self._finished: set[int] = set()
         self._views: list[JobView] = []  # of this tick
@@ -101,19 +112,8 @@ class Keeper:
         if operator is not None:
             with self._contained("money", status):
                 self._money.collect(operator, idle=not any(self._bound.values()))
+        status["trouble"] += self.disputing.trouble
         return status
-
-    def disputing(self) -> Disputing:
-        """The lane of disputes about this operator's claims, and of those that its key asks in."""
-        return Disputing(
-            self.chain,
-            self.sender,
-            self._ask,
-            operator=self.config.operator,
-            folder=self.config.folder,
-            reports=self.config.folder / REPORTS if self._verifier is not None else None,
-            secret=self._secret,
-        )
 
     def _read_views(self, head: Head, status: dict[str, Any]) -> None:
         self._views = []

@@ -54,7 +54,7 @@ def delay_of(askers: int) -> int:
     about = training_claim(case, trees)
     assert about.result
     results = {about.slot: about.result}
-    answerer = Answerer(about.claim, lambda kind, slot: trees, PRODUCTION, results=results, is_author=True)
+    answerer = Answerer(about.claim, lambda kind, slot: trees, PRODUCTION, result_of=results.get, is_author=True)
     with board_of(case, about.claim) as board:
         deadline = chain.timestamp = board.deadline
         root = segments_position(case.inner_steps, case.segment_steps)

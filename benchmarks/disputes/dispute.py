@@ -91,7 +91,7 @@ class Tally:
         return {
             "pairs": self.pairs,
             "gas_committer": self.worst.committer,
-            "gas_challenger": self.worst.challenger,
+            "gas_challenger": self.worst.asker,
             "gas_total": self.worst.total,
             "gas_settlement": self.worst.settlement,
             "gas_judge_max": max(self.judged),
@@ -185,7 +185,7 @@ class ProgramDisputes:
 
     def answerer(self, about: Disputed, theirs: Trees) -> Answerer:
         results = {about.slot: about.result} if about.result else {}
-        return Answerer(about.claim, lambda kind, slot: theirs, PRODUCTION, results=results, is_author=True)
+        return Answerer(about.claim, lambda kind, slot: theirs, PRODUCTION, result_of=results.get, is_author=True)
 
     def result(self, lie: Lie, theirs: Trees) -> Result:
         manifest = self.case.manifest

@@ -67,12 +67,12 @@ class ExplorationGas:
         return sum(each.gas for each in self.calls if each.is_committers)
 
     @property
-    def challenger(self) -> int:
+    def asker(self) -> int:
         return sum(each.gas for each in self.calls if not each.is_committers)
 
     @property
     def total(self) -> int:
-        return self.committer + self.challenger
+        return self.committer + self.asker
 
     @property
     def settlement(self) -> int:

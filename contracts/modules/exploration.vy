@@ -123,16 +123,15 @@ def _is_shown(position: uint256) -> bool:
 @pure
 def _is_askable(position: uint256, root: bytes32) -> bool:
     """
-    @notice Whether a child has an answer: entries of a state, the first of the steps and padding where it belongs have none.
+    @notice Whether a child can be asked for. Entries of a state, the first of the steps and padding in its place have no answer
+            and need none; anything else in the place of padding has none, and loses by silence.
     """
-    if self._height(position) > 0 or self._is_shown(position) and root != empty(bytes32):
+    if self._height(position) > 0:
         return True
+    if self._index(position) >= self._leaves(position):
+        return root != empty(bytes32)
     phase: uint256 = self._phase(position)
-    return not (
-        phase == STATE
-        or (phase == STEPS and self._index(position) == 0)
-        or (root == empty(bytes32) and self._index(position) >= self._leaves(position))
-    )
+    return phase != STATE and (phase != STEPS or self._index(position) > 0)
 
 
 @internal

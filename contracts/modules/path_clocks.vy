@@ -4,30 +4,33 @@
 @title The clocks along a path of asks and answers
 @license Apache-2.0
 @notice The committer's side has so many seconds for all answers of a path, the askers' side so many after the claim's deadline.
-@dev docs/design/clocks.md and zoo_compute/spec/clocks.py have the same rules. A word is `since << 112 | committer_left << 80 |
-     asker_left << 48 | counted_left << 8 | exhausted`. Seconds stay below 2^32: heavy asks add at most MOST_COUNTED
-     re-executions of at most a week to the committer's.
+@dev docs/design/clocks.md and zoo_compute/spec/clocks.py have the same rules. A word is `price << 152 | since << 112 |
+     committer_left << 80 | asker_left << 48 | counted_left << 8 | exhausted`. Seconds stay below 2^32: heavy asks add at most
+     MOST_COUNTED re-executions of at most a week to the committer's. The price, of the claim for a slot or the aggregation, is
+     two of 80 bits at most; no clock follows from it: it lies here because there is room.
 """
 
 
 U32: constant(uint256) = 2**32 - 1
+U40: constant(uint256) = 2**40 - 1
+PRICE_AT: constant(uint256) = 152
 # Re-executions that heavy asks add along a path at most; open for each slot of an operator, above which it is exhausted.
 MOST_COUNTED: constant(uint256) = 32
 
 
 @internal
 @pure
-def _first(committer_s: uint256, asker_s: uint256) -> uint256:
+def _first(committer_s: uint256, asker_s: uint256, price: uint256) -> uint256:
     """
     @notice Of a path before its first ask.
     """
-    return committer_s << 80 | asker_s << 48 | MOST_COUNTED << 8
+    return price << PRICE_AT | committer_s << 80 | asker_s << 48 | MOST_COUNTED << 8
 
 
 @internal
 @pure
 def _since(clocks: uint256) -> uint256:
-    return clocks >> 112
+    return clocks >> 112 & U40
 
 
 @internal
@@ -65,7 +68,8 @@ def _asked(
         exhausted = convert(open_heavy > MOST_COUNTED * slots, uint256)
     committer_left: uint256 = self._committer_left(clocks) + counted * reexecute_s
     return (
-        block.timestamp << 112
+        clocks >> PRICE_AT << PRICE_AT
+        | block.timestamp << 112
         | committer_left << 80
         | asker_left << 48
         | (counted_left - counted) << 8
@@ -83,8 +87,8 @@ def _answered(clocks: uint256) -> uint256:
     left: uint256 = self._committer_left(clocks)
     # INVARIANT clocks: an ask can be answered up to its last second, and expires from the next one on, never both.
     assert used <= left, "referee: out of time"
-    lower: uint256 = clocks & (2**80 - 1)
-    return block.timestamp << 112 | (left - used) << 80 | lower >> 1 << 1
+    kept: uint256 = clocks & ~((2**72 - 1) << 80 | 1)
+    return kept | block.timestamp << 112 | (left - used) << 80
 
 
 @internal

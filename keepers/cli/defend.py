@@ -15,13 +15,15 @@ from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine
 from zoo_compute.client.disputes import Dispute
 from zoo_compute.client.explored_places import asked_positions, place_text
-from zoo_compute.disputes.roles import FALSE
+from zoo_compute.disputes.roles import AUTHORS, FALSE
+from zoo_compute.errors import NeedsOperator
 from zoo_compute.spec.clocks import GWEI, ClockPreset, End, PathClocks, is_expired, may_answer
 
 if TYPE_CHECKING:
     from zoo_compute.disputes.exploration import Opened
 
 FALSE_EXIT_CODE, NOT_ANSWERED = 3, 1  # exit codes
+ANYONE, OPERATOR, NOBODY = "anyone", "operator", "nobody"  # who may still answer an ask
 POLL_S = 2.0
 
 
@@ -35,9 +37,12 @@ def defend(settings: Settings, number: int, follow: bool, device: str | None, st
     """Answer for a job's true claims in dispute, whoever made them, and be paid for it.
 
     Trains again what is asked about, and answers where the result agrees with the claim. For a while after each ask only the
-    claim's operator is paid for the answer; --follow waits for that to end. What was prepaid for your answers is yours when the claim becomes
-    final. Some answers need the operator's own key: they are listed, not given. If interrupted, rerun the command.
-    Exit code: 0 when nothing is left to answer, 3 when a disputed claim is false, 1 when some asks stay open.
+    claim's operator is paid for the answer; --follow waits for that to end. What was prepaid for your answers is yours when
+    the claim becomes final. Some answers need the operator's own key: they are listed, not given. If interrupted, rerun the
+    command.
+
+    Exit code: 0 when no ask is left open that you could answer, 3 when a disputed claim is false, 1 when you could answer an
+    ask and have not: its operator still has the first right to it, or this machine lacks the data.
     """
     client = settings.client(store=store)
     defence = Defence(settings, number, client.store, device)
@@ -49,26 +54,31 @@ def defend(settings: Settings, number: int, follow: bool, device: str | None, st
         is_over = left == before if left else not follow
         if not left and follow:
             is_over = read_job(settings.chain(), number).settled and not defence.open_disputes()
-        if is_over:
+        if is_over or defence.unpaid:
             break
         before = None if follow else left
         time.sleep(DISPUTE_POLL_S if left or not follow else POLL_S)
     defence.look()  # what the last look closed is withdrawn
     report = defence.report()
+    for error in defence.unpaid[:1]:
+        report |= {"error": str(error), "hint": error.hint}
+        settings.say(f"zoo: an answer is not sent: {error}\n     {error.hint}")
     settings.emit(report, defence.lines(report))
     if any(each["false"] for each in report["disputes"]):
         return FALSE_EXIT_CODE
-    return NOT_ANSWERED if any(each["left"] for each in report["disputes"]) else 0
+    return NOT_ANSWERED if any(left["by"] == ANYONE for each in report["disputes"] for left in each["left"]) else 0
 
 
-def why_open(clocks: PathClocks, now: int, preset: ClockPreset) -> str:
-    """Of an ask that this machine has not tried to answer."""
+def why_open(clocks: PathClocks, now: int, preset: ClockPreset, reason: str = "") -> tuple[str, str]:
+    """Who may still answer an open ask, and why it is open. reason: why this machine has no answer; empty if it has not tried."""
     if is_expired(clocks, now):
-        return "out of time"
+        return NOBODY, "out of time"
+    if reason:
+        return OPERATOR if reason == AUTHORS else ANYONE, reason
     if may_answer(clocks, now, False, preset):
-        return "not computed"
+        return ANYONE, "not computed: this machine lacks the data, or needs longer"
     left_s = clocks.since + min(preset.exclusive_s, clocks.committer_left_s // 2) - now
-    return f"for {format_seconds(left_s)} its operator alone is paid for it"
+    return ANYONE, f"for {format_seconds(left_s)} its operator alone is paid for it"
 
 
 class Defence:
@@ -95,6 +105,11 @@ class Defence:
 
     def open_disputes(self) -> list[Dispute]:
         return [each for each in disputes_of(self._settings, self._job).values() if each.view.is_open]
+
+    @property
+    def unpaid(self) -> list[NeedsOperator]:
+        """Why answers to open disputes could not be paid for."""
+        return [self._lane.unpaid[each.view.key] for each in self.open_disputes() if each.view.key in self._lane.unpaid]
 
     def answerable(self) -> set[bytes]:
         """Open asks that anyone may answer now, and that this machine has an answer to."""
@@ -133,8 +148,9 @@ class Defence:
 
     def _left(self, dispute: Dispute, node: Opened, now: int) -> dict[str, Any]:
         place = place_text(node.frame, asked_positions(dispute.view.picture)[node.id])
-        reason = self._reason(dispute, node) or why_open(node.record.clocks, now, self._chain.params.clocks)
-        return {"place": place, "reason": reason}
+        clocks, reason = node.record.clocks, self._reason(dispute, node)
+        by, reason = why_open(clocks, now, self._chain.params.clocks, reason)
+        return {"place": place, "by": by, "reason": reason}
 
     def lines(self, report: dict[str, Any]) -> list[str]:
         lines: list[str] = []

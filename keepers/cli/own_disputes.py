@@ -4,23 +4,61 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keepers.queue.work_queue import WorkStatus
+from keepers.services.challenging import BASE_FEES
 from keepers.services.disputing import Disputing
 from zoo_compute import paths
+from zoo_compute.amounts import Token, format_amount
 from zoo_compute.atomic import write_atomically
+from zoo_compute.chain.fees import next_base_fee
+from zoo_compute.chain.tokens import token_at
 from zoo_compute.client.disputes import Dispute, list_disputes
 from zoo_compute.errors import ZooError
+from zoo_compute.spec.clocks import gas_price
 
 if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
     from zoo_compute.cli.context import Settings
     from zoo_compute.store import Store
 
 KEPT = 32  # results of computations, by the names of the work
 FOLDER = "verify"  # in ZOO_HOME
 SECRET = "seals"  # of the seals that this account places: with it a restart opens them
+GAS_OF_A_DISPUTE = 2_000_000  # of both sides' transactions, down to a conviction (benchmarks/dispute.py)
+
+
+@dataclass(frozen=True)
+class Purse:
+    """What an account has, and about what it needs to ask one claim down to a false number: coin, and the job's token."""
+
+    address: str
+    token: Token
+    coin: int
+    tokens: int
+    needed_coin: int
+    needed_tokens: int
+
+    @classmethod
+    def read(cls, chain: Chain, address: str, job: int) -> Purse:
+        payment, price = chain.tasks.reexecution_price(job, False)
+        coin = chain.w3.eth.get_balance(address)  # type: ignore[arg-type]
+        needed = GAS_OF_A_DISPUTE * gas_price(next_base_fee(chain.w3) * BASE_FEES)
+        tokens = chain.token(payment).balanceOf(address)
+        return cls(address, token_at(chain, payment), coin, tokens, needed, price)
+
+    @property
+    def is_enough(self) -> bool:
+        return self.coin >= self.needed_coin and self.tokens >= self.needed_tokens
+
+    @property
+    def text(self) -> str:
+        has = f"{format_amount(self.coin, 'coin')} and {self.token.format(self.tokens)}"
+        needs = f"{format_amount(self.needed_coin, 'coin')} and {self.token.format(self.needed_tokens)}"
+        return f"{self.address} has {has}; a dispute needs about {needs}"
 
 
 class InProcessWorker:

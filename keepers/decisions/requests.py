@@ -314,6 +314,7 @@ def _disputed(
     folder: Path,
     places: Sequence[Mapping[str, Any]] = (),
     skipped: Sequence[bytes] = (),
+    failing: Sequence[bytes] = (),
 ) -> dict[str, Any]:
     return {
         "claim": encode(fields),
@@ -324,4 +325,5 @@ def _disputed(
         "folder": str(folder),
         "places": [[place["kind"], place["slot"], place["result"]] for place in places],
         "skipped": encode(skipped),
+        "failing": encode(failing),
     }

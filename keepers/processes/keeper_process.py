@@ -79,8 +79,7 @@ def run_keeper(config: OperatorConfig) -> None:
             answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
             threading.Thread(target=answering.run, name="answering", daemon=True).start()
         threading.Thread(target=keeper.retention.run, name="retention", daemon=True).start()
-        disputing = keeper.disputing()
-        threading.Thread(target=disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
+        threading.Thread(target=keeper.disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
 
     worker_ready.connect(schedule, weak=False)
     worker_ready.connect(print_ready, weak=False)

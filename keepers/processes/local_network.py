@@ -46,7 +46,7 @@ class OperatorPlan:
     capacity: int = 4
     sample_rate: float = 0.25
     demand_after_s: float = 2  # a local network's windows are short
-    bonds: int = 0  # ZEN of the hot key, to challenge with
+    ask_zen: int = 0  # ZEN of the hot key, to prepay heavy asks with
     worker_command: tuple[str, ...] = ()  # starts its workers, before a worker's options; empty: the usual command
     stake: int = 1_000 * ZEN
     collateral: int = 2_000 * ZEN
@@ -70,7 +70,7 @@ class LocalOperators:
         write_atomically(home / PASSPHRASE, secret.encode(), mode=0o600)
         key_file = home / HOT_KEY
         hot = keystore.address_of(key_file) if key_file.exists() else keystore.create(key_file, secret, work=keystore.DEVNET_WORK)  # fmt: skip
-        self.devnet.fund(hot, coin=HOT_COIN, zen=plan.bonds)
+        self.devnet.fund(hot, coin=HOT_COIN, zen=plan.ask_zen)
         port = _port_of(home)
         endpoint = f"http://{LOOPBACK}:{port}"
         operator = 0 if set(plan.roles) == {"verifier"} else self._registered(plan, hot, endpoint)

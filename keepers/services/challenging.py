@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
+from keepers.services.retries import Backoff, Troubles
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.chain.snapshot import read_job
-from zoo_compute.chain.tokens import token_at
-from zoo_compute.chain.views import Claim, JobView
+from zoo_compute.chain.tokens import set_allowance, token_at
+from zoo_compute.chain.views import Claim
 from zoo_compute.disputes.exploration import Call
 from zoo_compute.errors import NeedsOperator, UserError
-from zoo_compute.spec.clocks import asks_end
-from zoo_compute.spec.disputed_claims import unit_of
+from zoo_compute.spec import state
+from zoo_compute.spec.clocks import asks_end, heavy_fee
+from zoo_compute.spec.disputed_claims import price_of, unit_of
 from zoo_compute.spec.exploration import UNIT_BYTES
 from zoo_compute.spec.trials import TRIALS
 
@@ -35,6 +39,7 @@ Place = dict[
 Challenge = Callable[[int, Claim, Sequence[Place]], object]
 BASE_FEES = 2  # of the newest block, that an ask's fee is reckoned with: it may rise so much until the ask is mined
 APPROVED = 4  # re-executions that the Referee may take at once: a path has few heavy asks
+UNREADABLE_S = 30.0  # after which a report is read again whose job could not be read
 SPARE_S = 60  # of the askers' clock, that a seal leaves at least
 
 
@@ -59,6 +64,7 @@ class Asking:
 
     def __init__(self, chain: Chain, sender: Sender, secret: bytes = b"") -> None:
         self._chain, self._sender, self._secret = chain, sender, secret
+        self._approving = Lock()  # asks are sent side by side
 
     def value(self, call: Call) -> int:
         """Coin to send along, with room for a rise of the base fee. What is too much comes back, or is the answerer's."""
@@ -79,22 +85,24 @@ class Asking:
             return False
         return head.timestamp >= placed + lead_s
 
-    def provide(self, view: JobView, call: Call, *, is_aggregation: bool) -> None:
+    def provide(self, job: int, claim: state.Claim) -> None:
         """Let the Referee take what a heavy ask prepays in the job's token. Raises NeedsOperator where it is not there."""
-        address, price = self._chain.tasks.reexecution_price(view.job, is_aggregation)
-        if not call.is_heavy or not price:
+        address, reserve = self._chain.tasks.reexecution_price(job, claim.is_aggregation)
+        price = heavy_fee(price_of(claim), reserve)
+        if not price:
             return
         contract, referee = self._chain.token(address), self._chain.referee.address
         balance = contract.balanceOf(self._sender.address)
         if balance < price:
             token = token_at(self._chain, address)
             raise NeedsOperator(
-                f"a heavy ask in job {view.job} prepays {token.format(price)}; "
+                f"a heavy ask in job {job} prepays {token.format(price)}; "
                 f"{self._sender.address} has {token.format(balance)}",
                 hint="send it the tokens; they come back when the claim is convicted",
             )
-        if contract.allowance(self._sender.address, referee) < price:
-            self._sender.send(contract.approve(referee, APPROVED * price))
+        with self._approving:
+            if contract.allowance(self._sender.address, referee) < price:
+                set_allowance(self._sender, address, referee, APPROVED * price)
 
 
 def _last_second(dispute: DisputeView, call: Call) -> int | None:
@@ -112,14 +120,25 @@ class MismatchReports:
     def __init__(self, chain: Chain, path: Path, challenge: Challenge) -> None:
         self._chain, self._path, self._challenge = chain, path, challenge
         self._read = 0  # bytes of the file
+        self._left: dict[str, dict[str, Any]] = {}  # by name: not handed over yet, as its job could not be read
+        self._failing = Backoff[str](UNREADABLE_S, UNREADABLE_S)
+        self._troubles = Troubles[str]()
 
     def read(self) -> None:
         """Hand over what is new. After a restart that is every report again: the chain says which claims are still pending."""
-        for report in self._new():
-            try:
-                self._hand_over(report)
-            except UserError as error:
-                log.info("%s: %s", report["name"], error)
+        self._left |= {report["name"]: report for report in self._new()}
+        for name, report in [each for each in self._left.items() if self._failing.is_due(each[0])]:
+            with self._troubles.contained(name, name, failed=partial(self._failing.failed, name)):
+                try:
+                    self._hand_over(report)
+                except UserError as error:
+                    log.info("%s: %s", name, error)
+                del self._left[name]
+                self._failing.succeeded(name)
+
+    @property
+    def trouble(self) -> list[str]:
+        return self._troubles.texts
 
     def _hand_over(self, report: Mapping[str, Any]) -> None:
         view = read_job(self._chain, report["job"])
@@ -141,6 +160,6 @@ class MismatchReports:
                     report = json.loads(line)
                 except json.JSONDecodeError:
                     report = {}
+                self._read += len(line)
                 if report.get("dispute"):
                     yield report
-                self._read += len(line)

@@ -12,27 +12,27 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from keepers.decisions.dispute_ends import closable_after, ending, patience_s
 from keepers.decisions.requests import dispute_name, dispute_request, trial_dispute_request
-from keepers.queue.work_queue import DISPUTE_TASK, WorkStatus
 from keepers.services.challenging import Asking, MismatchReports, Place
+from keepers.services.dispute_work import Ask, DisputeWork, failing
+from keepers.services.false_claims import FalseClaims
 from keepers.services.resolved import Resolved
-from zoo_compute.chain.demands import claim_hash
-from zoo_compute.chain.explorations import DisputeView, read_disputes
+from keepers.services.retries import Backoff, Troubles
+from zoo_compute.chain.explorations import DisputeView, Explorations, explorations_of
 from zoo_compute.chain.snapshot import read_job
-from zoo_compute.chain.views import NO_DEADLINE
-from zoo_compute.disputes.exploration import Call, Exploration
+from zoo_compute.disputes.exploration import Call
 from zoo_compute.disputes.roles import ASKER, AUTHOR, DEFENDER
-from zoo_compute.errors import Refusal, Retryable, UserError, ZooError
+from zoo_compute.errors import NeedsOperator, ZooError
 from zoo_compute.json_codec import decode
 from zoo_compute.operators.admission import trial_answers
 from zoo_compute.spec import clocks, state
-from zoo_compute.spec.disputed_claims import RESULT, claim_key
-from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.trials import TRIALS
 
 if TYPE_CHECKING:
@@ -43,15 +43,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("zoo.disputes")
 
-Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
 Sent = tuple[bytes, str, bytes]  # a call: the claim's key, the function, the id of the node
-PATIENCE_S = 1.0  # in which what is being computed is waited for, before the chain is looked at again
-PAUSE_S = 0.05
+About = tuple[bytes, str]  # a claim's key, and what went wrong
 DISPUTE_POLL_S = (
     0.2  # between looks while a dispute is open: it has some ten asks, each a reply to the other side's answer
 )
-RETRY_S = 30.0  # after which work that failed is asked for again: silence would lose the claim
 REFUSED_S = 5.0  # after which a call is sent again that was refused, or that the account could not pay
+FINISH_S, LONGEST_S = 5.0, 3_600.0  # pauses before what a resolved dispute leaves to do is tried again
+LEFT = "what it leaves"
 SENDERS = 8  # calls that are sent side by side: answers do not wait for each other
 FOLDER = "disputes"  # in the operator's folder: what its computations keep
 
@@ -67,10 +66,11 @@ class Work:
 
 class Disputing:
     """Every dispute that concerns one account: as the author of `operator`'s claims (0: of none), as an asker, as a defender of the
-    claims of the job `defends`.
+    claims of the job `defends`; and the end of others' disputes, where nobody else sees to it.
 
     reports: the verifier's, whose mismatches are asked about. secret: of the seals; without one none is placed.
-    unanswered: by a claim's key, why there is no answer to an ask, by its id in hex.
+    explorations: of its own, which forgets what is over; without one the connection's, which does not.
+    unanswered: by a claim's key, why there is no answer to an ask, by its id in hex. unpaid: by a claim's key, what this account lacks.
     """
 
     def __init__(
@@ -84,29 +84,29 @@ class Disputing:
         reports: Path | None = None,
         defends: int | None = None,
         secret: bytes = b"",
+        explorations: Explorations | None = None,
     ) -> None:
         self._chain = chain
         self._sender = sender
-        self._ask = ask
         self._operator = operator
         self._defends = defends
         self._folder = folder / FOLDER
+        self._troubles = Troubles[About]()
         self._reports = MismatchReports(chain, reports, self.challenge) if reports else None
         self._asking = Asking(chain, sender, secret)
         self._resolved = Resolved(chain, sender, operator, secret)
+        self._explorations, self._forgets = explorations or explorations_of(chain), explorations is not None
         self._me = sender.address.lower()
         self._clocks = chain.params.clocks
-        self._false: dict[
-            bytes, tuple[int, Claim, list[Place]]
-        ] = {}  # by a claim's key: its job, and where it is false
-        self._asked: dict[bytes, tuple[int, list[Place]]] = {}  # by a claim's key: events read, and where I asked
+        self._false = FalseClaims(chain, sender.address, operator, self._troubles)
         self._over: dict[
             bytes, int | None
         ] = {}  # resolved ones: the second after which there is more to do; None: nothing
-        self._waiting: dict[str, dict[str, Any]] = {}  # by the name of work that is being computed: its request
-        self._failed: dict[str, list[float]] = {}  # by the name of work: when it failed for good
-        self._refused: dict[Sent, float] = {}  # when
+        self._work = DisputeWork(ask)
+        self._refused = Backoff[Sent](REFUSED_S, REFUSED_S)
+        self._unfinished = Backoff[bytes](FINISH_S, LONGEST_S)
         self.unanswered: dict[bytes, dict[str, str]] = {}
+        self.unpaid: dict[bytes, NeedsOperator] = {}
 
     def run(self, pause_s: float) -> None:
         """Look again and again; a look that fails is followed by the next one."""
@@ -125,37 +125,31 @@ class Disputing:
 
         places: where the claim is false, as a worker's verification answers them (`dispute`).
         """
-        if claim.final:
-            raise UserError(
-                f"the claim of operator {claim.operator} in turn {claim.turn} cannot be disputed any more",
-                hint="a claim is disputed while its window is open; `zoo job show` has the deadline",
-            )
-        key = claim_key(job, state.Claim(*claim.fields))  # type: ignore[arg-type]
-        if self._operator == 0 or claim.operator != self._operator:
-            _, _, known = self._false.setdefault(key, (job, claim, []))
-            known += [place for place in places if place not in known]
-        return key
+        return self._false.add(job, claim, places)
 
     def poll_once(self) -> list[DisputeView]:
         """Do everything that is due, the earliest deadline first. Returns my disputes that are open."""
-        self._waiting.clear()
         if self._reports is not None:
             self._reports.read()
         head = self._chain.head()
-        mine = read_disputes(self._chain, head, wanted=self._concerns)
-        open_ = [dispute for dispute in mine if dispute.is_open] + self._begun(head, mine)
+        every = self._explorations.at(head)
+        mine = [dispute for dispute in every if self._concerns(dispute)]
+        open_ = [dispute for dispute in mine if dispute.is_open]
+        open_ += self._false.undisputed(head, {dispute.key for dispute in mine})
+        self._begin_look(every, open_)
         calls: list[tuple[DisputeView, Call]] = []
         for work in sorted(self._due(open_), key=lambda each: each.due):
-            with _contained(work.dispute):
+            with self._contained(work.dispute):
                 calls += [(work.dispute, call) for call in self._calls(head, work)]
+        calls += self._endings(head, every, {dispute.key for dispute, _ in calls})
         with ThreadPoolExecutor(SENDERS) as pool:
             sent = any(list(pool.map(lambda each: self._send(head, *each), calls)))
         for dispute in mine:
             if not dispute.is_open and self._has_more(head, dispute):
-                with _contained(dispute):
-                    self._finish(head, dispute)
+                self._finish(head, dispute)
+        self._resolved.withdraw()
         if not sent:
-            self._wait_for_work()
+            self._work.wait()
         return open_
 
     @property
@@ -163,49 +157,38 @@ class Disputing:
         """Of resolved disputes by the claim's key: the second after which a reward can be collected."""
         return {key: after for key, after in self._over.items() if after is not None}
 
+    @property
+    def trouble(self) -> list[str]:
+        """What is wrong now, for the operator's status."""
+        reports = self._reports.trouble if self._reports else []
+        return [*self._troubles.texts, *reports, *self._resolved.trouble]
+
+    def _begin_look(self, every: Sequence[DisputeView], open_: Sequence[DisputeView]) -> None:
+        """Forget what belongs to no dispute that is open, or not done with."""
+        if self._forgets:
+            self._explorations.forget({each.key for each in every if not each.is_open and not self._concerns(each)})
+        keys, known = {each.key for each in open_}, {each.key for each in every}
+        open_keys = keys | {each.key for each in every if each.is_open}
+        self._work.begin_look(keys)
+        self._refused.keep(lambda sent: sent[0] in open_keys)
+        self._unfinished.keep(lambda key: key in known)
+        self._troubles.keep(
+            lambda about: about[0] in open_keys or about[0] in self._false or (about[1] == LEFT and about[0] in known)
+        )
+        self._false.keep_asked(open_keys)
+        self._over = {key: after for key, after in self._over.items() if key in known}
+        self.unanswered = {key: why for key, why in self.unanswered.items() if key in keys}
+        self.unpaid = {key: error for key, error in self.unpaid.items() if key in keys}
+
     # --- which disputes are mine
 
     def _concerns(self, dispute: DisputeView) -> bool:
-        if dispute.end is not None and self._over.get(dispute.key, 0) is None:
+        if not dispute.is_open and self._over.get(dispute.key, 0) is None:
             return False
         is_mine = bool(self._operator) and dispute.operator == self._operator
-        return is_mine or dispute.job == self._defends or dispute.key in self._false or bool(self._places(dispute))
-
-    def _places(self, dispute: DisputeView) -> list[Place]:
-        """Where this account asks: what was reported to it, and after a restart where its asks are."""
-        reported = self._false.get(dispute.key, (0, None, []))[2]
-        if reported or (self._operator and dispute.operator == self._operator):
-            return reported
-        known = self._asked.get(dispute.key)
-        if known is None or known[0] != len(dispute.events):
-            mine = [node for node in dispute.picture.nodes.values() if node.record.payment.asker == self._me]
-            begun = {(node.frame.kind, node.frame.slot) for node in mine}
-            # An ask for the slot's result says nothing of the program that is false.
-            both = {(kind, slot) for of, slot in begun if of == RESULT for kind in (Kind.TRAINING, Kind.UPDATE)}
-            asked = sorted(begun if any(of != RESULT for of, _ in begun) else both)
-            places: list[Place] = [
-                {"kind": int(kind), "slot": slot, "result": None} for kind, slot in asked if kind != RESULT
-            ]
-            known = self._asked[dispute.key] = len(dispute.events), places
-        return known[1]
-
-    def _begun(self, head: Head, known: Sequence[DisputeView]) -> list[DisputeView]:
-        """Claims that are false, about which nobody has asked yet. Those that cannot be disputed any more are forgotten."""
-        begun, keys = [], {dispute.key for dispute in known}
-        for key, (job, old, _) in list(self._false.items()):
-            if key in keys:
-                continue
-            hash = claim_hash(old)
-            claim = next((c for c in read_job(self._chain, job, head).claims if claim_hash(c) == hash), None)
-            if claim is None or claim.final or head.timestamp > claim.deadline:
-                log.warning(
-                    "job %d: the claim of turn %d, seat %d cannot be disputed any more", job, old.turn, old.seat
-                )
-                del self._false[key]
-                continue
-            deadline = 0 if claim.deadline == NO_DEADLINE else claim.deadline
-            begun.append(DisputeView(key, job, hash, claim.operator, deadline, 0, Exploration()))
-        return begun
+        return (
+            is_mine or dispute.job == self._defends or dispute.key in self._false or bool(self._false.places(dispute))
+        )
 
     def _due(self, disputes: Iterable[DisputeView]) -> Iterator[Work]:
         for dispute in disputes:
@@ -213,40 +196,61 @@ class Disputing:
             if self._operator and dispute.operator == self._operator:
                 yield Work(AUTHOR, dispute, first.due if first else dispute.deadline)
             else:
-                if self._places(dispute):
+                if self._false.places(dispute):
                     yield Work(ASKER, dispute, dispute.deadline)
                 if dispute.job == self._defends:
-                    yield Work(DEFENDER, dispute, first.due if first else dispute.deadline)
+                    role = AUTHOR if self._is_answer_key(dispute.operator) else DEFENDER
+                    yield Work(role, dispute, first.due if first else dispute.deadline)
+
+    def _is_answer_key(self, operator: int) -> bool:
+        """Whether the operator's owner allowed this account to answer what strangers may not."""
+        return self._chain.registry.may_answer(operator, self._sender.address)
 
     # --- what is due in one
 
     def _calls(self, head: Head, work: Work) -> list[Call]:
         dispute, picture = work.dispute, work.dispute.picture
-        view, claim = self._claim_of(head, dispute)
-        final_after = dispute.final_after(self._clocks)
-        is_final = final_after is not None and head.timestamp > final_after
-        is_aged = view is not None and self._is_aged(head, dispute, view)
-        if work.role == ASKER:
-            acted_on = [each.id for each in picture.open_asks if clocks.is_expired(each.record.clocks, head.timestamp)]
-        else:
+        open_asks = [(each.id, each.record.clocks) for each in picture.open_asks]
+        expired = [id for id, clock in open_asks if clocks.is_expired(clock, head.timestamp)]
+        is_closable = closable_after(dispute, head.timestamp, self._clocks) is not None
+        if is_closable and (work.role != ASKER or not expired):
+            return [picture.close(dispute.job, self._claim_of(head, dispute)[1])]
+        acted_on = expired
+        if work.role != ASKER:
+            is_author = work.role == AUTHOR
             acted_on = [
-                each.id
-                for each in picture.open_asks
-                if clocks.may_answer(each.record.clocks, head.timestamp, work.role == AUTHOR, self._clocks)
+                id for id, clock in open_asks if clocks.may_answer(clock, head.timestamp, is_author, self._clocks)
             ]
-        if is_final or is_aged:
-            return [picture.close(dispute.job, claim)]
-        if work.role != ASKER and not acted_on:
-            return []
-        result = self._computed(head, work, view, acted_on)
+            if not acted_on:
+                return []
+        result = self._computed(head, work, self._claim_of(head, dispute)[0], acted_on)
         if result is None:
             return []
-        self._note(dispute, result["unanswered"])
-        return [call for each in result["calls"] if not self._was_refused(dispute, call := Call(*decode(each)))]
+        calls = [Call(*decode(each)) for each in result["calls"]]
+        return [call for call in calls if self._refused.is_due((dispute.key, call.name, call.id))]
 
-    def _is_aged(self, head: Head, dispute: DisputeView, view: JobView) -> bool:
-        deadline, reexecute_s = dispute.deadline, view.terms.reexecute_s
-        return bool(deadline) and head.timestamp > clocks.aged_at(deadline, reexecute_s, self._clocks)
+    def _endings(self, head: Head, every: Sequence[DisputeView], busy: set[bytes]) -> list[tuple[DisputeView, Call]]:
+        """Of others' disputes whose participants do nothing: one a look, when it is my turn. busy: where I do something anyway."""
+        for dispute in every if self._operator else ():
+            if dispute.is_open and dispute.operator != self._operator and dispute.key not in busy:
+                with self._contained(dispute):
+                    for call in self._endings_of(head, dispute):
+                        if self._refused.is_due((dispute.key, call.name, call.id)):
+                            return [(dispute, call)]
+        return []
+
+    def _endings_of(self, head: Head, dispute: DisputeView) -> list[Call]:
+        """The calls that may end it, the first one that is not refused; none before my turn."""
+        due, picture = ending(dispute, head.timestamp, self._clocks), dispute.picture
+        if due is None or head.timestamp <= due.since + self._clocks.exclusive_s:
+            return []
+        view, claim = self._claim_of(head, dispute)
+        seated = {seat.operator for seat in view.seats.values()} - {0, dispute.operator} if view else set()
+        if head.timestamp <= due.since + patience_s(self._operator, seated, dispute.key, self._clocks):
+            return []
+        # A claim that lost its data is closed at once, and its asks do not expire.
+        expire = [picture.expire(dispute.job, claim, due.ask)] if due.ask else []
+        return [*expire, picture.close(dispute.job, claim)]
 
     def _claim_of(self, head: Head, dispute: DisputeView) -> tuple[JobView | None, Any]:
         """The disputed claim as the specification's record, and its job's view; None of a trial."""
@@ -264,8 +268,8 @@ class Disputing:
     ) -> dict[str, Any] | None:
         """What my worker answers; None while it is being computed. acted_on: asks to be answered, or past their clocks."""
         dispute, role = work.dispute, work.role
-        places = self._places(dispute) if role == ASKER else []
-        refused = [id for key, _, id in self._recently_refused() if key == dispute.key and id in acted_on]
+        places = self._false.places(dispute) if role == ASKER else []
+        refused = [id for key, _, id in self._refused.paused if key == dispute.key and id in acted_on]
         name = dispute_name(dispute, role, acted_on, places, refused)
         options: dict[str, Any] = {
             "role": role,
@@ -275,114 +279,84 @@ class Disputing:
             "folder": self._kept(dispute),
             "places": places,
             "skipped": refused,
+            "failing": [bytes.fromhex(id) for id in failing({"unanswered": self.unanswered.get(dispute.key, {})})],
         }
         if view is None:
             request = trial_dispute_request(self._trial_of(dispute), **options)
         else:
             request = dispute_request(view, dispute.claim_in(view), **options)
-        status = self._submitted(name, request)
+        status, about = self._work.submitted(dispute.key, name, request), (dispute.key, role)
         if status.state == "failed":
-            log.error("%s: nothing to send: %s", _name(dispute), status.error)
+            self._troubles.note(about, f"{_name(dispute)}: nothing to send: {status.error}")
         if status.state != "done" or status.result is None:
             return None
+        self.unanswered[dispute.key] = unanswered = status.result["unanswered"]
         if role == ASKER and not status.result["calls"] and status.result["until"] is None:
-            log.error("%s: nothing is false in it by this machine's own computation", _name(dispute))
+            self._troubles.note(about, f"{_name(dispute)}: nothing is false in it by this machine's own computation")
+        elif unanswered:
+            self._troubles.note(about, f"{_name(dispute)}: no answer: {unanswered}")
+        else:
+            self._troubles.clear(about)
         return status.result
-
-    def _note(self, dispute: DisputeView, unanswered: dict[str, str]) -> None:
-        if unanswered and unanswered != self.unanswered.get(dispute.key):
-            log.error("%s: no answer: %s", _name(dispute), unanswered)
-        self.unanswered[dispute.key] = unanswered
 
     def _kept(self, dispute: DisputeView) -> Path:
         """What is computed for it."""
         return self._folder / dispute.key.hex()[:16]
-
-    # --- work
-
-    def _submitted(self, name: str, request: dict[str, Any]) -> WorkStatus:
-        """How far work is. Failed work stays failed under its name, so after a while it is requested under another."""
-        failed = self._failed.get(name, [])
-        again = len(failed) - (bool(failed) and time.monotonic() < failed[-1] + RETRY_S)
-        attempt = f"{name}-{again}" if again else name
-        status = self._ask(DISPUTE_TASK, attempt, request)
-        if status.state not in ("done", "failed"):
-            self._waiting[attempt] = request
-        if status.state == "failed" and again == len(failed):
-            self._failed[name] = [*failed, time.monotonic()]
-        return status
-
-    def _wait_for_work(self) -> None:
-        """Until some of what is being computed is there, or for a while. No dispute waits for another one's."""
-        end = time.monotonic() + PATIENCE_S
-        while self._waiting and time.monotonic() < end:
-            states = {self._ask(DISPUTE_TASK, name, request).state for name, request in self._waiting.items()}
-            if states & {"done", "failed"}:
-                return
-            time.sleep(PAUSE_S)
 
     # --- calls
 
     def _send(self, head: Head, dispute: DisputeView, call: Call) -> bool:
         """Whether it is mined. What was refused is left alone for a while."""
         sent = (dispute.key, call.name, call.id)
-        self._refused[sent] = time.monotonic()
-        with _contained(dispute, call.name):
-            if call.name.startswith("ask"):
-                if not self._asking.is_ready(head, dispute, call):
-                    del self._refused[sent]
+        with self._contained(dispute, call.name, failed=partial(self._refused.failed, sent)):
+            try:
+                if call.name.startswith("ask") and not self._is_prepared(head, dispute, call):
                     return False
-                if call.is_heavy and dispute.job != TRIALS:
-                    is_aggregation = call.name == "ask_claim" and call.args[2] == Kind.AGGREGATION
-                    view = read_job(self._chain, dispute.job, head)
-                    self._asking.provide(view, call, is_aggregation=is_aggregation)
-            function = getattr(self._chain.referee, call.name)
-            receipt = self._sender.send(function(*call.args), value=self._asking.value(call))
+                function = getattr(self._chain.referee, call.name)
+                receipt = self._sender.send(function(*call.args), value=self._asking.value(call))
+            except NeedsOperator as error:
+                self.unpaid[dispute.key] = error
+                raise
             log.info("%s: %s in %s", _name(dispute), call.name, receipt.transaction_hash)
-            del self._refused[sent]
+            self._refused.succeeded(sent)
+            self.unpaid.pop(dispute.key, None)
             return True
         return False
 
-    def _recently_refused(self) -> list[Sent]:
-        return [sent for sent, at in list(self._refused.items()) if time.monotonic() < at + REFUSED_S]
-
-    def _was_refused(self, dispute: DisputeView, call: Call) -> bool:
-        return (dispute.key, call.name, call.id) in self._recently_refused()
+    def _is_prepared(self, head: Head, dispute: DisputeView, call: Call) -> bool:
+        """Whether an ask can be sent now: its step is sealed, and the Referee may take what it prepays."""
+        if not self._asking.is_ready(head, dispute, call):
+            return False
+        if call.is_heavy and dispute.job != TRIALS:
+            self._asking.provide(dispute.job, self._claim_of(head, dispute)[1])
+        return True
 
     # --- the end
 
     def _has_more(self, head: Head, dispute: DisputeView) -> bool:
         after = self._over.get(dispute.key, 0)
-        return after is not None and head.timestamp > after
+        return after is not None and head.timestamp > after and self._unfinished.is_due(dispute.key)
 
     def _finish(self, head: Head, dispute: DisputeView) -> None:
         """Delete the files of a dispute that is over, and take what is mine."""
-        shutil.rmtree(self._kept(dispute), ignore_errors=True)
-        claim, token = None, ""
-        if dispute.job != TRIALS:
-            view = read_job(self._chain, dispute.job, head)
-            claim, token = dispute.claim_in(view), view.token
-        self._over[dispute.key] = self._resolved.finish(head, dispute, claim, token)
-        for known in (self._false, self._asked, self.unanswered):
-            known.pop(dispute.key, None)
-        assert dispute.end is not None
-        log.info("%s: %s", _name(dispute), dispute.end.name.lower())
+        with self._contained(dispute, LEFT, failed=partial(self._unfinished.failed, dispute.key)):
+            shutil.rmtree(self._kept(dispute), ignore_errors=True)
+            claim, token = None, ""
+            if dispute.job != TRIALS:
+                view = read_job(self._chain, dispute.job, head)
+                claim, token = dispute.claim_in(view), view.token
+            self._over[dispute.key] = self._resolved.finish(head, dispute, claim, token)
+            self._false.forget(dispute.key)
+            self._unfinished.succeeded(dispute.key)
+            assert dispute.end is not None
+            log.info("%s: %s", _name(dispute), dispute.end.name.lower())
 
-
-@contextmanager
-def _contained(dispute: DisputeView, what: str = "") -> Iterator[None]:
-    """One dispute must not keep the others waiting."""
-    where = f"{_name(dispute)}: {what}" if what else _name(dispute)
-    try:
-        yield
-    except Refusal as refusal:  # the chain moved on; the next look sees where
-        log.info("%s: refused: %s", where, refusal.reason)
-    except Retryable as error:
-        log.warning("%s: %s; will try again", where, error)
-    except ZooError as error:
-        log.error("%s: %s (%s)", where, error, error.hint)
-    except Exception:
-        log.exception("%s: unexpected", where)
+    def _contained(
+        self, dispute: DisputeView, what: str = "", *, failed: Callable[[], None] = lambda: None
+    ) -> AbstractContextManager[None]:
+        """One dispute must not keep the others waiting."""
+        where = f"{_name(dispute)}: {what}" if what else _name(dispute)
+        return self._troubles.contained((dispute.key, what), where, failed=failed)
 
 
 def _name(dispute: DisputeView) -> str:

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from keepers.services.challenging import salt_of, seal_of, unit_id
+from keepers.services.retries import Backoff, Troubles
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.disputes.exploration import Opened
+from zoo_compute.errors import NeedsOperator, Refusal
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.params import COIN
 from zoo_compute.spec.watching import NOBODY
 
 if TYPE_CHECKING:
+    from zoo_compute.chain.call import Call
     from zoo_compute.chain.connection import Chain, Head
     from zoo_compute.chain.sender import Sender
     from zoo_compute.chain.views import Claim
 
 log = logging.getLogger("zoo.disputes")
+FAILED_S, LONGEST_S = 30.0, 3_600.0  # pauses after a withdrawal that fails
 SETTLED_AT_ONCE = 32  # MAX_SETTLED of the Referee
 _U40, _U96 = 2**40 - 1, 2**96 - 1
+
+
+class Purse(NamedTuple):
+    """What a contract may owe an account. contract: a name of CONTRACTS; asset: a token, or the coin."""
+
+    contract: str
+    asset: str
+    account: str
 
 
 class Resolved:
@@ -29,9 +42,12 @@ class Resolved:
 
     def __init__(self, chain: Chain, sender: Sender, operator: int, secret: bytes = b"") -> None:
         self._chain, self._sender, self._operator, self._secret = chain, sender, operator, secret
+        self._purses: set[Purse] = set()  # not emptied yet
+        self._failing = Backoff[Purse](FAILED_S, LONGEST_S)
+        self._troubles = Troubles[Purse]()
 
     def finish(self, head: Head, dispute: DisputeView, claim: Claim | None, token: str) -> int | None:
-        """Do what can be done now. Returns the second after which there is more to do; None: nothing is left.
+        """Do what can be done now, but `withdraw`. Returns the second after which there is more to do; None: nothing is left.
 
         claim: None of a trial, whose conviction rewards nobody.
         """
@@ -40,13 +56,32 @@ class Resolved:
         accounts: set[str] = {self._sender.address}
         if self._operator and dispute.operator == self._operator:
             accounts.add(self._chain.registry.owner_of(self._operator))
-        for account in sorted(accounts):
-            for asset in (COIN, *[token] * bool(token)):
-                if self._chain.referee.owed(asset, account):
-                    self._sender.send(self._chain.referee.withdraw(asset, account))
-        if token and self._chain.tasks.owed(token, self._sender.address):
-            self._sender.send(self._chain.tasks.withdraw(token, self._sender.address))
+        tokens = {token} if token else set[str]()
+        self._purses |= {Purse("referee", asset, account) for asset in {COIN} | tokens for account in accounts}
+        self._purses |= {Purse("tasks", asset, self._sender.address) for asset in tokens}
         return later
+
+    def withdraw(self) -> None:
+        """Take what resolved disputes left to this operator. A token that refuses one transfer keeps nothing else waiting."""
+        for purse in sorted(purse for purse in self._purses if self._failing.is_due(purse)):
+            contract, asset, account = purse
+            where = f"a withdrawal of {asset} from {contract} to {account}"
+            with self._troubles.contained(purse, where, failed=partial(self._failing.failed, purse)):
+                source = getattr(self._chain, contract)
+                if source.owed(asset, account):
+                    self._withdraw(source.withdraw(asset, account))
+                self._purses.discard(purse)
+                self._failing.succeeded(purse)
+
+    def _withdraw(self, call: Call) -> None:
+        try:
+            self._sender.send(call)
+        except Refusal as refusal:
+            raise NeedsOperator(f"refused: {refusal.reason}", hint="it is tried again, ever more rarely") from refusal
+
+    @property
+    def trouble(self) -> list[str]:
+        return self._troubles.texts
 
     def _settle(self, head: Head, dispute: DisputeView) -> None:
         """The fees of nodes that are mine, as far as nobody has settled them."""

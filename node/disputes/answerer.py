@@ -6,11 +6,12 @@ committed hashes lie elsewhere, a stranger sends nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from node.disputes.element_words import LEAF_BYTES
 from node.disputes.trees import Trees
+from node.inputs.fetching import UNAVAILABLE
 from zoo_compute.disputes.exploration import Call, Exploration, Opened, stage_of, values
 from zoo_compute.disputes.roles import AUTHORS, FALSE
 from zoo_compute.disputes.stage_data import encode_stage
@@ -43,9 +44,9 @@ Answered = tuple[Answer, object]
 
 
 class Answerer:
-    """trees_of: by kind and slot; results: of the claim's slots, with their paths. is_author: with the operator's hot key.
+    """trees_of: by kind and slot; result_of: by slot, with its path. is_author: with the operator's hot key.
 
-    unanswered: why, by the id of an ask to which there was no answer.
+    unanswered: why, by the id of an ask to which there was no answer; failed: whether one of them could not be computed.
     """
 
     def __init__(
@@ -54,26 +55,47 @@ class Answerer:
         trees_of: Callable[[int, int], Trees],
         preset: ClockPreset,
         *,
-        results: Mapping[int, Result] | None = None,
+        result_of: Callable[[int], Result | None] = lambda slot: None,
         is_author: bool,
     ) -> None:
         self.claim, self.preset, self.is_author = claim, preset, is_author
-        self._trees_of, self._results = trees_of, results or {}
+        self._trees_of, self._result_of = trees_of, result_of
         self.unanswered: dict[bytes, str] = {}
+        self.failed = False
 
-    def calls(self, picture: Exploration, now: int, skipped: Collection[bytes] = ()) -> Iterator[Call]:
+    def calls(
+        self, picture: Exploration, now: int, skipped: Collection[bytes] = (), failing: Collection[bytes] = ()
+    ) -> Iterator[Call]:
         """What can be answered now, the ask whose clock ends first at the front. Each is computed when it is taken.
 
-        skipped: ids of asks that are left alone.
+        skipped: ids of asks that are left alone. failing: of those that could not be computed: they are tried again where nothing
+        else is to be answered, as what they need may take long to arrive.
         """
         if picture.end is not None:
             return
-        for node in picture.open_asks:
-            may_answer = clocks.may_answer(node.record.clocks, now, self.is_author, self.preset)
-            if may_answer and node.id not in skipped:
-                call = self.answer(node)
+        asked = [node for node in picture.open_asks if node.id not in skipped]
+        asked = [node for node in asked if clocks.may_answer(node.record.clocks, now, self.is_author, self.preset)]
+        made = False
+        for node in asked:
+            if node.id not in failing:
+                call = self._contained(node)
+                if call is not None:
+                    made = True
+                    yield call
+        for node in [] if made else asked:
+            if node.id in failing:
+                call = self._contained(node)
                 if call is not None:
                     yield call
+
+    def _contained(self, node: Opened) -> Call | None:
+        """The answer to one ask. What cannot be computed keeps no other ask waiting."""
+        try:
+            return self.answer(node)
+        except UNAVAILABLE as error:
+            self.unanswered[node.id] = f"{type(error).__name__}: {error}"
+            self.failed = True
+            return None
 
     def answer(self, node: Opened) -> Call | None:
         """Of one ask; None where there is none, or none that this account may give."""
@@ -114,7 +136,7 @@ class Answerer:
     def _stage(self, node: Opened) -> Answered | None:
         frame, at = node.frame, node.position
         if at.tree == Tree.RESULT:
-            result = self._results.get(frame.slot)
+            result = self._result_of(frame.slot)
             return (Answer.RESULT, ResultAnswer(self.claim, result)) if result else None
         if at == TreePosition(Tree.NODES):
             return self._new(Answer.TRACE, lambda: self._trace(frame))

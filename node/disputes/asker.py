@@ -24,10 +24,10 @@ from zoo_compute.spec.descents import ELEMENT_PLACE, STATE_PLACE, Ask, ElementAs
 from zoo_compute.spec.disputed_claims import RESULT, claim_key, unit_of
 from zoo_compute.spec.exploration import (
     LEAF_BYTES,
-    Origin,
     Tree,
     TreePosition,
     child_id,
+    id_below,
     path_id,
     root_position,
     segment_id,
@@ -135,7 +135,7 @@ class Asker:
             position = segments_position(self._shape.inner_steps, self._shape.segment_steps)
             return self._ask_claim(picture, Kind.TRAINING, result, position)
         index = next(at for at in range(revealed.width) if revealed.tree.node(0, at) != mine.node(0, at))
-        node = picture.nodes.get(segment_id(Origin(unit_of(root)), index))
+        node = picture.nodes.get(segment_id(unit_of(root), index))
         return self._below(picture, node) if node else self._ask_segment(picture, result, revealed, index)
 
     def _end(self, picture: Exploration, result: Result) -> Call | None:
@@ -190,7 +190,7 @@ class Asker:
         place = (disputed.job, values(disputed.claim), int(kind), disputed.slot)
         id = disputed.path(kind)
         if revealed[2]:
-            id = segment_id(Origin(unit_of(id)), revealed[0])
+            id = segment_id(unit_of(id), revealed[0])
         args = (*place, plain_work, plain_result, *revealed)
         return Call("ask_claim", args, picture.prepaid(position), is_heavy, id)
 
@@ -217,9 +217,7 @@ class Asker:
         position, _, _ = node.child(place)
         if position.tree == Tree.STATE and position.height == 0 and not position.is_beyond:
             return self._judge(picture, node, place, self.proofs.entry(frame, position.index))
-        id = child_id(node.id, place)
-        if position.tree == Tree.SEGMENTS and position.height == 0:
-            id = segment_id(node.record.origin, position.index)
+        id = id_below(node.id, node.record.origin.unit, position, place)
         if id in picture.nodes:
             return self._below(picture, picture.nodes[id])
         return picture.ask(node, place)

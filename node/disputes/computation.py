@@ -1,4 +1,4 @@
-"""What one side computed, as far as a game asks: states, traces, tensors, parts. Made again when it is asked for.
+"""What one side computed, as far as a dispute asks: states, traces, tensors, parts. Made again when it is asked for.
 
 Of a slot-round from the job: manifest, step program, examples; from the claim: its checkpoint, round and slot. With a folder,
 what took long is kept there: roots of states and of traces, and the states that a step or a segment is repeated from.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("zoo.disputes")
 
 Roots = dict[str, bytes]  # of a state's tensors, by name
-KEPT_STATES = 3  # of a slot-round, beside those that a game asks for: no step is then further than a quarter of it
+KEPT_STATES = 3  # of a slot-round, beside those that a dispute asks for: no step is then further than a quarter of it
 
 
 class DisputedWord(NamedTuple):
@@ -105,7 +105,7 @@ class ComputationFolder:
             return None
 
     def _write(self, name: str, write: Callable[[Path], None]) -> None:
-        """A move does not wait for room on a disk."""
+        """An answer does not wait for room on a disk."""
         if self._path is None:
             return
         try:

@@ -8,6 +8,7 @@ A request of `run_dispute`, in plain JSON (zoo_compute.json_codec), beside what 
     folder           where computations are kept until the dispute is over
     places           of an asker: kind, slot, and the slot's result where it is not the bundle's
     skipped          asks to leave alone
+    failing          asks to try last, as they could not be computed before
     bundle, operator, root, slots   of a claim of slots
     bundles          of an aggregation, each with its claim
     before           by slot (node.inputs.carried_state)
@@ -54,7 +55,6 @@ from zoo_compute.formats.bundles import SlotResult
 from zoo_compute.json_codec import decode, encode
 from zoo_compute.spec.carry import is_restart
 from zoo_compute.spec.clocks import ClockPreset
-from zoo_compute.spec.exploration import Tree
 from zoo_compute.spec.frames import Frame, Kind, Phase, Result, Work
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS
@@ -113,40 +113,49 @@ class _Player:
             step = self._next()
             calls = [step] if isinstance(step, Call) else []
             return {"calls": encode(calls), "until": step.until if isinstance(step, Wait) else None, "unanswered": {}}
-        answerer = self._answerer()
         request = self._request
-        made = answerer.calls(self._picture, request["now"], decode(request.get("skipped", [])))
-        calls = list(_in_time(made))
+        # Of the claim's author, or of a stranger that defends it.
+        answerer = Answerer(
+            self._claim,
+            self._trees,
+            ClockPreset(*decode(request["clocks"])),
+            result_of=self._result,
+            is_author=request["role"] == AUTHOR,
+        )
+        left_out = (decode(request.get(name, [])) for name in ("skipped", "failing"))
+        calls = list(_in_time(answerer.calls(self._picture, request["now"], *left_out)))
+        if answerer.failed:
+            _trees.clear()  # what stopped half way
         unanswered = {id.hex(): why for id, why in answerer.unanswered.items()}
         return {"calls": encode(calls), "until": None, "unanswered": unanswered}
 
-    def _answerer(self) -> Answerer:
-        """Of the claim's author, or of a stranger that defends it."""
-        asked = {node.frame.slot for node in self._picture.open_asks if node.position.tree == Tree.RESULT}
-        results = {slot: self._result(slot) for slot in asked}
-        return Answerer(
-            self._claim,
-            self._trees,
-            ClockPreset(*decode(self._request["clocks"])),
-            results={slot: result for slot, result in results.items() if result is not None},
-            is_author=self._request["role"] == AUTHOR,
-        )
-
     def _next(self) -> Call | Wait | None:
-        """At the first place where something is false. Those that somebody explored come first: what was asked there is used."""
+        """At the first place where something is false. Those that somebody explored come first: what was asked there is used.
+
+        Raises what keeps a place from being computed where no other convicts.
+        """
+        failure: Exception | None = None
         places = [self._disputed(*place) for place in self._request["places"]]
         for disputed in explored_first(places, self._picture):
-            asker = Asker(self._trees(disputed.kind, disputed.slot), disputed)
-            step = asker.next(self._picture, self._request["now"])
+            try:
+                asker = Asker(self._trees(disputed.kind, disputed.slot), disputed)
+                step = asker.next(self._picture, self._request["now"])
+            except UNAVAILABLE as error:
+                log.warning("slot %d: %s", disputed.slot, error)
+                _trees.clear()
+                failure = error
+                continue
             if step is not None:
                 return step
+        if failure is not None:
+            raise failure
         return None
 
     def _disputed(self, kind: int, slot: int, known: Any) -> Disputed:
         """known: the slot's result, as an answer on chain shows it."""
         result = Result(*decode(known)) if known else None
         if result is None and kind != Kind.AGGREGATION:
-            result = self._result(slot)
+            result = self._bundled(slot)
         return Disputed(self._request.get("job", TRIALS), self._claim, Kind(kind), slot, self._work(), result)
 
     def _work(self) -> Work:
@@ -155,16 +164,22 @@ class _Player:
         inputs = fetch_inputs(self._store, self._request)
         return work_of(inputs.manifest, inputs.programs.graph)
 
-    def _result(self, slot: int) -> Result | None:
-        """As the bundle has it. None where it cannot be had; an asker of a trial asks for it on chain."""
-        request = self._request
+    def _bundled(self, slot: int) -> Result | None:
+        """An asker's. None where it cannot be had, or in a trial: then it is asked for on chain."""
         if self._is_trial:
-            return self._trial_result(slot) if request["role"] != ASKER else None
+            return None
         try:
-            entries = fetch_results(self._store, request, request, root_from_hex(request["start_root"]))
+            return self._result(slot)
         except UNAVAILABLE as error:
             log.warning("the results of the claim are not served: %s", error)
             return None
+
+    def _result(self, slot: int) -> Result | None:
+        """As the bundle has it, or as it was computed here of a trial."""
+        if self._is_trial:
+            return self._trial_result(slot)
+        request = self._request
+        entries = fetch_results(self._store, request, request, root_from_hex(request["start_root"]))
         return result_in(list(entries.values()), entries[slot]) if slot in entries else None
 
     def _trial_result(self, slot: int) -> Result:

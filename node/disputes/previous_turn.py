@@ -1,4 +1,4 @@
-"""What a slot goes on from, as a challenger shows it: the claim before, or that there is none (docs/protocol/evidence.md)."""
+"""What a slot continues from, as an asker shows it: the claim before, or that there is none (docs/protocol/evidence.md)."""
 
 from __future__ import annotations
 

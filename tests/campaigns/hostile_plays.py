@@ -84,7 +84,9 @@ class _Play:
         self.board, self.about, self.how = board, about, how
         results = {about.slot: about.result} if about.result else {}
         self.author, self.stranger = (
-            Answerer(about.claim, lambda of, slot: mine[Kind(of)], PRODUCTION, results=results, is_author=is_author)
+            Answerer(
+                about.claim, lambda of, slot: mine[Kind(of)], PRODUCTION, result_of=results.get, is_author=is_author
+            )
             for is_author in (True, False)
         )
 

@@ -58,7 +58,7 @@ ASKS = 14  # of a stranger, which go from the segments to the words of a node
 TRIES = 200
 LIAR = OperatorPlan("alpha", price="0.80", worker_command=lying_worker(round=ROUND, slot=SLOT, step=STEP))
 AGGREGATOR = OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50")
-VERIFIER = OperatorPlan("epsilon", roles=("verifier",), sample_rate=1.0, bonds=100 * ZEN)
+VERIFIER = OperatorPlan("epsilon", roles=("verifier",), sample_rate=1.0, ask_zen=100 * ZEN)
 
 Point = tuple[Any, ...]
 

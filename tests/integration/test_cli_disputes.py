@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from keepers.cli.defend import NOT_ANSWERED
-from keepers.cli.verify import LIES_EXIT_CODE
+from keepers.cli.defend import ANYONE, NOT_ANSWERED, OPERATOR
+from keepers.cli.verify import LIES_EXIT_CODE, UNPAID
 from keepers.queue.work_queue import WorkStatus
 from keepers.services.disputing import DISPUTE_POLL_S, Disputing
+from node.disputes import player
 from tests.support.disputed_job import Dispute
 from tests.support.stranger_asks import Stranger
-from tests.support.trained_claims import LIE, SLOT, Trained, computed
+from tests.support.trained_claims import LIE, SLOT, LyingAggregation, Trained, computed, lying
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.cli import main as cli
@@ -42,20 +43,24 @@ class Network:
         self.job = self.dispute.job
         self.addresses: dict[str, str] = {}
 
+    def fund(self, account: str, zen: int) -> None:
+        """A new account, with coin as every account of a devnet."""
+        self.addresses[account] = self.devnet.account(account, zen=zen).address
+
     def arguments(self, *command: str, account: str = "") -> list[str]:
         options = ["--network", str(self.devnet.network_file), "--json"]
         if account:
             if account not in self.addresses:
-                self.addresses[account] = self.devnet.account(account, zen=20 * ZEN).address
+                self.fund(account, 20 * ZEN)
             options += ["--account", str(self.devnet.key_file(account))]
         return [*command, *options]
 
-    def author(self) -> Disputing:
-        """Of the first operator, whose worker lies if its claim does."""
-        author = self.dispute.parties[0]
+    def author(self, party: int = 0) -> Disputing:
+        """Of the first operator, or the second, which aggregates; its worker lies if its claim does."""
+        author = self.dispute.parties[party]
 
         def ask(task: str, name: str, request: dict[str, Any]) -> WorkStatus:
-            lies: dict[str, Any] = {"made": LIE.slot_round} if self.lie is not None else {}
+            lies: dict[str, Any] = {"made": LIE.slot_round} if self.lie == Kind.TRAINING else {}
             return computed(self.work.store, task, request, **lies)
 
         chain = self.devnet.chain
@@ -142,6 +147,38 @@ def test_a_lie__is_asked_about_convicted_listed_and_replayed(
     assert "the committer says" in network.text("dispute", "replay", name)
 
 
+def test_a_false_aggregation__is_checked_like_any_claim_and_convicted(
+    devnet: Devnet, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = Network(devnet, tmp_path, Kind.AGGREGATION, capsys)
+    monkeypatch.setattr(player, "Aggregation", lambda *args, **options: lying(LyingAggregation(*args, **options)))
+    author = network.author(1)
+    code, verified = network.run_with(author, "verify", str(network.job), "--challenge", account="witness")
+    assert code == LIES_EXIT_CODE
+    outcome = [(each["work"], each["slot"], each["agrees"]) for each in verified["checked"]]
+    assert outcome == [("aggregation", None, False), ("slot-round", 0, True), ("slot-round", 1, True)]
+    [asked] = verified["disputes"]
+    assert (asked["dispute"], asked["slot"], asked["outcome"]) == (f"{network.job}:0:aggregator", None, "judged")
+
+
+def test_a_witness_without_tokens__ends_and_says_what_to_send_and_goes_on_once_it_has_them(
+    devnet: Devnet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = Network(devnet, tmp_path, Kind.TRAINING, capsys)
+    network.fund("poor", 0)
+    command = ("verify", str(network.job), "--slot", str(SLOT), "--challenge", "--follow")
+    author = network.author()
+    code, poor = network.run_with(author, *command, account="poor")
+    assert (code, [each["outcome"] for each in poor["disputes"]]) == (UNPAID, [None])
+    assert "has 0 ZEN" in poor["error"]
+    assert f"{network.addresses['poor']} has" in poor["hint"]
+    assert "a dispute needs about" in poor["hint"]
+    assert "may be unable to dispute it" in (network.folder / "poor.log").read_text()
+    network.fund("poor", 20 * ZEN)
+    code, richer = network.run_with(author, *command[:-1], account="poor")
+    assert (code, [each["outcome"] for each in richer["disputes"]]) == (LIES_EXIT_CODE, ["judged"])
+
+
 def test_a_dispute_that_is_not_there__is_refused_with_what_to_write(
     devnet: Devnet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,6 +207,10 @@ def test_a_true_claim_of_a_silent_operator__is_defended_by_anybody_who_is_paid_f
     commit: Any = network.dispute.claim(0)
     stranger = Stranger(chain, network.dispute.parties[2].sender, network.work.store, view, commit, SLOT)
     stranger.begin()
+    code, early = network.run_with(None, *command, account="defender")
+    [left] = early["disputes"][0]["left"]
+    assert (code, left["by"]) == (NOT_ANSWERED, ANYONE)
+    assert "its operator alone is paid for it" in left["reason"]
     devnet.warp_to(chain.now() + chain.params.clocks.exclusive_s + 1)
     code, answered = network.run_with(None, *command, account="defender")
     [dispute] = answered["disputes"]
@@ -182,7 +223,7 @@ def test_a_true_claim_of_a_silent_operator__is_defended_by_anybody_who_is_paid_f
     devnet.warp_to(chain.now() + chain.params.clocks.exclusive_s + 1)
     code, heavy = network.run_with(None, *command, account="defender")
     [left] = heavy["disputes"][0]["left"]
-    assert (code, left["reason"]) == (NOT_ANSWERED, "needs the operator's key")
+    assert (code, left["by"], left["reason"]) == (0, OPERATOR, "needs the operator's key")
     network.author().poll_once()
     assert not stranger.picture.open_asks
 

@@ -283,7 +283,7 @@ def test_answer_key__until_it_is_removed__may_answer(zoo: Zoo, place: CliNetwork
     other, registry = "0x" + "ab" * 20, place.devnet.chain.registry
     assert "is no address" in zoo.refused("node", "answer-key", "0xab")
     allowed = zoo.json("node", "answer-key", other)
-    assert allowed["allowed"]
+    assert allowed["allowed"] is True
     assert allowed["account"].lower() == other
     assert registry.may_answer(allowed["operator"], allowed["account"])
     assert zoo.json("node", "answer-key", other, "--remove")["allowed"] is False

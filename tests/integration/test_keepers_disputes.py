@@ -35,7 +35,7 @@ PLANS = (
     OperatorPlan("beta", price="0.90", capacity=3),
     OperatorPlan("gamma", price="1.00", capacity=3),
     OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
-    OperatorPlan("epsilon", roles=("verifier",), sample_rate=1.0, bonds=100 * ZEN),
+    OperatorPlan("epsilon", roles=("verifier",), sample_rate=1.0, ask_zen=100 * ZEN),
 )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from keepers.decisions.requests import verify_request
 from keepers.queue.work_queue import WorkStatus
+from keepers.services.dispute_work import Ask
 from keepers.services.disputing import DISPUTE_POLL_S, Disputing
 from node.disputes.player import result_in
 from node.inputs import bundles
@@ -44,16 +45,15 @@ class Scene:
         self.dispute = Dispute(devnet, self.work)
         self.author = self.dispute.parties[0]
 
-    def lane(self, sender: Sender, name: str, **options: Any) -> Disputing:
-        return Disputing(self.chain, sender, self.honest, **{"operator": 0, "folder": self.folder / name, **options})
+    def lane(self, sender: Sender, name: str, ask: Ask | None = None, **options: Any) -> Disputing:
+        options = {"operator": 0, "folder": self.folder / name, **options}
+        return Disputing(self.chain, sender, ask or self.honest, **options)
 
     def honest(self, task: str, name: str, request: dict[str, Any], **options: Any) -> WorkStatus:
         return computed(self.work.store, task, request, **options)
 
     def authors(self, **options: Any) -> Disputing:
-        lane = self.lane(self.author.sender, "author", operator=self.author.id)
-        lane._ask = partial(self.honest, **options)
-        return lane
+        return self.lane(self.author.sender, "author", partial(self.honest, **options), operator=self.author.id)
 
     def stranger(self, name: str) -> Sender:
         account = self.devnet.account(name, zen=100 * ZEN)
@@ -151,7 +151,7 @@ def test_an_asker_that_is_restarted__goes_on_without_a_report(devnet: Devnet, tm
 
 
 def test_a_true_claim__is_answered_for_and_in_the_end_paid_with_the_fees(devnet: Devnet, tmp_path: Path):
-    """A stranger answers what a hash determines; what is new, the author; whoever answered has the fee."""
+    """A stranger answers what a hash determines; what is new, the author or an answer key; whoever answered has the fee."""
     scene = Scene(devnet, tmp_path, None)
     stranger, asker = scene.stranger("stranger"), scene.dispute.parties[2]
     defending = scene.lane(stranger, "stranger", defends=scene.dispute.job)
@@ -174,8 +174,9 @@ def test_a_true_claim__is_answered_for_and_in_the_end_paid_with_the_fees(devnet:
     [node] = scene.view.picture.open_asks
     assert defending.unanswered[scene.view.key] == {node.id.hex(): AUTHORS}
     author, coin = scene.authors(), scene.chain.coin(stranger.address)
-    author.poll_once()
-    assert not scene.view.picture.open_asks
+    scene.author.sender.send(scene.chain.registry.allow_answers(scene.author.id, stranger.address, True))
+    defending.poll_once()
+    assert not scene.view.picture.open_asks, "an answer key answers what is new"
     final_after = scene.view.final_after(scene.chain.params.clocks)
     assert final_after is not None
     devnet.warp_to(final_after + 1)

@@ -1,24 +1,33 @@
-"""Why `zoo defend` leaves an ask open."""
+"""Why `zoo defend` leaves an ask open, and whether that was this account's to answer."""
 
 from __future__ import annotations
 
 import pytest
 
-from keepers.cli.defend import why_open
+from keepers.cli.defend import ANYONE, NOBODY, OPERATOR, why_open
+from zoo_compute.disputes.roles import AUTHORS
 from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import PRODUCTION
 
+NOT_COMPUTED = "not computed: this machine lacks the data, or needs longer"
+CLOCKS = clocks.asked(clocks.first(0, PRODUCTION), 100, 10**6, False, 0, 1, 60, PRODUCTION)
+
 
 @pytest.mark.parametrize(
-    ("after_s", "reason"),
+    ("after_s", "by", "reason"),
     [
-        (0, "for 30 min its operator alone is paid for it"),
-        (PRODUCTION.exclusive_s - 1, "for 1 s its operator alone is paid for it"),
-        (PRODUCTION.exclusive_s, "not computed"),
-        (PRODUCTION.committer_s, "not computed"),
-        (PRODUCTION.committer_s + 1, "out of time"),
+        (0, ANYONE, "for 30 min its operator alone is paid for it"),
+        (PRODUCTION.exclusive_s - 1, ANYONE, "for 1 s its operator alone is paid for it"),
+        (PRODUCTION.exclusive_s, ANYONE, NOT_COMPUTED),
+        (PRODUCTION.committer_s, ANYONE, NOT_COMPUTED),
+        (PRODUCTION.committer_s + 1, NOBODY, "out of time"),
     ],
 )
-def test_an_ask_that_was_not_tried__says_for_how_long_nobody_else_is_paid(after_s, reason):
-    asked = clocks.asked(clocks.first(0, PRODUCTION), 100, 10**6, False, 0, 1, 60, PRODUCTION)
-    assert why_open(asked, 100 + after_s, PRODUCTION) == reason
+def test_an_ask_that_was_not_tried__says_for_how_long_nobody_else_is_paid(after_s, by, reason):
+    assert why_open(CLOCKS, 100 + after_s, PRODUCTION) == (by, reason)
+
+
+def test_an_ask_for_a_new_commitment__is_its_operators_alone():
+    assert why_open(CLOCKS, 101, PRODUCTION, AUTHORS) == (OPERATOR, AUTHORS)
+    assert why_open(CLOCKS, 101 + PRODUCTION.committer_s, PRODUCTION, AUTHORS) == (NOBODY, "out of time")
+    assert why_open(CLOCKS, 101, PRODUCTION, "something failed") == (ANYONE, "something failed")

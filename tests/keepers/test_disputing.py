@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 
 from keepers.queue.work_queue import WorkStatus
-from keepers.services import challenging, disputing
-from keepers.services.challenging import Asking, MismatchReports, salt_of, seal_of, unit_id
-from keepers.services.disputing import REFUSED_S, RETRY_S, Disputing
+from keepers.services import challenging, dispute_work, disputing, false_claims, retries
+from keepers.services.challenging import UNREADABLE_S, Asking, MismatchReports, salt_of, seal_of, unit_id
+from keepers.services.dispute_work import RETRY_S, DisputeWork
+from keepers.services.disputing import REFUSED_S, Disputing
+from keepers.services.resolved import FAILED_S, Resolved
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.generated.bindings import admissions as bindings
 from zoo_compute.disputes.exploration import Call, Exploration, Opened
+from zoo_compute.disputes.roles import AUTHORS, FALSE
 from zoo_compute.errors import NeedsOperator, Refusal, UserError
 from zoo_compute.json_codec import encode
 from zoo_compute.operators.admission import TrialAnswer
@@ -64,15 +67,18 @@ class Lane:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.answers: dict[str, list[Call]] = {}
         self.refuses: set[str] = set()
+        self.allowed_by: set[int] = set()
         self.head = SimpleNamespace(number=1, timestamp=NOW)
         self.seals: dict[bytes, int] = {}
         self.referee = Contract(seals=lambda hash: self.seals.get(hash, 0), owed=lambda *_: 0)
         block = SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})
         self.chain: Any = SimpleNamespace(
             head=lambda: self.head,
+            cached=lambda key, make: SimpleNamespace(at=lambda head: []),
             params=SimpleNamespace(clocks=DEVNET),
             w3=SimpleNamespace(eth=block),
             referee=self.referee,
+            registry=Contract(may_answer=lambda operator, account: account == ME and operator in self.allowed_by),
             tasks=Contract(reexecution_price=lambda *_: ("0xtoken", 100), owed=lambda *_: 0),
             token=lambda _: Contract(balanceOf=lambda _: 1_000, allowance=lambda *_: 1_000),
         )
@@ -99,7 +105,8 @@ class Lane:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(disputing, "time", clock)
+    for module in (disputing, dispute_work, retries):
+        monkeypatch.setattr(module, "time", clock)
     return clock
 
 
@@ -125,17 +132,24 @@ def disputes(monkeypatch: pytest.MonkeyPatch) -> list[DisputeView]:
     every: list[DisputeView] = []
     claim = claim_of(MINE, Workload(b"p" * 32, b"s" * 32, 4, 1), b"seed" * 8, b"r" * 32)
     terms = SimpleNamespace(reexecute_s=5)
-    monkeypatch.setattr(disputing, "read_disputes", lambda *_, wanted: [each for each in every if wanted(each)])
-    monkeypatch.setattr(disputing, "read_job", lambda chain, job, head: SimpleNamespace(job=job, terms=terms, token=""))
+    seats = {number: SimpleNamespace(operator=operator) for number, operator in enumerate((3, MINE, 5, 0))}
+    monkeypatch.setattr(disputing, "explorations_of", lambda chain: SimpleNamespace(at=lambda head: list(every)))
+    monkeypatch.setattr(
+        disputing, "read_job", lambda chain, job, head: SimpleNamespace(job=job, terms=terms, token="", seats=seats)
+    )
     monkeypatch.setattr(DisputeView, "claim_in", lambda self, view: SimpleNamespace(fields=astuple(claim), final=False))
     monkeypatch.setattr(disputing, "dispute_request", lambda view, claim, **options: options)
     return every
 
 
+def disputes_claim() -> tuple[Any, ...]:
+    return astuple(claim_of(MINE, Workload(b"p" * 32, b"s" * 32, 4, 1), b"seed" * 8, b"r" * 32))
+
+
 # --- whose
 
 
-def test_disputes_of_others__are_left_alone(tmp_path: Path, disputes: list[DisputeView]):
+def test_disputes_of_others__are_left_alone_while_somebody_may_act(tmp_path: Path, disputes: list[DisputeView]):
     """Each would cost gas and time: whoever asks about many claims would keep every keeper from its own."""
     place = Lane(tmp_path)
     disputes += [dispute(1, opened(), operator=3), dispute(2, opened()), dispute(3, opened(asker=ME), operator=3)]
@@ -150,6 +164,19 @@ def test_a_defender__answers_in_every_dispute_of_its_job(tmp_path: Path, dispute
     place.answers["defender"] = [Call("answer", (1,), id=b"1")]
     place.lane.poll_once()
     assert [request["role"] for _, request in place.asked] == ["defender"], "of one the author alone may answer yet"
+    assert place.names == ["answer"]
+
+
+def test_a_defender_with_an_answer_key__is_the_author(tmp_path: Path, disputes: list[DisputeView]):
+    place = Lane(tmp_path, operator=0, defends=2)
+    early = replace(OPEN, since=NOW - 1)
+    disputes += [dispute(1, opened(clocks=early), job=2), dispute(2, opened(clocks=early), job=2, operator=3)]
+    place.allowed_by = {MINE}
+    place.answers["author"] = [Call("answer", (1,), id=b"1")]
+    place.lane.poll_once()
+    assert [request["role"] for _, request in place.asked] == ["author"], (
+        "the other asks are the author's alone for now"
+    )
     assert place.names == ["answer"]
 
 
@@ -258,26 +285,37 @@ def test_a_trial__is_answered_as_a_claim_is(
     assert place.names == ["answer"]
 
 
-def test_work_that_failed__is_asked_for_again_after_a_while(tmp_path: Path, clock: Clock):
-    place = Lane(tmp_path)
-    answers = {"it": WorkStatus("failed", error="no memory"), "it-1": WorkStatus("failed", error="again")}
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        WorkStatus("failed", error="no memory"),
+        WorkStatus("done", result={"unanswered": {"01": "not served"}, "calls": []}),
+    ],
+)
+def test_work_that_failed_or_left_an_ask_out__is_asked_for_again_after_a_while(clock: Clock, lacking: WorkStatus):
+    answers = {"it": lacking, "it-1": lacking}
     asked: list[str] = []
 
     def ask(task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         asked.append(name)
         return answers[name]
 
-    place.lane._ask = ask
-    submitted = place.lane._submitted
-    assert submitted("it", {}).error == "no memory"
+    work = DisputeWork(ask)
+    assert work.submitted(b"k", "it", {}) == lacking
     clock.sleep(RETRY_S - 1)
-    assert submitted("it", {}).error == "no memory"
+    assert work.submitted(b"k", "it", {}) == lacking
     clock.sleep(1)
-    assert submitted("it", {}).error == "again"
+    assert work.submitted(b"k", "it", {}) == lacking
     clock.sleep(RETRY_S)
-    answers["it-2"] = WorkStatus("done", result={})
-    assert submitted("it", {}).state == "done"
-    assert asked == ["it", "it", "it-1", "it-2"]
+    answers["it-2"] = WorkStatus("done", result={"unanswered": {"01": AUTHORS, "02": FALSE}})
+    for _ in range(2):
+        assert work.submitted(b"k", "it", {}) == answers["it-2"]
+        clock.sleep(RETRY_S)
+    assert asked == ["it", "it", "it-1", "it-2", "it-2"], (
+        "that an answer needs the author, or that there is none, is final"
+    )
+    work.begin_look([b"other"])
+    assert work._failed == {}, "of what is over nothing is kept"
 
 
 # --- what an ask takes
@@ -315,21 +353,32 @@ def test_an_ask_without_time_for_a_seal__is_made_without_one(
     assert place.names == names
 
 
-def test_a_heavy_ask__needs_a_reexecution_in_the_jobs_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    place, view = Lane(tmp_path), SimpleNamespace(job=1)
-    asking = Asking(place.chain, SimpleNamespace(address=ME, send=place._send))  # type: ignore[arg-type]
+@pytest.mark.parametrize("prices", [(100, 0), (200, 0), (0, 0), (90, 110)])
+def test_a_heavy_ask__needs_a_reexecution_in_the_jobs_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prices: tuple[int, int]
+):
+    """At the reserve of 100, or at what the claim of two slots is paid for one of them."""
+    place = Lane(tmp_path)
+    claim = SimpleNamespace(price=prices[0], pot_price=prices[1], count=2, is_aggregation=False)
+    asking = Asking(place.chain, SimpleNamespace(address=ME, send=place._send, chain=place.chain))  # type: ignore[arg-type]
     balance, allowance = 99, 99
     place.chain.token = lambda _: Contract(balanceOf=lambda _: balance, allowance=lambda *_: allowance)
     monkeypatch.setattr(challenging, "token_at", lambda *_: SimpleNamespace(format=str))
+    approvals = [("approve", (place.referee.address, 0), 0), ("approve", (place.referee.address, 400), 0)]
     with pytest.raises(NeedsOperator, match=r"prepays 100; 0xab.* has 99"):
-        asking.provide(view, HEAVY, is_aggregation=False)  # type: ignore[arg-type]
+        asking.provide(1, claim)  # type: ignore[arg-type]
     balance = 100
-    asking.provide(view, HEAVY, is_aggregation=False)  # type: ignore[arg-type]
-    assert place.sent == [("approve", (place.referee.address, 400), 0)]
+    asking.provide(1, claim)  # type: ignore[arg-type]
+    assert place.sent == approvals, "a token may refuse to change one amount into another"
     allowance = 100
-    asking.provide(view, HEAVY, is_aggregation=False)  # type: ignore[arg-type]
-    asking.provide(view, HEAVY._replace(is_heavy=False), is_aggregation=False)  # type: ignore[arg-type]
-    assert len(place.sent) == 1
+    asking.provide(1, claim)  # type: ignore[arg-type]
+    assert len(place.sent) == 2
+    allowance = 0
+    asking.provide(1, claim)  # type: ignore[arg-type]
+    assert place.sent == approvals + approvals[1:]
+    claim.price, claim.pot_price = 112, 90
+    with pytest.raises(NeedsOperator, match=r"prepays 101; 0xab.* has 100"):
+        asking.provide(1, claim)  # type: ignore[arg-type]
 
 
 # --- which mismatches
@@ -360,6 +409,51 @@ def test_mismatches__are_handed_over_once_and_a_line_that_is_being_written_later
     assert handed == [(3, claim, [{"kind": 0}])]
 
 
+def test_a_report_of_a_job_that_cannot_be_read__keeps_no_other_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock, caplog: pytest.LogCaptureFixture
+):
+    path, handed, readable = tmp_path / "verified.jsonl", list[int](), {2}
+    lines = [
+        {"name": f"of {job}", "job": job, "turn": 0, "seat": 1, "root": b"r".hex(), "dispute": {"kind": 0}}
+        for job in (1, 2)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def read_job(chain: Any, job: int) -> Any:
+        if job not in readable:
+            raise ValueError("hostile")
+        return SimpleNamespace(job=job, claims=[SimpleNamespace(turn=0, seat=1, root=b"r")])
+
+    monkeypatch.setattr(challenging, "read_job", read_job)
+    reports = MismatchReports(None, path, lambda job, claim, places: handed.append(job))  # type: ignore[arg-type]
+    for _ in range(3):
+        reports.read()
+        clock.sleep(UNREADABLE_S)
+    assert handed == [2]
+    assert reports.trouble == ["of 1: ValueError: hostile"]
+    assert len(caplog.records) == 1, "once, not at every look"
+    readable.add(1)
+    reports.read()
+    assert (handed, reports.trouble) == ([2, 1], [])
+
+
+def test_a_false_claim_of_a_job_that_cannot_be_read__keeps_no_other_waiting(
+    tmp_path: Path, disputes: list[DisputeView], monkeypatch: pytest.MonkeyPatch
+):
+    def read_job(chain: Any, job: int, head: Any) -> Any:
+        raise ValueError("hostile")
+
+    monkeypatch.setattr(false_claims, "read_job", read_job)
+    place = Lane(tmp_path)
+    place.answers["author"] = [Call("answer", (1,), id=b"1")]
+    disputes += [dispute(1, opened())]
+    claim: Any = SimpleNamespace(final=False, operator=3, turn=5, seat=0, fields=disputes_claim())
+    place.lane.challenge(2, claim, [{"kind": 0, "slot": 0, "result": None}])
+    place.lane.poll_once()
+    assert place.names == ["answer"]
+    assert place.lane.trouble == ["job 2: the claim of turn 5, seat 0: ValueError: hostile"]
+
+
 def test_a_claim_that_is_final__cannot_be_disputed(tmp_path: Path):
     claim: Any = SimpleNamespace(final=True, operator=3, turn=5)
     with pytest.raises(UserError, match="of operator 3 in turn 5 cannot be disputed any more"):
@@ -385,3 +479,85 @@ def test_a_resolved_dispute__is_looked_at_until_nothing_is_left(
         assert place.lane.poll_once() == []
     assert finished == [NOW, NOW + 6]
     assert not kept.exists()
+
+
+# --- what goes wrong
+
+
+def test_an_account_that_cannot_pay__says_so_once_and_until_it_can(
+    tmp_path: Path, disputes: list[DisputeView], clock: Clock, caplog: pytest.LogCaptureFixture
+):
+    place, poor = Lane(tmp_path), NeedsOperator("0xab has 1 coin", hint="send it coin")
+    send, place.answers["asker"] = place._send, [HEAVY._replace(is_heavy=False)]
+    disputes += [dispute(1, opened(asker=ME), operator=3)]
+
+    def cannot_pay(call: Any, *, value: int = 0) -> Any:
+        raise poor
+
+    place.lane._sender.send = cannot_pay  # type: ignore[method-assign]
+    for _ in range(4):
+        place.lane.poll_once()
+        clock.sleep(REFUSED_S)
+    text = "dispute 01010101 of job 1: ask_claim: 0xab has 1 coin (send it coin)"
+    assert (place.lane.trouble, place.lane.unpaid) == ([text], {disputes[0].key: poor})
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [text]
+    place.lane._sender.send = send  # type: ignore[method-assign]
+    place.lane.poll_once()
+    assert (place.names, place.lane.trouble, place.lane.unpaid) == (["ask_claim"], [], {})
+
+
+def test_what_is_known_of_a_dispute__is_forgotten_with_it(tmp_path: Path, disputes: list[DisputeView], clock: Clock):
+    forgotten = list[Any]()
+    explorations: Any = SimpleNamespace(at=lambda head: list(disputes), forget=forgotten.append)
+    place = Lane(tmp_path, explorations=explorations)
+    lane, place.refuses = place.lane, {"answer"}
+    lane._resolved.finish = lambda *_: None  # type: ignore[method-assign]
+    place.answers["author"] = [Call("answer", (1,), id=b"1")]
+    disputes += [dispute(1, opened()), dispute(2, opened(2), operator=3), dispute(3, opened(3), operator=3)]
+    lane.poll_once()
+    assert lane._refused.paused
+    assert {each[0] for each in lane._false._asked} == {2, 3}
+    disputes[:] = [replace(each, picture=Exploration(each.picture.nodes, end=End.FINAL)) for each in disputes[:2]]
+    lane.poll_once()
+    lane.poll_once()
+    assert forgotten[-1] == {each.key for each in disputes}, "mine too: it is finished"
+    disputes.clear()
+    lane.poll_once()
+    kept = (lane._false._asked, lane._refused._pauses, lane._over, lane.unanswered, lane._work._failed)
+    assert not any(kept)
+
+
+def test_a_withdrawal_that_fails__is_tried_ever_more_rarely_and_keeps_no_other_waiting(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+):
+    tried, paid = list[float](), list[Any]()
+    refuses = {"0xbad"}
+
+    def send(call: Any) -> None:
+        asset = call[1][0]
+        if asset in refuses:
+            tried.append(clock.now)
+            raise Refusal("referee: transfer failed")
+        paid.append((call[0], asset))
+
+    picture = Exploration({})
+    contracts = Contract(owed=lambda asset, account: 1)
+    chain: Any = SimpleNamespace(referee=contracts, tasks=Contract(owed=lambda *_: 0))
+    resolved = Resolved(chain, SimpleNamespace(address=ME, send=send), 0)  # type: ignore[arg-type]
+    view: Any = SimpleNamespace(picture=picture, operator=3, key=b"k", end=End.FINAL)
+    head: Any = SimpleNamespace(number=1)
+    for token in ("0xbad", "0xgood"):
+        resolved.finish(head, view, None, token)
+    start = clock.now
+    for _ in range(400):
+        resolved.withdraw()
+        clock.sleep(1)
+    assert [round((at - start) / FAILED_S) for at in tried] == [0, 1, 3, 7]
+    assert sorted(asset for _, asset in paid) == ["0x" + 40 * "0", "0xgood"]
+    [text] = resolved.trouble
+    assert text.startswith(f"a withdrawal of 0xbad from referee to {ME}: refused: referee: transfer failed")
+    assert [record.levelname for record in caplog.records] == ["ERROR"], "once"
+    refuses.clear()
+    clock.sleep(FAILED_S * 16)
+    resolved.withdraw()
+    assert (resolved.trouble, len(paid)) == ([], 3)

@@ -27,6 +27,8 @@ COIN = "0x00000000000000000000000000000000000000AA"
 class Recorder:
     """Stands for the chain's bindings: remembers what was sent."""
 
+    address = "0xH"
+
     def __init__(self) -> None:
         self.sent: list[tuple[str, tuple[Any, ...]]] = []
         self.values: list[int] = []
@@ -177,6 +179,12 @@ def test_a_job_that_cannot_be_read__does_not_keep_the_others_waiting(setup, trou
     status = keeper.tick()
     assert bids(recorder) == [(2, 4)]
     assert bool(status["trouble"]) == isinstance(trouble, ValueError)
+
+
+def test_what_disputes_lack__is_in_the_status(setup):
+    keeper, *_ = setup
+    keeper.disputing._troubles.note((b"k", ""), "dispute 01 of job 1: no tokens")
+    assert keeper.tick()["trouble"] == ["dispute 01 of job 1: no tokens"]
 
 
 def test_a_refused_duty__does_not_keep_the_next_ones_from_being_done(setup):

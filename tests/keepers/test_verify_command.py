@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from keepers.cli import verify
-from keepers.cli.verify import JobVerification, _check_asked, _todo
+from keepers.cli import job_verification, verify
+from keepers.cli.job_verification import JobVerification, VerifiedWork, works_of
+from keepers.cli.verify import _check_asked
 from node.errors import Withheld
 from tests.keepers.test_duties import ME, OTHER, ROOT, view
-from zoo_compute.chain.views import ClaimState, Commit, JobView
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobView
 from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.errors import UserError
 
@@ -21,13 +22,28 @@ def commit(turn: int, operator: int, first: int, count: int) -> Commit:
     return Commit(turn, turn, first, operator, first << 16 | count, 9, 0, ROOT, ROOT, 9)
 
 
-def places(view: JobView, turns: tuple[int | None, int | None], *, every: bool = False) -> list[tuple[int, int]]:
-    return [(commit.turn, slot) for commit, slot in _todo(view, every, turns, None)]
+def made(turn: int, **fields: Any) -> Checkpoint:
+    return Checkpoint(turn, turn, AGGREGATOR_SEAT, OTHER, 1, 9, 0, ROOT, ROOT, 9, **fields)
+
+
+def places(
+    view: JobView, turns: tuple[int | None, int | None] = (None, None), *, every: bool = False, slot: int | None = None
+) -> list[tuple[int, int | None]]:
+    return [(claim.turn, at) for claim, at in works_of(view, every, turns, slot)]
 
 
 def test_one_slot_of_each_claim__comes_before_another_of_any_and_a_liar_that_asks_itself_delays_nothing():
     mine, other, disputed = commit(3, ME, 0, 2), commit(3, OTHER, 2, 2), replace(commit(3, OTHER, 4, 2), disputed=True)
     assert places(view(1, commits=(disputed, mine, other)), (None, None)) == [(3, slot) for slot in (0, 2, 4, 1, 3, 5)]
+
+
+def test_an_aggregation__is_checked_before_its_turns_slots_where_no_slot_is_chosen():
+    seen = view(1, commits=(commit(3, ME, 0, 2), commit(4, ME, 0, 1)), checkpoints=(made(3), made(4)))
+    assert places(seen) == [(3, None), (3, 0), (3, 1), (4, None), (4, 0)]
+    assert places(seen, (4, 4)) == [(4, None), (4, 0)]
+    assert places(seen, slot=0) == [(3, 0), (4, 0)]
+    paid = view(1, checkpoints=(made(3, state=ClaimState.PAID),))
+    assert (places(paid), places(paid, every=True)) == ([], [(3, None)])
 
 
 @pytest.mark.parametrize(
@@ -55,7 +71,7 @@ def witness_of(disputes: list[Any]) -> JobVerification:
     """It re-executed two slot-rounds, the longer one in 30 s."""
     witness = JobVerification(SimpleNamespace(chain=lambda: None), 1, SimpleNamespace(), None, challenges=False)  # type: ignore[arg-type]
     witness.checked = [
-        verify.VerifiedSlot(commit(1, OTHER, 0, 1), 0, {"agrees": True, "seconds": each}) for each in (9.0, 30.0)
+        VerifiedWork(commit(1, OTHER, 0, 1), 0, {"agrees": True, "seconds": each}) for each in (9.0, 30.0)
     ]
     witness._open = disputes
     return witness
@@ -89,10 +105,24 @@ def test_a_round_whose_checkpoint_is_gone__is_passed_over_and_told(monkeypatch: 
             raise Withheld("the checkpoint that the round starts from: nobody has it", {0: None}, checkpoint=True)
         return {"agrees": True}
 
-    monkeypatch.setattr(verify, "_verified", verified)
+    monkeypatch.setattr(job_verification, "_verified", verified)
     witness = JobVerification(SimpleNamespace(chain=lambda: None), 1, SimpleNamespace(), None, challenges=False)  # type: ignore[arg-type]
     seen = view(1, commits=tuple(commit(turn, OTHER, 0, 1) for turn in (1, 2)))
     for left in (True, False):
-        assert witness.check_next(seen, _todo(seen, True, (None, None), None)) == left
-    assert [each.commit.turn for each in witness.checked] == [2]
+        assert witness.check_next(seen, works_of(seen, True, (None, None), None)) == left
+    assert [each.claim.turn for each in witness.checked] == [2]
     assert "nobody has it" in str(witness.withheld)
+
+
+def test_the_report__counts_slot_rounds_and_aggregations_apart_and_says_which_work_each_is():
+    checked = [
+        VerifiedWork(commit(1, OTHER, 0, 1), 0, {"agrees": True}),
+        VerifiedWork(made(1), None, {"agrees": False, "message": "another root"}),
+    ]
+    assert verify._agreement(checked) == "1 of 1 slot-rounds and 0 of 1 aggregations agree"
+    assert verify._agreement(checked[:1]) == "1 of 1 slot-rounds agree"
+    assert checked[1].text == f"turn 1, aggregation, operator {OTHER}: FALSE: another root"
+    assert [(each.to_dict()["work"], each.to_dict()["slot"]) for each in checked] == [
+        ("slot-round", 0),
+        ("aggregation", None),
+    ]

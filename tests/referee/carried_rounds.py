@@ -124,7 +124,7 @@ class CarriedRound(Case):
 
     def played(self, about: Disputed, theirs: Trees, mine: Trees) -> Played:
         results = {about.slot: about.result or Result()}
-        answerer = Answerer(about.claim, lambda *_: theirs, PRODUCTION, results=results, is_author=True)
+        answerer = Answerer(about.claim, lambda *_: theirs, PRODUCTION, result_of=results.get, is_author=True)
         with board_of(self, about.claim) as board:
             self.keep(board.at.protocol)
             return play(board, lambda: Asker(mine, about), answerer, is_patient=False)

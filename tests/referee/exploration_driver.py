@@ -17,7 +17,7 @@ from tests.support.protocol_driver import load
 from zoo_compute.spec import referee, verdicts
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.clocks import PRODUCTION
-from zoo_compute.spec.disputed_claims import Explorations, Terms, claim_key, is_final
+from zoo_compute.spec.disputed_claims import Explorations, Terms, claim_key, heavy_price, is_final
 from zoo_compute.spec.exploration import Node
 from zoo_compute.spec.frames import Frame, Position, Work
 from zoo_compute.spec.params import COIN
@@ -138,6 +138,11 @@ class Exploring:
         self.court.terms[job, claim] = terms
         self.double.set_claim(job, plain(claim), astuple(terms))
 
+    def lose(self, name: str, job: int = JOB) -> None:
+        """As Availability has Settlement convict a claim, beside its dispute."""
+        del self.court.terms[job, self.claims[name]]
+        self.double.set_claim(job, plain(self.claims[name]), (bytes(32), 0, 0, 0))
+
     def close_turn(self, deadline: int, turn: int = 3, job: int = JOB) -> None:
         self.court.deadlines[job, turn] = deadline
         self.double.set_deadline(job, turn, deadline)
@@ -235,7 +240,7 @@ class Exploring:
         for node, _ in w.nodes.values():
             coin += node.payment.fee * 10**9
             if node.payment.is_heavy:
-                tokens += PRICE + int(node.payment.is_of_aggregation)
+                tokens += heavy_price(w, self.job, node.payment.is_of_aggregation, node.price)[1]
         assert chain.balance(self.contract.address) - coin >= 0, "coin"
         assert self.token.balanceOf(self.contract.address) == tokens, "tokens"
 

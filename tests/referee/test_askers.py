@@ -211,7 +211,6 @@ def test_a_rank_of_a_robust_aggregation__is_judged():
     assert (played.end, played.kind) == (End.JUDGED, 8), played.refused
 
 
-@pytest.mark.xfail(strict=True, reason="Openings refuses an ask for what lies beyond the last entry of a state")
 def test_a_hash_beyond_the_last_entry_of_a_state__is_convicted_by_silence():
     """All entries are right; no file has this root."""
     case = mlp()

@@ -98,7 +98,7 @@ class Contest:
 
     def _answerer(self, trees: Trees) -> Answerer:
         results = {self.about.slot: self.about.result or Result()}
-        return Answerer(self.about.claim, lambda *_: trees, PRODUCTION, results=results, is_author=True)
+        return Answerer(self.about.claim, lambda *_: trees, PRODUCTION, result_of=results.get, is_author=True)
 
 
 # --- what each side computes

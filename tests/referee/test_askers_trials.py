@@ -99,7 +99,7 @@ def asker_of(mine: Trees, claim: Claim) -> Asker:
 
 def played(theirs: Trees, mine: Trees, **options: Any) -> Played:
     claim, result = answered(theirs)
-    answerer = Answerer(claim, lambda *_: theirs, PRODUCTION, results={0: result}, is_author=True)
+    answerer = Answerer(claim, lambda *_: theirs, PRODUCTION, result_of={0: result}.get, is_author=True)
     with board_of(claim) as board:
         return play(board, lambda: asker_of(mine, claim), answerer, **options)
 

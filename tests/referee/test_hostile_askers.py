@@ -50,7 +50,7 @@ def true_claim():
 
 def author(about, trees):
     results = {about.slot: about.result} if about.result else {}
-    return Answerer(about.claim, lambda kind, slot: trees, PRODUCTION, results=results, is_author=True)
+    return Answerer(about.claim, lambda kind, slot: trees, PRODUCTION, result_of=results.get, is_author=True)
 
 
 def play(board, asker, answerer, before_ask=lambda call: None, before_answers=lambda: None):

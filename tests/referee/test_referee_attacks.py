@@ -243,6 +243,20 @@ def test_a_subtree_of_padding__is_answered_like_any_other_and_leads_nowhere(expl
     assert exploring.world.claims[claim_key(JOB, exploring.claims["bob"])].end == End.FINAL
 
 
+def test_no_place_of_a_true_state__can_be_asked_for(exploring, explorer):
+    """Five entries, which are judged, and padding in the places of three, which nobody is asked for."""
+    commit(exploring)
+    state = explorer.answer(explorer.ask_state(to_trace(explorer)))
+    assert explorer.known[state][1].position.count == 5
+    for place in range(8):
+        refused(exploring, "nothing to answer", "ask", "dave", *explorer.ask_args(state, place), value=MUCH)
+    for place in range(5, 8):
+        refused(exploring, "no such leaf", "judge", "dave", *explorer.judge_args(state, place))
+    exploring.to(exploring.deadline + PRODUCTION.asker_s + PRODUCTION.committer_s + 1)
+    exploring.call("close", "eve", JOB, exploring.claims["bob"])
+    assert exploring.world.claims[claim_key(JOB, exploring.claims["bob"])].end == End.FINAL
+
+
 def test_equal_subtrees__are_told_apart_by_their_places(exploring, explorer):
     """All leaves of a tensor of zeros are one hash: what holds of one place is not taken for another."""
     commit(exploring)

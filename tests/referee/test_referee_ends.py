@@ -113,6 +113,71 @@ def test_aged_claim__is_void_and_everything_goes_back(exploring, explorer):
     assert owed(exploring, "dave", exploring.token.address) == PRICE
 
 
+@pytest.mark.parametrize("ways", [(PRICE * 9, 0), (PRICE * 2, PRICE * 7), (PRICE * 9 + 2, 0), (PRICE, PRICE)])
+def test_heavy_asks__prepay_what_the_claim_is_paid_for_a_slot__and_the_reserve_at_least(exploring, explorer, ways):
+    """Of a claim of three slots: re-openings of the auction raised its price, and a part of that comes from the pot."""
+    exploring.keep("bob", replace(exploring.claims["bob"], price=ways[0], pot_price=ways[1]), 3, exploring.deadline)
+    price, token, dave = max(sum(ways) // 3, PRICE), exploring.token, exploring.accounts["dave"]
+    had = token.balanceOf(dave)
+    traces = [explorer.first("bob", leaf=3), explorer.first("bob", Kind.UPDATE, 5)]
+    root = explorer.answer(explorer.first("bob", slot=6))
+    assert had - token.balanceOf(dave) == 2 * price
+    below = explorer.ask(root, 3)  # heavy, and far from the claim
+    assert had - token.balanceOf(dave) == 3 * price
+    for id in (*traces, below):
+        explorer.answer(id)
+    exploring.to(exploring.deadline + PRODUCTION.asker_s + 1)
+    exploring.call("close", "mallory", JOB, exploring.claims["bob"])
+    settle(exploring, explorer, *traces, root, below)
+    assert owed(exploring, "owner", token.address) == 3 * price
+
+
+def test_a_heavy_ask_of_an_aggregation__prepays_the_aggregators_price(exploring, explorer):
+    exploring.keep("carol", replace(exploring.claims["carol"], price=5 * PRICE), 1, exploring.deadline)
+    token, dave = exploring.token, exploring.accounts["dave"]
+    had = token.balanceOf(dave)
+    explorer.first("carol", Kind.AGGREGATION, 0)
+    assert had - token.balanceOf(dave) == 5 * PRICE
+
+
+def test_exhausting_asks__burn_half_of_what_they_prepaid(exploring, explorer):
+    exploring.keep("bob", replace(exploring.claims["bob"], price=9 * PRICE), 3, exploring.deadline)
+    explorer.answer(explorer.first("bob"))
+    marked = explorer.first("bob", Kind.UPDATE, 5)
+    holder = JOB << 28 | TRAINER
+    more = 3 * PRODUCTION.counted_reexecutions
+    chain.set_storage(exploring.contract, storage_slot("Referee", "heavy_asks", holder), (1 + more) << 128)
+    exploring.world.heavy[JOB, TRAINER] += more
+    last = explorer.first("bob", Kind.UPDATE, 6)
+    node = explorer.known[last][1]
+    assert node.clocks.exhausted
+    exploring.to(node.clocks.since + node.clocks.committer_left_s + 1)
+    exploring.call("expire", "eve", JOB, exploring.claims["bob"], last, node)
+    assert exploring.court.calls[-1][-1] == 2 * (3 * PRICE // 2)
+    settle(exploring, explorer, marked, last)
+    assert exploring.world.burned[exploring.token.address] == 2 * (3 * PRICE // 2)
+
+
+@pytest.mark.parametrize("when", ["while its turn is open", "in its window", "once it could be final"])
+def test_a_claim_that_lost_its_data__is_closed_at_once_and_everything_goes_back(exploring, explorer, when):
+    exploring.keep("bob", exploring.claims["bob"], 3, exploring.deadline if when != "while its turn is open" else 0)
+    root = explorer.answer(explorer.first("bob"))
+    trace = explorer.first("bob", Kind.UPDATE, 5)
+    if when == "once it could be final":
+        explorer.answer(trace)
+        exploring.to(exploring.deadline + PRODUCTION.committer_s + PRODUCTION.asker_s)
+    else:
+        exploring.no("referee: not final", "close", "eve", JOB, exploring.claims["bob"])
+    exploring.lose("bob")
+    exploring.call("close", "eve", JOB, exploring.claims["bob"])
+    assert claim(exploring).end == End.AGED
+    assert exploring.world.heavy[JOB, TRAINER] == 0
+    settle(exploring, explorer, root, trace)
+    assert owed(exploring, "dave") == fee(explorer, root) + fee(explorer, trace)
+    assert owed(exploring, "dave", exploring.token.address) == PRICE
+    assert exploring.world.burned.get(exploring.token.address, 0) == 0
+
+
 def test_heavy_asks__open_of_a_claim_that_falls_elsewhere__are_counted_down(exploring, explorer):
     waiting = [explorer.first("bob", Kind.UPDATE, slot) for slot in (4, 5, 6)]
     assert exploring.world.heavy[JOB, TRAINER] == 3

@@ -5,16 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.referee.exploration_driver import JOB
+from tests.referee.exploration_driver import JOB, TRAINER
 from tests.support.games.exploration_moves import NO_STATES
 from tests.support.games.hashed_computation import TRAINING, UPDATE, WORK, Tree, noise
 from tests.support.sources import CONTRACTS
 from zoo_compute.spec import merkle
 from zoo_compute.spec.clocks import PRODUCTION
 from zoo_compute.spec.descents import Answer, ResultAnswer
-from zoo_compute.spec.disputed_claims import RESULT
+from zoo_compute.spec.disputed_claims import RESULT, claim_key, unit_of
+from zoo_compute.spec.exploration import path_id, segment_id
 from zoo_compute.spec.frames import EMPTY, Kind, Program, Result
 from zoo_compute.spec.params import COIN
+from zoo_compute.spec.verdicts import sealed
 
 MUCH = 10**18
 OTHER_PROGRAM = Program(bytes(20), EMPTY, EMPTY)
@@ -359,6 +361,16 @@ def test_answers__of_strangers__are_theirs_after_a_while_and_what_is_new_is_the_
     explorer.answer(trace)
 
 
+def test_answer__by_an_answer_key__is_the_authors(exploring, explorer):
+    trace = explorer.first("bob", Kind.UPDATE, 5)
+    function, args = explorer.answer_args(trace)
+    exploring.court.answer_keys[TRAINER] = exploring.accounts["eve"]
+    exploring.double.allow_answers(TRAINER, exploring.accounts["eve"])
+    refused(exploring, "not the committer", function, "dave", *args)
+    explorer.answer(trace, by="eve")
+    assert explorer.known[trace][1].answerer == COIN  # nobody: the owner is paid
+
+
 def test_answer__in_the_last_second__is_in_time_and_from_the_next_on_silence_convicts(exploring, explorer):
     root = explorer.first("bob")
     clocks = explorer.known[root][1].clocks
@@ -443,12 +455,8 @@ def test_withdraw__of_a_token_that_refuses__changes_nothing(exploring, explorer)
 
 
 def test_seals__that_are_late_or_other_or_younger__are_refused(exploring, explorer):
-    from zoo_compute.spec.disputed_claims import claim_key, unit_of
-    from zoo_compute.spec.exploration import Origin, path_id, segment_id
-    from zoo_compute.spec.verdicts import sealed
-
     bob, eve, dave = (JOB, exploring.claims["bob"]), exploring.accounts["eve"], exploring.accounts["dave"]
-    unit = unit_of(segment_id(Origin(unit_of(path_id(claim_key(*bob), 4, 0))), 3))
+    unit = unit_of(segment_id(unit_of(path_id(claim_key(*bob), 4, 0)), 3))
     salt = noise("salt")
     exploring.call("seal", "eve", sealed(eve, unit, salt))
     refused(exploring, "sealed already", "seal", "dave", sealed(eve, unit, salt))
@@ -472,6 +480,23 @@ def test_seals__that_are_late_or_other_or_younger__are_refused(exploring, explor
     refused(exploring, "not open to seals", "open_seal", "eve", *bob, eve, salt)
     exploring.call("reward", "dave", *bob)
     refused(exploring, "nothing to reward", "reward", "dave", *bob)
+
+
+@pytest.mark.parametrize("leaf", [None, 0])
+def test_a_seal_of_a_path_without_a_heavy_ask__counts_from_its_first_ask(exploring, explorer, leaf):
+    """Whoever sees that ask seals too late, however long the place that is judged is asked for afterwards."""
+    bob, eve, mallory = (JOB, exploring.claims["bob"]), exploring.accounts["eve"], exploring.accounts["mallory"]
+    unit, salt = unit_of(path_id(claim_key(*bob), 4, Kind.TRAINING)), noise("salt")
+    exploring.call("seal", "eve", sealed(eve, unit, salt))
+    exploring.wait(PRODUCTION.seal_lead_s)
+    state = explorer.first("bob", leaf=leaf)
+    exploring.call("seal", "mallory", sealed(mallory, unit, salt))
+    exploring.wait(PRODUCTION.seal_lead_s)
+    if leaf is None:
+        state = explorer.down(state, 0)
+    explorer.convict(explorer.answer(state), child=1)
+    refused(exploring, "no such seal", "open_seal", "mallory", *bob, mallory, salt)
+    exploring.call("open_seal", "eve", *bob, eve, salt)
 
 
 def test_every_refusal_of_the_contracts__was_met_here(claimed):

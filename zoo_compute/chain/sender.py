@@ -309,5 +309,5 @@ class Sender:
 
 
 def _result(call: Call | None, returned: bytes) -> Any:
-    """The decoded return value; None if the function returns nothing."""
-    return decode_outputs(call.abi, returned) if call and call.abi["outputs"] else None
+    """The decoded return value; None if the function returns nothing, as some tokens' do."""
+    return decode_outputs(call.abi, returned) if call and call.abi["outputs"] and returned else None

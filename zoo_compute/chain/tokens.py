@@ -17,6 +17,7 @@ from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.sender import Sender
 
 SYMBOL = "0x95d89b41"  # symbol()
 DECIMALS = "0x313ce567"  # decimals()
@@ -60,6 +61,16 @@ def allowed(chain: Chain, block: int) -> list[Token]:
     events = scan(chain, chain.network.first_block, block, names=("TokenAllowed",))
     addresses = dict.fromkeys(str(event.args["token"]) for event in events)
     return [token_at(chain, address) for address in addresses if chain.tasks.is_allowed(address, block=block)]
+
+
+def set_allowance(sender: Sender, token: str, spender: str, amount: int) -> None:
+    """Let `spender` take exactly `amount` of the sender's tokens. Some tokens, as Tether's, change one amount only by way of zero."""
+    binding = sender.chain.token(token)
+    before = binding.allowance(sender.address, spender)
+    if before and amount not in (before, 0):
+        sender.send(binding.approve(spender, 0))
+    if before != amount:
+        sender.send(binding.approve(spender, amount))
 
 
 def _call_view(chain: Chain, address: str, selector: str) -> bytes:

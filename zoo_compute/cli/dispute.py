@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo_compute.amounts import format_amount
+from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
 from zoo_compute.cli.output import table
 
 if TYPE_CHECKING:
+    from zoo_compute.amounts import Token
     from zoo_compute.client.disputes import Dispute
 
 
@@ -28,19 +29,20 @@ def dispute() -> None:
 @click.option("--open", "only_open", is_flag=True, help="Only disputes that did not end.")
 @pass_settings
 def list_(settings: Settings, job: int | None, only_open: bool) -> None:
-    """List disputes: whose claim, and how far it is.
+    """List disputes: whose claim, about what work, and how far it is.
 
-    The status is one of: exploring, with whose clock runs and how long; convicted by judgement or by silence; final; void.
+    The status says whose clock runs and for how long, or how the dispute ended: convicted by judgement or by silence, final, void.
+    `zoo dispute show DISPUTE` says more.
     """
     from zoo_compute.client.disputes import list_disputes
 
     chain = settings.chain()
     head = chain.head()
     disputes = [each for each in list_disputes(chain, head, job) if each.view.is_open or not only_open]
-    rows = [(each.name, each.about, each.status(head.timestamp)) for each in disputes]
+    rows = [(each.name, each.view.operator, each.work, each.brief(head.timestamp)) for each in disputes]
     settings.emit(
         {"now": head.timestamp, "disputes": [each.to_dict() for each in disputes]},
-        table(rows, header=("dispute", "claimed by", "status")) or ["there is no dispute"],
+        table(rows, header=("dispute", "operator", "work", "status")) or ["there is no dispute"],
     )
 
 
@@ -59,13 +61,18 @@ def show(settings: Settings, name: str) -> None:
     chain = settings.chain()
     head = chain.head()
     match = dispute_named(chain, head, name)
-    summary = match.to_dict()
+    summary, tokens = match.to_dict(), _prepaid_tokens(settings, match)
+    summary |= {"prepaid_tokens": str(tokens[0]), "token": tokens[1].to_dict()} if tokens else {}
     picture, names = match.view.picture, account_names(chain, match.view)
     rows = [
         ("claimed by", match.about),
         ("status", match.status(head.timestamp)),
         ("asks", _asks_text(summary)),
-        ("prepaid", _prepaid_text(settings, match, summary)),
+        ("first asks", _deadline_text(match.view.deadline, head.timestamp)),
+        (
+            "prepaid",
+            format_amount(int(summary["prepaid"]), "coin") + (f" and {tokens[1].format(tokens[0])}" if tokens else ""),
+        ),
     ]
     asks = [
         {**asdict(ask), "id": ask.id.hex(), "above": ask.above.hex() if ask.above in picture.nodes else None}
@@ -99,19 +106,25 @@ def replay(settings: Settings, name: str) -> None:
     settings.emit(answer, [*lines_of(transcript), f"gas: {gas}"])
 
 
+def _deadline_text(deadline: int, now: int) -> str:
+    """Until when anyone can begin at another place of the claim."""
+    if not deadline:
+        return "possible until the window that begins when the turn closes is over"
+    return f"possible for another {format_seconds(deadline - now)}" if now <= deadline else "no longer possible"
+
+
 def _asks_text(summary: dict[str, Any]) -> str:
     return f"{summary['asks']}, of which {summary['open_asks']} open and {summary['heavy_asks']} heavy"
 
 
-def _prepaid_text(settings: Settings, match: Dispute, summary: dict[str, Any]) -> str:
-    """The fees of all asks. A trial's heavy asks take no token."""
+def _prepaid_tokens(settings: Settings, match: Dispute) -> tuple[int, Token] | None:
+    """What heavy asks prepaid in the job's token; None without any. A trial's take no token."""
     from zoo_compute.chain.tokens import token_at
+    from zoo_compute.spec.clocks import heavy_fee
 
-    coin = format_amount(int(summary["prepaid"]), "coin")
-    if match.is_trial or not summary["heavy_asks"]:
-        return coin
+    heavy = [node.record for node in match.view.picture.nodes.values() if node.record.payment.is_heavy]
+    if match.is_trial or not heavy:
+        return None
     chain = settings.chain()
-    heavy = [node.record.payment for node in match.view.picture.nodes.values() if node.record.payment.is_heavy]
-    paid = [chain.tasks.reexecution_price(match.view.job, each.is_of_aggregation) for each in heavy]
-    token = token_at(chain, paid[0][0])
-    return f"{coin} and {token.format(sum(price for _, price in paid))}"
+    address, reserve = chain.tasks.reexecution_price(match.view.job, heavy[0].payment.is_of_aggregation)
+    return sum(heavy_fee(each.price, reserve) for each in heavy), token_at(chain, address)

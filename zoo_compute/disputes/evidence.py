@@ -1,7 +1,7 @@
-"""A challenger's proof at the end of a game: one record for each kind of evidence, and the bytes that `Evidence` reads.
+"""The proof that ends an exploration: one record for each kind of evidence, and the bytes that `Evidence` reads.
 
 docs/protocol/referee.md defines the kinds. Every record is the ABI of one Vyper struct, field for field. The contract knows all other
-values: from the game's frame and position, from the job, from Settlement.
+values: from the explored place, its frame and position, from the job, from Settlement.
 Paths lead upwards, from a leaf's sibling to the root's child; a path is as long as its tree is high.
 """
 
@@ -132,7 +132,7 @@ class End:
 
 @dataclass(frozen=True)
 class Begin:
-    """2: the game's current entry of STATE is not the start of the slot-round.
+    """2: the explored entry of STATE is not the start of the slot-round.
 
     tensor: of the entry's name in `start_root`, or in what the claim before left of it. descriptor, path: the node
     `entry.before`, of one that begins at zero or is the seed. claim and what follows, where the round is no restart: the disputed
@@ -153,7 +153,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Output:
-    """3: the game's current entry of STATE differs from its node in the trace.
+    """3: the explored entry of STATE differs from its node in the trace.
 
     root: the tensor root of node `entry.after`; path: of its leaf under `trace_root`.
     """
@@ -259,7 +259,7 @@ Evidence = End | Begin | Output | Input | Constant | Data | Update | Part
 
 
 def encode(evidence: Evidence) -> bytes:
-    """`data` of `Referee.convict(game, claim, frame, evidence.KIND, data)`."""
+    """`data` of `Referee.judge(job, claim, frame, place, evidence.KIND, data)`."""
     data = bytes(abi_encode([evidence.ABI], [_plain(evidence)]))
     # The contract reads a descriptor as the 2,048 bytes that begin there.
     return data.ljust(LEAST_PART_BYTES, b"\0") if isinstance(evidence, Part) else data
@@ -282,7 +282,7 @@ def entry_of(graph: Graph, number: int) -> Entry:
 
 
 class TensorTree(Protocol):
-    """The tree of a tensor's words: the challenger's own, or the revealed part of the committer's."""
+    """The tree of a tensor's words: the asker's own, or the revealed part of the committer's."""
 
     @property
     def head(self) -> bytes: ...

@@ -34,6 +34,7 @@ from zoo_compute.spec.descents import (
 from zoo_compute.spec.disputed_claims import answer_gas
 from zoo_compute.spec.exploration import (
     LEAF_BYTES,
+    PRICE_AT,
     UNIT_BYTES,
     Node,
     Origin,
@@ -42,7 +43,7 @@ from zoo_compute.spec.exploration import (
     Tree,
     TreePosition,
     child_id,
-    segment_id,
+    id_below,
 )
 from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Program, Result, States, Steps, Trace
 from zoo_compute.spec.referee import STAGES
@@ -256,9 +257,7 @@ class Exploration:
     def ask(self, node: Opened, place: int) -> Call:
         position, child, path = node.child(place)
         args = (node.id, node.record.record, place, child, list(path))
-        id = child_id(node.id, place)
-        if position.tree == Tree.SEGMENTS and position.height == 0:
-            id = segment_id(node.record.origin, position.index)
+        id = id_below(node.id, node.record.origin.unit, position, place)
         return Call("ask", args, self.prepaid(position), position.is_heavy, id)
 
     def ask_stage(self, node: Opened, kind: Ask, data: Any, position: TreePosition) -> Call:
@@ -334,16 +333,17 @@ def decoded(record: type, plain: Sequence[Any]) -> Any:
 
 def node_of(record: Sequence[Any]) -> Node:
     """A record as the contract's events have it."""
-    claim, frame, position, root, origin, payment, answerer, since = record
+    claim, frame, position, root, origin, payment, answerer, at = record
     return Node(
         claim,
         frame,
         position_of(position),
         root,
         Origin((origin >> 80).to_bytes(UNIT_BYTES, "big"), origin >> 40 & _U40),
-        clocks.PathClocks(since >> 112, since >> 80 & _U32, since >> 48 & _U32, since >> 8 & 255, bool(since & 1)),
+        clocks.PathClocks(at >> 112 & _U40, at >> 80 & _U32, at >> 48 & _U32, at >> 8 & 255, bool(at & 1)),
         payment_of(payment),
         account_of(answerer),
+        at >> PRICE_AT,
     )
 
 

@@ -24,6 +24,7 @@ from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import permits
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.generated.bindings.task_registry import Terms as PostedTerms
+from zoo_compute.chain.tokens import set_allowance
 from zoo_compute.chain.views import JobState
 from zoo_compute.errors import BareRevert, NotFunded, Retryable, TokenRefusal, UserError
 from zoo_compute.formats.manifest import Manifest
@@ -248,7 +249,7 @@ def _post_approved(sender: Sender, prepared: PreparedJob, since: int, say: Say) 
         if job := _find_posted(sender, prepared, since):
             return job
         say(f"approving {prepared.token.format(prepared.escrow)}")
-        sender.send(token.approve(tasks, prepared.escrow))
+        set_allowance(sender, prepared.terms.token, tasks, prepared.escrow)
     say("posting the job")
     try:
         receipt = sender.send(sender.chain.tasks.post(PostedTerms(**asdict(prepared.terms))))

@@ -18,7 +18,7 @@ from zoo_compute.chain.events import scan
 from zoo_compute.chain.ledger import job_account
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
-from zoo_compute.chain.tokens import address_of, token_at
+from zoo_compute.chain.tokens import address_of, set_allowance, token_at
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
 from zoo_compute.operators.balances import EarnedClaim, Earnings, OperatorBalances, RegistrationResult
 from zoo_compute.paths import CONFIG, DRAINING, HOT_KEY, PASSPHRASE
@@ -260,10 +260,7 @@ class Operators:
         return jobs
 
     def _approve(self, token: str, contract: str, amount: int) -> None:
-        spender = self.chain.network.contracts[contract]
-        binding = self.chain.token(token)
-        if binding.allowance(self.sender.address, spender) != amount:
-            self.sender.send(binding.approve(spender, amount))
+        set_allowance(self.sender, token, self.chain.network.contracts[contract], amount)
 
     def _check_balance(self, address: str, amount: int, what: str) -> None:
         token = token_at(self.chain, address)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.network import Network
     from zoo_compute.chain.views import OperatorView
 
-# Gas that a keeper must be able to pay at present fees: the moves of one defence of a claim.
+# Gas that a keeper must be able to pay at present fees: the answers of one defence of a claim.
 LEAST_GAS = 2_000_000
 GATEWAY_START_S = 10.0
 

@@ -175,8 +175,12 @@ def may_answer(clocks: PathClocks, now: int, is_author: bool, preset: ClockPrese
     Others are paid for it after `exclusive_s`, or half of what is left where that is less; earlier the author's owner is. So
     nobody copies an answer of an author that is awake, and of an author that died at least half of what it left remains.
     """
-    wait_s = 0 if is_author else min(preset.exclusive_s, clocks.committer_left_s // 2)
-    return not is_expired(clocks, now) and now >= clocks.since + wait_s
+    return not is_expired(clocks, now) and (is_author or now >= exclusive_until(clocks, preset))
+
+
+def exclusive_until(clocks: PathClocks, preset: ClockPreset) -> int:
+    """The first second in which an answer of others than the author is paid to who gives it."""
+    return clocks.since + min(preset.exclusive_s, clocks.committer_left_s // 2)
 
 
 def answered(clocks: PathClocks, now: int) -> PathClocks:
@@ -259,12 +263,12 @@ def answer_fee(unanswered: int, gas: int, base_fee: int) -> int:
     return unanswered * gas * gas_price(base_fee)
 
 
-def heavy_fee(seat_price: int, reserve: int) -> int:
-    """What a heavy ask prepays beside, in the job's payment token: one re-execution at the seat's price or the reserve.
+def heavy_fee(price: int, reserve: int) -> int:
+    """What a heavy ask prepays beside, in the job's payment token: one re-execution, at the claim's price or the reserve.
 
-    The contract takes the posted reserve alone (docs/design/assumptions.md).
+    price: of a slot of the claim, or of the aggregation. Re-openings of an auction raise it above the posted reserve.
     """
-    return max(seat_price, reserve)
+    return max(price, reserve)
 
 
 class End(IntEnum):

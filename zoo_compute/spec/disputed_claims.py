@@ -10,10 +10,12 @@ from eth_utils.crypto import keccak
 
 from zoo_compute.spec import clocks
 from zoo_compute.spec.bits import UINT256_MAX
-from zoo_compute.spec.clocks import ClockPreset, End, answer_fee
+from zoo_compute.spec.clocks import ClockPreset, End, answer_fee, heavy_fee
 from zoo_compute.spec.exploration import UNIT_BYTES, Node, Status, TreePosition, abi_words
 from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Position, claim_hash
+from zoo_compute.spec.params import COIN
 from zoo_compute.spec.revert import require
+from zoo_compute.spec.trials import TRIALS
 
 if TYPE_CHECKING:
     from zoo_compute.spec.state import Claim
@@ -43,7 +45,7 @@ class Court(Protocol):
     def dispute_terms(self, job: int, claim: Claim) -> Terms: ...
     def claim_deadline(self, job: int, turn: int) -> int: ...
     def reexecution_price(self, job: int, is_aggregation: bool) -> tuple[str, int]: ...
-    def hot_key(self, operator: int) -> str: ...
+    def may_answer(self, operator: int, account: str) -> bool: ...
     def owner_of(self, operator: int) -> str: ...
     def part_count(self, descriptor: bytes, element: int) -> int: ...
     def judge(self, kind: int, frame: Frame, position: Position, data: bytes) -> None: ...
@@ -143,6 +145,19 @@ def answer_gas(position: TreePosition) -> int:
     if position.shows_words:
         return ANSWER_GAS + (LEAF_GAS << position.height)
     return ANSWER_GAS + (CHILD_GAS << position.span) if position.height else STAGE_GAS
+
+
+def price_of(claim: Claim) -> int:
+    """What a claim is paid for each slot, or for the aggregation."""
+    return (claim.price + claim.pot_price) // max(claim.count, 1)
+
+
+def heavy_price(w: Explorations, job: int, is_aggregation: bool, price: int) -> tuple[str, int]:
+    """What a heavy ask prepays, in which token. price: what the claim is paid for a slot, or for the aggregation."""
+    if job == TRIALS:
+        return COIN, 0
+    token, reserve = w.court.reexecution_price(job, is_aggregation)
+    return token, heavy_fee(price, reserve)
 
 
 # --- what every call checks

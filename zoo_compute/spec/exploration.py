@@ -18,6 +18,7 @@ from zoo_compute.spec.watching import NOBODY
 LEAF_BYTES = WORD_BYTES * WORDS_A_LEAF
 WORD_LEVELS = 2  # of a tree of words: up to four leaves are shown together
 UNIT_BYTES = 22  # of an id, that name a step in records, verdicts and seals
+PRICE_AT = 152  # in the word of a record's clocks, above them
 
 
 class Tree(IntEnum):
@@ -93,12 +94,15 @@ class TreePosition:
         return self.tree == Tree.STEPS
 
     def is_askable(self, root: bytes) -> bool:
-        """False where nothing could be answered: an entry of a state, the first of the steps, padding in its place."""
+        """Not what needs no answer: an entry of a state, the first of the steps, padding in its place.
+
+        Anything else in the place of padding can be asked for, has no answer, and loses by silence.
+        """
         if self.height:
             return True
-        if self.tree == Tree.STATE or (self.tree == Tree.STEPS and self.index == 0):
-            return False
-        return not (self.is_beyond and root == EMPTY)
+        if self.is_beyond:
+            return root != EMPTY
+        return self.tree != Tree.STATE and (self.tree != Tree.STEPS or self.index > 0)
 
     def below(self, root: bytes, place: int, child: bytes, path: Hashes) -> TreePosition:
         """Of the child at `place`, which its siblings prove; of shown words, of a leaf."""
@@ -165,7 +169,7 @@ class Payment:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The ask for the trace of the path's step; before there is one, the path's root and no time."""
+    """The ask for the trace of the path's step; before there is one, the path's root. When it was asked."""
 
     unit: bytes
     asked_at: int = 0
@@ -177,7 +181,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What the contract keeps the hash of. claim: its key; frame: a hash; answerer: who is paid, nobody for the operator's owner."""
+    """What the contract keeps the hash of. claim: its key; frame: a hash; answerer: who is paid, nobody for the operator's owner.
+
+    price: what the claim is paid for a slot, or for the aggregation.
+    """
 
     claim: bytes
     frame: bytes
@@ -187,12 +194,13 @@ class Node:
     clocks: PathClocks
     payment: Payment = Payment()
     answerer: str = NOBODY
+    price: int = 0
 
     @property
     def record(self) -> tuple[bytes, bytes, int, bytes, int, int, str, int]:
         """As the contract takes it."""
         words = self.position.word, self.root, self.origin.word, self.payment.word
-        return (self.claim, self.frame, *words, self.answerer, clocks_word(self.clocks))
+        return (self.claim, self.frame, *words, self.answerer, self.price << PRICE_AT | clocks_word(self.clocks))
 
     def word(self, status: Status) -> int:
         return int.from_bytes(keccak(abi_words(*self.record)), "big") >> 8 << 8 | status
@@ -208,10 +216,16 @@ def path_id(claim: bytes, slot: int, kind: int) -> bytes:
     return bytes(keccak(abi_words(claim, slot, kind)))
 
 
-def segment_id(origin: Origin, leaf: int) -> bytes:
-    """One id, whether the bundle showed the leaf or the tree was gone down: it is asked for once."""
-    return bytes(keccak(abi_words(int.from_bytes(origin.unit, "big") << 80, leaf)))
+def segment_id(unit: bytes, leaf: int) -> bytes:
+    """One id, whether the bundle showed the leaf or the tree was gone down: it is asked for once. unit: of the path's root."""
+    return bytes(keccak(abi_words(int.from_bytes(unit, "big") << 80, leaf)))
 
 
 def child_id(above: bytes, place: int) -> bytes:
     return bytes(keccak(above + place.to_bytes(32, "big")))
+
+
+def id_below(above: bytes, unit: bytes, position: TreePosition, place: int) -> bytes:
+    """Of a child that lies at this position. unit: of the record of the node above."""
+    is_segment = position.tree == Tree.SEGMENTS and position.height == 0
+    return segment_id(unit, position.index) if is_segment else child_id(above, place)

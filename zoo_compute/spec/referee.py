@@ -19,6 +19,8 @@ from zoo_compute.spec.disputed_claims import (
     Explorations,
     claim_key,
     fee_of,
+    heavy_price,
+    price_of,
     require_node,
     require_open,
     require_pending,
@@ -33,6 +35,7 @@ from zoo_compute.spec.exploration import (
     Tree,
     TreePosition,
     child_id,
+    id_below,
     path_id,
     require_children,
     require_words,
@@ -71,7 +74,7 @@ def ask_claim(
     require(has_slot, "referee: no such slot")
     key = claim_key(job, claim)
     id = path_id(key, slot, kind)
-    origin = Origin(unit_of(id))
+    origin = Origin(unit_of(id), msg.now)
     frame = _first_frame(job, claim, kind, slot, work, result)
     root, position = EMPTY, TreePosition(Tree.NODES)
     if kind == RESULT:
@@ -80,8 +83,9 @@ def ask_claim(
         root, position = result.segment_root, segments_position(work.inner_steps, work.segment_steps)
         if path:
             frame, root, position = _bundle_leaf(frame, index, states, path)
-            id = segment_id(origin, index)
-    node = Node(key, frame_hash(frame), position, root, origin, clocks=clocks.first(0, w.preset))
+            id = segment_id(origin.unit, index)
+    of_path = clocks.first(0, w.preset)
+    node = Node(key, frame_hash(frame), position, root, origin, clocks=of_path, price=price_of(claim))
     is_heavy = position.is_heavy or kind in (Kind.UPDATE, Kind.AGGREGATION)
     node = _ask(w, msg, id, node, is_heavy=is_heavy, is_aggregation=kind == Kind.AGGREGATION)
     return id, node, frame
@@ -158,8 +162,7 @@ def ask(
     require(not node.position.shows_words and node.position.tree != Tree.RESULT, descents.HERE)
     position = node.position.below(node.root, place, child, path)
     require(position.is_askable(child), "referee: nothing to answer")
-    is_segment = position.tree == Tree.SEGMENTS and position.height == 0
-    id = segment_id(node.origin, position.index) if is_segment else child_id(above, place)
+    id = id_below(above, node.origin.unit, position, place)
     return id, _ask(w, msg, id, replace(node, position=position, root=child), is_heavy=position.is_heavy)
 
 
@@ -200,7 +203,7 @@ def _ask(
         holder = word.job, word.operator
         open_heavy = w.heavy[holder] = w.heavy.get(holder, 0) + 1
         origin = Origin(unit_of(id), msg.now)
-        token, price = w.court.reexecution_price(word.job, is_aggregation)
+        token, price = heavy_price(w, word.job, is_aggregation, node.price)
     # While the turn is open its deadline lies ahead.
     deadline = word.deadline or msg.now
     require(clocks.is_askable(node.clocks, msg.now, deadline), "referee: askers out of time")
@@ -261,9 +264,9 @@ def _answer(w: Explorations, msg: Message, id: bytes, node: Node, *, is_new: boo
     """node: where it is from now on."""
     word = w.claims[node.claim]
     require_pending(word)
-    is_author = msg.sender == w.court.hot_key(word.operator)
+    is_author = w.court.may_answer(word.operator, msg.sender)
     # Until then the owner is paid whoever answers: nobody copies the answer of an author that is awake.
-    is_exclusive = msg.now < node.clocks.since + min(w.preset.exclusive_s, node.clocks.committer_left_s // 2)
+    is_exclusive = msg.now < clocks.exclusive_until(node.clocks, w.preset)
     require(is_author or not is_new, "referee: not the committer")
     require(not clocks.is_expired(node.clocks, msg.now), "referee: out of time")
     after = clocks.answered(node.clocks, msg.now)

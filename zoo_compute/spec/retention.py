@@ -19,7 +19,7 @@ def first_needed(oldest: int, carry: int, delay: int) -> int:
     """The first round on whose files a claim of round `oldest` or later can still depend.
 
     Its private state begins at the restart before it; its slots start from one checkpoint further back where the job is delayed;
-    and a game about it may ask for claims of the round before.
+    and a dispute about it may ask for claims of the round before.
     """
     return oldest - oldest % carry - delay - 1
 

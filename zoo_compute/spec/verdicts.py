@@ -15,7 +15,9 @@ from zoo_compute.spec.disputed_claims import (
     Place,
     Verdict,
     claim_key,
+    heavy_price,
     is_final,
+    price_of,
     require_node,
     require_open,
     require_pending,
@@ -25,7 +27,7 @@ from zoo_compute.spec.disputed_claims import (
 from zoo_compute.spec.exploration import Node, Status, Tree, TreePosition, abi_words
 from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Position
 from zoo_compute.spec.params import COIN
-from zoo_compute.spec.revert import require
+from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.state import Claim, Message
 from zoo_compute.spec.watching import NOBODY
 
@@ -47,9 +49,8 @@ def judge(
     is_open = place.status == Status.ANSWERED and node.position.shows_words and position.height == 0
     judged = Position(position.tree, position.height, position.index, root, root if is_open else EMPTY)
     w.court.judge(kind, frame, judged, data)
-    asked_at = node.origin.asked_at or node.payment.asked_at
     require_open(w, w.claims[node.claim], msg.now)
-    w.verdicts[node.claim] = Verdict(node.origin.unit, asked_at, msg.now)
+    w.verdicts[node.claim] = Verdict(node.origin.unit, node.origin.asked_at, msg.now)
     _resolve(w, job, claim, node.claim, End.JUDGED)
 
 
@@ -62,17 +63,28 @@ def expire(w: Explorations, msg: Message, job: int, claim: Claim, id: bytes, nod
 
 
 def close(w: Explorations, msg: Message, job: int, claim: Claim) -> None:
-    """Final once every clock has passed; void by age where nobody expired what was not answered."""
+    """Final once every clock has passed; void by age where nobody expired what was not answered, or where its data is lost."""
     key = claim_key(job, claim)
     require(key in w.claims, "referee: not pending")
     word = with_deadline(w, w.claims[key])
     require_pending(word)
-    end = End.FINAL
-    if not is_final(w, word, msg.now):
-        is_aged = word.deadline > 0 and msg.now > clocks.aged_at(word.deadline, word.reexecute_s, w.preset)
-        require(is_aged, "referee: not final")
-        end = End.AGED
+    end = End.AGED
+    if _is_kept(w, job, claim):
+        if is_final(w, word, msg.now):
+            end = End.FINAL
+        else:
+            is_aged = word.deadline > 0 and msg.now > clocks.aged_at(word.deadline, word.reexecute_s, w.preset)
+            require(is_aged, "referee: not final")
     _resolve(w, job, claim, key, end)
+
+
+def _is_kept(w: Explorations, job: int, claim: Claim) -> bool:
+    """Neither paid, convicted nor void where it is kept: Availability convicts beside disputes."""
+    try:
+        w.court.dispute_terms(job, claim)
+    except Refused:
+        return False
+    return True
 
 
 def _resolve(w: Explorations, job: int, claim: Claim, key: bytes, end: End) -> None:
@@ -84,7 +96,7 @@ def _resolve(w: Explorations, job: int, claim: Claim, key: bytes, end: End) -> N
     w.claims[key] = replace(word, heavy_open=0, end=end)
     burned = 0
     if end == End.EXHAUSTED:
-        _, price = w.court.reexecution_price(job, claim.is_aggregation)
+        _, price = heavy_price(w, job, claim.is_aggregation, price_of(claim))
         burned = word.heavy_made * clocks.heavy_shares(price, end, True).burned
     w.court.close_dispute(job, claim, end, word.used_s, burned)
 
@@ -105,7 +117,7 @@ def settle(w: Explorations, msg: Message, ids: Hashes, records: tuple[Node, ...]
         answerer = w.court.owner_of(word.operator) if node.answerer == NOBODY else node.answerer
         _share(w, COIN, node, answerer, clocks.answer_shares(node.payment.fee * GWEI, end))
         if node.payment.is_heavy:
-            token, price = w.court.reexecution_price(word.job, node.payment.is_of_aggregation)
+            token, price = heavy_price(w, word.job, node.payment.is_of_aggregation, node.price)
             verdict = w.verdicts.get(node.claim)
             on_path = verdict is not None and verdict.unit == unit_of(id)
             _share(w, token, node, answerer, clocks.heavy_shares(price, end, on_path))

@@ -205,7 +205,7 @@ def dispute(
 ) -> Played:
     """A claim of theirs, asked about by mine. result: of the slot, where `about` does not show it."""
     results = {about.slot: result or about.result or Result()}
-    answerer = Answerer(about.claim, lambda kind, slot: theirs, PRODUCTION, results=results, is_author=True)
+    answerer = Answerer(about.claim, lambda kind, slot: theirs, PRODUCTION, result_of=results.get, is_author=True)
     with board_of(case, about.claim) as board:
         others = between(answerer) if between else None
 

@@ -190,14 +190,15 @@ def a_dispute_that_nobody_ends_makes_its_claim_void(s: Stage) -> None:
 
 @scenario
 def what_became_of_a_claim_otherwise_ends_its_dispute_without_a_revert(s: Stage) -> None:
-    """Its data is lost while it is explored: asks can still expire, be judged and settled, and change nothing."""
-    for end in (End.SILENT, End.JUDGED, End.FINAL):
+    """Its data is lost while it is explored: its dispute is closed at once, or asks expire or are judged, and nothing changes."""
+    for end in (End.SILENT, End.JUDGED, End.AGED):
         t = ExploredJob(s, rounds=1, reexecute_s=40)
         t.commit("alice", "bob")
         first = t.explorer.first("alice", slot=t.first_slot("alice"), by="stranger")
         if end != End.SILENT:
             t.explorer.answer(first)
         t.close_turn()
+        s.no("referee: not final", "referee", "close", "stranger", t.job, t.claims["alice"])
         s.lose(t.job, t.claims["alice"])
         assert t.status("alice") == ClaimStatus.CONVICTED
         before = s.world.standings, s.world.runs, s.world.jobs
@@ -208,7 +209,7 @@ def what_became_of_a_claim_otherwise_ends_its_dispute_without_a_revert(s: Stage)
             s.wait(s.preset.clocks.opening_s + 1)
             s.ok("referee", "reward", "stranger", t.job, t.claims["alice"])
         else:
-            t.close("alice")
+            s.ok("referee", "close", "stranger", t.job, t.claims["alice"])
         assert t.word("alice").end == end
         assert (s.world.standings, s.world.runs, s.world.jobs) == before
         t.settle_fees()

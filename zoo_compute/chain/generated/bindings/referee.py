@@ -67,8 +67,8 @@ class Place(NamedTuple):
 
 class Referee(Binding):
     """The tree of a disputed claim is explored in public, once, by everybody together: anyone asks, anyone answers
-    what a hash determines, the operator's hot key answers the rest, anyone convicts by evidence or by an ask that
-    nobody answered.
+    what a hash determines, the operator's hot key or an answer key answers the rest, anyone convicts by evidence
+    or by an ask that nobody answered.
     """
 
     NAME = "Referee"
@@ -122,7 +122,7 @@ class Referee(Binding):
 
     def answer_stage(self, id: bytes, node: Node, kind: int, frame: Frame, data: bytes) -> Call:
         """Leads from a leaf into the tree behind it. Where the answer commits to something new, the operator's hot
-        key gives it.
+        key gives it, or an answer key.
 
         kind: Of `Descent`: 1 the state at step 0, 2 a node's tensor, 3 a slot's result; new: 4 a segment's steps,
         5 a step's trace, 6 the trace of an update or aggregation, 7 an element's parts.
@@ -143,12 +143,12 @@ class Referee(Binding):
 
     def close(self, job: int, claim: Claim) -> Call:
         """A claim is final when its deadline and every path's clock have passed and no ask is open. One whose asks
-        nobody expired becomes void after twice the time that a dispute can take.
+        nobody expired becomes void after twice the time that a dispute can take; one that lost its data, at once.
         """
         return self._call("close", (job, claim))
 
     def is_final(self, key: bytes, block: BlockIdentifier | None = None) -> bool:
-        """Whether `close` would make this claim final now."""
+        """Whether `close` would make this claim final now, if its data is not lost."""
         values: bool = self._view("is_final", (key,), block)
         return values
 
@@ -160,6 +160,10 @@ class Referee(Binding):
     def settle(self, ids: Sequence[bytes], records: Sequence[Node], statuses: Sequence[int]) -> Call:
         """Of nodes whose claim is resolved: what was prepaid goes to who answered, if the claim is final, else back
         to who asked.
+
+        ids: Of the nodes, each once: a settled node is forgotten.
+        records: Theirs, in the same order, as the last event has them.
+        statuses: Theirs: 1 asked, 2 answered.
         """
         return self._call("settle", (ids, records, statuses))
 

@@ -1,0 +1,50 @@
+"""Who ends a dispute whose participants do not: any keeper, one at a time. Pure decisions, as in `duties`.
+
+An open dispute keeps a job's turns, payments and locks waiting, so every seat has an interest in its end, and nobody is paid for it.
+Whoever takes part in it goes first. Then the operators with a seat in the job take turns, in an order that each dispute draws,
+and after them all others. It costs one transaction a disputed claim: less than the first ask about it cost somebody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from zoo_compute.chain.explorations import DisputeView
+from zoo_compute.disputes.exploration import Opened
+from zoo_compute.spec import clocks
+from zoo_compute.spec.clocks import ClockPreset
+
+PLACES = 8  # in the order of those with a seat, and in that of all others: the last one acts before half of the time to age is over
+
+
+class Ending(NamedTuple):
+    """What anyone may send: `expire` of this ask; without one `close`. since: the last second in which it was refused."""
+
+    since: int
+    ask: Opened | None
+
+
+def ending(dispute: DisputeView, now: int, preset: ClockPreset) -> Ending | None:
+    """Silence comes first: an ask past its clock convicts also where the dispute has aged."""
+    late = [ask for ask in dispute.picture.open_asks if clocks.is_expired(ask.record.clocks, now)]
+    if late:  # of a marked ask, silence costs the liar less
+        return Ending(late[0].due, min(late, key=lambda ask: ask.record.clocks.exhausted))
+    closable_since = closable_after(dispute, now, preset)
+    return None if closable_since is None else Ending(closable_since, None)
+
+
+def closable_after(dispute: DisputeView, now: int, preset: ClockPreset) -> int | None:
+    """The second after which the claim could be closed, as final or as aged; None while it cannot."""
+    final_after = dispute.final_after(preset)
+    aged_at = clocks.aged_at(dispute.deadline, dispute.reexecute_s, preset) if dispute.deadline else None
+    return min((at for at in (final_after, aged_at) if at is not None and now > at), default=None)
+
+
+def patience_s(operator: int, seated: Collection[int], key: bytes, preset: ClockPreset) -> int:
+    """How long a keeper leaves an ending to others. seated: operators with a seat in the job, but the claim's author."""
+    if operator in seated:
+        place = (sorted(seated).index(operator) + key[-1]) % min(len(seated), PLACES)
+    else:
+        place = PLACES + (operator + key[-1]) % PLACES
+    return (1 + place) * preset.exclusive_s
