@@ -25,7 +25,7 @@ from ape.cli import ConnectedProviderCommand
 
 from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.chain.deployment import INITIAL_SUPPLY, REWARDS_POOL, Deployment, deploy
-from zoo_compute.chain.roles import LISTED, Roles, address_of, roles_of
+from zoo_compute.chain.roles import LISTED, address_of, roles_of
 from zoo_compute.errors import ZooError
 from zoo_compute.spec.params import PRESETS, ZEN
 
@@ -158,11 +158,11 @@ def cli(
         rewards_pool = 0 if zen else REWARDS_POOL // ZEN
     pool = rewards_pool * ZEN
     try:
-        given: Roles = roles_of(deployer.address, **roles)
+        named = roles_of(deployer.address, **roles)
         deployment = deploy(
             deployer,
             PRESETS[preset],
-            roles=given,
+            roles=named,
             supply=supply * ZEN,
             rewards_pool=pool,
             zen=zen and address_of(zen, "--zen"),

@@ -46,11 +46,11 @@ class Miswired:
 
     contract: str  # a name of CONTRACTS
     name: str
-    found: str
+    actual: str
     expected: str
 
     def __str__(self) -> str:
-        return f"{CONTRACTS[self.contract]}.{self.name} is {self.found}, expected {self.expected}"
+        return f"{CONTRACTS[self.contract]}.{self.name} is {self.actual}, expected {self.expected}"
 
 
 def miswired(
@@ -70,16 +70,16 @@ def miswired(
                 continue
             word = codes[contract][offset : offset + WORD]
             if meaning in CONTRACTS:
-                found, expected = str(to_checksum_address(word[-20:])), addresses[meaning]
+                actual, expected = str(to_checksum_address(word[-20:])), addresses[meaning]
             else:
-                found, expected = str(int.from_bytes(word, "big")), str(_number(params, meaning))
-            if found != expected:
-                faults.append(Miswired(contract, name, found, _described(meaning, expected)))
+                actual, expected = str(int.from_bytes(word, "big")), str(_number(params, meaning))
+            if actual != expected:
+                faults.append(Miswired(contract, name, actual, _described(meaning, expected)))
     for contract, names in WIRED.items():
         for name in names:
-            found = str(to_checksum_address(wired[contract, name]))
-            if found != addresses[name]:
-                faults.append(Miswired(contract, name, found, _described(name, addresses[name])))
+            actual = str(to_checksum_address(wired[contract, name]))
+            if actual != addresses[name]:
+                faults.append(Miswired(contract, name, actual, _described(name, addresses[name])))
     return sorted(faults, key=str)
 
 
@@ -90,8 +90,8 @@ def wiring_faults(chain: Chain) -> list[Miswired]:
 
     network = chain.network
     reads = [Read(contract, name, ()) for contract, names in WIRED.items() for name in names]
-    found = read_all(chain, chain.head().number, reads)
-    wired = {(read.contract, read.function): str(address) for read, address in zip(reads, found, strict=True)}
+    actual = read_all(chain, chain.head().number, reads)
+    wired = {(read.contract, read.function): str(address) for read, address in zip(reads, actual, strict=True)}
     codes = dict(zip(network.contracts, codes_of(chain.w3, list(network.contracts.values())), strict=True))
     return miswired(network.contracts, network.params, codes, wired, devnet=network.preset == "devnet")
 
