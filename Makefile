@@ -8,10 +8,12 @@ ARGS   ?=
 FAST   := $(addprefix tests/,repository spec contracts differential stateful referee repops chain store codec formats training jobs client operators cli devnet keepers node benchmarks)
 # Tests of real processes wait for clocks, and CI's machine is shared: there, one that fails is run once more and listed.
 RERUN  := $(if $(CI),--reruns 1)
+# The other tests take the processor time that those leave.
+SPARE  := nice -n 5
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-long test-slow test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check format generate bench gpu wheels clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-long test-computing test-processes test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -37,26 +39,29 @@ $(ANVIL): | $(VENV)/.ready
 demo: setup ## the whole network on this machine: a job is posted, trained, settled, paid (DATA=path, ARGS="--json")
 	@$(BIN)/python -m scripts.demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-# Integration tests wait for clocks; ape compiles meanwhile.
-test: setup test-fast ## all tests but the long ones (seven minutes on two cores)
-	@$(MAKE) --no-print-directory -j2 test-ape test-integration
+test: setup ## all tests but the long ones
+	@$(MAKE) --no-print-directory -j3 test-integration test-fast test-ape
 
 # `make check` runs the tests of layering.
 test-fast: setup
-	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m "not long" --ignore tests/repository/test_layering.py $(FAST) $(ARGS)
+	$(SPARE) $(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m "not long" --ignore tests/repository/test_layering.py $(FAST) $(ARGS)
 
 test-ape: setup
-	$(BIN)/ape test tests/ape -q --network ethereum:local:test
+	$(SPARE) $(BIN)/ape test tests/ape -q --network ethereum:local:test
 
 test-integration: setup
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test -n 2 --dist loadfile tests/integration tests/gpu -m "not ipfs and not chaos and not network and not long" $(RERUN) $(ARGS)
 
 test-long: setup ## what draws, walks or kills at length
-	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m long $(FAST) $(ARGS)
+	$(SPARE) $(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m long $(FAST) $(ARGS)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m long $(RERUN) $(ARGS)
 
-test-slow: setup ## what CI runs beside the journeys: the tests that are long, on networks, or kill
-	@$(MAKE) --no-print-directory -j1 test-long test-network chaos
+# CI's lanes beside the journeys: what computes, and what starts processes and waits for clocks.
+test-computing: setup
+	@$(MAKE) --no-print-directory -j1 test-fast test-ape test-long
+
+test-processes: setup
+	@$(MAKE) --no-print-directory -j1 test-integration test-network chaos
 
 test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (five minutes)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m network $(RERUN) $(ARGS)
@@ -90,11 +95,18 @@ journeys: setup ## what the docs print, run as a newcomer would from built wheel
 	$(BIN)/python -m tests.journeys $(ARGS)
 
 check: setup ## format, lint, types, layering, stale artifacts
+	@$(MAKE) --no-print-directory -j2 check-generated check-types check-code
+
+check-generated: setup
+	$(BIN)/python -m scripts.generate --check
+
+check-types: setup
+	$(BIN)/mypy
+
+check-code: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/python -m scripts.generate --check
-	$(BIN)/python -m pytest -q tests/repository/test_layering.py
+	$(BIN)/python -m pytest -q -p no:ape_test tests/repository/test_layering.py
 
 format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .

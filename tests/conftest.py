@@ -5,6 +5,7 @@ The chain of a process is restored after each test, and after each module.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,21 @@ import pytest
 # Before torch is imported, here and by the processes that tests start: workers that share cores wait for each other's threads.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the collector need not look at it again and again."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _steps_are_traced_once() -> None:
+    """Nothing where no test of this process has a job."""
+    if "zoo_compute.jobs.config" in sys.modules:
+        from tests.support import traced_steps
+
+        traced_steps.remember()
 
 
 def _anchored() -> Iterator[None]:

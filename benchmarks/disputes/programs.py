@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from benchmarks.disputes.depth import NONE, Depth, depth
 from node.compute.programs import Programs
 from node.disputes.computation import SlotRound
-from node.disputes.depth import NONE, Depth, depth
 from repops.graph import Node, Operand
 from repops.parts import part_count
 from tests.support.games.lying_jobs import ROUND, ROWS, Case, case_of, mlp

@@ -64,6 +64,11 @@ def defend(settings: Settings, number: int, follow: bool, device: str | None, st
         report |= {"error": str(error), "hint": error.hint}
         settings.say(f"zoo: an answer is not sent: {error}\n     {error.hint}")
     settings.emit(report, defence.lines(report))
+    return exit_code(report)
+
+
+def exit_code(report: dict[str, Any]) -> int:
+    """A false claim comes first; an ask that only its operator can answer, or nobody any more, is not this account's."""
     if any(each["false"] for each in report["disputes"]):
         return FALSE_EXIT_CODE
     return NOT_ANSWERED if any(left["by"] == ANYONE for each in report["disputes"] for left in each["left"]) else 0

@@ -154,8 +154,8 @@ def _is_stalled(dispute: DisputeView, now: int, longest_s: float) -> bool:
 
 
 def _progress(dispute: DisputeView) -> str:
-    asked = len(dispute.picture.nodes)
-    return f"operator {dispute.operator}'s claim: {asked} asks, {len(dispute.picture.open_asks)} without an answer"
+    asked, open_asks = len(dispute.picture.nodes), len(dispute.picture.open_asks)
+    return f"disputing operator {dispute.operator}'s claim: {asked} ask{'s' * (asked != 1)}, {open_asks} open"
 
 
 def _as_json(dispute: Dispute, slot: int | None, now: int) -> dict[str, Any]:

@@ -100,6 +100,7 @@ def _report(settings: Settings, view: JobView, witness: JobVerification, *, ever
         f"auditor {each['auditor']} attested a false state: turn {each['turn']}, slot {each['slot']}" for each in liars
     ]
     lines += [f"dispute {each['dispute']} of operator {each['operator']}: {each['status']}" for each in disputes]
+    lines += [f"`zoo dispute replay {each['dispute']}` shows every step" for each in disputes if each["outcome"]]
     for wait_s in witness.rewards_due():
         lines.append(f"a share of the lock is yours after {format_seconds(wait_s)}: run the same command again then")
     report: dict[str, Any] = {

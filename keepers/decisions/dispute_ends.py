@@ -1,7 +1,7 @@
 """Who ends a dispute whose participants do not: any keeper, one at a time. Pure decisions, as in `duties`.
 
 An open dispute keeps a job's turns, payments and locks waiting, so every seat has an interest in its end, and nobody is paid for it.
-Whoever takes part in it goes first. Then the operators with a seat in the job take turns, in an order that each dispute draws,
+Whoever takes part in it goes first, of these whoever earned the most by answers. Then the operators with a seat in the job take turns, in an order that each dispute draws,
 and after them all others. It costs one transaction a disputed claim: less than the first ask about it cost somebody.
 """
 
@@ -14,6 +14,7 @@ from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.disputes.exploration import Opened
 from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import ClockPreset
+from zoo_compute.spec.watching import NOBODY
 
 PLACES = 8  # in the order of those with a seat, and in that of all others: the last one acts before half of the time to age is over
 
@@ -41,10 +42,21 @@ def closable_after(dispute: DisputeView, now: int, preset: ClockPreset) -> int |
     return min((at for at in (final_after, aged_at) if at is not None and now > at), default=None)
 
 
+def close_delay_s(dispute: DisputeView, accounts: Collection[str], preset: ClockPreset) -> int:
+    """How long a participant leaves closing to others: whoever earned the most by answers does it at once.
+
+    accounts: to which what the participant answered is paid; of the author, NOBODY is one: its owner.
+    """
+    earned = dispute.picture.earned
+    mine = sum(fee for account, fee in earned.items() if account in accounts)
+    others = max((fee for account, fee in earned.items() if account not in accounts), default=0)
+    return 0 if mine > others or (mine == others and NOBODY in accounts) else preset.exclusive_s
+
+
 def patience_s(operator: int, seated: Collection[int], key: bytes, preset: ClockPreset) -> int:
     """How long a keeper leaves an ending to others. seated: operators with a seat in the job, but the claim's author."""
     if operator in seated:
         place = (sorted(seated).index(operator) + key[-1]) % min(len(seated), PLACES)
     else:
         place = PLACES + (operator + key[-1]) % PLACES
-    return (1 + place) * preset.exclusive_s
+    return (2 + place) * preset.exclusive_s

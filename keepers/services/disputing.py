@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keepers.decisions.dispute_ends import closable_after, ending, patience_s
+from keepers.decisions.dispute_ends import closable_after, close_delay_s, ending, patience_s
 from keepers.decisions.requests import dispute_name, dispute_request, trial_dispute_request
 from keepers.services.challenging import Asking, MismatchReports, Place
 from keepers.services.dispute_work import Ask, DisputeWork, failing
@@ -34,6 +34,7 @@ from zoo_compute.json_codec import decode
 from zoo_compute.operators.admission import trial_answers
 from zoo_compute.spec import clocks, state
 from zoo_compute.spec.trials import TRIALS
+from zoo_compute.spec.watching import NOBODY
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head
@@ -212,9 +213,11 @@ class Disputing:
         dispute, picture = work.dispute, work.dispute.picture
         open_asks = [(each.id, each.record.clocks) for each in picture.open_asks]
         expired = [id for id, clock in open_asks if clocks.is_expired(clock, head.timestamp)]
-        is_closable = closable_after(dispute, head.timestamp, self._clocks) is not None
-        if is_closable and (work.role != ASKER or not expired):
-            return [picture.close(dispute.job, self._claim_of(head, dispute)[1])]
+        closable = closable_after(dispute, head.timestamp, self._clocks)
+        if closable is not None and (work.role != ASKER or not expired):
+            accounts = {self._me, NOBODY} if work.role == AUTHOR else {self._me}
+            is_due = head.timestamp > closable + close_delay_s(dispute, accounts, self._clocks)
+            return [picture.close(dispute.job, self._claim_of(head, dispute)[1])] if is_due else []
         acted_on = expired
         if work.role != ASKER:
             is_author = work.role == AUTHOR
@@ -242,7 +245,7 @@ class Disputing:
     def _endings_of(self, head: Head, dispute: DisputeView) -> list[Call]:
         """The calls that may end it, the first one that is not refused; none before my turn."""
         due, picture = ending(dispute, head.timestamp, self._clocks), dispute.picture
-        if due is None or head.timestamp <= due.since + self._clocks.exclusive_s:
+        if due is None or head.timestamp <= due.since + 2 * self._clocks.exclusive_s:
             return []
         view, claim = self._claim_of(head, dispute)
         seated = {seat.operator for seat in view.seats.values()} - {0, dispute.operator} if view else set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -42,10 +42,6 @@ class ShardResult:
     def skipped(self) -> int:
         """Steps that left the state as it was: not finite, or an index out of range."""
         return sum(math.isnan(loss) for loss in self.losses)
-
-    def with_update(self, update: State) -> ShardResult:
-        """The same result with another update, rooted as it is."""
-        return replace(self, update=update, update_root=root_of(update))
 
 
 def root_of(state: State) -> bytes:

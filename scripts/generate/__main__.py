@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 # Order matters: a generator may read the output of earlier ones.
 GENERATORS = {
@@ -27,7 +29,11 @@ def main() -> int:
     unknown = set(options.names) - set(GENERATORS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(GENERATORS)}")
-    failed = [name for name in GENERATORS if name in (options.names or GENERATORS) and not _run(name, options.check)]
+    names = [name for name in GENERATORS if name in (options.names or GENERATORS)]
+    # Checks write nothing, so they may run beside each other.
+    with ThreadPoolExecutor(os.cpu_count() if options.check else 1) as pool:
+        passed = list(pool.map(lambda name: _run(name, options.check), names))
+    failed = [name for name, has_passed in zip(names, passed, strict=True) if not has_passed]
     if failed:
         print(f"stale or failed: {', '.join(failed)}; run `make generate`", file=sys.stderr)
     return bool(failed)

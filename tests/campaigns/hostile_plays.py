@@ -7,7 +7,8 @@ A hundred accounts ask at random places and show true openings as evidence of ev
     dear gas      the base fee is four times as high whenever the committer acts
     author asleep a stranger answers what a hash determines, when it is paid for that
 
-The operator's coin and tokens are counted at the end, less the gas of its answers, and of closing, settling and withdrawing.
+Whoever earned the most by its answers closes the claim, since nobody is paid before that; everybody settles and withdraws its own.
+The coin and tokens of the operator and of the stranger are counted at the end, less the gas of all these calls.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.support.evm import chain, reverts
 from tests.support.games.exploration_board import (
     BASE_FEE,
     JOB,
+    NOBODY,
     REEXECUTE_S,
     Board,
     aggregation_claim,
@@ -32,7 +34,7 @@ from tests.support.games.exploration_board import (
 )
 from tests.support.games.lying_jobs import Case
 from tests.support.games.sybils import Hostile, Sybils
-from zoo_compute.disputes.exploration import Call, values
+from zoo_compute.disputes.exploration import Call, account_of, values
 from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import PRODUCTION, End
 from zoo_compute.spec.frames import Kind
@@ -108,13 +110,19 @@ class _Play:
         ends = [clocks.asks_end(each.record.clocks, board.deadline) for each in board.picture.nodes.values()]
         chain.timestamp = max(board.deadline + PRODUCTION.asker_s, *ends)
         assert chain.timestamp <= clocks.bound(board.deadline, REEXECUTE_S, PRODUCTION), "later than any play may be"
+        # Of the fees, NOBODY's are the owner's; of an answer after `exclusive_s` the hot key has them.
+        sides = {account_of(board.account(name)): (name, name) for name in ("hot", "stranger")}
+        sides[NOBODY] = ("hot", "owner")
+        earned = board.picture.earned
+        closer, _ = sides[max(earned, key=lambda answerer: earned[answerer])]
         with reverts("referee: not final"):
-            board.send(Call("close", (JOB, claim)), "hot")
+            board.send(Call("close", (JOB, claim)), closer)
         chain.timestamp += 1
-        board.send(Call("close", (JOB, claim)), "hot")
+        board.send(Call("close", (JOB, claim)), closer)
         assert board.picture.end == End.FINAL
-        board.settle("hot")
-        for names in (("owner", "hot"), ("stranger",)):
+        for answerer in earned:
+            board.settle_own(*sides[answerer], answerer)
+        for names in ({"hot", "owner"}, {"stranger"}):
             coin, tokens = board.gained(*names)
             spent = sum(board.spent[name] for name in names)
             assert coin >= spent, f"{names} earned {coin} and spent {spent} in {self.how!r}"

@@ -44,7 +44,7 @@ COMMANDS = {
     "dispute": "list replay show",
     "job": "cancel cite demands list merge parents result score show watch",
     "network": "allow show",
-    "node": "admit announce benchmark configure conformance consent declare deposit drain earnings register register-for show stake start status unstake withdraw",
+    "node": "admit announce answer-key benchmark configure conformance consent declare deposit drain earnings register register-for show stake start status unstake withdraw",
     "store": "add get ls pin serve unpin",
     "treasury": "collect show spend",
 }

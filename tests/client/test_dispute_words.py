@@ -16,8 +16,10 @@ from tests.support.evm import chain
 from tests.support.games import exploration_board
 from tests.support.games.exploration_board import Board, Played, deployed, dispute, training_claim
 from tests.support.games.lying_jobs import Case, Liar, mlp
+from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.client import dispute_transcript
 from zoo_compute.client.dispute_transcript import ConvictionDetail, judged_again
+from zoo_compute.client.disputes import ANYBODY, ASKERS, COMMITTER, Dispute
 from zoo_compute.client.explored_places import asks_of, place_text, tree_rows
 from zoo_compute.disputes.exploration import Call, Exploration, node_of
 from zoo_compute.spec.clocks import End
@@ -96,6 +98,31 @@ def test_asks__are_plain_enough_for_json(lie):
     asks = asks_of(Exploration.from_plain(json.loads(json.dumps(played.picture.plain))))
     assert [ask.place for ask in asks] == [ask.place for ask in asks_of(played.picture)]
     assert [ask.is_heavy for ask in asks].count(True) == 1
+
+
+def test_every_status_in_a_list__fits_beside_the_operator_and_the_work(lie):
+    """14 characters of the name, 8 of the operator, 20 of the work, and gaps: 32 are left of 80."""
+    picture = lie.played.picture
+    asked = Exploration.of([event for event in picture.events if event.name == "ClaimAsked"])
+    view = DisputeView(b"key", 3, b"hash", 12, 90, 60, replace(picture, end=None))
+    now, until = 100, 100 + 11 * 3600 + 59 * 60
+    disputes = [Dispute(replace(view, picture=replace(picture, end=end)), "3:7:aggregator", 7, "", None) for end in End]
+    disputes += [
+        Dispute(replace(view, picture=asked), "3:7:1", 7, COMMITTER, until),
+        Dispute(replace(view, picture=asked), "3:7:1", 7, ANYBODY, 99),
+        Dispute(view, "3:7:1", 7, ASKERS, until),
+        Dispute(view, "3:7:1", 7, ASKERS, None),
+        Dispute(view, "3:7:1", 7, ANYBODY, 99),
+    ]
+    briefly = [each.brief(now) for each in disputes]
+    assert [text for text in briefly if len(text) > 32] == []
+    assert len(set(briefly)) == len(disputes), "no two of them look alike"
+    assert "owes 1 answer: 11 h 59 min left" in briefly
+    assert disputes[0].work == f"slot {lie.case.slot}, round {asks_round(picture)}"
+
+
+def asks_round(picture: Exploration) -> int:
+    return next(iter(picture.nodes.values())).frame.round
 
 
 @pytest.mark.parametrize(

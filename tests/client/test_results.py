@@ -206,7 +206,8 @@ def test_redundancy__counts_stores_that_keep_every_file_of_the_newest_checkpoint
 
     monkeypatch.setattr("zoo_compute.client.job.confirmations", confirmed)
     monkeypatch.setattr("zoo_compute.client.job.read_job", lambda *_: looked)
-    client: Any = SimpleNamespace(store=store, chain=None, use_peers=lambda: None, endpoints=lambda: {1: "u", 2: "v"})
+    chain = SimpleNamespace(network=SimpleNamespace(first_block=0))
+    client: Any = SimpleNamespace(store=store, chain=chain, use_peers=lambda: None, endpoints=lambda: {1: "u", 2: "v"})
     assert Job(client, 5).redundancy() == Redundancy(wanted=3, confirmed=1 if done else 2)
     assert (initial.cid in asked) == (not done)
     assert len(asked) == 1 + done
@@ -245,6 +246,10 @@ def test_progress__counts_slots_losses_and_money(tmp_path: Path) -> None:
     assert not progress.over
     assert progress.to_dict()["due"] == "20"
     assert "round 2/2, 1/3 slots" in progress.line()
+    assert "in dispute" not in progress.line()
+    judged = replace(commits[1], state=ClaimState.CONVICTED)
+    asked = view(commits=(replace(commits[0], disputed=True), judged, *commits[2:]))
+    assert "1 claim in dispute · 1 convicted" in progress_of(asked, spent=5, due=20).line()
 
 
 def test_progress__told__differs_in_everything_but_the_clock() -> None:

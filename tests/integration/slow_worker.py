@@ -1,4 +1,4 @@
-"""A worker whose slot-rounds and measurements last an hour, and whose moves last as long as the request says, else no time.
+"""A worker whose slot-rounds and measurements last an hour, and whose answers take as long as the request says, else no time.
 Options are those of `keepers.processes.run worker`."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def train(request: dict[str, Any], store: Any, **_: Any) -> dict[str, Any]:
     return {}
 
 
-def move(request: dict[str, Any], store: Any) -> dict[str, Any]:
+def answer(request: dict[str, Any], store: Any) -> dict[str, Any]:
     time.sleep(request.get("takes_s", 0))
     return {"name": None, "args": []}
 
@@ -31,4 +31,4 @@ def prepare(request: dict[str, Any], store: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(run.main(["worker", *sys.argv[1:]], {"work.train": train, "work.prepare": prepare, DISPUTE_TASK: move}))
+    sys.exit(run.main(["worker", *sys.argv[1:]], {"work.train": train, "work.prepare": prepare, DISPUTE_TASK: answer}))

@@ -91,7 +91,7 @@ def test_an_honest_trial_that_a_stranger_asks_about__is_defended_and_admits(
     replayed = zoo.json("dispute", "replay", name)
     assert [entry["function"] for entry in replayed["entries"]] == ["ask_claim", "answer", "close"]
     assert [entry["by"] for entry in replayed["entries"]] == ["asker", "committer", "committer"]
-    assert (replayed["verdict"], replayed["conclusion"]) == (None, "final: nobody showed an error")
+    assert (replayed["verdict"], replayed["conclusion"]) == (None, "final: nobody proved an error")
     assert zoo.json("node", "admit")["admitted"] is True
     lane.poll_once()
     assert not (tmp_path / "disputes").exists() or not any((tmp_path / "disputes").iterdir())

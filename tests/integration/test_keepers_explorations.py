@@ -86,7 +86,7 @@ class Scene:
             if until():
                 return
             time.sleep(DISPUTE_POLL_S)
-        raise AssertionError(f"no end: {list(self.view.picture.tree_lines())}")
+        raise AssertionError(f"no end: {[(node.position, node.status) for node in self.view.picture.nodes.values()]}")
 
     def asked_by(self, sender: Sender) -> int:
         nodes = self.view.picture.nodes.values()
@@ -120,6 +120,23 @@ def test_a_silent_author__is_convicted_in_the_second_after_its_clock(devnet: Dev
     assert scene.chain.coin(stranger.address) > coin - 10**16, "what it prepaid came back"
     with pytest.raises(UserError, match="cannot be disputed any more"):
         lane.challenge(scene.dispute.job, scene.dispute.claim(0), scene.places)
+
+
+def test_asks_that_their_asker_leaves_behind__are_expired_by_a_keeper_with_a_seat(devnet: Devnet, tmp_path: Path):
+    scene = Scene(devnet, tmp_path, Kind.TRAINING)
+    asker, keeper = scene.lane(scene.stranger("stranger"), "stranger"), scene.dispute.parties[1]
+    asker.challenge(scene.dispute.job, scene.dispute.claim(0), scene.places)
+    asker.poll_once()
+    lane = scene.lane(keeper.sender, "keeper", operator=keeper.id)
+    [node] = scene.view.picture.open_asks
+    devnet.warp_to(node.due + scene.chain.params.clocks.exclusive_s)
+    assert lane.poll_once() == []
+    assert scene.view.is_open, "those who take part in it come first"
+    devnet.warp_to(node.due + 4 * scene.chain.params.clocks.exclusive_s)
+    assert lane.poll_once() == []
+    assert scene.view.end == End.SILENT
+    assert scene.dispute.claim(0).state == ClaimState.CONVICTED
+    assert lane.trouble == []
 
 
 def test_an_asker_that_leaves_half_way__is_replaced_by_another_account(devnet: Devnet, tmp_path: Path):

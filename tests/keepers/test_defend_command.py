@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keepers.cli.defend import ANYONE, NOBODY, OPERATOR, why_open
+from keepers.cli.defend import ANYONE, FALSE_EXIT_CODE, NOBODY, NOT_ANSWERED, OPERATOR, exit_code, why_open
 from zoo_compute.disputes.roles import AUTHORS
 from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import PRODUCTION
@@ -31,3 +31,17 @@ def test_an_ask_for_a_new_commitment__is_its_operators_alone():
     assert why_open(CLOCKS, 101, PRODUCTION, AUTHORS) == (OPERATOR, AUTHORS)
     assert why_open(CLOCKS, 101 + PRODUCTION.committer_s, PRODUCTION, AUTHORS) == (NOBODY, "out of time")
     assert why_open(CLOCKS, 101, PRODUCTION, "something failed") == (ANYONE, "something failed")
+
+
+@pytest.mark.parametrize(
+    ("open_to", "is_false", "code"),
+    [
+        ([], False, 0),
+        ([OPERATOR, NOBODY], False, 0),
+        ([OPERATOR, ANYONE], False, NOT_ANSWERED),
+        ([ANYONE], True, FALSE_EXIT_CODE),
+    ],
+)
+def test_the_exit_code__counts_asks_that_this_account_could_answer(open_to, is_false, code):
+    disputes = [{"false": False, "left": []}, {"false": is_false, "left": [{"by": each} for each in open_to]}]
+    assert exit_code({"disputes": disputes}) == code

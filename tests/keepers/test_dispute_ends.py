@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from keepers.decisions.dispute_ends import PLACES, ending, patience_s
+from keepers.decisions.dispute_ends import PLACES, close_delay_s, ending, patience_s
 from keepers.services import disputing
 from keepers.services.disputing import REFUSED_S
 from tests.keepers.test_disputing import MINE, NOW, OPEN, REEXECUTE_S, Clock, Lane, clock, dispute, disputes, opened
@@ -19,6 +19,7 @@ from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import DEVNET, PRODUCTION
 from zoo_compute.spec.exploration import Status
 from zoo_compute.spec.trials import TRIALS
+from zoo_compute.spec.watching import NOBODY
 
 _ = clock, disputes  # fixtures
 UNIT = DEVNET.exclusive_s
@@ -57,19 +58,41 @@ def test_a_claim__is_closed_when_it_is_final_or_aged():
     assert ending(replace(asked, deadline=0), aged_at + 1, DEVNET) is None, "its turn is open"
 
 
+def test_whoever_earned_the_most_by_answers__closes_first():
+    def paid(**fees: int) -> DisputeView:
+        nodes = []
+        for number, (account, fee) in enumerate(fees.items(), 1):
+            node = opened(number, status=Status.ANSWERED)
+            payment = replace(node.record.payment, fee=fee)
+            record = replace(node.record, payment=payment, answerer=NOBODY if account == "owner" else account)
+            nodes.append(replace(node, record=record))
+        return dispute(1, *nodes)
+
+    author, one, two = {"hot", NOBODY}, {"one"}, {"two"}
+    for fees, first in (
+        ({"owner": 2, "hot": 5, "one": 4}, author),
+        ({"owner": 5, "one": 6}, one),
+        ({"owner": 5, "one": 5}, author),
+        ({"one": 2, "two": 3}, two),
+        ({}, author),
+    ):
+        waits = [close_delay_s(paid(**fees), accounts, DEVNET) for accounts in (author, one, two)]
+        assert waits == [0 if accounts == first else UNIT for accounts in (author, one, two)]
+
+
 def test_keepers__take_turns_and_those_with_a_seat_come_first():
     seated = [2, 5, 9]
     for key in (bytes([7]), bytes([8])):
         order = sorted(range(1, 20), key=lambda operator: patience_s(operator, seated, key, PRODUCTION))
         delays = Counter(patience_s(operator, seated, key, PRODUCTION) for operator in seated)
         assert set(order[:3]) == set(seated)
-        assert sorted(delays) == [1_800, 3_600, 5_400]
+        assert sorted(delays) == [3_600, 5_400, 7_200]
     first = {min(seated, key=lambda each: patience_s(each, seated, bytes([key]), PRODUCTION)) for key in range(3)}
     assert first == set(seated), "each pays for a third of the disputes"
     others = {patience_s(operator, seated, b"k", PRODUCTION) for operator in range(100, 200)}
-    assert (min(others), max(others), len(others)) == ((PLACES + 1) * 1_800, 2 * PLACES * 1_800, PLACES)
+    assert (min(others), max(others), len(others)) == ((PLACES + 2) * 1_800, (2 * PLACES + 1) * 1_800, PLACES)
     many = range(1, 65)
-    assert max(patience_s(operator, many, b"k", PRODUCTION) for operator in many) == PLACES * 1_800
+    assert max(patience_s(operator, many, b"k", PRODUCTION) for operator in many) == (PLACES + 1) * 1_800
     assert max(others) < clocks.bound_s(0, PRODUCTION), "long before the dispute ages"
 
 
@@ -98,7 +121,7 @@ def test_a_keeper_without_an_operator__pays_for_nobodys_disputes(tmp_path: Path,
 def test_endings_of_others__are_sent_one_a_look(tmp_path: Path, disputes: list[DisputeView]):
     """And never in place of what is due in my own disputes."""
     place = Lane(tmp_path)
-    place.head.timestamp = NOW + 3 * UNIT + 1
+    place.head.timestamp = NOW + 4 * UNIT + 1
     disputes += [overdue(1), overdue(2), dispute(3, opened(3, clocks=replace(OPEN, since=NOW)))]
     place.answers["author"] = [disputing.Call("answer", (1,), id=b"1")]
     place.lane.poll_once()
@@ -109,7 +132,7 @@ def test_a_claim_that_lost_its_data__is_closed_where_its_ask_does_not_expire(
     tmp_path: Path, disputes: list[DisputeView], clock: Clock
 ):
     place = Lane(tmp_path)
-    place.refuses, place.head.timestamp = {"expire"}, NOW + 3 * UNIT + 1
+    place.refuses, place.head.timestamp = {"expire"}, NOW + 4 * UNIT + 1
     disputes += [overdue()]
     place.lane.poll_once()
     assert place.names == []

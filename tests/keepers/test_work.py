@@ -1,4 +1,4 @@
-"""Work that was lost with its worker is sent again; a move of a game does not wait for other work to tell."""
+"""Work that was lost with its worker is sent again; an answer in a dispute does not wait for other work."""
 
 from __future__ import annotations
 

@@ -52,7 +52,10 @@ def wait_until_gone(pids: list[int], limit_s: float = 30) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(("device", "accumulate"), [("pipeline:2", 1), ("tensor:2", 1), ("data:2", 1), ("data:3", 4)])
+LAYOUTS = [("pipeline:2", 1), ("tensor:2", 1), pytest.param("data:2", 1, marks=pytest.mark.long), ("data:3", 4)]
+
+
+@pytest.mark.parametrize(("device", "accumulate"), LAYOUTS)
 @pytest.mark.usefixtures("no_ranks_kept")
 def test_a_slot_round_on_ranks__has_the_report_of_one_process(tmp_path: Path, device: str, accumulate: int):
     job = publish(tmp_path, accumulate=accumulate)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.disputes.depth import depth_of
 from benchmarks.disputes.programs import seven_billion
-from node.disputes.depth import depth_of
 from node.disputes.trees import Trees
 from repops.parts import part_count
 from tests.campaigns.lies import gpt, honest_trees

@@ -55,7 +55,7 @@ class Board:
 def a_board(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
     """From here on every Client meets this board's chain."""
     board = Board(BlockStore(folder / "store"))
-    network = SimpleNamespace(contracts=ADDRESSES)
+    network = SimpleNamespace(contracts=ADDRESSES, first_block=0)
     chain = SimpleNamespace(
         network=network,
         datasets=None,

@@ -322,7 +322,8 @@ class Elsewhere:
         self.seen, self.store = trained[at]
         self.seen = replace(self.seen, job=number)
         self.description = SimpleNamespace(chain_id=chain_id, contracts=NETWORK.contracts)
-        self.chain = SimpleNamespace(tasks=SimpleNamespace(job_count=lambda: number))
+        network = SimpleNamespace(first_block=0)
+        self.chain = SimpleNamespace(network=network, tasks=SimpleNamespace(job_count=lambda: number))
 
     def use_peers(self) -> None: ...
 

@@ -14,6 +14,7 @@ from keepers.queue.work_queue import WorkStatus
 from node import tasks
 from node.compute.training import ShardResult
 from tests.keepers.test_verification import commits, verifier
+from tests.support.liars.faults import with_update
 from tests.support.small_job import SmallJob, publish
 from zoo_compute.training.outliers import Score, harmful_slots, scores_of
 from zoo_compute.training.rounds import SCORES
@@ -52,7 +53,7 @@ def test_an_update__is_harmful_where_it_alone_makes_the_loss_worse(after: list[f
 
 def opposite(_: Any, result: ShardResult) -> ShardResult:
     """Three times what the slot should have sent, the other way."""
-    return result.with_update({name: -3 * values for name, values in result.update.items()})
+    return with_update(result, {name: -3 * values for name, values in result.update.items()})
 
 
 @pytest.mark.parametrize(("rule", "odd"), [("clipped_mean", [1]), ("mean", [])])
@@ -76,8 +77,9 @@ def test_a_verification__names_the_slots_that_the_last_aggregation_found_odd(tmp
 def test_the_check_of_an_aggregation__names_the_slots_whose_updates_make_the_loss_worse(tmp_path: Path, rule: str):
     def astray(_: Any, result: ShardResult) -> ShardResult:
         rng = np.random.default_rng(0)
-        return result.with_update(
-            {name: rng.normal(0, 0.3, values.shape).astype(np.float32) for name, values in result.update.items()}
+        return with_update(
+            result,
+            {name: rng.normal(0, 0.3, values.shape).astype(np.float32) for name, values in result.update.items()},
         )
 
     report = checked(publish(tmp_path, rule=rule), astray)
@@ -87,7 +89,7 @@ def test_the_check_of_an_aggregation__names_the_slots_whose_updates_make_the_los
 
 def test_the_check_of_an_aggregation__probes_updates_that_are_not_finite(tmp_path: Path):
     def infinite(_: Any, result: ShardResult) -> ShardResult:
-        return result.with_update({name: np.full_like(values, np.inf) for name, values in result.update.items()})
+        return with_update(result, {name: np.full_like(values, np.inf) for name, values in result.update.items()})
 
     report = json.loads(json.dumps(checked(publish(tmp_path), infinite), allow_nan=False))
     assert (report["agrees"], report["odd"], report["probe"]["after"]["1"]) == (True, [[0, 1]], None)

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from eth_abi.abi import decode
@@ -15,8 +16,9 @@ from repops.encoding import read_descriptor
 from repops.graph import F32, Node
 from repops.parts import part, part_count
 from repops.recipes import canonical
+from zoo_compute.amounts import format_amount
 from zoo_compute.client.disputes import ENDS, Dispute, account_names
-from zoo_compute.client.explored_places import asks_of, program_node
+from zoo_compute.client.explored_places import SHORT, asks_of, program_node
 from zoo_compute.disputes import evidence
 from zoo_compute.disputes.exploration import Exploration, account_of, node_of
 from zoo_compute.spec import verdicts
@@ -43,6 +45,7 @@ NAMES = {
     evidence.Update.KIND: "a word is not the update's",
     evidence.Part.KIND: "a result is computed wrongly",
 }
+WIDTH = 80  # of a line of a transcript
 OF_STATES = (evidence.End.KIND, evidence.Begin.KIND)
 COMMITTER, ASKER, OTHER = (
     "committer",
@@ -175,7 +178,7 @@ class Transcript:
 
     def _asked(self, id: bytes) -> str:
         ask, fee = self._places[id], self._picture.nodes[id].record.payment.fee
-        return f"{ask.place}{', heavy' if ask.is_heavy else ''} (prepays {fee / GWEI:.2g} coin)"
+        return f"{ask.place}{', heavy' if ask.is_heavy else ''}; prepays {format_amount(fee * GWEI, 'coin')}"
 
     def _reason(self, place: int) -> str:
         if place >= ELEMENT_PLACE:
@@ -314,7 +317,8 @@ def _values(record: Any) -> tuple[Any, ...]:
 
 
 def lines_of(transcript: Transcript) -> Iterator[str]:
-    """For people."""
+    """For people: of each transaction a line with its sender and gas, then what it says, in 80 columns."""
     for each in transcript.entries:
-        yield f"{each.by:<9}  {each.sender[:10]}…  {each.gas:>9,} gas  {each.function:<12}  {each.text}"
-    yield transcript.conclusion
+        yield f"{each.by:<9}  {each.sender[:SHORT]}…  {each.gas:>9,} gas  {each.function}"
+        yield from wrap(each.text, WIDTH, initial_indent="  ", subsequent_indent="    ")
+    yield from ("", *wrap(transcript.conclusion, WIDTH))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from zoo_compute.amounts import format_seconds
 from zoo_compute.chain.explorations import DisputeView, read_disputes
 from zoo_compute.chain.snapshot import read_job
-from zoo_compute.chain.views import AGGREGATOR_SEAT
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim
 from zoo_compute.client.explored_places import WORK
 from zoo_compute.errors import UserError
 from zoo_compute.spec.clocks import GWEI, End, asks_end
 from zoo_compute.spec.disputed_claims import RESULT
-from zoo_compute.spec.frames import Kind
+from zoo_compute.spec.frames import Frame, Kind
 from zoo_compute.spec.trials import TRIALS
 from zoo_compute.spec.watching import NOBODY
 
@@ -23,11 +23,18 @@ if TYPE_CHECKING:
 
 AGGREGATOR, TRIAL = "aggregator", "trial"  # in names
 ENDS = {
-    End.FINAL: "final: nobody showed an error",
+    End.FINAL: "final: nobody proved an error",
     End.JUDGED: "convicted by judgement",
     End.SILENT: "convicted by silence",
     End.EXHAUSTED: "convicted by silence, with more heavy asks open than it must serve",
     End.AGED: "void: still open when its time was over",
+}
+ENDS_BRIEFLY = {
+    End.FINAL: "final: no error was proven",
+    End.JUDGED: "convicted by judgement",
+    End.SILENT: "convicted by silence",
+    End.EXHAUSTED: "convicted by silence, exhausted",
+    End.AGED: "void: its time was over",
 }
 COMMITTER, ASKERS, ANYBODY = "committer", "askers", "anybody"  # whose clock runs; anybody: to end the dispute
 
@@ -49,18 +56,31 @@ class Dispute:
     @property
     def about(self) -> str:
         """Whose work."""
-        view = self.view
+        operator, frames = f"operator {self.view.operator}", self._frames
         if self.is_trial:
-            return f"operator {view.operator}: a trial"
-        frames = [node.frame for node in view.picture.nodes.values()]
-        round_ = frames[0].round
+            return f"{operator}: a trial"
         if frames[0].kind == Kind.AGGREGATION:
-            return f"operator {view.operator}: the aggregation of round {round_}"
+            return f"{operator}: the aggregation of round {frames[0].round}"
         kinds = sorted({frame.kind for frame in frames if frame.kind != RESULT})
         work = " and ".join(WORK[Kind(kind)] for kind in kinds) or "the result"
-        slots = sorted({frame.slot for frame in frames})
-        named = f"slot {slots[0]}" if len(slots) == 1 else f"slots {', '.join(map(str, slots))}"
-        return f"operator {view.operator}: {work} of {named} in round {round_}"
+        return f"{operator}: {work} of {self._slots_text} in round {frames[0].round}"
+
+    @property
+    def work(self) -> str:
+        """The same for a column, without the operator."""
+        if self.is_trial:
+            return "trial"
+        frame = self._frames[0]
+        return f"{'aggregation' if frame.kind == Kind.AGGREGATION else self._slots_text}, round {frame.round}"
+
+    @property
+    def _frames(self) -> list[Frame]:
+        return [node.frame for node in self.view.picture.nodes.values()]
+
+    @property
+    def _slots_text(self) -> str:
+        slots = sorted({frame.slot for frame in self._frames})
+        return f"slot{'s' * (len(slots) > 1)} {', '.join(map(str, slots))}"
 
     def status(self, now: int) -> str:
         """One line: exploring, and whose clock runs for how long; or how it ended."""
@@ -76,7 +96,20 @@ class Dispute:
                 return f"exploring: all answered; {left or 'no limit yet'} to ask or judge"
         if open_asks:
             return f"exploring: operator {self.view.operator} is out of time; anyone can convict it by silence"
-        return "exploring: all clocks have passed; anyone can close it"
+        return "exploring: all clocks have passed; anyone can close the dispute"
+
+    def brief(self, now: int) -> str:
+        """The same in 32 characters, for a column beside the operator."""
+        if self.view.end is not None:
+            return ENDS_BRIEFLY[self.view.end]
+        left = "" if self.until is None else format_seconds(self.until - now)
+        open_asks = len(self.view.picture.open_asks)
+        match self.owes:
+            case "committer":
+                return f"owes {open_asks} answer{'s' * (open_asks > 1)}: {left} left"
+            case "askers":
+                return f"answered: {left or 'no limit yet'} to ask"
+        return "out of time: anyone can convict" if open_asks else "over: anyone can close it"
 
     def to_dict(self) -> dict[str, Any]:
         """For scripts."""
@@ -145,8 +178,12 @@ def _name_of(chain: Chain, head: Head, view: DisputeView) -> tuple[str, int]:
     if view.job == TRIALS:
         return f"{TRIAL}:{view.operator}", 0
     claim = view.claim_in(read_job(chain, view.job, head))
-    seat = AGGREGATOR if claim.seat == AGGREGATOR_SEAT else claim.seat
-    return f"{view.job}:{claim.turn}:{seat}", claim.turn
+    return name_of_claim(view.job, claim), claim.turn
+
+
+def name_of_claim(job: int, claim: Claim) -> str:
+    """Of the first dispute about its seat and turn."""
+    return f"{job}:{claim.turn}:{AGGREGATOR if claim.seat == AGGREGATOR_SEAT else claim.seat}"
 
 
 def _clock_of(view: DisputeView, now: int) -> tuple[str, int | None]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from eth_utils.address import to_checksum_address
+
 from repops.encoding import read_descriptor
 from repops.graph import Node as ProgramNode
 from zoo_compute.amounts import format_seconds
@@ -153,4 +155,4 @@ def _answer_text(ask: Ask, names: Mapping[str, str], now: int) -> str:
 
 
 def named(address: str, names: Mapping[str, str]) -> str:
-    return names.get(address.lower(), address[:SHORT] + "…")
+    return names.get(address.lower()) or f"{to_checksum_address(address)[:SHORT]}…"

@@ -107,6 +107,10 @@ class Progress:
         parts.append(f"spent {self.token.format(self.spent, places=3)} + {self.token.format(self.due, places=3)} due")
         if self.nodes:
             parts.append(f"{len(self.nodes)} node{'s' * (len(self.nodes) > 1)}")
+        if self.disputes:
+            parts.append(f"{self.disputes} claim{'s' * (self.disputes > 1)} in dispute")
+        if self.convictions:
+            parts.append(f"{self.convictions} convicted")
         if self.waiting_for:
             parts.append(self.waiting_for)
         return " · ".join(parts)

@@ -6,7 +6,7 @@ Everybody who reads the same events has the same picture: askers, answerers, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -234,6 +234,15 @@ class Exploration:
         """Those whose clock runs out first at the front."""
         return sorted((each for each in self.nodes.values() if not each.is_answered), key=lambda each: each.due)
 
+    @property
+    def earned(self) -> dict[str, int]:
+        """Fees in gwei by who is paid for the answers if the claim becomes final; of NOBODY, those of the operator's owner."""
+        fees: dict[str, int] = {}
+        for each in self.nodes.values():
+            if each.is_answered:
+                fees[each.record.answerer] = fees.get(each.record.answerer, 0) + each.record.payment.fee
+        return fees
+
     def below(self, id: bytes) -> list[Opened]:
         return [each for each in self.nodes.values() if each.above == id]
 
@@ -292,25 +301,6 @@ class Exploration:
         """Of a resolved claim: what was prepaid for these nodes."""
         nodes = [self.nodes[id] for id in ids]
         return Call("settle", (list(ids), [each.record.record for each in nodes], [int(each.status) for each in nodes]))
-
-    # --- for people
-
-    def tree_lines(self) -> Iterator[str]:
-        """Asks below each other, for logs; `zoo dispute show` has its own words (client/explored_places.py)."""
-        if self.end is not None:
-            yield f"claim: {self.end.name.lower()}"
-        for node in self.nodes.values():
-            if node.above not in self.nodes:
-                yield from self._lines(node, 0)
-
-    def _lines(self, node: Opened, depth: int) -> Iterator[str]:
-        at, record = node.position, node.record
-        where = f"{at.tree.name.lower()} {at.index} of height {at.height}"
-        state = "answered" if node.is_answered else f"open until {node.due}"
-        heavy = ", heavy" if record.payment.is_heavy else ""
-        yield f"{'  ' * depth}{node.id.hex()[:8]} {where}{heavy}: asked by {record.payment.asker}, {state}"
-        for each in self.below(node.id):
-            yield from self._lines(each, depth + 1)
 
 
 def stage_of(kind: Answer, node: Opened, answer: Any) -> Stage:

@@ -125,13 +125,23 @@ class Board:
 
     def settle(self, sender: str) -> None:
         """What everybody prepaid, and what is owed to the owner, the hot key and the asker, at the sender's expense."""
-        ids = list(self.picture.nodes)
+        self._settle(list(self.picture.nodes), sender)
+        for name in ("owner", "hot", "asker", "stranger"):
+            self._withdraw(name, sender)
+
+    def settle_own(self, sender: str, payee: str, answerer: str) -> None:
+        """What was prepaid for the answers of one side, which are this account's in the records, at its own expense."""
+        self._settle([id for id, each in self.picture.nodes.items() if each.record.answerer == answerer], sender)
+        self._withdraw(payee, sender)
+
+    def _settle(self, ids: Sequence[bytes], sender: str) -> None:
         for at in range(0, len(ids), MOST_SETTLED):
             self.send(self.picture.settle(ids[at : at + MOST_SETTLED]), sender)
-        for name in ("owner", "hot", "asker", "stranger"):
-            for token in (NOBODY, self.at.token.address):
-                if self.at.referee.owed(token, self.account(name)):
-                    self.send(Call("withdraw", (token, self.account(name))), sender)
+
+    def _withdraw(self, name: str, sender: str) -> None:
+        for token in (NOBODY, self.at.token.address):
+            if self.at.referee.owed(token, self.account(name)):
+                self.send(Call("withdraw", (token, self.account(name))), sender)
 
     def gained(self, *names: str) -> tuple[int, int]:
         """Coin and tokens that these accounts have more than in the beginning; gas is not paid from them on revm."""

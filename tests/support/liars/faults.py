@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from node.compute.programs import Programs
+from node.compute.programs import Programs, State
 from node.compute.training import ShardResult, root_of
 from node.disputes.computation import Computation, Roots, SlotRound, Training
 from node.inputs.job_files import Inputs
@@ -47,7 +47,12 @@ class FlipBit:
         self.fired += 1
         values = result.update[self.tensor].copy()
         values.reshape(-1).view(np.uint32)[self.element] ^= np.uint32(1 << self.bit)
-        return result.with_update({**result.update, self.tensor: values})
+        return with_update(result, {**result.update, self.tensor: values})
+
+
+def with_update(result: ShardResult, update: State) -> ShardResult:
+    """The same result with another update, rooted as it is."""
+    return replace(result, update=update, update_root=root_of(update))
 
 
 def flip_bit(*, round: int, slot: int, tensor: str, element: int = 0, bit: int = 0) -> Tamper:

@@ -133,16 +133,21 @@ def _line_of(view: JobView) -> list[str]:
         )
         final_part = f"checkpoints 1 to {final} final" if final else "no checkpoint is final yet"
         lines.append(final_part + optimistic)
-    lines += [f"in dispute: {_claim(c)}" for c in view.claims if c.disputed]
-    lines += [f"convicted: {_claim(c)}" for c in view.claims if c.state == ClaimState.CONVICTED]
+    lines += [f"in dispute: {_claim(view.job, c)}" for c in view.claims if c.disputed]
+    lines += [f"convicted: {_claim(view.job, c)}" for c in view.claims if c.state == ClaimState.CONVICTED]
+    if any(line.startswith(("in dispute", "convicted")) for line in lines):
+        lines.append(
+            f"`zoo dispute list --job {view.job}` lists the disputes; `zoo dispute show|replay NAME` explains one"
+        )
     return lines + [f"rolled back to round {r.round} in turn {r.turn} (block {r.block})" for r in view.rollbacks]
 
 
-def _claim(claim: Claim) -> str:
+def _claim(job: int, claim: Claim) -> str:
     from zoo_compute.chain.views import AGGREGATOR_SEAT
+    from zoo_compute.client.disputes import name_of_claim
 
     work = "aggregation" if claim.seat == AGGREGATOR_SEAT else f"seat {claim.seat}"
-    return f"{work} of operator {claim.operator} in turn {claim.turn} (round {claim.round})"
+    return f"{name_of_claim(job, claim)}, {work} of operator {claim.operator} in round {claim.round}"
 
 
 def _seats(view: JobView, token: Token) -> list[str]:
@@ -182,7 +187,7 @@ def _money(account: JobAccount, now: int, token: Token) -> list[str]:
     ]
     claims = [
         (
-            c.turn, c.round, c.operator, "aggregation" if c.kind == "aggregation" else f"slots {_run_of(c.slots)}", c.state
+            c.turn, c.round, c.operator, "aggregation" if c.kind == "aggregation" else f"slot{'s' * (len(c.slots) > 1)} {_run_of(c.slots)}", c.state
             + (f", {format_seconds(c.deadline - now)} left" if c.state == "challenge window" and c.deadline else ""), token.format(c.amount),
         )
         for c in account.claims

@@ -1,4 +1,4 @@
-"""Workers beside each other: a slot-round or another job's dispute that takes long does not lose a game, and stopping a worker ends
+"""Workers beside each other: a slot-round or another job's dispute that takes long makes no answer late, and stopping a worker ends
 the child process in which it measures a program."""
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ def until(what: str, reached: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_move__is_computed_while_the_only_worker_trains(config: OperatorConfig, daemon: Daemon):
+def test_an_answer__is_computed_while_the_only_worker_trains(config: OperatorConfig, daemon: Daemon):
     queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
     until("the slot-round", lambda: queue.submit("work.train", "shard", {}).state == "running")
-    until("the move", lambda: queue.submit(DISPUTE_TASK, "move", {}).state == "done")
+    until("the answer", lambda: queue.submit(DISPUTE_TASK, "answer", {}).state == "done")
     assert queue.status("shard").state == "running", "the slot-round goes on meanwhile"
 
 
-def test_a_move_of_one_job__is_computed_while_another_jobs_disputes_and_a_slot_round_go_on(
+def test_an_answer_of_one_job__is_computed_while_another_jobs_disputes_and_a_slot_round_go_on(
     config: OperatorConfig, daemon: Daemon
 ):
-    """Job 1 is re-executed for an hour in each of three games: they never take the last worker, so job 2's move is not late."""
+    """Job 1 is re-executed for an hour in each of three disputes: they never take the last worker, so the answer of job 2 is not late."""
     assert config.dispute_workers == 2
     queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
     slow = [f"slow-{number}" for number in range(3)]
@@ -76,7 +76,7 @@ def test_a_move_of_one_job__is_computed_while_another_jobs_disputes_and_a_slot_r
     until("the slot-round", lambda: queue.submit("work.train", "shard", {}).state == "running")
     until("a slow dispute", lambda: "running" in states())
     began = time.monotonic()
-    until("the move", lambda: states() and queue.submit(DISPUTE_TASK, "quick", {"job": 2}).state == "done")
+    until("the answer", lambda: states() and queue.submit(DISPUTE_TASK, "quick", {"job": 2}).state == "done")
     assert time.monotonic() - began < QUICK_S
     assert sorted(states()) == ["queued", "queued", "running"]
     assert queue.depth() <= len(slow), "what waits is not sent again and again"
@@ -89,7 +89,7 @@ def test_a_worker_that_dies__leaves_its_jobs_lane_to_the_next(config: OperatorCo
     for name in [name for name in daemon.children if name.startswith("worker-disputes")]:
         daemon.kill(name)
     until("the restart", lambda: daemon.poll() is None and all(child.running for child in daemon.children.values()))
-    until("the next move", lambda: queue.submit(DISPUTE_TASK, "next", {"job": 1}).state == "done")
+    until("the next answer", lambda: queue.submit(DISPUTE_TASK, "next", {"job": 1}).state == "done")
 
 
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGKILL])

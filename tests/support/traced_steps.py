@@ -1,0 +1,32 @@
+"""The step of a built-in model is traced once a process: it takes a second, and dozens of jobs in tests have the same model.
+
+What is kept belongs to all that tracing takes: a job that differs in anything is traced.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from repops.commitments import Array
+from zoo_compute.jobs import config
+from zoo_compute.jobs.model_source import ModelSource, StepOptions, TracedStep, trace_module
+
+_kept: dict[object, TracedStep] = {}
+
+
+def remember() -> None:
+    """From here on every `ComputeJob` of this process takes its trace from here."""
+    config.trace_module = traced
+
+
+def traced(
+    source: ModelSource, batch: tuple[Array, Array], rule: StepOptions, *, seed: int, directory: Path
+) -> TracedStep:
+    if not source.built_in:
+        return trace_module(source, batch, rule, seed=seed, directory=directory)
+    words = [(array.shape, array.dtype.str, array.tobytes()) for array in batch]
+    key = (json.dumps([source.function, source.options], sort_keys=True), *words, rule, seed)
+    if key not in _kept:
+        _kept[key] = trace_module(source, batch, rule, seed=seed, directory=directory)
+    return _kept[key]
