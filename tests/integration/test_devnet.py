@@ -179,14 +179,21 @@ def test_the_ape_scripts__deploy_fund_and_inspect(tmp_path: Path):
         environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{find().parent}:{os.environ['PATH']}"}
         environment["APE_FOUNDRY_HOST"] = devnet.url
 
-        def ape(*arguments: str) -> str:
+        def ape(*arguments: str, refused: bool = False) -> str:
             command = [str(Path(sys.executable).parent / "ape"), "run", *arguments]
             command += ["--network", "ethereum:local:foundry"]
             done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
-            assert done.returncode == 0, done.stdout + done.stderr
-            return done.stdout
+            assert (done.returncode != 0) == refused, done.stdout + done.stderr
+            return done.stdout + done.stderr * refused
 
-        ape("deploy", "--preset", "devnet", "--out", str(out))
+        refusal = ape("deploy", "--preset", "production", "--out", str(out), refused=True)
+        assert "unsafe for production" in refusal
+        assert "the deployer is guardian; expected a multisig" in refusal
+        assert not out.exists()
+        said = ape("deploy", "--preset", "devnet", "--out", str(out), "--json")
+        done = json.loads(said[said.index("{") :])
+        assert done["roles"]["guardian"] == done["roles"]["proposers"][0] == done["deployer"]
+        assert done["contracts"] == json.loads(out.read_text())["contracts"]
         network = json.loads(out.read_text())
         assert network["chain_id"] == 31337
         ape("fund", alice.address, "--zen", "12.5", "--network-file", str(out))
