@@ -111,10 +111,6 @@ rings: HashMap[uint256, uint256[2 * RING]]
 losing_runs: HashMap[uint256, HashMap[uint256, uint256[MAX_RUNS]]]
 
 
-event IntakePaused:
-    paused: bool
-
-
 event LotOpened:
     job: indexed(uint256)
     kind: uint256
@@ -206,13 +202,12 @@ def wire(settlement_: address):
 
 
 @external
-def set_paused(paused: bool):
+def pause(until: uint256):
     """
-    @notice Pauses or resumes `bid`, and nothing else.
+    @notice Pauses `bid`, and nothing else, until a second; one that is over resumes it.
     """
     assert msg.sender == guardian, "auction: not the guardian"
-    log IntakePaused(paused=paused)
-    extcall INodeRegistry(registry).pause_bids(paused)
+    extcall INodeRegistry(registry).pause_bids(until)
 
 
 @external
@@ -295,7 +290,9 @@ def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity:
     if not extcall INodeRegistry(registry).lock_bid(
         operator, msg.sender, convert(lot.security >> 96, address), unsafe_mul(lot.security & bits.U96, capacity)
     ):
-        assert not staticcall INodeRegistry(registry).are_bids_paused(), "auction: intake paused"
+        assert (
+            block.timestamp >= staticcall INodeRegistry(registry).bids_paused_until()
+        ), "auction: intake paused"
         raise "auction: operator not eligible"
 
 
@@ -498,11 +495,11 @@ def take(job: uint256, kind: uint256, operator: uint256, count: uint256) -> uint
 
 @external
 @view
-def paused() -> bool:
+def paused_until() -> uint256:
     """
-    @notice Whether bids are paused.
+    @notice The second before which nobody bids.
     """
-    return staticcall INodeRegistry(registry).are_bids_paused()
+    return staticcall INodeRegistry(registry).bids_paused_until()
 
 
 @external

@@ -28,8 +28,8 @@ PERIODS: constant(uint256) = 24
 BREACH_BPS: constant(uint256) = 100
 # In a word of beats, above the periods: the epoch was judged.
 JUDGED: constant(uint256) = 2**24
-# In the census, above the count: registration is paused. In the word of the auction, above its address: bids are.
-PAUSED: constant(uint256) = 2**255
+# In the census, above the count: the second until which registration is paused.
+COUNT: constant(uint256) = 2**216 - 1
 # Bounds an array of storage words; each operator costs a stake.
 MAX_OPERATORS: constant(uint256) = 2**40
 # Tokens an operator may ever be locked in: as many as the governor would allow.
@@ -70,13 +70,13 @@ struct Promise:
 
 
 # Set once by `wire`. Auction and Settlement lock, unlock and slash; `tasks` is where `pay_out` sends to; `rewards` and
-# `admissions` slash stake. The auction's word: paused (1) | auction (160), so that a bid reads both at once.
+# `admissions` slash stake. The auction's word: paused until (96) | auction (160), so that a bid reads both at once.
 bidding: uint256
 settlement: public(address)
 tasks: public(address)
 rewards: public(address)
 admissions: public(address)
-# paused (1) | operator_count (255): operators are numbered from 1.
+# paused until (40) | operator_count (216): operators are numbered from 1.
 census: uint256
 # operator -> the words of node_words
 nodes: HashMap[uint256, uint256]
@@ -98,10 +98,8 @@ total_beats: public(HashMap[uint256, uint256])
 nonces: public(HashMap[address, uint256])
 # operator -> account -> whether it may answer asks in disputes beside the hot key; it may do nothing else
 answer_keys: HashMap[uint256, HashMap[address, bool]]
-
-
-event IntakePaused:
-    paused: bool
+# operator -> the account that its owner hands it over to, and that has not accepted yet
+offered_owners: public(HashMap[uint256, address])
 
 
 event OperatorRegistered:
@@ -122,6 +120,16 @@ event EndpointAnnounced:
 event HotKeyChanged:
     operator: indexed(uint256)
     hot: address
+
+
+event OwnerOffered:
+    operator: indexed(uint256)
+    account: indexed(address)
+
+
+event OwnerChanged:
+    operator: indexed(uint256)
+    owner: indexed(address)
 
 
 event AnswerKeyChanged:
@@ -254,24 +262,22 @@ def wire(
 
 
 @external
-def set_paused(paused: bool):
+def pause(until: uint256):
     """
-    @notice Pauses or resumes registration, and nothing else.
+    @notice Pauses registration, and nothing else, until a second below 2^40; one that is over resumes it.
     """
     assert msg.sender == guardian, "registry: not the guardian"
-    count: uint256 = self.census & ~PAUSED
-    self.census = count | PAUSED if paused else count
-    log IntakePaused(paused=paused)
+    self.census = until << 216 | self.census & COUNT
 
 
 @external
-def pause_bids(paused: bool):
+def pause_bids(until: uint256):
     """
-    @notice For Auction, whose guardian pauses or resumes bids: kept here, where a bid reads a word anyway.
+    @notice For Auction, whose guardian pauses bids until a second: kept here, where a bid reads a word anyway.
     """
     auction: uint256 = self.bidding & bits.U160
     assert convert(msg.sender, uint256) == auction, "registry: not a protocol contract"
-    self.bidding = auction | PAUSED if paused else auction
+    self.bidding = until << 160 | auction
 
 
 @external
@@ -288,9 +294,9 @@ def register(
     @return The operator's number.
     """
     census: uint256 = self.census
-    assert census < PAUSED, "registry: intake paused"
+    assert block.timestamp >= census >> 216, "registry: intake paused"
     self._check_machine(hot, gpu_class, vram_gb, stake)
-    return self._register(census + 1, msg.sender, hot, gpu_class, vram_gb, stake, endpoint)
+    return self._register((census & COUNT) + 1, msg.sender, hot, gpu_class, vram_gb, stake, endpoint)
 
 
 @external
@@ -314,7 +320,7 @@ def register_for(
     @return The operator's number.
     """
     census: uint256 = self.census
-    assert census < PAUSED, "registry: intake paused"
+    assert block.timestamp >= census >> 216, "registry: intake paused"
     self._check_machine(hot, gpu_class, vram_gb, stake)
     assert block.timestamp <= deadline, "registry: consent expired"
     nonce: uint256 = self.nonces[owner]
@@ -323,7 +329,7 @@ def register_for(
     assert consent._has_signed(hot, digest, hot_signature), "registry: hot key did not sign"
     # INVARIANT consent: a pair of signatures registers one operator.
     self.nonces[owner] = nonce + 1
-    return self._register(census + 1, owner, hot, gpu_class, vram_gb, stake, endpoint)
+    return self._register((census & COUNT) + 1, owner, hot, gpu_class, vram_gb, stake, endpoint)
 
 
 @external
@@ -359,6 +365,31 @@ def allow_answers(operator: uint256, account: address, allowed: bool):
     self._check_owner(operator)
     self.answer_keys[operator][account] = allowed
     log AnswerKeyChanged(operator=operator, account=account, allowed=allowed)
+
+
+@external
+def offer_owner(operator: uint256, account: address):
+    """
+    @notice Offers the operator to a new owner, which must accept; the zero address takes the offer back.
+    """
+    self._check_owner(operator)
+    self.offered_owners[operator] = account
+    log OwnerOffered(operator=operator, account=account)
+
+
+@external
+def accept_owner(operator: uint256):
+    """
+    @notice Makes the caller, to which the operator was offered, its owner: of its stake, its free collateral, and all that it is
+            paid from then on. What is owed to the old owner already stays the old owner's.
+    """
+    # INVARIANT owners: the account that becomes an owner has called, so no operator is handed to an address without a key.
+    assert msg.sender == self.offered_owners[operator], "registry: not the offered owner"
+    self.offered_owners[operator] = empty(address)
+    account: words.Account = words._unpack_account(self.accounts[operator])
+    account.owner = msg.sender
+    self.accounts[operator] = words._pack_account(account)
+    log OwnerChanged(operator=operator, owner=msg.sender)
 
 
 @external
@@ -546,7 +577,7 @@ def lock_bid(operator: uint256, hot: address, token: address, amount: uint256) -
     """
     bidding: uint256 = self.bidding
     assert convert(msg.sender, uint256) == bidding & bits.U160, "registry: not a protocol contract"
-    if bidding >= PAUSED or not words._is_eligible(self.nodes[operator], hot, min_stake):
+    if block.timestamp < bidding >> 160 or not words._is_eligible(self.nodes[operator], hot, min_stake):
         return False
     word: uint256 = self.collaterals[token][operator]
     # INVARIANT locks: sum of the locks of open bids and seats == locked <= balance. The subtraction cannot underflow.
@@ -673,7 +704,7 @@ def operator_count() -> uint256:
     """
     @notice How many operators were ever registered: they are numbered 1..operator_count.
     """
-    return self.census & ~PAUSED
+    return self.census & COUNT
 
 
 @external
@@ -687,20 +718,20 @@ def auction() -> address:
 
 @external
 @view
-def are_bids_paused() -> bool:
+def bids_paused_until() -> uint256:
     """
-    @notice Whether the auction's guardian paused bids.
+    @notice The second before which nobody bids.
     """
-    return self.bidding >= PAUSED
+    return self.bidding >> 160
 
 
 @external
 @view
-def paused() -> bool:
+def paused_until() -> uint256:
     """
-    @notice Whether registration is paused.
+    @notice The second before which nobody registers.
     """
-    return self.census >= PAUSED
+    return self.census >> 216
 
 
 @external
@@ -942,7 +973,8 @@ def _register(
     endpoint: String[128],
 ) -> uint256:
     """
-    @dev `census` counts the new operator; registration is not paused, so it is the operator's number.
+    @dev `census` counts the new operator, and is its number. Registration is not paused: the end of a pause that is over is
+         forgotten.
     """
     self.census = census
     self.nodes[census] = words._pack_node(

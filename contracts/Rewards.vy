@@ -26,6 +26,10 @@ struct Promise:
     hours: uint256
 
 
+interface Successor:
+    def fund(amount: uint256): nonpayable
+
+
 interface Promises:
     def promised(operator: uint256, epoch: uint256) -> Promise: view
 
@@ -57,6 +61,8 @@ epoch_s: public(immutable(uint256))
 emission_per_epoch: public(immutable(uint256))
 # The most weight of verified compute that counts per smallest unit of the fee paid for it.
 weight_per_fee: public(immutable(uint256))
+# The timelock: moves the pool to the next version.
+governor: public(immutable(address))
 deployer: public(immutable(address))
 
 
@@ -141,6 +147,11 @@ event PoolFunded:
     amount: uint256
 
 
+event PoolMoved:
+    successor: indexed(address)
+    amount: uint256
+
+
 event ComputeRecorded:
     operator: indexed(uint256)
     epoch: indexed(uint256)
@@ -209,17 +220,24 @@ event BudgetRecycled:
 
 @deploy
 def __init__(
-    zen_: address, registry_: address, epoch_s_: uint256, emission_per_epoch_: uint256, weight_per_fee_: uint256
+    zen_: address,
+    registry_: address,
+    governor_: address,
+    epoch_s_: uint256,
+    emission_per_epoch_: uint256,
+    weight_per_fee_: uint256,
 ):
     """
     @param zen_ The token of the pool.
     @param registry_ Knows the operators' owners, hot keys, tiers and heartbeats.
+    @param governor_ The timelock.
     @param epoch_s_ Seconds of an epoch.
     @param emission_per_epoch_ The most an epoch pays.
     @param weight_per_fee_ The most weight that counts per smallest unit of a fee.
     """
     zen = zen_
     registry = registry_
+    governor = governor_
     epoch_s = epoch_s_
     emission_per_epoch = emission_per_epoch_
     weight_per_fee = weight_per_fee_
@@ -249,6 +267,23 @@ def fund(amount: uint256):
     assert extcall IERC20(zen).transferFrom(
         msg.sender, self, amount, default_return_value=True
     ), "rewards: transfer failed"
+
+
+@external
+def move_pool(successor: address, amount: uint256):
+    """
+    @notice Moves ZEN of the pool into the pool of the next version. What the epochs that can still be claimed may pay stays.
+    """
+    assert msg.sender == governor, "rewards: not the governor"
+    assert amount > 0, "rewards: zero amount"
+    # INVARIANT pool: no epoch in which anything was recorded has a smaller budget because the pool moved.
+    assert self.pool >= amount + self._reserved(), "rewards: reserved for epochs"
+    self.pool -= amount
+    log PoolMoved(successor=successor, amount=amount)
+    before: uint256 = staticcall IERC20(zen).balanceOf(self)
+    assert extcall IERC20(zen).approve(successor, amount, default_return_value=True), "rewards: approval failed"
+    extcall Successor(successor).fund(amount)
+    assert staticcall IERC20(zen).balanceOf(self) == before - amount, "rewards: successor took another amount"
 
 
 @external
@@ -631,6 +666,21 @@ def _check_claimable(epoch: uint256):
     now: uint256 = block.timestamp // epoch_s
     assert now > epoch, "rewards: epoch not over"
     assert now - epoch <= CLAIM_EPOCHS, "rewards: epoch expired"
+
+
+@internal
+@view
+def _reserved() -> uint256:
+    """
+    @return What the budgets still to be fixed may take of the pool: of this epoch, and of those whose claims are open.
+    """
+    now: uint256 = block.timestamp // epoch_s
+    reserved: uint256 = 0
+    for back: uint256 in range(CLAIM_EPOCHS + 1):
+        epoch: uint256 = now - back
+        if self.budgets[epoch] == 0 and (self.totals[epoch] != 0 or self.called_words[epoch] != 0):
+            reserved += emission_per_epoch
+    return reserved
 
 
 @internal

@@ -12,7 +12,6 @@ from ethereum.ercs import IERC20
 from .interfaces import IAuction
 from .interfaces import ITaskRegistry
 from .modules import bits
-from .modules import intake
 from .modules import numbers
 from .modules import terms as terms_of
 
@@ -20,15 +19,13 @@ from .modules import terms as terms_of
 implements: ITaskRegistry
 
 
-initializes: intake
-exports: (intake.guardian, intake.paused)
-
-
 # Of EIP-2612: permit(address,address,uint256,uint256,uint8,bytes32,bytes32).
 PERMIT: constant(bytes4) = 0xd505accf
 
 
 treasury: public(immutable(address))
+# May pause `post`, and nothing else.
+guardian: public(immutable(address))
 # Who allows payment tokens: the timelock.
 governor: public(immutable(address))
 deployer: public(immutable(address))
@@ -48,6 +45,8 @@ struct Job:
 # The two contracts that advance jobs; set once by `wire`.
 auction: public(address)
 settlement: public(address)
+# Before this second no job is posted.
+paused_until: public(uint256)
 # Jobs are numbered 1..job_count.
 job_count: public(uint256)
 # token -> whether jobs may be paid in it
@@ -130,8 +129,8 @@ def __init__(treasury_: address, governor_: address, guardian_: address):
     @param governor_ Allows payment tokens.
     @param guardian_ May pause `post`.
     """
-    intake.__init__(guardian_)
     treasury = treasury_
+    guardian = guardian_
     governor = governor_
     deployer = msg.sender
 
@@ -148,12 +147,12 @@ def wire(auction_: address, settlement_: address):
 
 
 @external
-def set_paused(paused: bool):
+def pause(until: uint256):
     """
-    @notice Pauses or resumes `post`, and nothing else.
+    @notice Pauses `post`, and nothing else, until a second; one that is over resumes it.
     """
-    assert msg.sender == intake.guardian, "tasks: not the guardian"
-    intake._set_paused(paused)
+    assert msg.sender == guardian, "tasks: not the guardian"
+    self.paused_until = until
 
 
 @external
@@ -349,7 +348,7 @@ def schedules(job: uint256) -> ITaskRegistry.Schedule:
 
 @internal
 def _open(terms: terms_of.Terms) -> (uint256, uint256):
-    assert not intake.paused, "tasks: intake paused"
+    assert block.timestamp >= self.paused_until, "tasks: intake paused"
     assert self.is_allowed[terms.token], "tasks: token not allowed"
     terms_of._check(terms)
     job: uint256 = self.job_count + 1

@@ -43,13 +43,24 @@ exports: (
 
 
 @deploy
-def __init__(timelock_s: uint256, governors: DynArray[address, 16]):
+def __init__(
+    timelock_s: uint256,
+    proposers: DynArray[address, 16],
+    executors: DynArray[address, 16],
+    cancellers: DynArray[address, 16],
+):
     """
+    @notice Nobody is admin but the timelock itself.
     @param timelock_s The least seconds between scheduling and execution.
-    @param governors Who proposes, cancels and executes. Nobody is admin but the timelock itself.
+    @param proposers Schedule calls. They cannot cancel: snekmate's constructor would let them.
+    @param executors Execute calls whose delay is over.
+    @param cancellers Cancel calls that are scheduled.
     """
     access_control.__init__()
-    proposers: DynArray[address, max_value(uint8)] = []
-    for governor: address in governors:
-        proposers.append(governor)
-    timelock_controller.__init__(timelock_s, proposers, proposers, empty(address))
+    timelock_controller.__init__(timelock_s, [], [], empty(address))
+    for account: address in proposers:
+        access_control._grant_role(timelock_controller.PROPOSER_ROLE, account)
+    for account: address in executors:
+        access_control._grant_role(timelock_controller.EXECUTOR_ROLE, account)
+    for account: address in cancellers:
+        access_control._grant_role(timelock_controller.CANCELLER_ROLE, account)

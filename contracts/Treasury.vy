@@ -34,6 +34,12 @@ event Collected:
     grants: uint256
 
 
+event BucketFunded:
+    token: indexed(address)
+    bucket: uint256
+    amount: uint256
+
+
 event Spent:
     token: indexed(address)
     bucket: uint256
@@ -69,6 +75,21 @@ def collect(token: address) -> uint256:
     self.buckets[token][GRANTS] += grants
     log Collected(token=token, development=development, audits=audits, grants=grants)
     return arrived
+
+
+@external
+def fund(token: address, bucket: uint256, amount: uint256):
+    """
+    @notice Adds the caller's tokens to one bucket, whole.
+    @dev What arrived before and was not collected stays apart: the transfer comes with its booking.
+    """
+    assert bucket <= GRANTS, "treasury: unknown bucket"
+    assert amount > 0, "treasury: zero amount"
+    self.buckets[token][bucket] += amount
+    log BucketFunded(token=token, bucket=bucket, amount=amount)
+    assert extcall IERC20(token).transferFrom(
+        msg.sender, self, amount, default_return_value=True
+    ), "treasury: transfer failed"
 
 
 @external

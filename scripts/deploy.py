@@ -2,15 +2,19 @@
 
     ape run deploy --network ethereum:local:foundry --preset devnet --out network.json
     ape run deploy --network ethereum:sepolia:node --preset production --account treasurer \
-        --guardian 0x... --governor 0x... --governor 0x... --rpc https://rpc.example --out network.json
+        --guardian 0x... --proposer 0x... --executor 0x... --canceller 0x... --holder 0x... \
+        --rpc https://rpc.example --out network.json
 
 On a local network the first test account deploys unless --account is given. Elsewhere the account signs each transaction
 as ape's accounts do (`ape accounts`), so hardware wallets work. For a chain that outlives the command, anvil must run
 already: ape connects to the one that APE_FOUNDRY_HOST names, http://127.0.0.1:8545 unless set.
+
+With the production preset each role is a multisig on this chain, and no account has two: docs/guides/upgrading.md.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,10 @@ import click
 from ape.api import AccountAPI, ProviderAPI, ReceiptAPI
 from ape.cli import ConnectedProviderCommand
 
-from zoo_compute.chain.deployment import INITIAL_SUPPLY, REWARDS_POOL, deploy
+from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.chain.deployment import INITIAL_SUPPLY, REWARDS_POOL, Deployment, deploy
+from zoo_compute.chain.roles import LISTED, address_of, roles_of
+from zoo_compute.errors import ZooError
 from zoo_compute.spec.params import PRESETS, ZEN
 
 
@@ -44,6 +51,10 @@ class ApeDeployer:
         bound = getattr(ape.project, contract).at(address, fetch_from_explorer=False)
         self._mined(getattr(bound, function)(*args, sender=self.account))
 
+    def read(self, contract: str, address: str, function: str) -> str:
+        bound = getattr(ape.project, contract).at(address, fetch_from_explorer=False)
+        return str(getattr(bound, function)())
+
     def code(self, address: str) -> bytes:
         return bytes(self.provider.get_code(ape.convert(address, ape.types.AddressType)))
 
@@ -63,47 +74,103 @@ def account_of(alias: str | None, provider: ProviderAPI) -> AccountAPI:
     return ape.accounts.test_accounts[0]
 
 
+def report(deployment: Deployment, preset: str, chain_id: int, deployer: str, out: Path, pool: int) -> dict[str, Any]:
+    """What was set, for people and scripts."""
+    params = PRESETS[preset]
+    return {
+        "preset": preset,
+        "chain_id": chain_id,
+        "deployer": deployer,
+        "roles": deployment.roles.to_dict(),
+        "timelock_s": params.timelock_s,
+        "pause_s": params.pause_s,
+        "rewards_pool": str(pool),
+        "contracts": dict(deployment.contracts),
+        "code_hashes": dict(deployment.code_hashes),
+        "pending": list(deployment.pending),
+        "network_file": str(out),
+    }
+
+
+def lines_of(done: dict[str, Any]) -> list[str]:
+    """The report for people."""
+    roles = done["roles"]
+    return [
+        *(f"{name:<13}{address}" for name, address in done["contracts"].items()),
+        "",
+        f"deployer     {done['deployer']}: may do nothing more"
+        + " but what its roles say" * (done["preset"] == "devnet"),
+        f"guardian     {roles['guardian']}: pauses intakes for {format_seconds(done['pause_s'])}",
+        *(f"{name:<13}{', '.join(roles[name])}" for name in LISTED),
+        f"holder       {roles['holder']}: has the ZEN supply",
+        *(f"shared       {account}: {reason}" for account, reason in roles["shared"].items()),
+        f"timelock     {format_seconds(done['timelock_s'])} before each decision of the governors",
+        f"rewards      {format_amount(int(done['rewards_pool']))} in the pool, which the timelock can move",
+        *(f"still to do: {step}" for step in done["pending"]),
+        f"network file: {done['network_file']}",
+    ]
+
+
 @click.command(cls=ConnectedProviderCommand)
 @click.option("--preset", type=click.Choice(list(PRESETS)), default="devnet", show_default=True, help="Whose windows.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("network.json"), show_default=True)
 @click.option("--name", default=None, help="The network's name; the preset's unless given.")
-@click.option("--account", "alias", default=None, help="The ape account that deploys and holds the ZEN supply.")
-@click.option("--guardian", default=None, help="May pause intakes; the deployer unless given.")
-@click.option(
-    "--governor", "governors", multiple=True, help="Of the timelock, may be repeated; the deployer unless given."
-)
+@click.option("--account", "alias", default=None, help="The ape account that deploys.")
+@click.option("--guardian", default=None, help="Pauses intakes.")
+@click.option("--proposer", "proposers", multiple=True, help="Schedules calls in the timelock; may be repeated.")
+@click.option("--executor", "executors", multiple=True, help="Executes them after the delay; may be repeated.")
+@click.option("--canceller", "cancellers", multiple=True, help="Cancels them before; may be repeated.")
+@click.option("--holder", default=None, help="Receives the ZEN supply.")
+@click.option("--shared", multiple=True, metavar="ADDRESS=REASON", help="An account that has two roles on purpose.")
 @click.option(
     "--rpc", "rpcs", multiple=True, help="For the network file, may be repeated; the provider's unless given."
 )
 @click.option("--supply", type=int, default=INITIAL_SUPPLY // ZEN, show_default=True, help="In ZEN.")
-@click.option("--rewards-pool", type=int, default=REWARDS_POOL // ZEN, show_default=True, help="In ZEN.")
+@click.option(
+    "--rewards-pool",
+    type=int,
+    default=None,
+    help=f"In ZEN. [{REWARDS_POOL // ZEN}; with --zen 0, its timelock moves one here]",
+)
+@click.option("--zen", default=None, help="The token of the version before, to deploy another version beside it.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def cli(
     provider: ProviderAPI,
     preset: str,
     out: Path,
     name: str | None,
     alias: str | None,
-    guardian: str | None,
-    governors: tuple[str, ...],
     rpcs: tuple[str, ...],
     supply: int,
-    rewards_pool: int,
+    rewards_pool: int | None,
+    zen: str | None,
+    as_json: bool,
+    **roles: Any,
 ) -> None:
-    """Deploy the protocol and write its network file."""
+    """Deploy the protocol and write its network file. On a devnet the deployer has each role that is not given."""
     deployer = ApeDeployer(account_of(alias, provider), provider)
-    deployment = deploy(
-        deployer,
-        PRESETS[preset],
-        guardian=guardian,
-        governors=governors,
-        supply=supply * ZEN,
-        rewards_pool=rewards_pool * ZEN,
-        devnet=preset == "devnet",
-    )
+    if preset == "devnet" and not provider.network.is_local:
+        raise click.UsageError(
+            "the devnet preset on a network that others use; its clocks are seconds, and one key governs it; "
+            "pass --preset production"
+        )
+    if rewards_pool is None:
+        rewards_pool = 0 if zen else REWARDS_POOL // ZEN
+    pool = rewards_pool * ZEN
+    try:
+        named = roles_of(deployer.address, **roles)
+        deployment = deploy(
+            deployer,
+            PRESETS[preset],
+            roles=named,
+            supply=supply * ZEN,
+            rewards_pool=pool,
+            zen=zen and address_of(zen, "--zen"),
+            devnet=preset == "devnet",
+        )
+    except ZooError as error:
+        raise click.ClickException(f"{error}\n{error.hint}".rstrip()) from None
     rpcs = rpcs or (str(provider.http_uri),)
     deployment.describe(name or preset, PRESETS[preset], provider.chain_id, rpcs).save(out)
-    for contract, address in deployment.contracts.items():
-        click.echo(f"{contract:<11}{address}")
-    for step in deployment.pending:
-        click.echo(f"still to do: {step}")
-    click.echo(f"network file: {out}")
+    done = report(deployment, preset, provider.chain_id, deployer.address, out, pool)
+    click.echo(json.dumps(done, indent=2) if as_json else "\n".join(lines_of(done)))

@@ -29,7 +29,8 @@
             ├── RefereeRefusal     "referee: ..."
             ├── EvidenceRefusal    "evidence: ..."
             ├── ExecutorRefusal    "executor: ..."
-            ├── TreasuryRefusal    "treasury: ..."
+            ├── TreasuryRefusal    "treasury: ...", "pool: ..."
+            ├── GuardianRefusal    "guardian: ..."
             ├── TimelockRefusal    "timelock_controller: ...", "access_control: ..."
             ├── TokenRefusal       "erc20: ...", "ownable: ..."
             └── BareRevert         no reason, or one that docs/protocol/ does not list
@@ -183,7 +184,11 @@ class ExecutorRefusal(Refusal):
 
 
 class TreasuryRefusal(Refusal):
-    """Treasury."""
+    """Treasury, or AuditPool."""
+
+
+class GuardianRefusal(Refusal):
+    """Guardian: this pause is not yours to make, or not now."""
 
 
 class TimelockRefusal(Refusal):

@@ -25,6 +25,7 @@ from zoo_compute.chain.connection import connect
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.sender import Sender
+from zoo_compute.chain.wiring import check_wiring
 from zoo_compute.errors import Unreachable, ZooError
 from zoo_compute.paths import STATUS
 from zoo_compute.store import open_store
@@ -114,6 +115,7 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
     while True:
         try:
             chain = connect(network)
+            check_wiring(chain)
             break
         except Unreachable as error:
             log.warning("%s; will try again", error)

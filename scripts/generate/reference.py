@@ -45,6 +45,8 @@ REASONS = {  # contract -> how its refusals begin
     "Rewards": "rewards",
     "Datasets": "datasets",
     "Treasury": "treasury",
+    "AuditPool": "pool",
+    "Guardian": "guardian",
     "ZenToken": "erc20",
 }
 CALLERS = {*REASONS, "Evidence"} - {"NodeRegistry", "Treasury", "ZenToken"}

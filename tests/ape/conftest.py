@@ -55,11 +55,11 @@ else:
     def kit(project, deployer, guardian, referee):
         """All contracts, deployed in order and wired."""
         zen = project.ZenToken.deploy(10**9 * ZEN, sender=deployer)
-        timelock = project.Timelock.deploy(TIMELOCK_S, [deployer], sender=deployer)
+        timelock = project.Timelock.deploy(TIMELOCK_S, *3 * [[deployer]], sender=deployer)
         treasury = project.Treasury.deploy(timelock, sender=deployer)
         registry = project.NodeRegistry.deploy(zen, guardian, MIN_STAKE, EXIT_DELAY_S, EPOCH_S, sender=deployer)
         tasks = project.TaskRegistry.deploy(treasury, deployer, guardian, sender=deployer)
-        rewards = project.Rewards.deploy(zen, registry, EPOCH_S, EMISSION, WEIGHT_PER_FEE, sender=deployer)
+        rewards = project.Rewards.deploy(zen, registry, timelock, EPOCH_S, EMISSION, WEIGHT_PER_FEE, sender=deployer)
         datasets = project.Datasets.deploy(tasks, rewards, sender=deployer)
         auction = project.Auction.deploy(registry, tasks, guardian, BID_WINDOW_S, REVEAL_WINDOW_S, sender=deployer)
         settlement = project.Settlement.deploy(

@@ -20,8 +20,8 @@ def test_registration_refuses_what_an_operator_cannot_be(kit, accounts, deployer
     with ape.reverts("erc20: insufficient allowance"):
         kit.registry.register(hot, 1, 24, 100 * ZEN, "", sender=owner)
     with ape.reverts("registry: not the guardian"):
-        kit.registry.set_paused(True, sender=deployer)
-    kit.registry.set_paused(True, sender=guardian)
+        kit.registry.pause(2**40 - 1, sender=deployer)
+    kit.registry.pause(2**40 - 1, sender=guardian)
     with ape.reverts("registry: intake paused"):
         kit.registry.register(hot, 1, 24, 100 * ZEN, "", sender=owner)
 
@@ -29,7 +29,7 @@ def test_registration_refuses_what_an_operator_cannot_be(kit, accounts, deployer
 def test_a_paused_intake_keeps_every_exit_open(kit, register, guardian, to):
     operator = register(14)
     for contract in (kit.registry, kit.tasks, kit.auction):
-        contract.set_paused(True, sender=guardian)
+        contract.pause(2**40 - 1, sender=guardian)
     kit.registry.withdraw(operator.id, kit.zen, 100 * ZEN, sender=operator.owner)
     kit.registry.request_exit(operator.id, sender=operator.owner)
     exit_at = kit.registry.operators(operator.id).exit_at

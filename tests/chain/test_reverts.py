@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = (
     *("registry", "tasks", "auction", "settlement", "rewards"),
     *("datasets", "availability", "audits", "admissions", "treasury"),
-    *("referee", "evidence", "executor"),
+    *("referee", "evidence", "executor", "guardian", "pool"),
 )
 WIRED = ("registry", "tasks", "auction", "settlement", "rewards", "audits", "admissions")
 GENERAL = {  # what docs/protocol writes as `CONTRACT: ...` -> where it applies

@@ -229,7 +229,7 @@ class Bonds(Market):
         zen, guardian = self.hostile, accounts["settlement"]
         registry = load("NodeRegistry").deploy(zen, guardian, DEVNET.min_stake, DEVNET.exit_delay_s, DEVNET.epoch_s)
         rewards = load("Rewards").deploy(
-            zen, registry, DEVNET.epoch_s, DEVNET.emission_per_epoch, DEVNET.weight_per_fee
+            zen, registry, accounts["settlement"], DEVNET.epoch_s, DEVNET.emission_per_epoch, DEVNET.weight_per_fee
         )
         audits = load("Audits").deploy(
             registry, registry, registry, registry, zen, DEVNET.audit_bond, DEVNET.draw_blocks

@@ -74,8 +74,8 @@ def test_bid__paused__is_refused_but_reveal_and_reclaim_are_not(kit, play, agg):
     job = play.post()
     play.bid(job, 0, ada, Offer(1))
     with play.refused("auction: not the guardian"):
-        kit.auction.set_paused(True, sender=kit.deployer)
-    kit.auction.set_paused(True, sender=kit.guardian)
+        kit.auction.pause(2**40 - 1, sender=kit.deployer)
+    kit.auction.pause(2**40 - 1, sender=kit.guardian)
     with play.refused("auction: intake paused"):
         play.bid(job, 0, bob, Offer(1))
     play.to(kit.auction.lots(job, 0).bid_end)

@@ -81,8 +81,8 @@ def paused(kit, play, cast, running):
     other = play.post()
     play.bid(other, 0, cast[0], Offer(10))
     for contract in (kit.registry, kit.tasks, kit.auction):
-        contract.set_paused(True, sender=kit.guardian)
-        assert contract.paused()
+        contract.pause(2**40 - 1, sender=kit.guardian)
+        assert contract.paused_until() > play.now
     return other
 
 

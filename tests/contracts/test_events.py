@@ -38,6 +38,12 @@ def test_registry__tells_of_an_operators_own_changes(kit, play, ada):
     assert events_of(registry) == [("HotKeyChanged", {**own, "hot": hot})]
     registry.allow_answers(ada.id, hot, True, sender=ada.owner)
     assert events_of(registry) == [("AnswerKeyChanged", {**own, "account": hot, "allowed": True})]
+    registry.offer_owner(ada.id, hot, sender=ada.owner)
+    assert events_of(registry) == [("OwnerOffered", {**own, "account": hot})]
+    registry.accept_owner(ada.id, sender=hot)
+    assert events_of(registry) == [("OwnerChanged", {**own, "owner": hot})]
+    registry.offer_owner(ada.id, ada.owner, sender=hot)
+    registry.accept_owner(ada.id, sender=ada.owner)
     registry.request_exit(ada.id, sender=ada.owner)
     exit_at = play.now + DEVNET.exit_delay_s
     assert events_of(registry) == [("ExitRequested", {**own, "exit_at": exit_at})]
@@ -79,14 +85,6 @@ def test_registry__tells_of_what_the_protocol_does_to_collateral(kit, ada):
     assert events_of(registry) == [("PotPaidOut", {"token": zen, "amount": 50})]
     registry.burn(zen, 60, sender=protocol)
     assert events_of(registry) == [("PotBurned", {"token": zen, "amount": 60})]
-
-
-@pytest.mark.parametrize("name", ["registry", "tasks", "auction"])
-def test_guardian__pauses_and_resumes__are_told(kit, name):
-    contract = getattr(kit, name)
-    for paused in (True, False):
-        contract.set_paused(paused, sender=kit.guardian)
-        assert events_of(contract) == [("IntakePaused", {"paused": paused})]
 
 
 # --- Auction

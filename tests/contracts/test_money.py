@@ -1,7 +1,8 @@
 """Treasury and Timelock: where fees go, and who may spend them."""
 
 from tests.support.evm import chain, reverts
-from tests.support.protocol_driver import DEVNET, load
+from tests.support.protocol_driver import DEVNET, events_of, load
+from tests.support.sources import of_text
 
 ZERO32 = bytes(32)
 
@@ -47,6 +48,51 @@ def test_spend__only_by_the_timelock_and_within_the_bucket(kit, play):
         kit.treasury.collect(kit.zen, sender=play.anyone)
 
 
+def test_fund__puts_all_into_one_bucket_and_tells(kit, play):
+    play.fund(play.anyone, 100, kit.treasury)
+    give(kit, 10)
+    kit.treasury.fund(kit.zen, 2, 100, sender=play.anyone)
+    funded = {"token": kit.zen.address, "bucket": 2, "amount": 100}
+    assert events_of(kit.treasury) == [("BucketFunded", funded)]
+    assert kit.treasury.collect(kit.zen, sender=play.anyone) == 10
+    assert [kit.treasury.buckets(kit.zen, bucket) for bucket in range(3)] == [5, 3, 102]
+
+
+# --- AuditPool
+
+
+def test_audit_pool__gives_the_audits_all_it_was_paid(kit, play):
+    pool = load("AuditPool").deploy(kit.treasury)
+    with play.refused("pool: nothing to collect"):
+        pool.collect(kit.zen, sender=play.anyone)
+    kit.zen.transfer(pool, 1_000, sender=kit.deployer)
+    assert pool.collect(kit.zen, sender=play.anyone) == 1_000
+    assert events_of(pool) == [("AuditsFunded", {"token": kit.zen.address, "amount": 1_000})]
+    assert [kit.treasury.buckets(kit.zen, bucket) for bucket in range(3)] == [0, 1_000, 0]
+    assert kit.zen.balanceOf(kit.treasury) == 1_000
+    with play.refused("treasury: nothing to collect"):
+        kit.treasury.collect(kit.zen, sender=play.anyone)
+
+
+def test_audit_pool__of_a_token_that_refuses_an_approval__is_refused(kit, play):
+    token = chain.deploy(of_text("Refusing", REFUSING))
+    pool = load("AuditPool").deploy(kit.treasury)
+    with play.refused("pool: approval failed"):
+        pool.collect(token, sender=play.anyone)
+
+
+REFUSING = """
+@external
+@view
+def balanceOf(account: address) -> uint256:
+    return 1
+
+@external
+def approve(spender: address, amount: uint256) -> bool:
+    return False
+"""
+
+
 def test_timelock__spends_no_sooner_than_its_delay(kit, play):
     give(kit, 1_000)
     kit.treasury.collect(kit.zen, sender=play.anyone)
@@ -76,10 +122,10 @@ def test_timelock__nobody_but_itself__is_admin(kit):
         kit.timelock.update_delay(0, sender=kit.deployer)
 
 
-def test_timelock__takes_sixteen_governors__and_each_may_schedule_and_execute(kit):
+def test_timelock__takes_sixteen_accounts_a_role(kit):
     governors = [chain.account(f"governor {number}") for number in range(16)]
-    timelock = load("Timelock").deploy(DEVNET.timelock_s, governors)
-    for role in (timelock.PROPOSER_ROLE(), timelock.EXECUTOR_ROLE()):
+    timelock = load("Timelock").deploy(DEVNET.timelock_s, *3 * [governors])
+    for role in (timelock.PROPOSER_ROLE(), timelock.EXECUTOR_ROLE(), timelock.CANCELLER_ROLE()):
         assert all(timelock.hasRole(role, governor) for governor in governors)
         assert not timelock.hasRole(role, kit.deployer)
 
@@ -111,7 +157,7 @@ def test_rewards__in_a_token_that_answers_nothing__are_funded_and_paid(kit, play
     token = load("mocks/SilentToken").deploy()
     ada = play.register("ada")
     numbers = (DEVNET.epoch_s, DEVNET.emission_per_epoch, DEVNET.weight_per_fee)
-    rewards = load("Rewards").deploy(token, kit.registry, *numbers, sender=kit.deployer)
+    rewards = load("Rewards").deploy(token, kit.registry, kit.timelock, *numbers, sender=kit.deployer)
     rewards.wire(play.anyone, play.anyone, play.anyone, sender=kit.deployer)
     token.mint(play.anyone, 5_000)
     rewards.fund(5_000, sender=play.anyone)

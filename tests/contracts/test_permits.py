@@ -115,10 +115,10 @@ def test_post_permitted__refused_as_post_is__leaves_the_permit_unused(kit, play,
     nonce = kit.zen.nonces(signer.key.address)
     with play.refused("tasks: rounds out of range"):
         signer.post(signer.permit(), rounds=0)
-    kit.tasks.set_paused(True, sender=kit.guardian)
+    kit.tasks.pause(2**40 - 1, sender=kit.guardian)
     with play.refused("tasks: intake paused"):
         signer.post(signer.permit())
-    kit.tasks.set_paused(False, sender=kit.guardian)
+    kit.tasks.pause(0, sender=kit.guardian)
     other = load("mocks/FalseToken").deploy()
     with play.refused("tasks: token not allowed"):
         signer.post(signer.permit(), token=other.address)

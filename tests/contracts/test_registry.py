@@ -261,7 +261,7 @@ def test_register_for__refuses_what_register_refuses(kit, play, newcomer, owner,
     ):
         with play.refused(reason):
             register_for(kit, newcomer, {**terms, **change}, *nothing)
-    kit.registry.set_paused(True, sender=kit.guardian)
+    kit.registry.pause(2**40 - 1, sender=kit.guardian)
     with play.refused("registry: intake paused"):
         register_for(kit, newcomer, {**terms, "hot": ZERO}, *nothing)
 
@@ -283,13 +283,16 @@ def test_set_hot__by_the_owner__takes_the_old_key_its_rights(kit, play, ada):
 
 def test_answer_key__until_its_owner_takes_it_back__may_answer_and_nothing_else(kit, play, ada):
     other = chain.account("other")
-    assert kit.registry.may_answer(ada.id, ada.hot) and not kit.registry.may_answer(ada.id, ada.owner)
+    assert kit.registry.may_answer(ada.id, ada.hot)
+    assert not kit.registry.may_answer(ada.id, ada.owner)
     for sender in (ada.hot, play.anyone):
         with play.refused("registry: not the owner"):
             kit.registry.allow_answers(ada.id, other, True, sender=sender)
     kit.registry.allow_answers(ada.id, other, True, sender=ada.owner)
-    assert kit.registry.may_answer(ada.id, other) and kit.registry.hot_key(ada.id) == ada.hot
-    assert not kit.registry.is_eligible(ada.id, other) and not kit.registry.may_answer(ada.id + 1, other)
+    assert kit.registry.may_answer(ada.id, other)
+    assert kit.registry.hot_key(ada.id) == ada.hot
+    assert not kit.registry.is_eligible(ada.id, other)
+    assert not kit.registry.may_answer(ada.id + 1, other)
     kit.registry.allow_answers(ada.id, other, False, sender=ada.owner)
     assert not kit.registry.may_answer(ada.id, other)
 
@@ -419,10 +422,10 @@ def test_lock_bid__who_may_not_bid__locks_nothing(kit, play, ada, as_protocol):
     assert not bids(ada.id, ada.owner, 10**9 + 1)
     with play.refused("registry: amount exceeds free collateral"):
         bids(ada.id, ada.hot, 10**9 + 1)
-    as_protocol("pause_bids", True, by=kit.auction)
+    as_protocol("pause_bids", play.now + 1, by=kit.auction)
     assert not bids(ada.id, ada.hot)
     assert registry.auction() == kit.auction.address
-    as_protocol("pause_bids", False, by=kit.auction)
+    as_protocol("pause_bids", play.now, by=kit.auction)
     assert registry.operators(ada.id).locks == registry.collateral(ada.id, zen).locked == 0
     assert bids(ada.id, ada.hot)
     assert bids(ada.id, ada.hot, 10**9 - 5)
@@ -525,7 +528,7 @@ def test_protocol_functions__by_anyone_else__are_refused(kit, play, ada):
         "slash": ((*amount, False), {"auction", "settlement"}),
         "burn": ((kit.zen, 0), {"auction", "settlement"}),
         "lock_bid": ((ada.id, ada.hot, kit.zen, 0), {"auction"}),
-        "pause_bids": ((False,), {"auction"}),
+        "pause_bids": ((0,), {"auction"}),
         "credit": (amount, {"settlement"}),
         "pay_out": ((kit.zen, 0), {"settlement"}),
         "reward_outcome": ((ada.id, 0), {"settlement"}),
@@ -554,9 +557,9 @@ def test_protocol_functions__by_anyone_else__are_refused(kit, play, ada):
 def test_pause__closes_registration_and_nothing_else(kit, play, ada, newcomer):
     registry = kit.registry
     with play.refused("registry: not the guardian"):
-        registry.set_paused(True, sender=kit.deployer)
-    registry.set_paused(True, sender=kit.guardian)
-    assert registry.paused()
+        registry.pause(2**40 - 1, sender=kit.deployer)
+    registry.pause(2**40 - 1, sender=kit.guardian)
+    assert registry.paused_until() == 2**40 - 1
     with play.refused("registry: intake paused"):
         register(kit, newcomer, hot=ZERO)
     registry.deposit(ada.id, kit.zen, 1, sender=newcomer)
@@ -564,7 +567,7 @@ def test_pause__closes_registration_and_nothing_else(kit, play, ada, newcomer):
     registry.request_exit(ada.id, sender=ada.owner)
     play.to(play.now + DEVNET.exit_delay_s)
     registry.withdraw_stake(ada.id, sender=ada.owner)
-    registry.set_paused(False, sender=kit.guardian)
+    registry.pause(0, sender=kit.guardian)
     register(kit, newcomer)
 
 

@@ -159,7 +159,7 @@ def test_claim__bandwidth__is_shared_by_bytes_within_the_room_of_compute(s):
 def test_redeem__of_a_server__counts_up_to_its_cap(s, monkeypatch):
     """An epoch of a day, in which 1 Gbps carries more than counts: eight clients at the pair's cap fill the server's."""
     with chain.prank(s.deployer):
-        monkeypatch.setattr(s, "rewards", load("Rewards").deploy(s.zen, s.registry, 86_400, EMISSION, 1))
+        monkeypatch.setattr(s, "rewards", load("Rewards").deploy(s.zen, s.registry, s.governor, 86_400, EMISSION, 1))
     epoch = chain.timestamp // 86_400
     ada, *clients = (s.register() for _ in range(10))
     counted = [s.redeem(ada, client, PAIR, epoch=epoch) for client in clients[:7]]

@@ -144,7 +144,7 @@ def test_cancel__once_a_lot_clears__is_refused(kit, play, kind):
 def test_cancel__while_paused__stays_open(kit, play):
     job = play.post()
     for contract in (kit.tasks, kit.auction, kit.registry):
-        contract.set_paused(True, sender=kit.guardian)
+        contract.pause(2**40 - 1, sender=kit.guardian)
     kit.tasks.cancel(job, sender=play.submitter)
     kit.tasks.withdraw(kit.zen, play.submitter, sender=play.anyone)
 

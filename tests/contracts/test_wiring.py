@@ -14,9 +14,11 @@ from zoo_compute.chain.artifacts import artifact
 DEPLOYMENTS = [
     ("NodeRegistry", "zen guardian", "min_stake exit_delay_s epoch_s", "auction settlement tasks rewards admissions"),
     ("TaskRegistry", "treasury governor guardian", "", "auction settlement"),
-    ("Rewards", "zen registry", "epoch_s emission_per_epoch weight_per_fee", "settlement audits datasets"),
+    ("Rewards", "zen registry governor", "epoch_s emission_per_epoch weight_per_fee", "settlement audits datasets"),
     ("Datasets", "tasks rewards", "", ""),
     ("Treasury", "governor", "", ""),
+    ("AuditPool", "treasury", "", ""),
+    ("Guardian", "governor account", "pause_s", ""),
     ("Auction", "registry tasks guardian", "bid_window_s reveal_window_s", "settlement"),
     (
         "Settlement",

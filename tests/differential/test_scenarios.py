@@ -12,6 +12,7 @@ from tests.support.lockstep.coverage import Coverage, functions_of, listed_funct
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.catalogue import SCENARIOS
 from zoo_compute.spec.params import PRESETS
+from zoo_compute.spec.state import Pause
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY
 
 
@@ -77,7 +78,7 @@ def test_a_contract_that_accepts_or_refuses_otherwise_is_noticed() -> None:
         job = stage.post()
         stage.bid(job, 0, "alice", Offer(50))
         world = stage.world.fork()
-        world.paused["registry"] = True
+        world.pauses[world.config.registry] = Pause(end=stage.now + 1)
         stage.world = world
         with pytest.raises(Disagreement, match="accepted, specification says 'registry: intake paused'"):
             stage.register("bob")

@@ -14,14 +14,17 @@ import pytest
 from web3 import Web3
 
 from zoo_compute.chain import keystore
-from zoo_compute.chain.connection import connect
-from zoo_compute.chain.deployment import Web3Deployer, allow_zen_operation, deploy
+from zoo_compute.chain.connection import Chain, connect
+from zoo_compute.chain.deployment import Web3Deployer, deploy
 from zoo_compute.chain.generated.bindings.task_registry import Terms
 from zoo_compute.chain.network import load
+from zoo_compute.chain.roles import Roles
 from zoo_compute.chain.sender import Sender
+from zoo_compute.chain.wiring import check_wiring
 from zoo_compute.devnet.anvil import find
 from zoo_compute.devnet.devnet import COIN, Devnet
-from zoo_compute.errors import DevnetError, Refusal
+from zoo_compute.errors import DevnetError, UserError
+from zoo_compute.governance.timelock import calls_for_multisigs
 from zoo_compute.spec.params import PRESETS, ZEN
 
 pytestmark = pytest.mark.integration
@@ -136,18 +139,35 @@ def test_no_anvil__outlives_its_starter(tmp_path: Path, ending: signal.Signals):
 def test_the_timelock__governs_payment_tokens_outside_a_devnet(tmp_path: Path):
     params = PRESETS["production"]
     with Devnet(tmp_path) as devnet:
-        account = devnet.account("governor")
-        deployment = deploy(Web3Deployer(Web3(Web3.HTTPProvider(devnet.url)), account), params)
-        assert deployment.pending
+        account = devnet.account("deployer")
+        deployer = Web3Deployer(Web3(Web3.HTTPProvider(devnet.url)), account)
+        with pytest.raises(UserError, match="the deployer is proposer"):
+            deploy(deployer, params)
+        # Any contracts with accounts of their own stand for multisigs.
+        guardian, proposer, executor, canceller, holder = (deployer.deploy("ZenToken", 0) for _ in range(5))
+        deployment = deploy(deployer, params, roles=Roles(guardian, (proposer,), (executor,), (canceller,), holder))
         chain = connect(deployment.describe("main", params, 31337, [devnet.url]))
-        sender = Sender(chain, account, folder=tmp_path)
-        execute = chain.timelock.execute(*allow_zen_operation(deployment.contracts, params))
-        with pytest.raises(Refusal, match="operation is not ready"):
-            sender.send(execute)
+        check_wiring(chain)
+        assert chain.zen.balanceOf(account.address) == 0
+        assert f"zoo network govern tasks.allow {chain.zen.address} true" in deployment.pending[0]
+        call = chain.tasks.allow(chain.zen.address, True, params.window_value)
+        steps = calls_for_multisigs(chain, call)
+        as_account(chain, proposer, steps["proposer"])
+        with pytest.raises(AssertionError, match="reverted"):
+            as_account(chain, executor, steps["executor"])
         assert not chain.tasks.is_allowed(chain.zen.address)
         devnet.warp(params.timelock_s)
-        sender.send(execute)
+        as_account(chain, executor, steps["executor"])
         assert chain.tasks.is_allowed(chain.zen.address)
+
+
+def as_account(chain: Chain, account: str, step: dict[str, str]) -> None:
+    """Anvil sends for any account; a multisig would."""
+    provider = chain.w3.provider
+    provider.make_request("anvil_setBalance", [account, hex(10**20)])  # type: ignore[arg-type]
+    provider.make_request("anvil_impersonateAccount", [account])  # type: ignore[arg-type]
+    digest = chain.w3.eth.send_transaction({"from": account, "gas": 500_000, **step})  # type: ignore[typeddict-item]
+    assert chain.w3.eth.wait_for_transaction_receipt(digest)["status"] == 1, "reverted"
 
 
 @pytest.mark.long
@@ -159,14 +179,21 @@ def test_the_ape_scripts__deploy_fund_and_inspect(tmp_path: Path):
         environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{find().parent}:{os.environ['PATH']}"}
         environment["APE_FOUNDRY_HOST"] = devnet.url
 
-        def ape(*arguments: str) -> str:
+        def ape(*arguments: str, refused: bool = False) -> str:
             command = [str(Path(sys.executable).parent / "ape"), "run", *arguments]
             command += ["--network", "ethereum:local:foundry"]
             done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
-            assert done.returncode == 0, done.stdout + done.stderr
-            return done.stdout
+            assert (done.returncode != 0) == refused, done.stdout + done.stderr
+            return done.stdout + done.stderr * refused
 
-        ape("deploy", "--preset", "devnet", "--out", str(out))
+        refusal = ape("deploy", "--preset", "production", "--out", str(out), refused=True)
+        assert "unsafe for production" in refusal
+        assert "the deployer is guardian; expected a multisig" in refusal
+        assert not out.exists()
+        said = ape("deploy", "--preset", "devnet", "--out", str(out), "--json")
+        done = json.loads(said[said.index("{") :])
+        assert done["roles"]["guardian"] == done["roles"]["proposers"][0] == done["deployer"]
+        assert done["contracts"] == json.loads(out.read_text())["contracts"]
         network = json.loads(out.read_text())
         assert network["chain_id"] == 31337
         ape("fund", alice.address, "--zen", "12.5", "--network-file", str(out))

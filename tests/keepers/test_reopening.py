@@ -136,11 +136,11 @@ def test_a_stranger_that_reopens_whenever_it_may__makes_no_operator_bid_more_oft
 
 
 def test_a_newcomer_whose_bids_the_contract_refuses__stops_reopening(network: AuctionSimulation, play: Any):
-    play.kit.auction.set_paused(True, sender=play.kit.guardian)
+    play.kit.auction.pause(2**40 - 1, sender=play.kit.guardian)
     nodes = [*providers(network), network.aggregator("aggregator")]
     network.run(until=600)
     assert sum(node.sent["reopen"] for node in nodes) <= AT_ONCE + 7
-    play.kit.auction.set_paused(False, sender=play.kit.guardian)
+    play.kit.auction.pause(0, sender=play.kit.guardian)
     network.run(until=network.at + MAX_BACKOFF_S)
     assert network.awarded
 

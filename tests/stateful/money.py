@@ -67,8 +67,11 @@ class Money(Walk):
     @rule(token=TOKENS, bucket=range(4), amount=range(21))
     def spend(self, token: str, bucket: int, amount: int) -> None:
         address = self.s.tokens[token]
-        self.s.attempt("tasks", "withdraw", "stranger", address, self.s.world.config.treasury)
+        for account in (self.s.world.config.treasury, self.s.world.config.audit_pool):
+            self.s.attempt("tasks", "withdraw", "stranger", address, account)
+        self.s.attempt("pool", "collect", "stranger", address)
         self.s.attempt("treasury", "collect", "stranger", address)
+        self.s.attempt("treasury", "fund", "stranger", address, bucket, amount)
         self.s.attempt("treasury", "spend", "timelock", address, bucket, self.s.accounts["stranger"], amount)
 
     # Network rewards -----------------------------------------------------------------------------------------------
@@ -78,6 +81,7 @@ class Money(Walk):
     def claim_reward(self, who: int, back: int, amount: int) -> None:
         """Of an epoch in which there is something to share, or of one beside it."""
         self.s.attempt("rewards", "fund", "stranger", amount)
+        self.s.attempt("rewards", "move_pool", "timelock", self.s.accounts["successor"], amount)
         shares = list(self.s.world.shares)
         operator, epoch, job = shares[who % len(shares)] if shares else (who, self.epoch, 1)
         if back == 0 and self.is_idle:

@@ -5,6 +5,7 @@ from typing import Any
 from tests.stateful.rules import precondition, rule
 from tests.stateful.walk import INDEX, OFFSET, TOKENS, Walk
 from tests.support.lockstep.stage import AUDITORS, OPERATORS
+from tests.support.scenarios.governance import intakes_of
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PERIODS, STAKE_UNIT
 
 
@@ -35,8 +36,12 @@ class Operators(Walk):
 
     @rule(who=INDEX, tier=(0, 0, 1, 2), hours=range(2**PERIODS + 1), back=range(-1, 4))
     def promise(self, who: int, tier: int, hours: int, back: int) -> None:
-        """Hours are declared; an older promise is judged."""
+        """Hours are declared; an older promise is judged; the operator is handed over, and back."""
         name = OPERATORS[who % 5]
+        keys = (f"{name} owner", "stranger")
+        for old, new in (keys, keys[::-1]):
+            self.s.attempt("registry", "offer_owner", old, self.s.ids[name], self.s.accounts[new])
+            self.s.attempt("registry", "accept_owner", new, self.s.ids[name])
         if back >= 0:
             self.s.attempt("registry", "breach", "stranger", self.s.ids[name], self.epoch - back)
         if back < 2:
@@ -56,6 +61,8 @@ class Operators(Walk):
         """Hours of the next epoch are promised; at its end, and at the next one's, anybody may see to it."""
         name = OPERATORS[who % 5]
         self.s.attempt("registry", "declare", f"{name} owner", self.s.ids[name], 0, hours)
+        for intake in intakes_of(self.s).values():  # the pauses end before the walk goes on
+            self.s.attempt("guardian", "pause", "guardian", intake)
         for _ in range(2):
             self.s.to((self.s.now // self.s.preset.epoch_s + 1) * self.s.preset.epoch_s)
         self.s.to(self.s.now + max(0, offset))

@@ -29,7 +29,8 @@ MUST_ACCEPT = {
     *(f"audits.{name}" for name in ("offer", "fund", "refund", "schedule", "draw", "attest", "reveal", "open")),
     *(f"audits.{name}" for name in ("falsify", "record_conviction", "settle")),
     *(f"admissions.{name}" for name in ("enter", "answer", "settle", "close_dispute", "recall", "lapse")),
-    *("rewards.fund", "rewards.redeem", "datasets.cite", "treasury.collect"),
+    *("rewards.fund", "rewards.redeem", "datasets.cite", "treasury.collect", "treasury.fund"),
+    *("registry.offer_owner", "registry.accept_owner", "guardian.pause"),
 }
 MUST_CHANGE = {
     *("job: RUNNING>ENDED", "claim: PENDING>PAID", "claim: PENDING>CONVICTED", "claim: PENDING>VOID"),

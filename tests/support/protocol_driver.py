@@ -44,12 +44,12 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
     admissions = chain.account("admissions")
     with chain.prank(deployer):
         zen = load("ZenToken").deploy(SUPPLY)
-        timelock = load("Timelock").deploy(preset.timelock_s, [deployer])
+        timelock = load("Timelock").deploy(preset.timelock_s, *3 * [[deployer]])
         treasury = load("Treasury").deploy(timelock)
         registry = load("NodeRegistry").deploy(zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s)
         tasks = load("TaskRegistry").deploy(treasury, deployer, guardian)
         rewards = load("Rewards").deploy(
-            zen, registry, preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee
+            zen, registry, timelock, preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee
         )
         datasets = load("Datasets").deploy(tasks, rewards)
         auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)

@@ -69,7 +69,7 @@ class RewardsStage:
 
     def __init__(self) -> None:
         chain.timestamp = START // EPOCH_S * EPOCH_S
-        accounts = ("deployer", "guardian", "settlement", "audits", "submitter", "anyone")
+        accounts = ("deployer", "governor", "guardian", "settlement", "audits", "submitter", "anyone")
         for name in accounts:
             setattr(self, name, chain.account(name))
         with chain.prank(self.deployer):
@@ -87,7 +87,9 @@ class RewardsStage:
 
     def deploy_rewards(self, weight_per_fee: int) -> Any:
         with chain.prank(self.deployer):
-            return load("Rewards").deploy(self.zen, self.registry, EPOCH_S, DEVNET.emission_per_epoch, weight_per_fee)
+            return load("Rewards").deploy(
+                self.zen, self.registry, self.governor, EPOCH_S, DEVNET.emission_per_epoch, weight_per_fee
+            )
 
     # --- the clock
 

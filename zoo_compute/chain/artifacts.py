@@ -10,7 +10,7 @@ from typing import Any
 
 @cache
 def artifact(name: str) -> dict[str, Any]:
-    """`{"name", "abi", "bytecode", "deployed_bytes", "source_sha256"}` of a contract, by its name ("NodeRegistry")."""
+    """`{"name", "abi", "bytecode", "deployed_bytes", "immutables", "source_sha256"}` of a contract, by its name ("NodeRegistry")."""
     return json.loads(resources.files("zoo_compute.chain.generated").joinpath(f"artifacts/{name}.json").read_text())
 
 

@@ -47,6 +47,8 @@ class Chain:
         at = network.contracts
         self.zen = bindings.ZenToken(w3, at["zen"])
         self.timelock = bindings.Timelock(w3, at["timelock"])
+        self.guardian = bindings.Guardian(w3, at["guardian"])
+        self.audit_pool = bindings.AuditPool(w3, at["audit_pool"])
         self.treasury = bindings.Treasury(w3, at["treasury"])
         self.registry = bindings.NodeRegistry(w3, at["registry"])
         self.tasks = bindings.TaskRegistry(w3, at["tasks"])
@@ -108,7 +110,7 @@ def connect(network: Network, api_key: str | None = None) -> Chain:
     """
     w3 = Web3(FailoverProvider(network.rpcs, network.chain_id, api_key), middleware=[AttributeDictMiddleware])
     names = list(network.contracts)
-    codes = _codes(w3, [network.contracts[name] for name in names])
+    codes = codes_of(w3, [network.contracts[name] for name in names])
     for name, code in zip(names, codes, strict=True):
         where = f"{CONTRACTS[name]} at {network.contracts[name]} (network {network.name!r}, chain {network.chain_id})"
         if not code:
@@ -122,7 +124,8 @@ def code_hash(code: bytes) -> str:
     return "0x" + keccak(code).hex()
 
 
-def _codes(w3: Web3, addresses: Sequence[str]) -> list[bytes]:
+def codes_of(w3: Web3, addresses: Sequence[str]) -> list[bytes]:
+    """The deployed code at each address, in one request."""
     with w3.batch_requests() as batch:
         for address in addresses:
             batch.add(w3.eth.get_code(Web3.to_checksum_address(address)))

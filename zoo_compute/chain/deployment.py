@@ -14,6 +14,8 @@ from zoo_compute.chain import artifacts
 from zoo_compute.chain.connection import code_hash
 from zoo_compute.chain.generated.bindings.admissions import Workload
 from zoo_compute.chain.network import CONTRACTS, Network
+from zoo_compute.chain.roles import Roles, refuse_unsafe
+from zoo_compute.chain.wiring import WIRED, miswired
 from zoo_compute.errors import ChainError
 from zoo_compute.spec.params import ZEN, Preset
 
@@ -50,6 +52,9 @@ class Deployer(Protocol):
 
     def code(self, address: str) -> bytes: ...
 
+    def read(self, contract: str, address: str, function: str) -> str:
+        """What a view without arguments returns: an address."""
+
 
 @dataclass(frozen=True)
 class Deployment:
@@ -58,6 +63,7 @@ class Deployment:
     contracts: Mapping[str, str]  # by the names of network.CONTRACTS
     code_hashes: Mapping[str, str]
     first_block: int
+    roles: Roles
     pending: Sequence[str] = ()
 
     def describe(
@@ -80,35 +86,43 @@ def deploy(
     deployer: Deployer,
     params: Preset,
     *,
-    guardian: str | None = None,
-    governors: Sequence[str] = (),
+    roles: Roles | None = None,
     supply: int = INITIAL_SUPPLY,
-    rewards_pool: int = REWARDS_POOL,
+    rewards_pool: int | None = None,
     devnet: bool = False,
+    zen: str | None = None,
 ) -> Deployment:
-    """Deploy, wire, allow ZEN as payment token, fund the rewards pool.
+    """Deploy, wire, allow ZEN as payment token, fund the rewards pool, and check what came of it.
 
-    guardian: may pause intakes; by default the deployer. governors: propose and execute in the timelock; by default the
-    deployer. On a devnet the deployer governs payment tokens and workloads. Otherwise the timelock does, and ZEN is scheduled
-    there if the deployer is a governor. Only a devnet gets a workload; nobody can be admitted without one.
+    roles: who governs; the deployer alone unless given, which the production preset refuses (UserError, before anything is
+    sent). On a devnet the deployer governs payment tokens and workloads. Otherwise the timelock does, and ZEN is scheduled
+    there if the deployer is a proposer. Only a devnet gets a workload; nobody can be admitted without one.
+    zen: the token of the version before, beside which this one is deployed. Then no supply is minted, and the pool is empty unless
+    `rewards_pool` is given: the timelock of that version moves its pool here.
     """
     me = deployer.address
-    guardian, governors = guardian or me, list(governors) or [me]
+    if rewards_pool is None:
+        rewards_pool = 0 if zen else REWARDS_POOL
+    roles = roles or Roles.of_one(me)
+    if params.name == "production" and not devnet:
+        refuse_unsafe(deployer.address, deployer.code, params, roles, None if zen else rewards_pool)
     first_block = deployer.block() + 1
     at: dict[str, str] = {}
-    at["zen"] = deployer.deploy("ZenToken", supply)
-    at["timelock"] = deployer.deploy("Timelock", params.timelock_s, governors)
+    at["zen"] = zen or deployer.deploy("ZenToken", supply)
+    by_role = (list(roles.proposers), list(roles.executors), list(roles.cancellers))
+    at["timelock"] = deployer.deploy("Timelock", params.timelock_s, *by_role)
+    at["guardian"] = deployer.deploy("Guardian", at["timelock"], roles.guardian, params.pause_s)
     at["treasury"] = deployer.deploy("Treasury", at["timelock"])
+    at["audit_pool"] = deployer.deploy("AuditPool", at["treasury"])
     at["registry"] = deployer.deploy(
-        "NodeRegistry", at["zen"], guardian, params.min_stake, params.exit_delay_s, params.epoch_s
+        "NodeRegistry", at["zen"], at["guardian"], params.min_stake, params.exit_delay_s, params.epoch_s
     )
-    at["tasks"] = deployer.deploy("TaskRegistry", at["treasury"], me if devnet else at["timelock"], guardian)
-    at["rewards"] = deployer.deploy(
-        "Rewards", at["zen"], at["registry"], params.epoch_s, params.emission_per_epoch, params.weight_per_fee
-    )
+    at["tasks"] = deployer.deploy("TaskRegistry", at["treasury"], me if devnet else at["timelock"], at["guardian"])
+    emission = (params.epoch_s, params.emission_per_epoch, params.weight_per_fee)
+    at["rewards"] = deployer.deploy("Rewards", at["zen"], at["registry"], at["timelock"], *emission)
     at["datasets"] = deployer.deploy("Datasets", at["tasks"], at["rewards"])
     at["auction"] = deployer.deploy(
-        "Auction", at["registry"], at["tasks"], guardian, params.bid_window_s, params.reveal_window_s
+        "Auction", at["registry"], at["tasks"], at["guardian"], params.bid_window_s, params.reveal_window_s
     )
     at["settlement"] = deployer.deploy(
         "Settlement",
@@ -145,16 +159,34 @@ def deploy(
     _wire(deployer, at)
     if devnet:
         deployer.call("Admissions", at["admissions"], "set_workload", DEVNET_VRAM_GB, DEVNET_WORKLOAD)
-    pending = _allow_zen(deployer, at, params, governors, devnet)
+    pending = _allow_zen(deployer, at, params, roles, devnet)
     if rewards_pool:
         deployer.call("ZenToken", at["zen"], "approve", at["rewards"], rewards_pool)
         deployer.call("Rewards", at["rewards"], "fund", rewards_pool)
+    if not zen and roles.holder != me and supply > rewards_pool:
+        deployer.call("ZenToken", at["zen"], "transfer", roles.holder, supply - rewards_pool)
+    codes = {name: deployer.code(at[name]) for name in CONTRACTS}
+    _check_wired(deployer, at, params, codes, devnet=devnet)
     return Deployment(
         contracts={name: at[name] for name in CONTRACTS},
-        code_hashes={name: code_hash(deployer.code(at[name])) for name in CONTRACTS},
+        code_hashes={name: code_hash(codes[name]) for name in CONTRACTS},
         first_block=first_block,
+        roles=roles,
         pending=pending,
     )
+
+
+def _check_wired(
+    deployer: Deployer, at: Mapping[str, str], params: Preset, codes: Mapping[str, bytes], *, devnet: bool
+) -> None:
+    wired = {
+        (contract, name): deployer.read(CONTRACTS[contract], at[contract], name)
+        for contract, names in WIRED.items()
+        for name in names
+    }
+    faults = miswired(at, params, codes, wired, devnet=devnet)
+    if faults:
+        raise ChainError("the deployment is miswired: " + "; ".join(map(str, faults)))
 
 
 def _judge(deployer: Deployer, at: dict[str, str], params: Preset) -> None:
@@ -180,28 +212,26 @@ def _wire(deployer: Deployer, at: Mapping[str, str]) -> None:
     deployer.call("NodeRegistry", at["registry"], "wire", *(at[name] for name in registry))
     deployer.call("TaskRegistry", at["tasks"], "wire", at["auction"], at["settlement"])
     deployer.call("Auction", at["auction"], "wire", at["settlement"])
-    # The audits' part of a slash goes to the treasury.
-    deployer.call("Settlement", at["settlement"], "wire", at["referee"], at["availability"], at["treasury"])
+    deployer.call("Settlement", at["settlement"], "wire", at["referee"], at["availability"], at["audit_pool"])
     deployer.call("Audits", at["audits"], "wire", at["referee"])
     deployer.call("Admissions", at["admissions"], "wire", at["referee"])
     deployer.call("Rewards", at["rewards"], "wire", at["settlement"], at["audits"], at["datasets"])
 
 
-def _allow_zen(
-    deployer: Deployer, at: Mapping[str, str], params: Preset, governors: Sequence[str], devnet: bool
-) -> Sequence[str]:
+def _allow_zen(deployer: Deployer, at: Mapping[str, str], params: Preset, roles: Roles, devnet: bool) -> Sequence[str]:
     """At once on a devnet; scheduled if the timelock governs. Returns the calls that remain to be executed."""
     if devnet:
         deployer.call("TaskRegistry", at["tasks"], "allow", at["zen"], True, params.window_value)
         return ()
     call = allow_zen_operation(at, params)
-    if deployer.address in governors:
+    scheduled = deployer.address in roles.proposers
+    if scheduled:
         deployer.call("Timelock", at["timelock"], "schedule", *call, params.timelock_s)
-    scheduled = deployer.address in governors
-    return (
-        "jobs cannot be paid in ZEN yet: a governor runs `zoo network allow ZEN`, "
-        + (f"{params.timelock_s} s from now" if scheduled else f"and again {params.timelock_s} s later"),
-    )
+        when = f"an executor runs `zoo network allow ZEN`, {params.timelock_s} s from now"
+    else:
+        call_ = f"zoo network govern tasks.allow {at['zen']} true {params.window_value} --print"
+        when = f"proposers and, {params.timelock_s} s later, executors sign what `{call_}` prints"
+    return (f"jobs cannot be paid in ZEN yet: {when}",)
 
 
 def allow_zen_operation(at: Mapping[str, str], params: Preset) -> tuple[str, int, bytes, bytes, bytes]:
@@ -232,6 +262,10 @@ class Web3Deployer:
 
     def code(self, address: str) -> bytes:
         return bytes(self.w3.eth.get_code(Web3.to_checksum_address(address)))
+
+    def read(self, contract: str, address: str, function: str) -> str:
+        bound = self.w3.eth.contract(Web3.to_checksum_address(address), abi=artifacts.abi(contract))
+        return str(bound.functions[function]().call())
 
     def _mined(self, what: str, function: Any) -> Any:
         digest = function.transact({"from": self.address})

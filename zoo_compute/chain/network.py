@@ -31,7 +31,9 @@ VERSION = 1
 CONTRACTS = {
     "zen": "ZenToken",
     "timelock": "Timelock",
+    "guardian": "Guardian",
     "treasury": "Treasury",
+    "audit_pool": "AuditPool",
     "registry": "NodeRegistry",
     "tasks": "TaskRegistry",
     "rewards": "Rewards",

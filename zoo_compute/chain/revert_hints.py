@@ -13,6 +13,13 @@ _RECORD = "read the place's newest event, and send its record as it is there"
 _OPENING = "build the opening again from the claim's files"
 
 HINTS: dict[str, str] = {
+    # -- Guardian
+    "guardian: not the guardian": "send from the guardian's account; `zoo network check` prints it, and governors replace it",
+    "guardian: the governor paused it": "only the timelock changes this pause before it ends",
+    "guardian: paused too recently": "a pause must be over as long as it lasted; governors may pause longer",
+    "guardian: not paused": "nothing to do: this intake is open",
+    "guardian: not the governor": "the timelock calls this: its proposers schedule it",
+    "guardian: end out of range": "pass an end below 2^40; 2^40 - 1 closes the intake for ever",
     # -- NodeRegistry
     "registry: intake paused": "the guardian has paused registration; existing operators are not affected; try later",
     "registry: zero hot key": "pass the address of the hot key",
@@ -39,6 +46,7 @@ HINTS: dict[str, str] = {
     "registry: promise kept": "the operator missed no more periods than its SLA allows",
     "registry: not the operator": "send from the operator's owner or hot key",
     "registry: not the owner": _OWNER,
+    "registry: not the offered owner": "send from the account that the owner offered it to: `zoo node hand-over`",
     "registry: unknown operator": "check the operator number; numbers start at 1",
     "registry: zero amount": "use an amount above zero",
     "registry: exit already requested": "wait for the exit delay, then withdraw the stake",
@@ -47,7 +55,7 @@ HINTS: dict[str, str] = {
     "registry: collateral is locked": "wait until the operator's jobs are over; their locks are released then",
     "registry: amount exceeds free collateral": "deposit more collateral in the job's token, or bid for fewer slots",
     "registry: not a protocol contract": _PROTOCOL_ONLY,
-    "registry: not the guardian": "only the guardian pauses and resumes the intake",
+    "registry: not the guardian": "the contract Guardian pauses an intake; the guardian calls that one",
     "registry: not the deployer": "only the deploying account wires the contracts",
     "registry: already wired": "the contracts of a deployment are wired once; make a new deployment to change them",
     "registry: transfer failed": _TOKEN,
@@ -68,7 +76,7 @@ HINTS: dict[str, str] = {
     "tasks: nothing owed": "nothing to withdraw; you are paid after the claims are finalised",
     "tasks: not the governor": "only the network's governor allows payment tokens",
     "tasks: not a protocol contract": _PROTOCOL_ONLY,
-    "tasks: not the guardian": "only the guardian pauses and resumes the intake",
+    "tasks: not the guardian": "the contract Guardian pauses an intake; the guardian calls that one",
     "tasks: not the deployer": "only the deploying account wires the contracts",
     "tasks: already wired": "the contracts of a deployment are wired once; deploy again for other ones",
     "tasks: transfer failed": _TOKEN,
@@ -94,7 +102,7 @@ HINTS: dict[str, str] = {
     "auction: lock out of range": "lower prices or depth: the lock behind a unit must be below 2^96 of the token's units",
     "auction: not the settlement": _PROTOCOL_ONLY,
     "auction: no standby": "only a bidder of the last attempt that opted in as standby and has capacity left takes over",
-    "auction: not the guardian": "only the guardian pauses and resumes the intake",
+    "auction: not the guardian": "the contract Guardian pauses an intake; the guardian calls that one",
     "auction: not the deployer": "only the deploying account wires the contracts",
     "auction: already wired": "the contracts of a deployment are wired once; deploy again for other ones",
     # -- Settlement
@@ -132,6 +140,10 @@ HINTS: dict[str, str] = {
     "settlement: already wired": "the contracts of a deployment are wired once; deploy again for other ones",
     # -- Rewards
     "rewards: zero amount": "give an amount above zero",
+    "rewards: not the governor": "the timelock moves the pool: its proposers schedule it",
+    "rewards: reserved for epochs": "move less: one emission stays for each epoch that can still be claimed",
+    "rewards: approval failed": _TOKEN,
+    "rewards: successor took another amount": "check the address: the successor is the Rewards of the next version",
     "rewards: not the settlement": _PROTOCOL_ONLY,
     "rewards: not the audits": _PROTOCOL_ONLY,
     "rewards: not the datasets": _PROTOCOL_ONLY,
@@ -326,9 +338,12 @@ HINTS: dict[str, str] = {
     # -- Treasury
     "treasury: not the governor": "spend through the timelock: schedule it there",
     "treasury: unknown bucket": "buckets are 0 development, 1 audits, 2 grants",
+    "treasury: zero amount": "give an amount above zero",
     "treasury: amount exceeds bucket": "spend at most what the bucket holds",
     "treasury: nothing to collect": _DONE,
     "treasury: transfer failed": _TOKEN,
+    "pool: nothing to collect": _DONE,
+    "pool: approval failed": _TOKEN,
     # -- snekmate: tokens and timelock (not in docs/protocol/, reachable all the same)
     "erc20: transfer amount exceeds balance": "the account has too few tokens; on a devnet: `zoo account fund ADDRESS`",
     "erc20: insufficient allowance": "approve the contract for the amount first, then send again",

@@ -18,6 +18,7 @@ from zoo_compute import paths
 from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.chain import keystore, network
 from zoo_compute.chain.connection import Chain, connect
+from zoo_compute.chain.wiring import check_wiring
 from zoo_compute.errors import ConfigError, Unreachable, WrongChain, WrongDeployment, ZooError
 from zoo_compute.store.errors import StoreError
 
@@ -111,6 +112,11 @@ class SystemChecks:
         yield chain, Check("RPC", True, f"{description.rpcs[0]} at block {head.number}")
         yield chain, Check("chain id", True, str(description.chain_id))
         yield chain, Check("contracts", True, f"{len(description.contracts)} contracts have the network file's code")
+        yield None, self._attempt("wiring", lambda: self._wiring(chain))[1]
+
+    def _wiring(self, chain: Chain) -> tuple[None, str]:
+        check_wiring(chain)
+        return None, "each contract speaks to the others of the network file, with the preset's numbers"
 
     def _keystore(self) -> tuple[str, str]:
         path = paths.find_keystore(self._account, paths.known_network_file(self._network_file))

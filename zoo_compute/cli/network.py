@@ -10,10 +10,11 @@ import click
 from zoo_compute.amounts import ZEN, format_amount, format_seconds
 from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.output import table
-from zoo_compute.cli.treasury import scheduled_message, wait_option
+from zoo_compute.cli.treasury import again_option, scheduled_message, wait_option
 from zoo_compute.errors import ChainError
 from zoo_compute.gpus import CLASSES
 
+FOR_EVER = 2**40 - 1  # the end of an intake that governors closed
 _AMOUNTS = {"min_stake", "emission_per_epoch"}
 
 
@@ -113,6 +114,77 @@ def allow(settings: Settings, token: str, window_value: str | None, disallow: bo
         {**step.to_dict(), "allowed": not disallow, "window_value": str(value), "token": money.to_dict()},
         what if step.state == "executed" else scheduled_message(settings, what, step.ready_at),
     )
+
+
+@network.command("check")
+@pass_settings
+def check_command(settings: Settings) -> int:
+    """Check that each contract has the code of the network file, speaks to its other contracts, and has the preset's numbers.
+
+    Prints who governs and what is paused. Exits 1 for a network that you should not use.
+    """
+    from zoo_compute.chain.wiring import wiring_faults
+    from zoo_compute.governance.timelock import intakes
+
+    chain = settings.chain()  # compares the codes
+    faults = wiring_faults(chain)
+    pauses = {name: end for name, end in intakes(chain).items() if end > chain.now()}
+    guardian, delay = chain.guardian.account(), chain.timelock.get_minimum_delay()
+    data = {
+        "ok": not faults, "faults": [str(fault) for fault in faults], "guardian": guardian, "timelock_s": delay,
+        "paused_until": pauses,
+    }  # fmt: skip
+    closed = [
+        f"paused: {name}, {'for ever' if end == FOR_EVER else 'until ' + _utc(end)}" for name, end in pauses.items()
+    ]
+    lines = [
+        *(f"MISWIRED {fault}" for fault in faults),
+        "do not use this network: ask whoever gave you its file"
+        if faults
+        else f"{len(chain.network.contracts)} contracts are wired as the file says",
+        f"guardian {guardian}; decisions of the governors wait {format_seconds(delay)}",
+        *closed,
+    ]
+    settings.emit(data, lines)
+    return 1 if faults else 0
+
+
+@network.command()
+@click.argument("target", metavar="CONTRACT.FUNCTION")
+@click.argument("args", nargs=-1)
+@click.option(
+    "--print",
+    "only_print",
+    is_flag=True,
+    help="Send nothing: print what multisigs sign to schedule, execute and cancel it.",
+)
+@wait_option
+@again_option
+@pass_settings
+def govern(settings: Settings, target: str, args: tuple[str, ...], only_print: bool, wait: bool, again: bool) -> None:
+    """Make a call that only the timelock may make: schedules it; run it again after the delay to execute it.
+
+    \b
+    zoo network govern guardian.appoint 0x...            replace the guardian
+    zoo network govern guardian.govern 0x... UNTIL       pause an intake until a time, or resume it (UNTIL 0)
+    zoo network govern rewards.move_pool 0x... AMOUNT    move rewards to the next version
+    """
+    from zoo_compute.governance.timelock import calls_for_multisigs, governed_call, send_through_timelock
+
+    chain = settings.chain()
+    call = governed_call(chain, target, args)
+    if only_print:
+        steps = calls_for_multisigs(chain, call)
+        settings.emit(
+            {"call": target, "args": list(args), "steps": steps},
+            [f"{role}: send to {step['to']}\n{step['data']}" for role, step in steps.items()],
+        )
+        return
+    step = send_through_timelock(settings.sender(), call, again=again, wait=wait, say=settings.say)
+    message = (
+        f"{target} is executed" if step.state == "executed" else scheduled_message(settings, target, step.ready_at)
+    )
+    settings.emit({**step.to_dict(), "call": target, "args": list(args)}, message)
 
 
 def _side_by_side(presets: dict[str, dict[str, int]], used: str) -> list[str]:

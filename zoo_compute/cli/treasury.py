@@ -34,11 +34,12 @@ def show(settings: Settings, token: str | None) -> None:
     )
     data = {
         "buckets": {name: str(amount) for name, amount in balances.buckets.items()}, "arrived": str(balances.arrived),
-        "owed": str(balances.owed), "governor": governor, "delay_s": delay, "token": money.to_dict(),
+        "owed": str(balances.owed), "audits_owed": str(balances.audits_owed), "governor": governor, "delay_s": delay, "token": money.to_dict(),
     }  # fmt: skip
     rows = [
         *((name, money.format(amount)) for name, amount in balances.buckets.items()),
         ("to collect", money.format(balances.arrived + balances.owed)),
+        ("for audits", f"{money.format(balances.audits_owed)} more, of convictions"),
         ("spends", f"{governor}, {format_seconds(delay)} after scheduling"),
     ]
     settings.emit(data, table(rows))

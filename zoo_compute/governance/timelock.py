@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from eth_utils.address import to_checksum_address
+
 from zoo_compute.amounts import format_seconds
+from zoo_compute.chain.call import Call, functions_of
+from zoo_compute.chain.network import CONTRACTS
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
-    from zoo_compute.chain.call import Call
+    from zoo_compute.chain.connection import Chain
     from zoo_compute.chain.sender import Sender
 
 NO_PREDECESSOR = bytes(32)
@@ -68,6 +73,72 @@ def send_through_timelock(
         time.sleep(POLL_S if left > 60 else POLL_S / 4)
     receipt = sender.send(timelock.execute(*args, salt))
     return ScheduledCall("executed", "0x" + operation.hex(), ready_at, receipt.transaction_hash)
+
+
+def governed_call(chain: Chain, target: str, args: Sequence[str]) -> Call:
+    """The call `CONTRACT.FUNCTION` with arguments as a command line has them. Raises UserError for what is no such call."""
+    contract, _, function = target.partition(".")
+    if contract not in CONTRACTS:
+        raise UserError(f"there is no contract {contract!r}", hint=f"choose one of {', '.join(CONTRACTS)}")
+    entries = functions_of(CONTRACTS[contract])
+    entry = entries.get(function)
+    if entry is None or entry["stateMutability"] in ("view", "pure"):
+        near = difflib.get_close_matches(function, entries, n=1)
+        hint = f"did you mean {contract}.{near[0]}?" if near else f"docs/protocol/ lists the functions of {contract}"
+        raise UserError(f"{CONTRACTS[contract]} has no function {function!r} to send", hint=hint)
+    inputs = entry["inputs"]
+    signature = ", ".join(f"{each['name']}: {each['type']}" for each in inputs)
+    if len(args) != len(inputs):
+        raise UserError(f"{target} takes {len(inputs)} arguments, got {len(args)}", hint=f"pass ({signature})")
+    values = tuple(_value(each["type"], text, each["name"]) for each, text in zip(inputs, args, strict=True))
+    return Call(CONTRACTS[contract], chain.network.contracts[contract], function, values, entry)
+
+
+def _value(kind: str, text: str, name: str) -> Any:
+    try:
+        if kind == "address":
+            return str(to_checksum_address(text))
+        if kind == "bool":
+            return {"true": True, "false": False}[text.lower()]
+        if kind.startswith("bytes"):
+            return bytes.fromhex(text.removeprefix("0x"))
+        if kind == "uint256":
+            return int(text, 0)
+    except (ValueError, KeyError):
+        raise UserError(f"{name} takes {kind}, not {text!r}", hint="addresses and bytes begin with 0x") from None
+    raise UserError(f"{name} takes {kind}, which this command cannot read", hint="encode the call with another tool")
+
+
+def intakes(chain: Chain) -> dict[str, int]:
+    """Until when each intake is paused, by the contract's name: before that second it takes nothing new."""
+    return {
+        "registry": chain.registry.paused_until(),
+        "tasks": chain.tasks.paused_until(),
+        "auction": chain.auction.paused_until(),
+    }
+
+
+def calls_for_multisigs(chain: Chain, call: Call) -> dict[str, dict[str, str]]:
+    """What a proposer, an executor and a canceller enter in their multisig: target and calldata of each, by role."""
+    timelock = chain.timelock
+    args, salt = (call.address, 0, call.encode(), NO_PREDECESSOR), _free_salt(chain, call)
+    operation = timelock.hash_operation(*args, salt)
+    steps = {
+        "proposer": timelock.schedule(*args, salt, timelock.get_minimum_delay()),
+        "executor": timelock.execute(*args, salt),
+        "canceller": timelock.cancel(operation),
+    }
+    return {role: {"to": step.address, "data": "0x" + step.encode().hex()} for role, step in steps.items()}
+
+
+def _free_salt(chain: Chain, call: Call) -> bytes:
+    """The first that no executed operation of this call has: what is scheduled already is printed again."""
+    for number in count():
+        salt = number.to_bytes(32, "big")
+        operation = chain.timelock.hash_operation(call.address, 0, call.encode(), NO_PREDECESSOR, salt)
+        if chain.timelock.get_timestamp(operation) != DONE:
+            return salt
+    raise AssertionError("unreachable")
 
 
 def send_as_governor(

@@ -20,29 +20,41 @@ BUCKETS = {"development": DEVELOPMENT, "audits": AUDITS, "grants": GRANTS}
 
 @dataclass(frozen=True)
 class TreasuryBalances:
-    """In the token's smallest unit. owed: fees in TaskRegistry; arrived: in the treasury, but in no bucket yet. `collect` books both."""
+    """In the token's smallest unit. owed: fees in TaskRegistry; arrived: in the treasury, but in no bucket yet; audits_owed: parts of
+    convictions, in TaskRegistry or the audit pool, which are the audits' alone. `collect` books all of them.
+    """
 
     buckets: dict[str, int]
     arrived: int
     owed: int
+    audits_owed: int
 
 
 def treasury_balances(chain: Chain, token: Token) -> TreasuryBalances:
     """The treasury's balances of one token."""
     buckets = {name: chain.treasury.buckets(token.address, number) for name, number in BUCKETS.items()}
     arrived = chain.token(token.address).balanceOf(chain.treasury.address) - sum(buckets.values())
-    return TreasuryBalances(buckets, arrived, chain.tasks.owed(token.address, chain.treasury.address))
+    pool, tasks = chain.audit_pool.address, chain.tasks
+    audits = tasks.owed(token.address, pool) + chain.token(token.address).balanceOf(pool)
+    return TreasuryBalances(buckets, arrived, tasks.owed(token.address, chain.treasury.address), audits)
 
 
 def collect(sender: Sender, token: Token) -> int:
-    """Withdraw the owed fees and split them among the buckets; returns the amount. Anyone may call it; rerun to resume."""
+    """Withdraw the owed fees and split them among the buckets; the audits' parts of convictions go to their bucket whole. Returns the
+    amount. Anyone may call it; rerun to resume.
+    """
     chain = sender.chain
-    if treasury_balances(chain, token).owed:
-        sender.send(chain.tasks.withdraw(token.address, chain.treasury.address))
+    pool, treasury = chain.audit_pool.address, chain.treasury.address
+    audits = treasury_balances(chain, token).audits_owed
+    for account in (treasury, pool):
+        if chain.tasks.owed(token.address, account):
+            sender.send(chain.tasks.withdraw(token.address, account))
+    if audits:
+        sender.send(chain.audit_pool.collect(token.address))
     arrived = treasury_balances(chain, token).arrived
     if arrived:
         sender.send(chain.treasury.collect(token.address))
-    return arrived
+    return arrived + audits
 
 
 def spend(

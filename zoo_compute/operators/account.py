@@ -70,9 +70,11 @@ class Operators:
         return number
 
     def owned_by(self, owner: str) -> list[int]:
-        """The operators that an account registered."""
-        events = self._events(("OperatorRegistered",))
-        return [int(e.args["operator"]) for e in events if e.args["owner"] == to_checksum_address(owner)]
+        """The operators that an account owns: it registered them, or accepted them and did not hand them over."""
+        owners = {
+            int(e.args["operator"]): e.args["owner"] for e in self._events(("OperatorRegistered", "OwnerChanged"))
+        }
+        return [operator for operator, account in owners.items() if account == to_checksum_address(owner)]
 
     def operator_in(self, folder: Path) -> int | None:
         """The operator of this folder; None if there is none. Raises ConfigError for a broken file."""
@@ -191,6 +193,14 @@ class Operators:
     def allow_answers(self, number: int, account: str, allowed: bool) -> Receipt:
         """Let an account answer asks in disputes about the operator's claims, or no longer."""
         return self.sender.send(self.chain.registry.allow_answers(number, account, allowed))
+
+    def offer_owner(self, number: int, account: str) -> Receipt:
+        """Offer the operator to a new owner."""
+        return self.sender.send(self.chain.registry.offer_owner(number, account))
+
+    def accept_owner(self, number: int) -> Receipt:
+        """Become the owner of an operator that was offered to this account."""
+        return self.sender.send(self.chain.registry.accept_owner(number))
 
     # -- money
 

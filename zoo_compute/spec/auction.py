@@ -6,6 +6,7 @@ The arithmetic is in `pricing`, re-exported here: keepers and `zoo quote` use it
 from dataclasses import replace
 
 from zoo_compute.spec import node_registry, seats
+from zoo_compute.spec.guardian import is_paused
 from zoo_compute.spec.params import (
     KIND_AGGREGATOR,
     KIND_SLOTS,
@@ -76,8 +77,8 @@ def bid(w: World, msg: Message, job: int, kind: int, operator: int, seal: Seal, 
     require(least_capacity(lot.units) <= capacity <= lot.units, "auction: capacity out of range")
     _take_place(w, job, kind, operator)
     w.bids[job, kind, operator] = Bid(attempt=lot.attempt, capacity=capacity, standby=standby, seal=seal)
-    if not node_registry.lock_bid(w, operator, msg.sender, lot.token, lot.lock * capacity):
-        require(not w.paused.get("auction", False), "auction: intake paused")
+    if not node_registry.lock_bid(w, operator, msg.sender, lot.token, lot.lock * capacity, now=msg.now):
+        require(not is_paused(w, w.config.auction, msg.now), "auction: intake paused")
         raise Refused("auction: operator not eligible")
 
 

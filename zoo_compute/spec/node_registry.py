@@ -5,6 +5,7 @@ Promised hours and heartbeats are in `promises`, re-exported here.
 
 from dataclasses import replace
 
+from zoo_compute.spec.guardian import is_paused
 from zoo_compute.spec.params import BPS, GPU_CLASSES, MAX_REPUTATION, MAX_VRAM_GB, STAKE_UNIT, UNSHOWN_PERCENT
 from zoo_compute.spec.promises import beats, breached, declare, heartbeat, promised, total_beats
 from zoo_compute.spec.revert import require
@@ -33,7 +34,7 @@ def multiplier_of(w: World, operator: int) -> int:
 
 def register(w: World, msg: Message, hot: str, gpu_class: int, vram_gb: int, stake: int, endpoint: str) -> int:
     """A new operator, owned by the sender; its stake is pulled."""
-    _require_machine(w, hot, gpu_class, vram_gb, stake)
+    _require_machine(w, msg, hot, gpu_class, vram_gb, stake)
     operator = Operator(owner=msg.sender, stake=stake, hot=hot, gpu_class=gpu_class, vram_gb=vram_gb)
     return _register(w, msg, operator)
 
@@ -52,7 +53,7 @@ def register_for(
     hot_consent: Consent,
 ) -> int:
     """A new operator for an owner who signed for it, as its hot key did; the sender pays the stake."""
-    _require_machine(w, hot, gpu_class, vram_gb, stake)
+    _require_machine(w, msg, hot, gpu_class, vram_gb, stake)
     require(msg.now <= deadline, "registry: consent expired")
     nonce = w.nonces.get(owner, 0)
     due = Consent(owner, owner, hot, gpu_class, vram_gb, stake, endpoint, nonce, deadline)
@@ -83,6 +84,19 @@ def allow_answers(w: World, msg: Message, operator: int, account: str, allowed: 
 def may_answer(w: World, operator: int, account: str) -> bool:
     """Is it the operator's hot key, or one that its owner allowed to answer?"""
     return account == w.operator(operator).hot or w.answer_keys.get((operator, account), False)
+
+
+def offer_owner(w: World, msg: Message, operator: int, account: str) -> None:
+    """Offers the operator to a new owner; the zero address takes the offer back."""
+    _require_owner(w, msg, operator)
+    w.offered_owners[operator] = account
+
+
+def accept_owner(w: World, msg: Message, operator: int) -> None:
+    """The account that was offered the operator becomes its owner."""
+    require(msg.sender == w.offered_owners.get(operator, ZERO_ADDRESS), "registry: not the offered owner")
+    w.offered_owners[operator] = ZERO_ADDRESS
+    w.operators[operator] = replace(w.operators[operator], owner=msg.sender)
 
 
 def add_stake(w: World, msg: Message, operator: int, amount: int) -> None:
@@ -141,9 +155,9 @@ def lock(w: World, operator: int, token: str, amount: int, *, new: bool) -> None
         _count_locks(w, operator, 1)
 
 
-def lock_bid(w: World, operator: int, hot: str, token: str, amount: int) -> bool:
+def lock_bid(w: World, operator: int, hot: str, token: str, amount: int, *, now: int) -> bool:
     """For Auction: `lock` if the key may bid; False if it may not, or if bidding is paused."""
-    if w.paused.get("auction", False) or not is_eligible(w, operator, hot):
+    if is_paused(w, w.config.auction, now) or not is_eligible(w, operator, hot):
         return False
     lock(w, operator, token, amount, new=True)
     return True
@@ -209,8 +223,8 @@ def reward_outcome(w: World, operator: int, count: int) -> str:
     return record.owner
 
 
-def _require_machine(w: World, hot: str, gpu_class: int, vram_gb: int, stake: int) -> None:
-    require(not w.paused.get("registry", False), "registry: intake paused")
+def _require_machine(w: World, msg: Message, hot: str, gpu_class: int, vram_gb: int, stake: int) -> None:
+    require(not is_paused(w, w.config.registry, msg.now), "registry: intake paused")
     require(hot != ZERO_ADDRESS, "registry: zero hot key")
     require(gpu_class in GPU_CLASSES, "registry: unknown class")
     require(vram_gb >= GPU_CLASSES[gpu_class].least_vram_gb, "registry: too little VRAM for the class")

@@ -28,7 +28,8 @@ class Preset:
     audit_bond: int  # ZEN smallest units: least bond of an auditor
     draw_blocks: int  # that bury the block an audit draws from
     benchmark_s: int  # a trial is answered, from its entry on
-    timelock_s: int  # delay of treasury spending
+    pause_s: int  # a guardian's pause lasts, and the least from its end to the next
+    timelock_s: int  # delay of what governors decide
     clocks: ClockPreset  # of disputes
 
 
@@ -48,6 +49,7 @@ DEVNET = Preset(
     audit_bond=10 * ZEN,
     draw_blocks=2,
     benchmark_s=10,
+    pause_s=60,
     timelock_s=10,
     clocks=clocks.DEVNET,
 )
@@ -67,6 +69,7 @@ PRODUCTION = Preset(
     audit_bond=500 * ZEN,
     draw_blocks=32,
     benchmark_s=1_800,
+    pause_s=604_800,
     timelock_s=172_800,
     clocks=clocks.PRODUCTION,
 )

@@ -44,6 +44,28 @@ def fund(w: World, msg: Message, amount: int) -> None:
     w.move(w.config.zen, msg.sender, w.config.rewards, amount, by="rewards")
 
 
+def reserved(w: World, now: int) -> int:
+    """What the budgets still to be fixed may take of the pool."""
+    newest = epoch_of(w, now)
+    return w.config.preset.emission_per_epoch * sum(
+        _has_work(w, epoch) and w.epoch(epoch).budget == 0 for epoch in range(newest - CLAIM_EPOCHS, newest + 1)
+    )
+
+
+def _has_work(w: World, epoch: int) -> bool:
+    total, flows = w.epoch(epoch), (Flow.VERIFICATION, Flow.DATA)
+    return bool(total.weight or total.fees or any(w.called.get((flow, epoch)) for flow in flows))
+
+
+def move_pool(w: World, msg: Message, successor: str, amount: int) -> None:
+    """The governor moves ZEN of the pool to the next version's; what open epochs may pay stays."""
+    require(msg.sender == w.config.treasury_governor, "rewards: not the governor")
+    require(amount > 0, "rewards: zero amount")
+    require(w.pool >= amount + reserved(w, msg.now), "rewards: reserved for epochs")
+    w.pool -= amount
+    w.move(w.config.zen, w.config.rewards, successor, amount, by="rewards")
+
+
 # What the protocol's contracts record -------------------------------------------------------------------------------
 
 

@@ -70,11 +70,13 @@ class Config:
     preset: Preset = DEVNET
     zen: str = "zen"
     deployer: str = "deployer"
-    guardian: str = "guardian"
+    guardian: str = "guardian's contract"
+    first_guardian: str = "guardian"
     governor: str = "deployer"  # of TaskRegistry: the timelock; on a devnet the deployer
-    treasury_governor: str = "timelock"
+    treasury_governor: str = "timelock"  # also of Guardian and Rewards
     registry: str = "registry"
     tasks: str = "tasks"
+    auction: str = "auction"
     rewards: str = "rewards"
     treasury: str = "treasury"
     referee: str = "referee"
@@ -98,6 +100,15 @@ class Operator:
     locks: int = 0  # lots in which it has collateral locked, over all tokens
     exit_at: int = 0  # 0: no exit requested
     is_admitted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The last pause of an intake."""
+
+    end: int = 0
+    is_governed: bool = False  # the governor set the end
+    free_from: int = 0  # when the guardian may pause again
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,7 +447,9 @@ class World:
     config: Config = field(default_factory=Config)
     balances: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
     false_tokens: dict[str, bool] = field(default_factory=dict)  # answer `false` to every transfer
-    paused: dict[str, bool] = field(default_factory=dict)  # by contract
+    # Guardian
+    pauses: dict[str, Pause] = field(default_factory=dict)  # by the intake's address
+    appointed: dict[str, str] = field(default_factory=dict)  # by contract: the guardian, once it was replaced
     # NodeRegistry
     operators: dict[int, Operator] = field(default_factory=dict)
     collateral: dict[tuple[int, str], Collateral] = field(default_factory=dict)  # (operator, token)
@@ -447,6 +460,7 @@ class World:
     nonces: dict[str, int] = field(default_factory=dict)  # by owner: consents used
     # by operator and account: may it answer asks in disputes beside the hot key?
     answer_keys: dict[tuple[int, str], bool] = field(default_factory=dict)
+    offered_owners: dict[int, str] = field(default_factory=dict)  # by operator
     pots: dict[str, int] = field(default_factory=dict)
     burned: dict[str, int] = field(default_factory=dict)
     # TaskRegistry

@@ -1,6 +1,7 @@
 """TaskRegistry's functions for accounts (docs/protocol/task-registry.md); those for contracts are in `jobs`."""
 
 from zoo_compute.spec import auction, jobs
+from zoo_compute.spec.guardian import is_paused
 from zoo_compute.spec.params import (
     MAX_DEPTH,
     MAX_FLOPS,
@@ -28,7 +29,7 @@ def allow(w: World, msg: Message, token: str, allowed: bool, window_value: int) 
 
 def post(w: World, msg: Message, terms: Terms) -> int:
     """A new job: pulls the escrow and opens both lots."""
-    require(not w.paused.get("tasks", False), "tasks: intake paused")
+    require(not is_paused(w, w.config.tasks, msg.now), "tasks: intake paused")
     require(w.allowed.get(terms.token, False), "tasks: token not allowed")
     check_terms(terms)
     job, amount = len(w.jobs) + 1, escrow(terms)

@@ -16,6 +16,7 @@ from zoo_compute.spec import (
     convictions,
     court,
     datasets,
+    guardian,
     node_registry,
     referee,
     rewards,
@@ -46,16 +47,6 @@ class Call:
     block: int = 0
 
 
-def set_paused(contract: str) -> Callable[[World, Message, bool], None]:
-    """The guardian's only power: to pause the intake of one contract."""
-
-    def function(w: World, msg: Message, paused: bool) -> None:
-        require(msg.sender == w.config.guardian, f"{contract}: not the guardian")
-        w.paused[contract] = paused
-
-    return function
-
-
 def transfer(w: World, msg: Message, token: str, to: str, amount: int) -> None:
     """A plain ERC-20 transfer, as a donation to a contract would be."""
     w.move(token, msg.sender, to, amount, by="token")
@@ -82,46 +73,40 @@ def _of_disputes(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
-    "registry": {
-        **_named(
-            node_registry.register,
-            node_registry.register_for,
-            node_registry.announce,
-            node_registry.set_hot,
-            node_registry.allow_answers,
-            node_registry.add_stake,
-            node_registry.request_exit,
-            node_registry.withdraw_stake,
-            node_registry.deposit,
-            node_registry.withdraw,
-            node_registry.declare,
-            node_registry.heartbeat,
-            node_registry.breach,
-        ),
-        "set_paused": set_paused("registry"),
-    },
-    "tasks": {
-        **_named(
-            task_registry.allow,
-            task_registry.post,
-            task_registry.post_permitted,
-            task_registry.cancel,
-            task_registry.withdraw,
-        ),
-        "set_paused": set_paused("tasks"),
-    },
-    "auction": {
-        **_named(
-            auction.bid,
-            auction.reveal,
-            auction.reopen,
-            auction.clear,
-            auction.award,
-            auction.reclaim,
-            auction.retire,
-        ),
-        "set_paused": set_paused("auction"),
-    },
+    "guardian": _named(guardian.pause, guardian.resume, guardian.govern, guardian.appoint),
+    "registry": _named(
+        node_registry.register,
+        node_registry.register_for,
+        node_registry.announce,
+        node_registry.set_hot,
+        node_registry.allow_answers,
+        node_registry.offer_owner,
+        node_registry.accept_owner,
+        node_registry.add_stake,
+        node_registry.request_exit,
+        node_registry.withdraw_stake,
+        node_registry.deposit,
+        node_registry.withdraw,
+        node_registry.declare,
+        node_registry.heartbeat,
+        node_registry.breach,
+    ),
+    "tasks": _named(
+        task_registry.allow,
+        task_registry.post,
+        task_registry.post_permitted,
+        task_registry.cancel,
+        task_registry.withdraw,
+    ),
+    "auction": _named(
+        auction.bid,
+        auction.reveal,
+        auction.reopen,
+        auction.clear,
+        auction.award,
+        auction.reclaim,
+        auction.retire,
+    ),
     "referee": {
         function.__name__: _of_disputes(function)
         for function in (
@@ -158,6 +143,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
     ),
     "rewards": _named(
         rewards.fund,
+        rewards.move_pool,
         rewards.redeem,
         rewards.claim,
         rewards.claim_verification,
@@ -194,13 +180,15 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         admissions.recall,
         admissions.lapse,
     ),
-    "treasury": _named(treasury.collect, treasury.spend),
+    "treasury": _named(treasury.collect, treasury.fund, treasury.spend),
+    "pool": {"collect": treasury.collect_audits},
     "token": _named(transfer, refuse),
 }
 
 # Functions that only the protocol's own contracts may call.
 PROTOCOL_ONLY: dict[str, dict[str, str]] = {
-    "registry": dict.fromkeys(
+    "registry": {"pause": "registry: not the guardian"}
+    | dict.fromkeys(
         (
             "lock",
             "lock_bid",
@@ -216,8 +204,12 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
         ),
         "registry: not a protocol contract",
     ),
-    "tasks": dict.fromkeys(("advance", "pay", "restore", "close"), "tasks: not a protocol contract"),
+    "tasks": {
+        "pause": "tasks: not the guardian",
+        **dict.fromkeys(("advance", "pay", "restore", "close"), "tasks: not a protocol contract"),
+    },
     "auction": {
+        "pause": "auction: not the guardian",
         "open": "auction: not the task registry",
         "cancelled": "auction: not the task registry",
         "take": "auction: not the settlement",

@@ -16,6 +16,8 @@ SUITES = {
     "ZenToken": ("contracts/test_zen.py", WIRING, MONEY),
     "Timelock": (MONEY, WIRING),
     "Treasury": (MONEY, EVENTS, WIRING),
+    "AuditPool": (MONEY, EVENTS, WIRING),
+    "Guardian": ("contracts/test_guardian.py", EVENTS, WIRING),
     "NodeRegistry": (
         "contracts/test_registry.py",
         "contracts/test_promises.py",

@@ -23,7 +23,7 @@ from tests.support.lockstep.contract_views import (
     seal_bytes,
 )
 from tests.support.lockstep.referee_records import sent
-from tests.support.lockstep.stage import ACCOUNTS, PARTS, START, WEALTH, judge_by_hash, parts_of
+from tests.support.lockstep.stage import ACCOUNTS, DEPLOYED, PARTS, START, WEALTH, judge_by_hash, parts_of
 from tests.support.protocol_driver import load
 from tests.support.rewards_driver import receipt_signature
 from zoo_compute.spec import watching
@@ -31,9 +31,10 @@ from zoo_compute.spec.params import PRESETS, Preset
 from zoo_compute.spec.state import Config, Consent, Receipt, Seal, World
 from zoo_compute.spec.world import Call
 
-SPENDERS = ("registry", "tasks", "rewards", "audits", "referee")
+SPENDERS = ("registry", "tasks", "rewards", "audits", "referee", "treasury")
 COIN = 10**24  # of the chain's, that each account has
-CONFIGURED = ("registry", "tasks", "rewards", "treasury", "availability", "audits", "admissions", "referee")
+CONFIGURED = ("guardian", "registry", "tasks", "auction", "rewards", "treasury", "availability", "audits")
+CONFIGURED += ("admissions", "referee")
 UNLIMITED = 2**256 - 1
 ASKED = ("ClaimAsked", "NodeAsked")
 FULL_COMPARISON_EVERY = 100  # accepted calls; each compares what the specification wrote
@@ -61,7 +62,7 @@ def deployed(preset_name: str) -> tuple[dict[str, Contract], dict[str, str]]:
     """Contracts by the names of docs/protocol/, tokens as `token ADDRESS`; and the accounts' addresses."""
     preset = PRESETS[preset_name]
     chain.timestamp = START
-    accounts = {name: Signer(name).address for name in ACCOUNTS if name != "referee"}
+    accounts = {name: Signer(name).address for name in ACCOUNTS if name not in DEPLOYED}
     with chain.prank(accounts["deployer"]):
         contracts = _deploy(preset, accounts)
         bad = load("mocks/FalseToken").deploy()
@@ -83,18 +84,21 @@ def deployed(preset_name: str) -> tuple[dict[str, Contract], dict[str, str]]:
         for name in ("zen", "usd"):
             for spender in SPENDERS:
                 contracts[name].approve(contracts[spender].address, UNLIMITED, sender=account)
-    return contracts, accounts | {"referee": str(contracts["referee"].address)}
+    return contracts, accounts | {name: str(contracts[of].address) for name, of in DEPLOYED.items()}
 
 
 def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
     """As docs/protocol/ has the constructors; governor and timelock are plain accounts here."""
-    guardian = accounts["guardian"]
+    governor = accounts["timelock"]
+    guardian = load("Guardian").deploy(governor, accounts["guardian"], preset.pause_s)
     zen = load("ZenToken").deploy(2 * WEALTH * len(accounts))
-    treasury = load("Treasury").deploy(accounts["timelock"])
+    treasury = load("Treasury").deploy(governor)
+    pool = load("AuditPool").deploy(treasury)
     registry = load("NodeRegistry").deploy(zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s)
     tasks = load("TaskRegistry").deploy(treasury, accounts["deployer"], guardian)
     auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
-    rewards = load("Rewards").deploy(zen, registry, preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)
+    emission = (preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)
+    rewards, successor = (load("Rewards").deploy(zen, registry, governor, *emission) for _ in range(2))
     datasets = load("Datasets").deploy(tasks, rewards)
     clocks = preset.clocks
     settlement = load("Settlement").deploy(
@@ -132,13 +136,16 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
     registry.wire(auction, settlement, tasks, rewards, admissions)
     tasks.wire(auction, settlement)
     auction.wire(settlement)
-    settlement.wire(referee, availability, accounts["audit pool"])
+    settlement.wire(referee, availability, pool)
     rewards.wire(settlement, audits, datasets)
     audits.wire(referee)
     admissions.wire(referee)
     return {
         "zen": zen,
+        "guardian": guardian,
         "treasury": treasury,
+        "pool": pool,
+        "successor": successor,
         "registry": registry,
         "tasks": tasks,
         "auction": auction,
@@ -163,7 +170,7 @@ class ContractMirror:
             preset=preset,
             zen=self.tokens["zen"],
             deployer=accounts["deployer"],
-            guardian=accounts["guardian"],
+            first_guardian=accounts["guardian"],
             governor=accounts["deployer"],
             treasury_governor=accounts["timelock"],
             judge=judge_by_hash,

@@ -11,12 +11,13 @@ from eth_utils import keccak
 
 from tests.support.lockstep import referee_records as records
 from tests.support.lockstep.committed_results import claim_hash
-from zoo_compute.spec import admissions, convictions, node_registry, rewards, seats, watching
+from zoo_compute.spec import admissions, convictions, guardian, node_registry, rewards, seats, watching
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.court import WorldCourt
 from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
 from zoo_compute.spec.state import (
     EMPTY_BYTES32,
+    ZERO_ADDRESS,
     CalledFees,
     Citation,
     Claim,
@@ -26,6 +27,7 @@ from zoo_compute.spec.state import (
     Earned,
     Epoch,
     Message,
+    Pause,
     Posted,
     Seal,
     Share,
@@ -221,6 +223,15 @@ def _trial_views(w: World, key: int) -> Iterator[View]:
         yield View("admissions", "dispute_terms", (TRIALS, astuple(trial.claim)), terms)
 
 
+def _pause_views(w: World, key: str) -> Iterator[View]:
+    pause = w.pauses.get(key, Pause())
+    names = {w.config.registry: "registry", w.config.tasks: "tasks", w.config.auction: "auction"}
+    yield View(names[key], "paused_until", (), pause.end)
+    yield View("guardian", "ends", (key,), pause.end)
+    yield View("guardian", "is_governed", (key,), pause.is_governed)
+    yield View("guardian", "free_from", (key,), pause.free_from)
+
+
 def _entry_views(w: World, key: int) -> Iterator[View]:
     entry, workload = w.entries.get(key, Entry()), admissions.workload_of(w, key)
     yield View("admissions", "entries", (key,), entry)
@@ -234,7 +245,9 @@ def _entry_views(w: World, key: int) -> Iterator[View]:
 # By the name of the World's dictionary: the views that show one of its keys.
 VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "balances": lambda w, key: iter((View(f"token {key[0]}", "balanceOf", (key[1],), w.balances.get(key, 0)),)),
-    "paused": lambda w, key: iter((View(key, "paused", (), w.paused.get(key, False)),)),
+    "pauses": _pause_views,
+    "appointed": _only("guardian", "account", guardian.account),
+    "offered_owners": _record("registry", "offered_owners", lambda w, key: w.offered_owners.get(key, ZERO_ADDRESS)),
     "operators": _operator_views,
     "collateral": _record("registry", "collateral", lambda w, key: w.deposit_of(*key)),
     "declarations": _record("registry", "declarations", lambda w, key: w.declarations.get(key, Declaration())),

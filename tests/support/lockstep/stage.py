@@ -28,7 +28,9 @@ START = 1_800_000_000  # Unix seconds: where the clock of every stage starts
 FIRST_BLOCK = 1_000  # at START
 BLOCKHASH_RANGE = 256  # blocks back that their hashes are known
 WEALTH = 10**9 * ZEN  # of each account, in each token
-CAST = ("deployer", "guardian", "submitter", "stranger", "timelock", "sink", "referee", "audit pool")
+CAST = ("deployer", "guardian", "submitter", "stranger", "timelock", "sink", "referee", "audit pool", "successor")
+# Of the cast: contracts, by the mirror's names. They sign nothing and begin without tokens.
+DEPLOYED = {"referee": "referee", "audit pool": "pool", "successor": "successor"}
 PARTS = 3  # of every element, for the doubles of Evidence and OpExecutor
 OPERATORS = ("alice", "bob", "carol", "dave", "erin")
 AUDITORS = ("frank", "grace")  # operators that bid for nothing
@@ -105,7 +107,7 @@ class Stage(JobDriver):
             config = Config(preset=self.preset, judge=judge_by_hash, part_count=parts_of)
         self.world = World(config=config)
         for token in self.tokens.values():
-            for name in set(ACCOUNTS) - {"sink", "referee"}:
+            for name in set(ACCOUNTS) - {"sink", *DEPLOYED}:
                 self.world.balances[token, self.accounts[name]] = WEALTH
         self.world.refuses_coin[self.tokens["bad"]] = True
         for token in ("zen", "usd"):

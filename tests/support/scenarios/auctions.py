@@ -221,27 +221,6 @@ def a_cancelled_job_frees_its_bids_unless_they_missed_their_reveal(s: Stage) -> 
 
 
 @scenario
-def the_guardian_pauses_intake_and_nothing_else(s: Stage) -> None:
-    s.register_all()
-    job = s.post()
-    for contract in ("registry", "tasks", "auction"):
-        for sender in ("deployer", "stranger"):
-            s.no(f"{contract}: not the guardian", contract, "set_paused", sender, True)
-        s.ok(contract, "set_paused", "guardian", True)
-    s.no("registry: intake paused", "registry", "register", "alice owner", ZERO_ADDRESS, 0, 0, 0, "")
-    s.no("tasks: intake paused", "tasks", "post", "submitter", s.terms(rounds=0))
-    for sender in ("stranger", "alice hot"):
-        s.no("auction: intake paused", "auction", "bid", sender, *bid_args(s, job, 0, "alice"))
-    s.no("auction: capacity out of range", "auction", "bid", "stranger", *bid_args(s, job, 0, "alice", 0))
-    s.ok("registry", "deposit", "stranger", s.ids["alice"], s.tokens["zen"], 1)
-    s.ok("registry", "withdraw", "alice owner", s.ids["alice"], s.tokens["zen"], 1)
-    s.ok("tasks", "cancel", "submitter", job)
-    for contract in ("registry", "tasks", "auction"):
-        s.ok(contract, "set_paused", "guardian", False)
-    s.bid(s.post(), 0, "alice", Offer(60))
-
-
-@scenario
 def bids_are_sealed_while_the_bid_window_runs(s: Stage) -> None:
     s.register_all()
     job = s.post()

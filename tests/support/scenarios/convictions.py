@@ -25,6 +25,12 @@ def a_worker_convicted_in_the_open_turn_leaves_its_seat_to_who_can_still_commit(
     share = rest * 4_000 // 10_000
     assert s.world.owed[usd, s.accounts["carol owner"]] == share
     assert s.world.owed[usd, s.accounts["audit pool"]] == rest // 10
+    # The audits' tenth reaches their bucket whole; it is no fee.
+    s.no("pool: nothing to collect", "pool", "collect", "stranger", usd)
+    s.ok("tasks", "withdraw", "stranger", usd, s.accounts["audit pool"])
+    assert s.ok("pool", "collect", "stranger", usd) == rest // 10
+    assert [s.world.buckets.get((usd, bucket), 0) for bucket in range(3)] == [0, rest // 10, 0]
+    s.no("pool: nothing to collect", "pool", "collect", "stranger", usd)
     assert s.world.burned[usd] == rest - share - rest // 10
     assert (run.pot, run.reserve) == (0, 0)
     # A second word on the same claim, and one when its place is used again, change nothing.

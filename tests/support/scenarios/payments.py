@@ -136,6 +136,21 @@ def the_treasury_splits_what_arrived_and_the_timelock_spends(s: Stage) -> None:
 
 
 @scenario
+def a_bucket_is_funded_whole_and_what_arrived_before_is_split(s: Stage) -> None:
+    zen, treasury = s.tokens["zen"], s.world.config.treasury
+    for bucket in (3, 2**256 - 1):
+        s.no("treasury: unknown bucket", "treasury", "fund", "stranger", zen, bucket, 0)
+    s.no("treasury: zero amount", "treasury", "fund", "stranger", zen, 2, 0)
+    s.ok("token", "transfer", "stranger", zen, treasury, 10)
+    for bucket, amount in ((0, 100), (1, 200), (2, 300)):
+        s.ok("treasury", "fund", "stranger", zen, bucket, amount)
+    assert [s.world.buckets[zen, bucket] for bucket in range(3)] == [100, 200, 300]
+    assert s.ok("treasury", "collect", "stranger", zen) == 10
+    assert [s.world.buckets[zen, bucket] for bucket in range(3)] == [105, 203, 302]
+    s.no("erc20: transfer amount exceeds balance", "treasury", "fund", "stranger", zen, 0, 10**30)
+
+
+@scenario
 def gifts_to_the_contracts_belong_to_nobody(s: Stage) -> None:
     s.register_all()
     config, zen = s.world.config, s.tokens["zen"]
@@ -163,6 +178,7 @@ def a_token_that_answers_false_is_refused(s: Stage) -> None:
     s.no("tasks: transfer failed", "tasks", "post", "submitter", replace(s.terms(), token=bad))
     s.no("tasks: transfer failed", "tasks", "withdraw", "stranger", bad, s.accounts["submitter"])
     s.no("treasury: transfer failed", "treasury", "spend", "timelock", bad, 0, s.accounts["stranger"], 1)
+    s.no("treasury: transfer failed", "treasury", "fund", "stranger", bad, 0, 1)
     s.ok("token", "refuse", "stranger", bad, False)
     s.ok("tasks", "withdraw", "stranger", bad, s.accounts["submitter"])
 

@@ -80,6 +80,41 @@ def rewards_share_an_epochs_budget_up_to_a_part_of_the_fees_paid(s: Stage) -> No
 
 
 @scenario
+def the_pool_moves_to_a_successor_but_for_what_open_epochs_may_pay(s: Stage) -> None:
+    s.register_all()
+    emission, successor = s.preset.emission_per_epoch, s.accounts["successor"]
+    s.ok("rewards", "fund", "stranger", 3 * emission + 7)
+    for sender in ("deployer", "guardian", "stranger"):
+        s.no("rewards: not the governor", "rewards", "move_pool", sender, successor, 0)
+    s.no("rewards: zero amount", "rewards", "move_pool", "timelock", successor, 0)
+    s.ok("rewards", "move_pool", "timelock", successor, 1)
+    job, epoch = worked(s)
+    s.no("rewards: reserved for epochs", "rewards", "move_pool", "timelock", successor, 2 * emission + 7)
+    s.ok("rewards", "move_pool", "timelock", successor, emission)
+    to_epoch(s, epoch + CLAIM_EPOCHS)
+    s.no("rewards: reserved for epochs", "rewards", "move_pool", "timelock", successor, emission + 7)
+    room = (2 * 80 - 2 * 80 * 95 // 100) * 7 // 10
+    assert s.ok("rewards", "claim", "stranger", s.ids["alice"], epoch, (job,)) == room
+    # The budget is fixed now: it left the pool, and nothing else is reserved.
+    s.no("rewards: reserved for epochs", "rewards", "move_pool", "timelock", successor, emission + 7)
+    s.ok("rewards", "move_pool", "timelock", successor, emission + 6)
+    assert s.world.pool == 0
+    assert s.ok("rewards", "claim", "stranger", s.ids["bob"], epoch, (job,)) > 0
+
+
+@scenario
+def what_is_recorded_last_is_reserved_until_its_claims_expire(s: Stage) -> None:
+    s.register_all()
+    emission, successor = s.preset.emission_per_epoch, s.accounts["successor"]
+    s.ok("rewards", "fund", "stranger", emission)
+    _, epoch = worked(s)
+    s.to((epoch + CLAIM_EPOCHS + 1) * s.preset.epoch_s - 1)
+    s.no("rewards: reserved for epochs", "rewards", "move_pool", "timelock", successor, 1)
+    s.wait(1)
+    s.ok("rewards", "move_pool", "timelock", successor, emission)
+
+
+@scenario
 def a_reward_never_exceeds_its_part_of_the_fee_and_what_is_left_returns_to_the_pool(s: Stage) -> None:
     s.register_all()
     emission = s.preset.emission_per_epoch

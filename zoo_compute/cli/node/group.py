@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from zoo_compute.operators.balances import OperatorBalances
 
 
+NOBODY = "0x" + 40 * "0"
+
+
 @click.group("node", cls=Group)
 def node() -> None:
     """Provide compute: register, stake, earn, withdraw."""
@@ -53,16 +56,50 @@ def answer_key(settings: Settings, address: str, remove: bool, operator: int | N
 
     With it a second machine answers what strangers cannot, while your keeper is down: `zoo defend JOB`. Run this as the owner.
     """
-    from eth_utils.address import is_address, to_checksum_address
+    from zoo_compute.chain.roles import address_of
 
-    if not is_address(address):
-        raise UserError(f"{address} is no address", hint="an address is 0x and 40 hexadecimal digits: zoo account show")
-    account, operators = str(to_checksum_address(address)), operators_of(settings)
+    account, operators = address_of(address, "zoo node answer-key"), operators_of(settings)
     number = number_of(settings, operators, operator, home)
     receipt = operators.allow_answers(number, account, not remove)
     settings.emit(
         {"operator": number, "account": account, "allowed": not remove, "transaction": receipt.transaction_hash},
         f"{account} may {'no longer ' * remove}answer for operator {number}",
+    )
+
+
+@node.command("hand-over")
+@click.argument("address", required=False)
+@click.option("--accept", is_flag=True, help="Run as the new owner: take the operator that was offered to you.")
+@click.option("--undo", is_flag=True, help="Take an offer back that was not accepted.")
+@operator_option
+@home_option
+@pass_settings
+def hand_over(
+    settings: Settings, address: str | None, accept: bool, undo: bool, operator: int | None, home: Path | None
+) -> None:
+    """Give this operator a new owner (cold key), in two steps: the owner offers it to ADDRESS, and ADDRESS accepts it.
+
+    Stake, free collateral and all payments from then on are the new owner's. The hot key and what runs stay as they are. Accept with
+    the new owner's account: `zoo node hand-over --accept --operator NUMBER --account NAME`.
+    """
+    from zoo_compute.chain.roles import address_of
+
+    if (address is not None) + accept + undo != 1:
+        raise UserError("pass the new owner's address, or --accept, or --undo", hint="zoo node hand-over 0x...")
+    operators = operators_of(settings)
+    if accept:
+        if operator is None:
+            raise UserError("--accept needs --operator NUMBER", hint="ask the old owner; `zoo node show` prints it")
+        number = operators.check(operator)
+        receipt, owner, message = operators.accept_owner(number), settings.sender().address, "is yours now"
+    else:
+        owner = NOBODY if undo else address_of(str(address), "zoo node hand-over")
+        number = number_of(settings, operators, operator, home)
+        receipt = operators.offer_owner(number, owner)
+        message = "is offered to nobody" if undo else f"is offered to {owner}, which must accept it"
+    settings.emit(
+        {"operator": number, "account": owner, "accepted": accept, "transaction": receipt.transaction_hash},
+        f"operator {number} {message}",
     )
 
 

@@ -4,12 +4,14 @@ from zoo_compute.chain.artifacts import abi
 
 from .admissions import Admissions
 from .auction import Auction
+from .audit_pool import AuditPool
 from .audits import Audits
 from .availability import Availability
 from .consistency_proofs import ConsistencyProofs
 from .datasets import Datasets
 from .descent import Descent
 from .evidence import Evidence
+from .guardian import Guardian
 from .node_registry import NodeRegistry
 from .op_executor import OpExecutor
 from .referee import Referee
@@ -23,12 +25,14 @@ from .zen_token import ZenToken
 __all__ = [
     "Admissions",
     "Auction",
+    "AuditPool",
     "Audits",
     "Availability",
     "ConsistencyProofs",
     "Datasets",
     "Descent",
     "Evidence",
+    "Guardian",
     "NodeRegistry",
     "OpExecutor",
     "Referee",

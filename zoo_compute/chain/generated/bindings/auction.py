@@ -61,9 +61,9 @@ class Auction(Binding):
         """Names the settlement, once."""
         return self._call("wire", (settlement_,))
 
-    def set_paused(self, paused: bool) -> Call:
-        """Pauses or resumes `bid`, and nothing else."""
-        return self._call("set_paused", (paused,))
+    def pause(self, until: int) -> Call:
+        """Pauses `bid`, and nothing else, until a second; one that is over resumes it."""
+        return self._call("pause", (until,))
 
     def open(
         self, job: int, kind: int, token: str, units: int, rounds: int, reserve: int, max_reserve: int, lock: int
@@ -121,9 +121,9 @@ class Auction(Binding):
         """
         return self._call("take", (job, kind, operator, count))
 
-    def paused(self, block: BlockIdentifier | None = None) -> bool:
-        """Whether bids are paused."""
-        values: bool = self._view("paused", (), block)
+    def paused_until(self, block: BlockIdentifier | None = None) -> int:
+        """The second before which nobody bids."""
+        values: int = self._view("paused_until", (), block)
         return values
 
     def is_cancellable(self, job: int, block: BlockIdentifier | None = None) -> bool:

@@ -58,13 +58,13 @@ class NodeRegistry(Binding):
         """Names the contracts that may lock, slash and admit, once."""
         return self._call("wire", (auction_, settlement_, tasks_, rewards_, admissions_))
 
-    def set_paused(self, paused: bool) -> Call:
-        """Pauses or resumes registration, and nothing else."""
-        return self._call("set_paused", (paused,))
+    def pause(self, until: int) -> Call:
+        """Pauses registration, and nothing else, until a second below 2^40; one that is over resumes it."""
+        return self._call("pause", (until,))
 
-    def pause_bids(self, paused: bool) -> Call:
-        """For Auction, whose guardian pauses or resumes bids: kept here, where a bid reads a word anyway."""
-        return self._call("pause_bids", (paused,))
+    def pause_bids(self, until: int) -> Call:
+        """For Auction, whose guardian pauses bids until a second: kept here, where a bid reads a word anyway."""
+        return self._call("pause_bids", (until,))
 
     def register(self, hot: str, gpu_class: int, vram_gb: int, stake: int, endpoint: str) -> Call:
         """Registers the caller as the owner of a new operator and pulls its stake.
@@ -113,6 +113,16 @@ class NodeRegistry(Binding):
     def allow_answers(self, operator: int, account: str, allowed: bool) -> Call:
         """Lets an account answer asks in disputes about the operator's claims, as the hot key may, or no longer."""
         return self._call("allow_answers", (operator, account, allowed))
+
+    def offer_owner(self, operator: int, account: str) -> Call:
+        """Offers the operator to a new owner, which must accept; the zero address takes the offer back."""
+        return self._call("offer_owner", (operator, account))
+
+    def accept_owner(self, operator: int) -> Call:
+        """Makes the caller, to which the operator was offered, its owner: of its stake, its free collateral, and all
+        that it is paid from then on. What is owed to the old owner already stays the old owner's.
+        """
+        return self._call("accept_owner", (operator,))
 
     def add_stake(self, operator: int, amount: int) -> Call:
         """Adds the caller's ZEN to an operator's stake."""
@@ -224,14 +234,14 @@ class NodeRegistry(Binding):
         values: str = self._view("auction", (), block)
         return values
 
-    def are_bids_paused(self, block: BlockIdentifier | None = None) -> bool:
-        """Whether the auction's guardian paused bids."""
-        values: bool = self._view("are_bids_paused", (), block)
+    def bids_paused_until(self, block: BlockIdentifier | None = None) -> int:
+        """The second before which nobody bids."""
+        values: int = self._view("bids_paused_until", (), block)
         return values
 
-    def paused(self, block: BlockIdentifier | None = None) -> bool:
-        """Whether registration is paused."""
-        values: bool = self._view("paused", (), block)
+    def paused_until(self, block: BlockIdentifier | None = None) -> int:
+        """The second before which nobody registers."""
+        values: int = self._view("paused_until", (), block)
         return values
 
     def operators(self, operator: int, block: BlockIdentifier | None = None) -> Operator:
@@ -389,4 +399,9 @@ class NodeRegistry(Binding):
     def nonces(self, owner: str, block: BlockIdentifier | None = None) -> int:
         """owner -> registrations it consented to that were used."""
         values: int = self._view("nonces", (owner,), block)
+        return values
+
+    def offered_owners(self, operator: int, block: BlockIdentifier | None = None) -> str:
+        """operator -> the account that its owner hands it over to, and that has not accepted yet."""
+        values: str = self._view("offered_owners", (operator,), block)
         return values

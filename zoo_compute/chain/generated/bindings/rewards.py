@@ -84,6 +84,12 @@ class Rewards(Binding):
         """Adds the caller's ZEN to the pool."""
         return self._call("fund", (amount,))
 
+    def move_pool(self, successor: str, amount: int) -> Call:
+        """Moves ZEN of the pool into the pool of the next version. What the epochs that can still be claimed may pay
+        stays.
+        """
+        return self._call("move_pool", (successor, amount))
+
     def record(self, job: int, operator: int, weight: int, fee: int) -> Call:
         """Adds verified compute of a job, and the fee it paid, to the current epoch."""
         return self._call("record", (job, operator, weight, fee))
@@ -214,6 +220,11 @@ class Rewards(Binding):
     def weight_per_fee(self, block: BlockIdentifier | None = None) -> int:
         """The most weight of verified compute that counts per smallest unit of the fee paid for it."""
         values: int = self._view("weight_per_fee", (), block)
+        return values
+
+    def governor(self, block: BlockIdentifier | None = None) -> str:
+        """The timelock: moves the pool to the next version."""
+        values: str = self._view("governor", (), block)
         return values
 
     def deployer(self, block: BlockIdentifier | None = None) -> str:

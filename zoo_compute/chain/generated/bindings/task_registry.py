@@ -68,23 +68,13 @@ class TaskRegistry(Binding):
 
     NAME = "TaskRegistry"
 
-    def guardian(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `guardian`."""
-        values: str = self._view("guardian", (), block)
-        return values
-
-    def paused(self, block: BlockIdentifier | None = None) -> bool:
-        """The contract variable `paused`."""
-        values: bool = self._view("paused", (), block)
-        return values
-
     def wire(self, auction_: str, settlement_: str) -> Call:
         """Names the contracts that advance jobs, once."""
         return self._call("wire", (auction_, settlement_))
 
-    def set_paused(self, paused: bool) -> Call:
-        """Pauses or resumes `post`, and nothing else."""
-        return self._call("set_paused", (paused,))
+    def pause(self, until: int) -> Call:
+        """Pauses `post`, and nothing else, until a second; one that is over resumes it."""
+        return self._call("pause", (until,))
 
     def allow(self, token: str, allowed: bool, window_value: int) -> Call:
         """Allows or disallows a payment token for new jobs.
@@ -169,6 +159,11 @@ class TaskRegistry(Binding):
         values: str = self._view("treasury", (), block)
         return values
 
+    def guardian(self, block: BlockIdentifier | None = None) -> str:
+        """May pause `post`, and nothing else."""
+        values: str = self._view("guardian", (), block)
+        return values
+
     def governor(self, block: BlockIdentifier | None = None) -> str:
         """Who allows payment tokens: the timelock."""
         values: str = self._view("governor", (), block)
@@ -187,6 +182,11 @@ class TaskRegistry(Binding):
     def settlement(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `settlement`."""
         values: str = self._view("settlement", (), block)
+        return values
+
+    def paused_until(self, block: BlockIdentifier | None = None) -> int:
+        """Before this second no job is posted."""
+        values: int = self._view("paused_until", (), block)
         return values
 
     def job_count(self, block: BlockIdentifier | None = None) -> int:

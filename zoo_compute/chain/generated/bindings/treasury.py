@@ -21,6 +21,13 @@ class Treasury(Binding):
         """
         return self._call("collect", (token,))
 
+    def fund(self, token: str, bucket: int, amount: int) -> Call:
+        """Adds the caller's tokens to one bucket, whole.
+
+        What arrived before and was not collected stays apart: the transfer comes with its booking.
+        """
+        return self._call("fund", (token, bucket, amount))
+
     def spend(self, token: str, bucket: int, to: str, amount: int) -> Call:
         """Sends `amount` of a bucket to `to`."""
         return self._call("spend", (token, bucket, to, amount))
