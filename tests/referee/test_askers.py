@@ -316,6 +316,13 @@ def test_an_honest_claim__is_answered_among_sybils_and_final_in_time(kind):
     assert sum(tried.values()) > 0
 
 
+@pytest.mark.parametrize("seed", [49, 55])
+def test_an_honest_claim__whose_answers_strangers_gave__costs_its_author_nothing(seed):
+    """The stranger earned all fees: it closes the claim, and the author pays for no call."""
+    rng = random.Random(seed)
+    survive(mlp(), Kind.UPDATE, rng, rng.randrange(3, 24), "author asleep")
+
+
 @pytest.mark.parametrize(
     "places",
     [

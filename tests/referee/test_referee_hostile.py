@@ -7,7 +7,7 @@ import pytest
 from tests.referee.exploration_driver import AHEAD_S, JOB, PRICE, REEXECUTE_S, TRAINER
 from tests.support.evm import chain
 from zoo_compute.spec.clocks import PRODUCTION, End, bound
-from zoo_compute.spec.disputed_claims import claim_key
+from zoo_compute.spec.disputed_claims import claim_key, fee_of
 from zoo_compute.spec.exploration import Status
 from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.params import COIN
@@ -90,6 +90,24 @@ def test_sybil_askers__of_a_lie__do_not_keep_one_honest_party_from_convicting_it
     assert exploring.world.heavy[JOB, TRAINER] == 0
     function, args = explorer.answer_args(asks[0])
     exploring.no("referee: not pending", function, "hot", *args)
+
+
+def test_sybil_askers__of_another_job_of_the_operator__change_no_clock_and_no_price(exploring, explorer):
+    """A worker a job answers: each job counts its own heavy asks, each claim its own open ones."""
+    bob, other = exploring.claims["bob"], replace(exploring.claims["bob"], turn=9)
+    exploring.keep("bob", other, 3, exploring.deadline, job=2)
+    exploring.job = 2
+    for slot in (4, 5, 6):
+        explorer.first("bob", Kind.UPDATE, slot, by="mallory")
+    sybil_asks(explorer, 40)
+    exploring.job, exploring.claims["bob"] = JOB, bob
+    trace = explorer.first("bob", Kind.UPDATE, 5)
+    node = explorer.known[trace][1]
+    assert node.clocks.committer_left_s == PRODUCTION.committer_s + REEXECUTE_S
+    assert node.payment.fee * GWEI == fee_of(node.position, 1, exploring.base_fee)
+    assert (exploring.world.heavy[JOB, TRAINER], exploring.world.heavy[2, TRAINER]) == (1, 3)
+    explorer.convict(explorer.answer(explorer.down(explorer.answer(trace), 0)), 0)
+    assert (exploring.world.heavy[JOB, TRAINER], exploring.world.heavy[2, TRAINER]) == (0, 3)
 
 
 def test_liar__that_asks_itself_for_traces__burns_half_of_each_off_the_convicting_path(exploring, explorer):

@@ -14,6 +14,7 @@ from tests.support.lockstep.stage import Stage, block_hash
 from zoo_compute.spec import admissions, audits, pricing, promises, rewards, seats
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FALSE_TRIAL_BPS, ZEN
+from zoo_compute.spec.settlement import is_parked
 from zoo_compute.spec.state import Claim, Message
 from zoo_compute.spec.trials import TRIALS, Workload
 
@@ -181,7 +182,8 @@ def last_second() -> Outcome:
     referee = s.world.config.referee
     s.ok("settlement", "open_dispute", referee, job, claim)
     s.wait(1)
-    s.no("settlement: in dispute", "settlement", "finalise", "stranger", job, (claim,))
+    s.ok("settlement", "finalise", "stranger", job, (claim,))
+    assert is_parked(s.world, job, claim), "in dispute it is not paid"
     s.close_dispute(job, claim, End.JUDGED)
     s.settle(job)
     return Outcome("commits a lie in the last second; is asked about in the last second of its window", watched.profit)

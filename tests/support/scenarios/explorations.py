@@ -218,6 +218,24 @@ def what_became_of_a_claim_otherwise_ends_its_dispute_without_a_revert(s: Stage)
 
 
 @scenario
+def a_claim_that_lost_its_data_is_asked_about_by_no_other_turns_clock(s: Stage) -> None:
+    """It was asked about while its turn was open, so nobody wrote its deadline down; another turn has its place by now."""
+    t = ExploredJob(s, rounds=5, depth=2, reexecute_s=40)
+    t.commit("alice", "bob")
+    root = t.explorer.answer(t.explorer.first("alice", slot=t.first_slot("alice"), by="stranger"))
+    t.close_turn()
+    s.lose(t.job, t.claims["alice"])
+    for _ in range(4):
+        s.play_round(t.job)
+    s.wait(s.preset.clocks.asker_s)
+    t.explorer.ask(root, 0, by="stranger")
+    s.ok("referee", "close", "stranger", t.job, t.claims["alice"])
+    assert t.word("alice").end == End.AGED
+    t.settle_fees()
+    s.settle(t.job)
+
+
+@scenario
 def a_void_claim_is_judged_and_its_round_done_again(s: Stage) -> None:
     t = ExploredJob(s, slots=STANDBYS, policy=1, rounds=4, depth=4, token="usd")
     t.commit("alice", "bob")
