@@ -181,7 +181,8 @@ def last_second() -> Outcome:
     referee = s.world.config.referee
     s.ok("settlement", "open_dispute", referee, job, claim)
     s.wait(1)
-    s.no("settlement: in dispute", "settlement", "finalise", "stranger", job, (claim,))
+    s.ok("settlement", "finalise", "stranger", job, (claim,))  # it is parked, and unpaid
+    assert s.world.stake_of(job, claim.operator).parked == 1
     s.close_dispute(job, claim, End.JUDGED)
     s.settle(job)
     return Outcome("commits a lie in the last second; is asked about in the last second of its window", watched.profit)
