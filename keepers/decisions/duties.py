@@ -235,9 +235,22 @@ def _closing(view: JobView, me: OperatorContext) -> Iterator[Duty]:
     mine = [claim for claim in view.payable if claim.operator == me.operator]
     left = [claim for claim in view.payable if claim.operator != me.operator and _left_lying(view, me, claim)]
     yield from _finalise(view, [*(mine if _worth_paying(view, mine, me) else ()), *left])
+    yield from _finalise(view, _to_park(view, me))
     stake = view.stakes.get(me.operator)
-    if stake is not None and _releasable(view, stake):
+    is_parked = any(c.parked and not c.final for c in view.claims if c.operator == me.operator)
+    if stake is not None and not is_parked and _releasable(view, stake):
         yield Send("settlement", "release", (view.job, me.operator))
+
+
+def _to_park(view: JobView, me: OperatorContext) -> list[Commit | Checkpoint]:
+    """Disputed claims for which the next turn, or the job's end, need not wait: whoever has money in the job sets them aside."""
+    run, stake = view.run, view.stakes.get(me.operator)
+    if run is None or stake is None or stake.lots == 0:
+        return []
+    waits = view.state == JobState.RUNNING and run.is_waiting
+    due = [claim for claim in view.parkable if view.state == JobState.ENDED or (waits and _is_needed(run, claim))]
+    turn_s = me.stagger_s + stagger_delay_s(view, me, run.turn)
+    return [claim for claim in due if claim.operator == me.operator or view.now > claim.deadline + turn_s]
 
 
 def _finalise(view: JobView, claims: Sequence[Commit | Checkpoint]) -> Iterator[Duty]:

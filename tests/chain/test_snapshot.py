@@ -54,6 +54,14 @@ def test_claims__are_pending_until_they_are_paid_convicted_or_void():
         assert (ended[1].state, ended[1].disputed) == (state, False)
 
 
+def test_a_parked_claim__is_still_in_dispute_and_ends_as_others_do():
+    events = [committed(0), event("DisputeOpened", **of(0)), event("ClaimParked", **of(0))]
+    [claim], _ = snapshot._claims(events)
+    assert (claim.state, claim.disputed, claim.parked) == (ClaimState.PENDING, True, True)
+    [claim], _ = snapshot._claims([*events, event("ClaimFinalised", **of(0))])
+    assert (claim.state, claim.disputed) == (ClaimState.PAID, False)
+
+
 def test_a_seat_whose_claim_was_convicted_in_the_open_turn__claims_it_again():
     events = [
         committed(0),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from keepers.decisions.bidding import stagger_delay_s
 from keepers.decisions.duties import duties, estimate_s
 from keepers.decisions.obstacles import RECOVERY_S
 from keepers.decisions.orders import (
@@ -23,6 +24,9 @@ from keepers.decisions.requests import prepare_request
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
     Bid,
+    Checkpoint,
+    ClaimState,
+    Commit,
     JobStake,
     JobState,
     JobView,
@@ -32,6 +36,7 @@ from zoo_compute.chain.views import (
     Seat,
     Terms,
 )
+from zoo_compute.spec.params import POLICY_CARRIES, POLICY_ROLL_BACK
 
 ROOT = b"\1" * 32
 ME, OTHER, AGGREGATOR = 1, 2, 9
@@ -248,9 +253,72 @@ def test_a_silent_aggregator__is_timed_out_and_replaced_by_a_standby():
     assert sends(duties(vacant, ME_PROVIDER, Progress())) == ["abandon"]
 
 
+# -- parked claims
+
+
+def disputed_view(now: int, *commits: Commit, **changes: object) -> JobView:
+    """Turn 5 waits for turn 1."""
+    waiting = replace(WHOLE, turn=5, opened_at=0)
+    return view(now, run=waiting, commits=commits, **changes)
+
+
+def disputed_commit(**fields: object) -> Commit:
+    made = Commit(1, 1, 1, OTHER, 2 << 16 | 4, 9, 0, ROOT, ROOT, deadline=2_000, disputed=True)
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def parks(due: list) -> list[Send]:
+    return [duty for duty in due if isinstance(duty, Send) and duty.function == "finalise"]
+
+
+def test_a_disputed_claim_that_the_next_turn_waits_for__is_parked_by_whoever_has_money_in_the_job():
+    claim = disputed_commit()
+    at = 2_000 + ME_PROVIDER.stagger_s + stagger_delay_s(disputed_view(0), ME_PROVIDER, 5)
+    assert parks(duties(disputed_view(at, claim), ME_PROVIDER, Progress())) == []
+    [sent] = parks(duties(disputed_view(at + 1, claim), ME_PROVIDER, Progress()))
+    assert sent.args == (1, [claim.fields])
+    assert parks(duties(disputed_view(at + 1, claim, stakes={}), ME_PROVIDER, Progress())) == []
+    mine = replace(claim, operator=ME, seat=0)
+    assert len(parks(duties(disputed_view(2_001, mine), ME_PROVIDER, Progress()))) == 1, "its operator does it at once"
+    assert parks(duties(disputed_view(2_000, mine), ME_PROVIDER, Progress())) == [], "its window is open"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"run": replace(WHOLE, turn=5, opened_at=0, policy=POLICY_ROLL_BACK)},
+        {"run": replace(WHOLE, turn=5, opened_at=0, policy=POLICY_CARRIES)},
+        {"run": replace(WHOLE, turn=5, opened_at=1_900)},
+        {"commits": (disputed_commit(turn=2),)},
+        {"commits": (disputed_commit(parked=True),)},
+        {
+            "commits": (),
+            "checkpoints": (Checkpoint(1, 1, AGGREGATOR_SEAT, OTHER, 3, 9, 0, ROOT, ROOT, 2_000, disputed=True),),
+        },
+    ],
+)
+def test_a_claim_that_holds_nothing_up_or_may_undo_something__is_not_parked(changes: dict[str, object]):
+    shown = replace(disputed_view(9_000, disputed_commit()), **changes)  # type: ignore[arg-type]
+    assert parks(duties(shown, ME_PROVIDER, Progress())) == []
+
+
+def test_what_is_disputed_when_a_job_ends__is_parked_and_keeps_the_lock_of_its_operator_alone():
+    ended = disputed_view(9_000, disputed_commit(turn=4), state=JobState.ENDED)
+    assert len(parks(duties(ended, ME_PROVIDER, Progress()))) == 1
+    parked = disputed_commit(turn=4, parked=True)
+    held = {operator: JobStake(20, 1, 1, 0) for operator in (ME, OTHER)}
+    for operator, released in ((ME, ["release"]), (OTHER, [])):
+        me = replace(ME_PROVIDER, operator=operator)
+        after = replace(ended, commits=(parked,), stakes=held)
+        assert sends(duties(after, me, Progress())) == released
+    paid = replace(parked, state=ClaimState.PAID, disputed=False)
+    over = replace(ended, commits=(paid,), stakes=held)
+    assert sends(duties(over, replace(ME_PROVIDER, operator=OTHER), Progress())) == ["release"]
+
+
 def test_every_request__carries_the_terms_that_the_contracts_judge_by():
     """A manifest with other slots than the chain's would have honest work convicted by the data of another slot."""
-    assert prepare_request(opening(1_000))["terms"] == {"rounds": TERMS.rounds, "slots": TERMS.slots, "delay": 0}
+    assert prepare_request(opening(1_000))["terms"] == {"rounds": TERMS.rounds, "slots": TERMS.slots, "policy_bits": 0}
 
 
 def test_unequal_workers__are_bid_for_what_each_of_them_trains_in_time():

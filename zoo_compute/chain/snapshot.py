@@ -254,6 +254,7 @@ _CHANGES: dict[str, Callable[[Commit | Checkpoint], Commit | Checkpoint]] = {
     "ClaimConvicted": lambda claim: replace(claim, state=ClaimState.CONVICTED, disputed=False),
     "ClaimVoided": lambda claim: replace(claim, state=ClaimState.VOID, disputed=False),
     "DisputeOpened": lambda claim: replace(claim, disputed=True),
+    "ClaimParked": lambda claim: replace(claim, parked=True),
 }
 
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.params import AGGREGATOR_SEAT as AGGREGATOR_SEAT
-from zoo_compute.spec.params import KIND_AGGREGATOR, KIND_SLOTS, POLICY_DELAYED, STANDARD_CAP_BIDDERS, Terms
+from zoo_compute.spec.params import (
+    KIND_AGGREGATOR,
+    KIND_SLOTS,
+    POLICY_CARRIES,
+    POLICY_DELAYED,
+    POLICY_ROLL_BACK,
+    STANDARD_CAP_BIDDERS,
+    Terms,
+)
 from zoo_compute.spec.state import JobState as JobState
 from zoo_compute.spec.state import Phase
 
@@ -187,6 +195,9 @@ class Claim:
     deadline: int  # last second of its window, which begins when its turn closes; NO_DEADLINE until then
     state: ClaimState = ClaimState.PENDING
     disputed: bool = False  # somebody asked about it, and that is not resolved
+    parked: bool = (
+        False  # while it is disputed: turns, payments and the job's end do not wait for it, its operator's lock does
+    )
     block: int = 0
     made_at: int = 0  # time of its block; known of a pending claim of the newest turns
 
@@ -338,17 +349,21 @@ class JobView:
 
     @property
     def pending(self) -> Sequence[Commit | Checkpoint]:
-        """Claims that are neither paid nor convicted nor void, the oldest first."""
-        return sorted((c for c in self.claims if not c.final), key=lambda c: (c.turn, c.seat))
+        """Claims that are neither paid nor convicted, void nor parked, the oldest first: turns wait for them."""
+        return sorted((c for c in self.claims if not c.final and not c.parked), key=lambda c: (c.turn, c.seat))
 
     @property
     def payable(self) -> Sequence[Commit | Checkpoint]:
         """Pending claims of closed turns, after their window and without disputes; the oldest first."""
         return [c for c in self.pending if self.is_closed(c.turn) and self.now > c.deadline and not c.disputed]
 
-    def is_final(self, turn: int) -> bool:
-        """Whether a turn is closed and none of its claims is pending."""
-        return self.is_closed(turn) and all(c.final for c in self.claims if c.turn == turn)
+    @property
+    def parkable(self) -> Sequence[Commit | Checkpoint]:
+        """Disputed claims after their window that `finalise` parks: their conviction would undo nothing."""
+        if self.run is None or self.run.policy & (POLICY_ROLL_BACK | POLICY_CARRIES):
+            return []
+        over = (c for c in self.pending if c.disputed and self.is_closed(c.turn) and self.now > c.deadline)
+        return [c for c in over if c.seat != AGGREGATOR_SEAT]
 
     @property
     def final_rounds(self) -> int:
