@@ -65,7 +65,8 @@ def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     _check_root(request, "data_root", manifest.data_root)
     if request.get("flops", manifest.flops) != manifest.flops:
         raise BadInputs(f"the manifest's flops are {manifest.flops:,} a slot-round, the chain's {request['flops']:,}")
-    # The contracts derive a step's data from the chain's terms: with others they would find an honest claim false.
+    # The contracts derive a step's data, and whether a claim may be parked, from the chain's terms: with others they would find an
+    # honest claim false, or judge no lie of it.
     for name, value in request.get("terms", {}).items():
         if value != getattr(manifest, name):
             raise BadInputs(f"the manifest has {getattr(manifest, name)} {name}, the chain {value}")

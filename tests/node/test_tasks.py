@@ -177,6 +177,7 @@ def test_aggregation__an_update_that_is_gone__is_told_as_missing(round_of_three:
         ({"flops": 1}, "flops are .* the chain's 1"),
         ({"terms": {"rounds": 2, "slots": 4}}, "the manifest has 3 slots, the chain 4"),
         ({"terms": {"rounds": 3, "slots": 3}}, "the manifest has 2 rounds, the chain 3"),
+        ({"terms": {"policy_bits": 7}}, r"the manifest has \d policy_bits, the chain 7"),
     ],
 )
 def test_run_shard__request_that_contradicts_the_manifest__is_refused(
