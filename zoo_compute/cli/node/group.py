@@ -91,7 +91,8 @@ def hand_over(
         if operator is None:
             raise UserError("--accept needs --operator NUMBER", hint="ask the old owner; `zoo node show` prints it")
         number = operators.check(operator)
-        receipt, owner, message = operators.accept_owner(number), str(settings.sender().address), "is yours now"
+        receipt, message = operators.accept_owner(number), "is yours now"
+        owner = str(settings.sender().address)
     else:
         owner = NOBODY if undo else address_of(str(address), "zoo node hand-over")
         number = number_of(settings, operators, operator, home)
