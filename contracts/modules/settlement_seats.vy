@@ -73,11 +73,11 @@ def seat(
         state.aggregator_state[job] += lock << words.AGGREGATOR_LOCK_AT
     else:
         # The auction sells at most 64 seats.
-        number = state._next_seat(job)
+        number = self._next_seat(job)
     state._set_holding(
         job, number, words.Holding(operator=operator, first=first, count=count, price=price, pot_price=0)
     )
-    state._add_seat(job, operator, number, count, lock, words.ONE_LOT)
+    self._add_seat(job, operator, number, count, lock, words.ONE_LOT)
     log SeatTaken(job=job, operator=operator, seat=number, first=first, count=count, price=price)
 
 
@@ -188,6 +188,32 @@ def release(job: uint256, operator: uint256):
 
 
 @internal
+def _next_seat(job: uint256) -> uint256:
+    """
+    @return The number of one more.
+    """
+    number: uint256 = state._seats(job)
+    state.aggregator_state[job] += 1
+    return number
+
+
+@internal
+def _add_seat(job: uint256, operator: uint256, seat: uint256, count: uint256, lock: uint256, lot: uint256):
+    state.job_stakes[job][operator] += (
+        lock << words.LOCKED_AT | self._slots_of(seat, count) << words.SLOTS_AT | lot | words.ONE_SEAT
+    )
+
+
+@internal
+@pure
+def _slots_of(seat: uint256, count: uint256) -> uint256:
+    """
+    @return The slots of a seat: the aggregator's has none.
+    """
+    return 0 if seat == state.AGGREGATION else count
+
+
+@internal
 @pure
 def _check_unready(turn: words.Turn, seat: uint256):
     if turn.missing >> seat & 1 == 0:
@@ -231,7 +257,7 @@ def _split(job: uint256, seat: uint256, whole: words.Holding, count: uint256) ->
     """
     if count == whole.count:
         return seat
-    number: uint256 = state._next_seat(job)
+    number: uint256 = self._next_seat(job)
     if number >= state.MAX_SEATS:
         state._refuse("settlement: too many seats")
     timing: words.SeatTiming = state._timing(job, seat)
@@ -299,7 +325,7 @@ def _unseat(
         holding.pot_price = 0
         state._set_holding(job, seat, holding)
         stake.held -= 1
-        stake.slots -= state._slots_of(seat, holding.count)
+        stake.slots -= self._slots_of(seat, holding.count)
         stake.left_turn = next_turn
         log SeatVacated(job=job, operator=operator, seat=seat, turn=turn.turn, slashed=slashed)
     state._set_stake(job, operator, stake)

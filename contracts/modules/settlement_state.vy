@@ -157,16 +157,6 @@ def _seats(job: uint256) -> uint256:
 
 
 @internal
-def _next_seat(job: uint256) -> uint256:
-    """
-    @return The number of one more.
-    """
-    number: uint256 = self._seats(job)
-    self.aggregator_state[job] += 1
-    return number
-
-
-@internal
 def _set_aggregator(job: uint256, aggregator: words.AggregatorState):
     self.aggregator_state[job] = words._pack_aggregator(aggregator)
 
@@ -202,13 +192,6 @@ def _stake(job: uint256, operator: uint256) -> words.JobStake:
 @internal
 def _set_stake(job: uint256, operator: uint256, stake: words.JobStake):
     self.job_stakes[job][operator] = words._pack_stake(stake)
-
-
-@internal
-def _add_seat(job: uint256, operator: uint256, seat: uint256, count: uint256, lock: uint256, lot: uint256):
-    self.job_stakes[job][operator] += (
-        lock << words.LOCKED_AT | self._slots_of(seat, count) << words.SLOTS_AT | lot | words.ONE_SEAT
-    )
 
 
 @internal
@@ -394,15 +377,6 @@ def _lock_of(job: uint256, seat: uint256, count: uint256) -> uint256:
     if seat == AGGREGATION:
         return aggregator.lock
     return aggregator.slot_lock * count
-
-
-@internal
-@pure
-def _slots_of(seat: uint256, count: uint256) -> uint256:
-    """
-    @return The slots of a seat: the aggregator's has none.
-    """
-    return 0 if seat == AGGREGATION else count
 
 
 @internal

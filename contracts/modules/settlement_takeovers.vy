@@ -80,7 +80,7 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     holding.pot_price = pot_price
     state._set_holding(job, taken, holding)
     is_new: bool = stake.lots == 0
-    state._add_seat(job, operator, seat, count, lock, words.ONE_LOT if is_new else 0)
+    seats._add_seat(job, operator, seat, count, lock, words.ONE_LOT if is_new else 0)
     log SeatTakenOver(
         job=job,
         operator=operator,
