@@ -14,8 +14,8 @@ from node.disputes.answerer import Answerer
 from node.disputes.asker import Asker
 from node.disputes.trees import Trees
 from tests.support.evm import chain
-from tests.support.games.exploration_board import REEXECUTE_S, Board, board_of, training_claim
-from tests.support.games.lying_jobs import mlp
+from tests.support.explorations.exploration_board import REEXECUTE_S, Board, board_of, training_claim
+from tests.support.explorations.lying_jobs import mlp
 from zoo_compute.disputes.exploration import Call, Opened, values
 from zoo_compute.spec import clock_costs, clocks
 from zoo_compute.spec.clocks import PRODUCTION, End

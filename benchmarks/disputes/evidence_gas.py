@@ -20,7 +20,7 @@ from typing import Any
 from web3 import Web3
 
 from repops.graph import Node
-from tests.support.games.sparse_trees import FORMS, part_evidence
+from tests.support.explorations.sparse_trees import FORMS, part_evidence
 from tests.support.sources import load
 from zoo_compute.devnet.anvil import Anvil
 from zoo_compute.disputes.evidence import encode

@@ -17,8 +17,8 @@ from node.compute.programs import Programs
 from node.disputes.computation import SlotRound
 from repops.graph import Node, Operand
 from repops.parts import part_count
-from tests.support.games.lying_jobs import ROUND, ROWS, Case, case_of, mlp
-from tests.support.games.operator_table_jobs import GivenBatch, TableCase, sample
+from tests.support.explorations.lying_jobs import ROUND, ROWS, Case, case_of, mlp
+from tests.support.explorations.operator_table_jobs import GivenBatch, TableCase, sample
 from tests.support.programs import models
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.files import initial_checkpoint

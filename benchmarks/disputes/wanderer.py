@@ -10,7 +10,7 @@ from node.disputes.answerer import Answerer
 from node.disputes.asker import Asker, Disputed
 from node.disputes.trees import Trees
 from tests.support.evm import Reverted
-from tests.support.games.sybils import Hostile, some_ask
+from tests.support.explorations.sybils import Hostile, some_ask
 from zoo_compute.disputes import evidence
 from zoo_compute.disputes.exploration import Call, Opened
 from zoo_compute.spec.exploration import Tree, segments_position

@@ -21,7 +21,7 @@ from node.disputes.answerer import Answerer
 from node.disputes.asker import Asker, Disputed
 from node.disputes.trees import Trees
 from tests.support.evm import chain, reverts
-from tests.support.games.exploration_board import (
+from tests.support.explorations.exploration_board import (
     BASE_FEE,
     JOB,
     NOBODY,
@@ -32,8 +32,8 @@ from tests.support.games.exploration_board import (
     training_claim,
     update_claim,
 )
-from tests.support.games.lying_jobs import Case
-from tests.support.games.sybils import Hostile, Sybils
+from tests.support.explorations.lying_jobs import Case
+from tests.support.explorations.sybils import Hostile, Sybils
 from zoo_compute.disputes.exploration import Call, account_of, values
 from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import PRODUCTION, End

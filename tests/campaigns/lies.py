@@ -33,7 +33,7 @@ from repops.parts import part_count
 from tests.campaigns import hostile_plays
 from tests.campaigns.hostile_plays import PLAYS
 from tests.support.evm import Reverted
-from tests.support.games.exploration_board import (
+from tests.support.explorations.exploration_board import (
     PRICE,
     Between,
     Board,
@@ -44,9 +44,18 @@ from tests.support.games.exploration_board import (
     training_claim,
     update_claim,
 )
-from tests.support.games.lying_jobs import ROWS, Case, LeafOnly, LyingAggregation, LyingUpdate, Rule, case_of, mlp
-from tests.support.games.operator_table_jobs import sample
-from tests.support.games.sybils import Sybils, explore_alone
+from tests.support.explorations.lying_jobs import (
+    ROWS,
+    Case,
+    LeafOnly,
+    LyingAggregation,
+    LyingUpdate,
+    Rule,
+    case_of,
+    mlp,
+)
+from tests.support.explorations.operator_table_jobs import sample
+from tests.support.explorations.sybils import Sybils, explore_alone
 from tests.support.programs import models
 from tests.support.programs.table_programs import table
 from zoo_compute.disputes.exploration import Call

@@ -22,7 +22,7 @@ from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from node.disputes.asker import Disputed
 from node.inputs.job_files import fetch_manifest
 from node.replay import replay
-from tests.support.games.sybils import Hostile
+from tests.support.explorations.sybils import Hostile
 from tests.support.liars.commands import lying_worker
 from tests.support.local_jobs import TINY, submit
 from tests.support.stranger_asks import Stranger

@@ -13,9 +13,9 @@ import torch
 from node.device import use_threads
 from node.disputes.trees import Trees
 from tests.support.evm import chain
-from tests.support.games import exploration_board
-from tests.support.games.exploration_board import Board, Played, deployed, dispute, training_claim
-from tests.support.games.lying_jobs import Case, Liar, mlp
+from tests.support.explorations import exploration_board
+from tests.support.explorations.exploration_board import Board, Played, deployed, dispute, training_claim
+from tests.support.explorations.lying_jobs import Case, Liar, mlp
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.client import dispute_transcript
 from zoo_compute.client.dispute_transcript import ConvictionDetail, judged_again

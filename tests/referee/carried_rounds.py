@@ -18,8 +18,8 @@ from node.disputes.trees import Trees
 from repops.commitments import state_root, tensor_roots
 from repops.merkle import Tree
 from tests.referee.evidence_contracts import deploy
-from tests.support.games.exploration_board import Played, board_of, play, training_claim
-from tests.support.games.lying_jobs import SEATS, Case, mlp
+from tests.support.explorations.exploration_board import Played, board_of, play, training_claim
+from tests.support.explorations.lying_jobs import SEATS, Case, mlp
 from zoo_compute.formats.manifest import Compression
 from zoo_compute.spec.carry import claim_before, is_restart
 from zoo_compute.spec.clocks import PRODUCTION

@@ -6,8 +6,8 @@ import torch
 from node.device import use_threads
 from tests.referee.exploration_driver import Exploring
 from tests.support.evm import chain
-from tests.support.games import exploration_board
-from tests.support.games.exploration_moves import Explorer
+from tests.support.explorations import exploration_board
+from tests.support.explorations.exploration_moves import Explorer
 from tests.support.lockstep.contract_mirror import deployed
 
 

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass, field, fields, replace
 from typing import Any
 
 from tests.support.evm import Reverted, chain
-from tests.support.games.hashed_computation import WORK, HashedComputation, Tree, noise
+from tests.support.explorations.hashed_computation import WORK, HashedComputation, Tree, noise
 from tests.support.lockstep.referee_records import claim_word, finder_word, node_word, plain, sent, verdict_word
 from tests.support.lockstep.stage import judge_by_hash
 from tests.support.protocol_driver import load

@@ -20,7 +20,7 @@ from repops.merkle import Tree as HashTree
 from tests.campaigns import lies
 from tests.campaigns.lies import honest_trees, play_lie, robust, survive
 from tests.support.evm import chain
-from tests.support.games.exploration_board import (
+from tests.support.explorations.exploration_board import (
     Board,
     Played,
     aggregation_claim,
@@ -30,9 +30,9 @@ from tests.support.games.exploration_board import (
     training_claim,
     update_claim,
 )
-from tests.support.games.lying_jobs import Case, LeafOnly, Liar, LyingAggregation, LyingUpdate, mlp
-from tests.support.games.operator_table_jobs import sample
-from tests.support.games.sybils import Sybils, explore_alone
+from tests.support.explorations.lying_jobs import Case, LeafOnly, Liar, LyingAggregation, LyingUpdate, mlp
+from tests.support.explorations.operator_table_jobs import sample
+from tests.support.explorations.sybils import Sybils, explore_alone
 from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.spec.clocks import PRODUCTION, End
 from zoo_compute.spec.frames import Kind, Phase

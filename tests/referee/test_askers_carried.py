@@ -14,8 +14,8 @@ from tests.referee.carried_rounds import SCENES, CarriedRound, carrying, with_bi
 from tests.referee.evidence_contracts import deploy, evidence_result, flips
 from tests.referee.traced_step import at_entry
 from tests.support.evm import chain
-from tests.support.games.exploration_board import Played, deployed, update_claim
-from tests.support.games.lying_jobs import LyingUpdate
+from tests.support.explorations.exploration_board import Played, deployed, update_claim
+from tests.support.explorations.lying_jobs import LyingUpdate
 from tests.support.sources import storage_slot
 from zoo_compute.disputes.evidence import NO_CLAIM, NO_RESULT, Begin, PresentClaim, Tensor, encode, entry_of
 from zoo_compute.disputes.exploration import position_of

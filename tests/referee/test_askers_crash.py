@@ -21,7 +21,7 @@ from repops.parts import part_count
 from tests.campaigns.lies import gpt
 from tests.referee.crashing_players import CrashingPlayer, DiskFullPlayer, TornFilePlayer
 from tests.support.evm import Reverted
-from tests.support.games.exploration_board import (
+from tests.support.explorations.exploration_board import (
     Board,
     Played,
     aggregation_claim,
@@ -30,7 +30,7 @@ from tests.support.games.exploration_board import (
     play,
     training_claim,
 )
-from tests.support.games.lying_jobs import ROUND, Case, LyingAggregation, LyingUpdate
+from tests.support.explorations.lying_jobs import ROUND, Case, LyingAggregation, LyingUpdate
 from tests.support.liars.faults import Liar
 from zoo_compute.disputes.exploration import Call
 from zoo_compute.spec.clocks import PRODUCTION, End

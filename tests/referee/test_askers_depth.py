@@ -11,8 +11,8 @@ from node.disputes.trees import Trees
 from repops.parts import part_count
 from tests.campaigns.lies import gpt, honest_trees
 from tests.referee.random_nodes import COMPUTED, random_node, whole
-from tests.support.games.exploration_board import dispute, training_claim
-from tests.support.games.lying_jobs import Case, mlp
+from tests.support.explorations.exploration_board import dispute, training_claim
+from tests.support.explorations.lying_jobs import Case, mlp
 from tests.support.small_job import small_job
 from zoo_compute.spec.clocks import End
 

@@ -16,8 +16,14 @@ from node.disputes.computation import SlotRound
 from node.disputes.trees import Trees
 from repops.graph import BATCH_ROLE
 from tests.campaigns.lies import conv, gpt, honest_trees, lstm, robust, survive
-from tests.support.games.exploration_board import Played, aggregation_claim, dispute, training_claim, update_claim
-from tests.support.games.lying_jobs import Case, LyingAggregation, LyingUpdate, mlp
+from tests.support.explorations.exploration_board import (
+    Played,
+    aggregation_claim,
+    dispute,
+    training_claim,
+    update_claim,
+)
+from tests.support.explorations.lying_jobs import Case, LyingAggregation, LyingUpdate, mlp
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.frames import Frame, Kind
 

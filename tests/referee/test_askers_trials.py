@@ -23,7 +23,7 @@ from node.disputes.trees import Trees
 from node.disputes.trials import Trial
 from repops.graph import Graph
 from tests.support.evm import Reverted, chain
-from tests.support.games.exploration_board import AHEAD_S, REEXECUTE_S, Board, Played, deployed, play
+from tests.support.explorations.exploration_board import AHEAD_S, REEXECUTE_S, Board, Played, deployed, play
 from tests.support.liars.faults import LyingTraining
 from tests.support.programs import models
 from zoo_compute.disputes.exploration import values

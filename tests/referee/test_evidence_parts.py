@@ -10,7 +10,7 @@ import pytest
 from repops.graph import Graph
 from tests.referee.evidence_contracts import deploy, evidence_result, flips
 from tests.referee.traced_step import TracedStep, step_program
-from tests.support.games.sparse_trees import FORMS, part_evidence
+from tests.support.explorations.sparse_trees import FORMS, part_evidence
 from tests.support.programs.random_programs import fill, random_program
 from zoo_compute.disputes.evidence import PARTS_OPERAND, Leaf, Part, Source, encode
 from zoo_compute.spec.frames import Phase

@@ -10,7 +10,7 @@ from node.disputes.answerer import Answerer
 from node.disputes.asker import Asker, Wait
 from node.disputes.trees import Trees
 from tests.support.evm import Reverted, chain
-from tests.support.games.exploration_board import (
+from tests.support.explorations.exploration_board import (
     BASE_FEE,
     JOB,
     PRICE,
@@ -20,8 +20,8 @@ from tests.support.games.exploration_board import (
     board_of,
     training_claim,
 )
-from tests.support.games.lying_jobs import LyingAggregation, mlp
-from tests.support.games.sybils import explore_alone
+from tests.support.explorations.lying_jobs import LyingAggregation, mlp
+from tests.support.explorations.sybils import explore_alone
 from zoo_compute.disputes.exploration import Call, values
 from zoo_compute.spec import clock_costs, clocks
 from zoo_compute.spec.clocks import PRODUCTION, End

@@ -12,7 +12,7 @@ import pytest
 
 from tests.referee.exploration_driver import JOB
 from tests.support.evm import Reverted
-from tests.support.games.hashed_computation import (
+from tests.support.explorations.hashed_computation import (
     AGGREGATION,
     UPDATE,
     HashedComputation,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.referee.exploration_driver import JOB, TRAINER
-from tests.support.games.exploration_moves import NO_STATES
-from tests.support.games.hashed_computation import TRAINING, UPDATE, WORK, Tree, noise
+from tests.support.explorations.exploration_moves import NO_STATES
+from tests.support.explorations.hashed_computation import TRAINING, UPDATE, WORK, Tree, noise
 from tests.support.sources import CONTRACTS
 from zoo_compute.spec import merkle
 from zoo_compute.spec.clocks import PRODUCTION

@@ -10,8 +10,8 @@ import pytest
 
 from tests.referee.exploration_driver import CourtOnPaper
 from tests.referee.toy_computation import PROGRAM, WORK, HonestToy, Lie, ToyComputation, judge, places, tree_of
-from tests.support.games.exploration_moves import Explorer, children_of
-from tests.support.games.hashed_computation import Tree, noise
+from tests.support.explorations.exploration_moves import Explorer, children_of
+from tests.support.explorations.hashed_computation import Tree, noise
 from zoo_compute.spec import referee, verdicts
 from zoo_compute.spec.clocks import PRODUCTION, End, aged_at, bound
 from zoo_compute.spec.descents import Ask, ElementAsk

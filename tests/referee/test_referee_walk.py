@@ -8,7 +8,7 @@ import pytest
 
 from tests.referee.exploration_driver import AHEAD_S, JOB
 from tests.support.evm import chain
-from tests.support.games.hashed_computation import noise
+from tests.support.explorations.hashed_computation import noise
 from zoo_compute.spec.disputed_claims import RESULT, claim_key
 from zoo_compute.spec.exploration import Status, Tree
 from zoo_compute.spec.frames import Kind

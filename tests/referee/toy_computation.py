@@ -12,7 +12,14 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
-from tests.support.games.hashed_computation import HashedComputation, HashedProgram, Tree, noise, words, words_tree
+from tests.support.explorations.hashed_computation import (
+    HashedComputation,
+    HashedProgram,
+    Tree,
+    noise,
+    words,
+    words_tree,
+)
 from zoo_compute.spec import merkle
 from zoo_compute.spec.frames import Frame, Kind, Phase, Position, Result, Work
 from zoo_compute.spec.params import WORDS_A_LEAF

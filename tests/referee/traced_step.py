@@ -1,4 +1,4 @@
-"""A small job that was computed: programs, states, traces, and the frames and positions that games over them end at."""
+"""A small job that was computed: programs, states, traces, and the frames and positions that explorations of them end at."""
 
 from __future__ import annotations
 

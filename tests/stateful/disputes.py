@@ -8,7 +8,7 @@ from typing import Any
 from repops.commitments import merkle_proof, merkle_root
 from tests.stateful.rules import precondition, rule
 from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, when
-from tests.support.games.hashed_computation import AGGREGATION, TRAINING, UPDATE, HashedProgram, noise
+from tests.support.explorations.hashed_computation import AGGREGATION, TRAINING, UPDATE, HashedProgram, noise
 from tests.support.lockstep import committed_results
 from tests.support.lockstep.committed_results import SEGMENTS, STEPS
 from tests.support.lockstep.coverage import Coverage

@@ -71,7 +71,7 @@ class Stranger:
 
     def ask_anything(self, node: Opened, rng: random.Random) -> Receipt:
         """Below an answered node. Raises Refusal where the contract takes no ask."""
-        from tests.support.games.sybils import some_ask
+        from tests.support.explorations.sybils import some_ask
 
         board: Any = SimpleNamespace(picture=self.picture)
         return self.send(some_ask(board, node, self.trees, rng))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.games.explored_job import ExploredJob, TrialComputation
-from tests.support.games.hashed_computation import WORK, HashedComputation
+from tests.support.explorations.explored_job import ExploredJob, TrialComputation
+from tests.support.explorations.hashed_computation import WORK, HashedComputation
 from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.admissions import answered, small

@@ -12,7 +12,7 @@ from node.disputes.computation import SlotRound
 from repops.backend import DTYPE
 from repops.commitments import Array
 from repops.graph import OPTIMIZER
-from tests.support.games.lying_jobs import OUTER, ROUND, SLOTS, Case
+from tests.support.explorations.lying_jobs import OUTER, ROUND, SLOTS, Case
 from tests.support.liars.faults import Liar
 from tests.support.programs.table_programs import table
 from zoo_compute.formats.manifest import AggregationSpec

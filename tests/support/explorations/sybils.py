@@ -16,7 +16,7 @@ from repops.commitments import segment_leaf
 from repops.graph import BATCH_ROLE
 from repops.merkle import Tree as HashTree
 from tests.support.evm import Reverted, chain
-from tests.support.games.exploration_board import JOB, Board
+from tests.support.explorations.exploration_board import JOB, Board
 from zoo_compute.disputes import evidence
 from zoo_compute.disputes.evidence import Evidence
 from zoo_compute.disputes.exploration import Call, Opened, values

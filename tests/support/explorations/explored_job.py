@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.games.exploration_moves import Explorer
-from tests.support.games.hashed_computation import WORK, HashedComputation, Tree
+from tests.support.explorations.exploration_moves import Explorer
+from tests.support.explorations.hashed_computation import WORK, HashedComputation, Tree
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS
 from zoo_compute.spec import settlement

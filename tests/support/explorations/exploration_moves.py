@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from tests.support.games.hashed_computation import HashedComputation, Tree, words_tree
+from tests.support.explorations.hashed_computation import HashedComputation, Tree, words_tree
 from tests.support.lockstep.stage import evidence_of
 from zoo_compute.spec.descents import (
     Answer,

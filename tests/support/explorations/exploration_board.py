@@ -17,7 +17,7 @@ from node.disputes.trees import Trees
 from repops.commitments import state_root_of
 from tests.referee.evidence_contracts import run_of
 from tests.support.evm import Reverted, chain, intrinsic_gas
-from tests.support.games.lying_jobs import SEATS, Case
+from tests.support.explorations.lying_jobs import SEATS, Case
 from tests.support.protocol_driver import load
 from zoo_compute.disputes.exploration import Call, Event, Exploration, values
 from zoo_compute.spec.clocks import PRODUCTION, End
