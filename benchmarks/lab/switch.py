@@ -57,9 +57,8 @@ class Switch:
         self._ports = {port.fd: port for port in ports}
         self._at = {ipaddress.ip_address(port.address).packed: port for port in ports}
         self._by_name = {port.address: port for port in ports}
-        self._travelling: list[
-            tuple[float, int, bool, Port, bytes]
-        ] = []  # due, order, has passed the second link, to, packet
+        # due, order, has passed the second link, to, packet
+        self._travelling: list[tuple[float, int, bool, Port, bytes]] = []
         self._order = itertools.count()
 
     def run(self) -> None:

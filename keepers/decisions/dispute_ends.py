@@ -1,8 +1,9 @@
 """Who ends a dispute whose participants do not: any keeper, one at a time. Pure decisions, as in `duties`.
 
-An open dispute keeps a job's turns, payments and locks waiting, so every seat has an interest in its end, and nobody is paid for it.
-Whoever takes part in it goes first, of these whoever earned the most by answers. Then the operators with a seat in the job take turns, in an order that each dispute draws,
-and after them all others. It costs one transaction a disputed claim: less than the first ask about it cost somebody.
+An open dispute keeps a job's turns, payments and locks waiting, so every seat has an interest in its end. Nobody is paid for
+it. Participants go first, beginning with the one that earned the most by answers. Then the operators with a seat in the job take
+turns, in an order that each dispute draws; after them all others. It costs one transaction a disputed claim, about as much as
+the first ask about it cost somebody else.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import ClockPreset
 from zoo_compute.spec.watching import NOBODY
 
-PLACES = 8  # in the order of those with a seat, and in that of all others: the last one acts before half of the time to age is over
+# In the order of those with a seat, and in that of all others: the last one acts before half of the time to age is over.
+PLACES = 8
 
 
 class Ending(NamedTuple):

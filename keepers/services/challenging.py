@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("zoo.disputes")
 
-Place = dict[
-    str, Any
-]  # of a dispute: kind, slot, and the slot's result if an answer on chain shows it; as a report's `dispute`
+# Of a dispute: kind, slot, and the slot's result if an answer on chain shows it; as a report's `dispute`.
+Place = dict[str, Any]
 Challenge = Callable[[int, Claim, Sequence[Place]], object]
 BASE_FEES = 2  # of the newest block, that an ask's fee is reckoned with: it may rise so much until the ask is mined
 APPROVED = 4  # re-executions that the Referee may take at once: a path has few heavy asks

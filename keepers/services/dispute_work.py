@@ -16,16 +16,14 @@ RETRY_S = 30.0  # after which work that failed is asked for again: silence would
 
 
 class DisputeWork:
-    """Work that failed stays failed under its name, and so does an answer that had to be left out: after a while it is asked for
+    """Work that failed stays failed under its name, and so does an answer that had to be left out. After a while this asks for it
     under another name.
     """
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._waiting: dict[str, dict[str, Any]] = {}  # by the name of work that is being computed: its request
-        self._failed: dict[
-            bytes, dict[str, list[float]]
-        ] = {}  # by the claim's key and the name of work: when it failed
+        self._failed: dict[bytes, dict[str, list[float]]] = {}  # when, by the claim's key and the name of work
 
     def begin_look(self, open_: Collection[bytes]) -> None:
         """open_: keys of the claims that are in dispute; of others nothing is kept."""

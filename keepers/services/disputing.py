@@ -46,9 +46,7 @@ log = logging.getLogger("zoo.disputes")
 
 Sent = tuple[bytes, str, bytes]  # a call: the claim's key, the function, the id of the node
 About = tuple[bytes, str]  # a claim's key, and what went wrong
-DISPUTE_POLL_S = (
-    0.2  # between looks while a dispute is open: it has some ten asks, each a reply to the other side's answer
-)
+DISPUTE_POLL_S = 0.2  # between looks while a dispute is open: some ten asks, each a reply to the other side's answer
 REFUSED_S = 5.0  # after which a call is sent again that was refused, or that the account could not pay
 FINISH_S, LONGEST_S = 5.0, 3_600.0  # pauses before what a resolved dispute leaves to do is tried again
 LEFT = "what it leaves"
@@ -100,9 +98,8 @@ class Disputing:
         self._me = sender.address.lower()
         self._clocks = chain.params.clocks
         self._false = FalseClaims(chain, sender.address, operator, self._troubles)
-        self._over: dict[
-            bytes, int | None
-        ] = {}  # resolved ones: the second after which there is more to do; None: nothing
+        # Of resolved ones: the second after which there is more to do; None: nothing.
+        self._over: dict[bytes, int | None] = {}
         self._work = DisputeWork(ask)
         self._refused = Backoff[Sent](REFUSED_S, REFUSED_S)
         self._unfinished = Backoff[bytes](FINISH_S, LONGEST_S)

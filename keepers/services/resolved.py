@@ -29,7 +29,7 @@ SETTLED_AT_ONCE = 32  # MAX_SETTLED of the Referee
 _U40, _U96 = 2**40 - 1, 2**96 - 1
 
 
-class Purse(NamedTuple):
+class Withdrawal(NamedTuple):
     """What a contract may owe an account. contract: a name of CONTRACTS; asset: a token, or the coin."""
 
     contract: str
@@ -42,9 +42,9 @@ class Resolved:
 
     def __init__(self, chain: Chain, sender: Sender, operator: int, secret: bytes = b"") -> None:
         self._chain, self._sender, self._operator, self._secret = chain, sender, operator, secret
-        self._purses: set[Purse] = set()  # not emptied yet
-        self._failing = Backoff[Purse](FAILED_S, LONGEST_S)
-        self._troubles = Troubles[Purse]()
+        self._withdrawals: set[Withdrawal] = set()  # not done yet
+        self._failing = Backoff[Withdrawal](FAILED_S, LONGEST_S)
+        self._troubles = Troubles[Withdrawal]()
 
     def finish(self, head: Head, dispute: DisputeView, claim: Claim | None, token: str) -> int | None:
         """Do what can be done now, but `withdraw`. Returns the second after which there is more to do; None: nothing is left.
@@ -57,21 +57,23 @@ class Resolved:
         if self._operator and dispute.operator == self._operator:
             accounts.add(self._chain.registry.owner_of(self._operator))
         tokens = {token} if token else set[str]()
-        self._purses |= {Purse("referee", asset, account) for asset in {COIN} | tokens for account in accounts}
-        self._purses |= {Purse("tasks", asset, self._sender.address) for asset in tokens}
+        self._withdrawals |= {
+            Withdrawal("referee", asset, account) for asset in {COIN} | tokens for account in accounts
+        }
+        self._withdrawals |= {Withdrawal("tasks", asset, self._sender.address) for asset in tokens}
         return later
 
     def withdraw(self) -> None:
         """Take what resolved disputes left to this operator. A token that refuses one transfer keeps nothing else waiting."""
-        for purse in sorted(purse for purse in self._purses if self._failing.is_due(purse)):
-            contract, asset, account = purse
+        for due in sorted(each for each in self._withdrawals if self._failing.is_due(each)):
+            contract, asset, account = due
             where = f"a withdrawal of {asset} from {contract} to {account}"
-            with self._troubles.contained(purse, where, failed=partial(self._failing.failed, purse)):
+            with self._troubles.contained(due, where, failed=partial(self._failing.failed, due)):
                 source = getattr(self._chain, contract)
                 if source.owed(asset, account):
                     self._withdraw(source.withdraw(asset, account))
-                self._purses.discard(purse)
-                self._failing.succeeded(purse)
+                self._withdrawals.discard(due)
+                self._failing.succeeded(due)
 
     def _withdraw(self, call: Call) -> None:
         try:

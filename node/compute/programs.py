@@ -34,9 +34,8 @@ class Programs:
         self.checked: set[Manifest] = set()  # manifests that the program was checked against
         self._hasher = StateHasher(graph)
         self._updates: dict[Compression, Runner] = {}
-        self._aggregations: dict[
-            tuple[str, AggregationSpec], Graph
-        ] = {}  # as graphs: their memory is for one at a time
+        # As graphs: their memory is for one at a time.
+        self._aggregations: dict[tuple[str, AggregationSpec], Graph] = {}
 
     @cached_property
     def root(self) -> bytes:

@@ -16,12 +16,10 @@ from zoo_compute.errors import UserError
 from zoo_compute.gpus import TIERS, format_hours
 from zoo_compute.spec.bits import slots_in
 from zoo_compute.spec.params import GPU_CLASSES
+from zoo_compute.spec.watching import NOBODY
 
 if TYPE_CHECKING:
     from zoo_compute.operators.balances import OperatorBalances
-
-
-NOBODY = "0x" + 40 * "0"
 
 
 @click.group("node", cls=Group)
