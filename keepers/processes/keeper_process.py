@@ -33,9 +33,8 @@ from zoo_compute.store import open_store
 log = logging.getLogger("zoo.process")
 CLAIM_EVENTS = ("ResultsCommitted", "CheckpointPosted")
 PEERS_EVERY_TICKS = 10
-CLAIM_POLLS_PER_TICK = (
-    4  # in the time between two looks: whether something was committed or posted, which is worth a look at once
-)
+# In the time between two looks: whether something was committed or posted, which is worth a look at once.
+CLAIM_POLLS_PER_TICK = 4
 
 
 def run_keeper(config: OperatorConfig) -> None:

@@ -65,9 +65,8 @@ log = logging.getLogger("zoo.disputes")
 
 SlotRoundFactory = Callable[..., SlotRound]
 KEPT = 2  # computations kept in memory, each with a state of the job
-BATCH_S = (
-    1.0  # after which the answers made so far are given: the first asks' clocks do not wait for the last ones' answers
-)
+# After which the answers made so far are given: the first asks' clocks do not wait for the last ones' answers.
+BATCH_S = 1.0
 
 _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
 on_switch(_trees.clear)

@@ -195,9 +195,8 @@ class Claim:
     deadline: int  # last second of its window, which begins when its turn closes; NO_DEADLINE until then
     state: ClaimState = ClaimState.PENDING
     disputed: bool = False  # somebody asked about it, and that is not resolved
-    parked: bool = (
-        False  # while it is disputed: turns, payments and the job's end do not wait for it, its operator's lock does
-    )
+    # While it is disputed: turns, payments and the job's end do not wait for it, its operator's lock does.
+    parked: bool = False
     block: int = 0
     made_at: int = 0  # time of its block; known of a pending claim of the newest turns
 

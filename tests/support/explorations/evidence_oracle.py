@@ -50,9 +50,8 @@ class JobFacts:
     slots: int
     seed: Callable[[int, int], int]
     claims: Sequence[Claim] = ()
-    aggregation: Claim | None = (
-        None  # what Settlement keeps in the aggregation's place of the turn before the disputed claim's
-    )
+    # What Settlement keeps in the aggregation's place of the turn before the disputed claim's.
+    aggregation: Claim | None = None
 
 
 def holds(*facts: bool) -> None:
