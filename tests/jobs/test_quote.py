@@ -14,7 +14,7 @@ from zoo_compute.formats.manifest import JobError
 from zoo_compute.gpus import check_memory, class_named, class_of, format_hours, parse_hours, parse_memory
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.loading import plan_job
-from zoo_compute.jobs.quote import BudgetTooSmall, attempts_to_maximum, outline_terms, quote
+from zoo_compute.jobs.quote import BudgetTooSmall, attempts_to_maximum, longest_rounds_s, outline_terms, quote
 from zoo_compute.spec.params import DEVNET, LEAST_PRICE, PRODUCTION, REFERENCE_FLOPS, escrow
 from zoo_compute.spec.pricing import RevealedBid, critical_prices
 
@@ -96,6 +96,16 @@ def test_memory__below_the_class__is_refused_with_what_fits() -> None:
         check_memory(class_named("datacenter"), 24)
     assert "consumer or professional" in refused.value.hint
     check_memory(class_of("a100"), 40)
+
+
+@pytest.mark.parametrize(("round_s", "window_s"), [(10, 5), (10, 30), (10, 31), (10, 7_200), (1, 1)])
+@pytest.mark.parametrize("depth", [1, 2, 4, 64])
+def test_longest_rounds__wait_for_the_windows_of_depth_rounds_before(depth: int, round_s: int, window_s: int) -> None:
+    closes: list[int] = []
+    for n in range(70):
+        free = closes[n - depth] + window_s if n >= depth else 0
+        closes.append(max(free, closes[-1] if closes else 0) + round_s)
+        assert longest_rounds_s(n + 1, depth, round_s, window_s) == closes[-1]
 
 
 def test_quote__adds_up_as_the_protocol_says() -> None:

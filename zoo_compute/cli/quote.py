@@ -94,7 +94,8 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
             "round",
             f"{format_seconds(priced.round_longest_s)} at most; final {format_seconds(priced.window_s)} after its claims",
         ),
-        ("total", f"{format_seconds(priced.longest_s)} at most, on preset {preset_name}"),
+        ("pace", f"at most {priced.depth} rounds in {format_seconds(priced.window_s)}; limits.depth raises that"),
+        ("total", f"{format_seconds(priced.longest_s)} at most without disputes, on preset {preset_name}"),
         *(("warning", text) for text in priced.warnings),
     ]
     settings.emit(data, table(rows))

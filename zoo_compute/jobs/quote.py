@@ -66,7 +66,8 @@ class Quote:
     ready_s: int
     round_longest_s: int
     window_s: int  # of a payment in ZEN
-    longest_s: int
+    depth: int  # rounds that may be open to challenge: no more than so many begin within a window
+    longest_s: int  # without disputes
     warnings: list[str]
     token: Token
 
@@ -162,10 +163,20 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         ready_s=preset.ready_window_s,
         round_longest_s=round_longest_s,
         window_s=window_s,
-        longest_s=auction_s * attempts + preset.ready_window_s + terms.rounds * round_longest_s + window_s,
+        depth=terms.depth,
+        longest_s=auction_s * attempts
+        + preset.ready_window_s
+        + longest_rounds_s(terms.rounds, terms.depth, round_longest_s, window_s)
+        + window_s,
         warnings=[*_price_warnings(prices, job.token), *_dear(expected, flops, job.token)],
         token=job.token,
     )
+
+
+def longest_rounds_s(rounds: int, depth: int, round_s: int, window_s: int) -> int:
+    """Seconds until the last round closes, each taking `round_s`: one opens when the claims of the round `depth` before it are final."""
+    waits, last = divmod(rounds - 1, depth)
+    return waits * max(depth * round_s, round_s + window_s) + (last + 1) * round_s
 
 
 def work_unit(job: ComputeJob) -> str:
