@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
     from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.events import Event
     from zoo_compute.operators.consent import Consent
 
 Say = Callable[[str], None]
 MAX_URL = 128
 STAKE_UNIT = 10**12  # wei: the registry counts stakes in these
+OWNER_EVENTS = ("OperatorRegistered", "OwnerChanged")
 
 
 def hot_account(folder: Path) -> LocalAccount:
@@ -71,9 +73,7 @@ class Operators:
 
     def owned_by(self, owner: str) -> list[int]:
         """The operators that an account owns: it registered them, or accepted them and did not hand them over."""
-        owners = {
-            int(e.args["operator"]): e.args["owner"] for e in self._events(("OperatorRegistered", "OwnerChanged"))
-        }
+        owners = _owners(self._events(OWNER_EVENTS))
         return [operator for operator, account in owners.items() if account == to_checksum_address(owner)]
 
     def operator_in(self, folder: Path) -> int | None:
@@ -153,9 +153,11 @@ class Operators:
         return receipt
 
     def registered_with(self, hot: str) -> list[tuple[int, str]]:
-        """Operators registered with this hot key: number and owner."""
-        events = self._events(("OperatorRegistered",))
-        return [(int(e.args["operator"]), str(e.args["owner"])) for e in events if e.args["hot"] == hot]
+        """Operators registered with this hot key: number and present owner."""
+        events = self._events(OWNER_EVENTS)
+        owners = _owners(events)
+        numbers = [int(event.args["operator"]) for event in events if event.args.get("hot") == hot]
+        return [(number, owners[number]) for number in numbers]
 
     def check_stake(self, stake: int) -> None:
         least = self.chain.params.min_stake
@@ -322,6 +324,11 @@ class Operators:
 
     def _events(self, names: tuple[str, ...]) -> list[Any]:
         return list(scan(self.chain, self.chain.network.first_block, self.chain.head().number, names=names))
+
+
+def _owners(events: Iterable[Event]) -> dict[int, str]:
+    """The present owners by operator, of OWNER_EVENTS in their order."""
+    return {int(event.args["operator"]): str(event.args["owner"]) for event in events}
 
 
 def _work(kind: str, slots: tuple[int, ...]) -> str:
