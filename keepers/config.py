@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eth_utils.address import is_address, to_checksum_address
+from eth_utils.address import to_checksum_address
 
 from repops import fields
 from zoo_compute.amounts import ZEN, Token, parse_amount
 from zoo_compute.atomic import write_atomically
+from zoo_compute.chain.addresses import is_address
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.gpus import PERIODS
 from zoo_compute.paths import CONFIG, HOT_KEY, PASSPHRASE

@@ -10,10 +10,11 @@ from types import FrameType
 from typing import Any
 
 import click
-from eth_utils.address import is_address, to_checksum_address
+from eth_utils.address import to_checksum_address
 
 from keepers.config import FILE, PRICE_KEYS, ROLES, OperatorConfig, from_dict, load, read_unchecked, save
 from keepers.processes.daemon import Daemon
+from zoo_compute.chain.addresses import is_address
 from zoo_compute.cli.context import Command, Group, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option
 from zoo_compute.cli.node.status import say_needs, status

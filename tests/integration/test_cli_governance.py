@@ -135,7 +135,7 @@ def test_govern__prints_what_multisigs_sign(zoo: Zoo, place: CliNetwork) -> None
         (("nobody.pause",), "there is no contract 'nobody'"),
         (("guardian.apoint", "0x" + "11" * 20), "did you mean guardian.appoint?"),
         (("guardian.ends", "0x" + "11" * 20), "no function 'ends' to send"),
-        (("guardian.appoint",), "takes 1 arguments, got 0"),
+        (("guardian.appoint",), "takes 1 argument, got 0"),
         (("guardian.appoint", "0xab"), "account takes address, not '0xab'"),
         (("guardian.govern", "0x" + "11" * 20, "soon"), "until takes uint256, not 'soon'"),
         (("tasks.allow", "0x" + "11" * 20, "maybe", "0"), "allowed takes bool, not 'maybe'"),

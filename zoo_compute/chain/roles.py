@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from eth_utils.address import is_address, to_checksum_address
+from eth_utils.address import to_checksum_address
 
 from zoo_compute.amounts import format_seconds
+from zoo_compute.chain.addresses import HINT, is_address
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import PRODUCTION, Preset
 
@@ -79,10 +80,7 @@ def roles_of(
 def address_of(value: str, what: str) -> str:
     """A checksummed address. Raises UserError."""
     if not is_address(value) or int(value, 16) == 0:
-        raise UserError(
-            f"{value} is no address, as {what} takes",
-            hint="an address is 0x and 40 hexadecimal digits: zoo account show",
-        )
+        raise UserError(f"{value} is no address, as {what} takes", hint=f"{HINT}: zoo account show")
     return str(to_checksum_address(value))
 
 

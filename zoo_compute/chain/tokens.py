@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
-from eth_utils.address import is_address, to_checksum_address
+from eth_utils.address import to_checksum_address
 from web3 import Web3
 from web3.exceptions import ContractLogicError
 
 from zoo_compute.amounts import MAX_DECIMALS, ZEN, Token
+from zoo_compute.chain.addresses import is_address
 from zoo_compute.chain.events import scan
 from zoo_compute.errors import UserError
 

@@ -152,14 +152,15 @@ def _arrays(path: Path) -> dict[str, Array]:
 @pass_settings
 def claim_(settings: Settings, contributor: str | None) -> None:
     """Claim what your datasets earned in past epochs. Running it again claims only what is left."""
-    from eth_utils.address import is_address, to_checksum_address
+    from eth_utils.address import to_checksum_address
 
     from zoo_compute.amounts import ZEN
+    from zoo_compute.chain.addresses import HINT, is_address
     from zoo_compute.cli.output import table
     from zoo_compute.client.contributions import claim
 
     if contributor is not None and not is_address(contributor):
-        raise UserError(f"--contributor takes an address, not {contributor!r}")
+        raise UserError(f"--contributor takes an address, not {contributor!r}", hint=HINT)
     sender = settings.sender()
     who = str(to_checksum_address(contributor or sender.address))
     shares = claim(sender, who)

@@ -75,12 +75,13 @@ def collect(settings: Settings, token: str | None) -> None:
 @pass_settings
 def spend(settings: Settings, to: str, amount: str, bucket: str, token: str | None, wait: bool, again: bool) -> None:
     """Pay from a bucket. Needs an account that governs the timelock: schedules the payment; run again after the delay to execute it."""
-    from eth_utils.address import is_address, to_checksum_address
+    from eth_utils.address import to_checksum_address
 
+    from zoo_compute.chain.addresses import HINT, is_address
     from zoo_compute.governance.treasury import spend as spend_of
 
     if not is_address(to):
-        raise UserError(f"--to takes an address, not {to!r}")
+        raise UserError(f"--to takes an address, not {to!r}", hint=HINT)
     money = settings.token(token)
     units, payee = money.parse(amount, what="--amount"), str(to_checksum_address(to))
     step = spend_of(settings.sender(), money, bucket, payee, units, again=again, wait=wait, say=settings.say)

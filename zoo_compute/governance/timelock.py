@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from eth_utils.address import to_checksum_address
 
 from zoo_compute.amounts import format_seconds
+from zoo_compute.chain.addresses import HINT, is_address
 from zoo_compute.chain.call import Call, functions_of
 from zoo_compute.chain.network import CONTRACTS
 from zoo_compute.errors import UserError
+from zoo_compute.spec.bits import UINT256_MAX
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
@@ -89,24 +91,57 @@ def governed_call(chain: Chain, target: str, args: Sequence[str]) -> Call:
     inputs = entry["inputs"]
     signature = ", ".join(f"{each['name']}: {each['type']}" for each in inputs)
     if len(args) != len(inputs):
-        raise UserError(f"{target} takes {len(inputs)} arguments, got {len(args)}", hint=f"pass ({signature})")
+        raise UserError(
+            f"{target} takes {len(inputs)} argument{'s' * (len(inputs) != 1)}, got {len(args)}",
+            hint=f"pass ({signature})",
+        )
     values = tuple(_value(each["type"], text, each["name"]) for each, text in zip(inputs, args, strict=True))
     return Call(CONTRACTS[contract], chain.network.contracts[contract], function, values, entry)
 
 
 def _value(kind: str, text: str, name: str) -> Any:
+    if kind not in _READERS:
+        raise UserError(
+            f"{name} takes {kind}, which this command cannot read", hint="encode the call with another tool"
+        )
     try:
-        if kind == "address":
-            return str(to_checksum_address(text))
-        if kind == "bool":
-            return {"true": True, "false": False}[text.lower()]
-        if kind.startswith("bytes"):
-            return bytes.fromhex(text.removeprefix("0x"))
-        if kind == "uint256":
-            return int(text, 0)
+        return _READERS[kind](text)
     except (ValueError, KeyError):
-        raise UserError(f"{name} takes {kind}, not {text!r}", hint="addresses and bytes begin with 0x") from None
-    raise UserError(f"{name} takes {kind}, which this command cannot read", hint="encode the call with another tool")
+        hint = HINT if kind == "address" else "numbers are below 2^256, bytes begin with 0x"
+        raise UserError(f"{name} takes {kind}, not {text!r}", hint=hint) from None
+
+
+def _address(text: str) -> str:
+    if not is_address(text):
+        raise ValueError
+    return str(to_checksum_address(text))
+
+
+def _number(text: str) -> int:
+    number = int(text, 0)
+    if not 0 <= number <= UINT256_MAX:
+        raise ValueError
+    return number
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix("0x"))
+
+
+def _word(text: str) -> bytes:
+    word = _bytes(text)
+    if len(word) != 32:
+        raise ValueError
+    return word
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "address": _address,
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
+    "bytes": _bytes,
+    "bytes32": _word,
+    "uint256": _number,
+}  # of arguments, by their kind; each raises ValueError or KeyError
 
 
 def intakes(chain: Chain) -> dict[str, int]:

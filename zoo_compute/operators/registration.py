@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from eth_utils.address import is_address, to_checksum_address
+from eth_utils.address import to_checksum_address
 
 from zoo_compute.amounts import format_amount
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import network
+from zoo_compute.chain.addresses import is_address
 from zoo_compute.chain.snapshot import read_operator
 from zoo_compute.chain.views import OperatorView
 from zoo_compute.errors import ConfigError, NotFunded, UserError
