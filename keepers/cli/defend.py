@@ -17,7 +17,7 @@ from zoo_compute.client.disputes import Dispute
 from zoo_compute.client.explored_places import asked_positions, place_text
 from zoo_compute.disputes.roles import AUTHORS, FALSE
 from zoo_compute.errors import NeedsOperator
-from zoo_compute.spec.clocks import GWEI, ClockPreset, End, PathClocks, is_expired, may_answer
+from zoo_compute.spec.clocks import GWEI, ClockPreset, End, PathClocks, exclusive_until, is_expired, may_answer
 
 if TYPE_CHECKING:
     from zoo_compute.disputes.exploration import Opened
@@ -74,15 +74,22 @@ def exit_code(report: dict[str, Any]) -> int:
     return NOT_ANSWERED if any(left["by"] == ANYONE for each in report["disputes"] for left in each["left"]) else 0
 
 
-def why_open(clocks: PathClocks, now: int, preset: ClockPreset, reason: str = "") -> tuple[str, str]:
-    """Who may still answer an open ask, and why it is open. reason: why this machine has no answer; empty if it has not tried."""
+def why_open(
+    clocks: PathClocks, now: int, preset: ClockPreset, reason: str = "", unpaid: NeedsOperator | None = None
+) -> tuple[str, str]:
+    """Who may still answer an open ask, and why it is open.
+
+    reason: why this machine has no answer; empty if it has not tried. unpaid: why the account could not send one.
+    """
     if is_expired(clocks, now):
         return NOBODY, "out of time"
     if reason:
         return OPERATOR if reason == AUTHORS else ANYONE, reason
     if may_answer(clocks, now, False, preset):
+        if unpaid is not None:
+            return ANYONE, f"not sent: {unpaid}"
         return ANYONE, "not computed: this machine lacks the data, or needs longer"
-    left_s = clocks.since + min(preset.exclusive_s, clocks.committer_left_s // 2) - now
+    left_s = exclusive_until(clocks, preset) - now
     return ANYONE, f"for {format_seconds(left_s)} its operator alone is paid for it"
 
 
@@ -153,8 +160,8 @@ class Defence:
 
     def _left(self, dispute: Dispute, node: Opened, now: int) -> dict[str, Any]:
         place = place_text(node.frame, asked_positions(dispute.view.picture)[node.id])
-        clocks, reason = node.record.clocks, self._reason(dispute, node)
-        by, reason = why_open(clocks, now, self._chain.params.clocks, reason)
+        why, unpaid = self._reason(dispute, node), self._lane.unpaid.get(dispute.view.key)
+        by, reason = why_open(node.record.clocks, now, self._chain.params.clocks, why, unpaid)
         return {"place": place, "by": by, "reason": reason}
 
     def lines(self, report: dict[str, Any]) -> list[str]:
@@ -164,7 +171,9 @@ class Defence:
         for each in report["disputes"]:
             if not each["answers"] and each["outcome"]:
                 continue
-            lines.append(f"{each['dispute']}: {each['answers']} answers given; {each['status']}")
+            lines.append(
+                f"{each['dispute']}: {each['answers']} answer{'s' * (each['answers'] != 1)} given; {each['status']}"
+            )
             lines += [f"  open: {left['place']}: {left['reason']}" for left in each["left"]]
         earned, pending = (format_amount(int(report[name]), "coin") for name in ("earned", "pending"))
         return [*lines, f"earned {earned}; {pending} when the disputed claims become final"]

@@ -16,9 +16,12 @@ from zoo_compute.amounts import Token, format_amount
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.chain.tokens import token_at
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView
 from zoo_compute.client.disputes import Dispute, list_disputes
 from zoo_compute.errors import ZooError
-from zoo_compute.spec.clocks import gas_price
+from zoo_compute.spec import state
+from zoo_compute.spec.clocks import gas_price, heavy_fee
+from zoo_compute.spec.disputed_claims import price_of
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
@@ -33,7 +36,10 @@ GAS_OF_A_DISPUTE = 2_000_000  # of both sides' transactions, down to a convictio
 
 @dataclass(frozen=True)
 class Purse:
-    """What an account has, and about what it needs to ask one claim down to a false number: coin, and the job's token."""
+    """What an account has, and about what it needs to ask one claim down to a false number: coin, and the job's token.
+
+    needed_tokens: what one heavy ask prepays, about the dearest claim of the job.
+    """
 
     address: str
     token: Token
@@ -43,12 +49,12 @@ class Purse:
     needed_tokens: int
 
     @classmethod
-    def read(cls, chain: Chain, address: str, job: int) -> Purse:
-        payment, price = chain.tasks.reexecution_price(job, False)
+    def read(cls, chain: Chain, address: str, view: JobView) -> Purse:
         coin = chain.w3.eth.get_balance(address)  # type: ignore[arg-type]
         needed = GAS_OF_A_DISPUTE * gas_price(next_base_fee(chain.w3) * BASE_FEES)
-        tokens = chain.token(payment).balanceOf(address)
-        return cls(address, token_at(chain, payment), coin, tokens, needed, price)
+        tokens = chain.token(view.token).balanceOf(address)
+        prices = [_heavy_fee(chain, view.job, kind, prices) for kind, prices in _prices(view).items()]
+        return cls(address, token_at(chain, view.token), coin, tokens, needed, max(prices))
 
     @property
     def is_enough(self) -> bool:
@@ -59,6 +65,21 @@ class Purse:
         has = f"{format_amount(self.coin, 'coin')} and {self.token.format(self.tokens)}"
         needs = f"{format_amount(self.needed_coin, 'coin')} and {self.token.format(self.needed_tokens)}"
         return f"{self.address} has {has}; a dispute needs about {needs}"
+
+
+def _prices(view: JobView) -> dict[bool, list[int]]:
+    """What is paid for a slot-round (False) and for an aggregation (True): of claims that are not final, and of later ones."""
+    prices: dict[bool, list[int]] = {False: [], True: []}
+    for number, seat in view.seats.items():
+        prices[number == AGGREGATOR_SEAT].append(seat.price + seat.pot_price)
+    for claim in (state.Claim(*each.fields) for each in view.claims if not each.final):  # type: ignore[arg-type]
+        prices[claim.is_aggregation].append(price_of(claim))
+    return prices
+
+
+def _heavy_fee(chain: Chain, job: int, is_aggregation: bool, prices: list[int]) -> int:
+    _, reserve = chain.tasks.reexecution_price(job, is_aggregation)
+    return heavy_fee(max(prices, default=0), reserve)
 
 
 class InProcessWorker:

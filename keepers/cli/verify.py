@@ -84,7 +84,8 @@ def verify(
 
 def _warn_poor(settings: Settings, job: int) -> None:
     """Before hours of work: an account that cannot pay for one dispute."""
-    purse = Purse.read(settings.chain(), settings.account().address, job)
+    chain = settings.chain()
+    purse = Purse.read(chain, settings.account().address, read_job(chain, job))
     if not purse.is_enough:
         settings.say(f"if a claim is false, your account may be unable to dispute it: {purse.text}")
 
@@ -113,7 +114,7 @@ def _report(settings: Settings, view: JobView, witness: JobVerification, *, ever
         report["withheld"] = str(witness.withheld)
         lines.append(f"not everything could be checked: {witness.withheld}")
     if witness.unpaid:
-        purse = Purse.read(settings.chain(), settings.account().address, number)
+        purse = Purse.read(settings.chain(), settings.account().address, view)
         error, hint = " ".join({str(each): "" for each in witness.unpaid.values()}), f"{purse.text}. {WHAT_TO_SEND}"
         report |= {"error": error, "hint": hint}
         settings.say(f"zoo: a false claim is not disputed: {error}\n     {hint}")

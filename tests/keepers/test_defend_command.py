@@ -6,6 +6,7 @@ import pytest
 
 from keepers.cli.defend import ANYONE, FALSE_EXIT_CODE, NOBODY, NOT_ANSWERED, OPERATOR, exit_code, why_open
 from zoo_compute.disputes.roles import AUTHORS
+from zoo_compute.errors import NeedsOperator
 from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import PRODUCTION
 
@@ -31,6 +32,14 @@ def test_an_ask_for_a_new_commitment__is_its_operators_alone():
     assert why_open(CLOCKS, 101, PRODUCTION, AUTHORS) == (OPERATOR, AUTHORS)
     assert why_open(CLOCKS, 101 + PRODUCTION.committer_s, PRODUCTION, AUTHORS) == (NOBODY, "out of time")
     assert why_open(CLOCKS, 101, PRODUCTION, "something failed") == (ANYONE, "something failed")
+
+
+def test_an_ask_whose_answer_could_not_be_paid__says_so():
+    """It is not that this machine lacks the data."""
+    poor, later = NeedsOperator("0xab has 0 coin"), 100 + PRODUCTION.exclusive_s
+    assert why_open(CLOCKS, later, PRODUCTION, "", poor) == (ANYONE, "not sent: 0xab has 0 coin")
+    assert why_open(CLOCKS, later, PRODUCTION, AUTHORS, poor) == (OPERATOR, AUTHORS)
+    assert why_open(CLOCKS, later - 1, PRODUCTION, "", poor)[1].startswith("for 1 s its operator")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from keepers.cli import job_verification, verify
+from keepers.cli import job_verification, own_disputes, verify
 from keepers.cli.job_verification import JobVerification, VerifiedWork, works_of
+from keepers.cli.own_disputes import Purse
 from keepers.cli.verify import _check_asked
 from node.errors import Withheld
 from tests.keepers.test_duties import ME, OTHER, ROOT, view
@@ -75,6 +76,28 @@ def witness_of(disputes: list[Any]) -> JobVerification:
     ]
     witness._open = disputes
     return witness
+
+
+def test_what_a_dispute_needs__is_a_heavy_ask_about_the_dearest_claim(monkeypatch: pytest.MonkeyPatch):
+    """Re-openings of an auction raise prices above the reserve: an account with one reserve could not ask."""
+    monkeypatch.setattr(own_disputes, "token_at", lambda chain, address: address)
+    monkeypatch.setattr(own_disputes, "next_base_fee", lambda w3: 1)
+    chain: Any = SimpleNamespace(
+        tasks=SimpleNamespace(reexecution_price=lambda job, is_aggregation: ("0xT", 3 if is_aggregation else 4)),
+        w3=SimpleNamespace(eth=SimpleNamespace(get_balance=lambda _: 10**20)),
+        token=lambda _: SimpleNamespace(balanceOf=lambda _: 5),
+    )
+
+    def needed(**changes: Any) -> int:
+        return Purse.read(chain, "0xme", view(1, **{"seats": {}, **changes})).needed_tokens
+
+    seat = view(1).seats[0]
+    assert needed() == 4
+    assert needed(commits=(replace(commit(1, OTHER, 0, 2), price=12, pot_price=2),)) == 7
+    assert needed(commits=(replace(commit(1, OTHER, 0, 2), price=12, state=ClaimState.PAID),)) == 4
+    assert needed(checkpoints=(replace(made(1), price=8, pot_price=1),)) == 9
+    assert needed(seats={0: replace(seat, price=5, pot_price=6)}) == 11
+    assert needed(seats={AGGREGATOR_SEAT: replace(seat, price=2, pot_price=0)}) == 4
 
 
 def test_turns__are_bounded_on_both_sides_and_final_claims_are_passed_over():
