@@ -35,6 +35,17 @@ def test_the_deployer_alone__has_no_role_in_production():
         assert any(f"name one with --{role}" in line for line in lines)
 
 
+def test_what_would_fail_after_every_contract_is_deployed__is_refused_before():
+    """A token of the version before that is not there, or a pool that the supply cannot fill."""
+    key = chain.account("key")
+    for params in (DEVNET, PRODUCTION):
+        roles = five_multisigs() if params is PRODUCTION else None
+        assert f"there is no contract at {key}" in refusal(params, roles, zen=key)
+        assert "the rewards pool (20 ZEN) is larger than the supply (10 ZEN)" in refusal(
+            params, roles, supply=10 * ZEN, rewards_pool=20 * ZEN, devnet=params is DEVNET
+        )
+
+
 @pytest.mark.parametrize("role", ["guardian", "proposers", "executors", "cancellers", "holder"])
 def test_a_single_key__is_refused_in_each_role(role):
     key = chain.account("key")

@@ -10,13 +10,14 @@ from eth_account.signers.local import LocalAccount
 from web3 import Web3
 from web3.middleware import SignAndSendRawMiddlewareBuilder
 
+from zoo_compute.amounts import format_amount
 from zoo_compute.chain import artifacts
 from zoo_compute.chain.connection import code_hash
 from zoo_compute.chain.generated.bindings.admissions import Workload
 from zoo_compute.chain.network import CONTRACTS, Network
 from zoo_compute.chain.roles import Roles, refuse_unsafe
 from zoo_compute.chain.wiring import WIRED, miswired
-from zoo_compute.errors import ChainError
+from zoo_compute.errors import ChainError, UserError
 from zoo_compute.spec.params import ZEN, Preset
 
 INITIAL_SUPPLY = 100_000_000 * ZEN
@@ -94,8 +95,8 @@ def deploy(
 ) -> Deployment:
     """Deploy, wire, allow ZEN as payment token, fund the rewards pool, and check what came of it.
 
-    roles: who governs; the deployer alone unless given, which the production preset refuses (UserError, before anything is
-    sent). On a devnet the deployer governs payment tokens and workloads. Otherwise the timelock does, and ZEN is scheduled
+    roles: who governs; the deployer alone unless given, which the production preset refuses. UserError is raised before
+    anything is sent. On a devnet the deployer governs payment tokens and workloads. Otherwise the timelock does, and ZEN is scheduled
     there if the deployer is a proposer. Only a devnet gets a workload; nobody can be admitted without one.
     zen: the token of the version before, beside which this one is deployed. Then no supply is minted, and the pool is empty unless
     `rewards_pool` is given: the timelock of that version moves its pool here.
@@ -103,6 +104,7 @@ def deploy(
     me = deployer.address
     if rewards_pool is None:
         rewards_pool = 0 if zen else REWARDS_POOL
+    _refuse_impossible(deployer, supply, rewards_pool, zen)
     roles = roles or Roles.of_one(me)
     if params.name == "production" and not devnet:
         refuse_unsafe(deployer.address, deployer.code, params, roles, None if zen else rewards_pool)
@@ -174,6 +176,19 @@ def deploy(
         roles=roles,
         pending=pending,
     )
+
+
+def _refuse_impossible(deployer: Deployer, supply: int, rewards_pool: int, zen: str | None) -> None:
+    """Raises UserError for what would fail after the contracts are deployed and paid for."""
+    if zen and not deployer.code(zen):
+        raise UserError(
+            f"there is no contract at {zen}", hint="--zen takes the address of `zen` in the old network file"
+        )
+    if not zen and rewards_pool > supply:
+        raise UserError(
+            f"the rewards pool ({format_amount(rewards_pool)}) is larger than the supply ({format_amount(supply)})",
+            hint="lower --rewards-pool, or raise --supply",
+        )
 
 
 def _check_wired(
