@@ -30,7 +30,7 @@ from zoo_compute.spec.params import PRESETS, ZEN
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
-TOM = "0x00000000000000000000000000000000000070aA"
+TOM = "0x00000000000000000000000000000000000070aa"
 
 
 def alive(pid: int) -> bool:
