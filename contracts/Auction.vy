@@ -338,11 +338,13 @@ def reopen(job: uint256, kind: uint256):
     ), "auction: not due"
     # INVARIANT auction: a bid never waits for the other lot for longer than an attempt.
     assert not (self._has_enough(job, 0) and self._has_enough(job, 1)), "auction: enough bids"
+    # While bids are paused a reserve does not grow: nobody could bid.
+    grows: bool = block.timestamp >= staticcall INodeRegistry(registry).bids_paused_until()
     for each: uint256 in range(2):
         lot: words.Clock = words._unpack_clock(self.lot_words[job][each].clock)
         tally: words.Tally = words._unpack_tally(self.tallies[job][each])
         reserve: uint256 = lot.reserve
-        if not self._are_enough(lot.units, tally):
+        if grows and not self._are_enough(lot.units, tally):
             reserve = min(tally.max_reserve, reserve * numbers.RESERVE_GROWTH_BPS // numbers.BPS)
         tally.revealed = 0
         tally.units_capped = 0

@@ -504,7 +504,10 @@ def settle(job: uint256, turn: uint256, unit: uint256, operator: uint256):
         opened: bool = record.opener != empty(address)
         if opened and attestation.content != record.root:
             # It contradicts a claim that stood, or one that was convicted, and then was right for all we know.
-            if self.convicted[job][record.claim_hash]:
+            if (
+                self.convicted[job][record.claim_hash]
+                or staticcall ISettlementViews(settlement).parked(job, record.claim_hash) == claims.CONVICTED
+            ):
                 paid = plan.fee
             else:
                 slashed = auditor.bond * FALSE_BPS // numbers.BPS

@@ -96,8 +96,8 @@ beats_words: HashMap[uint256, HashMap[uint256, uint256]]
 total_beats: public(HashMap[uint256, uint256])
 # owner -> registrations it consented to that were used
 nonces: public(HashMap[address, uint256])
-# operator -> account -> whether it may answer asks in disputes beside the hot key; it may do nothing else
-answer_keys: HashMap[uint256, HashMap[address, bool]]
+# operator -> its owner -> account -> whether it may answer asks in disputes beside the hot key; it may do nothing else
+answer_keys: HashMap[uint256, HashMap[address, HashMap[address, bool]]]
 # operator -> the account that its owner hands it over to, and that has not accepted yet
 offered_owners: public(HashMap[uint256, address])
 
@@ -363,7 +363,7 @@ def allow_answers(operator: uint256, account: address, allowed: bool):
     @notice Lets an account answer asks in disputes about the operator's claims, as the hot key may, or no longer.
     """
     self._check_owner(operator)
-    self.answer_keys[operator][account] = allowed
+    self.answer_keys[operator][msg.sender][account] = allowed
     log AnswerKeyChanged(operator=operator, account=account, allowed=allowed)
 
 
@@ -833,7 +833,7 @@ def may_answer(operator: uint256, account: address) -> bool:
     """
     @notice Whether an account may answer asks for an operator: its hot key, or one that its owner allowed to.
     """
-    return account == self._hot(operator) or self.answer_keys[operator][account]
+    return account == self._hot(operator) or self.answer_keys[operator][self._owner(operator)][account]
 
 
 @external

@@ -166,10 +166,12 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
     for claim: ISettlementViews.Claim in claims:
         word: uint256 = self._known(job, claim)
         is_disputed: bool = word & DISPUTED != 0
-        # INVARIANT depth: a claim keeps its place in the ring where rounds rest on it, or where it is judged with others' places.
+        # INVARIANT depth: a claim keeps its place in the ring where rounds rest on it, or where it is judged with others' places;
+        # and where its operator aggregates: no number of convictions of its slots empties the lock that a rollback is paid from.
         if is_disputed and (
             word == IS_PARKED
             or claim.seat == state.AGGREGATION
+            or state.holdings[job][state.AGGREGATION] >> 192 == claim.operator
             or state._policy(job) & (numbers.ROLL_BACK | numbers.CARRIES) != 0
         ):
             state._refuse("settlement: in dispute")

@@ -232,6 +232,15 @@ def test_reveal__snapshots_the_discount_and_counts_capped_units(kit, play):
 # --- reopen
 
 
+def test_reopen__while_bids_are_paused__grows_no_reserve(kit, play):
+    job = play.post(slots=1, quorum=1)
+    kit.auction.pause(kit.auction.lots(job, 0).reveal_end + 1, sender=kit.guardian)
+    for reserve in (1_000, 1_250):
+        play.to(kit.auction.lots(job, 0).reveal_end)
+        kit.auction.reopen(job, 0, sender=play.anyone)
+        assert kit.auction.lots(job, 0).reserve == reserve
+
+
 def test_reopen__too_few_bids__grows_a_short_lots_reserve_by_a_quarter(kit, play):
     job = play.post()
     auction = kit.auction

@@ -289,3 +289,14 @@ def test_settle__of_a_unit_whose_claim_is_parked__waits_for_its_dispute(job):
     job.contract.record_conviction(JOB, claim, sender=job.watched.anyone)
     job.settle(0)
     assert job.paid() > 0
+
+
+def test_settle__right_after_the_conviction_of_a_parked_claim__pays_who_contradicted_it(job):
+    """Nobody recorded the conviction here: the liar settles in the transaction in which it is convicted."""
+    job.drawn()
+    job.attested(0, root=b"\x66" * 32)
+    job.open(0, sender=job.watched.key(1))
+    job.finish()
+    job.double.set_parked(JOB, job.claims[0], 3)
+    job.settle(0)
+    assert (job.bond(), job.contract.owed(job.zen, job.watched.key(1))) == (MIN_BOND, 0)

@@ -92,3 +92,18 @@ def test_at_the_greatest_depth__a_rollback_and_a_release_are_affordable(kit, pla
     refused = chain.call(kit.settlement, kit.settlement.release.prepare_calldata(job, lie[3]), sender=play.anyone)
     assert refused.reason == "settlement: claims not final"
     assert refused.gas + MOST * COLD < 400_000
+
+
+def test_finalise__of_a_disputed_claim_of_who_aggregates__refuses_so_that_no_slot_empties_its_lock(kit, play):
+    """The lock of both roles is one: convictions of parked slots would take what a false aggregation restores."""
+    both, bob, cy = play.register_all(3)
+    job = play.running({both: Offer(10), bob: Offer(20), cy: Offer(30)}, {both: Offer(5)}, rounds=2, depth=1)
+    play.round(job, [both, bob, cy], both)
+    mine, bobs = (next(c for c in play.refs[job] if c[3] == each.id) for each in (both, bob))
+    for claim in (mine, bobs):
+        ask(kit, job, claim)
+    play.to(play.deadline(job, mine) + 1)
+    with play.refused("settlement: in dispute"):
+        kit.settlement.finalise(job, [mine], sender=play.anyone)
+    kit.settlement.finalise(job, [bobs], sender=play.anyone)
+    assert (parked(kit, job, mine), parked(kit, job, bobs)) == (0, PENDING)

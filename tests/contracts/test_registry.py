@@ -297,6 +297,15 @@ def test_answer_key__until_its_owner_takes_it_back__may_answer_and_nothing_else(
     assert not kit.registry.may_answer(ada.id, other)
 
 
+def test_answer_key__of_an_owner_that_handed_over__may_answer_no_more(kit, play, ada):
+    spy, buyer = chain.account("spy"), chain.account("buyer")
+    kit.registry.allow_answers(ada.id, spy, True, sender=ada.owner)
+    kit.registry.offer_owner(ada.id, buyer, sender=ada.owner)
+    assert kit.registry.may_answer(ada.id, spy)
+    kit.registry.accept_owner(ada.id, sender=buyer)
+    assert not kit.registry.may_answer(ada.id, spy)
+
+
 def test_owner_functions__of_an_operator_that_does_not_exist__are_refused(kit, play):
     hot = chain.account("hot")
     for call in (

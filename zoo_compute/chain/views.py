@@ -358,11 +358,13 @@ class JobView:
 
     @property
     def parkable(self) -> Sequence[Commit | Checkpoint]:
-        """Disputed claims after their window that `finalise` parks: their conviction would undo nothing."""
+        """Disputed claims after their window that `finalise` parks: their conviction would undo nothing, and their lock is no
+        aggregator's."""
         if self.run is None or self.run.policy & (POLICY_ROLL_BACK | POLICY_CARRIES):
             return []
         over = (c for c in self.pending if c.disputed and self.is_closed(c.turn) and self.now > c.deadline)
-        return [c for c in over if c.seat != AGGREGATOR_SEAT]
+        aggregator = self.seats[AGGREGATOR_SEAT].operator
+        return [c for c in over if c.seat != AGGREGATOR_SEAT and c.operator != aggregator]
 
     @property
     def final_rounds(self) -> int:

@@ -107,7 +107,10 @@ def reopen(w: World, msg: Message, job: int, kind: int) -> None:
     require(not _is_filled(w, job), "auction: enough bids")
     for each in KINDS:
         old = w.lot(job, each)
-        reserve = old.reserve if _has_enough(old) else grown_reserve(old.reserve, old.max_reserve)
+        grows = not (
+            _has_enough(old) or is_paused(w, w.config.auction, msg.now)
+        )  # nobody could bid while bids are paused
+        reserve = grown_reserve(old.reserve, old.max_reserve) if grows else old.reserve
         w.lots[job, each] = _next_attempt(w, replace(old, reserve=reserve), msg.now)
 
 

@@ -206,6 +206,7 @@ def verdict(w: World, job: int, turn: int, unit: int, attestation: Attestation) 
     if is_opened and place.root != attestation.root:
         assert place.claim is not None, "an attested unit without its claim"
         was_convicted = w.convicted.get((job, place.claim), False)
+        was_convicted |= w.parked.get((job, place.claim)) == ClaimStatus.CONVICTED
         return was_convicted, not was_convicted
     if first_false is None or leaf < first_false:
         return True, False

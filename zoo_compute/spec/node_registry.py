@@ -78,12 +78,13 @@ def set_hot(w: World, msg: Message, operator: int, hot: str) -> None:
 def allow_answers(w: World, msg: Message, operator: int, account: str, allowed: bool) -> None:
     """Lets an account answer asks in disputes about the operator's claims, or no longer."""
     _require_owner(w, msg, operator)
-    w.answer_keys[operator, account] = allowed
+    w.answer_keys[operator, msg.sender, account] = allowed
 
 
 def may_answer(w: World, operator: int, account: str) -> bool:
     """Is it the operator's hot key, or one that its owner allowed to answer?"""
-    return account == w.operator(operator).hot or w.answer_keys.get((operator, account), False)
+    record = w.operator(operator)
+    return account == record.hot or w.answer_keys.get((operator, record.owner, account), False)
 
 
 def offer_owner(w: World, msg: Message, operator: int, account: str) -> None:

@@ -248,8 +248,9 @@ def is_parked(w: World, job: int, claim: Claim) -> bool:
 
 
 def is_parkable(w: World, job: int, claim: Claim) -> bool:
-    """Whether its conviction undoes nothing, and it is judged by itself."""
-    keeps_its_place = claim.is_aggregation or w.run(job).policy & (POLICY_ROLL_BACK | POLICY_CARRIES)
+    """Whether its conviction undoes nothing, it is judged by itself, and its lock is no aggregator's."""
+    aggregates = w.seat(job, AGGREGATOR_SEAT).operator == claim.operator
+    keeps_its_place = claim.is_aggregation or aggregates or w.run(job).policy & (POLICY_ROLL_BACK | POLICY_CARRIES)
     return not keeps_its_place and not is_parked(w, job, claim)
 
 

@@ -458,8 +458,8 @@ class World:
     total_beats: dict[int, int] = field(default_factory=dict)  # by epoch
     judged: dict[tuple[int, int], bool] = field(default_factory=dict)  # (operator, epoch): found in breach
     nonces: dict[str, int] = field(default_factory=dict)  # by owner: consents used
-    # by operator and account: may it answer asks in disputes beside the hot key?
-    answer_keys: dict[tuple[int, str], bool] = field(default_factory=dict)
+    # by operator, its owner and an account: may it answer asks in disputes beside the hot key?
+    answer_keys: dict[tuple[int, str, str], bool] = field(default_factory=dict)
     offered_owners: dict[int, str] = field(default_factory=dict)  # by operator
     pots: dict[str, int] = field(default_factory=dict)
     burned: dict[str, int] = field(default_factory=dict)

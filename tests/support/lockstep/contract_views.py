@@ -79,6 +79,11 @@ def _record(contract: str, name: str, source: Callable[[World, Any], Any]) -> Ca
     return views
 
 
+def _answer_key_views(w: World, key: tuple[int, str, str]) -> Iterator[View]:
+    operator, _, account = key
+    yield View("registry", "may_answer", (operator, account), node_registry.may_answer(w, operator, account))
+
+
 def _operator_views(w: World, key: int) -> Iterator[View]:
     record = w.operator(key)
     yield View("registry", "operators", (key,), record)
@@ -255,7 +260,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "total_beats": _record("registry", "total_beats", lambda w, key: w.total_beats.get(key, 0)),
     "judged": _record("registry", "is_judged", lambda w, key: w.judged.get(key, False)),
     "nonces": _record("registry", "nonces", lambda w, key: w.nonces.get(key, 0)),
-    "answer_keys": _record("registry", "may_answer", lambda w, key: node_registry.may_answer(w, *key)),
+    "answer_keys": _answer_key_views,
     "pots": _record("registry", "pot", lambda w, key: w.pots.get(key, 0)),
     "burned": _record("registry", "burned", lambda w, key: w.burned.get(key, 0)),
     "allowed": _record("tasks", "is_allowed", lambda w, key: w.allowed.get(key, False)),

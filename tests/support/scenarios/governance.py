@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, bid_args, scenario
+from zoo_compute.spec import node_registry
 from zoo_compute.spec.state import ZERO_ADDRESS
 
 
@@ -30,8 +31,10 @@ def an_operator_is_handed_over_in_two_steps_with_all_that_it_is_paid_from_then_o
     s.ok("registry", "offer_owner", "alice owner", alice, new)
     s.no("registry: not the offered owner", "registry", "accept_owner", "alice owner", alice)
     s.ok("registry", "withdraw", "alice owner", alice, zen, 1)  # an offer changes nothing
+    s.ok("registry", "allow_answers", "alice owner", alice, s.accounts["carol hot"], True)
     before = s.world.operator(alice)
     s.ok("registry", "accept_owner", "stranger", alice)
+    assert not node_registry.may_answer(s.world, alice, s.accounts["carol hot"])
     assert s.world.operator(alice) == replace(before, owner=new)
     s.no("registry: not the offered owner", "registry", "accept_owner", "stranger", alice)
     s.no("registry: not the owner", "registry", "withdraw", "alice owner", alice, zen, 1)
@@ -60,6 +63,10 @@ def the_guardian_pauses_intake_and_nothing_else(s: Stage) -> None:
     s.no("auction: capacity out of range", "auction", "bid", "stranger", *bid_args(s, job, 0, "alice", 0))
     s.ok("registry", "deposit", "stranger", s.ids["alice"], s.tokens["zen"], 1)
     s.ok("registry", "withdraw", "alice owner", s.ids["alice"], s.tokens["zen"], 1)
+    s.to(s.world.lot(job, 0).reveal_end)
+    reserve = s.world.lot(job, 0).reserve
+    s.ok("auction", "reopen", "stranger", job, 0)
+    assert s.world.lot(job, 0).reserve == reserve
     s.ok("tasks", "cancel", "submitter", job)
     for contract in ("registry", "tasks", "auction"):
         s.no("guardian: not the guardian", "guardian", "resume", "timelock", intakes[contract])

@@ -214,3 +214,15 @@ def the_data_of_a_parked_claim_is_still_owed(s: Stage) -> None:
     assert status(s, job, claim) == ClaimStatus.CONVICTED
     s.close_dispute(job, claim, End.JUDGED)  # nothing is left to judge
     s.settle(job)
+
+
+@scenario
+def what_an_aggregator_claimed_in_its_seats_keeps_its_place(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, {"alice": Offer(30)}, rounds=2, depth=1)
+    claim = disputed(s, job)
+    s.to(s.deadline(job, claim) + 1)
+    s.no("settlement: in dispute", "settlement", "finalise", "stranger", job, (claim,))
+    s.close_dispute(job, claim, End.FINAL)
+    s.play_round(job)
+    s.settle(job)
