@@ -363,8 +363,8 @@ class JobView:
         if self.run is None or self.run.policy & (POLICY_ROLL_BACK | POLICY_CARRIES):
             return []
         over = (c for c in self.pending if c.disputed and self.is_closed(c.turn) and self.now > c.deadline)
-        aggregator = self.seats[AGGREGATOR_SEAT].operator
-        return [c for c in over if c.seat != AGGREGATOR_SEAT and c.operator != aggregator]
+        aggregator = self.seats.get(AGGREGATOR_SEAT)
+        return [c for c in over if c.seat != AGGREGATOR_SEAT and (not aggregator or c.operator != aggregator.operator)]
 
     @property
     def final_rounds(self) -> int:

@@ -17,7 +17,7 @@ SUITES = {
     "Timelock": (MONEY, WIRING),
     "Treasury": (MONEY, EVENTS, WIRING),
     "AuditPool": (MONEY, EVENTS, WIRING),
-    "Guardian": ("contracts/test_guardian.py", EVENTS, WIRING),
+    "Guardian": ("contracts/test_guardian.py", EVENTS, WIRING, SCENARIOS),
     "NodeRegistry": (
         "contracts/test_registry.py",
         "contracts/test_promises.py",
