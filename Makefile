@@ -13,7 +13,7 @@ SPARE  := nice -n 5
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-long test-computing test-processes test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-long test-slow test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -39,8 +39,9 @@ $(ANVIL): | $(VENV)/.ready
 demo: setup ## the whole network on this machine: a job is posted, trained, settled, paid (DATA=path, ARGS="--json")
 	@$(BIN)/python -m scripts.demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-test: setup ## all tests but the long ones
-	@$(MAKE) --no-print-directory -j3 test-integration test-fast test-ape
+# Integration tests wait for clocks; ape compiles meanwhile.
+test: setup test-fast ## all tests but the long ones
+	@$(MAKE) --no-print-directory -j2 test-integration test-ape
 
 # `make check` runs the tests of layering.
 test-fast: setup
@@ -56,12 +57,8 @@ test-long: setup ## what draws, walks or kills at length
 	$(SPARE) $(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m long $(FAST) $(ARGS)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m long $(RERUN) $(ARGS)
 
-# CI's lanes beside the journeys: what computes, and what starts processes and waits for clocks.
-test-computing: setup
-	@$(MAKE) --no-print-directory -j1 test-fast test-ape test-long
-
-test-processes: setup
-	@$(MAKE) --no-print-directory -j1 test-integration test-network chaos
+test-slow: setup ## what CI runs beside the journeys: the tests that are long, on networks, or kill
+	@$(MAKE) --no-print-directory -j1 test-long test-network chaos
 
 test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (five minutes)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m network $(RERUN) $(ARGS)
