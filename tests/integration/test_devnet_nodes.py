@@ -126,7 +126,8 @@ def test_a_job__posted_without_any_export_is_trained_and_paid_and_nothing_outliv
         assert time.monotonic() - ended < 90, "the window is 10 s"
         assert terminal.zoo("job", "result", "1", "--out", "model.safetensors")["final"] is True
         checked = terminal.zoo("verify", "1", "--all")["checked"]
-        assert [(each["work"], each["agrees"]) for each in checked] == [("aggregation", True), ("slot-round", True)] * 2
+        assert [each["work"] for each in checked] == ["aggregation", "slot-round", "slot-round"]
+        assert all(each["agrees"] for each in checked)
         processes = descendants(process.pid)
         assert len(processes) >= 3 * 4, "of each operator: broker, gateway, keeper, workers"
         process.send_signal(signal.SIGINT)
