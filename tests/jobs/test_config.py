@@ -122,7 +122,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "text for a section": ({"limits": "fast"}, "limits: expected a mapping, got 'fast'"),
     "paths that are no list": ({"data": {"paths": "a.txt"}}, "data.paths: expected a list, got 'a.txt'"),
-    "a depth of nothing": ({"limits": {"depth": 0}}, "limits.depth: expected 1 to 16, got 0"),
+    "a depth of nothing": ({"limits": {"depth": 0}}, "limits.depth: expected 1 to 64, got 0"),
     "another policy": (
         {"limits": {"policy": "rollback"}},
         "limits.policy: unknown policy 'rollback'; did you mean 'roll back'?",

@@ -167,10 +167,10 @@ def test_an_absent_slot__takes_the_claims_of_the_whole_mask():
 
 def test_a_claim_of_an_older_turn_in_the_aggregations_place__is_not_the_one_before():
     """The turn before aggregated nothing; the place holds what it held a ring earlier."""
-    case = carrying()
+    case = carrying(round=8, carry=9)
     frame, position, begin = begin_of(case, "step")
     judges = deploy(case.manifest.data_root)
-    older = replace(case.aggregation, turn=case.round - 1 - 5 + 2**16)
+    older = replace(case.aggregation, turn=case.round - 1 - 5)
     judges.double.set_claim(1, astuple(older), 2)
     place, kept = (
         storage_slot("mocks/ProtocolDouble", "claims", 1, AGGREGATOR_SEAT, turn)
