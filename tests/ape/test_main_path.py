@@ -101,8 +101,10 @@ def test_a_convicted_worker_is_never_paid_and_its_lock_is_divided(
     claims = play.turn(job)
     kit.settlement.open_dispute(job, claims[0], sender=referee)
     to(deadline(kit, job, claims) + 1)
+    kit.settlement.finalise(job, claims[:1], sender=anyone)
+    assert kit.settlement.stakes(job, holders[0].id).parked == 1, "in dispute it is not paid, and nothing waits for it"
     with ape.reverts("settlement: in dispute"):
-        kit.settlement.finalise(job, claims, sender=anyone)
+        kit.settlement.finalise(job, claims[:1], sender=anyone)
     before = kit.registry.burned(kit.zen)
     kit.settlement.close_dispute(job, claims[0], 2, 0, 0, sender=referee)  # judged
     lock = 2 * 2_000 * 2
