@@ -235,7 +235,7 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
         "reassigned": slots_taken_over(view, events),
         "disputes": disputes_of(chain, job, events),
         "bit_equal_replay": equal,
-        "checkpoint_root": view.checkpoint_roots[manifest.rounds].hex(),
+        "checkpoint_root": view.checkpoint_roots[view.completed_rounds].hex(),
         "masks": [hex(mask) for mask in masks_of(view)],
         "shard_reports": shard_reports(network, job),
     }

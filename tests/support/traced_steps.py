@@ -1,6 +1,6 @@
 """The step of a built-in model is traced once a process: it takes a second, and dozens of jobs in tests have the same model.
 
-What is kept belongs to all that tracing takes: a job that differs in anything is traced.
+A trace is kept by everything that it depends on, so a job that differs in any of it is traced anew.
 """
 
 from __future__ import annotations
