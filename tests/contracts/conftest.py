@@ -1,6 +1,9 @@
 import pytest
 
 from tests.contracts.three_slots import offers
+from tests.support.evm import chain
+from tests.support.protocol_driver import START
+from tests.support.revm_deployment import five_multisigs
 
 
 @pytest.fixture
@@ -17,3 +20,10 @@ def awarded(play, cast):
 @pytest.fixture
 def running(play, cast):
     return play.running(*offers(cast))
+
+
+@pytest.fixture
+def roles():
+    """Those of a production deployment, at the time at which tests begin."""
+    chain.timestamp = START
+    return five_multisigs()

@@ -6,16 +6,10 @@ import pytest
 
 from tests.support.evm import Reverted, chain, reverts
 from tests.support.protocol_driver import START, Play, events_of
-from tests.support.revm_deployment import deployed, five_multisigs, govern, multisig
+from tests.support.revm_deployment import deployed, govern, multisig
 from zoo_compute.spec.params import PRODUCTION, ZEN
 
 FOR_EVER = 2**40 - 1
-
-
-@pytest.fixture
-def roles():
-    chain.timestamp = START
-    return five_multisigs()
 
 
 @pytest.fixture

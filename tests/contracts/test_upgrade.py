@@ -4,18 +4,12 @@ import pytest
 
 from tests.support.evm import chain, reverts
 from tests.support.job_driver import Offer
-from tests.support.protocol_driver import START, Play, events_of, load
-from tests.support.revm_deployment import deployed, five_multisigs, govern
+from tests.support.protocol_driver import Play, events_of, load
+from tests.support.revm_deployment import deployed, govern
 from tests.support.sources import of_text
 from zoo_compute.spec.params import DEVNET, ZEN
 
 FOR_EVER = 2**40 - 1
-
-
-@pytest.fixture
-def roles():
-    chain.timestamp = START
-    return five_multisigs()
 
 
 @pytest.fixture
