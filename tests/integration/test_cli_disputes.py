@@ -227,7 +227,12 @@ def test_a_true_claim_of_a_silent_operator__is_defended_by_anybody_who_is_paid_f
     network.author().poll_once()
     assert not stranger.picture.open_asks
 
-    devnet.warp_to(max(chain.now(), commit.deadline) + chain.params.clocks.asker_s + 1)
+    # -- the author earned more, by the trace, and may end it first
+    final_after = max(chain.now(), commit.deadline) + chain.params.clocks.asker_s
+    devnet.warp_to(final_after + 1)
+    code, waiting = network.run_with(None, *command, account="defender")
+    assert (code, waiting["disputes"][0]["outcome"]) == (0, None)
+    devnet.warp_to(final_after + chain.params.clocks.exclusive_s + 1)
     code, paid = network.run_with(None, *command, account="defender")
     assert (code, paid["disputes"][0]["outcome"]) == (0, "final")
     assert int(paid["earned"]) == int(answered["pending"])
