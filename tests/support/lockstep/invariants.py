@@ -66,10 +66,9 @@ def check_solvency(w: World) -> None:
         if node.payment.is_heavy:
             job = w.disputes.claims[node.claim].job
             terms = w.terms.get(job)
-            price = (
-                0 if terms is None else terms.aggregator_reserve if node.payment.is_of_aggregation else terms.reserve
-            )
-            referee[w.job(job).token] += price
+            if terms is not None:
+                reserve = terms.aggregator_reserve if node.payment.is_of_aggregation else terms.reserve
+                referee[w.job(job).token] += max(node.price, reserve)
     due = {w.config.registry: registry, w.config.tasks: tasks, w.config.treasury: treasury, w.config.rewards: rewards}
     due |= {w.config.audits: audits, w.config.referee: referee}
     for holder, sums in due.items():
