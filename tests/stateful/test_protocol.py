@@ -11,7 +11,7 @@ from tests.support.lockstep.contract_mirror import Disagreement
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import Stage
 
-SEEDS, STEPS = range(48), 80
+SEEDS, STEPS = range(64), 80
 
 # What walks must find by themselves; the directed sequences reach the rest (tests/differential).
 MUST_ACCEPT = {
