@@ -7,9 +7,10 @@ import pytest
 from tests.support.evm import Reverted, chain, reverts
 from tests.support.protocol_driver import START, Play, events_of
 from tests.support.revm_deployment import deployed, govern, multisig
+from zoo_compute.spec.guardian import MAX_END
 from zoo_compute.spec.params import PRODUCTION, ZEN
 
-FOR_EVER = 2**40 - 1
+FOR_EVER = MAX_END - 1
 
 
 @pytest.fixture

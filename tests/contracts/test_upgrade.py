@@ -7,9 +7,10 @@ from tests.support.job_driver import Offer
 from tests.support.protocol_driver import Play, events_of, load
 from tests.support.revm_deployment import deployed, govern
 from tests.support.sources import of_text
+from zoo_compute.spec.guardian import MAX_END
 from zoo_compute.spec.params import DEVNET, ZEN
 
-FOR_EVER = 2**40 - 1
+FOR_EVER = MAX_END - 1
 
 
 @pytest.fixture

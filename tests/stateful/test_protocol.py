@@ -11,6 +11,7 @@ from tests.support.lockstep.contract_mirror import Disagreement
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import Stage
 
+# As many as it takes to meet all of the below: with 48 no dispute ended as final.
 SEEDS, STEPS = range(64), 80
 
 # What walks must find by themselves; the directed sequences reach the rest (tests/differential).

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from zoo_compute.spec import bits, seats
+from zoo_compute.spec.clocks import heavy_fee
 from zoo_compute.spec.disputed_claims import claim_key
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
@@ -68,7 +69,7 @@ def check_solvency(w: World) -> None:
             terms = w.terms.get(job)
             if terms is not None:
                 reserve = terms.aggregator_reserve if node.payment.is_of_aggregation else terms.reserve
-                referee[w.job(job).token] += max(node.price, reserve)
+                referee[w.job(job).token] += heavy_fee(node.price, reserve)
     due = {w.config.registry: registry, w.config.tasks: tasks, w.config.treasury: treasury, w.config.rewards: rewards}
     due |= {w.config.audits: audits, w.config.referee: referee}
     for holder, sums in due.items():
