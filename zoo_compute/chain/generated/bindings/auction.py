@@ -66,10 +66,23 @@ class Auction(Binding):
         return self._call("pause", (until,))
 
     def open(
-        self, job: int, kind: int, token: str, units: int, rounds: int, reserve: int, max_reserve: int, lock: int
+        self,
+        job: int,
+        kind: int,
+        token: str,
+        units: int,
+        rounds: int,
+        reserve: int,
+        max_reserve: int,
+        lock: int,
+        once: int,
     ) -> Call:
-        """Opens a lot of a job just posted."""
-        return self._call("open", (job, kind, token, units, rounds, reserve, max_reserve, lock))
+        """Opens a lot of a job just posted.
+
+        lock: Behind each unit of a bid.
+        once: Behind each bid besides: at most the lock of the aggregator's unit.
+        """
+        return self._call("open", (job, kind, token, units, rounds, reserve, max_reserve, lock, once))
 
     def cancelled(self, job: int) -> Call:
         """Notes when the job was cancelled: bids that could still be revealed then forfeit nothing."""
