@@ -32,7 +32,7 @@ from benchmarks.training.attacks import ATTACKS, Rule, Scene
 from node.compute.aggregation import aggregate
 from node.compute.programs import Programs, State
 from node.compute.training import heldout_loss
-from node.device import use_threads
+from node.hardware import use_threads
 from node.inputs.job_files import fetch_job
 from repops.backend import Runner
 from repops.commitments import Array

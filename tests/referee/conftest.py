@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from node.device import use_threads
+from node.hardware import use_threads
 from tests.referee.exploration_driver import Exploring
 from tests.support.evm import chain
 from tests.support.explorations import exploration_board
