@@ -1013,6 +1013,9 @@ def _record(
         record = words.Record(
             turn=turn, version=progress.version, mask=0, held_at=0, inputs=0, checkpoint=0, answered=0
         )
+    if record.inputs == 0 and record.checkpoint == 0:
+        # Whoever is drawn in place of those that did not sign may do so.
+        record.version = progress.version
     self._check_committee(job, record.version, committee)
     return record
 
