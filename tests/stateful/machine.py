@@ -8,6 +8,7 @@ from typing import Any
 from tests.stateful.admissions import Admissions
 from tests.stateful.auctions import Auctions, draw_prices
 from tests.stateful.audits import Audits
+from tests.stateful.custody import Custody
 from tests.stateful.disputes import WORK, Disputes
 from tests.stateful.money import Money
 from tests.stateful.operators import Operators
@@ -35,7 +36,7 @@ JOB: dict[str, Any] = {
 }
 
 
-class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Admissions, Money, Operators):
+class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admissions, Money, Operators):
     """A walk over all of the protocol."""
 
     @precondition(lambda self: self.is_idle and len(self.s.world.jobs) < MAX_JOBS)
@@ -49,6 +50,8 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Admissions, Mon
         if rate_bps:
             self.s.attempt("audits", "offer", "submitter", job, 7, rate_bps, SEGMENTS)
             self.s.attempt("audits", "fund", "stranger", job, 70)
+        if many & 1:
+            self.ask_for_custodians(job, 3 if many & 2 else 5, standbys)
         if steps:
             self.auction(job, prices, many, standbys)
         if steps > 2:

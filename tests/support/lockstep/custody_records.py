@@ -35,10 +35,10 @@ def committee_hash(committee: Committee | None) -> bytes:
     return bytes(keccak(encode(["(uint256,uint256)[]"], [committee_words(committee)])))
 
 
-def compact(key: bytes, custody: str, signed: Signed) -> tuple[bytes, bytes]:
+def compact(key: bytes, custody: str, signed: Signed, chain_id: int = CHAIN_ID) -> tuple[bytes, bytes]:
     """`r` and `vs` (EIP-2098) of the message."""
     name, parts = TYPES[type(signed)]
-    domain = {"name": "Zoo Custody", "version": "1", "chainId": CHAIN_ID, "verifyingContract": custody}
+    domain = {"name": "Zoo Custody", "version": "1", "chainId": chain_id, "verifyingContract": custody}
     types = {name: [{"name": part, "type": kind} for part, kind in parts.items()]}
     message = {part: getattr(signed, part) for part in parts}
     signature = Account.from_key(key).sign_typed_data(domain, types, message)
