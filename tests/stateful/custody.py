@@ -65,9 +65,12 @@ class Custody(Walk):
             self.offers(job, some >> 1)
         if some & 8:
             self.s.attempt("custody", "retire", f"{NAMES[some % 7]} hot", job, some % 3)
+        self.draw_committee(job, wait, None if some & 3 else 1)
+
+    def draw_committee(self, job: int, wait: int = 0, version: int | None = None) -> None:
         self.s.attempt("custody", "schedule", "stranger", job)
         self.s.mine(self.s.preset.draw_blocks + 2 + wait)
-        self.s.attempt("custody", "draw", "stranger", job, self.committee(job, None if some & 3 else 1))
+        self.s.attempt("custody", "draw", "stranger", job, self.committee(job, version))
 
     def places(self, job: int, some: int) -> list[int]:
         """Most of the committee, now and then a vacant place or one that there is not."""
@@ -146,7 +149,7 @@ class Custody(Walk):
         job = self.job(job, has_committee)
         operator = self.committee(job)[place % len(self.committee(job))].operator if place < 6 else 0
         hot = self.hot(operator)
-        if operator and who == 7:
+        if operator and who > 4:
             owner, other = self.s.owner(operator), self.s.accounts["guardian"]
             self.s.attempt("registry", "set_hot", owner, operator, other)
             self.s.attempt("custody", "note_key", "stranger", job, self.committee(job), place % 5)

@@ -50,10 +50,11 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admiss
         if rate_bps:
             self.s.attempt("audits", "offer", "submitter", job, 7, rate_bps, SEGMENTS)
             self.s.attempt("audits", "fund", "stranger", job, 70)
-        if many & 1:
-            self.ask_for_custodians(job, 3 if many & 2 else 5, standbys)
+        if many & 3:
+            self.ask_for_custodians(job, 3 if many & 4 else 5, standbys)
         if steps:
             self.auction(job, prices, many, standbys)
+            self.draw_committee(job)
         if steps > 2:
             self.s.attempt("datasets", "cite", "submitter", job, (1, 2))
             self.answers(job, many >> 3 if steps == 3 else 0, estimate_s=5 + steps)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
+from math import comb
 
 from eth_utils.crypto import keccak
 
@@ -53,6 +55,15 @@ def reserve_of(cost: int, custodians: int) -> int:
 def escrow_of(fee: int, custodians: int, rounds: int) -> int:
     """What pays every signature of every round."""
     return 2 * fee * custodians * rounds
+
+
+def capture_chance(custodians: int, hostile: Fraction) -> Fraction:
+    """The chance that a majority is drawn from this share of the stake that offers; errs upwards, as no offer is drawn twice."""
+    least = (custodians + 1) // 2
+    return sum(
+        (comb(custodians, count) * hostile**count * (1 - hostile) ** (custodians - count))
+        for count in range(least, custodians + 1)
+    ) + Fraction(0)
 
 
 def request(w: World, msg: Message, job: int, custodians: int, price: int, size: int) -> None:

@@ -193,6 +193,7 @@ class ContractMirror:
         )
         self._signers = {address: Signer(name) for name, address in accounts.items()}
         self.calls = 0
+        self.last: Result | None = None  # of a call
         self._steps = 0
         self._seen: dict[tuple[str, Any], None] = {}
 
@@ -266,7 +267,8 @@ class ContractMirror:
         args = call.args[1:] if call.contract == "token" else call.args or _zeros(method)
         data = method.prepare_calldata(*(self._argument(arg, call) for arg in args))
         self.calls += 1
-        return chain.call(target, data, sender=call.sender, value=call.value)
+        self.last = chain.call(target, data, sender=call.sender, value=call.value)
+        return self.last
 
     def _argument(self, arg: Any, call: Call) -> Any:
         if isinstance(arg, Consent):
