@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 from eth_utils.crypto import keccak
 
+from benchmarks.chain.custody import CustodyBench
 from tests.support.devnet_driver import DevnetDriver
 from tests.support.job_driver import AGGREGATOR, Offer
 from zoo_compute.chain.sender import Receipt, Sender
@@ -78,15 +79,17 @@ class Bench(DevnetDriver):
 
     def send(self, contract: str, function: str, sender: Sender, *args: Any) -> Receipt:
         """Keep the first measurement of an operation, and the last."""
-        receipt, name = super().send(contract, function, sender, *args), self._name(function, args)
+        receipt, name = super().send(contract, function, sender, *args), self._name(contract, function, args)
         self.gas.setdefault(f"{name}_first", receipt.gas_used)
         self.gas[name] = receipt.gas_used
         self.spent += receipt.gas_used
         return receipt
 
-    def _name(self, function: str, args: Sequence[Any]) -> str:
+    def _name(self, contract: str, function: str, args: Sequence[Any]) -> str:
         if function in ("clear", "award"):
             return f"{function}{'_aggregator' if args[1] == AGGREGATOR else ''}_{self.bidding}"
+        if contract == "custody":
+            return f"custody_{function}"
         return f"finalise_{len(args[1])}_claims" if function == "finalise" else function
 
     def operator(self, name: str, price: int) -> Operator:
@@ -99,6 +102,11 @@ class Bench(DevnetDriver):
         self.send("registry", "deposit", owner, number, chain.zen.address, 100_000 * ZEN)
         self.operators[number] = Operator(number, owner, hot, price)
         return self.operators[number]
+
+    @property
+    def round_price(self) -> int:
+        """The most that a round costs."""
+        return SLOTS * PRICE + PRICE
 
     def salt(self, party: Operator) -> bytes:
         return bytes(keccak(party.id.to_bytes(32, "big")))  # few zero bytes, as a keeper's
@@ -168,6 +176,7 @@ def measure() -> dict[str, Any]:
         for _ in range(RING - 2):  # until the next job's bids lie where those of the first one lay
             bench.post(slots=1, rounds=1)
         one = bench.job(providers[:1], aggregator)
+        custody = CustodyBench(bench, providers, aggregator).measure()
         return {
             "parameters": {
                 "slots": SLOTS,
@@ -181,6 +190,7 @@ def measure() -> dict[str, Any]:
             "operators": 1,
             "finalise_per_shard": one,
             "finalise_per_shard_4": four,
+            **custody,
             **bench.gas,
         }
 

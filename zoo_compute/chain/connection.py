@@ -58,6 +58,7 @@ class Chain:
         self.settlement = bindings.Settlement(w3, at["settlement"])
         self.audits = bindings.Audits(w3, at["audits"])
         self.availability = bindings.Availability(w3, at["availability"])
+        self.custody = bindings.Custody(w3, at["custody"])
         self.admissions = bindings.Admissions(w3, at["admissions"])
         self.executor = bindings.OpExecutor(w3, at["executor"])
         self.evidence = bindings.Evidence(w3, at["evidence"])

@@ -149,6 +149,14 @@ def deploy(
         params.draw_blocks,
     )
     at["availability"] = deployer.deploy("Availability", at["registry"], at["tasks"], at["settlement"], params.answer_s)
+    at["custody"] = deployer.deploy(
+        "Custody",
+        *(at[name] for name in ("registry", "tasks", "settlement", "availability")),
+        params.bid_window_s,
+        params.exit_delay_s,
+        params.answer_s,
+        params.draw_blocks,
+    )
     at["admissions"] = deployer.deploy(
         "Admissions",
         at["registry"],

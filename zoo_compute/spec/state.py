@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import cast
 
 from zoo_compute.spec import merkle
+from zoo_compute.spec.custodians import Committee, Note, Offer, Progress, Record, Request, Standing
 from zoo_compute.spec.disputed_claims import Court, Explorations
 from zoo_compute.spec.frames import Frame, Position, height_of
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
@@ -83,6 +84,7 @@ class Config:
     availability: str = "availability"
     audit_pool: str = "audit pool"
     audits: str = "audits"
+    custody: str = "custody"
     admissions: str = "admissions"
     # The functions of Evidence and OpExecutor that Referee and Descent call.
     judge: Callable[[int, Frame, Position, bytes], None] = _nothing_holds
@@ -515,6 +517,17 @@ class World:
     audit_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
     bonded: int = 0
     bonds_burned: int = 0
+    # Custody
+    custody_requests: dict[int, Request] = field(default_factory=dict)  # by job
+    custody: dict[int, Progress] = field(default_factory=dict)  # by job
+    custody_escrows: dict[int, int] = field(default_factory=dict)  # by job
+    custody_offers: dict[int, tuple[Offer, ...]] = field(default_factory=dict)  # by job
+    custody_standings: dict[tuple[int, int], Standing] = field(default_factory=dict)  # (job, operator)
+    committees: dict[tuple[int, int], Committee] = field(default_factory=dict)  # (job, version)
+    custody_records: dict[tuple[int, int], Record] = field(default_factory=dict)  # (job, turn mod (depth + 1))
+    stake_notes: dict[int, Note] = field(default_factory=dict)  # by operator
+    custody_funds: dict[tuple[str, int], int] = field(default_factory=dict)  # (token, operator)
+    custody_burned: dict[str, int] = field(default_factory=dict)  # by token
     # Referee; whom it calls is known in a call alone (`court.disputes_at`)
     disputes: Explorations = field(default_factory=lambda: Explorations(cast(Court, None), DEVNET.clocks))
     # Admissions

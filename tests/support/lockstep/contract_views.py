@@ -11,7 +11,8 @@ from eth_utils import keccak
 
 from tests.support.lockstep import referee_records as records
 from tests.support.lockstep.committed_results import claim_hash
-from zoo_compute.spec import admissions, convictions, guardian, node_registry, rewards, seats, watching
+from tests.support.lockstep.custody_records import committee_hash
+from zoo_compute.spec import admissions, convictions, custodians, guardian, node_registry, rewards, seats, watching
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.court import WorldCourt
 from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
@@ -185,6 +186,14 @@ def _demand_views(w: World, key: tuple[int, Claim, int]) -> Iterator[View]:
     yield View("availability", "demands", (job, claim_hash(claim), lane), w.demands.get(key, watching.Demand()))
 
 
+def _custody_offer_views(w: World, key: int) -> Iterator[View]:
+    """One place more than there are: it is empty again."""
+    offers = w.custody_offers.get(key, ())
+    for place in range(len(offers) + 1):
+        expected = astuple(offers[place]) if place < len(offers) else (0, 0)
+        yield View("custody", "offers", (key, place), expected)
+
+
 def _unit(w: World, key: tuple[int, int, int]) -> SimpleNamespace:
     unit = w.units.get(key, watching.Unit())
     digest = claim_hash(unit.claim) if unit.claim else EMPTY_BYTES32
@@ -306,6 +315,20 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "audit_owed": _record("audits", "owed", lambda w, key: w.audit_owed.get(key, 0)),
     "bonded": _only("audits", "bonded", lambda w: w.bonded),
     "bonds_burned": _only("audits", "burned", lambda w: w.bonds_burned),
+    "custody_requests": _record(
+        "custody", "requests", lambda w, key: w.custody_requests.get(key, custodians.Request())
+    ),
+    "custody": _record("custody", "progress", lambda w, key: w.custody.get(key, custodians.Progress())),
+    "custody_escrows": _record("custody", "escrows", lambda w, key: w.custody_escrows.get(key, 0)),
+    "custody_offers": _custody_offer_views,
+    "custody_standings": _record(
+        "custody", "standings", lambda w, key: w.custody_standings.get(key, custodians.Standing())
+    ),
+    "committees": _record("custody", "committees", lambda w, key: committee_hash(w.committees.get(key))),
+    "custody_records": _record("custody", "records", lambda w, key: w.custody_records.get(key, custodians.Record())),
+    "stake_notes": _record("custody", "notes", lambda w, key: w.stake_notes.get(key, custodians.Note())),
+    "custody_funds": _record("custody", "funds", lambda w, key: w.custody_funds.get(key, 0)),
+    "custody_burned": _record("custody", "burned", lambda w, key: w.custody_burned.get(key, 0)),
     "disputes.claims": _kept("claims", records.claim_word),
     "disputes.nodes": _kept("nodes", records.node_word),
     "disputes.heavy": _kept("heavy", int, view="open_heavy"),

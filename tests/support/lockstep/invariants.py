@@ -4,6 +4,7 @@ from collections import Counter
 
 from zoo_compute.spec import bits, seats
 from zoo_compute.spec.clocks import heavy_fee
+from zoo_compute.spec.custodians import CustodyStatus
 from zoo_compute.spec.disputed_claims import claim_key
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
@@ -12,6 +13,7 @@ from zoo_compute.spec.params import (
     COIN,
     KIND_AGGREGATOR,
     LANE_DEMANDS,
+    MAX_CUSTODY_OFFERS,
     MAX_REPUTATION,
     PERIODS,
     REWARD_CAP_BPS,
@@ -38,6 +40,7 @@ def check_invariants(w: World) -> None:
     check_beats(w)
     check_demands(w)
     check_audits(w)
+    check_custody(w)
 
 
 def check_solvency(w: World) -> None:
@@ -71,7 +74,7 @@ def check_solvency(w: World) -> None:
                 reserve = terms.aggregator_reserve if node.payment.is_of_aggregation else terms.reserve
                 referee[w.job(job).token] += heavy_fee(node.price, reserve)
     due = {w.config.registry: registry, w.config.tasks: tasks, w.config.treasury: treasury, w.config.rewards: rewards}
-    due |= {w.config.audits: audits, w.config.referee: referee}
+    due |= {w.config.audits: audits, w.config.referee: referee, w.config.custody: custody_dues(w)}
     for holder, sums in due.items():
         for token, amount in sums.items():
             balance = w.balances.get((token, holder), 0)
@@ -280,3 +283,39 @@ def check_audits(w: World) -> None:
         assert is_bonded, f"auditor {operator}: an attestation with nothing behind it"
     for job, plan in w.plans.items():
         assert plan.reserved == fees[job], f"job {job}: {plan.reserved} reserved for fees of {fees[job]}"
+
+
+def custody_dues(w: World) -> Sums:
+    """What Custody holds for somebody, and what was burned there."""
+    sums = Sums(w.custody_burned)
+    for (token, _), amount in w.custody_funds.items():
+        sums[token] += amount
+    for job, amount in w.custody_escrows.items():
+        sums[w.jobs[job].token] += amount
+    for (job, _), standing in w.custody_standings.items():
+        sums[w.jobs[job].token] += standing.reserve
+    return sums
+
+
+def check_custody(w: World) -> None:
+    """A committee's places are its custodians'; what is vacant, offered or recorded is counted; no seat joins a mask alone."""
+    for job, progress in w.custody.items():
+        offers = w.custody_offers.get(job, ())
+        committee = w.committees.get((job, progress.version), ())
+        standings = {of: each for (which, of), each in w.custody_standings.items() if which == job}
+        assert progress.offers == len(offers) <= MAX_CUSTODY_OFFERS, f"job {job}: {len(offers)} offers"
+        offered = {of for of, each in standings.items() if each.status == CustodyStatus.OFFERED}
+        assert {each.operator for each in offers} == offered, f"job {job}: an offer that is none"
+        seated = {place: member.operator for place, member in enumerate(committee) if member.operator}
+        custodians = {each.index: of for of, each in standings.items() if each.status == CustodyStatus.CUSTODIAN}
+        assert seated == custodians, f"job {job}: the committee is {seated}, custodians are {custodians}"
+        empty = bits.without(bits.full(progress.custodians), sum(bits.bit(place) for place in seated))
+        assert bits.without(empty, progress.vacant) == 0, f"job {job}: an empty place that nobody may fill"
+        assert progress.counted <= w.run(job).turn, f"job {job}: an open turn was counted"
+        most = w.custody_requests[job].reserve
+        assert all(each.reserve <= most for each in standings.values()), f"job {job}: a reserve that grew"
+    for (job, _), record in w.custody_records.items():
+        least = w.custody[job].least
+        for signers in (record.inputs, record.checkpoint):
+            assert signers == 0 or bits.popcount(signers) >= least, f"job {job}: {signers:b} is no majority"
+        assert record.inputs or not record.mask, f"job {job}: a mask that nobody signed"
