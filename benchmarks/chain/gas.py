@@ -28,7 +28,7 @@ from tests.support.devnet_driver import DevnetDriver
 from tests.support.job_driver import AGGREGATOR, Offer
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.devnet.devnet import Devnet
-from zoo_compute.spec.params import ZEN
+from zoo_compute.spec.params import PRODUCTION, UNITS_PER_STAKE, ZEN
 from zoo_compute.spec.state import JobState
 
 ROOT = b"\x11" * 32
@@ -77,9 +77,9 @@ class Bench(DevnetDriver):
         submitter.send(chain.zen.approve(chain.tasks.address, 10_000 * ZEN))
         super().__init__(devnet, submitter)
 
-    def send(self, contract: str, function: str, sender: Sender, *args: Any) -> Receipt:
+    def send(self, contract: str, function: str, sender: Sender, *args: Any, value: int = 0) -> Receipt:
         """Keep the first measurement of an operation, and the last."""
-        receipt, name = super().send(contract, function, sender, *args), self._name(contract, function, args)
+        receipt, name = super().send(contract, function, sender, *args, value=value), self._name(contract, function, args)
         self.gas.setdefault(f"{name}_first", receipt.gas_used)
         self.gas[name] = receipt.gas_used
         self.spent += receipt.gas_used
@@ -97,7 +97,8 @@ class Bench(DevnetDriver):
         owner = Sender(chain, self.devnet.account(f"{name}-owner", zen=200_000 * ZEN), folder=self.folder)
         hot = Sender(chain, self.devnet.account(name), folder=self.folder)
         owner.send(chain.zen.approve(chain.registry.address, 200_000 * ZEN))
-        args = (hot.address, 1, 24, 1_000 * ZEN, "http://127.0.0.1:4001")
+        stake = PRODUCTION.min_stake * SLOTS // UNITS_PER_STAKE  # one operator may bid for all slots
+        args = (hot.address, 1, 24, stake, "http://127.0.0.1:4001")
         number = int(self.send("registry", "register", owner, *args).event("OperatorRegistered").args["operator"])
         self.send("registry", "deposit", owner, number, chain.zen.address, 100_000 * ZEN)
         self.operators[number] = Operator(number, owner, hot, price)

@@ -17,6 +17,7 @@ from tests.stateful.rules import Step, draw_step, format_steps, is_possible, pre
 from tests.stateful.verdicts import Verdicts
 from tests.stateful.walk import BITS, MAX_JOBS, TOKENS, prepared
 from tests.support.evm import chain
+from tests.support.job_driver import POSTING_DEPOSIT
 from tests.support.lockstep.committed_results import SEGMENTS
 from tests.support.lockstep.coverage import Coverage
 
@@ -44,7 +45,13 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admiss
     def begin(self, *, prices: list[int], many: int, standbys: int, steps: int, rate_bps: int, **terms: Any) -> None:
         """Most jobs are driven to some turn at once, some to a step of their auctions. Most pay for audits."""
         terms["quorum"] = min(terms["quorum"], terms["slots"])
-        if self.s.attempt("tasks", "post", "submitter", self.s.terms(max_price=130, work_root=WORK.root, **terms)):
+        if self.s.attempt(
+            "tasks",
+            "post",
+            "submitter",
+            self.s.terms(max_price=130, work_root=WORK.root, **terms),
+            value=POSTING_DEPOSIT,
+        ):
             return
         job = self.s.result
         if rate_bps:

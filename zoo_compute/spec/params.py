@@ -88,7 +88,13 @@ FINDER_BPS: int = 4_000  # of what a conviction leaves after restitution, to the
 AUDITS_BPS: int = 1_000  # of the same: lies pay for the audits that find them
 RESERVE_GROWTH_BPS: int = 2_500  # of the reserve, at a re-opening: an empty auction finds its price in a few attempts
 MAX_REPUTATION: int = 1_000  # points; also the greatest discount in bps (10 %), so newcomers can still win
-STANDARD_CAP_BIDDERS: int = 3  # from so many revealed bids on, nobody wins more than a third
+REPUTATION_FEE: int = ZEN  # to the treasury, for a point: reputation costs what it counts, and a job at dust gives none
+REPUTATION_PARTS: int = 1_000  # of a point, in which it is counted
+HALVING_EPOCHS: int = 90  # in which a reputation halves: a season of work counts, an older one half
+STANDARD_CAP_BIDDERS: int = 3  # from so many revealed bids on, nobody wins more than a third, or what fills the lot
+UNITS_PER_STAKE: int = (
+    16  # of a lot, that the least stake covers in a bid: two machines of eight GPUs; names are not free
+)
 MAX_ROUNDS: int = 10_000  # of a job: bounds escrow and every sum over rounds
 MAX_SLOTS: int = 16_384  # of a job: 128 seats of 128 slots
 MAX_SEATS: int = 128  # of slots: half a word of missing seats leaves room for the rest of a turn
@@ -131,6 +137,9 @@ WORDS_A_LEAF: int = 128  # of a committed tensor
 MAX_SPAN: int = 6  # levels that one answer goes down at most: 64 children
 MAX_COUNT: int = 2**48  # leaves or words of one tree of a claim: 48 bits of a node's position
 LIST_LIMIT: int = 64  # operators or claims in one call: bounds its gas
+
+POST_GAS: int = 2_000_000  # a posting deposit's worth: eight bidders' bids, reveals and reclaims
+LAPSE_S: int = 2_592_000  # from the end of an auction that nobody clears or opens again until anyone may close the job
 
 KIND_SLOTS: int = 0  # the lot of a job's slots
 KIND_AGGREGATOR: int = 1  # the lot of a job's aggregator seat
@@ -253,6 +262,11 @@ def escrow(terms: Terms) -> int:
 def escrow_of(rounds: int, slots: int, max_price: int, aggregator_max_price: int) -> int:
     """`escrow`, from its parts, before there are terms."""
     return (max_price * slots + aggregator_max_price) * rounds
+
+
+def least_posting_deposit(base_fee: int) -> int:
+    """What `post` takes of the chain's coin, at least."""
+    return POST_GAS * max(base_fee, LEAST_BASE_FEE)
 
 
 def turns_at_risk(terms: Terms) -> int:

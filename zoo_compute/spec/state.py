@@ -98,7 +98,10 @@ class Operator:
     hot: str = ZERO_ADDRESS
     gpu_class: int = 0
     vram_gb: int = 0
-    reputation: int = 0
+    reputation: int = (
+        0  # thousandths of a point, at `rated_at`; `node_registry.reputation_parts` says what is left of it
+    )
+    rated_at: int = 0  # Unix seconds, of its last change
     locks: int = 0  # lots in which it has collateral locked, over all tokens
     exit_at: int = 0  # 0: no exit requested
     is_admitted: bool = False
@@ -129,6 +132,7 @@ class Declaration:
     last_tier: int = 0
     last_hours: int = 0
     last_since: int = 0
+    barred_from: int = 0  # no tier declared for an epoch before this one applies from it on; 0: no breach took a tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,6 +476,8 @@ class World:
     terms: dict[int, Terms] = field(default_factory=dict)
     windows: dict[int, int] = field(default_factory=dict)  # by job: fixed when it was posted
     owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
+    deposits: dict[int, int] = field(default_factory=dict)  # by job; of a cancelled one, a bid's part
+    posted_coin: int = 0  # of the chain's, that TaskRegistry holds
     # Auction
     lots: dict[tuple[int, int], Lot] = field(default_factory=dict)  # (job, kind)
     bids: dict[tuple[int, int, int], Bid] = field(default_factory=dict)  # (job, kind, operator)

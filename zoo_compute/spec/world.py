@@ -97,6 +97,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         task_registry.post,
         task_registry.post_permitted,
         task_registry.cancel,
+        task_registry.lapse,
         task_registry.withdraw,
     ),
     "auction": _named(
@@ -229,7 +230,7 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
     ),
     "tasks": {
         "pause": "tasks: not the guardian",
-        **dict.fromkeys(("advance", "pay", "restore", "close"), "tasks: not a protocol contract"),
+        **dict.fromkeys(("advance", "pay", "restore", "close", "compensate"), "tasks: not a protocol contract"),
     },
     "auction": {
         "pause": "auction: not the guardian",

@@ -1,7 +1,7 @@
 """What the contracts' views must show for a world of the specification, key by key."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from eth_abi import encode
 from eth_utils import keccak
 
+from tests.support.evm import chain
 from tests.support.lockstep import referee_records as records
 from tests.support.lockstep.committed_results import claim_hash
 from tests.support.lockstep.custody_records import committee_hash
@@ -87,8 +88,9 @@ def _answer_key_views(w: World, key: tuple[int, str, str]) -> Iterator[View]:
 
 def _operator_views(w: World, key: int) -> Iterator[View]:
     record = w.operator(key)
-    yield View("registry", "operators", (key,), record)
-    yield View("registry", "discount_bps", (key,), record.reputation)
+    points = node_registry.reputation(w, key, int(chain.timestamp))
+    yield View("registry", "operators", (key,), replace(record, reputation=points))
+    yield View("registry", "discount_bps", (key,), points)
     is_eligible = record.exit_at == 0 and record.stake >= w.config.preset.min_stake
     yield View("registry", "is_eligible", (key, record.hot), is_eligible)
     for account in (record.hot, record.owner):
@@ -276,6 +278,8 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "window_values": _record("tasks", "window_values", lambda w, key: w.window_values.get(key, 0)),
     "jobs": _job_views,
     "owed": _record("tasks", "owed", lambda w, key: w.owed.get(key, 0)),
+    "deposits": _record("tasks", "deposits", lambda w, key: w.deposits.get(key, 0)),
+    "posted_coin": lambda w, key: iter((View("chain", "balance", (w.config.tasks,), w.posted_coin),)),
     "lots": _record("auction", "lots", lambda w, key: w.lot(*key)),
     "bids": _record("auction", "bids", lambda w, key: w.bid(*key)),
     "runs": _run_views,

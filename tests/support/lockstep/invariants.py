@@ -16,6 +16,7 @@ from zoo_compute.spec.params import (
     MAX_CUSTODY_OFFERS,
     MAX_REPUTATION,
     PERIODS,
+    REPUTATION_PARTS,
     REWARD_CAP_BPS,
     RING,
     STAKE_UNIT,
@@ -39,6 +40,7 @@ def check_invariants(w: World) -> None:
     check_bounds(w)
     check_beats(w)
     check_demands(w)
+    check_deposits(w)
     check_audits(w)
     check_custody(w)
 
@@ -54,7 +56,7 @@ def check_solvency(w: World) -> None:
     for job in w.jobs.values():
         tasks[job.token] += job.escrow
     for (token, _), amount in w.owed.items():
-        tasks[token] += amount
+        tasks[token] += amount if token != COIN else 0
     for (token, _), amount in w.buckets.items():
         treasury[token] += amount
     rewards = Sums({w.config.zen: w.pool + sum(epoch.budget - epoch.paid for epoch in w.epochs.values())})
@@ -223,7 +225,9 @@ def check_bounds(w: World) -> None:
                 if is_won and (number == AGGREGATOR_SEAT) == (kind == KIND_AGGREGATOR):
                     assert bid.price <= seat.price <= w.lot(job, kind).reserve, f"operator {operator}: {seat.price}"
     for operator, record in w.operators.items():
-        assert 0 <= record.reputation <= MAX_REPUTATION, f"operator {operator}: reputation {record.reputation}"
+        assert 0 <= record.reputation <= MAX_REPUTATION * REPUTATION_PARTS, (
+            f"operator {operator}: reputation {record.reputation}"
+        )
     for epoch, record in w.epochs.items():
         assert record.paid <= record.budget <= w.config.preset.emission_per_epoch, f"epoch {epoch}: overpaid"
     paid, fees = sum(e.paid for e in w.epochs.values()), sum(f.fees for f in w.job_fees.values())
@@ -262,6 +266,20 @@ def check_demands(w: World) -> None:
     for job, run in w.runs.items():
         assert w.holdings.get(job, Holding()).open == holding[job], f"job {job}: {holding[job]} demands hold its clocks"
         assert run.holds == (holding[job] > 0), f"job {job}: its clocks are held {run.holds} times"
+
+
+def check_deposits(w: World) -> None:
+    """TaskRegistry holds the coin of posting deposits, what bids of cancelled jobs are still paid of them, and what it owes."""
+    due = sum(amount for (token, _), amount in w.owed.items() if token == COIN)
+    for job, deposit in w.deposits.items():
+        is_cancelled = w.jobs[job].state == JobState.CANCELLED
+        unpaid = [
+            bid
+            for (of, kind, _), bid in w.bids.items()
+            if of == job and bid.revealed and bid.attempt == w.lot(job, kind).attempt
+        ]
+        due += deposit * len(unpaid) if is_cancelled else deposit
+    assert w.posted_coin == due, f"tasks holds {w.posted_coin} of coin, and owes {due}"
 
 
 def check_audits(w: World) -> None:
