@@ -10,6 +10,8 @@ FAST   := $(addprefix tests/,repository spec contracts differential stateful ref
 RERUN  := $(if $(CI),--reruns 1)
 # The other tests take the processor time that those leave.
 SPARE  := nice -n 10
+# Tests start hundreds of processes: without its bytecode each compiles the sources again.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
