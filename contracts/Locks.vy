@@ -248,6 +248,16 @@ def stakes(job: uint256, operator: uint256, is_aggregation: bool) -> words.Stake
 
 @external
 @view
+def seats_of(job: uint256, operator: uint256) -> uint256:
+    """
+    @notice How many seats of a job an operator has, in both roles.
+    """
+    roles: uint256[2] = self.stake_words[job][operator]
+    return words._unpack(roles[0]).held + words._unpack(roles[1]).held
+
+
+@external
+@view
 def slots_of(job: uint256, operator: uint256) -> uint256:
     """
     @notice How many slots of a job an operator holds.

@@ -73,12 +73,12 @@ def seats(job: uint256, seat: uint256) -> ISettlementViews.Seat:
 
 @external
 @view
-def records(job: uint256, operator: uint256) -> words.Record:
+def records(job: uint256, operator: uint256) -> words.OperatorRecord:
     """
     @notice Since when an operator's claims in a job are not void, and how many of its parked ones are pending.
     """
     record: uint256 = state.operator_records[job][operator]
-    return words.Record(void_before=record & bits.U24, parked=record // words.ONE_PARKED)
+    return words.OperatorRecord(void_before=record & bits.U24, parked=record // words.ONE_PARKED)
 
 
 @external

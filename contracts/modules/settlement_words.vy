@@ -76,7 +76,7 @@ struct SeatTiming:
 
 
 # What became of an operator's claims in a job.
-struct Record:
+struct OperatorRecord:
     # The first turn after its last conviction: claims from turns before are void.
     void_before: uint256
     # Its parked claims that are neither paid, convicted nor void.

@@ -356,7 +356,7 @@ def test_a_heavy_ask__needs_a_reexecution_in_the_jobs_token(
 ):
     """At the reserve of 100, or at what the claim of two slots is paid for one of them."""
     place = Lane(tmp_path)
-    claim = SimpleNamespace(price=prices[0], pot_price=prices[1], count=2, is_aggregation=False)
+    claim = SimpleNamespace(price=prices[0] + prices[1], count=2, is_aggregation=False)
     asking = Asking(place.chain, SimpleNamespace(address=ME, send=place._send, chain=place.chain))  # type: ignore[arg-type]
     balance, allowance = 99, 99
     place.chain.token = lambda _: Contract(balanceOf=lambda _: balance, allowance=lambda *_: allowance)
@@ -373,6 +373,22 @@ def test_a_heavy_ask__needs_a_reexecution_in_the_jobs_token(
     allowance = 0
     asking.provide(1, claim)  # type: ignore[arg-type]
     assert place.sent == approvals + approvals[1:]
-    claim.price, claim.pot_price = 112, 90
+    claim.price = 202
     with pytest.raises(NeedsOperator, match=r"prepays 101; 0xab.* has 100"):
         asking.provide(1, claim)  # type: ignore[arg-type]
+
+
+def test_the_lane__looks_at_every_block_while_a_dispute_is_open_and_at_once_where_a_result_is_there(
+    clock: Clock, tmp_path: Path
+) -> None:
+    lane, waits = Lane(tmp_path), list[tuple[int, float]]()
+    lane.chain.wait_for_block = lambda seen, longest_s: waits.append((seen, longest_s))
+    lane.head = SimpleNamespace(number=12, timestamp=NOW)
+    lane.lane.poll_once()
+    lane.lane._pause(3, has_open=True)
+    assert (waits, clock.now) == ([(12, 3)], 1_000)
+    lane.lane._work._waiting["computed meanwhile"] = {}
+    lane.lane._pause(3, has_open=True)
+    assert (len(waits), clock.now) == (1, 1_000)
+    lane.lane._pause(3, has_open=False)
+    assert (len(waits), clock.now) == (1, 1_003)

@@ -89,6 +89,11 @@ def prepared() -> Stage:
         stage.ok("audits", "enlist", f"{name} owner", stage.ids[name], bond)
     for name in ("bob", "carol"):
         admit(stage, name)
+    for name in (*OPERATORS, *AUDITORS):
+        stage.ok("custody", "note_stake", f"{name} hot", stage.ids[name])
+        for token in TOKENS:
+            stage.ok("custody", "deposit", "stranger", stage.ids[name], stage.tokens[token], 30_000)
+    stage.wait(stage.preset.exit_delay_s)
     for size in (300, 2**64 - 1):
         stage.ok("datasets", "contribute", "guardian", b"r" * 32, b"c" * 32, size, bytes(32))
     stage.ok("registry", "withdraw", "erin owner", stage.ids["erin"], stage.tokens["zen"], 998_000)  # poor in ZEN
@@ -128,6 +133,11 @@ class Walk:
                 }
         seconds |= {closed.closed_at + w.run(job).window_s for (job, _), closed in w.closed_turns.items()}
         seconds |= {asked.opened_at + w.config.preset.answer_s for asked in w.demands.values() if asked.is_open}
+        for job, wanted in w.custody_requests.items():
+            seconds.add(wanted.closes_at)
+            if w.run(job).is_open:
+                seconds.add(w.run(job).inputs_close + w.config.preset.answer_s)
+        seconds |= {each.signed_at + w.config.preset.answer_s for each in w.custody_records.values()}
         seconds |= {draw.drawn_at + count * draw.phase_s for draw in w.draws.values() for count in (1, 2, 3)}
         seconds |= {entry.entered_at + w.config.preset.benchmark_s for entry in w.entries.values()}
         seconds |= {

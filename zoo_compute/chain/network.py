@@ -43,6 +43,7 @@ CONTRACTS = {
     "settlement": "Settlement",
     "audits": "Audits",
     "availability": "Availability",
+    "custody": "Custody",
     "admissions": "Admissions",
     "executor": "OpExecutor",
     "consistency": "ConsistencyProofs",

@@ -133,6 +133,11 @@ def slots_of(seat: int, count: int) -> int:
     return 0 if is_aggregator(seat) else count
 
 
+def seats_of(w: World, job: int, operator: int) -> int:
+    """How many seats an operator has, in both roles."""
+    return sum(w.stake_of(job, operator, role).held for role in ROLES)
+
+
 def restitution_of(w: World, job: int, is_aggregation: bool) -> int:
     """What an operator locks once in a role, for rounds that its lies undo."""
     terms = w.terms[job]

@@ -12,6 +12,7 @@ from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
     POLICY_CARRIES,
     POLICY_ROLL_BACK,
+    fee_of,
 )
 from zoo_compute.spec.pricing import least_taken
 from zoo_compute.spec.revert import require
@@ -240,9 +241,9 @@ def _post(w: World, job: int, claim: Claim) -> None:
 
 
 def _pay(w: World, job: int, operator: int, is_aggregation: bool, claims: tuple[Claim, ...], now: int) -> None:
-    run, count = w.runs[job], sum(c.count for c in claims)
-    owner = w.operators[operator].owner if is_aggregation else node_registry.reward_outcome(w, operator, count)
-    fee = jobs.pay(w, job, owner, sum(claim.price for claim in claims))
+    run, count, price = w.runs[job], sum(c.count for c in claims), sum(claim.price for claim in claims)
+    owner = node_registry.reward_outcome(w, operator, fee_of(price) if run.token == w.config.zen else 0, now=now)
+    fee = jobs.pay(w, job, owner, price)
     if run.token == w.config.zen and not is_aggregation:
         weight = run.flops * count * node_registry.multiplier_of(w, operator) // 100
         rewards.record(w, job, operator, weight, fee, now=now)

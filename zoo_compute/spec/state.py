@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import cast
 
 from zoo_compute.spec import merkle
+from zoo_compute.spec.custodians import Committee, Note, Offer, Progress, Record, Request, Role
 from zoo_compute.spec.disputed_claims import Court, Explorations
 from zoo_compute.spec.frames import Frame, Position, height_of
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
@@ -83,6 +84,7 @@ class Config:
     availability: str = "availability"
     audit_pool: str = "audit pool"
     audits: str = "audits"
+    custody: str = "custody"
     admissions: str = "admissions"
     # The functions of Evidence and OpExecutor that Referee and Descent call.
     judge: Callable[[int, Frame, Position, bytes], None] = _nothing_holds
@@ -96,7 +98,10 @@ class Operator:
     hot: str = ZERO_ADDRESS
     gpu_class: int = 0
     vram_gb: int = 0
-    reputation: int = 0
+    reputation: int = (
+        0  # thousandths of a point, at `rated_at`; `node_registry.reputation_parts` says what is left of it
+    )
+    rated_at: int = 0  # Unix seconds, of its last change
     locks: int = 0  # lots in which it has collateral locked, over all tokens
     exit_at: int = 0  # 0: no exit requested
     is_admitted: bool = False
@@ -127,6 +132,7 @@ class Declaration:
     last_tier: int = 0
     last_hours: int = 0
     last_since: int = 0
+    barred_from: int = 0  # no tier declared for an epoch before this one applies from it on; 0: no breach took a tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +286,7 @@ class Stake:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class OperatorRecord:
     """What became of an operator's claims in a job."""
 
     void_before: int = 0  # the first turn after its last conviction
@@ -472,13 +478,15 @@ class World:
     terms: dict[int, Terms] = field(default_factory=dict)
     windows: dict[int, int] = field(default_factory=dict)  # by job: fixed when it was posted
     owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
+    deposits: dict[int, int] = field(default_factory=dict)  # by job; of a cancelled one, a bid's part
+    posted_coin: int = 0  # of the chain's, that TaskRegistry holds
     # Auction
     lots: dict[tuple[int, int], Lot] = field(default_factory=dict)  # (job, kind)
     bids: dict[tuple[int, int, int], Bid] = field(default_factory=dict)  # (job, kind, operator)
     # Settlement
     runs: dict[int, Run] = field(default_factory=dict)
     seats: dict[tuple[int, int], Seat] = field(default_factory=dict)  # (job, seat)
-    records: dict[tuple[int, int], Record] = field(default_factory=dict)  # (job, operator)
+    records: dict[tuple[int, int], OperatorRecord] = field(default_factory=dict)  # (job, operator)
     claims: dict[tuple[int, int, int], Posted] = field(default_factory=dict)  # (job, seat, turn mod (depth + 1))
     closed_turns: dict[tuple[int, int], ClosedTurn] = field(default_factory=dict)  # (job, turn)
     parked: dict[tuple[int, Claim], ClaimStatus] = field(default_factory=dict)  # (job, claim)
@@ -520,6 +528,17 @@ class World:
     audit_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
     bonded: int = 0
     bonds_burned: int = 0
+    # Custody
+    custody_requests: dict[int, Request] = field(default_factory=dict)  # by job
+    custody: dict[int, Progress] = field(default_factory=dict)  # by job
+    custody_escrows: dict[int, int] = field(default_factory=dict)  # by job
+    custody_offers: dict[int, tuple[Offer, ...]] = field(default_factory=dict)  # by job
+    custody_roles: dict[tuple[int, int], Role] = field(default_factory=dict)  # (job, operator)
+    committees: dict[tuple[int, int], Committee] = field(default_factory=dict)  # (job, version)
+    custody_records: dict[tuple[int, int], OperatorRecord] = field(default_factory=dict)  # (job, turn mod (depth + 1))
+    stake_notes: dict[int, Note] = field(default_factory=dict)  # by operator
+    custody_funds: dict[tuple[str, int], int] = field(default_factory=dict)  # (token, operator)
+    custody_burned: dict[str, int] = field(default_factory=dict)  # by token
     # Referee; whom it calls is known in a call alone (`court.disputes_at`)
     disputes: Explorations = field(default_factory=lambda: Explorations(cast(Court, None), DEVNET.clocks))
     # Admissions
@@ -573,8 +592,8 @@ class World:
     def stake_of(self, job: int, operator: int, is_aggregation: bool) -> Stake:
         return self.stakes.get((job, operator, is_aggregation), Stake())
 
-    def record_of(self, job: int, operator: int) -> Record:
-        return self.records.get((job, operator), Record())
+    def record_of(self, job: int, operator: int) -> OperatorRecord:
+        return self.records.get((job, operator), OperatorRecord())
 
     def closed_turn(self, job: int, turn: int) -> ClosedTurn:
         return self.closed_turns.get((job, turn), ClosedTurn())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.support.job_driver import POSTING_DEPOSIT
 from tests.support.lockstep import committed_results
 from tests.support.lockstep.committed_results import SEGMENTS
 from tests.support.lockstep.stage import Stage
@@ -205,7 +206,11 @@ def a_hostile_token_stops_only_the_audits_that_are_paid_in_it(s: Stage) -> None:
     s.ok("tasks", "allow", "deployer", bad, True, 0)
     for operator in s.ids.values():
         s.ok("registry", "deposit", "stranger", operator, bad, 10**6)
-    s.bid_all(job := int(s.ok("tasks", "post", "submitter", replace(s.terms(), token=bad))), SLOTS, AGGREGATORS)
+    s.bid_all(
+        job := int(s.ok("tasks", "post", "submitter", replace(s.terms(), token=bad), value=POSTING_DEPOSIT)),
+        SLOTS,
+        AGGREGATORS,
+    )
     s.ok("audits", "offer", "submitter", job, 7, 1, SEGMENTS)
     s.ok("audits", "fund", "stranger", job, 70)
     s.ok("token", "refuse", "stranger", bad, True)

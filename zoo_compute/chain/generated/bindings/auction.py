@@ -127,13 +127,6 @@ class Auction(Binding):
         """Frees the place of a bid that can take nothing any more, since its job ended."""
         return self._call("retire", (job, kind, operator))
 
-    def take(self, job: int, kind: int, operator: int, count: int) -> Call:
-        """Counts units that a standby took over.
-
-        Returns: The standby's bid.
-        """
-        return self._call("take", (job, kind, operator, count))
-
     def paused_until(self, block: BlockIdentifier | None = None) -> int:
         """The second before which nobody bids."""
         values: int = self._view("paused_until", (), block)

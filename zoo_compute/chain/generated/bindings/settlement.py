@@ -53,6 +53,13 @@ class Seat(NamedTuple):
     since: int
 
 
+class Record(NamedTuple):
+    """Struct `Record`."""
+
+    void_before: int
+    parked: int
+
+
 class Settlement(Binding):
     """Runs awarded jobs: records which operator has which seat and what it commits in each turn, vacates seats that
     are late and lets others take over, pays claims that survive their window, convicts those that do not, and has
@@ -232,12 +239,10 @@ class Settlement(Binding):
         values: Any = self._view("seats", (job, seat), block)
         return Seat(*values)
 
-    def records(self, job: int, operator: int, block: BlockIdentifier | None = None) -> tuple[int, int]:
-        """Returns: The first turn after an operator's last conviction in a job, before which its claims are void;
-        and how many of its parked claims are pending.
-        """
-        values: tuple[int, int] = self._view("records", (job, operator), block)
-        return values
+    def records(self, job: int, operator: int, block: BlockIdentifier | None = None) -> Record:
+        """Since when an operator's claims in a job are not void, and how many of its parked ones are pending."""
+        values: Any = self._view("records", (job, operator), block)
+        return Record(*values)
 
     def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
         """The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status."""
