@@ -101,7 +101,7 @@ mutate: setup ## mutants of the contracts, each of which a test must notice (hou
 	$(BIN)/python -m tests.campaigns.mutation.campaign $(ARGS)
 
 chaos: setup ## kill every role in the middle of a job, and a side whenever it has to act in a dispute; withhold what was committed
-	$(BIN)/python -m pytest -q -s -rR tests/chaos -m chaos $(RERUN) $(ARGS)
+	$(BIN)/python -m pytest -q -rR -p no:ape_test -n 2 --dist loadfile tests/chaos -m chaos $(RERUN) $(ARGS)
 
 journeys: setup ## what the docs print, run as a newcomer would from built wheels in empty folders (ten minutes)
 	$(BIN)/python -m tests.journeys $(ARGS)
