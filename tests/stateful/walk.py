@@ -137,7 +137,7 @@ class Walk:
             seconds.add(wanted.closes_at)
             if w.run(job).is_open:
                 seconds.add(w.run(job).inputs_close + w.config.preset.answer_s)
-        seconds |= {each.held_at + w.config.preset.answer_s for each in w.custody_records.values()}
+        seconds |= {each.signed_at + w.config.preset.answer_s for each in w.custody_records.values()}
         seconds |= {draw.drawn_at + count * draw.phase_s for draw in w.draws.values() for count in (1, 2, 3)}
         seconds |= {entry.entered_at + w.config.preset.benchmark_s for entry in w.entries.values()}
         seconds |= {

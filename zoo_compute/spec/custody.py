@@ -19,7 +19,7 @@ from zoo_compute.spec.custodians import (
     Progress,
     Record,
     Request,
-    Standing,
+    Role,
     StartSignature,
 )
 from zoo_compute.spec.params import (
@@ -138,7 +138,7 @@ def offer(w: World, msg: Message, job: int, operator: int) -> None:
     record, progress = w.job(job), w.custody[job]
     require(record.state <= JobState.RUNNING, "custody: job is over")
     require(progress.draw_block == 0, "custody: draw scheduled")
-    is_new = w.custody_standings.get((job, operator), Standing()) == Standing()
+    is_new = w.custody_roles.get((job, operator), Role()) == Role()
     require(is_new, "custody: already offered")
     weight, reserve = aged_stake(w, operator, msg.now), w.custody_requests[job].reserve
     require(weight > 0, "custody: stake too young")
@@ -153,7 +153,7 @@ def offer(w: World, msg: Message, job: int, operator: int) -> None:
         offers = (*offers, Offer(operator, weight))
     _set_offers(w, job, offers)
     _add_funds(w, record.token, operator, -reserve)
-    w.custody_standings[job, operator] = Standing(reserve, CustodyStatus.OFFERED)
+    w.custody_roles[job, operator] = Role(reserve, CustodyStatus.OFFERED)
 
 
 def retire(w: World, msg: Message, job: int, place: int) -> None:
@@ -194,11 +194,11 @@ def draw(w: World, msg: Message, job: int, committee: Committee) -> None:
     if progress.version:
         _require_committee(w, job, progress.version, committee)
     members = list(committee) if progress.version else [Member()] * progress.custodians
-    found = w.block_hashes.get(progress.draw_block)
+    block_hash = w.block_hashes.get(progress.draw_block)
     progress = w.custody[job] = replace(progress, draw_block=0)
-    if found is None:
+    if block_hash is None:
         return
-    seed, run, left = keccak(found + job.to_bytes(32, "big")), w.run(job), list(w.custody_offers[job])
+    seed, run, left = keccak(block_hash + job.to_bytes(32, "big")), w.run(job), list(w.custody_offers[job])
     from_turn = run.turn + (1 if run.is_open else 0)
     for index in bits.slots_in(progress.vacant):
         chosen = picked(w, job, left, seed, index)
@@ -207,8 +207,8 @@ def draw(w: World, msg: Message, job: int, committee: Committee) -> None:
         left.remove(chosen)
         _let_go(w, job, members[index].operator)
         members[index] = Member(chosen.operator, from_turn, 0, w.operator(chosen.operator).hot)
-        standing = w.custody_standings[job, chosen.operator]
-        w.custody_standings[job, chosen.operator] = replace(standing, status=CustodyStatus.CUSTODIAN, index=index)
+        role = w.custody_roles[job, chosen.operator]
+        w.custody_roles[job, chosen.operator] = replace(role, status=CustodyStatus.CUSTODIAN, index=index)
         progress = replace(progress, vacant=bits.without(progress.vacant, bits.bit(index)))
     w.custody[job] = progress
     _set_offers(w, job, tuple(left))
@@ -271,7 +271,7 @@ def hold_inputs(
     require(turn >= run.turn, "custody: turn is closed")
     progress = w.custody.get(job, Progress())
     record = _record(w, job, turn, committee)
-    if record.held_at == 0 and len(inputs) < progress.least:
+    if record.signed_at == 0 and len(inputs) < progress.least:
         require(run.is_open and run.turn == turn, "custody: not the open turn")
     _store(w, job, _with_inputs(w, msg, job, record, committee, inputs, is_open=True))
 
@@ -330,9 +330,9 @@ def lapse(w: World, msg: Message, job: int, committee: Committee, index: int) ->
     if record.version and record.turn == run.turn:
         require(record.inputs == 0, "custody: inputs are held")
         require(not record.answered & bits.bit(index), "custody: it signed")
-    standing = w.custody_standings[job, member.operator]
-    lost = standing.reserve * CUSTODY_LAPSE_BPS // BPS
-    w.custody_standings[job, member.operator] = replace(standing, reserve=standing.reserve - lost)
+    role = w.custody_roles[job, member.operator]
+    lost = role.reserve * CUSTODY_LAPSE_BPS // BPS
+    w.custody_roles[job, member.operator] = replace(role, reserve=role.reserve - lost)
     _burn(w, w.job(job).token, lost)
     _vacate(w, job, committee, index)
 
@@ -340,25 +340,25 @@ def lapse(w: World, msg: Message, job: int, committee: Committee, index: int) ->
 def expel(w: World, msg: Message, job: int, operator: int, restored: int, committee: Committee) -> None:
     """For Availability: it did not show what it signed for."""
     require(msg.sender == w.config.availability, "custody: not the availability")
-    standing = w.custody_standings.get((job, operator), Standing())
-    is_behind = standing.status >= CustodyStatus.CUSTODIAN and standing.reserve > 0
+    role = w.custody_roles.get((job, operator), Role())
+    is_behind = role.status >= CustodyStatus.CUSTODIAN and role.reserve > 0
     require(is_behind, "custody: nothing reserved")
-    back = min(restored, standing.reserve)
-    w.custody_standings[job, operator] = replace(standing, reserve=0)
+    back = min(restored, role.reserve)
+    w.custody_roles[job, operator] = replace(role, reserve=0)
     w.custody_escrows[job] = w.custody_escrows.get(job, 0) + back
-    _burn(w, w.job(job).token, standing.reserve - back)
-    if standing.status == CustodyStatus.CUSTODIAN:
+    _burn(w, w.job(job).token, role.reserve - back)
+    if role.status == CustodyStatus.CUSTODIAN:
         _require_committee(w, job, w.custody[job].version, committee)
-        _vacate(w, job, committee, standing.index)
+        _vacate(w, job, committee, role.index)
 
 
 def release(w: World, msg: Message, job: int, operator: int) -> None:
     """At the end of all: the reserve is the operator's again."""
-    standing = w.custody_standings.get((job, operator), Standing())
-    require(standing.reserve > 0, "custody: nothing reserved")
+    role = w.custody_roles.get((job, operator), Role())
+    require(role.reserve > 0, "custody: nothing reserved")
     require(_is_over(w, job), "custody: job not over")
-    w.custody_standings[job, operator] = replace(standing, reserve=0)
-    _add_funds(w, w.job(job).token, operator, standing.reserve)
+    w.custody_roles[job, operator] = replace(role, reserve=0)
+    _add_funds(w, w.job(job).token, operator, role.reserve)
 
 
 # --- records
@@ -403,14 +403,14 @@ def _with_inputs(
     is_new, is_many = record.inputs == 0, len(inputs) >= w.custody[job].least
     adds = is_new or (is_open and bits.without(common, record.mask) != 0)
     if is_many and adds:
-        held_at = msg.now if is_new else record.held_at
-        return replace(record, mask=record.mask | common, inputs=record.inputs | signers, held_at=held_at)
+        signed_at = msg.now if is_new else record.signed_at
+        return replace(record, mask=record.mask | common, inputs=record.inputs | signers, signed_at=signed_at)
     if is_new:
         require(is_open and bool(inputs), "custody: too few signatures")
         return replace(record, answered=record.answered | signers)
     covers = all(bits.without(record.mask, each.seats | committee[each.index].own) == 0 for each in inputs)
     require(covers, "custody: it lacks seats of the mask")
-    require(msg.now <= record.held_at + w.config.preset.answer_s, "custody: too late")
+    require(msg.now <= record.signed_at + w.config.preset.answer_s, "custody: too late")
     return replace(record, inputs=record.inputs | signers)
 
 
@@ -429,9 +429,9 @@ def _with_checkpoint(
     )
     if record.checkpoint == 0:
         require(len(signed) >= w.custody[job].least, "custody: too few signatures")
-        record = replace(record, held_at=msg.now)
+        record = replace(record, signed_at=msg.now)
     else:
-        require(msg.now <= record.held_at + w.config.preset.answer_s, "custody: too late")
+        require(msg.now <= record.signed_at + w.config.preset.answer_s, "custody: too late")
     return replace(record, checkpoint=record.checkpoint | signers)
 
 
@@ -478,8 +478,8 @@ def _vacate(w: World, job: int, committee: Committee, index: int) -> None:
 
 def _let_go(w: World, job: int, operator: int) -> None:
     if operator:
-        standing = w.custody_standings[job, operator]
-        w.custody_standings[job, operator] = replace(standing, status=CustodyStatus.LEFT)
+        role = w.custody_roles[job, operator]
+        w.custody_roles[job, operator] = replace(role, status=CustodyStatus.LEFT)
 
 
 def _set_offers(w: World, job: int, offers: tuple[Offer, ...]) -> None:
@@ -488,8 +488,8 @@ def _set_offers(w: World, job: int, offers: tuple[Offer, ...]) -> None:
 
 
 def _end_offer(w: World, job: int, operator: int) -> None:
-    _add_funds(w, w.job(job).token, operator, w.custody_standings[job, operator].reserve)
-    w.custody_standings[job, operator] = Standing()
+    _add_funds(w, w.job(job).token, operator, w.custody_roles[job, operator].reserve)
+    w.custody_roles[job, operator] = Role()
 
 
 # --- money and time

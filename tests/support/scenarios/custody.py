@@ -237,7 +237,7 @@ def of_many_offers_the_one_with_the_least_stake_makes_room(s: Stage) -> None:
         t.ok("offer", "alice hot", t.job, operator)
     t.no("offers full", "offer", "alice hot", t.job, many[-1])
     t.ok("offer", "alice hot", t.job, many[MAX_CUSTODY_OFFERS])
-    assert s.world.custody_standings[t.job, many[0]].status == CustodyStatus.NONE
+    assert s.world.custody_roles[t.job, many[0]].status == CustodyStatus.NONE
     t.no("offers full", "offer", "alice hot", t.job, many[0])
     t.ok("fund", "stranger", t.job, 10**6)
     t.awarded()
@@ -320,7 +320,7 @@ def a_custodian_that_resigns_stays_until_it_is_replaced(s: Stage) -> None:
     t.ok("draw", "stranger", t.job, t.committee)
     assert t.name(0) == "alice"
     assert t.committee[0].from_turn == 1
-    assert s.world.custody_standings[t.job, s.ids[first]].status == CustodyStatus.LEFT
+    assert s.world.custody_roles[t.job, s.ids[first]].status == CustodyStatus.LEFT
     t.no("already offered", "offer", f"{first} hot", t.job, s.ids[first])
 
 
@@ -351,7 +351,7 @@ def custodians_sign_for_what_they_hold(s: Stage) -> None:
     two = (*t.inputs(0b011, 0), *t.inputs(0b110, 1))
     t.ok("hold_inputs", "stranger", job, 0, committee, two)
     record = s.world.custody_records[job, 0]
-    assert (record.mask, record.inputs, record.answered, record.held_at) == (0b010, 0b011, 0b100, s.now)
+    assert (record.mask, record.inputs, record.answered, record.signed_at) == (0b010, 0b011, 0b100, s.now)
     t.no("it lacks seats of the mask", "hold_inputs", "stranger", job, 0, committee, t.inputs(0b101, 2))
     t.hold(0b010, 2)
     t.no("it lacks seats of the mask", "hold_inputs", "stranger", job, 0, committee, t.inputs(0, 0, 1))
@@ -512,7 +512,7 @@ def who_does_not_sign_in_time_is_replaced(s: Stage) -> None:
     t.no("it signed", "lapse", "stranger", job, t.committee, 2)
     gone, reserve = t.name(0), s.world.custody_requests[job].reserve
     t.ok("lapse", "stranger", job, t.committee, 0)
-    assert s.world.custody_standings[job, s.ids[gone]].reserve == reserve - reserve // 100
+    assert s.world.custody_roles[job, s.ids[gone]].reserve == reserve - reserve // 100
     t.no("no custodian", "lapse", "stranger", job, t.committee, 0)
     vacant = (InputsSignature(0, ZERO_ADDRESS, job, 0, 7), *t.inputs(7, 1))
     assert t.committee[0] == Member()
