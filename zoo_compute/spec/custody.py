@@ -21,6 +21,7 @@ from zoo_compute.spec.custodians import (
 )
 from zoo_compute.spec.custody_turns import add_funds, require_committee
 from zoo_compute.spec.params import (
+    AGGREGATOR_SEAT,
     BPS,
     CUSTODY_LAPSE_BPS,
     MAX_CUSTODIANS,
@@ -213,7 +214,8 @@ def draw(w: World, msg: Message, job: int, committee: Committee) -> None:
 
 def picked(w: World, job: int, offers: Sequence[Offer], seed: bytes, index: int) -> Offer | None:
     """By chance in proportion to stake; of those without a seat in the job while there are any."""
-    unseated = [each for each in offers if w.stake_of(job, each.operator).held == 0]
+    seated = {w.seat(job, seat).operator for seat in (*range(w.run(job).seats), AGGREGATOR_SEAT)}
+    unseated = [each for each in offers if each.operator not in seated]
     able = unseated or offers
     if not able:
         return None
