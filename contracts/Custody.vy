@@ -25,21 +25,6 @@ from .modules import custody_words as words
 from .modules import numbers
 
 
-interface Stakes:
-    def stakes(job: uint256, operator: uint256) -> JobStake: view
-
-
-# As Settlement has it.
-struct JobStake:
-    locked: uint256
-    lots: uint256
-    held: uint256
-    left_turn: uint256
-    void_before: uint256
-    slots: uint256
-    parked: uint256
-
-
 # A later offer displaces the one with the least stake: bounds the gas of a draw.
 MAX_OFFERS: constant(uint256) = 32
 NO_OFFER: constant(uint256) = MAX_OFFERS
@@ -484,12 +469,10 @@ def draw(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS]):
         log DrawLost(job=job)
         return
     offers: DynArray[uint256, MAX_OFFERS] = []
-    seated: uint256 = 0
     for place: uint256 in range(progress.offers, bound=MAX_OFFERS):
         offers.append(self.offer_words[job][place])
-        if (staticcall Stakes(settlement).stakes(job, offers[place] >> words.WEIGHT_BITS)).held > 0:
-            seated |= 1 << place
     run: ISettlementViews.Run = self._run(job)
+    seated: uint256 = self._seated(job, run.seats, offers)
     from_turn: uint256 = run.turn
     if run.state == numbers.RUNNING and run.opened_at != 0:
         from_turn += 1
@@ -964,6 +947,24 @@ def _end_offer(job: uint256, operator: uint256, token: address):
     self.funds[token][operator] += words._unpack_role(self.role_words[job][operator]).reserve
     self.role_words[job][operator] = 0
     log OfferEnded(job=job, operator=operator)
+
+
+@internal
+@view
+def _seated(job: uint256, seats: uint256, offers: DynArray[uint256, MAX_OFFERS]) -> uint256:
+    """
+    @return The places of the offers whose operators have a seat in the job.
+    """
+    seated: uint256 = 0
+    for index: uint256 in range(seats + 1, bound=claims.AGGREGATION + 1):
+        seat: uint256 = index
+        if index == seats:
+            seat = claims.AGGREGATION
+        holder: uint256 = (staticcall ISettlementViews(settlement).seats(job, seat)).operator
+        for place: uint256 in range(len(offers), bound=MAX_OFFERS):
+            if offers[place] >> words.WEIGHT_BITS == holder:
+                seated |= 1 << place
+    return seated
 
 
 @internal
