@@ -66,7 +66,7 @@ data_roots: HashMap[uint256, bytes32]
 manifests: HashMap[uint256, bytes32]
 # job -> max_price (80) | aggregator_max_price (80) | aggregator_reserve (80)
 price_words: HashMap[uint256, uint256]
-# job -> windows (8) | depth (8) | policy (8) | rounds (16) | slots (16) | quorum (16) | slot_s (24) | aggregate_s (24) | reexecute_s (24) | flops (96)
+# job -> audit_bps (16) | windows (8) | depth (8) | policy (8) | rounds (16) | slots (16) | quorum (16) | slot_s (24) | aggregate_s (24) | reexecute_s (24) | flops (96)
 schedule_words: HashMap[uint256, uint256]
 
 

@@ -19,6 +19,7 @@ MAX_REPUTATION: constant(uint256) = 1_000
 MAX_ROUNDS: constant(uint256) = 10_000
 MAX_SLOTS: constant(uint256) = 16_384
 MAX_DEPTH: constant(uint256) = 64
+MIN_AUDIT_BPS: constant(uint256) = 200
 MAX_SECONDS: constant(uint256) = 604_800
 MAX_PRICE: constant(uint256) = 2**80 - 1
 MAX_FLOPS: constant(uint256) = 2**96 - 1

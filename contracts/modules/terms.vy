@@ -44,6 +44,8 @@ struct Terms:
     depth: uint256
     # Bits: 1 a convicted worker's round is done again; 2 slots start one turn behind; 4 they carry private state over.
     policy: uint256
+    # How many of 10,000 slot-rounds and aggregations are drawn for a paid audit: locks are larger the fewer it is.
+    audit_bps: uint256
 
 
 @internal
@@ -64,6 +66,9 @@ def _check(terms: Terms):
     assert terms.flops >= 1 and terms.flops <= numbers.MAX_FLOPS, "tasks: flops out of range"
     assert terms.depth >= 1 and terms.depth <= numbers.MAX_DEPTH, "tasks: depth out of range"
     assert terms.policy <= numbers.ROLL_BACK | numbers.DELAYED | numbers.CARRIES, "tasks: unknown policy"
+    assert (
+        terms.audit_bps >= numbers.MIN_AUDIT_BPS and terms.audit_bps <= numbers.BPS
+    ), "tasks: audit rate out of range"
 
 
 @internal
@@ -83,7 +88,8 @@ def _are_seconds(seconds: uint256) -> bool:
 def _pack_schedule(terms: Terms, windows: uint256) -> uint256:
     # `_check` bounds every field below its width.
     return (
-        windows << 232
+        terms.audit_bps << 240
+        | windows << 232
         | terms.depth << 224
         | terms.policy << 216
         | terms.rounds << 200
@@ -128,10 +134,11 @@ def _unpack_schedule(token: address, word: uint256, prices: uint256, state_root:
         slot_s=word >> 144 & bits.U24,
         aggregate_s=word >> 120 & bits.U24,
         reexecute_s=self._reexecute_s(word),
-        windows=word >> 232,
+        windows=word >> 232 & bits.U8,
         flops=word & bits.U96,
         depth=min(word >> 224 & bits.U8, rounds),
         policy=word >> 216 & bits.U8,
+        audit_bps=word >> 240,
         state_root=state_root,
     )
 

@@ -37,7 +37,7 @@ from zoo_compute.store import BlockStore, ContentMissing, ContentTampered, diges
 from zoo_compute.store.errors import ContentRefused
 
 ROOT0 = bytes(32)
-TERMS = Terms("0xZ", ROOT0, ROOT0, ROOT0, ROOT0, 2, 3, 2, 1, 2, 1, 2, 60, 30, 20, 10**9, 4, 0)
+TERMS = Terms("0xZ", ROOT0, ROOT0, ROOT0, ROOT0, 2, 3, 2, 1, 2, 1, 2, 60, 30, 20, 10**9, 4, 0, 500)
 RUN = Run(
     state=3, round=1, turn=1, rounds=2, slots=3, quorum=2, depth=4, policy=0, opened_at=1_000, window_s=60, slot_s=60,
     aggregate_s=30, aggregator=9, aggregator_due=1_150, token="0xZ", lock=16, flops=10**9, seats=2, missing=0b11,

@@ -18,7 +18,7 @@ def test_post__stores_the_job_and_pulls_the_most_it_can_cost(kit, play):
     assert kit.zen.balanceOf(play.submitter) == before - escrow
     roots = (b"p" * 32, b"s" * 32, b"d" * 32, b"m" * 32)
     assert tuple(kit.tasks.jobs(job)) == (play.submitter, kit.zen.address, 1, escrow, *roots)
-    bounds = (7, 5, 5, 5 * 2_000 + 1_000, 60, 30, 20, 1, 10**12, 4, 0)
+    bounds = (7, 5, 5, 5 * 2_000 + 1_000, 60, 30, 20, 1, 10**12, 4, 0, 500)
     assert tuple(kit.tasks.schedules(job)) == (kit.zen.address, *bounds, b"s" * 32)
 
 
@@ -76,16 +76,29 @@ def test_post__fewer_rounds_than_the_depth__locks_for_those(kit, play):
 def test_post__least_terms__are_accepted(kit, play):
     counts = dict.fromkeys(("rounds", "slots", "quorum", "depth", "flops"), 1)
     prices = dict.fromkeys(("reserve", "max_price", "aggregator_reserve", "aggregator_max_price"), 1)
-    job = play.post(**counts, **prices, slot_s=1, aggregate_s=1, reexecute_s=1, policy=0)
+    job = play.post(**counts, **prices, slot_s=1, aggregate_s=1, reexecute_s=1, policy=0, audit_bps=200)
     assert kit.tasks.jobs(job).escrow == 2
-    assert tuple(kit.tasks.schedules(job))[1:] == (1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 0, b"s" * 32)
+    assert tuple(kit.tasks.schedules(job))[1:] == (1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 0, 200, b"s" * 32)
 
 
 def test_post__greatest_terms__are_accepted(kit, play):
     kit.zen.transfer(play.submitter, 10**8 * ZEN, sender=kit.deployer)
     seconds = {"slot_s": 604_800, "aggregate_s": 604_800, "reexecute_s": 604_800}
-    job = play.post(slots=16_384, quorum=16_384, depth=16, policy=1, flops=2**96 - 1, **seconds)
-    greatest = (16_384, 16_384, 16_384 * 2_000 + 1_000, 604_800, 604_800, 604_800, 1, 2**96 - 1, 3, 1, b"s" * 32)
+    job = play.post(slots=16_384, quorum=16_384, depth=16, policy=7, audit_bps=10_000, flops=2**96 - 1, **seconds)
+    greatest = (
+        16_384,
+        16_384,
+        16_384 * 2_000 + 1_000,
+        604_800,
+        604_800,
+        604_800,
+        1,
+        2**96 - 1,
+        3,
+        7,
+        10_000,
+        b"s" * 32,
+    )
     assert tuple(kit.tasks.schedules(job))[2:] == greatest  # of its depth of 16 it can use three rounds
     assert kit.tasks.schedules(play.post(rounds=16, slots=1, quorum=1, depth=16)).depth == 16
     job = play.post(rounds=10_000, slots=1, quorum=1)

@@ -106,6 +106,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no rounds": ({"rounds": 0}, "manifest.rounds: expected 1 to 10000, got 0"),
     "16,385 slots": ({"slots": 16_385}, "manifest.slots: expected 1 to 16384, got 16385"),
     "depth": ({"depth": 65}, "manifest.depth: expected 1 to 64, got 65"),
+    "audit rate": ({"audit_bps": 10_001}, "manifest.audit_bps: expected 200 to 10000, got 10001"),
     "policy": ({"policy": "rollback"}, "manifest.policy: unknown policy 'rollback'; did you mean 'roll back'?"),
     "a quorum above the slots": ({"quorum": 6}, "manifest.quorum: expected 1 to 5, got 6"),
     "segments longer than the round": ({"segment_steps": 8}, "manifest.segment_steps: expected 1 to 7, got 8"),

@@ -229,4 +229,5 @@ def terms(devnet: Devnet) -> Terms:
         flops=10**12,
         depth=4,
         policy=0,
+        audit_bps=500,
     )

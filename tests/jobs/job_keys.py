@@ -59,7 +59,14 @@ ADAMW: Sections = {
         "token": TOKEN,
         "decimals": 6,
     },
-    "limits": {"slot_s": 100, "aggregate_s": 50, "reexecute_s": 70, "depth": 3, "policy": "roll back"},
+    "limits": {
+        "slot_s": 100,
+        "aggregate_s": 50,
+        "reexecute_s": 70,
+        "depth": 3,
+        "policy": "roll back",
+        "audit_bps": 2_000,
+    },
     "checkpoint": {"interval": 12, "storage": "ipfs", "redundancy": 3},
 }
 SGD: Sections = {
@@ -98,7 +105,7 @@ PLAIN: dict[str, tuple[str, ...]] = {
     "training.outer_weight_decay": ("outer", "weight_decay"),
     **{f"compression.{key}": ("compression", key) for key in ("chunk", "keep", "bits", "decay")},
     **{f"aggregation.{key}": ("aggregation", key) for key in ("rule", "hostile", "mixing")},
-    **{f"limits.{key}": (key,) for key in ("slot_s", "aggregate_s", "reexecute_s", "depth", "policy")},
+    **{f"limits.{key}": (key,) for key in ("slot_s", "aggregate_s", "reexecute_s", "depth", "policy", "audit_bps")},
     "checkpoint.redundancy": ("redundancy",),
 }  # fmt: skip
 IN_TERMS = {

@@ -84,7 +84,7 @@ def test_job__defaults__are_two_thirds_quorum_and_four_segments() -> None:
     job = ComputeJob.from_dict(config(training={"slots": 4}))
     manifest = job.outline()
     assert (manifest.quorum, manifest.segment_steps, manifest.reexecute_s, manifest.accumulate) == (3, 3, 30, 1)
-    assert (manifest.depth, manifest.policy) == (4, "tolerate")
+    assert (manifest.depth, manifest.policy, manifest.audit_bps) == (4, "tolerate", 500)
     longer = ComputeJob.from_dict(config(training={"inner_steps": 100}))
     assert longer.outline().segment_steps == 10, "a dispute replays one segment: no default is longer"
 
@@ -123,6 +123,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "text for a section": ({"limits": "fast"}, "limits: expected a mapping, got 'fast'"),
     "paths that are no list": ({"data": {"paths": "a.txt"}}, "data.paths: expected a list, got 'a.txt'"),
     "a depth of nothing": ({"limits": {"depth": 0}}, "limits.depth: expected 1 to 64, got 0"),
+    "an audit of nothing": ({"limits": {"audit_bps": 199}}, "limits.audit_bps: expected 200 to 10000, got 199"),
     "another policy": (
         {"limits": {"policy": "rollback"}},
         "limits.policy: unknown policy 'rollback'; did you mean 'roll back'?",

@@ -13,7 +13,7 @@ from zoo_compute.spec.clocks import ClockPreset
 from zoo_compute.spec.params import DEVNET, GPU_CLASSES, PRESETS, PRODUCTION, ZEN, Preset, Terms
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol" / "numbers.md").read_text(encoding="utf-8")
-TERMS = Terms("zen", b"", b"", b"", b"", 3, 4, 2, 100, 160, 50, 80, 30, 15, 5, 1, 4, 0)
+TERMS = Terms("zen", b"", b"", b"", b"", 3, 4, 2, 100, 160, 50, 80, 30, 15, 5, 1, 4, 0, 500)
 
 
 def amount(cell: str) -> int:

@@ -150,6 +150,7 @@ class JobDriver:
             "flops": 10**12,
             "depth": 4,
             "policy": 0,
+            "audit_bps": 500,
         }
         return self.pack(Terms(**{**terms, **self.TERMS, **changes}))
 

@@ -69,6 +69,7 @@ HINTS: dict[str, str] = {
     "tasks: seconds out of range": "use 1 to 604,800 seconds for a slot, an aggregation and a re-execution",
     "tasks: flops out of range": "the profiled FLOPs of a slot-round must be at least 1 and below 2^96",
     "tasks: depth out of range": "choose a depth of 1 to 64: the turns that may have claims which are not final",
+    "tasks: audit rate out of range": "choose an audit_bps of 200 to 10,000: of 10,000 results, how many are drawn for an audit",
     "tasks: unknown policy": "a policy is 0, tolerate, or 1, roll back; 2 more where the job is delayed, 4 more where slots carry state over",
     "tasks: not the submitter": "send from the account that posted the job",
     "tasks: not open": "a job can be cancelled only while its lots are open; it has been awarded, or is over",

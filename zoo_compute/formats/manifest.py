@@ -20,11 +20,14 @@ from repops.merkle import sha256
 from zoo_compute.errors import UserError
 from zoo_compute.formats.lineage import Parents
 from zoo_compute.spec.params import (
+    BPS,
+    DEFAULT_AUDIT_BPS,
     MAX_DEPTH,
     MAX_FLOPS,
     MAX_ROUNDS,
     MAX_SECONDS,
     MAX_SLOTS,
+    MIN_AUDIT_BPS,
     POLICY_CARRIES,
     POLICY_DELAYED,
     POLICY_ROLL_BACK,
@@ -253,6 +256,7 @@ class Manifest:
     compression: Compression = Compression()
     carry: int = 1  # rounds that a slot's private state lives while the same operator holds the slot
     delay: int = 0  # 1: slots start from the checkpoint before the newest, so that they never wait for an aggregation
+    audit_bps: int = DEFAULT_AUDIT_BPS  # how many of 10,000 slot-rounds and aggregations are drawn for a paid audit
     policy: str = "tolerate"  # what happens to later rounds when a worker is convicted: a key of POLICIES
     aggregation: Aggregation = Aggregation()
     parents: Parents | None = None  # only of a job that starts from merged branches
@@ -277,6 +281,7 @@ class Manifest:
             between("manifest.carry", self.carry, 1, MAX_CARRY)
             between("manifest.depth", self.depth, 1, MAX_DEPTH)
             between("manifest.delay", self.delay, 0, 1)
+            between("manifest.audit_bps", self.audit_bps, MIN_AUDIT_BPS, BPS)
             if self.policy not in POLICIES:
                 raise BadField(f"manifest.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
             for name in ("slot_s", "aggregate_s", "reexecute_s"):

@@ -313,6 +313,7 @@ class ComputeJob:
             redundancy=self.checkpoint.redundancy,
             depth=limits.depth,
             policy=limits.policy,
+            audit_bps=limits.audit_bps,
             keep_every=self.checkpoint.every_rounds(training.inner_steps),
             parents=parents,
         )

@@ -97,6 +97,7 @@ def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str) -
         flops=manifest.flops,
         depth=manifest.depth,
         policy=manifest.policy_bits,
+        audit_bps=manifest.audit_bps,
     )
 
 

@@ -24,7 +24,7 @@ from zoo_compute.formats.manifest import (
 )
 from zoo_compute.jobs.clocks import Clocks
 from zoo_compute.models import RULE, GPTSection
-from zoo_compute.spec.params import MAX_DEPTH, MAX_ROUNDS
+from zoo_compute.spec.params import BPS, DEFAULT_AUDIT_BPS, MAX_DEPTH, MAX_ROUNDS, MIN_AUDIT_BPS
 
 MAX_CONFIG_BYTES = 1024 * 1024
 LONGEST_SEGMENT = 10  # steps, unless a job says otherwise: a dispute replays one segment
@@ -161,6 +161,8 @@ class LimitsSection:
     Seconds that are not set follow from the job's work (zoo_compute/jobs/clocks.py).
     depth: turns whose claims may still be open to challenge. With more, fewer rounds wait for challenge windows, and locks
     are larger. policy: for rounds built on a worker's false claim: `tolerate` them, or `roll back` and repeat them.
+    audit_bps: of 10,000 slot-rounds and aggregations, how many are drawn for an audit that you pay. With more, lies are found
+    sooner and operators lock less.
     """
 
     slot_s: int | None = None
@@ -168,9 +170,11 @@ class LimitsSection:
     reexecute_s: int | None = None
     depth: int = 4
     policy: str = "tolerate"
+    audit_bps: int = DEFAULT_AUDIT_BPS
 
     def __post_init__(self) -> None:
         between("limits.depth", self.depth, 1, MAX_DEPTH)
+        between("limits.audit_bps", self.audit_bps, MIN_AUDIT_BPS, BPS)
         if self.policy not in POLICIES:
             raise BadField(f"limits.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
 

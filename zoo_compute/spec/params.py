@@ -78,6 +78,10 @@ PRESETS: dict[str, Preset] = {preset.name: preset for preset in (DEVNET, PRODUCT
 BPS: int = 10_000  # basis points in the whole
 FEE_BPS: int = 500  # of every payment, to the treasury: 5 % pays development, audits and grants
 SLASH_BPS: int = 1_000  # of a slot's lock, for a timeout or a decline: hurts, without ruining who lost power once
+MIN_AUDIT_BPS: int = (
+    200  # of a job's slot-rounds and aggregations, that are drawn for a paid audit: with less, locks would be too large
+)
+DEFAULT_AUDIT_BPS: int = 500  # of them, unless the job says otherwise
 MAX_DEPTH: int = 64  # turns that may be unfinal at once: a bit each of which were rolled back
 LOCK_MULTIPLE: int = 2  # a seat's own lock over the price at risk: twice, so that a lie costs more than it earns
 FINDER_BPS: int = 4_000  # of what a conviction leaves after restitution, to the oldest seal: hunting lies pays
@@ -232,6 +236,7 @@ class Terms:
     flops: int  # of one slot-round
     depth: int  # turns that may have claims that are not final
     policy: int  # POLICY_TOLERATE, or the bits of POLICY_ROLL_BACK, POLICY_DELAYED and POLICY_CARRIES
+    audit_bps: int  # how many of 10,000 slot-rounds and aggregations are drawn for a paid audit
 
 
 def escrow(terms: Terms) -> int:

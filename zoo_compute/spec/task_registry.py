@@ -3,12 +3,14 @@
 from zoo_compute.spec import auction, jobs
 from zoo_compute.spec.guardian import is_paused
 from zoo_compute.spec.params import (
+    BPS,
     MAX_DEPTH,
     MAX_FLOPS,
     MAX_PRICE,
     MAX_ROUNDS,
     MAX_SECONDS,
     MAX_SLOTS,
+    MIN_AUDIT_BPS,
     POLICY_CARRIES,
     POLICY_DELAYED,
     POLICY_ROLL_BACK,
@@ -68,6 +70,7 @@ def check_terms(terms: Terms) -> None:
     require(1 <= terms.flops <= MAX_FLOPS, "tasks: flops out of range")
     require(1 <= terms.depth <= MAX_DEPTH, "tasks: depth out of range")
     require(0 <= terms.policy <= POLICY_ROLL_BACK | POLICY_DELAYED | POLICY_CARRIES, "tasks: unknown policy")
+    require(MIN_AUDIT_BPS <= terms.audit_bps <= BPS, "tasks: audit rate out of range")
 
 
 def cancel(w: World, msg: Message, job: int) -> None:

@@ -143,6 +143,7 @@ def jobs_outside_the_terms_are_refused_in_order(s: Stage) -> None:
         ("reexecute_s", "seconds out of range", 1, 604_800),
         ("flops", "flops out of range", 1, 2**96 - 1),
         ("depth", "depth out of range", 1, 64),
+        ("audit_bps", "audit rate out of range", 200, 10_000),
     ]
     worst: Terms = replace(good, token=s.tokens["bad"])
     for name, reason, least, most in ranges:
@@ -163,9 +164,11 @@ def jobs_outside_the_terms_are_refused_in_order(s: Stage) -> None:
     s.ok("tasks", "allow", "deployer", s.tokens["bad"], True, 7)
     worst = replace(worst, policy=8)
     for name, reason, least, _ in ranges:
+        if name == "audit_bps":
+            s.no("tasks: unknown policy", "tasks", "post", "submitter", worst)
+            worst = replace(worst, policy=0)
         s.no(f"tasks: {reason}", "tasks", "post", "submitter", worst)
         worst = replace(worst, **{name: least})
-    s.no("tasks: unknown policy", "tasks", "post", "submitter", worst)
     for policy in (8, 2**256 - 1):
         s.no("tasks: unknown policy", "tasks", "post", "submitter", replace(good, policy=policy))
     s.post(policy=1)

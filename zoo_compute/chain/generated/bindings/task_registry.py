@@ -30,6 +30,7 @@ class Terms(NamedTuple):
     flops: int
     depth: int
     policy: int
+    audit_bps: int
 
 
 class Job(NamedTuple):
@@ -60,6 +61,7 @@ class Schedule(NamedTuple):
     flops: int
     depth: int
     policy: int
+    audit_bps: int
     state_root: bytes
 
 
