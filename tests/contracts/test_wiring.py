@@ -27,7 +27,7 @@ DEPLOYMENTS = [
         "referee availability audit_pool",
     ),
     ("Availability", "registry tasks settlement", "answer_s", ""),
-    ("Audits", "registry tasks settlement rewards zen", "min_bond draw_blocks", "referee"),
+    ("Audits", "registry tasks settlement rewards zen", "place_bond draw_blocks lapse_s", "referee"),
     ("Admissions", "registry governor", "benchmark_s min_window_s epoch_s", "referee"),
 ]
 NAMES = [each[0] for each in DEPLOYMENTS]

@@ -16,7 +16,6 @@ from tests.stateful.rules import Step, draw_step, format_steps, is_possible, pre
 from tests.stateful.verdicts import Verdicts
 from tests.stateful.walk import BITS, MAX_JOBS, TOKENS, prepared
 from tests.support.evm import chain
-from tests.support.lockstep.committed_results import SEGMENTS
 from tests.support.lockstep.coverage import Coverage
 
 JOB: dict[str, Any] = {
@@ -31,7 +30,7 @@ JOB: dict[str, Any] = {
     "standbys": BITS,
     "steps": (0, 1, 3, 5, 5, 6, 6, 7),
     "reexecute_s": (5, 5, 40),  # so windows of 15 and of 120 seconds
-    "rate_bps": (0, 5_000, 10_000, 10_000),
+    "audit_bps": (200, 5_000, 10_000, 10_000),
 }
 
 
@@ -40,15 +39,14 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Admissions, Mon
 
     @precondition(lambda self: self.is_idle and len(self.s.world.jobs) < MAX_JOBS)
     @rule(4, **JOB)
-    def begin(self, *, prices: list[int], many: int, standbys: int, steps: int, rate_bps: int, **terms: Any) -> None:
+    def begin(self, *, prices: list[int], many: int, standbys: int, steps: int, **terms: Any) -> None:
         """Most jobs are driven to some turn at once, some to a step of their auctions. Most pay for audits."""
         terms["quorum"] = min(terms["quorum"], terms["slots"])
         if self.s.attempt("tasks", "post", "submitter", self.s.terms(max_price=130, work_root=WORK.root, **terms)):
             return
         job = self.s.result
-        if rate_bps:
-            self.s.attempt("audits", "offer", "submitter", job, 7, rate_bps, SEGMENTS)
-            self.s.attempt("audits", "fund", "stranger", job, 70)
+        if terms["audit_bps"] > 200:
+            self.s.attempt("audits", "fund", "stranger", job, 7_000)
         if steps:
             self.auction(job, prices, many, standbys)
         if steps > 2:

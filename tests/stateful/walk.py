@@ -84,9 +84,10 @@ def prepared() -> Stage:
     """Seven operators with collateral, three auditors and two admitted among them; and a funded pool."""
     stage = Stage(Coverage(), persistent_deployment("devnet"))
     stage.register_all(*OPERATORS, *AUDITORS)
-    for name, times in {"erin": 1, "frank": 1, "grace": 2}.items():
-        bond = times * stage.preset.audit_bond
-        stage.ok("audits", "enlist", f"{name} owner", stage.ids[name], bond)
+    for name, places in {"erin": 1, "frank": 1, "grace": 2}.items():
+        for token, amount in {"zen": (places + 1) * stage.preset.audit_bond, "usd": 100_000}.items():
+            stage.ok("audits", "deposit", "stranger", stage.ids[name], stage.tokens[token], amount)
+        stage.ok("audits", "offer", f"{name} owner", stage.ids[name], places)
     for name in ("bob", "carol"):
         admit(stage, name)
     for size in (300, 2**64 - 1):
@@ -128,7 +129,7 @@ class Walk:
                 }
         seconds |= {closed.closed_at + w.run(job).window_s for (job, _), closed in w.closed_turns.items()}
         seconds |= {asked.opened_at + w.config.preset.answer_s for asked in w.demands.values() if asked.is_open}
-        seconds |= {draw.drawn_at + count * draw.phase_s for draw in w.draws.values() for count in (1, 2, 3)}
+        seconds |= {second for draw in w.draws.values() for second in (draw.half_at, draw.deadline)}
         seconds |= {entry.entered_at + w.config.preset.benchmark_s for entry in w.entries.values()}
         seconds |= {
             node.clocks.since + node.clocks.committer_left_s

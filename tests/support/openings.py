@@ -101,4 +101,3 @@ def update_opening(results: Sequence[SlotRound], index: int, tensor: int, group:
     part = chunk_of(result.update, tensor, group)
     ways = (part.name, part.head, part.state_path, part.chunk, part.tensor_path)
     return (result.segment_root, result.end_root, result_path(results, index), *ways)
-

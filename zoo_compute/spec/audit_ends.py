@@ -63,7 +63,10 @@ def settle_verdicts(
             continue
         for unit in units_of(claim):
             is_wrong = has_unit(left.wrong, unit)
-            if not (is_wrong or has_unit(left.clean, unit)) or judge_of(w, draw, unit, claim.operator, role) != operator:
+            if (
+                not (is_wrong or has_unit(left.clean, unit))
+                or judge_of(w, draw, unit, claim.operator, role) != operator
+            ):
                 continue
             auditor = judge_of(w, draw, unit, claim.operator, Role.AUDITOR)
             before = w.given.get((job, turn, auditor, Role.AUDITOR)) if role == Role.REPLACEMENT else None
@@ -88,7 +91,9 @@ def lapse_verdicts(w: World, msg: Message, job: int, turn: int, operator: int, r
     require(given is not None and given.left == verdicts, "audits: other verdicts")
     assert given is not None
     reexecute_s = w.terms[job].reexecute_s
-    require(msg.now > lapses_at(w.draw_of(job, turn).deadline, reexecute_s, w.config.preset.clocks), "audits: time left")
+    require(
+        msg.now > lapses_at(w.draw_of(job, turn).deadline, reexecute_s, w.config.preset.clocks), "audits: time left"
+    )
     require(len(verdicts.units) > 0, "audits: nothing to settle")
     cost = cost_of(w, job, verdicts)
     w.given[key] = replace(given, left=Verdicts())
@@ -118,9 +123,7 @@ def outcome_of(w: World, job: int, claim: Claim, deadline: int, given_at: int) -
     return Outcome(End.JUDGED, dispute.slot, is_early, account)
 
 
-def _end_verdict(
-    w: World, job: int, unit: int, outcome: Outcome, sums: Sums, *, is_wrong: bool, is_late: bool
-) -> None:
+def _end_verdict(w: World, job: int, unit: int, outcome: Outcome, sums: Sums, *, is_wrong: bool, is_late: bool) -> None:
     fee, is_judged, paid = fee_of(w, job, unit), outcome.is_judged_at(unit), 0
     sums.deposit += fee * RESERVED_FEES
     sums.budget += fee * (1 + BOUNTY_FEES if is_wrong else 1)

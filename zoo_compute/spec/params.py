@@ -112,10 +112,16 @@ SUBMITTER_LANE: int = 129  # lanes 0..128 are the seats'
 STRANGERS_LANE: int = 130
 VERDICT_WORDS: int = 65  # of a bitmap of units: one aggregation and 16,384 slots
 MAX_PLACES: int = 32  # of auditors, in one call: bounds its gas
-PLACE_CHANGES_READ: int = 256  # of a place, back from the newest: each costs whoever makes it a bond for a time, and gas
+PLACE_CHANGES_READ: int = (
+    256  # of a place, back from the newest: each costs whoever makes it a bond for a time, and gas
+)
 AUDIT_CANDIDATES: int = 4  # places that a unit's ticket names: nobody audits its own work, or replaces itself
-RESERVED_FEES: int = 50  # of a verdict: "clean" without a look loses where one unit in fifty is a lie that somebody shows
-BOUNTY_FEES: int = 10  # more for "false" before the first ask: a real find pays for what looking costs; far below a lie's lock
+RESERVED_FEES: int = (
+    50  # of a verdict: "clean" without a look loses where one unit in fifty is a lie that somebody shows
+)
+BOUNTY_FEES: int = (
+    10  # more for "false" before the first ask: a real find pays for what looking costs; far below a lie's lock
+)
 VERDICT_CLAIMS: int = 32  # settled in one call
 MAX_WORKLOADS: int = 16  # VRAM sizes that have one: bounds the search for an operator's
 MAX_STEPS: int = 65_536  # of a workload

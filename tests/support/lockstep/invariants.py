@@ -279,6 +279,8 @@ def check_audits(w: World) -> None:
     for job, budget in w.audit_budgets.items():
         assert budget.reserved == budgets[job], f"job {job}: {budget.reserved} reserved for {budgets[job]}"
     holders = Counter(history[-1][0] for history in w.places.values())
-    assert +Counter({of: held for of, held in holders.items() if of}) == +Counter(w.places_held), "places are miscounted"
+    assert +Counter({of: held for of, held in holders.items() if of}) == +Counter(w.places_held), (
+        "places are miscounted"
+    )
     assert holders.total() - holders[0] == w.place_count, "a place is nobody's"
     assert all(w.places[place][-1][0] for place in range(w.place_count)), "a gap among the places"
