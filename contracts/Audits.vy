@@ -295,7 +295,7 @@ def fund(job: uint256, amount: uint256):
     """
     assert amount > 0, "audits: zero amount"
     record: ITaskViews.Job = staticcall ITaskViews(tasks).jobs(job)
-    assert record.state != 0 and record.state < numbers.ENDED, "audits: job over"
+    assert record.state != 0 and record.state != numbers.CANCELLED, "audits: no such job"
     budget: Budget = self._budget(job)
     self._store_budget(job, budget.balance + amount, budget.reserved)
     log AuditsFunded(job=job, amount=amount)

@@ -158,7 +158,7 @@ def _lying_auditors(chain: Chain, view: JobView, checked: list[VerifiedWork]) ->
     false = [work for work in checked if not work.agrees]
     for given in read_audits(chain, view).given if false else ():
         for work in false:
-            slot = work.slot if work.work == SLOT_ROUND else None
+            slot = work.slot
             unit = AGGREGATION_UNIT if slot is None else slot + 1
             if given.turn == work.claim.turn and has_unit(given.verdicts.clean, unit):
                 yield {"auditor": given.operator, "turn": given.turn, "slot": slot}

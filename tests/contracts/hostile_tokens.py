@@ -281,7 +281,7 @@ class Bonds(Market):
 
     def callbacks(self) -> list[tuple[str, bytes]]:
         registry, rewards, audits = (self.contracts[name] for name in ("registry", "rewards", "audits"))
-        own, neighbour, owner = self.operators[2], self.operators[NEIGHBOUR], self.people[NEIGHBOUR]
+        own, neighbour = self.operators[2], self.operators[NEIGHBOUR]
         return [
             ("registry", registry.withdraw_stake.prepare_calldata(own)),
             ("registry", registry.add_stake.prepare_calldata(neighbour, STAKE_UNIT)),

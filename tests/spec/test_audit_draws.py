@@ -62,7 +62,8 @@ def test_bitmaps__have_the_units_that_they_were_made_of() -> None:
     verdicts = verdicts_of(units, [2])
     assert verdicts.units == sorted([*units, 2])
     assert verdicts.without(256).units == [0, 1, 2, 255, 16_384]
-    assert Verdicts().units == [] and words_of([]) == ()
+    assert Verdicts().units == []
+    assert words_of([]) == ()
 
 
 def test_verdicts__lapse_after_disputes_age_and_seals_are_opened() -> None:

@@ -193,7 +193,7 @@ HINTS: dict[str, str] = {
     "availability: transfer failed": "the account rejects native coin: use one that accepts transfers",
     # -- Audits
     "audits: zero amount": "give an amount above zero",
-    "audits: job over": "audits are paid for before a job is over",
+    "audits: no such job": "check the number; a cancelled job is not audited",
     "audits: job not over": "wait until the job is over; then the rest is returned",
     "audits: nothing left": "the budget is spent or reserved for verdicts that are not settled",
     "audits: no such operator": "register the operator first",

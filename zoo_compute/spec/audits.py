@@ -27,8 +27,7 @@ from zoo_compute.spec.state import ZERO_ADDRESS, JobState, Message, World
 def fund(w: World, msg: Message, job: int, amount: int) -> None:
     require(amount > 0, "audits: zero amount")
     record = w.job(job)
-    is_open = record.state in (JobState.OPEN, JobState.AWARDED, JobState.RUNNING)
-    require(is_open, "audits: job over")
+    require(record.state not in (JobState.NONE, JobState.CANCELLED), "audits: no such job")
     budget = w.budget_of(job)
     w.audit_budgets[job] = replace(budget, balance=budget.balance + amount)
     w.move(record.token, msg.sender, w.config.audits, amount, by="audits")

@@ -123,7 +123,7 @@ def units_are_drawn_from_a_closed_turn(s: Stage) -> None:
     t = AuditScenario(s, audit_bps=2_000, token="usd")
     job = t.job
     t.no("zero amount", "fund", "submitter", job, 0)
-    t.no("job over", "fund", "submitter", 99, 1)
+    t.no("no such job", "fund", "submitter", 99, 1)
     t.no("nothing funded", "draw_units", "stranger", job, 0)
     t.ok("fund", "stranger", job, RICH)
     t.no("no auditors", "draw_units", "stranger", job, 0)
@@ -136,7 +136,8 @@ def units_are_drawn_from_a_closed_turn(s: Stage) -> None:
     named = s.world.draws[job, 0]
     s.wait(258)
     t.ok("draw_units", "stranger", job, 0)  # the hash is forgotten: another block is named, and nothing is drawn
-    assert not s.world.draws[job, 0].is_drawn and s.world.draws[job, 0].block > named.block
+    assert not s.world.draws[job, 0].is_drawn
+    assert s.world.draws[job, 0].block > named.block
     s.wait(s.preset.draw_blocks + 1)
     t.no("draw block not buried", "draw_units", "stranger", job, 0)
     s.wait(1)
@@ -152,7 +153,6 @@ def units_are_drawn_from_a_closed_turn(s: Stage) -> None:
     t.finalise()
     t.ok("refund", "stranger", job)
     t.no("nothing left", "refund", "stranger", job)
-    t.no("job over", "fund", "stranger", job, 1)
     usd, submitter = s.tokens["usd"], s.accounts["submitter"]
     t.ok("withdraw", "stranger", usd, submitter)
     t.no("nothing owed", "withdraw", "stranger", usd, submitter)
@@ -167,7 +167,9 @@ def verdicts_are_paid_where_nothing_contradicts_them(s: Stage) -> None:
     t.enlist("frank", places=2)
     t.drawn()
     units = {name: t.units_of(name) for name in ("erin", "frank")}
-    assert sorted(units["erin"] + units["frank"]) == list(range(7)) and units["erin"] and units["frank"]
+    assert sorted(units["erin"] + units["frank"]) == list(range(7))
+    assert units["erin"]
+    assert units["frank"]
     t.give("erin", NOTHING, "no verdicts")
     t.give("erin", verdicts_of([1], [1, 2]), "two verdicts")
     t.give("erin", verdicts_of([1], []), "not the hot key", sender="frank hot")
@@ -200,7 +202,8 @@ def verdicts_are_paid_where_nothing_contradicts_them(s: Stage) -> None:
     fees = {name: sum(audits.fee_of(s.world, job, unit) for unit in of) for name, of in units.items()}
     assert t.paid("erin") == fees["erin"]
     assert t.paid("frank") == fees["frank"] - audits.fee_of(s.world, job, units["frank"][0])  # the claim is final
-    assert t.reserved("frank") == 2 * s.preset.audit_bond and not s.world.audits_burned.get(t.token)
+    assert t.reserved("frank") == 2 * s.preset.audit_bond
+    assert not s.world.audits_burned.get(t.token)
     assert not s.world.budget_of(job).reserved
     t.ok("withdraw", "stranger", t.token, s.accounts["erin owner"])
     assert frank != erin
@@ -259,7 +262,8 @@ def verdicts_on_units_of_others_lapse_and_cost_their_fees(s: Stage) -> None:
     s.wait(1)
     t.ok("lapse_verdicts", "stranger", *args, said)
     t.no("nothing to settle", "lapse_verdicts", "stranger", *args, NOTHING)
-    assert s.world.audits_burned[t.token] == lost and s.world.budget_of(job).balance == 20 * FEE
+    assert s.world.audits_burned[t.token] == lost
+    assert s.world.budget_of(job).balance == 20 * FEE
     assert s.world.audit_funds_of(erin, t.token).balance == RICH - lost
 
 
@@ -277,7 +281,8 @@ def what_a_conviction_without_a_judgement_means_for_verdicts(s: Stage) -> None:
     t.after_window()
     t.settle("erin", said)
     assert t.paid("erin") == AGGREGATION_FEE + 4 * FEE  # of 5, which is final, nothing
-    assert s.world.claims[job, 0, 0].status == 3 and not s.world.audits_burned.get(t.token)
+    assert s.world.claims[job, 0, 0].status == 3
+    assert not s.world.audits_burned.get(t.token)
     assert End.SILENT == 3
 
 
@@ -297,6 +302,7 @@ def a_hostile_token_stops_only_the_audits_that_are_paid_in_it(s: Stage) -> None:
     s.no("audits: transfer failed", "audits", "pay_out", "erin owner", s.ids["erin"], bad, 70)
     s.ok("tasks", "cancel", "submitter", job)
     s.ok("audits", "refund", "stranger", job)
+    s.no("audits: no such job", "audits", "fund", "stranger", job, 1)
     s.no("audits: transfer failed", "audits", "withdraw", "stranger", bad, s.accounts["submitter"])
     s.ok("token", "refuse", "stranger", bad, False)
     s.ok("audits", "withdraw", "stranger", bad, s.accounts["submitter"])

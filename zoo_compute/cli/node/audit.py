@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo_compute.amounts import ZEN, format_amount, parse_amount
-from zoo_compute.cli.context import Group, Settings, pass_settings
+from zoo_compute.cli.context import Command, Group, Settings, pass_settings
 from zoo_compute.cli.node.options import home_option, number_of, operator_option, operators_of, token_option
 from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
@@ -116,7 +116,7 @@ def withdraw(
     )
 
 
-@click.command("estimate")
+@click.command("estimate", cls=Command)
 @click.option(
     "--role", type=click.Choice(["verifier"]), default="verifier", show_default=True, help="What you would do."
 )
