@@ -9,11 +9,13 @@ FAST   := $(addprefix tests/,repository spec contracts differential stateful ref
 # Tests of real processes wait for clocks, and CI's machine is shared: there, one that fails is run once more and listed.
 RERUN  := $(if $(CI),--reruns 1)
 # The other tests take the processor time that those leave.
-SPARE  := nice -n 5
+SPARE  := nice -n 10
+# Tests start hundreds of processes: without its bytecode each compiles the sources again.
+unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-long test-slow test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-long test-slow ci-computing ci-networks ci-machines test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -57,7 +59,17 @@ test-long: setup ## what draws, walks or kills at length
 	$(SPARE) $(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m long $(FAST) $(ARGS)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m long $(RERUN) $(ARGS)
 
-test-slow: setup ## what CI runs beside the journeys: the tests that are long, on networks, or kill
+# The three lanes of .ci/run, of about equal length. Together they are `make test test-slow journeys`.
+ci-computing: setup
+	@$(MAKE) --no-print-directory -j1 test-fast test-ape test-long
+
+ci-networks: setup
+	@$(MAKE) --no-print-directory -j1 test-integration test-network
+
+ci-machines: setup
+	@$(MAKE) --no-print-directory -j1 journeys chaos
+
+test-slow: setup ## what CI runs beside `make test` and the journeys: the tests that are long, on networks, or kill
 	@$(MAKE) --no-print-directory -j1 test-long test-network chaos
 
 test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (five minutes)

@@ -30,12 +30,14 @@ CLEARED: constant(uint256) = 3
 AWARDED: constant(uint256) = 4
 
 BATCH: constant(uint256) = 64
-# With so many revealed bids the cap is a third.
+# With so many revealed bids the cap is a third, or the least above it that fills the lot.
 CAP_FROM: constant(uint256) = 3
 # A bid is for at least a 64th of the lot, so that seats suffice for its winners.
 MAX_WINNERS: constant(uint256) = 64
 # Losing runs that price the winners; beyond them the reserve does.
 MAX_RUNS: constant(uint256) = 128
+# Seconds from the end of an auction that nobody clears or opens again until anyone may close the job.
+LAPSE_S: constant(uint256) = 2_592_000
 # Places an operator has for bids of a kind: job `n` uses place `n mod 256`.
 RING: constant(uint256) = 256
 
@@ -98,8 +100,8 @@ struct LotWords:
 settlement: public(address)
 # job -> kind -> the words that a bid reads
 lot_words: HashMap[uint256, HashMap[uint256, LotWords]]
-# job -> kind -> max_reserve (80) | rounds (16) | revealed (24) | units_capped (32) | units_uncapped (32) | sold (16)
-#                | winners (16) | priced (16)
+# job -> kind -> second_excess (16) | max_reserve (80) | rounds (16) | revealed (24) | units_capped (32) | units_uncapped (32)
+#                | sold (16) | winners (16) | priced (16)
 tallies: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> kind -> cleared (24) | cursor (160) | losing_units (16) | runs (8) | sweep (32)
 progresses: HashMap[uint256, HashMap[uint256, uint256]]
@@ -233,6 +235,7 @@ def open(
             revealed=0,
             units_capped=0,
             units_uncapped=0,
+            second_excess=0,
             sold=0,
             winners=0,
             priced=0,
@@ -243,15 +246,21 @@ def open(
 
 
 @external
-def cancelled(job: uint256):
+def cancelled(job: uint256) -> uint256:
     """
     @notice Notes when the job was cancelled: bids that could still be revealed then forfeit nothing.
+    @return How many revealed bids are paid for it: all of this attempt, unless it ended with too few.
     """
     assert msg.sender == tasks, "auction: not the task registry"
+    bids: uint256 = 0
+    if not self._has_failed(job):
+        for kind: uint256 in range(2):
+            bids += words._unpack_tally(self.tallies[job][kind]).revealed
     for kind: uint256 in range(2):
         clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
         clock.cancelled_at = block.timestamp
         self.lot_words[job][kind].clock = words._pack_clock(clock)
+    return bids
 
 
 @external
@@ -288,12 +297,17 @@ def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity:
     log BidSealed(job=job, operator=operator, kind=kind, capacity=capacity)
     # One call asks whether the operator may bid, and locks: below 2^96 a unit, for at most 2^14 units.
     if not extcall INodeRegistry(registry).lock_bid(
-        operator, msg.sender, convert(lot.security >> 96, address), unsafe_mul(lot.security & bits.U96, capacity)
+        operator,
+        msg.sender,
+        convert(lot.security >> 96, address),
+        unsafe_mul(lot.security & bits.U96, capacity),
+        capacity,
     ):
         assert (
             block.timestamp >= staticcall INodeRegistry(registry).bids_paused_until()
         ), "auction: intake paused"
-        raise "auction: operator not eligible"
+        assert staticcall INodeRegistry(registry).is_eligible(operator, msg.sender), "auction: operator not eligible"
+        raise "auction: stake below the capacity"
 
 
 @external
@@ -320,8 +334,13 @@ def reveal(job: uint256, kind: uint256, operator: uint256, price: uint256, salt:
     entry.discount_bps = staticcall INodeRegistry(registry).discount_bps(operator)
     self._store(kind, operator, entry)
     tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
+    within: uint256 = min(entry.capacity, self._third(clock.units))
+    # While at most two bids exceed a third, what they exceed it by in all is `units_uncapped - units_capped`. With a third such
+    # bid the capped units fill the lot, and nobody asks for `second_excess` any more.
+    largest: uint256 = tally.units_uncapped - tally.units_capped - tally.second_excess
+    tally.second_excess = max(tally.second_excess, min(largest, entry.capacity - within))
     tally.revealed += 1
-    tally.units_capped += min(entry.capacity, self._third(clock.units))
+    tally.units_capped += within
     tally.units_uncapped += entry.capacity
     self.tallies[job][kind] = words._pack_tally(tally)
     log BidRevealed(job=job, operator=operator, kind=kind, price=price, discount_bps=entry.discount_bps)
@@ -344,11 +363,12 @@ def reopen(job: uint256, kind: uint256):
         lot: words.Clock = words._unpack_clock(self.lot_words[job][each].clock)
         tally: words.Tally = words._unpack_tally(self.tallies[job][each])
         reserve: uint256 = lot.reserve
-        if grows and not self._are_enough(lot.units, tally):
+        if grows and tally.units_uncapped < lot.units:
             reserve = min(tally.max_reserve, reserve * numbers.RESERVE_GROWTH_BPS // numbers.BPS)
         tally.revealed = 0
         tally.units_capped = 0
         tally.units_uncapped = 0
+        tally.second_excess = 0
         self.tallies[job][each] = words._pack_tally(tally)
         self._open_attempt(job, each, lot.attempt + 1, lot.units, reserve)
 
@@ -426,7 +446,8 @@ def award(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
 def reclaim(job: uint256, kind: uint256, operator: uint256):
     """
     @notice Ends a bid that can no longer win and unlocks its collateral. A bid that could have been revealed and
-            was not forfeits up to the reserve a unit, which is burned.
+            was not forfeits up to the reserve a unit, which is burned. A revealed bid of a job cancelled in its attempt is paid its
+            part of the posting deposit.
     """
     entry: words.Entry = self._entry(job, kind, operator)
     assert entry.attempt != 0, "auction: no bid"
@@ -453,6 +474,9 @@ def reclaim(job: uint256, kind: uint256, operator: uint256):
         extcall INodeRegistry(registry).slash(operator, token, forfeited, False)
         extcall INodeRegistry(registry).burn(token, forfeited)
     extcall INodeRegistry(registry).unlock(operator, token, lock * entry.capacity - forfeited, True)
+    if entry.revealed and not is_earlier:
+        # The job was cancelled. INVARIANT deposits: the place is spent, so no bid is paid twice.
+        extcall ITaskRegistry(tasks).compensate(job, staticcall INodeRegistry(registry).owner_of(operator))
 
 
 @external
@@ -513,6 +537,21 @@ def is_cancellable(job: uint256) -> bool:
     return (
         words._unpack_clock(self.lot_words[job][0].clock).phase <= OPEN
         and words._unpack_clock(self.lot_words[job][1].clock).phase <= OPEN
+    )
+
+
+@external
+@view
+def is_lapsed(job: uint256) -> bool:
+    """
+    @notice Whether anyone may close the job: its last auction ended 30 days ago, and was neither cleared nor opened again.
+    """
+    # Both lots have the same windows.
+    clock: words.Clock = words._unpack_clock(self.lot_words[job][0].clock)
+    return (
+        clock.phase == OPEN
+        and block.timestamp >= clock.reveal_end + LAPSE_S
+        and words._unpack_clock(self.lot_words[job][1].clock).phase == OPEN
     )
 
 
@@ -605,7 +644,7 @@ def _clear_one(
     score: uint256 = self._score(entry)
     key: uint256 = score << 64 | operator
     assert key > progress.cursor, "auction: out of order"
-    cap: uint256 = self._cap(clock.units, tally.revealed)
+    cap: uint256 = self._cap(clock.units, tally)
     usable: uint256 = min(entry.capacity, cap)
     # The units whose lock it still has. An earlier sweep can only have missed bids before this one: a sweep that misses
     # none gives every bid at most what each earlier one gave it, and is never limited by `reserved`.
@@ -724,17 +763,21 @@ def _is_free(word: uint256, job: uint256, kind: uint256) -> bool:
 
 @internal
 @view
-def _has_enough(job: uint256, kind: uint256) -> bool:
-    units: uint256 = words._unpack_clock(self.lot_words[job][kind].clock).units
-    return self._are_enough(units, words._unpack_tally(self.tallies[job][kind]))
+def _has_failed(job: uint256) -> bool:
+    """
+    @notice Whether the attempt is over, and a lot has too few bids.
+    """
+    return (
+        block.timestamp >= words._unpack_clock(self.lot_words[job][0].clock).reveal_end
+        and not (self._has_enough(job, 0) and self._has_enough(job, 1))
+    )
 
 
 @internal
-@pure
-def _are_enough(units: uint256, tally: words.Tally) -> bool:
-    if tally.revealed >= CAP_FROM:
-        return tally.units_capped >= units
-    return tally.units_uncapped >= units
+@view
+def _has_enough(job: uint256, kind: uint256) -> bool:
+    units: uint256 = words._unpack_clock(self.lot_words[job][kind].clock).units
+    return words._unpack_tally(self.tallies[job][kind]).units_uncapped >= units
 
 
 @internal
@@ -745,8 +788,22 @@ def _third(units: uint256) -> uint256:
 
 @internal
 @pure
-def _cap(units: uint256, revealed: uint256) -> uint256:
-    return self._third(units) if revealed >= CAP_FROM else units
+def _cap(units: uint256, tally: words.Tally) -> uint256:
+    """
+    @notice The most units that one operator may win: a third, or the least above it with which the bids fill the lot.
+    @dev Does not depend on prices. Where a third is too little, fewer than three bids offer that much: at most two grow with
+         the cap, by their excess over a third.
+    """
+    if tally.revealed < CAP_FROM:
+        return units
+    third: uint256 = self._third(units)
+    if tally.units_capped >= units:
+        return third
+    missing: uint256 = units - tally.units_capped
+    half: uint256 = (missing + 1) // 2
+    # INVARIANT auction: the bids of a lot that is cleared fill it within the cap. Both larger ones grow alike, till the smaller of
+    # them is used up.
+    return third + (half if half <= tally.second_excess else missing - tally.second_excess)
 
 
 @internal

@@ -26,6 +26,8 @@ MAX_VRAM_GB: constant(uint256) = 65_535
 PERIODS: constant(uint256) = 24
 # Of the stake, for an epoch in which more declared periods were missed than the SLA allows.
 BREACH_BPS: constant(uint256) = 100
+# Epochs in which a reputation halves: a season of work counts, an older one half.
+HALVING_EPOCHS: constant(uint256) = 90
 # In a word of beats, above the periods: the epoch was judged.
 JUDGED: constant(uint256) = 2**24
 # In the census, above the count: the second until which registration is paused.
@@ -527,7 +529,7 @@ def heartbeat(operator: uint256):
 def breach(operator: uint256, epoch: uint256):
     """
     @notice Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake, and
-            its tier.
+            from the next epoch on its tier.
     """
     assert epoch < block.timestamp // epoch_s, "registry: epoch not over"
     promise: Promise = self._promised(operator, epoch)
@@ -538,9 +540,13 @@ def breach(operator: uint256, epoch: uint256):
     allowed: uint256 = bits._popcount(promise.hours) * gpu_classes._slack_bps(promise.tier) // numbers.BPS
     assert missed > allowed, "registry: promise kept"
     self.beats_words[operator][epoch] = word | JUDGED
+    next: uint256 = block.timestamp // epoch_s + 1
     declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
-    declaration.tier = 0
-    declaration.last_tier = 0
+    # INVARIANT promises: what binds in the running epoch stays as it is, for receipts are signed by its tier already.
+    if declaration.since == next:
+        declaration.tier = 0
+    if self._promised(operator, next - 1).tier != 0:
+        declaration.barred_from = next
     self.declared[operator] = words._pack_declaration(declaration)
     log AvailabilityBreached(operator=operator, epoch=epoch, missed=missed)
     self._slash_stake(operator, BREACH_BPS)
@@ -568,16 +574,19 @@ def lock(operator: uint256, token: address, amount: uint256, new: bool):
 
 @external
 @reentrant
-def lock_bid(operator: uint256, hot: address, token: address, amount: uint256) -> bool:
+def lock_bid(operator: uint256, hot: address, token: address, amount: uint256, units: uint256) -> bool:
     """
-    @notice Locks free collateral behind a bid of an operator that may bid with this hot key; else locks nothing.
+    @notice Locks free collateral behind a bid of an operator that may bid for so many units with this hot key; else locks
+            nothing. The least stake covers 16 units, and more stake more of them: names are not free.
     @dev Without an event: Auction logs the bid, its lot and its capacity. Without a lock against reentrance: it calls
          nobody, Auction has such a lock itself, and whatever here calls out has done all its effects by then.
     @return Whether the operator may bid, and bids are not paused.
     """
     bidding: uint256 = self.bidding
     assert convert(msg.sender, uint256) == bidding & bits.U160, "registry: not a protocol contract"
-    if block.timestamp < bidding >> 160 or not words._is_eligible(self.nodes[operator], hot, min_stake):
+    # A lot has at most 2^14 units, and the least stake is below 2^104.
+    stake: uint256 = max(min_stake, unsafe_mul(min_stake, units) // numbers.UNITS_PER_STAKE)
+    if block.timestamp < bidding >> 160 or not words._is_eligible(self.nodes[operator], hot, stake):
         return False
     word: uint256 = self.collaterals[token][operator]
     # INVARIANT locks: sum of the locks of open bids and seats == locked <= balance. The subtraction cannot underflow.
@@ -619,6 +628,7 @@ def slash(operator: uint256, token: address, amount: uint256, convicted: bool):
     self.collaterals[token][operator] = words._pack_collateral(funds)
     self.pot[token] += amount
     account: words.Account = words._unpack_account(self.accounts[operator])
+    # As it was written: what halves later halves this half.
     account.reputation = 0 if convicted else account.reputation // 2
     self.accounts[operator] = words._pack_account(account)
     log CollateralSlashed(operator=operator, token=token, amount=amount)
@@ -684,16 +694,17 @@ def burn(token: address, amount: uint256):
 
 
 @external
-def reward_outcome(operator: uint256, count: uint256) -> address:
+def reward_outcome(operator: uint256, fee: uint256) -> address:
     """
-    @notice Adds a point of reputation for each of `count` final slot-rounds, up to the most.
+    @notice Adds a point of reputation for each ZEN that the treasury is paid of the operator's work, up to the most.
+    @param fee In 10^-18 ZEN: reputation costs what it counts. What is below a thousandth of a ZEN is left out.
     @return The operator's owner, who is paid.
     """
     assert msg.sender == self.settlement, "registry: not a protocol contract"
-    account: words.Account = words._unpack_account(self.accounts[operator])
-    reputation: uint256 = min(account.reputation + count, numbers.MAX_REPUTATION)
-    if reputation != account.reputation:
-        account.reputation = reputation
+    earned: uint256 = fee // words.REPUTATION_UNIT
+    account: words.Account = self._account(operator)
+    if earned > 0:
+        account.reputation = min(account.reputation + earned, numbers.MAX_REPUTATION * words.PARTS_A_POINT)
         self.accounts[operator] = words._pack_account(account)
     return account.owner
 
@@ -741,14 +752,14 @@ def operators(operator: uint256) -> Operator:
     @notice Everything known of an operator but what it declared; zeros when there is none.
     """
     node: words.Node = words._unpack_node(self.nodes[operator])
-    account: words.Account = words._unpack_account(self.accounts[operator])
+    account: words.Account = self._account(operator)
     return Operator(
         owner=account.owner,
         stake=node.stake * words.STAKE_UNIT,
         hot=node.hot,
         gpu_class=account.gpu_class,
         vram_gb=account.vram_gb,
-        reputation=account.reputation,
+        reputation=account.reputation // words.PARTS_A_POINT,
         locks=self._locks(operator),
         exit_at=account.exit_at,
     )
@@ -851,7 +862,7 @@ def discount_bps(operator: uint256) -> uint256:
     """
     @notice What an operator's score is discounted by: one basis point a point of reputation.
     """
-    return words._unpack_account(self.accounts[operator]).reputation
+    return self._account(operator).reputation // words.PARTS_A_POINT
 
 
 @external
@@ -940,6 +951,20 @@ def _owned(operator: uint256) -> words.Account:
 
 @internal
 @view
+def _account(operator: uint256) -> words.Account:
+    """
+    @notice An operator's account with its reputation as it is now: halved once for each turn of 90 epochs since it was written.
+    """
+    account: words.Account = words._unpack_account(self.accounts[operator])
+    # 16 bits of the count of halvings, which wrap after decades on a devnet and millennia in production.
+    now: uint256 = block.timestamp // (epoch_s * HALVING_EPOCHS) & bits.U16
+    account.reputation = account.reputation >> (unsafe_sub(now, account.halved_at) & bits.U16)
+    account.halved_at = now
+    return account
+
+
+@internal
+@view
 def _owner(operator: uint256) -> address:
     return convert(self.accounts[operator] >> 96, address)
 
@@ -954,11 +979,14 @@ def _hot(operator: uint256) -> address:
 @view
 def _promised(operator: uint256, epoch: uint256) -> Promise:
     declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
+    barred_from: uint256 = declaration.barred_from
     # No declaration has `since` 0: it would have been made before the first epoch.
     if declaration.since != 0 and epoch >= declaration.since:
-        return Promise(tier=declaration.tier, hours=declaration.hours)
+        is_barred: bool = declaration.since < barred_from and barred_from <= epoch
+        return Promise(tier=0 if is_barred else declaration.tier, hours=declaration.hours)
     if declaration.last_since != 0 and epoch >= declaration.last_since:
-        return Promise(tier=declaration.last_tier, hours=declaration.last_hours)
+        is_barred: bool = declaration.last_since < barred_from and barred_from <= epoch
+        return Promise(tier=0 if is_barred else declaration.last_tier, hours=declaration.last_hours)
     return empty(Promise)
 
 
@@ -982,7 +1010,13 @@ def _register(
     )
     self.accounts[census] = words._pack_account(
         words.Account(
-            owner=owner, reputation=0, exit_at=0, gpu_class=gpu_class, vram_gb=vram_gb, is_admitted=False
+            owner=owner,
+            reputation=0,
+            halved_at=0,
+            exit_at=0,
+            gpu_class=gpu_class,
+            vram_gb=vram_gb,
+            is_admitted=False,
         )
     )
     log OperatorRegistered(

@@ -21,6 +21,12 @@ implements: ITaskRegistry
 
 # Of EIP-2612: permit(address,address,uint256,uint256,uint8,bytes32,bytes32).
 PERMIT: constant(bytes4) = 0xd505accf
+# The chain's coin, in place of a token.
+COIN: constant(address) = empty(address)
+# What a posting deposit is worth in gas: eight bidders' bids, reveals and reclaims.
+DEPOSIT_GAS: constant(uint256) = 2_000_000
+# A chain's base fee counts as at least this, so that no job is posted for nothing.
+LEAST_BASE_FEE: constant(uint256) = 10**9
 
 
 treasury: public(immutable(address))
@@ -59,7 +65,8 @@ owed: public(HashMap[address, HashMap[address, uint256]])
 tokens: HashMap[uint256, uint256]
 # job -> what is left of the escrow
 escrows: HashMap[uint256, uint256]
-submitters: HashMap[uint256, address]
+# job -> submitter (160) | posting deposit (96), in the coin; once the job was cancelled, the part of it that a bid is paid
+postings: HashMap[uint256, uint256]
 work_roots: HashMap[uint256, bytes32]
 state_roots: HashMap[uint256, bytes32]
 data_roots: HashMap[uint256, bytes32]
@@ -169,9 +176,11 @@ def allow(token: address, allowed: bool, window_value: uint256):
 
 
 @external
+@payable
 def post(terms: terms_of.Terms) -> uint256:
     """
-    @notice Posts a job, pulls the most it can cost into escrow, and opens both auctions.
+    @notice Posts a job, pulls the most it can cost into escrow, and opens both auctions. What is sent in the coin is the posting
+            deposit: it comes back when the job ends, or is cancelled before a bid is revealed; later it pays the bidders.
     @return The job's number.
     """
     job: uint256 = 0
@@ -182,6 +191,7 @@ def post(terms: terms_of.Terms) -> uint256:
 
 
 @external
+@payable
 def post_permitted(terms: terms_of.Terms, deadline: uint256, v: uint8, r: bytes32, s: bytes32) -> uint256:
     """
     @notice As `post`, with an allowance of exactly the escrow that is signed (EIP-2612) instead of approved before.
@@ -204,25 +214,56 @@ def post_permitted(terms: terms_of.Terms, deadline: uint256, v: uint8, r: bytes3
 @external
 def cancel(job: uint256):
     """
-    @notice Takes back a job before its auctions clear; the whole escrow is owed to the submitter.
+    @notice Takes back a job before its auctions clear; the whole escrow is owed to the submitter. The posting deposit is too,
+            unless bids are revealed that may still win: then each of them is paid an equal part of it, at `Auction.reclaim`.
     """
-    assert msg.sender == self.submitters[job], "tasks: not the submitter"
-    token: address = empty(address)
-    state: uint256 = 0
-    token, state = self._unpack_token(self.tokens[job])
-    assert state == numbers.OPEN, "tasks: not open"
-    assert staticcall IAuction(self.auction).is_cancellable(job), "tasks: auction is clearing"
-    self._set_state(job, numbers.CANCELLED)
-    self.owed[token][msg.sender] += self.escrows[job]
-    self.escrows[job] = 0
-    log JobCancelled(job=job)
-    extcall IAuction(self.auction).cancelled(job)
+    posting: uint256 = self.postings[job]
+    assert convert(msg.sender, uint256) == posting >> 96, "tasks: not the submitter"
+    auction: address = self.auction
+    self._check_open(job)
+    assert staticcall IAuction(auction).is_cancellable(job), "tasks: auction is clearing"
+    self._cancel(job, msg.sender)
+    deposit: uint256 = posting & bits.U96
+    bids: uint256 = extcall IAuction(auction).cancelled(job)
+    share: uint256 = 0
+    if bids > 0:
+        # INVARIANT deposits: what bids are paid and what is returned is what was sent. What does not divide is returned.
+        share = deposit // bids
+    self.postings[job] = posting - deposit + share
+    self._owe_coin(msg.sender, deposit - bids * share)
+
+
+@external
+def lapse(job: uint256):
+    """
+    @notice Closes a job whose last auction ended 30 days ago and was neither cleared nor opened again. The escrow is owed to the
+            submitter, the posting deposit to whoever calls.
+    """
+    self._check_open(job)
+    auction: address = self.auction
+    assert staticcall IAuction(auction).is_lapsed(job), "tasks: auction not lapsed"
+    posting: uint256 = self.postings[job]
+    deposit: uint256 = posting & bits.U96
+    self._cancel(job, convert(posting >> 96, address))
+    self.postings[job] = posting - deposit
+    self._owe_coin(msg.sender, deposit)
+    # The bids of an auction that ended so long ago are paid nothing: each of their operators could have cleared it.
+    bids: uint256 = extcall IAuction(auction).cancelled(job)
+
+
+@external
+def compensate(job: uint256, account: address):
+    """
+    @notice For Auction, once for each revealed bid of a cancelled job: its part of the posting deposit becomes owed.
+    """
+    assert msg.sender == self.auction, "tasks: not a protocol contract"
+    self._owe_coin(account, self.postings[job] & bits.U96)
 
 
 @external
 def withdraw(token: address, account: address) -> uint256:
     """
-    @notice Sends what is owed in a token to the account it is owed to.
+    @notice Sends what is owed in a token, or in the coin (the zero address), to the account it is owed to.
     @return The amount.
     """
     amount: uint256 = self.owed[token][account]
@@ -230,6 +271,9 @@ def withdraw(token: address, account: address) -> uint256:
     # INVARIANT tasks: balance(token) == sum(escrow) + sum(owed). A debt is paid once.
     self.owed[token][account] = 0
     log Withdrawn(token=token, account=account, amount=amount)
+    if token == COIN:
+        assert raw_call(account, b"", value=amount, revert_on_failure=False), "tasks: transfer failed"
+        return amount
     assert extcall IERC20(token).transfer(account, amount, default_return_value=True), "tasks: transfer failed"
     return amount
 
@@ -280,14 +324,21 @@ def restore(job: uint256, restored: uint256, account: address, amount: uint256):
 @external
 def close(job: uint256, kept: uint256):
     """
-    @notice What is left of the escrow becomes owed to the submitter, but for what parked claims may still be paid.
+    @notice What is left of the escrow becomes owed to the submitter, but for what parked claims may still be paid; and the
+            posting deposit, the first time.
     """
     assert msg.sender == self.settlement, "tasks: not a protocol contract"
     token: address = self._unpack_token(self.tokens[job])[0]
     refunded: uint256 = self.escrows[job] - kept
     self.escrows[job] = kept
-    self.owed[token][self.submitters[job]] += refunded
+    posting: uint256 = self.postings[job]
+    submitter: address = convert(posting >> 96, address)
+    self.owed[token][submitter] += refunded
     log JobClosed(job=job, refunded=refunded)
+    deposit: uint256 = posting & bits.U96
+    if deposit > 0:
+        self.postings[job] = posting - deposit
+        self._owe_coin(submitter, deposit)
 
 
 @external
@@ -300,7 +351,7 @@ def jobs(job: uint256) -> Job:
     state: uint256 = 0
     token, state = self._unpack_token(self.tokens[job])
     return Job(
-        submitter=self.submitters[job],
+        submitter=convert(self.postings[job] >> 96, address),
         token=token,
         state=state,
         escrow=self.escrows[job],
@@ -309,6 +360,24 @@ def jobs(job: uint256) -> Job:
         data_root=self.data_roots[job],
         manifest=self.manifests[job],
     )
+
+
+@external
+@view
+def deposits(job: uint256) -> uint256:
+    """
+    @notice What is kept of a job's posting deposit, in the coin; once it was cancelled, what each bid due a part is paid.
+    """
+    return self.postings[job] & bits.U96
+
+
+@external
+@view
+def least_deposit() -> uint256:
+    """
+    @notice The least posting deposit at this block's base fee. Send more: the base fee may rise.
+    """
+    return self._least_deposit()
 
 
 @external
@@ -347,10 +416,12 @@ def schedules(job: uint256) -> ITaskRegistry.Schedule:
 
 
 @internal
+@payable
 def _open(terms: terms_of.Terms) -> (uint256, uint256):
     assert block.timestamp >= self.paused_until, "tasks: intake paused"
     assert self.is_allowed[terms.token], "tasks: token not allowed"
     terms_of._check(terms)
+    assert msg.value >= self._least_deposit(), "tasks: deposit too small"
     job: uint256 = self.job_count + 1
     self.job_count = job
     # INVARIANT escrow: nothing a job pays exceeds max_price a slot-round and aggregator_max_price a round.
@@ -386,8 +457,10 @@ def _pull(token: address, escrow: uint256):
 
 
 @internal
+@payable
 def _store(job: uint256, terms: terms_of.Terms, escrow: uint256):
-    self.submitters[job] = msg.sender
+    # No chain has as much coin as 96 bits count.
+    self.postings[job] = convert(msg.sender, uint256) << 96 | convert(convert(msg.value, uint96), uint256)
     self.tokens[job] = convert(terms.token, uint256) << 88 | terms.reserve << 8 | numbers.OPEN
     self.escrows[job] = escrow
     self.work_roots[job] = terms.work_root
@@ -398,6 +471,33 @@ def _store(job: uint256, terms: terms_of.Terms, escrow: uint256):
         terms, terms_of._windows(terms, self.window_values[terms.token])
     )
     self.price_words[job] = terms_of._pack_prices(terms)
+
+
+@internal
+@view
+def _least_deposit() -> uint256:
+    return DEPOSIT_GAS * max(block.basefee, LEAST_BASE_FEE)
+
+
+@internal
+@view
+def _check_open(job: uint256):
+    assert self.tokens[job] & bits.U8 == numbers.OPEN, "tasks: not open"
+
+
+@internal
+def _cancel(job: uint256, submitter: address):
+    self._set_state(job, numbers.CANCELLED)
+    self.owed[self._unpack_token(self.tokens[job])[0]][submitter] += self.escrows[job]
+    self.escrows[job] = 0
+    log JobCancelled(job=job)
+
+
+@internal
+def _owe_coin(account: address, amount: uint256):
+    if amount > 0:
+        self.owed[COIN][account] += amount
+        log Owed(token=COIN, account=account, amount=amount)
 
 
 @internal

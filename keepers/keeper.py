@@ -41,6 +41,7 @@ from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import NeedsOperator, Refusal, Retryable
 from zoo_compute.paths import DRAINING
+from zoo_compute.spec.pricing import most_capacity
 from zoo_compute.store import Store
 
 log = logging.getLogger("zoo.keeper")
@@ -225,6 +226,7 @@ class Keeper:
             hours=sum(1 << hour for hour in set(config.availability_hours)),
             epoch_s=params.epoch_s,
             promises=self._capacity.promises_elsewhere(view.job),
+            most_units=most_capacity(operator.stake, params.min_stake),
         )
 
     def _progress(self, view: JobView, operator: int) -> Progress:

@@ -19,9 +19,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from node import conformance_process
+from node.hardware import Device, gpus_of, torch_build
 from repops import backend, native
 from repops.conformance import source_digest
 from repops.cuda import driver
@@ -70,7 +69,7 @@ class ConformanceResult:
 
 
 def check(
-    device: torch.device, *, again: bool = False, say: Say = log.info, examine: Examine | None = None
+    device: Device, *, again: bool = False, say: Say = log.info, examine: Examine | None = None
 ) -> ConformanceResult:
     """The saved result of the device, else that of a run now, which takes a minute or more. Raises nothing on purpose.
 
@@ -90,7 +89,7 @@ def check(
     return _verdict(where, path, facts, record)
 
 
-def kept(device: torch.device) -> ConformanceResult:
+def kept(device: Device) -> ConformanceResult:
     """The result of an earlier run, if nothing changed since; runs nothing."""
     known = _known(device)
     if isinstance(known, ConformanceResult):
@@ -99,7 +98,7 @@ def kept(device: torch.device) -> ConformanceResult:
     return _verdict(_named(device), path, known, _read(path, known) or {"why": UNCHECKED})
 
 
-def _known(device: torch.device) -> dict[str, str] | ConformanceResult:
+def _known(device: Device) -> dict[str, str] | ConformanceResult:
     """What a device's bits could depend on, or why it cannot compute anyway."""
     where = _named(device)
     if missing := why_no_kernels(device):
@@ -116,24 +115,26 @@ def record_path_of(facts: dict[str, str]) -> Path:
     return paths.home() / "conformance" / f"{name}.json"
 
 
-def why_no_kernels(device: torch.device) -> str:
+def why_no_kernels(device: Device) -> str:
     """Why no kernels of this release run there; empty for CPUs and NVIDIA GPUs."""
     if device.type not in ("cpu", "cuda"):
         return f"this release has no kernels for {device.type}"
-    is_amd = device.type == "cuda" and torch.version.hip
+    is_amd = device.type == "cuda" and torch_build().hip
     return "this release has no kernels for AMD GPUs" if is_amd else ""
 
 
-def device_name(device: torch.device) -> str:
+def device_name(device: Device) -> str:
     """As a sentence names it where the driver was not asked."""
-    if device.type == "cuda" and torch.cuda.is_available():
-        return str(torch.cuda.get_device_name(device))
+    if device.type == "cuda" and gpus_of("cuda"):
+        import torch
+
+        return str(torch.cuda.get_device_name(str(device)))
     return {"mps": "Apple GPU (MPS)", "cpu": "CPU"}.get(device.type, str(device))
 
 
-def device_facts(device: torch.device) -> dict[str, str]:
+def device_facts(device: Device) -> dict[str, str]:
     """What its bits could depend on. Raises NoBackend, CudaError."""
-    ours = {"repops": _release(), "source": source_digest(), "torch": torch.__version__}
+    ours = {"repops": _release(), "source": source_digest(), "torch": torch_build().version}
     if device.type == "cpu":
         kernels = backend.backend().__name__.split(".")[1]
         if kernels == "native":
@@ -164,7 +165,7 @@ def _boot() -> str:
     return ""
 
 
-def _named(device: torch.device) -> str:
+def _named(device: Device) -> str:
     """`cuda` is `cuda:0`; there is one CPU and one MPS."""
     return f"cuda:{device.index or 0}" if device.type == "cuda" else device.type
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import torch
-
 from node import conformance
 from node.backends import GuardedRunner, kernels_for
 from node.errors import NodeOutOfMemory, NoDevice
+from node.hardware import CPU, Device, device_named, gpus_of, torch_build
 from repops import backend
 from repops.cuda import driver
 from repops.graph import Graph
@@ -25,8 +24,8 @@ from repops.profile import Profile
 from zoo_compute.training.memory import needed_bytes
 
 log = logging.getLogger("zoo.node")
-CPU = torch.device("cpu")
 GB = 10**9
+USABLE = ("cpu", "cuda", "mps")  # an Intel GPU is named in the log, and not used
 KINDS = ("data", "pipeline", "tensor")  # of several ranks (repops.parallel)
 
 
@@ -48,7 +47,7 @@ def parse_layout(name: str | None) -> RankLayout | None:
     return RankLayout(kind, int(count))
 
 
-def pick_device(name: str | None = None) -> torch.device:
+def pick_device(name: str | None = None) -> Device:
     """The named device, or the best one: CUDA, then MPS, then the CPU. Raises NoDevice.
 
     For several ranks it is the CPU, which computes everything that the ranks do not.
@@ -56,20 +55,16 @@ def pick_device(name: str | None = None) -> torch.device:
     if parse_layout(name) is not None:
         return CPU
     if name is None:
-        best = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-        if best == "cpu":
+        best = next((kind for kind in ("cuda", "mps") if gpus_of(kind)), None)
+        if best is None:
             _say_unused()
-        return torch.device(best)
+            return CPU
+        return Device(best)
     try:
-        device = torch.device(name)
-    except RuntimeError as error:
+        device = device_named(name)
+    except ValueError as error:
         raise NoDevice(f"device {name!r}: expected cpu, cuda, cuda:N, mps, or data:N, pipeline:N, tensor:N") from error
-    present = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if not present.get(device.type, False):
+    if device.type not in USABLE or (device.index or 0) >= gpus_of(device.type):
         raise NoDevice(f"device {name!r} is not on this machine", hint="leave it out to take the best there is")
     return device
 
@@ -77,7 +72,7 @@ def pick_device(name: str | None = None) -> torch.device:
 @cache
 def _say_unused() -> None:
     """Log one line about a GPU of this machine that cannot be used."""
-    if torch.xpu.is_available():
+    if gpus_of("xpu"):
         log.warning("Intel GPU: this release has no kernels for it; programs run on the CPU, with the same bits")
     try:
         name = driver.name_of(0)
@@ -86,13 +81,13 @@ def _say_unused() -> None:
     log.warning(
         "%s: torch %s cannot use it; programs run on the CPU, with the same bits. Install torch for CUDA %s",
         name,
-        torch.__version__,
-        "and a driver that is new enough for it" if torch.version.cuda else "in place of this one",
+        torch_build().version,
+        "and a driver that is new enough for it" if torch_build().cuda else "in place of this one",
     )
 
 
 @cache
-def computes_on(device: torch.device) -> torch.device:
+def computes_on(device: Device) -> Device:
     """The device itself if it computed the CPU's bits on this machine, else the CPU, with one line in the log.
 
     A device that was never checked is checked now, which takes a minute or more (node.conformance).
@@ -119,7 +114,7 @@ def ensure_checked(name: str | None) -> None:
         log.error("%s", error)
 
 
-def runner(graph: Graph, device: torch.device) -> backend.Runner:
+def runner(graph: Graph, device: Device) -> backend.Runner:
     """A runner of the graph on a device that `computes_on` returned. Raises NoBackend, BackendFailed (node/backends.py)."""
     if device.type == "cuda":
         return GuardedRunner(f"cuda:{device.index or 0}", lambda: _cuda_runner(graph, device))
@@ -134,26 +129,18 @@ def kernels_of(request: Mapping[str, Any]) -> str:
     return kernels_for(request) or backend.current()
 
 
-def _cuda_runner(graph: Graph, device: torch.device) -> backend.Runner:
+def _cuda_runner(graph: Graph, device: Device) -> backend.Runner:
     from repops.cuda.runner import CudaRunner
 
     return CudaRunner(graph, driver.gpu(device.index or 0), fused=True)
 
 
-def threads() -> int:
-    """The number of threads that torch uses."""
-    return torch.get_num_threads()
-
-
-def use_threads(count: int) -> None:
-    """Set the threads of the whole process: fewer than the cores if several workers share them."""
-    torch.set_num_threads(count)
-
-
-def memory(device: torch.device) -> tuple[int, int]:
+def memory(device: Device) -> tuple[int, int]:
     """Free and total bytes of the device's memory (of the machine's, for the CPU and unified memory)."""
     if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
+        import torch
+
+        free, total = torch.cuda.mem_get_info(str(device))
         return int(free), int(total)
     page = os.sysconf("SC_PAGE_SIZE")
     total = page * os.sysconf("SC_PHYS_PAGES")
@@ -165,20 +152,23 @@ def memory(device: torch.device) -> tuple[int, int]:
 
 
 @contextmanager
-def as_node_memory_errors(profile: Profile, device: torch.device) -> Iterator[None]:
+def as_node_memory_errors(profile: Profile, device: Device) -> Iterator[None]:
     """Turn every form of "out of memory" into NodeOutOfMemory that names the sizes."""
     try:
         yield
-    except (torch.OutOfMemoryError, driver.OutOfMemory, MemoryError) as error:
+    except (driver.OutOfMemory, MemoryError) as error:
         raise _out_of_memory(profile, device) from error
-    except RuntimeError as error:
-        if "allocate memory" not in str(error) and "out of memory" not in str(error):
+    except RuntimeError as error:  # torch has no other class for a CPU's
+        is_torchs = type(error).__name__ == "OutOfMemoryError"
+        if not is_torchs and "allocate memory" not in str(error) and "out of memory" not in str(error):
             raise
         raise _out_of_memory(profile, device) from error
 
 
-def _out_of_memory(profile: Profile, device: torch.device) -> NodeOutOfMemory:
+def _out_of_memory(profile: Profile, device: Device) -> NodeOutOfMemory:
     if device.type == "cuda":
+        import torch
+
         torch.cuda.empty_cache()
     free, total = memory(device)
     return NodeOutOfMemory(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from repops.fields import BadField
 
@@ -102,6 +103,7 @@ def contiguous(shape: Shape) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+@lru_cache(maxsize=1 << 14)
 def coordinates(shape: Shape, element: int) -> Shape:
     """Where the row-major element number `element` lies."""
     place = []

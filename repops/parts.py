@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import mul
 
 from repops import recipes
 from repops.graph import Node, Shape, coordinates
@@ -40,6 +41,7 @@ class Part:
 PartOf = Callable[[Node, Shape, int, Read], Part]  # (node, place of the element, number of the part, read)
 
 
+@lru_cache(maxsize=1024)
 def terms_per_part(node: Node, operands: tuple[int, ...], step: int = 1) -> int:
     """How many consecutive terms (every `step`-th) one part takes: a power of two, bounded by scalar operations, words and leaves.
 
@@ -115,7 +117,8 @@ def _starting(word_: int) -> Recipe:
 
 def _index(node: Node, at: int, place: Shape) -> int:
     operand = node.operands[at]
-    return operand.offset + sum(s * i for s, i in zip(operand.strides, place, strict=True))
+    reach: int = sum(map(mul, operand.strides, place))
+    return operand.offset + reach
 
 
 def _fold(node: Node, place: Shape, number: int, read: Read) -> Part:
@@ -144,6 +147,7 @@ class LaneParts:
     few: int
 
     @classmethod
+    @lru_cache(maxsize=1024)
     def of(cls, node: Node) -> LaneParts:
         whole, longer = divmod(terms(node), LANES)
         size = terms_per_part(node, (0,), LANES)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from repops.words import INFINITY, NAN, NEGATIVE_INFINITY, PRIMITIVES, SIGN, is_nan, word
 
@@ -34,10 +36,22 @@ class Recipe:
         registers = [*words, *self.constants]
         if len(words) != self.inputs:
             raise ValueError(f"recipe: {len(words)} words for {self.inputs} inputs")
-        for step in self.steps:
-            function = PRIMITIVES[step.primitive][0]
-            registers.append(function(*(registers[at] for at in step.arguments)))
+        for function, a, b, c in self._calls:
+            if c is not None:
+                registers.append(function(registers[a], registers[b], registers[c]))
+            elif b is not None:
+                registers.append(function(registers[a], registers[b]))
+            else:
+                registers.append(function(registers[a]))
         return registers[self.result]
+
+    @cached_property
+    def _calls(self) -> list[tuple[Any, ...]]:
+        """Of each step: its function, and the registers of its one to three arguments, then None."""
+        return [
+            (PRIMITIVES[step.primitive][0], *step.arguments, *(None, None)[: 3 - len(step.arguments)])
+            for step in self.steps
+        ]
 
     @property
     def flops(self) -> int:

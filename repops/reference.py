@@ -72,6 +72,7 @@ class ReferenceRunner:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self._last: tuple[dict[str, Words], dict[str, Words], list[Words]] | None = None
         self.state: dict[str, Array] = {}
         for entry in graph.state:
             node = graph.nodes[entry.before]
@@ -92,11 +93,17 @@ class ReferenceRunner:
         return float(self.trace(batch)[self.graph.loss])
 
     def trace(self, batch: Mapping[str, Array], *, threads: int = 1) -> list[Array]:
-        values = run(self.graph, _words(self.state), _words(check_batch(self.graph, batch)))
+        values = self._run(_words(self.state), _words(check_batch(self.graph, batch)))
         return [
             np.array(words, np.uint32).view(DTYPE[node.dtype]).reshape(node.shape)
             for node, words in zip(self.graph.nodes, values, strict=True)
         ]
+
+    def _run(self, state: dict[str, Words], batch: dict[str, Words]) -> list[Words]:
+        """The last run is kept: a comparison asks for trace, loss and step of the same words."""
+        if self._last is None or self._last[:2] != (state, batch):
+            self._last = state, batch, run(self.graph, state, batch)
+        return self._last[2]
 
 
 def prepare(graph: Graph, *, fused: bool = True) -> ReferenceRunner:

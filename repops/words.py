@@ -17,20 +17,30 @@ NEGATIVE_INFINITY = 0xFF800000
 SIGN = 0x80000000
 MASK = 0xFFFFFFFF
 
+# The same bytes as floats and as words: one at a time, and for primitives of two and three floats.
+_FLOAT, _WORD = struct.Struct("<f"), struct.Struct("<I")
+_FLOATS_2, _WORDS_2 = struct.Struct("<2f"), struct.Struct("<2I")
+_FLOATS_3, _WORDS_3 = struct.Struct("<3f"), struct.Struct("<3I")
+_DOUBLE, _LONG = struct.Struct("<d"), struct.Struct("<Q")
+
 
 def word(value: float) -> int:
     """The float32 nearest to a Python float, as a word."""
     if value != value:
         return NAN
     try:
-        return int(struct.unpack("<I", struct.pack("<f", value))[0])
+        return int(_WORD.unpack(_FLOAT.pack(value))[0])
     except OverflowError:
         return NEGATIVE_INFINITY if value < 0 else INFINITY
 
 
 def number(bits: int) -> float:
     """The float32 of a word, exactly."""
-    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+    return float(_FLOAT.unpack(_WORD.pack(bits))[0])
+
+
+def _numbers(a: int, b: int) -> tuple[float, float]:
+    return _FLOATS_2.unpack(_WORDS_2.pack(a, b))
 
 
 def is_nan(bits: int) -> bool:
@@ -46,19 +56,22 @@ def signed(bits: int) -> int:
 
 
 def add(a: int, b: int) -> int:
-    return word(number(a) + number(b))
+    x, y = _numbers(a, b)
+    return word(x + y)
 
 
 def sub(a: int, b: int) -> int:
-    return word(number(a) - number(b))
+    x, y = _numbers(a, b)
+    return word(x - y)
 
 
 def mul(a: int, b: int) -> int:
-    return word(number(a) * number(b))
+    x, y = _numbers(a, b)
+    return word(x * y)
 
 
 def div(a: int, b: int) -> int:
-    x, y = number(a), number(b)
+    x, y = _numbers(a, b)
     if y == 0.0:
         if x == 0.0 or x != x:
             return NAN
@@ -73,28 +86,32 @@ def sqrt(a: int) -> int:
 
 def fma(a: int, b: int, c: int) -> int:
     """a * b + c, rounded once."""
-    product, z = number(a) * number(b), number(c)  # the product is exact: 48 bits
+    x, y, z = _FLOATS_3.unpack(_WORDS_3.pack(a, b, c))
+    product = x * y  # exact: 48 bits
     total = product + z
     if not math.isfinite(total):
         return word(total)
     back = total - product  # Knuth's two-sum: total + error == product + z
     error = (product - (total - back)) + (z - back)
-    if error != 0.0 and not struct.unpack("<Q", struct.pack("<d", total))[0] & 1:
+    if error != 0.0 and not _LONG.unpack(_DOUBLE.pack(total))[0] & 1:
         # Round to odd: the last bit of an inexact sum is set, so that rounding to float32 sees what was cut off.
         total = math.nextafter(total, math.inf if error > 0 else -math.inf)
     return word(total)
 
 
 def lt(a: int, b: int) -> int:
-    return int(number(a) < number(b))
+    x, y = _numbers(a, b)
+    return int(x < y)
 
 
 def le(a: int, b: int) -> int:
-    return int(number(a) <= number(b))
+    x, y = _numbers(a, b)
+    return int(x <= y)
 
 
 def eq(a: int, b: int) -> int:
-    return int(number(a) == number(b))
+    x, y = _numbers(a, b)
+    return int(x == y)
 
 
 def iadd(a: int, b: int) -> int:

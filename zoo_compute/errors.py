@@ -24,6 +24,7 @@
             ├── RewardsRefusal     "rewards: ..."
             ├── DatasetsRefusal    "datasets: ..."
             ├── AvailabilityRefusal  "availability: ..."
+            ├── CustodyRefusal     "custody: ..."
             ├── AuditsRefusal      "audits: ..."
             ├── AdmissionsRefusal  "admissions: ..."
             ├── RefereeRefusal     "referee: ..."
@@ -161,6 +162,10 @@ class DatasetsRefusal(Refusal):
 
 class AvailabilityRefusal(Refusal):
     """Availability."""
+
+
+class CustodyRefusal(Refusal):
+    """Custody."""
 
 
 class AuditsRefusal(Refusal):

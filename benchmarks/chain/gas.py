@@ -25,13 +25,14 @@ from typing import Any, ClassVar
 from eth_utils.crypto import keccak
 from web3.types import RPCEndpoint
 
+from benchmarks.chain.custody import CustodyBench
 from tests.support.devnet_driver import DevnetDriver
 from tests.support.job_driver import AGGREGATOR, Offer
 from zoo_compute.chain.generated.bindings.audits import Verdicts
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.spec.auditing import words_of
-from zoo_compute.spec.params import ZEN
+from zoo_compute.spec.params import PRODUCTION, UNITS_PER_STAKE, ZEN
 from zoo_compute.spec.state import JobState
 
 ROOT = b"\x11" * 32
@@ -80,17 +81,22 @@ class Bench(DevnetDriver):
         submitter.send(chain.zen.approve(chain.tasks.address, 10_000 * ZEN))
         super().__init__(devnet, submitter)
 
-    def send(self, contract: str, function: str, sender: Sender, *args: Any) -> Receipt:
+    def send(self, contract: str, function: str, sender: Sender, *args: Any, value: int = 0) -> Receipt:
         """Keep the first measurement of an operation, and the last."""
-        receipt, name = super().send(contract, function, sender, *args), self._name(function, args)
+        receipt, name = (
+            super().send(contract, function, sender, *args, value=value),
+            self._name(contract, function, args),
+        )
         self.gas.setdefault(f"{name}_first", receipt.gas_used)
         self.gas[name] = receipt.gas_used
         self.spent += receipt.gas_used
         return receipt
 
-    def _name(self, function: str, args: Sequence[Any]) -> str:
+    def _name(self, contract: str, function: str, args: Sequence[Any]) -> str:
         if function in ("clear", "award"):
             return f"{function}{'_aggregator' if args[1] == AGGREGATOR else ''}_{self.bidding}"
+        if contract == "custody":
+            return f"custody_{function}"
         return f"finalise_{len(args[1])}_claims" if function == "finalise" else function
 
     def operator(self, name: str, price: int) -> Operator:
@@ -98,11 +104,17 @@ class Bench(DevnetDriver):
         owner = Sender(chain, self.devnet.account(f"{name}-owner", zen=200_000 * ZEN), folder=self.folder)
         hot = Sender(chain, self.devnet.account(name), folder=self.folder)
         owner.send(chain.zen.approve(chain.registry.address, 200_000 * ZEN))
-        args = (hot.address, 1, 24, 1_000 * ZEN, "http://127.0.0.1:4001")
+        stake = PRODUCTION.min_stake * SLOTS // UNITS_PER_STAKE  # one operator may bid for all slots
+        args = (hot.address, 1, 24, stake, "http://127.0.0.1:4001")
         number = int(self.send("registry", "register", owner, *args).event("OperatorRegistered").args["operator"])
         self.send("registry", "deposit", owner, number, chain.zen.address, 100_000 * ZEN)
         self.operators[number] = Operator(number, owner, hot, price)
         return self.operators[number]
+
+    @property
+    def round_price(self) -> int:
+        """The most that a round costs."""
+        return SLOTS * PRICE + PRICE
 
     def salt(self, party: Operator) -> bytes:
         return bytes(keccak(party.id.to_bytes(32, "big")))  # few zero bytes, as a keeper's
@@ -198,6 +210,7 @@ def measure() -> dict[str, Any]:
             bench.post(slots=1, rounds=1)
         one = bench.job(providers[:1], aggregator)
         bench.verdicts(providers, aggregator, bench.operator("auditor", PRICE))
+        custody = CustodyBench(bench, providers, aggregator).measure()
         return {
             "parameters": {
                 "slots": SLOTS,
@@ -211,6 +224,7 @@ def measure() -> dict[str, Any]:
             "operators": 1,
             "finalise_per_shard": one,
             "finalise_per_shard_4": four,
+            **custody,
             **bench.gas,
         }
 

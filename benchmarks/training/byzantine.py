@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 
 from benchmarks.peers import byzfl_rules
 from benchmarks.training import rule_times
@@ -32,7 +31,7 @@ from benchmarks.training.attacks import ATTACKS, Rule, Scene
 from node.compute.aggregation import aggregate
 from node.compute.programs import Programs, State
 from node.compute.training import heldout_loss
-from node.device import use_threads
+from node.hardware import use_threads
 from node.inputs.job_files import fetch_job
 from repops.backend import Runner
 from repops.commitments import Array
@@ -170,6 +169,8 @@ def classifier(seed: int) -> tuple[torch.nn.Module, Any, Any]:
 
 
 def digits(seed: int, rounds: int, inner_steps: int) -> Lab:
+    from sklearn.datasets import load_digits
+
     dataset = load_digits()
     arrays = {"inputs": (dataset.data / 16).astype(np.float32), "targets": dataset.target.astype(np.int32)}
     training = {"batch_size": 32, "inner_steps": inner_steps, "rounds": rounds, "slots": SLOTS, "seed": seed}

@@ -28,7 +28,7 @@ import numpy as np
 
 from node.compute.programs import Programs, State
 from node.compute.training import heldout_loss
-from node.device import use_threads
+from node.hardware import use_threads
 from node.inputs.job_files import JobFiles, fetch_job
 from node.replay import simulate
 from zoo_compute.jobs.config import ComputeJob, Manifest

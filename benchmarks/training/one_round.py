@@ -26,7 +26,7 @@ from benchmarks.lab.run_parameters import parameters_of
 from benchmarks.training import compression
 from node.compute.programs import State
 from node.compute.training import heldout_loss, train_shard
-from node.device import use_threads
+from node.hardware import use_threads
 from node.inputs.job_files import fetch_job
 from repops.commitments import Array
 from zoo_compute.jobs.files import publish_files

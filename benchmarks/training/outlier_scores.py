@@ -19,7 +19,7 @@ from benchmarks.training.attacks import ATTACKS
 from benchmarks.training.byzantine import HOSTILE, RECOMMENDED, RULES, SLOTS, Lab, digits, gpt
 from node.compute.programs import State
 from node.compute.training import probe_losses
-from node.device import use_threads
+from node.hardware import use_threads
 from zoo_compute.training.outliers import harmful_slots, scores_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.training.loss_gap import NETWORKS, PRETRAINED, TEXT, data_of, job_of, published, weights_of
 from node.compute.programs import State
-from node.device import use_threads
+from node.hardware import use_threads
 from node.replay import simulate
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.training.examples import Dataset

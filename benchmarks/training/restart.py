@@ -29,7 +29,7 @@ import numpy as np
 
 from benchmarks.lab.run_parameters import parameters_of
 from benchmarks.training import compression
-from node.device import use_threads
+from node.hardware import use_threads
 
 R1 = {"carry_rounds": 1, "warmup_steps": 5}
 SPARSE = {"keep": 64, "bits": 2}

@@ -38,6 +38,8 @@ struct Tally:
     revealed: uint256
     units_capped: uint256
     units_uncapped: uint256
+    # By what the bid with the second largest capacity exceeds a third of the lot, while the bids capped there do not fill it.
+    second_excess: uint256
     sold: uint256
     winners: uint256
     priced: uint256
@@ -102,7 +104,8 @@ def _unpack_clock(word: uint256) -> Clock:
 @pure
 def _pack_tally(tally: Tally) -> uint256:
     return (
-        convert(convert(tally.max_reserve, uint80), uint256) << 152
+        convert(convert(tally.second_excess, uint16), uint256) << 232
+        | convert(convert(tally.max_reserve, uint80), uint256) << 152
         | convert(convert(tally.rounds, uint16), uint256) << 136
         | convert(convert(tally.revealed, uint24), uint256) << 112
         | convert(convert(tally.units_capped, uint32), uint256) << 80
@@ -117,11 +120,12 @@ def _pack_tally(tally: Tally) -> uint256:
 @pure
 def _unpack_tally(word: uint256) -> Tally:
     return Tally(
-        max_reserve=word >> 152,
+        max_reserve=word >> 152 & bits.U80,
         rounds=word >> 136 & bits.U16,
         revealed=word >> 112 & bits.U24,
         units_capped=word >> 80 & bits.U32,
         units_uncapped=word >> 48 & bits.U32,
+        second_excess=word >> 232,
         sold=word >> 32 & bits.U16,
         winners=word >> 16 & bits.U16,
         priced=word & bits.U16,

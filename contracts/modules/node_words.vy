@@ -13,10 +13,16 @@ from . import bits
 
 # Stake is kept in units of 10^12 smallest units of ZEN, so that it shares a word with the hot key.
 STAKE_UNIT: constant(uint256) = 10**12
+# Reputation is kept in thousandths of a point; one is a fee of a thousandth of a ZEN.
+PARTS_A_POINT: constant(uint256) = 1_000
+REPUTATION_UNIT: constant(uint256) = 10**15
 # In the collateral's word: one lot, and that the token is among those `withdraw_stake` looks through.
 ONE_LOT: constant(uint256) = 2
 LISTED: constant(uint256) = 1
 U31: constant(uint256) = 2**31 - 1
+# Masks of an account's fields.
+U20: constant(uint256) = 2**20 - 1
+U3: constant(uint256) = 2**3 - 1
 
 
 # hot (160) | stake (64) | tokens (8) | is_exiting (1)
@@ -29,10 +35,13 @@ struct Node:
     is_exiting: bool
 
 
-# owner (160) | reputation (16) | exit_at (40) | class (8) | vram_gb (16) | is_admitted (1)
+# owner (160) | reputation (20) | halved_at (16) | exit_at (40) | class (3) | vram_gb (16) | is_admitted (1)
 struct Account:
     owner: address
+    # In thousandths of a point, when it was written.
     reputation: uint256
+    # How many times reputations had halved by then, modulo 2^16.
+    halved_at: uint256
     exit_at: uint256
     gpu_class: uint256
     vram_gb: uint256
@@ -40,7 +49,8 @@ struct Account:
     is_admitted: bool
 
 
-# The newest declaration, in force from epoch `since` on, and the one before it: each tier (8) | hours (24) | since (40)
+# barred_from (40) | the newest declaration, in force from epoch `since` on, and the one before it: each tier (8) | hours (24)
+# | since (40)
 struct Declaration:
     tier: uint256
     hours: uint256
@@ -48,6 +58,8 @@ struct Declaration:
     last_tier: uint256
     last_hours: uint256
     last_since: uint256
+    # From this epoch on no tier binds that was declared for an epoch before it; 0: none was lost by a breach.
+    barred_from: uint256
 
 
 # balance (112) | locked (112) | lots (31) | is_listed (1)
@@ -102,10 +114,12 @@ def _is_eligible(word: uint256, hot: address, least_stake: uint256) -> bool:
 def _pack_account(account: Account) -> uint256:
     return (
         convert(account.owner, uint256) << 96
-        | convert(convert(account.reputation, uint16), uint256) << 80
-        | convert(convert(account.exit_at, uint40), uint256) << 40
-        | convert(convert(account.gpu_class, uint8), uint256) << 32
-        | convert(convert(account.vram_gb, uint16), uint256) << 16
+        # At most a million, below 2^20; masked to 16 bits; classes are 1 to 4.
+        | account.reputation << 76
+        | account.halved_at << 60
+        | convert(convert(account.exit_at, uint40), uint256) << 20
+        | account.gpu_class << 17
+        | convert(convert(account.vram_gb, uint16), uint256) << 1
         | convert(account.is_admitted, uint256)
     )
 
@@ -115,10 +129,11 @@ def _pack_account(account: Account) -> uint256:
 def _unpack_account(word: uint256) -> Account:
     return Account(
         owner=convert(word >> 96, address),
-        reputation=word >> 80 & bits.U16,
-        exit_at=word >> 40 & bits.U40,
-        gpu_class=word >> 32 & bits.U8,
-        vram_gb=word >> 16 & bits.U16,
+        reputation=word >> 76 & U20,
+        halved_at=word >> 60 & bits.U16,
+        exit_at=word >> 20 & bits.U40,
+        gpu_class=word >> 17 & U3,
+        vram_gb=word >> 1 & bits.U16,
         is_admitted=word & 1 != 0,
     )
 
@@ -128,7 +143,8 @@ def _unpack_account(word: uint256) -> Account:
 def _pack_declaration(declaration: Declaration) -> uint256:
     # Tier and hours were checked; epochs are counted by the block's timestamp.
     return (
-        declaration.tier << 136
+        declaration.barred_from << 144
+        | declaration.tier << 136
         | declaration.hours << 112
         | convert(convert(declaration.since, uint40), uint256) << 72
         | declaration.last_tier << 64
@@ -141,12 +157,13 @@ def _pack_declaration(declaration: Declaration) -> uint256:
 @pure
 def _unpack_declaration(word: uint256) -> Declaration:
     return Declaration(
-        tier=word >> 136,
+        tier=word >> 136 & bits.U8,
         hours=word >> 112 & bits.U24,
         since=word >> 72 & bits.U40,
         last_tier=word >> 64 & bits.U8,
         last_hours=word >> 40 & bits.U24,
         last_since=word & bits.U40,
+        barred_from=word >> 144,
     )
 
 

@@ -15,6 +15,8 @@ CHALLENGERS_BPS: constant(uint256) = 4_000
 AUDITS_BPS: constant(uint256) = 1_000
 RESERVE_GROWTH_BPS: constant(uint256) = 12_500
 MAX_REPUTATION: constant(uint256) = 1_000
+# Of a lot, that the least stake covers in a bid.
+UNITS_PER_STAKE: constant(uint256) = 16
 
 MAX_ROUNDS: constant(uint256) = 10_000
 MAX_SLOTS: constant(uint256) = 16_384

@@ -341,13 +341,11 @@ def _pay(job: uint256, batch: Batch):
     if batch.count == 0:
         return
     payment_terms: uint256 = state.payment_terms[job]
-    owner: address = empty(address)
-    if batch.is_aggregation:
-        owner = staticcall INodeRegistry(state.registry).owner_of(batch.operator)
-    else:
-        owner = extcall INodeRegistry(state.registry).reward_outcome(batch.operator, batch.count)
-    fee: uint256 = extcall ITaskRegistry(state.tasks).pay(job, owner, batch.amount)
     token: address = convert(payment_terms >> 96, address)
+    owner: address = extcall INodeRegistry(state.registry).reward_outcome(
+        batch.operator, self._fee(batch.amount) if token == state.zen else 0
+    )
+    fee: uint256 = extcall ITaskRegistry(state.tasks).pay(job, owner, batch.amount)
     if batch.from_pot > 0:
         state.pots[job] -= batch.from_pot
         extcall INodeRegistry(state.registry).credit(batch.operator, token, batch.from_pot)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from keepers.cli.own_disputes import disputes_of, disputing
-from keepers.services.disputing import DISPUTE_POLL_S
 from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 FALSE_EXIT_CODE, NOT_ANSWERED = 3, 1  # exit codes
 ANYONE, OPERATOR, NOBODY = "anyone", "operator", "nobody"  # who may still answer an ask
-POLL_S = 2.0
+LOOK_S = 2.0  # without a block: a store may serve now what it did not serve before
 
 
 @click.command("defend", cls=Command)
@@ -49,6 +47,7 @@ def defend(settings: Settings, number: int, follow: bool, device: str | None, st
     before: set[bytes] | None = None
     while True:
         client.use_peers()
+        seen = settings.chain().head().number
         defence.look()
         left = defence.answerable()
         is_over = left == before if left else not follow
@@ -57,7 +56,7 @@ def defend(settings: Settings, number: int, follow: bool, device: str | None, st
         if is_over or defence.unpaid:
             break
         before = None if follow else left
-        time.sleep(DISPUTE_POLL_S if left or not follow else POLL_S)
+        settings.chain().wait_for_block(seen, LOOK_S)
     defence.look()  # what the last look closed is withdrawn
     report = defence.report()
     for error in defence.unpaid[:1]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ import click
 
 from keepers.cli.job_verification import AGGREGATION, SLOT_ROUND, JobVerification, VerifiedWork, works_of
 from keepers.cli.own_disputes import Purse
-from keepers.services.disputing import DISPUTE_POLL_S
 from zoo_compute.amounts import format_seconds
 from zoo_compute.chain.audits import read_audits
 from zoo_compute.chain.snapshot import read_job
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
 
 LIES_EXIT_CODE, NOT_SERVED, UNPAID = 3, 1, 4  # exit codes
-POLL_S = 0.5
+LOOK_S = 2.0  # without a block: a store may serve now what it did not serve before
 WHAT_TO_SEND = "Send it what is missing and rerun the command: it continues. A conviction returns all that was prepaid."
 
 
@@ -79,7 +77,7 @@ def verify(
         if not was_busy and (witness.unpaid or (not is_open and (view.settled or not follow))):
             break
         if not was_busy:
-            time.sleep(DISPUTE_POLL_S if is_open else POLL_S)
+            settings.chain().wait_for_block(view.block, LOOK_S)
     return _report(settings, view, witness, every=every)
 
 
@@ -156,9 +154,9 @@ def _check_asked(view: JobView, turn: int | None, slot: int | None) -> None:
 def _lying_auditors(chain: Chain, view: JobView, checked: list[VerifiedWork]) -> Iterator[dict[str, Any]]:
     """Auditors that called clean what is false."""
     false = [work for work in checked if not work.agrees]
-    for given in read_audits(chain, view).given if false else ():
+    for statement in read_audits(chain, view).statement if false else ():
         for work in false:
             slot = work.slot
             unit = AGGREGATION_UNIT if slot is None else slot + 1
-            if given.turn == work.claim.turn and has_unit(given.verdicts.clean, unit):
-                yield {"auditor": given.operator, "turn": given.turn, "slot": slot}
+            if statement.turn == work.claim.turn and has_unit(statement.verdicts.clean, unit):
+                yield {"auditor": statement.operator, "turn": statement.turn, "slot": slot}

@@ -9,6 +9,7 @@ from keepers.decisions import reopening
 from keepers.decisions.obstacles import biddable_units, obstacle
 from keepers.decisions.orders import Duty, OpenBid, OperatorContext, Prepare, Progress, SealBid, Send
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, LotPhase
+from zoo_compute.spec.params import LAPSE_S
 from zoo_compute.spec.pricing import RevealedBid, order_bids
 
 BATCH = 64  # most elements of a contract's list argument
@@ -54,7 +55,8 @@ def attempt_failed(view: JobView) -> bool:
 def _after_failure(view: JobView, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """Re-open what failed, where I would bid in it now, or where my collateral is bound in it.
 
-    Both lots must be full to be cleared; re-opening is also what frees a bid of mine from a job that never fills.
+    Both lots must be full to be cleared; re-opening is also what frees a bid of mine from a job that never fills. What nobody
+    re-opened for LAPSE_S is closed.
     """
     able = [kind for kind in me.kinds if obstacle(view, me, progress, kind) is None]
     if able and progress.slot_s is None:
@@ -65,8 +67,11 @@ def _after_failure(view: JobView, me: OperatorContext, progress: Progress) -> It
         bid.attempt == view.lots[k].attempt and bid.revealed for (k, op), bid in view.bids.items() if op == me.operator
     )
     short, lot = next((kind, lot) for kind, lot in view.lots.items() if not lot.enough_bids)
-    if (wants or bound) and view.now >= lot.reveal_end + stagger_delay_s(view, me, lot.attempt):
+    delay_s = stagger_delay_s(view, me, lot.attempt)
+    if (wants or bound) and view.now >= lot.reveal_end + delay_s:
         yield Send("auction", "reopen", (view.job, short))
+    elif view.now >= lot.reveal_end + LAPSE_S + delay_s:  # whoever closes it keeps its posting deposit
+        yield Send("tasks", "lapse", (view.job,))
 
 
 def _bid(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> Iterator[Duty]:

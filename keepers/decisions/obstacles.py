@@ -36,7 +36,7 @@ def obstacle(view: JobView, me: OperatorContext, progress: Progress, kind: int) 
 def biddable_units(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> int:
     """Units that I can bid for: those I have workers and collateral for."""
     lot = view.lots[kind]
-    room = min(lot.units, me.capacity if kind == Kind.SLOTS else 1)
+    room = min(lot.units, min(me.capacity, me.most_units) if kind == Kind.SLOTS else 1)
     if lot.lock:
         room = min(room, free(view, me) // lot.lock)
     if kind == Kind.SLOTS and progress.slot_s is not None:
@@ -88,6 +88,8 @@ def _obstacles(view: JobView, me: OperatorContext, progress: Progress, kind: int
         option = "" if token.symbol == ZEN.symbol else f" --token {token.address}"
         deposit = token.exact(least * lot.lock - free(view, me)) + option
         yield f"collateral {token.format(free(view, me))} free, {token.format(lot.lock)} needed{each}; zoo node deposit {deposit}"
+    if kind == Kind.SLOTS and me.most_units < least:
+        yield f"a bid offers at least {least} slots, and the stake covers {me.most_units}; zoo node stake AMOUNT"
     if kind == Kind.SLOTS:
         yield from _too_slow_or_busy(view, me, progress.slot_s, least)
         yield from _indefensible(view, me, progress, least)

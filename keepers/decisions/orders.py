@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from keepers.decisions.defence import Promise
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, Kind
+from zoo_compute.spec.params import MAX_SLOTS
 
 # Not a seat: the newest checkpoint of a delayed job, which the open turn's slots do not start from.
 NEWEST_CHECKPOINT = AGGREGATOR_SEAT + 1
@@ -20,7 +21,7 @@ class OperatorContext:
     capacity: slots I can train at once, less those that my other jobs use or bid for. busy_elsewhere_s: seconds that their slots
     take on the same workers. max_job_s: the longest job I bind collateral for. hours: a bitmap of the periods of an epoch
     (`epoch_s`) in which I am available; 0: always. ring_conflicts: by kind, another job whose bid of mine has the ring place that a
-    bid in this job would take. promises: the slots of my other jobs, as far as they were measured. token: the token that the job pays in; None if I have no price in it.
+    bid in this job would take. most_units: of one bid, that my stake covers. promises: the slots of my other jobs, as far as they were measured. token: the token that the job pays in; None if I have no price in it.
     """
 
     operator: int
@@ -49,6 +50,7 @@ class OperatorContext:
     ring_conflicts: Mapping[int, int] = field(default_factory=dict)
     token: Token | None = ZEN
     promises: tuple[Promise, ...] = ()
+    most_units: int = MAX_SLOTS
 
     @property
     def kinds(self) -> list[int]:

@@ -185,7 +185,7 @@ class Daemon:
 
 
 def is_training_worker(name: str) -> bool:
-    """Whether the process of this name is a worker that loads torch at once; those for disputes do without."""
+    """Whether the process of this name is a worker that trains, not one for disputes."""
     return name.startswith("worker-") and not name.startswith(DISPUTES)
 
 

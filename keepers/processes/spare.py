@@ -1,4 +1,4 @@
-"""A spare: a process that has imported what a worker needs, and waits to become one. Loading torch alone takes seconds.
+"""A spare: a process that has imported what a worker needs, and waits to become one. Imports take a second, with a GPU (torch) several.
 
     python -m keepers.processes.spare     run by the daemon (keepers/processes/daemon.py), which writes one line to its input: what to become
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from keepers.processes.run import configure_logging
 from keepers.processes.worker import tasks_of
 from keepers.queue.app import WORK_QUEUE, print_ready
+from node.hardware import torch_may_find_gpu
 
 log = logging.getLogger("zoo.process")
 
@@ -49,7 +50,7 @@ def assign(spare: subprocess.Popen[bytes], command: list[str], log_path: Path) -
 def main() -> int:
     configure_logging()
     tasks_of(WORK_QUEUE)
-    for name in PRELOADED_MODULES:
+    for name in (*PRELOADED_MODULES, *(["torch"] if torch_may_find_gpu() else [])):
         importlib.import_module(name)
     print_ready()
     line = sys.stdin.readline()

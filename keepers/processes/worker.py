@@ -41,7 +41,7 @@ TaskBody = Callable[[dict[str, Any], Store], dict[str, Any]]
 
 
 def tasks_of(queue: str) -> dict[str, TaskBody]:
-    """Name -> body. torch takes seconds and memory to load, so the worker for disputes loads it with its first one."""
+    """Name -> body. The worker for disputes imports node.disputes with its first dispute."""
     if queue == DISPUTE_QUEUE:
         return {DISPUTE_TASK: _dispute}
     from node import tasks as worker
@@ -96,7 +96,7 @@ def bind(
 
         def work(name: str, request: dict[str, Any]) -> None:
             if threads:
-                from node.device import use_threads
+                from node.hardware import use_threads
 
                 use_threads(threads)
             began = time.monotonic()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zoo_compute.chain.audits import (
     AuditsView,
     Drawn,
-    Given,
+    Statement,
     budget_of,
     read_audits,
     reserve_of,
@@ -45,7 +45,7 @@ class Unit(NamedTuple):
 
 
 class Auditing:
-    """Of one operator. agrees: what my worker found of a unit's work; None while that is not known."""
+    """Of one operator. agrees: what my worker results of a unit's work; None while that is not known."""
 
     def __init__(
         self,
@@ -74,17 +74,19 @@ class Auditing:
         units = self._units(view, audits)
         for turn in sorted({unit.turn for unit in units}):
             self._give(view, audits, audits.drawn[turn], [unit for unit in units if unit.turn == turn])
-        for given in audits.given:
-            drawn = audits.drawn[given.turn]
-            if not given.left.units:
+        for statement in audits.statements:
+            drawn = audits.drawn[statement.turn]
+            if not statement.left.units:
                 continue
             last = lapses_at(drawn.draw.deadline, view.terms.reexecute_s, self._chain.params.clocks)
             if view.now > last:
-                log.warning("job %d: verdicts of operator %d on turn %d lapse", view.job, given.operator, given.turn)
-                self._send(self._chain.audits.lapse_verdicts(*_key(view, given), _bitmaps(given.left)))
-            elif given.operator == self._operator and view.now > drawn.draw.deadline:
-                self._settle(view, audits, drawn, given)
-        mine = any(given.left.units for given in audits.given if given.operator == self._operator)
+                log.warning(
+                    "job %d: verdicts of operator %d on turn %d lapse", view.job, statement.operator, statement.turn
+                )
+                self._send(self._chain.audits.lapse_verdicts(*_key(view, statement), _bitmaps(statement.left)))
+            elif statement.operator == self._operator and view.now > drawn.draw.deadline:
+                self._settle(view, audits, drawn, statement)
+        mine = any(statement.left.units for statement in audits.statements if statement.operator == self._operator)
         (self._open.add if mine or units else self._open.discard)(view.job)
 
     def pending(self, job: int) -> bool:
@@ -130,17 +132,17 @@ class Auditing:
     def _give(self, view: JobView, audits: AuditsView, drawn: Drawn, units: Sequence[Unit]) -> None:
         """One transaction of all verdicts, once all are known or time runs out."""
         draw = drawn.draw
-        found = {unit: self._agrees(view, unit.claim, unit.slot) for unit in units}
+        results = {unit: self._agrees(view, unit.claim, unit.slot) for unit in units}
         begin, end = (draw.named_at, draw.half_at) if view.now <= draw.half_at else (draw.half_at, draw.deadline)
         is_urgent = view.now > end - (end - begin) // MARGIN
-        if not is_urgent and any(agrees is None for agrees in found.values()):
+        if not is_urgent and any(agrees is None for agrees in results.values()):
             return
         free = self._chain.audits.funds(self._operator, view.token, block=view.block)
         deposit, budget = free.balance - free.reserved, audits.budget.balance
         clean: list[int] = []
         wrong: list[int] = []
         # Lies first: they are worth most. What deposit or budget do not cover is left out, and nothing refuses the rest.
-        for unit, agrees in sorted(found.items(), key=lambda item: item[1] is not False):
+        for unit, agrees in sorted(results.items(), key=lambda item: item[1] is not False):
             cost = budget_of(view.terms, unit.number, is_wrong=agrees is False)
             reserved = reserve_of(view.terms, unit.number)
             if agrees is None or reserved > deposit or cost > budget:
@@ -154,25 +156,28 @@ class Auditing:
 
     # -- how they end
 
-    def _settle(self, view: JobView, audits: AuditsView, drawn: Drawn, given: Given) -> None:
+    def _settle(self, view: JobView, audits: AuditsView, drawn: Drawn, statement: Statement) -> None:
         """Of claims that are decided, as soon as they are: later their places are used again."""
-        key = view.job, given.turn, given.role
+        key = view.job, statement.turn, statement.role
         if view.now < self._retry_at.get(key, 0):
             return
         claims = [
             claim
             for claim in view.claims
-            if claim.turn == given.turn
+            if claim.turn == statement.turn
             and (claim.final or not claim.disputed)
-            and any(has_unit(given.left.clean, unit) or has_unit(given.left.wrong, unit) for unit, _ in units_of(claim))
+            and any(
+                has_unit(statement.left.clean, unit) or has_unit(statement.left.wrong, unit)
+                for unit, _ in units_of(claim)
+            )
         ]
-        for auditor, of in _by_auditor(drawn, given, claims, audits).items():
-            first = audits.verdicts_of(given.turn, auditor, Role.AUDITOR)
-            verdicts = first.verdicts if first and given.role == Role.REPLACEMENT else Verdicts()
+        for auditor, of in _by_auditor(drawn, statement, claims, audits).items():
+            first = audits.verdicts_of(statement.turn, auditor, Role.AUDITOR)
+            verdicts = first.verdicts if first and statement.role == Role.REPLACEMENT else Verdicts()
             part = [claim.fields for claim in of[:VERDICT_CLAIMS]]
             call = self._chain.audits.settle_verdicts(
-                *_key(view, given),
-                _bitmaps(given.left),
+                *_key(view, statement),
+                _bitmaps(statement.left),
                 part,  # type: ignore[arg-type]
                 _bitmaps(verdicts),
             )
@@ -197,21 +202,21 @@ class Auditing:
 
 
 def _by_auditor(
-    drawn: Drawn, given: Given, claims: Sequence[Commit | Checkpoint], audits: AuditsView
+    drawn: Drawn, statement: Statement, claims: Sequence[Commit | Checkpoint], audits: AuditsView
 ) -> dict[int, list[Commit | Checkpoint]]:
     """Claims by whose verdicts a call must show: of a replacement those of each unit's auditor; otherwise nobody's."""
     parts: dict[int, list[Commit | Checkpoint]] = {}
     for claim in claims:
         auditors = {0}
-        if given.role == Role.REPLACEMENT:
+        if statement.role == Role.REPLACEMENT:
             auditors = {drawn.judges_of(unit, claim.operator)[0] for unit, _ in units_of(claim)}
         for auditor in auditors:
             parts.setdefault(auditor, []).append(claim)
     return parts
 
 
-def _key(view: JobView, given: Given) -> tuple[int, int, int, int]:
-    return view.job, given.turn, given.operator, int(given.role)
+def _key(view: JobView, statement: Statement) -> tuple[int, int, int, int]:
+    return view.job, statement.turn, statement.operator, int(statement.role)
 
 
 def _bitmaps(verdicts: Verdicts) -> Bitmaps:

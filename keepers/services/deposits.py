@@ -1,4 +1,4 @@
-"""The operator's deposits in Availability: what demands cost, within the limit of operator.json, and refunds."""
+"""The operator's coin: deposits of its demands, within the limit of operator.json, refunds, and parts of posting deposits."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.views import JobView, OperatorView
 from zoo_compute.errors import NeedsOperator
 from zoo_compute.spec.availability import least_deposit
+from zoo_compute.spec.params import COIN
 
 log = logging.getLogger("zoo.keeper")
 
@@ -46,3 +47,7 @@ def withdraw(chain: Chain, sender: Sender, operator: OperatorView, *, idle: bool
         if wei and (idle or account == operator.hot):
             sender.send(chain.availability.withdraw(account))
             log.info("withdrew %s of deposits to %s", format_amount(wei, "coin"), account)
+    for account, wei in operator.coin_owed.items():
+        if wei and (idle or account == operator.hot):
+            sender.send(chain.tasks.withdraw(COIN, account))
+            log.info("withdrew %s of posting deposits to %s", format_amount(wei, "coin"), account)

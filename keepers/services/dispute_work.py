@@ -43,6 +43,11 @@ class DisputeWork:
             of_claim[name] = [*failed, time.monotonic()]
         return status
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is being computed, or was when the last look ended."""
+        return bool(self._waiting)
+
     def wait(self) -> None:
         """Until some of what is being computed is there, or for a while. No dispute waits for another one's."""
         end = time.monotonic() + PATIENCE_S

@@ -46,7 +46,6 @@ log = logging.getLogger("zoo.disputes")
 
 Sent = tuple[bytes, str, bytes]  # a call: the claim's key, the function, the id of the node
 About = tuple[bytes, str]  # a claim's key, and what went wrong
-DISPUTE_POLL_S = 0.2  # between looks while a dispute is open: some ten asks, each a reply to the other side's answer
 REFUSED_S = 5.0  # after which a call is sent again that was refused, or that the account could not pay
 FINISH_S, LONGEST_S = 5.0, 3_600.0  # pauses before what a resolved dispute leaves to do is tried again
 LEFT = "what it leaves"
@@ -103,11 +102,15 @@ class Disputing:
         self._work = DisputeWork(ask)
         self._refused = Backoff[Sent](REFUSED_S, REFUSED_S)
         self._unfinished = Backoff[bytes](FINISH_S, LONGEST_S)
+        self._seen = 0  # the number of the block of the last look
         self.unanswered: dict[bytes, dict[str, str]] = {}
         self.unpaid: dict[bytes, NeedsOperator] = {}
 
     def run(self, pause_s: float) -> None:
-        """Look again and again; a look that fails is followed by the next one."""
+        """Look again and again; a look that fails is followed by the next one.
+
+        While a dispute of mine is open, it looks at every block, and as soon as a computation has ended.
+        """
         while True:
             mine: list[DisputeView] = []
             try:
@@ -116,7 +119,17 @@ class Disputing:
                 log.warning("%s; will try again", error)
             except Exception:
                 log.exception("unexpected")
-            time.sleep(min(pause_s, DISPUTE_POLL_S) if mine else pause_s)
+            self._pause(pause_s, bool(mine))
+
+    def _pause(self, pause_s: float, has_open: bool) -> None:
+        if not has_open:
+            time.sleep(pause_s)
+        elif not self._work.is_waiting:  # else the look waited for it already
+            try:
+                self._chain.wait_for_block(self._seen, pause_s)
+            except ZooError as error:
+                log.warning("%s; will try again", error)
+                time.sleep(pause_s)
 
     def challenge(self, job: int, claim: Claim, places: Sequence[Place]) -> bytes:
         """Ask about a claim from the next look on, until it is resolved. Returns its key. Raises UserError where it is too late.
@@ -130,6 +143,7 @@ class Disputing:
         if self._reports is not None:
             self._reports.read()
         head = self._chain.head()
+        self._seen = head.number
         every = self._explorations.at(head)
         mine = [dispute for dispute in every if self._concerns(dispute)]
         open_ = [dispute for dispute in mine if dispute.is_open]

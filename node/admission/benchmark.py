@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 
 import numpy as np
-import torch
 
 from node import conformance
 from node.compute.programs import Programs, State
 from node.compute.training import root_of
-from node.device import CPU, GB, as_node_memory_errors, computes_on, memory, pick_device, threads
+from node.device import GB, as_node_memory_errors, computes_on, memory, pick_device
 from node.errors import NodeError, NoDevice
+from node.hardware import CPU, Device, threads, torch_build
 from repops import encoding
 from repops.commitments import Array
 from repops.graph import Graph
@@ -103,7 +103,7 @@ def run(device_name: str | None = None, *, steps: int = 10, devnet: bool = False
         vram_gb=0 if device.type == "cpu" else round(total / GB),
         cpu_cores=os.cpu_count() or 1,
         memory_gb=round(memory(CPU)[1] / GB),
-        torch=torch.__version__,
+        torch=torch_build().version,
         steps=steps,
         step_s=step_s,
         flops_per_s=programs.profile.flops / step_s,
@@ -112,10 +112,12 @@ def run(device_name: str | None = None, *, steps: int = 10, devnet: bool = False
     )
 
 
-def _describe(device: torch.device) -> tuple[str, int]:
+def _describe(device: Device) -> tuple[str, int]:
     """Name and bytes of memory."""
     if device.type == "cuda":
-        properties = torch.cuda.get_device_properties(device)
+        import torch
+
+        properties = torch.cuda.get_device_properties(str(device))
         return properties.name, int(properties.total_memory)
     return ("Apple silicon" if device.type == "mps" else "CPU"), memory(device)[1]
 

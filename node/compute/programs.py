@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import torch
-
-from node.device import CPU, runner, threads
+from node.device import runner
+from node.hardware import CPU, Device, threads
 from repops import encoding
 from repops.backend import Runner
 from repops.commitments import Array
@@ -28,7 +27,7 @@ State = dict[str, Array]
 class Programs:
     """Programs of one job on `device`. They have one state: loading another replaces it. Not thread-safe."""
 
-    def __init__(self, graph: Graph, device: torch.device = CPU) -> None:
+    def __init__(self, graph: Graph, device: Device = CPU) -> None:
         self.graph = graph
         self.device = device
         self.checked: set[Manifest] = set()  # manifests that the program was checked against

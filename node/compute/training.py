@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from node.compute.programs import Programs, State
-from node.device import threads
+from node.hardware import threads
 from repops import commitments
 from repops.commitments import Array
 from zoo_compute.formats.manifest import Manifest

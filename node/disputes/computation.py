@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 
 from node.compute.programs import Programs, State
-from node.device import CPU, runner, threads
+from node.device import runner
 from node.disputes.element_words import words_of_parts
+from node.hardware import CPU, Device, threads
 from repops import streaming
 from repops.commitments import Array, state_root_of, tensor_roots
 from repops.files import load_state, save_state, write_file
@@ -122,9 +122,7 @@ class ComputationFolder:
 class Computation(ABC):
     """Steps of one program, each from a state and a batch. checkpoint: what the claim starts from."""
 
-    def __init__(
-        self, graph: Graph, checkpoint: State, *, folder: Path | None = None, device: torch.device = CPU
-    ) -> None:
+    def __init__(self, graph: Graph, checkpoint: State, *, folder: Path | None = None, device: Device = CPU) -> None:
         self.graph, self.checkpoint, self.device = graph, checkpoint, device
         self.folder = ComputationFolder(folder)
         self._kept_tensors: tuple[tuple[int, int], dict[int, Array]] = ((-1, -1), {})

@@ -9,8 +9,9 @@ from typing import Any
 
 from node.compute.cache import is_cached
 from node.compute.programs import Programs, State
-from node.device import CPU, GB, memory
+from node.device import GB, memory
 from node.errors import BadInputs, NodeOutOfMemory
+from node.hardware import CPU
 from node.inputs.checkpoints import checkpoint_cids, fetch_checkpoint
 from node.inputs.examples import data_bytes, fetch_examples, fetch_heldout
 from node.inputs.fetching import TIMEOUT_S, root_from_hex

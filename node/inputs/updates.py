@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from node.compute.programs import State
-from node.device import threads
 from node.errors import BadInputs
+from node.hardware import threads
 from node.inputs import bundles
 from node.inputs.bundles import SlotResult
 from node.inputs.fetching import TIMEOUT_S, root_from_hex

@@ -100,7 +100,8 @@ def _runners(graph: Graph, device: str, threads: int, parts: int) -> tuple[Any, 
         return CudaRunner(graph, gpu, fused=True), lambda cut: CudaRunner(cut, gpu, fused=True), lambda: None
     if kind == "cpu":
         return backend.prepare(graph), backend.prepare, lambda: None
-    from node.device import parse_layout, use_threads
+    from node.device import parse_layout
+    from node.hardware import use_threads
     from node.parallel.programs import RankedPrograms
 
     layout = parse_layout(device)

@@ -17,12 +17,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from node.backends import next_kernels
 from node.conformance import device_facts
-from node.device import CPU, memory, threads
+from node.device import memory
 from node.errors import ChildDied, OverLimit
+from node.hardware import CPU, device_named, threads
 from node.measurement.child import input_bytes, write_inputs
 from node.measurement.limited_process import Limits, run_limited
 from repops import backend
@@ -150,7 +149,7 @@ def _record(program: MeasuredProgram) -> tuple[Path, dict[str, Any]]:
         "program": program.cid,
         "device": program.device,
         "threads": threads(),
-        **device_facts(torch.device(program.device) if is_gpu else CPU),
+        **device_facts(device_named(program.device) if is_gpu else CPU),
     }
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
     return paths.home() / "costs" / f"{name}.json", facts

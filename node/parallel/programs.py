@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 
 from node.compute.programs import Programs
-from node.device import RankLayout, threads
+from node.device import RankLayout
 from node.errors import BadInputs
+from node.hardware import threads
 from node.parallel.ranks import ANSWER_S
 from node.parallel.runner import RankedRunner
 from repops.commitments import state_root_of

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
@@ -16,21 +15,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from node.parallel.setup import RankSetup
 from repops.commitments import Array, tensor_root
 from repops.parallel.placement import Piece
-from repops.parallel.rank import PendingMessage, RankPart, RankRunner, Words
+from repops.parallel.rank import PendingMessage, RankRunner, Words
 from repops.parallel.roots import Leaves, leaves_of
-
-
-@dataclass(frozen=True)
-class RankSetup:
-    """The first message to a rank. rendezvous_file: where ranks find each other. timeout_s: how long they wait for each other."""
-
-    part: RankPart
-    ranks: int
-    rendezvous_file: str
-    timeout_s: float
-    threads: int
 
 
 class Gloo:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from node.errors import RankLost
-from node.parallel.rank import RankSetup
+from node.parallel.setup import RankSetup
 from repops.parallel.rank import RankPart
 
 START_S = 120.0  # to start, import torch, meet and prepare kernels

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from node.device import use_threads
+from node.hardware import use_threads
 from node.inputs.job_files import fetch_manifest
 from node.replay import replay
 from zoo_compute.store import BlockStore

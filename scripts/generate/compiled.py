@@ -29,6 +29,7 @@ CONTRACTS = (
     "Settlement",
     "Audits",
     "Availability",
+    "Custody",
     "Admissions",
     "OpExecutor",
     "ConsistencyProofs",

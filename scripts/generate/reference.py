@@ -39,6 +39,7 @@ REASONS = {  # contract -> how its refusals begin
     "Auction": "auction",
     "Settlement": "settlement",
     "Availability": "availability",
+    "Custody": "custody",
     "Audits": "audits",
     "Admissions": "admissions",
     "Referee": "referee",

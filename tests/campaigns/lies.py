@@ -23,10 +23,10 @@ from typing import Any
 
 import torch
 
-from node.device import use_threads
 from node.disputes.answerer import Answerer
 from node.disputes.asker import Asker, Disputed
 from node.disputes.trees import Trees
+from node.hardware import use_threads
 from repops.graph import BATCH_ROLE
 from repops.operators import TABLE
 from repops.parts import part_count

@@ -69,7 +69,7 @@ def test_a_saved_network__loads_equal(tmp_path: Path):
         ({"contracts": {**document()["contracts"], "zenn": "0x12"}}, "unknown key 'zenn' in contracts", "'zen'"),
         (
             {"contracts": {}},
-            "contracts lacks admissions, auction, audit_pool, audits, availability, consistency, datasets, descent, evidence, executor, guardian, referee, registry",
+            "contracts lacks admissions, auction, audit_pool, audits, availability, consistency, custody, datasets, descent, evidence, executor, guardian, referee, registry",
             "complete",
         ),
         ({"contracts": []}, "contracts is a list", ""),
@@ -166,3 +166,11 @@ def test_the_file__is_what_the_docstring_shows():
 def test_the_saved_file__is_json_with_a_version(tmp_path: Path):
     parse(document()).save(tmp_path / "n.json")
     assert json.loads((tmp_path / "n.json").read_text())["version"] == 1
+
+
+def test_an_rpc_on_this_machine__is_asked_without_proxies_and_netrc():
+    provider = FailoverProvider(("http://127.0.0.1:1", "https://rpc.example"), 1)
+    sessions = [
+        each._request_session_manager.cache_and_return_session(each.endpoint_uri) for each in provider._providers
+    ]
+    assert [session.trust_env for session in sessions] == [False, True]

@@ -16,7 +16,7 @@ from zoo_compute.chain.reverts import CLASSES, HINTS, reason_of, refusal, refusa
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = (
     *("registry", "tasks", "auction", "settlement", "rewards"),
-    *("datasets", "availability", "audits", "admissions", "treasury"),
+    *("datasets", "availability", "custody", "audits", "admissions", "treasury"),
     *("referee", "evidence", "executor", "guardian", "pool"),
 )
 WIRED = ("registry", "tasks", "auction", "settlement", "rewards", "audits", "admissions")
@@ -24,7 +24,7 @@ GENERAL = {  # what docs/protocol writes as `CONTRACT: ...` -> where it applies
     "not the guardian": ("registry", "tasks", "auction"),
     "not the deployer": WIRED,
     "already wired": WIRED,
-    "transfer failed": ("registry", "tasks", "rewards", "audits", "treasury"),
+    "transfer failed": ("registry", "tasks", "rewards", "audits", "custody", "treasury"),
 }
 
 

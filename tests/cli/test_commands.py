@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import EntryPoint
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import click
@@ -249,9 +251,6 @@ def test_plugin__is_attached_into_its_group_and_gets_its_arguments(monkeypatch: 
 
 
 def test_client_and_command_line__load_no_torch() -> None:
-    import subprocess
-    import sys
-
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "import zoo_compute.cli.main as cli, zoo_compute\n"
@@ -265,3 +264,31 @@ def test_client_and_command_line__load_no_torch() -> None:
     assert done.returncode == 0, done.stderr
     assert "Time this machine's training step" in done.stdout
     assert "pip install" not in done.stdout
+
+
+@pytest.mark.parametrize("point", entry_points(group=plugins.GROUP), ids=lambda point: point.name)
+def test_short_help_of_a_plugin__is_read_from_its_source_and_equals_the_commands(point: EntryPoint) -> None:
+    assert plugins.docstring_of(point) is not None
+    deferred = plugins._Deferred(point.name, point)
+    unloaded = deferred.get_short_help_str()
+    assert deferred._loaded is None
+    assert unloaded == deferred.load().get_short_help_str()
+
+
+SLOW = {"aiohttp", "celery", "eth_abi", "eth_account", "eth_utils", "http", "numpy", "pydantic", "redis", "requests", "torch", "web3"}  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["node", "--help"], ["job", "--help"], ["--version"]], ids=" ".join)
+def test_help__loads_none_of_the_slow_packages(arguments: list[str]) -> None:
+    """It is what people see first, and shells ask for it to complete a word."""
+    code = (
+        f"import sys\nfrom zoo_compute.cli.main import run\nassert run({arguments}) == 0\nprint('LOADED', *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = done.stdout.rpartition("LOADED ")[2].split()
+    assert {name.partition(".")[0] for name in loaded} & SLOW == set()
+    ours = {
+        name for name in loaded if name.startswith(("keepers.", "node.", "zoo_compute.chain", "zoo_compute.client"))
+    }
+    assert ours <= {"keepers.cli"}

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from node.device import use_threads
 from node.disputes.trees import Trees
+from node.hardware import use_threads
 from tests.support.evm import chain
 from tests.support.explorations import exploration_board
 from tests.support.explorations.exploration_board import Board, Played, deployed, dispute, training_claim

@@ -1,9 +1,14 @@
+"""Nothing is imported before a test needs it: xdist's controller, which runs none, reads this file too."""
+
 import pytest
 
-from tests.contracts.three_slots import offers
-from tests.support.evm import chain
-from tests.support.protocol_driver import START
-from tests.support.revm_deployment import five_multisigs
+
+@pytest.fixture(scope="session", autouse=True)
+def chain_here():
+    """Before anything is anchored."""
+    from tests.support.evm import chain
+
+    return chain
 
 
 @pytest.fixture
@@ -14,16 +19,23 @@ def cast(play):
 
 @pytest.fixture
 def awarded(play, cast):
+    from tests.contracts.three_slots import offers
+
     return play.awarded(*offers(cast))
 
 
 @pytest.fixture
 def running(play, cast):
+    from tests.contracts.three_slots import offers
+
     return play.running(*offers(cast))
 
 
 @pytest.fixture
-def roles():
+def roles(chain_here):
     """Those of a production deployment, at the time at which tests begin."""
-    chain.timestamp = START
+    from tests.support.protocol_driver import START
+    from tests.support.revm_deployment import five_multisigs
+
+    chain_here.timestamp = START
     return five_multisigs()

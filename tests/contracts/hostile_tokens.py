@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.evm import chain
-from tests.support.protocol_driver import DEVNET, SUPPLY, UNLIMITED, ZEN, Play, deploy_all, load
+from tests.support.job_driver import POSTING_DEPOSIT
+from tests.support.protocol_driver import COIN, DEVNET, SUPPLY, UNLIMITED, ZEN, Play, deploy_all, load
 from zoo_compute.spec.params import STAKE_UNIT
 
 TAKE_FEE, ANSWER_FALSE, ANSWER_NOTHING, CALL_BACK, REFUSE_ZERO, REFUSE_LISTED = (1 << bit for bit in range(6))
@@ -86,6 +87,7 @@ class Payments(Market):
         self.people = [chain.account(name) for name in ("poster", "neighbour")]
         self.operators = []
         for person in self.people:
+            chain.set_balance(person, COIN)
             kit.zen.transfer(person, DEVNET.min_stake, sender=kit.deployer)
             kit.zen.approve(kit.registry, UNLIMITED, sender=person)
             self.operators.append(kit.registry.register(person, 1, 8, DEVNET.min_stake, "", sender=person))
@@ -108,7 +110,7 @@ class Payments(Market):
             for contract in self.contracts.values():
                 token.approve(contract, UNLIMITED, sender=account)
             for _ in range(2):
-                job = kit.tasks.post(self.play.terms(token=token.address), sender=account)
+                job = kit.tasks.post(self.play.terms(token=token.address), sender=account, value=POSTING_DEPOSIT)
                 audits.fund(job, AMOUNT, sender=account)
                 self.jobs.setdefault((str(token.address), person), job)
             kit.tasks.cancel(job, sender=account)
@@ -180,7 +182,7 @@ class Payments(Market):
 
 
 def _post(m: Payments, token: Any, person: int) -> None:
-    m.kit.tasks.post(m.play.terms(token=token.address), sender=m.people[person])
+    m.kit.tasks.post(m.play.terms(token=token.address), sender=m.people[person], value=POSTING_DEPOSIT)
 
 
 def _deposit(m: Payments, token: Any, person: int) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.evm import chain
 from tests.support.job_driver import Offer
-from tests.support.protocol_driver import DEVNET
+from tests.support.protocol_driver import DEVNET, ZEN
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 ZEN_REFUSES = "erc20: transfer amount exceeds balance"
@@ -25,7 +25,7 @@ def revealed(play, slots, aggregator, /, **changes):
 
 def rate(kit, operator, points):
     """Give an operator reputation."""
-    kit.registry.reward_outcome(operator.id, points, sender=kit.settlement.address)
+    kit.registry.reward_outcome(operator.id, points * ZEN, sender=kit.settlement.address)
 
 
 # --- bid
@@ -87,7 +87,7 @@ def test_bid__paused__is_refused_but_reveal_and_reclaim_are_not(kit, play, agg):
 
 
 def test_bid__least_capacity__is_a_64th_of_the_lot(kit, play):
-    ada = play.register("ada", deposit=10**12)
+    ada = play.register("ada", deposit=10**12, units=256)
     for slots, least in ((64, 1), (65, 2), (128, 2), (129, 3), (16_384, 256)):
         kit.zen.transfer(play.submitter, 10**9, sender=kit.deployer)
         job = play.post(slots=slots)

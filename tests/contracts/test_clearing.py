@@ -31,7 +31,7 @@ def seats(kit, job, *operators):
 
 def rate(kit, operator, points):
     """Give an operator reputation."""
-    kit.registry.reward_outcome(operator.id, points, sender=kit.settlement.address)
+    kit.registry.reward_outcome(operator.id, points * ZEN, sender=kit.settlement.address)
 
 
 # --- clear
@@ -190,7 +190,7 @@ def test_award__in_any_order_each_once(kit, play, agg):
 
 def test_award__16384_slots_to_one_operator__is_one_seat(kit, play):
     kit.zen.transfer(play.submitter, ZEN, sender=kit.deployer)
-    ada, agg = (play.register(name, deposit=10**12) for name in ("ada", "aggregator"))
+    ada, agg = (play.register(name, deposit=10**12, units=16_384) for name in ("ada", "aggregator"))
     job = play.awarded({ada: Offer(10, 16_384)}, {agg: Offer(1)}, slots=16_384)
     (seat,) = seats(kit, job, ada)
     assert (seat.first, seat.count, seat.price) == (0, 16_384, 1_000)
@@ -199,7 +199,7 @@ def test_award__16384_slots_to_one_operator__is_one_seat(kit, play):
 
 def test_award__64_winners_priced_by_the_most_losing_runs__fit_a_call(kit, play):
     """The most seats a lot can have: far below a block's 30 million gas, one call for each step."""
-    operators = [play.register(f"operator {index}", deposit=10**11) for index in range(90)]
+    operators = [play.register(f"operator {index}", deposit=10**11, units=256) for index in range(90)]
     agg = play.register("aggregator", deposit=10**12)
     # 64 win 256 units each; of the losers 22 fill the cap of 5,462 losing units, the last of them with 86.
     offers = {each: Offer(100 + index, 256) for index, each in enumerate(operators)}

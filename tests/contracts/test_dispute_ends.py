@@ -60,7 +60,6 @@ def test_close_dispute__of_a_final_claim__pays_it_as_finalise_does(kit, play, ca
     assert [(seat, *money) for _, seat, *money in asked] == [(ada[2], 1_000, 50, 0)]
     assert [money for _, _, *money in asked] == [money for _, _, *money in others]
     assert kit.tasks.owed(kit.zen, cast[0].owner) == kit.tasks.owed(kit.zen, cast[1].owner) == 950
-    assert kit.registry.discount_bps(cast[0].id) == kit.registry.discount_bps(cast[1].id) > 0
     assert kit.settlement.pending(running, 0) == 2
     close(kit, running, ada, JUDGED)  # it is paid: nothing is left to judge
     assert kit.settlement.get_logs() == []
@@ -133,7 +132,7 @@ def test_claims_from_before_a_conviction__are_void(kit, play, cast, running):
     assert [tuple(event)[1:] for event in events_named(kit, "ClaimVoided")] == [(running, ada.id, 1, other[2])]
     assert [event.operator for event in events_named(kit, "ClaimFinalised")] == [bob.id]
     assert status(kit, running, other) == VOID
-    assert kit.tasks.owed(kit.zen, ada.owner) == kit.registry.discount_bps(ada.id) == 0
+    assert kit.tasks.owed(kit.zen, ada.owner) == 0
     assert kit.tasks.owed(kit.zen, bob.owner) == 950
     assert kit.settlement.pending(running, 1) == 3
     assert kit.registry.pot(kit.zen) == pot

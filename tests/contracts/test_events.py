@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.evm import chain
-from tests.support.job_driver import AGGREGATOR, SLOTS, Offer
+from tests.support.job_driver import AGGREGATOR, POSTING_DEPOSIT, SLOTS, Offer
 from tests.support.protocol_driver import DEVNET, events_of
 from tests.support.rewards_driver import ZEN, RewardsStage
+from zoo_compute.spec.params import COIN as ZERO
 from zoo_compute.spec.params import STAKE_UNIT
 
 ENDED = 4  # state of a job
@@ -160,7 +161,7 @@ def test_tasks__tell_of_a_job_and_of_its_money(kit, play):
     tasks, zen = kit.tasks, kit.zen.address
     terms = play.terms(rounds=7, slots=5)
     escrow = (2_000 * 5 + 1_000) * 7
-    job = tasks.post(terms, sender=play.submitter)
+    job = tasks.post(terms, sender=play.submitter, value=POSTING_DEPOSIT)
     ((name, posted),) = events_of(tasks)
     assert (name, tuple(posted.pop("terms"))) == ("JobPosted", terms)
     assert posted == {"job": job, "submitter": play.submitter, "manifest": b"m" * 32, "escrow": escrow}
@@ -173,14 +174,19 @@ def test_tasks__tell_of_a_job_and_of_its_money(kit, play):
     owed = ("Owed", {"token": zen, "account": play.anyone, "amount": 11})
     assert events_of(tasks) == [("JobFunded", {"job": job, "amount": 12}), owed]
     tasks.close(job, 70, sender=protocol)  # a parked claim may still be paid so much
-    assert events_of(tasks) == [("JobClosed", {"job": job, "refunded": escrow - 199 + 12 - 70})]
+    returned = ("Owed", {"token": ZERO, "account": play.submitter, "amount": POSTING_DEPOSIT})
+    assert events_of(tasks) == [("JobClosed", {"job": job, "refunded": escrow - 199 + 12 - 70}), returned]
     tasks.close(job, 0, sender=protocol)
     assert events_of(tasks) == [("JobClosed", {"job": job, "refunded": 70})]
     tasks.withdraw(zen, play.anyone, sender=play.submitter)
     assert events_of(tasks) == [("Withdrawn", {"token": zen, "account": play.anyone, "amount": 200})]
     other = play.post()
     tasks.cancel(other, sender=play.submitter)
-    assert events_of(tasks) == [("JobCancelled", {"job": other})]
+    assert events_of(tasks) == [("JobCancelled", {"job": other}), returned]
+    tasks.withdraw(ZERO, play.submitter, sender=play.anyone)
+    assert events_of(tasks) == [
+        ("Withdrawn", {"token": ZERO, "account": play.submitter, "amount": 2 * POSTING_DEPOSIT})
+    ]
     for allowed in (False, True):
         tasks.allow(zen, allowed, 7, sender=kit.deployer)
         assert events_of(tasks) == [("TokenAllowed", {"token": zen, "allowed": allowed, "window_value": 7})]

@@ -8,7 +8,8 @@ from eth_account import Account
 
 from tests.support.consent import CHAIN_ID
 from tests.support.evm import chain
-from tests.support.protocol_driver import ZEN, load
+from tests.support.job_driver import POSTING_DEPOSIT
+from tests.support.protocol_driver import COIN, ZEN, load
 
 ESCROW = (2_000 * 5 + 1_000) * 7
 TERMS = {"rounds": 7, "slots": 5, "quorum": 5}
@@ -47,7 +48,7 @@ class Signer:
 
     def post(self, permit: tuple[int, int, bytes, bytes], **changes: Any) -> int:
         terms = self.play.terms(**{**TERMS, **changes})
-        return int(self.kit.tasks.post_permitted(terms, *permit, sender=self.key.address))
+        return int(self.kit.tasks.post_permitted(terms, *permit, sender=self.key.address, value=POSTING_DEPOSIT))
 
     @property
     def allowance(self) -> int:
@@ -58,6 +59,7 @@ class Signer:
 def signer(kit, play):
     key = Account.from_key(b"\x09" * 32)
     kit.zen.transfer(key.address, 10**6 * ZEN, sender=kit.deployer)
+    chain.set_balance(key.address, COIN)
     return Signer(kit, play, key)
 
 
@@ -100,7 +102,8 @@ def test_post_permitted__with_a_signature_of_something_else__is_refused_and_move
 def test_post_permitted__with_another_s_signature__is_refused(kit, play, signer):
     thief = chain.account("thief")
     with play.refused("erc20: insufficient allowance"):
-        kit.tasks.post_permitted(play.terms(**TERMS), *signer.permit(), sender=thief)
+        chain.set_balance(thief, COIN)
+        kit.tasks.post_permitted(play.terms(**TERMS), *signer.permit(), sender=thief, value=POSTING_DEPOSIT)
 
 
 def test_post_permitted__up_to_its_deadline_and_no_second_longer(kit, play, signer):

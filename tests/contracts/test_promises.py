@@ -81,7 +81,7 @@ def test_declare__binds_from_the_next_epoch_and_leaves_the_running_one(kit, play
     play.to((FIRST + 1) * EPOCH)
     declare(ada, 2, 0b101)
     declare(ada, 1, 0b111)  # in the same epoch: replaces what was not yet in force
-    assert tuple(registry.declarations(ada.id)) == (1, 0b111, FIRST + 2, 3, 0b11, FIRST)
+    assert tuple(registry.declarations(ada.id)) == (1, 0b111, FIRST + 2, 3, 0b11, FIRST, 0)
     promised = [tuple(registry.promised(ada.id, FIRST + offset)) for offset in (-1, 0, 1, 2, 1_000)]
     assert promised == [(0, 0), (3, 0b11), (3, 0b11), (1, 0b111), (1, 0b111)]
 
@@ -156,7 +156,10 @@ def test_breach__more_missed_than_the_sla_allows__costs_a_hundredth_of_the_stake
     registry.breach(ada.id, FIRST + 1, sender=play.anyone)
     assert registry.stake_of(ada.id) == DEVNET.min_stake - DEVNET.min_stake // 100
     assert registry.burned(kit.zen) == DEVNET.min_stake // 100
-    assert tuple(registry.promised(ada.id, FIRST + 2)) == (0, hours)
+    assert tuple(registry.promised(ada.id, FIRST + 2)) == (tier, hours), (
+        "receipts of the running epoch are signed by it"
+    )
+    assert tuple(registry.promised(ada.id, FIRST + 3)) == (0, hours)
     assert registry.is_judged(ada.id, FIRST + 1)
     assert not registry.is_judged(ada.id, FIRST)
     assert registry.beats(ada.id, FIRST + 1) == hours & ~(2 ** (missed + 1) - 1)

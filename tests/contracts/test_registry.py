@@ -79,7 +79,7 @@ def test_set_admitted__is_for_the_admissions_and_ends_with_the_stake(kit, play):
     kit.registry.set_admitted(ada.id, True, sender=kit.admissions)
     assert kit.registry.operators(ada.id) == before
     kit.registry.request_exit(ada.id, sender=ada.owner)
-    kit.registry.reward_outcome(ada.id, 5, sender=kit.settlement.address)
+    kit.registry.reward_outcome(ada.id, 5 * ZEN, sender=kit.settlement.address)
     assert kit.registry.multiplier_of(ada.id) == 150
     play.to(play.now + DEVNET.exit_delay_s)
     kit.registry.withdraw_stake(ada.id, sender=ada.owner)
@@ -423,7 +423,7 @@ def test_lock_bid__who_may_not_bid__locks_nothing(kit, play, ada, as_protocol):
     registry, zen = kit.registry, kit.zen
 
     def bids(operator, hot, amount=5):
-        return as_protocol("lock_bid", operator, hot, zen, amount, by=kit.auction)
+        return as_protocol("lock_bid", operator, hot, zen, amount, 1, by=kit.auction)
 
     assert not bids(ada.id, ada.owner)
     assert not bids(99, ada.hot)
@@ -446,7 +446,7 @@ def test_lock_bid__who_may_not_bid__locks_nothing(kit, play, ada, as_protocol):
 
 def test_lock_bid__stake_just_below_the_minimum__is_not_eligible(kit, ada, as_protocol):
     as_protocol("slash_stake", ada.id, 1, by=kit.rewards)
-    assert not as_protocol("lock_bid", ada.id, ada.hot, kit.zen, 0, by=kit.auction)
+    assert not as_protocol("lock_bid", ada.id, ada.hot, kit.zen, 0, 1, by=kit.auction)
     assert not kit.registry.is_eligible(ada.id, ada.hot)
 
 
@@ -500,7 +500,7 @@ def test_pay_out__sends_from_the_pot_to_the_task_registry(kit, ada, as_protocol)
 @pytest.mark.parametrize(("bps", "part"), [(0, 0), (1, 10**16), (100, 10**18), (10_000, DEVNET.min_stake)])
 def test_slash_stake__burns_its_part_and_leaves_reputation(kit, ada, as_protocol, bps, part):
     registry = kit.registry
-    as_protocol("reward_outcome", ada.id, 10)
+    as_protocol("reward_outcome", ada.id, 10 * ZEN)
     balance = kit.zen.balanceOf(registry)
     assert as_protocol("slash_stake", ada.id, bps, by=kit.rewards) == part
     assert registry.stake_of(ada.id) == DEVNET.min_stake - part
@@ -515,9 +515,9 @@ def test_slash_stake__of_no_whole_units__rounds_down(kit, newcomer, as_protocol)
 
 
 def test_reputation__grows_to_its_most_and_halves_with_a_slash(kit, ada, as_protocol):
-    assert as_protocol("reward_outcome", ada.id, 999) == ada.owner
+    assert as_protocol("reward_outcome", ada.id, 999 * ZEN) == ada.owner
     assert kit.registry.discount_bps(ada.id) == 999
-    as_protocol("reward_outcome", ada.id, 256)
+    as_protocol("reward_outcome", ada.id, 256 * ZEN)
     assert kit.registry.discount_bps(ada.id) == 1_000
     as_protocol("lock", ada.id, kit.zen, 10, True)
     as_protocol("slash", ada.id, kit.zen, 1, False)
@@ -536,7 +536,7 @@ def test_protocol_functions__by_anyone_else__are_refused(kit, play, ada):
         "unlock": ((*amount, False), {"auction", "settlement"}),
         "slash": ((*amount, False), {"auction", "settlement"}),
         "burn": ((kit.zen, 0), {"auction", "settlement"}),
-        "lock_bid": ((ada.id, ada.hot, kit.zen, 0), {"auction"}),
+        "lock_bid": ((ada.id, ada.hot, kit.zen, 0, 1), {"auction"}),
         "pause_bids": ((0,), {"auction"}),
         "credit": (amount, {"settlement"}),
         "pay_out": ((kit.zen, 0), {"settlement"}),
@@ -584,3 +584,51 @@ def test_stake__beyond_its_field__is_refused(kit, play, newcomer):
     kit.zen.approve(kit.registry, UNLIMITED, sender=newcomer)
     with reverts():
         register(kit, newcomer, stake=2**64 * STAKE_UNIT)
+
+
+def test_lock_bid__for_more_units_than_the_stake_covers__locks_nothing(kit, ada, as_protocol):
+    def bids(units):
+        return as_protocol("lock_bid", ada.id, ada.hot, kit.zen, 0, units, by=kit.auction)
+
+    assert bids(16)
+    assert not bids(17)
+    kit.zen.approve(kit.registry, DEVNET.min_stake, sender=kit.deployer)
+    kit.registry.add_stake(ada.id, DEVNET.min_stake // 16 - STAKE_UNIT, sender=kit.deployer)
+    assert not bids(17)
+    kit.registry.add_stake(ada.id, STAKE_UNIT, sender=kit.deployer)
+    assert bids(17)
+
+
+def test_reputation__of_dust__is_none(kit, ada, as_protocol):
+    """M5: a thousand slot-rounds at one wei were worth a thousand points."""
+    for fee in (0, 50, 10**15 - 1):
+        as_protocol("reward_outcome", ada.id, fee)
+    assert kit.registry.discount_bps(ada.id) == 0
+    as_protocol("reward_outcome", ada.id, 10**15)
+    as_protocol("reward_outcome", ada.id, ZEN - 10**15 - 1)
+    assert kit.registry.discount_bps(ada.id) == 0
+    as_protocol("reward_outcome", ada.id, 10**15)
+    assert kit.registry.discount_bps(ada.id) == 1
+
+
+def test_reputation__halves_every_90_epochs(kit, play, ada, as_protocol):
+    span = 90 * DEVNET.epoch_s
+    play.to((play.now // span + 1) * span)
+    as_protocol("reward_outcome", ada.id, 800 * ZEN)
+    play.to(play.now + span - 1)
+    assert kit.registry.discount_bps(ada.id) == 800
+    play.to(play.now + 1)
+    assert (kit.registry.discount_bps(ada.id), kit.registry.operators(ada.id).reputation) == (400, 400)
+    as_protocol("reward_outcome", ada.id, 100 * ZEN)
+    assert kit.registry.discount_bps(ada.id) == 500
+    play.to(play.now + span)
+    as_protocol("lock", ada.id, kit.zen, 10, True)
+    as_protocol("slash", ada.id, kit.zen, 1, False)
+    assert kit.registry.discount_bps(ada.id) == 125
+    for later, points in ((1, 62), (5, 3), (6, 1), (7, 0), (20, 0), (300, 0)):
+        with chain.anchor():
+            play.to(play.now + later * span)
+            assert kit.registry.discount_bps(ada.id) == points
+            assert kit.registry.operators(ada.id).owner == ada.owner
+    kit.registry.request_exit(ada.id, sender=ada.owner)
+    assert kit.registry.operators(ada.id).exit_at == play.now + DEVNET.exit_delay_s

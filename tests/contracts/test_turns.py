@@ -175,7 +175,7 @@ def test_take_over__is_of_a_vacant_seat_by_a_standby_within_the_bounds(kit, play
 
 
 def test_take_over__of_a_part__is_at_least_a_64th_of_the_jobs_slots(kit, play):
-    ada, agg, cy = (play.register(name, deposit=10**12) for name in ("ada", "agg", "cy"))
+    ada, agg, cy = (play.register(name, deposit=10**12, units=129) for name in ("ada", "agg", "cy"))
     kit.zen.transfer(play.submitter, 10**9, sender=kit.deployer)
     slots = {ada: Offer(10, 129), cy: Offer(20, 129, standby=True)}
     job = play.running(slots, {agg: Offer(5)}, slots=129, quorum=1, rounds=1)

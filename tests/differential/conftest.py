@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.support.lockstep.contract_mirror import deployed
-
 
 @pytest.fixture(scope="session", autouse=True)
 def deployments() -> None:
+    from tests.support.lockstep.contract_mirror import deployed
+
     for preset in ("devnet", "production"):
         deployed(preset)

@@ -66,7 +66,7 @@ def test_a_contract_that_shows_another_state_is_noticed() -> None:
         stage = Stage(Coverage(), mirror)
         alice = stage.register("alice")
         wrong = stage.world.fork()
-        wrong.operators[alice] = replace(wrong.operators[alice], reputation=1)
+        wrong.operators[alice] = replace(wrong.operators[alice], reputation=1_000, rated_at=stage.now)
         with pytest.raises(Disagreement, match="reputation shows 0, specification says 1"):
             mirror.compare(wrong)
 

@@ -10,12 +10,12 @@ import torch
 from node.admission import benchmark
 from node.compute.programs import Programs
 from node.compute.training import train_shard
-from node.device import CPU
+from node.hardware import CPU, Device
 from node.inputs.job_files import fetch_inputs
 from tests.node.test_benchmark import AFTER_THREE_STEPS
 from tests.support.small_job import publish
 
-GPU = torch.device("cuda:0")
+GPU = Device("cuda", 0)
 
 
 def test_train_shard__on_a_gpu__has_the_roots_of_the_cpu(tmp_path: Path) -> None:

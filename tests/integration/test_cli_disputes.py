@@ -16,11 +16,12 @@ import pytest
 from keepers.cli.defend import OPERATOR
 from keepers.cli.verify import LIES_EXIT_CODE, UNPAID
 from keepers.queue.work_queue import WorkStatus
-from keepers.services.disputing import DISPUTE_POLL_S, Disputing
+from keepers.services.disputing import Disputing
 from node.disputes import player
 from tests.support.disputed_job import Dispute
 from tests.support.stranger_asks import Stranger
 from tests.support.trained_claims import LIE, SLOT, LyingAggregation, Trained, computed, lying
+from zoo_compute.chain.connection import BLOCK_POLL_S
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.cli import main as cli
@@ -98,7 +99,7 @@ class Network:
                 assert time.monotonic() < deadline, log.seek(0) or log.read()
                 if lane is not None:
                     lane.poll_once()
-                time.sleep(DISPUTE_POLL_S)
+                time.sleep(BLOCK_POLL_S)
             output.seek(0)
             log.seek(0)
             text = output.read()

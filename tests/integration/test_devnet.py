@@ -9,15 +9,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from web3 import Web3
+from web3.types import RPCEndpoint, RPCResponse
 
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
 from zoo_compute.chain.generated.bindings.task_registry import Terms
 from zoo_compute.chain.network import load
+from zoo_compute.chain.provider import FailoverProvider
 from zoo_compute.chain.roles import Roles
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.wiring import check_wiring
@@ -231,3 +234,19 @@ def terms(devnet: Devnet) -> Terms:
         policy=0,
         audit_bps=500,
     )
+
+
+def test_a_start__asks_the_chain_for_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Every test of a devnet waits for it, and so does everyone who tries the network: once it was 460 requests."""
+    asked: list[str] = []
+    real = FailoverProvider.make_request
+
+    def counted(self: FailoverProvider, method: RPCEndpoint, params: Any) -> RPCResponse:
+        asked.append(method)
+        return real(self, method, params)
+
+    monkeypatch.setattr(FailoverProvider, "make_request", counted)
+    with Devnet(tmp_path) as devnet:
+        sent = asked.count("eth_sendRawTransaction")
+        assert devnet.chain.head().number >= sent >= 30
+        assert len(asked) <= 4 * sent + 45

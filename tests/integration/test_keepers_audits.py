@@ -135,7 +135,7 @@ def test_a_replacement__judges_what_the_auditor_left(job: Audited) -> None:
         silent.tick()
         other.tick()
     audits = read_audits(job.chain, job.view())
-    assert all(given.role == Role.REPLACEMENT or given.operator == one.id for given in audits.given)
+    assert all(given.role == Role.REPLACEMENT or given.operator == one.id for given in audits.statements)
     job.devnet.warp_to(job.claim(0).deadline + 1)
     other.tick(3)
     assert str(one.id) in of(job)["paid_to"]

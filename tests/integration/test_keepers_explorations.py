@@ -13,11 +13,12 @@ import pytest
 from keepers.decisions.requests import verify_request
 from keepers.queue.work_queue import WorkStatus
 from keepers.services.dispute_work import Ask
-from keepers.services.disputing import DISPUTE_POLL_S, Disputing
+from keepers.services.disputing import Disputing
 from node.disputes.player import result_in
 from node.inputs import bundles
 from tests.support.disputed_job import FEE, Dispute
 from tests.support.trained_claims import LIE, SLOT, Trained, computed
+from zoo_compute.chain.connection import BLOCK_POLL_S
 from zoo_compute.chain.explorations import DisputeView, read_disputes
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
@@ -85,7 +86,7 @@ class Scene:
                 lane.poll_once()
             if until():
                 return
-            time.sleep(DISPUTE_POLL_S)
+            time.sleep(BLOCK_POLL_S)
         raise AssertionError(f"no end: {[(node.position, node.status) for node in self.view.picture.nodes.values()]}")
 
     def asked_by(self, sender: Sender) -> int:

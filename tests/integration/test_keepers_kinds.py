@@ -11,11 +11,12 @@ import pytest
 
 from keepers.decisions.requests import aggregation_check_request, verify_request
 from keepers.queue.work_queue import WorkStatus
-from keepers.services.disputing import DISPUTE_POLL_S, Disputing
+from keepers.services.disputing import Disputing
 from node.disputes import player
 from node.disputes.computation import SlotRound
 from tests.support.disputed_job import Dispute
 from tests.support.trained_claims import LIE, SLOT, LyingAggregation, LyingUpdate, Trained, computed, lying
+from zoo_compute.chain.connection import BLOCK_POLL_S
 from zoo_compute.chain.explorations import read_disputes
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
@@ -69,7 +70,7 @@ def test_a_keeper__convicts_a_false_claim_that_another_keeper_defends(
     for _ in range(LOOKS):
         if not [lane.poll_once() for lane in lanes][-1]:
             break
-        time.sleep(DISPUTE_POLL_S)
+        time.sleep(BLOCK_POLL_S)
     [explored] = read_disputes(chain, chain.head())
     assert explored.end == End.JUDGED, "it was evidence that ended it, not silence"
     [convicted] = [each for each in read_job(chain, dispute.job).claims if each.fields == claim.fields]

@@ -168,15 +168,17 @@ def test_bids_that_were_not_opened__are_told_from_bids_that_are_not_there(play: 
     assert "bids for only 4 of 6 units were revealed" in missing(network.view(), cards(3), None)
 
 
-def test_three_bidders_of_which_one_offers_most__are_told_that_each_counts_for_a_third(play: Any):
+def test_three_bidders_of_which_one_offers_most__fill_the_lot(play: Any):
     network = opened(play)
     network.nodes.clear()
     for index, capacity in enumerate((4, 1, 1)):
         network.node(f"provider {index}", capacity=capacity)
     network.aggregator("aggregator")
     network.run(until=ATTEMPT_S)
-    expected = "4 of 6 slots have bids: each of 3 bidders counts for 2 at most"
-    assert missing(network.view(), RICH, None) == [expected]
+    assert missing(network.view(), RICH, None) == []
+    network.run(until=2 * ATTEMPT_S)
+    assert network.awarded
+    assert network.attempt == 1
 
 
 def test_a_job_at_its_maximum_price__says_so_and_never_that_it_is_reopened(play: Any):

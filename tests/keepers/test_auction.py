@@ -27,6 +27,7 @@ from tests.keepers.test_duties import (
 from zoo_compute.amounts import Token
 from zoo_compute.chain.auction_attempts import Attempt
 from zoo_compute.chain.views import AGGREGATOR_SEAT, LotPhase
+from zoo_compute.spec.params import LAPSE_S
 
 
 def test_bidding__fetches_checks_and_times_the_job_before_it_binds_a_lock():
@@ -90,6 +91,23 @@ def test_bidding__leaves_heavy_slots_to_classes_that_are_for_them(gpu_class: int
 
 def test_bidding__takes_no_more_slots_than_collateral_locks():
     assert duties(opening(1_000), replace(ME_PROVIDER, free=25), TIMED) == [SealBid(0, 1, 2, 80)]
+
+
+def test_bidding__takes_no_more_slots_than_the_stake_covers():
+    assert duties(opening(1_000), replace(ME_PROVIDER, most_units=3), TIMED) == [SealBid(0, 1, 3, 80)]
+    small = replace(ME_PROVIDER, most_units=0)
+    assert duties(opening(1_000), small, TIMED) == []
+    why = reasons_not_to_bid(opening(1_000), small, TIMED)
+    assert why == "a bid offers at least 1 slots, and the stake covers 0; zoo node stake AMOUNT"
+
+
+def test_a_job_that_nobody_re_opened_for_a_month__is_closed():
+    short = opening(1_019 + 1, lots={0: LOT, 1: LOT})
+    pauper = replace(ME_PROVIDER, free=0)
+    assert duties(short, pauper, TIMED) == []
+    due = LOT.reveal_end + LAPSE_S
+    assert duties(replace(short, now=due - 1), pauper, TIMED) == []
+    assert duties(replace(short, now=due), pauper, TIMED) == [Send("tasks", "lapse", (1,))]
 
 
 def test_bidding__ends_at_the_second_it_ends():

@@ -15,6 +15,7 @@ from tests.keepers.test_keeper import setup  # noqa: F401
 from zoo_compute.chain.views import AGGREGATOR_SEAT
 from zoo_compute.errors import NotFunded
 from zoo_compute.spec.availability import least_deposit
+from zoo_compute.spec.params import COIN
 
 LEAST = least_deposit(9 * 10**9)  # an eighth above the base fee of the double
 THEIRS = replace(CLAIM, operator=OTHER)
@@ -109,6 +110,18 @@ def test_deposits_that_came_back__are_withdrawn_at_once__those_earned_when_no_jo
     keeper._bound = {1: False}
     keeper.tick()
     assert [args for function, args in recorder.sent if function == "withdraw"] == [("0xH",), ("0xO",)]
+
+
+def test_parts_of_posting_deposits__are_withdrawn_like_deposits(setup):  # noqa: F811
+    keeper, _, recorder, operator = setup
+    operator.coin_owed = {"0xO": 7, "0xH": 5}
+    keeper._bound = {1: True}
+    keeper.tick()
+    assert [args for function, args in recorder.sent if function == "withdraw"] == [(COIN, "0xH")]
+    operator.coin_owed = {"0xO": 7, "0xH": 0}
+    keeper._bound = {1: False}
+    keeper.tick()
+    assert [args for function, args in recorder.sent if function == "withdraw"] == [(COIN, "0xH"), (COIN, "0xO")]
 
 
 def test_another_file_of_the_same_seat__is_fetched_by_its_own_name(asked):

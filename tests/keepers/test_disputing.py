@@ -376,3 +376,19 @@ def test_a_heavy_ask__needs_a_reexecution_in_the_jobs_token(
     claim.price, claim.pot_price = 112, 90
     with pytest.raises(NeedsOperator, match=r"prepays 101; 0xab.* has 100"):
         asking.provide(1, claim)  # type: ignore[arg-type]
+
+
+def test_the_lane__looks_at_every_block_while_a_dispute_is_open_and_at_once_where_a_result_is_there(
+    clock: Clock, tmp_path: Path
+) -> None:
+    lane, waits = Lane(tmp_path), list[tuple[int, float]]()
+    lane.chain.wait_for_block = lambda seen, longest_s: waits.append((seen, longest_s))
+    lane.head = SimpleNamespace(number=12, timestamp=NOW)
+    lane.lane.poll_once()
+    lane.lane._pause(3, has_open=True)
+    assert (waits, clock.now) == ([(12, 3)], 1_000)
+    lane.lane._work._waiting["computed meanwhile"] = {}
+    lane.lane._pause(3, has_open=True)
+    assert (len(waits), clock.now) == (1, 1_000)
+    lane.lane._pause(3, has_open=False)
+    assert (len(waits), clock.now) == (1, 1_003)

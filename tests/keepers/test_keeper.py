@@ -63,7 +63,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     clock = {"now": 1_000}
     recorder = Recorder()
     operator = SimpleNamespace(
-        operator=ME, now=1_000, eligible=True, owed={}, deposits={}, owner="0xO", hot="0xH", stake=1,
+        operator=ME, now=1_000, eligible=True, owed={}, deposits={}, coin_owed={}, owner="0xO", hot="0xH", stake=10**21,
         gpu_class=1,
         free=lambda token: 1_000_000,
     )  # fmt: skip
@@ -80,7 +80,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
         clock=clock,
         head=lambda: SimpleNamespace(number=5, timestamp=clock["now"]),
         tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
-        params=SimpleNamespace(epoch_s=60, answer_s=3, clocks=clocks.DEVNET),
+        params=SimpleNamespace(epoch_s=60, answer_s=3, clocks=clocks.DEVNET, min_stake=10**20),
         cached=lambda key, make: {COIN: Token("USDC", 6, COIN)} if key == "tokens" else make(),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
         network=SimpleNamespace(

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-import torch
 
 from node import backends, device, tasks
 from node.errors import BackendFailed
+from node.hardware import CPU
 from node.inputs import programs as job_programs
 from repops import backend
 from repops.backend import Runner
@@ -178,4 +178,4 @@ def test_a_gpu_whose_kernel_fails__leaves_the_work_to_the_cpu() -> None:
 
 
 def test_every_runner_of_a_node__is_guarded(job: SmallJob) -> None:
-    assert isinstance(device.runner(job.programs.graph, torch.device("cpu")), backends.GuardedRunner)
+    assert isinstance(device.runner(job.programs.graph, CPU), backends.GuardedRunner)

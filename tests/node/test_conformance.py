@@ -18,12 +18,13 @@ from node.cli import conformance as command
 from node.conformance import ConformanceResult, check, kept
 from node.device import computes_on
 from node.errors import NoDevice
+from node.hardware import CPU, Device, device_named
 from repops.backend import NoBackend
 from repops.conformance import source_digest
 from repops.cuda import driver
 from zoo_compute.cli.context import Settings
 
-CUDA = torch.device("cuda:0")
+CUDA = Device("cuda", 0)
 FACTS = {"name": "NVIDIA Imaginary", "uuid": "ab" * 16, "driver": "550.54.15", "cuda": "12.4", "nvrtc": "12.4"}
 RIGHT = {"cases": 212, "differing": []}
 WRONG = {"cases": 212, "differing": ["sweep: exp", "product 7x3000x5000 tl: dot", "product 7x3000x5000 tl: step"]}
@@ -83,7 +84,7 @@ def test_a_device__with_one_wrong_bit__leaves_the_work_to_the_cpu_and_says_why_i
 ) -> None:
     monkeypatch.setattr(conformance_process, "examine", examine := Examiner(WRONG))
     with caplog.at_level("WARNING"):
-        assert computes_on(CUDA) == computes_on(CUDA) == torch.device("cpu")
+        assert computes_on(CUDA) == computes_on(CUDA) == CPU
     (record,) = caplog.records
     assert record.getMessage() == (
         "NVIDIA Imaginary: 3 of 212 cases differ from the CPU (exp, dot); programs run on the CPU, with the same bits. "
@@ -91,7 +92,7 @@ def test_a_device__with_one_wrong_bit__leaves_the_work_to_the_cpu_and_says_why_i
     )
     assert examine.runs == 1
     computes_on.cache_clear()
-    assert computes_on(CUDA) == torch.device("cpu")
+    assert computes_on(CUDA) == CPU
     assert examine.runs == 1, "what differed once is not tried again"
 
 
@@ -224,7 +225,7 @@ def test_a_device_without_kernels__computes_on_the_cpu_and_says_so(
 ) -> None:
     monkeypatch.setattr(torch.version, "hip", hip)
     with caplog.at_level("WARNING"):
-        assert computes_on(torch.device(device)) == torch.device("cpu")
+        assert computes_on(device_named(device)) == CPU
     assert [record.getMessage() for record in caplog.records] == [said]
 
 
@@ -236,14 +237,14 @@ def test_a_driver_that_is_missing_or_fails__computes_on_the_cpu_and_says_so(
 
     monkeypatch.setattr(driver, "facts", no_driver)
     with caplog.at_level("WARNING"):
-        assert computes_on(torch.device("cuda:1")) == torch.device("cpu")
+        assert computes_on(Device("cuda", 1)) == CPU
     assert "cuda:1: no NVIDIA driver here for 1; programs run on the CPU, with the same bits" in caplog.text
     monkeypatch.setattr(driver, "facts", lambda ordinal: FACTS)
     monkeypatch.setattr(driver, "gpu", no_driver)
     monkeypatch.setattr(conformance_process, "examine", Examiner(RIGHT))
     computes_on.cache_clear()
     with caplog.at_level("WARNING"):
-        assert computes_on(CUDA) == torch.device("cpu")
+        assert computes_on(CUDA) == CPU
     assert "NVIDIA Imaginary: no NVIDIA driver here for 0; programs run on the CPU" in caplog.text
 
 
@@ -256,7 +257,7 @@ def test_a_card_that_torch_cannot_use__is_named_once(
     monkeypatch.setattr(torch.version, "cuda", built_for)
     device._say_unused.cache_clear()
     with caplog.at_level("WARNING"):
-        assert device.pick_device() == device.pick_device() == torch.device("cpu")
+        assert device.pick_device() == device.pick_device() == CPU
     device._say_unused.cache_clear()
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith(f"NVIDIA Imaginary: torch {torch.__version__} cannot use it; programs run on the CPU")
@@ -264,8 +265,9 @@ def test_a_card_that_torch_cannot_use__is_named_once(
 
 
 WAITS = """
-import sys, time, pathlib, torch
+import sys, time, pathlib
 from node import conformance
+from node.hardware import Device
 from repops.cuda import driver
 from zoo_compute.cli.context import Settings
 driver.facts = lambda ordinal: {"name": "card", "uuid": "ab", "driver": "1"}
@@ -274,7 +276,7 @@ def examine(device, say):
         file.write("run\\n")
     time.sleep(2)
     return {"cases": 1, "differing": []}
-print(conformance.check(torch.device("cuda:0"), say=print, examine=examine).conformed)
+print(conformance.check(Device("cuda", 0), say=print, examine=examine).conformed)
 """
 
 
@@ -317,7 +319,7 @@ def test_command__prints_the_verdict_and_where_it_is_kept(
 def test_command__a_device_without_kernels__is_no_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("node.device.pick_device", lambda name: torch.device("mps"))
+    monkeypatch.setattr("node.device.pick_device", lambda name: Device("mps"))
     assert run() == 0
     assert "this release has no kernels for mps" in capsys.readouterr().out
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from node import tasks
-from node.device import CPU, RankLayout, parse_layout, pick_device
+from node.device import RankLayout, parse_layout, pick_device
 from node.errors import BadInputs, NoDevice, RankLost
+from node.hardware import CPU
 from node.inputs.programs import _ready
 from node.parallel.programs import RankedPrograms, placed_on
 from tests.support.small_job import publish, small_job

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from node import backends, tasks
-from node.device import threads
 from node.errors import ChildDied, OverLimit
+from node.hardware import threads
 from node.measurement import step_cost
 from node.measurement.dearest import dearest_nodes, describe
 from node.measurement.limited_process import Limits

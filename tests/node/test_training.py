@@ -16,8 +16,9 @@ import torch
 from node.compute.aggregation import aggregate
 from node.compute.programs import Programs, State, run_step
 from node.compute.training import ShardResult, heldout_loss, root_of, train_shard
-from node.device import CPU, runner, use_threads
+from node.device import runner
 from node.errors import BadInputs
+from node.hardware import CPU, use_threads
 from node.inputs.job_files import fetch_inputs, fetch_job
 from node.replay import replay
 from repops import commitments, encoding

@@ -1,19 +1,14 @@
 """One job on both sides a file of tests, and copies of it for each: other files find the chain as it was."""
 
 import pytest
-import torch
-
-from node.device import use_threads
-from tests.referee.exploration_driver import Exploring
-from tests.support.evm import chain
-from tests.support.explorations import exploration_board
-from tests.support.explorations.exploration_moves import Explorer
-from tests.support.lockstep.contract_mirror import deployed
 
 
 @pytest.fixture(scope="session", autouse=True)
 def deployments():
     """Before anything is anchored: the chain would take back what other files of tests go on with."""
+    from tests.support.explorations import exploration_board
+    from tests.support.lockstep.contract_mirror import deployed
+
     for preset in ("devnet", "production"):
         deployed(preset)
     exploration_board.deployed()
@@ -21,6 +16,10 @@ def deployments():
 
 @pytest.fixture
 def one_thread():
+    import torch
+
+    from node.hardware import use_threads
+
     before = torch.get_num_threads()
     use_threads(1)
     yield
@@ -29,6 +28,9 @@ def one_thread():
 
 @pytest.fixture(scope="module", name="claimed")
 def claimed_fixture():
+    from tests.referee.exploration_driver import Exploring
+    from tests.support.evm import chain
+
     with chain.anchor():
         yield Exploring()
 
@@ -42,4 +44,6 @@ def exploring(claimed):
 
 @pytest.fixture
 def explorer(exploring):
+    from tests.support.explorations.exploration_moves import Explorer
+
     return Explorer(exploring)

@@ -50,7 +50,7 @@ MAY_IMPORT |= {"node": _NODE, "node.cli": {*_NODE, "node", "zoo_compute.cli"}}
 MAY_IMPORT["keepers"] = set(MAY_IMPORT)
 # Inside node and keepers: from what is imported to its importer.
 FLOORS = (
-    ("node.errors", "node.conformance_process"),
+    ("node.errors", "node.hardware", "node.conformance_process"),
     ("node.conformance", "node.backends"),
     ("node.device",),
     ("node.compute",),
@@ -84,6 +84,7 @@ LONG_FOR_A_REASON = {
     "contracts/Auction.vy": _ONE_MACHINE,
     "contracts/Audits.vy": _ONE_MACHINE,
     "contracts/Availability.vy": _ONE_MACHINE,
+    "contracts/Custody.vy": _ONE_MACHINE,
     "contracts/Descent.vy": "one check for each kind of answer, a page each, read beside the others",
     "contracts/NodeRegistry.vy": _ONE_MACHINE,
     "contracts/Referee.vy": _ONE_MACHINE,
@@ -205,6 +206,7 @@ NEVER_LOADED = {
         "keepers",
         "web3",
         "eth_account",
+        "torch",
     ),
     "zoo_compute.spec.world": ("repops", "zoo_compute.formats", "zoo_compute.chain", "torch", "numpy"),
     "zoo_compute.store": ("zoo_compute.formats", "zoo_compute.chain", "repops", "torch"),

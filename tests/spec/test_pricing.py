@@ -73,18 +73,67 @@ def test_equal_scores_are_ordered_by_operator() -> None:
 
 @pytest.mark.parametrize(("units", "revealed", "cap"), [(6, 3, 2), (7, 3, 3), (1, 3, 1), (6, 2, 6), (256, 9, 86)])
 def test_the_cap_is_a_third_rounded_up_from_three_bidders_on(units: int, revealed: int, cap: int) -> None:
-    assert auction.cap_of(units, revealed) == cap
+    assert auction.cap_of(units, [units] * revealed) == cap
 
 
-def test_three_bids_that_cannot_fill_a_lot_within_the_cap_are_too_few() -> None:
-    assert not auction.is_enough(bids((50, 6), (50, 1), (50, 1)), 6)
+@pytest.mark.parametrize(
+    ("units", "capacities", "cap"),
+    [
+        (6, (6, 1, 1), 4),  # 4 + 1 + 1
+        (16, (16, 16, 1), 8),  # 8 + 8 + 1 with one unit to spare; at 7 one would be missing
+        (16, (16, 7, 1), 8),  # the smaller of the large ones is used up at 7, the larger one must offer 8
+        (16, (9, 5, 1), 16),  # 15 units whatever the cap: the lot stays short
+        (9, (4, 4, 1, 0), 4),
+    ],
+)
+def test_the_cap_rises_to_the_least_value_that_fills_the_lot(units: int, capacities: tuple[int, ...], cap: int) -> None:
+    assert auction.cap_of(units, capacities) == cap
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(units=st.integers(1, 40), capacities=st.lists(st.integers(1, 40), min_size=3, max_size=7))
+def test_a_yielding_cap_fills_every_lot_that_can_be_filled_and_is_never_higher_than_that_needs(
+    units: int, capacities: list[int]
+) -> None:
+    capacities = [min(capacity, units) for capacity in capacities]
+    cap, third = auction.cap_of(units, capacities), -(-units // 3)
+    if sum(capacities) < units:
+        return
+    assert third <= cap
+    assert sum(min(capacity, cap) for capacity in capacities) >= units
+    assert cap == third or sum(min(capacity, cap - 1) for capacity in capacities) < units
+    assert sum(capacity > third for capacity in capacities) <= 2 or cap == third, "what the contract keeps suffices"
+
+
+def test_bids_are_enough_where_they_fill_the_lot() -> None:
+    assert auction.is_enough(bids((50, 4), (50, 1), (50, 1)), 6)
+    assert not auction.is_enough(bids((50, 3), (50, 1), (50, 1)), 6)
     assert auction.is_enough(bids((50, 6)), 6)
     assert not auction.is_enough([], 1)
+
+
+def test_a_tiny_third_bid_no_longer_blocks_two_that_fill_the_lot() -> None:
+    # M4: 16 slots, two operators that could do all of them, and a name that bids 1 for one slot. It wins its slot; the others
+    # share the rest. The one unit that loses, at 510, prices one unit of the operator before it; the others the reserve.
+    three = bids((1, 1), (500, 16), (510, 16))
+    allocation = auction.allocate(auction.order_bids(three), 16)
+    assert allocation.wins == (Win(1, 0, 1), Win(2, 1, 8), Win(3, 9, 7))
+    assert auction.critical_prices(three, 16, 1_000) == {1: 510, 2: (510 + 7 * 1_000) // 8, 3: 1_000}
+
+
+@pytest.mark.parametrize("units", [1, 15, 16, 17, 256])
+def test_a_stake_covers_units_in_proportion(units: int) -> None:
+    least = 100 * 10**18
+    needed = least * units // 16
+    assert auction.most_capacity(needed, least) == units
+    assert auction.most_capacity(needed - 1, least) == units - 1
 
 
 def units_won(offers: list[RevealedBid], units: int) -> dict[int, int]:
     """The oracle's allocation, written otherwise: every unit offered within the cap, sorted; the first ones win."""
     cap = -(-units // 3) if len(offers) >= 3 else units
+    while cap < units and sum(min(bid.capacity, cap) for bid in offers) < units:
+        cap += 1
     offered = sorted(
         (bid.price * (BPS - bid.discount_bps), bid.operator) for bid in offers for _ in range(min(bid.capacity, cap))
     )
@@ -160,7 +209,10 @@ def gains_of_lying(
 
 @pytest.mark.parametrize(
     ("capacities", "units"),
-    [((2, 2, 2, 2), 6), ((2, 2, 1, 2), 5), ((1, 2, 2), 4), ((3, 2), 3), ((2, 1, 1), 2)],
+    [
+        *(((2, 2, 2, 2), 6), ((2, 2, 1, 2), 5), ((1, 2, 2), 4), ((3, 2), 3), ((2, 1, 1), 2)),
+        *(((4, 1, 1), 6), ((4, 4, 1), 6), ((1, 4, 4), 6), ((4, 3, 1), 6)),  # where the cap yields
+    ],
 )
 @pytest.mark.parametrize("discounts", [(0, 0, 0, 0), (1_000, 0, 500, 0), (0, 1_000, 0, 300)])
 def test_no_operator_gains_by_misreporting_its_price(

@@ -21,6 +21,7 @@ from tests.stateful.walk import (
 )
 from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import OPERATORS, Stage
+from zoo_compute.spec.params import LAPSE_S, least_posting_deposit
 
 
 def draw_prices(random: Random) -> list[int]:
@@ -39,9 +40,12 @@ class Auctions(Walk):
     @rule(3, token=TOKENS, rounds=range(1, 4), slots=range(1, 7), quorum=range(8), price=BITS)
     def post(self, token: str, rounds: int, slots: int, quorum: int, price: int) -> None:
         quorum = min(quorum, slots) if price % 8 else quorum
+        deposit = least_posting_deposit(self.s.base_fee) - (price % 64 == 1)
         reserve, most = 20 + price % 100, 20 + price % 100 + price % 7 * 10
         changes = {"rounds": rounds, "slots": slots, "quorum": quorum, "reserve": reserve, "max_price": most}
-        self.s.attempt("tasks", "post", "submitter", self.s.terms(token=token, work_root=WORK.root, **changes))
+        self.s.attempt(
+            "tasks", "post", "submitter", self.s.terms(token=token, work_root=WORK.root, **changes), value=deposit
+        )
 
     @when(is_biddable)
     @rule(job=INDEX, kind=range(2), who=INDEX, price=range(1, 131), capacity=INDEX, standby=BOTH)
@@ -127,6 +131,14 @@ class Auctions(Walk):
         job = self.job(job, is_open)
         if self.s.attempt("auction", "reopen", "stranger", job, kind) is not None and cancel == 0:
             self.s.attempt("tasks", "cancel", "submitter", job)
+
+    @when(is_open)
+    @rule(job=INDEX, offset=OFFSET)
+    def lapse(self, job: int, offset: int) -> None:
+        """Nobody has anything to do with a job for a month: anyone closes it."""
+        job = self.job(job, is_open)
+        self.s.to(max(self.s.now, self.s.world.lot(job, 0).reveal_end + LAPSE_S + offset))
+        self.s.attempt("tasks", "lapse", "stranger", job)
 
     @when(is_biddable)
     @rule(2, job=INDEX, kind=range(2), who=INDEX, capacity=INDEX, offset=OFFSET)

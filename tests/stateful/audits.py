@@ -90,13 +90,13 @@ class Audits(Walk):
             sender = f"{name} hot" if some & 63 else "stranger"
             self.s.attempt("audits", "give_verdicts", sender, job, turn, operator, said)
 
-    @precondition(lambda self: bool(self.s.world.given))
+    @precondition(lambda self: bool(self.s.world.statements))
     @rule(3, index=BITS, some=BITS, offset=OFFSET, waits=BOTH)
     def settle_verdicts(self, index: int, some: int, offset: int, waits: bool) -> None:
         """At the edge of the window, of claims that are decided or not."""
-        if not self.s.world.given:
+        if not self.s.world.statements:
             return
-        key = list(self.s.world.given)[index % len(self.s.world.given)]
+        key = list(self.s.world.statements)[index % len(self.s.world.statements)]
         deadline = self.s.world.draw_of(*key[:2]).deadline
         if waits:
             self.s.to(max(self.s.now, deadline + offset))
@@ -107,25 +107,27 @@ class Audits(Walk):
         w = self.s.world
         claims = tuple(each.claim for (of, _, _), each in w.claims.items() if of == job)
         claims += tuple(claim for of, claim in w.parked if of == job and claim not in claims)
-        left = NOTHING if some & 15 == 15 else w.given[key].left
+        left = NOTHING if some & 15 == 15 else w.statements[key].left
         firsts = {
-            other: w.given[job, turn, other, Role.AUDITOR].verdicts
+            other: w.statements[job, turn, other, Role.AUDITOR].verdicts
             for _, _, other, of in self.given_in(job, turn)
             if of == Role.AUDITOR
         }
         for first in [NOTHING] if role == Role.AUDITOR else [NOTHING, *firsts.values()]:
             args = (job, turn, operator, int(role), left, claims, first)
             if self.s.attempt("audits", "settle_verdicts", "stranger", *args) is None:
-                left = self.s.world.given[key].left
+                left = self.s.world.statements[key].left
 
     def given_in(self, job: int, turn: int) -> list[tuple[int, int, int, int]]:
-        return [key for key in self.s.world.given if key[:2] == (job, turn)]
+        return [key for key in self.s.world.statements if key[:2] == (job, turn)]
 
-    @precondition(lambda self: self.is_idle and bool(self.s.world.given))
+    @precondition(lambda self: self.is_idle and bool(self.s.world.statements))
     @rule(index=BITS, offset=OFFSET)
     def lapse_verdicts(self, index: int, offset: int) -> None:
         """What was never settled, at the edge of its time."""
-        keys = [key for key, given in self.s.world.given.items() if given.left.units] or list(self.s.world.given)
+        keys = [key for key, given in self.s.world.statements.items() if given.left.units] or list(
+            self.s.world.statements
+        )
         if not keys:
             return
         key = keys[index % len(keys)]
@@ -133,7 +135,7 @@ class Audits(Walk):
         deadline = self.s.world.draw_of(job, turn).deadline
         last = lapses_at(deadline, self.s.world.terms[job].reexecute_s, self.s.preset.clocks)
         self.s.to(max(self.s.now, last + offset))
-        left = self.s.world.given[key].left
+        left = self.s.world.statements[key].left
         self.s.attempt("audits", "lapse_verdicts", "stranger", *key[:3], int(key[3]), left)
 
     @when(has_claims)

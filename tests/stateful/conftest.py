@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.stateful.walk import prepared
-
 
 @pytest.fixture(scope="session", autouse=True)
 def where_walks_begin() -> None:
+    from tests.stateful.walk import prepared
+
     prepared()

@@ -8,6 +8,7 @@ from typing import Any
 from tests.stateful.admissions import Admissions
 from tests.stateful.auctions import Auctions, draw_prices
 from tests.stateful.audits import Audits
+from tests.stateful.custody import Custody
 from tests.stateful.disputes import WORK, Disputes
 from tests.stateful.money import Money
 from tests.stateful.operators import Operators
@@ -16,6 +17,7 @@ from tests.stateful.rules import Step, draw_step, format_steps, is_possible, pre
 from tests.stateful.verdicts import Verdicts
 from tests.stateful.walk import BITS, MAX_JOBS, TOKENS, prepared
 from tests.support.evm import chain
+from tests.support.job_driver import POSTING_DEPOSIT
 from tests.support.lockstep.coverage import Coverage
 
 JOB: dict[str, Any] = {
@@ -34,7 +36,7 @@ JOB: dict[str, Any] = {
 }
 
 
-class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Admissions, Money, Operators):
+class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admissions, Money, Operators):
     """A walk over all of the protocol."""
 
     @precondition(lambda self: self.is_idle and len(self.s.world.jobs) < MAX_JOBS)
@@ -42,13 +44,22 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Admissions, Mon
     def begin(self, *, prices: list[int], many: int, standbys: int, steps: int, **terms: Any) -> None:
         """Most jobs are driven to some turn at once, some to a step of their auctions. Most pay for audits."""
         terms["quorum"] = min(terms["quorum"], terms["slots"])
-        if self.s.attempt("tasks", "post", "submitter", self.s.terms(max_price=130, work_root=WORK.root, **terms)):
+        if self.s.attempt(
+            "tasks",
+            "post",
+            "submitter",
+            self.s.terms(max_price=130, work_root=WORK.root, **terms),
+            value=POSTING_DEPOSIT,
+        ):
             return
         job = self.s.result
         if terms["audit_bps"] > 200:
             self.s.attempt("audits", "fund", "stranger", job, 7_000)
+        if many & 3:
+            self.ask_for_custodians(job, 3 if many & 4 else 5, standbys)
         if steps:
             self.auction(job, prices, many, standbys)
+            self.draw_committee(job)
         if steps > 2:
             self.s.attempt("datasets", "cite", "submitter", job, (1, 2))
             self.answers(job, many >> 3 if steps == 3 else 0, estimate_s=5 + steps)

@@ -30,12 +30,19 @@ MUST_ACCEPT = {
     *(f"audits.{name}" for name in ("deposit", "pay_out", "offer", "leave", "fund", "refund", "draw_units")),
     *(f"audits.{name}" for name in ("give_verdicts", "settle_verdicts", "withdraw")),
     *(f"admissions.{name}" for name in ("enter", "answer", "settle", "close_dispute", "recall", "lapse")),
+    *(
+        f"custody.{name}"
+        for name in ("request", "fund", "refund", "deposit", "withdraw", "note_stake", "offer", "retire")
+    ),
+    *(f"custody.{name}" for name in ("schedule", "draw", "note_key", "note_seat", "resign", "hold_start")),
+    *(f"custody.{name}" for name in ("hold_inputs", "hold_turn", "count", "lapse", "expel", "release")),
     *("rewards.fund", "rewards.redeem", "datasets.cite", "treasury.collect", "treasury.fund"),
     *("registry.offer_owner", "registry.accept_owner", "guardian.pause"),
 }
 MUST_CHANGE = {
     *("job: RUNNING>ENDED", "claim: PENDING>PAID", "claim: PENDING>CONVICTED", "claim: PENDING>VOID"),
     *(f"dispute: EXPLORED>{end}" for end in ("FINAL", "JUDGED", "SILENT")),
+    *("custodian: OFFERED>CUSTODIAN", "custodian: CUSTODIAN>LEFT", "record: SHORT>INPUTS", "record: INPUTS>CHECKPOINT"),
     *("demand: NONE>OPEN", "demand: OPEN>ENDED", "draw: NAMED>DRAWN", "verdicts: GIVEN>ENDED"),
 }
 # Of the referee, which the reasons of docs/protocol that a walk reaches do not count.

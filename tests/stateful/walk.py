@@ -90,6 +90,11 @@ def prepared() -> Stage:
         stage.ok("audits", "offer", f"{name} owner", stage.ids[name], places)
     for name in ("bob", "carol"):
         admit(stage, name)
+    for name in (*OPERATORS, *AUDITORS):
+        stage.ok("custody", "note_stake", f"{name} hot", stage.ids[name])
+        for token in TOKENS:
+            stage.ok("custody", "deposit", "stranger", stage.ids[name], stage.tokens[token], 30_000)
+    stage.wait(stage.preset.exit_delay_s)
     for size in (300, 2**64 - 1):
         stage.ok("datasets", "contribute", "guardian", b"r" * 32, b"c" * 32, size, bytes(32))
     stage.ok("registry", "withdraw", "erin owner", stage.ids["erin"], stage.tokens["zen"], 998_000)  # poor in ZEN
@@ -130,6 +135,11 @@ class Walk:
         seconds |= {closed.closed_at + w.run(job).window_s for (job, _), closed in w.closed_turns.items()}
         seconds |= {asked.opened_at + w.config.preset.answer_s for asked in w.demands.values() if asked.is_open}
         seconds |= {second for draw in w.draws.values() for second in (draw.half_at, draw.deadline)}
+        for job, wanted in w.custody_requests.items():
+            seconds.add(wanted.closes_at)
+            if w.run(job).is_open:
+                seconds.add(w.run(job).inputs_close + w.config.preset.answer_s)
+        seconds |= {each.held_at + w.config.preset.answer_s for each in w.custody_records.values()}
         seconds |= {entry.entered_at + w.config.preset.benchmark_s for entry in w.entries.values()}
         seconds |= {
             node.clocks.since + node.clocks.committer_left_s

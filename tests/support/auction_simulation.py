@@ -9,7 +9,7 @@ from typing import Any
 from keepers.decisions.duties import duties
 from keepers.decisions.orders import OpenBid, OperatorContext, Progress, SealBid, Send
 from tests.support.evm import Reverted
-from tests.support.job_driver import Offer
+from tests.support.job_driver import POSTING_DEPOSIT, Offer
 from tests.support.protocol_driver import Operator, Play
 from zoo_compute.chain import snapshot
 from zoo_compute.chain.auction_attempts import attempts_of
@@ -44,7 +44,7 @@ class AuctionSimulation:
     def __init__(self, play: Play, **terms: Any) -> None:
         self.play, self.nodes = play, list[SimulatedOperator]()
         self.terms = play.terms(**terms)
-        self.job = int(play.kit.tasks.post(self.terms, sender=play.submitter))
+        self.job = int(play.kit.tasks.post(self.terms, sender=play.submitter, value=POSTING_DEPOSIT))
         self.began = play.now
         self.events: list[Event] = []
         self._seen: JobView | None = None

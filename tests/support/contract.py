@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from eth_abi.decoding import ContextFramesBytesIO
 from eth_abi.registry import registry
-from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
+from tests.support.abi_codec import NotPlain, checksummed, struct_type, values_codec
 from tests.support.sources import Compiled
 
 if TYPE_CHECKING:
     from tests.support.evm import Chain, Result
-
-checksummed = cache(to_checksum_address)
 
 
 @dataclass(frozen=True)
@@ -105,27 +102,52 @@ class Method:
 
 class Function:
     def __init__(self, entry: dict[str, Any]) -> None:
-        self.inputs, outputs = entry.get("inputs", []), entry.get("outputs", [])
-        types = [type_of(each) for each in self.inputs]
-        self.selector = bytes(keccak(text=f"{entry.get('name')}({','.join(types)})")[:4])
+        self.inputs, self.outputs = entry.get("inputs", []), entry.get("outputs", [])
+        types = ",".join(type_of(each) for each in self.inputs)
+        self.selector = bytes(keccak(text=f"{entry.get('name')}({types})")[:4])
         self.is_view = entry.get("stateMutability") in ("view", "pure")
-        self._encode = registry.get_encoder(f"({','.join(types)})") if types else lambda _: b""
-        self._decode = registry.get_decoder(f"({','.join(map(type_of, outputs))})") if outputs else None
-        self._readers = [shower(each) for each in outputs]
+        self._arguments, self._results = Values(self.inputs), Values(self.outputs)
 
     def encode(self, args: Sequence[Any]) -> bytes:
-        values = [plain(each) for each in args]
-        if len(values) != len(self.inputs):
-            raise TypeError(f"{len(values)} arguments, expected {len(self.inputs)}")
-        return bytes(self._encode(values))
+        if len(args) != len(self.inputs):
+            raise TypeError(f"{len(args)} arguments, expected {len(self.inputs)}")
+        return self._arguments.encode(args)
 
     def decode(self, output: bytes) -> Any:
         """One value, a tuple of several, or None."""
-        if self._decode is None:
+        if not self.outputs:
             return None
-        values = self._decode(ContextFramesBytesIO(output))
-        decoded = [show(value) if show else value for show, value in zip(self._readers, values, strict=True)]
-        return decoded[0] if len(decoded) == 1 else tuple(decoded)
+        decoded = self._results.decode(output)
+        return decoded[0] if len(decoded) == 1 else decoded
+
+
+class Values:
+    """Arguments or results. The codec has the plain cases; in all others `eth_abi` decides, and says what is wrong."""
+
+    def __init__(self, parts: Sequence[dict[str, Any]]) -> None:
+        self.parts = parts
+        self._type = f"({','.join(map(type_of, parts))})"
+        try:
+            self.codec = values_codec(parts)
+        except NotPlain:
+            self.codec = None
+
+    def encode(self, values: Sequence[Any]) -> bytes:
+        if self.codec:
+            try:
+                return self.codec.write(values)
+            except NotPlain:
+                pass
+        return bytes(registry.get_encoder(self._type)(plain(values)))
+
+    def decode(self, data: bytes) -> tuple[Any, ...]:
+        if self.codec:
+            try:
+                return tuple(self.codec.read(data, 0))
+            except NotPlain:
+                pass
+        values = registry.get_decoder(self._type)(ContextFramesBytesIO(data))
+        return tuple(read_value(each, value) for each, value in zip(self.parts, values, strict=True))
 
 
 class Event:
@@ -137,19 +159,22 @@ class Event:
         self.topic = bytes(keccak(text=f"{entry['name']}({types})"))
         self.tuple = namedtuple(entry["name"], ["address", *(each["name"] for each in self.inputs)])  # type: ignore[misc]
         self._indexed = [each for each in self.inputs if each["indexed"]]
-        self._data = [each for each in self.inputs if not each["indexed"]]
-        self._decode = registry.get_decoder(f"({','.join(map(type_of, self._data))})") if self._data else None
+        self._data = Values([each for each in self.inputs if not each["indexed"]])
+        self._topics = [Values([each]) if is_word(each) else None for each in self._indexed]
 
     def read(self, address: str, topics: Sequence[bytes], data: bytes) -> Any:
         values = {}
-        for each, topic in zip(self._indexed, topics[1:], strict=True):
-            is_word = not (each["type"] in ("string", "bytes") or each["type"].endswith("]") or "components" in each)
-            value = registry.get_decoder(each["type"])(ContextFramesBytesIO(topic)) if is_word else topic
-            values[each["name"]] = read_value(each, value) if is_word else value
-        if self._decode:
-            for each, value in zip(self._data, self._decode(ContextFramesBytesIO(data)), strict=True):
-                values[each["name"]] = read_value(each, value)
+        for each, of_word, topic in zip(self._indexed, self._topics, topics[1:], strict=True):
+            values[each["name"]] = of_word.decode(topic)[0] if of_word else topic
+        if self._data.parts:
+            for each, value in zip(self._data.parts, self._data.decode(data), strict=True):
+                values[each["name"]] = value
         return self.tuple(address, *(values[each["name"]] for each in self.inputs))
+
+
+def is_word(part: dict[str, Any]) -> bool:
+    """An indexed argument that its topic holds; of others it has the hash."""
+    return not (part["type"] in ("string", "bytes") or part["type"].endswith("]") or "components" in part)
 
 
 class Interface:
@@ -205,15 +230,10 @@ def shower(part: dict[str, Any]) -> Callable[[Any], Any] | None:
         return list if inner is None else lambda values: [inner(each) for each in values]
     if kind == "tuple":
         names = [each["name"] for each in part["components"]]
-        struct = _struct(tuple(names))
+        struct = struct_type(tuple(names))
         inner_of = [shower(each) for each in part["components"]]
         return lambda values: struct(*(f(v) if f else v for f, v in zip(inner_of, values, strict=True)))
     return checksummed if kind == "address" else None
-
-
-@cache
-def _struct(names: tuple[str, ...]) -> Any:
-    return namedtuple("Struct", names, rename=True)
 
 
 def read_value(part: dict[str, Any], value: Any) -> Any:

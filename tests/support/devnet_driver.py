@@ -70,8 +70,8 @@ class DevnetDriver(JobDriver):
     def to(self, now: int) -> None:
         self.devnet.warp_to(now)
 
-    def send(self, contract: str, function: str, sender: Sender, *args: Any) -> Receipt:
-        self.last = sender.send(getattr(getattr(self.chain, contract), function)(*args))
+    def send(self, contract: str, function: str, sender: Sender, *args: Any, value: int = 0) -> Receipt:
+        self.last = sender.send(getattr(getattr(self.chain, contract), function)(*args), value=value)
         return self.last
 
     def posted(self, result: Receipt) -> int:

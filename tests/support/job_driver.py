@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from zoo_compute.spec.params import AGGREGATOR_SEAT, POLICY_DELAYED, Terms
+from zoo_compute.spec.params import AGGREGATOR_SEAT, POLICY_DELAYED, Terms, least_posting_deposit
 from zoo_compute.spec.pricing import RevealedBid, order_bids
 from zoo_compute.spec.state import Claim, Seal
 
 SLOTS, AGGREGATOR = KINDS = 0, 1  # what a lot sells
+POSTING_DEPOSIT = 2 * least_posting_deposit(0)  # wei
 MOST_A_CALL = 64  # operators that one call clears or awards, claims that it pays
 
 Party = Any  # what a driver calls an operator: a name, or an object with `id` and `hot`
@@ -62,8 +63,8 @@ class JobDriver:
         """Jump to a second."""
         raise NotImplementedError
 
-    def send(self, contract: str, function: str, sender: Any, *args: Any) -> Any:
-        return getattr(getattr(self.kit, contract), function)(*args, sender=sender)
+    def send(self, contract: str, function: str, sender: Any, *args: Any, value: int = 0) -> Any:
+        return getattr(getattr(self.kit, contract), function)(*args, sender=sender, value=value)
 
     def posted(self, result: Any) -> int:
         """The job that a call of `post` made."""
@@ -155,7 +156,7 @@ class JobDriver:
         return self.pack(Terms(**{**terms, **self.TERMS, **changes}))
 
     def post(self, **changes: Any) -> int:
-        return self.posted(self.send("tasks", "post", self.submitter, self.terms(**changes)))
+        return self.posted(self.send("tasks", "post", self.submitter, self.terms(**changes), value=POSTING_DEPOSIT))
 
     def seal(self, job: int, kind: int, party: Party, offer: Offer) -> Any:
         attempt = self.lot(job, kind).attempt

@@ -17,6 +17,7 @@ from zoo_compute.spec.params import DEVNET, ZEN, Preset
 START = 1_800_000_000  # Unix seconds
 SUPPLY = 10**9 * ZEN
 UNLIMITED = 2**256 - 1
+COIN = 10**24  # wei that a submitter has
 AGGREGATION = 128  # the aggregator's seat, and its claims'
 
 
@@ -122,6 +123,7 @@ class Play(JobDriver):
         super().__init__(kit, token or kit.zen, chain.account("submitter"), chain.account("anyone"))
         self.preset = preset
         self.fund(self.submitter, 10**6 * ZEN, self.kit.tasks)
+        chain.set_balance(self.submitter, COIN)
 
     # --- accounts and clock
 
@@ -138,12 +140,15 @@ class Play(JobDriver):
         token.transfer(account, amount, sender=self.kit.deployer)
         token.approve(spender, UNLIMITED, sender=account)
 
-    def register(self, name: str, *, gpu_class: int = 1, vram_gb: int = 48, deposit: int = 10**9) -> Operator:
-        """A new operator with the least stake, and collateral in the play's token."""
+    def register(
+        self, name: str, *, gpu_class: int = 1, vram_gb: int = 48, deposit: int = 10**9, units: int = 16
+    ) -> Operator:
+        """A new operator with stake for a bid of so many units, the least at least, and collateral in the play's token."""
         owner, hot = chain.account(f"{name} owner"), chain.account(f"{name} hot")
         registry = self.kit.registry
-        self.fund(owner, self.preset.min_stake, registry, self.kit.zen)
-        operator = registry.register(hot, gpu_class, vram_gb, self.preset.min_stake, f"http://{name}", sender=owner)
+        stake = self.preset.min_stake * max(units, 16) // 16
+        self.fund(owner, stake, registry, self.kit.zen)
+        operator = registry.register(hot, gpu_class, vram_gb, stake, f"http://{name}", sender=owner)
         if deposit:
             self.fund(owner, deposit, registry)
             registry.deposit(operator, self.token, deposit, sender=owner)

@@ -11,7 +11,8 @@ import torch
 from node.compute.aggregation import aggregate
 from node.compute.programs import Programs, State, run_step
 from node.compute.training import root_of
-from node.device import CPU, runner
+from node.device import runner
+from node.hardware import CPU
 from repops import backend
 from repops.builder import Builder
 from repops.commitments import Array

@@ -22,7 +22,7 @@ NAMES = ("AuditsFunded", "DrawNamed", "UnitsDrawn", "VerdictsGiven", "VerdictsSe
 
 
 @dataclass(frozen=True)
-class Given:
+class Statement:
     """An operator's verdicts of a turn, and how they ended so far."""
 
     turn: int
@@ -54,15 +54,17 @@ class AuditsView:
     is_funded: bool = False
     budget: Budget = field(default_factory=Budget)
     drawn: Mapping[int, Drawn] = field(default_factory=dict)  # by turn
-    given: Sequence[Given] = ()
+    statements: Sequence[Statement] = ()
 
-    def verdicts_of(self, turn: int, operator: int, role: Role) -> Given | None:
-        return next((g for g in self.given if (g.turn, g.operator, g.role) == (turn, operator, role)), None)
+    def verdicts_of(self, turn: int, operator: int, role: Role) -> Statement | None:
+        return next((g for g in self.statements if (g.turn, g.operator, g.role) == (turn, operator, role)), None)
 
     def is_judged(self, turn: int, unit: int, operator: int) -> bool:
         """Whether an auditor said something of a unit in its own half of the window."""
-        given = self.verdicts_of(turn, operator, Role.AUDITOR)
-        return given is not None and (has_unit(given.verdicts.clean, unit) or has_unit(given.verdicts.wrong, unit))
+        statement = self.verdicts_of(turn, operator, Role.AUDITOR)
+        return statement is not None and (
+            has_unit(statement.verdicts.clean, unit) or has_unit(statement.verdicts.wrong, unit)
+        )
 
 
 def units_of(claim: Claim) -> list[tuple[int, int | None]]:
@@ -103,7 +105,7 @@ def read_audits(chain: Chain, view: JobView) -> AuditsView:
     reads = [Read("audits", "budgets", (view.job,)), *(Read("audits", "draws", (view.job, turn)) for turn in turns)]
     budget, *draws = read_all(chain, view.block, reads)
     drawn = {turn: _drawn(chain, view, turn, Draw(**draw)) for turn, draw in zip(turns, draws, strict=True)}
-    return AuditsView(True, Budget(**budget), drawn, _given(events))
+    return AuditsView(True, Budget(**budget), drawn, _statements(events))
 
 
 def _drawn(chain: Chain, view: JobView, turn: int, draw: Draw) -> Drawn:
@@ -122,8 +124,8 @@ def _drawn(chain: Chain, view: JobView, turn: int, draw: Draw) -> Drawn:
     return Drawn(turn, draw, known[key])
 
 
-def _given(events: Sequence[Event]) -> list[Given]:
-    given: dict[tuple[int, int, int], Given] = {}
+def _statements(events: Sequence[Event]) -> list[Statement]:
+    statements: dict[tuple[int, int, int], Statement] = {}
     for event in events:
         if event.name not in NAMES[3:]:
             continue
@@ -131,13 +133,15 @@ def _given(events: Sequence[Event]) -> list[Given]:
         key = args["turn"], args["operator"], args["role"]
         if event.name == "VerdictsGiven":
             verdicts = _verdicts(args["verdicts"])
-            given[key] = Given(key[0], key[1], Role(key[2]), verdicts, verdicts)
+            statements[key] = Statement(key[0], key[1], Role(key[2]), verdicts, verdicts)
         elif event.name == "VerdictsSettled":
-            paid, slashed = given[key].paid + args["paid"], given[key].slashed + args["slashed"]
-            given[key] = replace(given[key], left=_verdicts(args["left"]), paid=paid, slashed=slashed)
+            paid, slashed = statements[key].paid + args["paid"], statements[key].slashed + args["slashed"]
+            statements[key] = replace(statements[key], left=_verdicts(args["left"]), paid=paid, slashed=slashed)
         else:
-            given[key] = replace(given[key], left=Verdicts(), slashed=given[key].slashed + args["slashed"])
-    return list(given.values())
+            statements[key] = replace(
+                statements[key], left=Verdicts(), slashed=statements[key].slashed + args["slashed"]
+            )
+    return list(statements.values())
 
 
 def _verdicts(args: Mapping[str, Sequence[int]]) -> Verdicts:
@@ -154,11 +158,11 @@ def summary(view: JobView, audits: AuditsView) -> dict[str, Any]:
         for unit, _ in units_of(claim)
     )
     paid_to: dict[str, int] = {}
-    for given in audits.given:
-        if given.paid:
-            paid_to[str(given.operator)] = paid_to.get(str(given.operator), 0) + given.paid
-    clean = sum(len(Verdicts(given.verdicts.clean).units) for given in audits.given)
-    wrong = sum(len(Verdicts(given.verdicts.wrong).units) for given in audits.given)
+    for statement in audits.statements:
+        if statement.paid:
+            paid_to[str(statement.operator)] = paid_to.get(str(statement.operator), 0) + statement.paid
+    clean = sum(len(Verdicts(statement.verdicts.clean).units) for statement in audits.statements)
+    wrong = sum(len(Verdicts(statement.verdicts.wrong).units) for statement in audits.statements)
     return {
         "rate_bps": view.terms.audit_bps,
         "fee": str(view.terms.reserve),
@@ -169,8 +173,8 @@ def summary(view: JobView, audits: AuditsView) -> dict[str, Any]:
         "verdicts": clean + wrong,
         "clean": clean,
         "false": wrong,
-        "open": sum(len(given.left.units) for given in audits.given),
-        "paid": str(sum(given.paid for given in audits.given)),
+        "open": sum(len(statement.left.units) for statement in audits.statements),
+        "paid": str(sum(statement.paid for statement in audits.statements)),
         "paid_to": {operator: str(amount) for operator, amount in sorted(paid_to.items())},
-        "slashed": str(sum(given.slashed for given in audits.given)),
+        "slashed": str(sum(statement.slashed for statement in audits.statements)),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from zoo_compute.spec.params import Preset
 
 T = TypeVar("T")
+BLOCK_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Chain:
         self.settlement = bindings.Settlement(w3, at["settlement"])
         self.audits = bindings.Audits(w3, at["audits"])
         self.availability = bindings.Availability(w3, at["availability"])
+        self.custody = bindings.Custody(w3, at["custody"])
         self.admissions = bindings.Admissions(w3, at["admissions"])
         self.executor = bindings.OpExecutor(w3, at["executor"])
         self.evidence = bindings.Evidence(w3, at["evidence"])
@@ -88,6 +91,13 @@ class Chain:
     def now(self) -> int:
         """The timestamp of the newest block, in seconds."""
         return self.head().timestamp
+
+    def wait_for_block(self, seen: int, longest_s: float) -> None:
+        """Return once there is a block after number `seen`, or after `longest_s`. What a chain says changes in blocks only, and
+        asking for the newest number costs a fraction of reading a job again."""
+        deadline = time.monotonic() + longest_s
+        while time.monotonic() < deadline and self.w3.eth.block_number <= seen:
+            time.sleep(BLOCK_POLL_S)
 
     def coin(self, account: str) -> int:
         """Wei of native coin."""

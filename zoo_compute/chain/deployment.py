@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
 from typing import Any, Protocol
 
 from eth_account.signers.local import LocalAccount
 from web3 import Web3
-from web3.middleware import SignAndSendRawMiddlewareBuilder
+from web3.contract import Contract
 
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain import artifacts
@@ -34,6 +36,7 @@ DEVNET_WORKLOAD = Workload(
 )
 
 RECEIPT_TIMEOUT_S = 180.0
+GAS_MARGIN = 100_000  # above the estimate, as the state may change until the transaction is mined
 EMPTY_BYTES32 = bytes(32)
 
 
@@ -151,6 +154,14 @@ def deploy(
         auditing.lapse_s(params.clocks),
     )
     at["availability"] = deployer.deploy("Availability", at["registry"], at["tasks"], at["settlement"], params.answer_s)
+    at["custody"] = deployer.deploy(
+        "Custody",
+        *(at[name] for name in ("registry", "tasks", "settlement", "availability")),
+        params.bid_window_s,
+        params.exit_delay_s,
+        params.answer_s,
+        params.draw_blocks,
+    )
     at["admissions"] = deployer.deploy(
         "Admissions",
         at["registry"],
@@ -259,33 +270,59 @@ def allow_zen_operation(at: Mapping[str, str], params: Preset) -> tuple[str, int
 
 
 class Web3Deployer:
-    """Deploys over a web3 connection with a local key, from the artifacts in this package."""
+    """Deploys over a web3 connection with a local key, from the artifacts in this package. Nobody else sends with that key meanwhile."""
 
     def __init__(self, w3: Web3, account: LocalAccount) -> None:
         self.w3 = w3
         self.address = str(account.address)
-        self.w3.middleware_onion.inject(SignAndSendRawMiddlewareBuilder.build(account), layer=0)
+        self._account = account
+        self._types: dict[str, type[Contract]] = {}
 
     def block(self) -> int:
         return self.w3.eth.block_number
 
     def deploy(self, contract: str, *args: Any) -> str:
-        factory = self.w3.eth.contract(abi=artifacts.abi(contract), bytecode=artifacts.bytecode(contract))
-        return str(self._mined(contract, factory.constructor(*args))["contractAddress"])
+        return str(self._mined(contract, self._type(contract).constructor(*args))["contractAddress"])
 
     def call(self, contract: str, address: str, function: str, *args: Any) -> None:
-        bound = self.w3.eth.contract(Web3.to_checksum_address(address), abi=artifacts.abi(contract))
-        self._mined(f"{contract}.{function}", bound.functions[function](*args))
+        self._mined(f"{contract}.{function}", self._bound(contract, address).functions[function](*args))
 
     def code(self, address: str) -> bytes:
         return bytes(self.w3.eth.get_code(Web3.to_checksum_address(address)))
 
     def read(self, contract: str, address: str, function: str) -> str:
-        bound = self.w3.eth.contract(Web3.to_checksum_address(address), abi=artifacts.abi(contract))
-        return str(bound.functions[function]().call())
+        return str(self._bound(contract, address).functions[function]().call())
+
+    def _type(self, contract: str) -> type[Contract]:
+        if contract not in self._types:
+            self._types[contract] = self.w3.eth.contract(
+                abi=artifacts.abi(contract), bytecode=artifacts.bytecode(contract)
+            )
+        return self._types[contract]
+
+    def _bound(self, contract: str, address: str) -> Contract:
+        return self._type(contract)(Web3.to_checksum_address(address))
+
+    @cached_property
+    def _fixed(self) -> dict[str, Any]:
+        """What every transaction has, asked once: a deployment is some thirty of them."""
+        return {
+            "from": self.address,
+            "chainId": self.w3.eth.chain_id,
+            "maxPriorityFeePerGas": self.w3.eth.max_priority_fee,
+        }
+
+    @cached_property
+    def _nonces(self) -> Iterator[int]:
+        return count(self.w3.eth.get_transaction_count(self.address))  # type: ignore[arg-type]
 
     def _mined(self, what: str, function: Any) -> Any:
-        digest = function.transact({"from": self.address})
+        block = self.w3.eth.get_block("latest")
+        gas = min(block["gasLimit"], function.estimate_gas({"from": self.address}) + GAS_MARGIN)
+        max_fee = 2 * block["baseFeePerGas"] + self._fixed["maxPriorityFeePerGas"]
+        options = {**self._fixed, "nonce": next(self._nonces), "gas": gas, "maxFeePerGas": max_fee}
+        signed = self._account.sign_transaction(function.build_transaction(options))
+        digest = self.w3.eth.send_raw_transaction(signed.raw_transaction)
         receipt = self.w3.eth.wait_for_transaction_receipt(digest, timeout=RECEIPT_TIMEOUT_S, poll_latency=0.05)
         if receipt["status"] != 1:
             raise ChainError(f"{what} reverted while deploying, transaction 0x{digest.hex()}")

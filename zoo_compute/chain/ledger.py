@@ -11,6 +11,7 @@ from web3.exceptions import TransactionNotFound
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, Commit, JobView
 from zoo_compute.chain.views import Claim as OnChain
+from zoo_compute.spec.params import COIN
 
 if TYPE_CHECKING:
     from zoo_compute.amounts import Token
@@ -29,20 +30,20 @@ CAUSES_KEPT = 4_096  # remembered causes; a mined transaction never changes
 
 @dataclass(frozen=True)
 class Balances:
-    """An account's balances in smallest units. balance: of the requested token; owed: what `TaskRegistry.withdraw` would send of it."""
+    """An account's balances in smallest units. balance: of the requested token; owed, coin_owed: what `TaskRegistry.withdraw` would send."""
 
     coin: int
     zen: int
     balance: int
     owed: int
+    coin_owed: int
 
 
 def balances(chain: Chain, account: str, token: Token) -> Balances:
     """Coin for gas, ZEN, and a payment token: its balance and the amount that TaskRegistry owes."""
     balance = chain.token(token.address).balanceOf(account)
-    return Balances(
-        chain.coin(account), chain.zen.balanceOf(account), balance, chain.tasks.owed(token.address, account)
-    )
+    owed, coin_owed = (chain.tasks.owed(asset, account) for asset in (token.address, COIN))
+    return Balances(chain.coin(account), chain.zen.balanceOf(account), balance, owed, coin_owed)
 
 
 @dataclass(frozen=True)

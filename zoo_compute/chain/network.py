@@ -42,6 +42,7 @@ CONTRACTS = {
     "settlement": "Settlement",
     "audits": "Audits",
     "availability": "Availability",
+    "custody": "Custody",
     "admissions": "Admissions",
     "executor": "OpExecutor",
     "consistency": "ConsistencyProofs",

@@ -31,7 +31,7 @@ from zoo_compute.chain.views import (
 )
 from zoo_compute.errors import UserError
 from zoo_compute.spec.bits import full
-from zoo_compute.spec.params import Terms
+from zoo_compute.spec.params import COIN, Terms
 
 T = TypeVar("T")
 C = TypeVar("C", Commit, Checkpoint)
@@ -109,7 +109,7 @@ def _read_operator(chain: Chain, operator: int, head: Head, tokens: Sequence[str
         if current == known
         else read_all(chain, head.number, _account_reads(operator, *current, tokens))
     )
-    eligible, *owed, of_owner, of_hot = second
+    eligible, *owed, of_owner, of_hot, coin_of_owner, coin_of_hot = second
     names = ("OperatorRegistered", "EndpointAnnounced")
     announcements = _history(chain, ("operator", operator), operator=operator, names=names).events_until(head)
     return OperatorView(
@@ -127,6 +127,7 @@ def _read_operator(chain: Chain, operator: int, head: Head, tokens: Sequence[str
         owed=dict(zip(tokens, owed, strict=True)),
         hot_coin=chain.w3.eth.get_balance(record["hot"], head.number),
         deposits={record["owner"]: of_owner, record["hot"]: of_hot},
+        coin_owed={record["owner"]: coin_of_owner, record["hot"]: coin_of_hot},
         **record,
     )
 
@@ -142,6 +143,7 @@ def _account_reads(operator: int, owner: str, hot: str, tokens: Sequence[str]) -
         Read("registry", "is_eligible", (operator, hot)),
         *(Read("tasks", "owed", (token, owner)) for token in tokens),
         *(Read("availability", "owed", (account,)) for account in (owner, hot)),
+        *(Read("tasks", "owed", (COIN, account)) for account in (owner, hot)),
     ]
 
 

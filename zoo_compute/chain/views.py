@@ -18,7 +18,6 @@ from zoo_compute.spec.params import (
     POLICY_CARRIES,
     POLICY_DELAYED,
     POLICY_ROLL_BACK,
-    STANDARD_CAP_BIDDERS,
     Terms,
 )
 from zoo_compute.spec.state import JobState as JobState
@@ -71,7 +70,7 @@ class Lot:
 
     @property
     def enough_bids(self) -> bool:
-        return (self.units_capped if self.revealed >= STANDARD_CAP_BIDDERS else self.units_uncapped) >= self.units
+        return self.units_uncapped >= self.units
 
 
 @dataclass(frozen=True)
@@ -432,6 +431,9 @@ class OperatorView:
     deposits: Mapping[str, int] = field(
         default_factory=dict
     )  # by owner and hot key: wei that Availability.withdraw would send
+    coin_owed: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by owner and hot key: wei that TaskRegistry.withdraw would send, parts of posting deposits
 
     def free(self, token: str) -> int:
         balance, locked = self.collateral.get(token, (0, 0))

@@ -93,12 +93,14 @@ def show(settings: Settings, token: str | None) -> None:
         settings.say(f"balances unknown: {error}")
     else:
         data |= {"coin": str(owned.coin), "zen": str(owned.zen), "owed": str(owned.owed)}
-        data |= {"balance": str(owned.balance), "token": money.to_dict()}
+        data |= {"balance": str(owned.balance), "token": money.to_dict(), "coin_owed": str(owned.coin_owed)}
         lines += [f"coin for gas: {format_amount(owned.coin, '')}", f"ZEN: {format_amount(owned.zen)}"]
         option = ""
         if token is not None:
             lines.append(f"{money.symbol}: {money.format(owned.balance)}")
             option = f" --token {money.address}"
+        if owned.coin_owed:
+            lines.append(f"coin owed to this account: {format_amount(owned.coin_owed, '')} (`zoo account withdraw`)")
         if owned.owed:
             lines.append(
                 f"owed to this account: {money.format(owned.owed)} (take it with `zoo account withdraw{option}`)"
@@ -140,10 +142,11 @@ def fund(settings: Settings, receiver: str | None, zen: str, coin: str) -> None:
 @click.option("--token", metavar="ADDRESS", help="Payment token; ZEN by default.")
 @pass_settings
 def withdraw(settings: Settings, token: str | None) -> None:
-    """Withdraw what the network owes your account: the rest of a job's escrow, or an operator's payments."""
+    """Withdraw what the network owes your account: the rest of a job's escrow, posting deposits, or an operator's payments."""
     money, client = settings.token(token), settings.client()
-    took = client.withdraw(money.address)
+    took, coin = client.withdraw(money.address), client.withdraw_coin()
+    parts = [money.format(took)] * bool(took) + [f"{format_amount(coin, '')} coin of posting deposits"] * bool(coin)
     settings.emit(
-        {"address": client.signer.address, "withdrawn": str(took), "token": money.to_dict()},
-        f"{money.format(took)} went to {client.signer.address}" if took else "nothing is owed to this account",
+        {"address": client.signer.address, "withdrawn": str(took), "coin": str(coin), "token": money.to_dict()},
+        f"{' and '.join(parts)} went to {client.signer.address}" if parts else "nothing is owed to this account",
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo_compute.amounts import Token, format_count, format_seconds
+from zoo_compute.amounts import Token, format_amount, format_count, format_seconds
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.output import table
 from zoo_compute.errors import ConfigError
@@ -73,6 +73,10 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         (
             "escrow",
             f"{money.format(priced.escrow)} at worst, of which the treasury's fee is {money.format(priced.fee)}",
+        ),
+        (
+            "deposit",
+            f"{format_amount(priced.posting_deposit, '')} coin or more beside it, as gas costs; it comes back when the job ends",
         ),
         (
             "expected",

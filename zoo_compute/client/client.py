@@ -25,6 +25,7 @@ from zoo_compute.jobs.loading import Amount, Config, Data, plan_job
 from zoo_compute.jobs.needs import check_capacity
 from zoo_compute.jobs.quote import Quote, quote
 from zoo_compute.jobs.sections import SECTIONS
+from zoo_compute.spec.params import COIN
 from zoo_compute.store import BlockStore, confirmations
 
 if TYPE_CHECKING:
@@ -184,6 +185,13 @@ class Client(Session):
         owed = self.chain.tasks.owed(address, self.signer.address)
         if owed:
             self.sender.send(self.chain.tasks.withdraw(address, self.signer.address))
+        return owed
+
+    def withdraw_coin(self) -> int:
+        """Withdraw the coin that the task registry owes this account: posting deposits. Returns the amount in wei."""
+        owed = self.chain.tasks.owed(COIN, self.signer.address)
+        if owed:
+            self.sender.send(self.chain.tasks.withdraw(COIN, self.signer.address))
         return owed
 
 

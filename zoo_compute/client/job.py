@@ -22,6 +22,7 @@ from zoo_compute.client.progress import LossReader, Progress, progress_of
 from zoo_compute.errors import Retryable, UserError
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.jobs.shortfall import Offer, missing, offers
+from zoo_compute.spec.params import COIN
 from zoo_compute.store import StoreError, confirmations, raw_cid
 from zoo_compute.training.memory import needed_bytes
 
@@ -225,13 +226,16 @@ class Job:
         return sender.send(chain.audits.withdraw(view.token, view.submitter))
 
     def cancel(self) -> Receipt:
-        """Cancel before the award and get the escrow back. Raises Refusal if it is too late."""
+        """Cancel before the award and get the escrow back, and the posting deposit, unless revealed bids are paid from it.
+
+        Raises Refusal if it is too late.
+        """
         client, view = self._client, self.view()
         receipt = client.sender.send(client.chain.tasks.cancel(self.id)) if view.state != JobState.CANCELLED else None
-        owed = client.chain.tasks.owed(view.token, view.submitter)
-        if owed:
-            paid = client.sender.send(client.chain.tasks.withdraw(view.token, view.submitter))
-            return receipt or paid
+        for token in (view.token, COIN):
+            if client.chain.tasks.owed(token, view.submitter):
+                paid = client.sender.send(client.chain.tasks.withdraw(token, view.submitter))
+                receipt = receipt or paid
         if receipt is None:
             raise UserError(f"job {self.id} is already cancelled, and its escrow was returned")
         return receipt

@@ -92,7 +92,9 @@ class Progress:
         """Advice for the submitter of a job that may wait long."""
         if not self.missing:
             return ()
-        cancel = f"to stop waiting, run `zoo job cancel {self.job}`: the whole escrow comes back"
+        cancel = (
+            f"to stop waiting, run `zoo job cancel {self.job}`: the whole escrow comes back, and the posting deposit"
+        )
         return (*(f"missing: {each}" for each in self.missing), *((cancel,) if self.failed_attempts else ()))
 
     def line(self) -> str:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from eth_account.signers.local import LocalAccount
 from web3 import Web3
+from web3.middleware import AttributeDictMiddleware
 from web3.types import RPCEndpoint
 
 from zoo_compute.atomic import write_atomically
@@ -26,6 +27,7 @@ from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
 from zoo_compute.chain.network import Network, load
+from zoo_compute.chain.provider import FailoverProvider
 from zoo_compute.chain.sender import Sender
 from zoo_compute.devnet.anvil import Anvil
 from zoo_compute.devnet_files import CHAIN_ID, DevnetFiles
@@ -173,7 +175,7 @@ class Devnet:
 
     def _deploy(self) -> Chain:
         assert self._anvil is not None
-        w3 = Web3(Web3.HTTPProvider(self._anvil.url, request_kwargs={"timeout": 20}))
+        w3 = Web3(FailoverProvider((self._anvil.url,), CHAIN_ID), middleware=[AttributeDictMiddleware])
         account = self._unlocked(DEPLOYER)
         params = PRESETS[self.preset]
         deployment = deploy(Web3Deployer(w3, account), params, devnet=True)

@@ -45,6 +45,7 @@ from zoo_compute.jobs.sections import (
     LimitsSection,
     MarketSection,
     TrainingSection,
+    default_policy,
     own_keys,
     read_config,
     read_section,
@@ -291,6 +292,7 @@ class ComputeJob:
         training, limits = self.training, self.limits
         sizes = training.inner_steps, training.slots, training.carry_rounds
         clocks = limits.clocks(clocks_of(step, *sizes) if step else SHORTEST_CLOCKS)
+        aggregation = self.aggregation.of(training.slots, self.compression)
         return Manifest(
             program=program,
             batch_size=training.batch_size,
@@ -305,14 +307,14 @@ class ComputeJob:
             data=data,
             heldout=heldout,
             outer=training.outer,
-            aggregation=self.aggregation.of(training.slots),
+            aggregation=aggregation,
             compression=self.compression,
             carry=training.carry_rounds,
             delay=training.delay,
             **clocks._asdict(),
             redundancy=self.checkpoint.redundancy,
             depth=limits.depth,
-            policy=limits.policy,
+            policy=limits.policy or default_policy(aggregation),
             audit_bps=limits.audit_bps,
             keep_every=self.checkpoint.every_rounds(training.inner_steps),
             parents=parents,

@@ -18,7 +18,7 @@ from zoo_compute.training.compression import packed_bits
 from zoo_compute.training.rounds import tokens_of
 
 AMOUNTS = {
-    "escrow", "at_reserve", "expected", "per_gpu_hour", "per_million_tokens", "per_pflop", "per_pflop_day", "fee", "lock_slot",
+    "escrow", "posting_deposit", "at_reserve", "expected", "per_gpu_hour", "per_million_tokens", "per_pflop", "per_pflop_day", "fee", "lock_slot",
     "lock_aggregator",
 }  # fmt: skip
 PFLOP = 10**15
@@ -50,6 +50,9 @@ class Quote:
     checkpoint_bytes: int  # parameters that a node fetches if it did not compute the checkpoint itself
     checkpoint_every_steps: int  # a slot's steps between checkpoints that are kept after the job; the last is kept too
     escrow: int  # taken at posting: the worst case
+    posting_deposit: (
+        int  # wei of the chain's coin, at least; comes back when the job ends, or is cancelled before bids are revealed
+    )
     at_reserve: int  # paid when every seat clears at the first reserve
     expected: int  # equal to at_reserve; the prices per unit of work follow from it
     gpu_hours: float  # of the reference GPU (spec/params.py, REFERENCE_GPU)
@@ -148,6 +151,7 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         checkpoint_bytes=4 * sum(exchanged),
         checkpoint_every_steps=manifest.keep_every * manifest.inner_steps,
         escrow=params.escrow(terms),
+        posting_deposit=params.least_posting_deposit(0),
         at_reserve=expected,
         expected=expected,
         gpu_hours=params.gpu_seconds(flops) / 3_600,

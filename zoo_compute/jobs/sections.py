@@ -27,6 +27,15 @@ from zoo_compute.models import RULE, GPTSection
 from zoo_compute.spec.params import BPS, DEFAULT_AUDIT_BPS, MAX_DEPTH, MAX_ROUNDS, MIN_AUDIT_BPS
 
 MAX_CONFIG_BYTES = 1024 * 1024
+ROBUST_SLOTS = range(4, 65)  # of a job that trims its updates by default: fewer cannot outvote one, more cost too much
+MEANS = ("mean", "sent_mean")
+ROBUST_RULES = (
+    "trimmed_mean",
+    "median",
+    "krum",
+    "geometric_median",
+    "centred_clipping",
+)  # `clipped_mean` bounds sizes alone
 LONGEST_SEGMENT = 10  # steps, unless a job says otherwise: a dispute replays one segment
 
 
@@ -122,17 +131,31 @@ class TrainingSection:
 
 @dataclass(frozen=True)
 class AggregationSection:
-    """`aggregation:` how updates are combined. hostile: number of tolerated hostile slots; None: (slots - 1) // 4, or 0 for means."""
+    """`aggregation:` how updates are combined.
 
-    rule: str = "mean"
+    rule: from 4 to 64 slots whose updates are whole, `trimmed_mean` with `mixing: nearest`, which one hostile slot does not
+    ruin; otherwise `mean`. hostile: number of tolerated hostile slots; (slots - 1) // 4 and from four slots on at least one, or
+    0 for means.
+    """
+
+    rule: str | None = None
     hostile: int | None = None
-    mixing: str = "none"
+    mixing: str | None = None
 
-    def of(self, slots: int) -> Aggregation:
-        hostile = (
-            (0 if self.rule in ("mean", "sent_mean") else (slots - 1) // 4) if self.hostile is None else self.hostile
-        )
-        return Aggregation(self.rule, hostile, self.mixing)
+    def of(self, slots: int, compression: Compression) -> Aggregation:
+        """For a job with so many slots. A rule of ranks needs every element of every slot, and work as slots^2."""
+        is_whole = compression.keep is None and not compression.sends_signs
+        can_trim = slots in ROBUST_SLOTS and is_whole
+        rule = self.rule or ("trimmed_mean" if can_trim else "mean")
+        mixing = self.mixing or ("nearest" if self.rule is None and can_trim else "none")
+        if self.hostile is not None:
+            return Aggregation(rule, self.hostile, mixing)
+        return Aggregation(rule, 0 if rule in MEANS else max((slots - 1) // 4, int(slots >= 4)), mixing)
+
+
+def default_policy(aggregation: Aggregation) -> str:
+    """What a job does about a false update, unless it says: nothing where its rule bounds what one does, else the round again."""
+    return "tolerate" if aggregation.rule in ROBUST_RULES and aggregation.hostile else "roll back"
 
 
 @dataclass(frozen=True)
@@ -160,7 +183,8 @@ class LimitsSection:
 
     Seconds that are not set follow from the job's work (zoo_compute/jobs/clocks.py).
     depth: turns whose claims may still be open to challenge. With more, fewer rounds wait for challenge windows, and locks
-    are larger. policy: for rounds built on a worker's false claim: `tolerate` them, or `roll back` and repeat them.
+    are larger. policy: for rounds built on a worker's false claim: `tolerate` them, or `roll back` and repeat them. Unless set,
+    `tolerate` where the aggregation bounds what one hostile slot does, else `roll back`.
     audit_bps: of 10,000 slot-rounds and aggregations, how many are drawn for an audit that you pay. With more, lies are found
     sooner and operators lock less.
     """
@@ -169,13 +193,13 @@ class LimitsSection:
     aggregate_s: int | None = None
     reexecute_s: int | None = None
     depth: int = 4
-    policy: str = "tolerate"
+    policy: str | None = None
     audit_bps: int = DEFAULT_AUDIT_BPS
 
     def __post_init__(self) -> None:
         between("limits.depth", self.depth, 1, MAX_DEPTH)
         between("limits.audit_bps", self.audit_bps, MIN_AUDIT_BPS, BPS)
-        if self.policy not in POLICIES:
+        if self.policy is not None and self.policy not in POLICIES:
             raise BadField(f"limits.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
 
     def clocks(self, wanted: Clocks) -> Clocks:

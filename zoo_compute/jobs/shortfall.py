@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.views import JobState, JobView, Kind, Lot, LotPhase
-from zoo_compute.spec.params import STANDARD_CAP_BIDDERS
-from zoo_compute.spec.pricing import third
 from zoo_compute.spec.schedule import Work, Worker, suits
 
 if TYPE_CHECKING:
@@ -121,10 +119,6 @@ def _not_counted(view: JobView, lot: Lot) -> list[str]:
         or not any(bid.attempt == lot.attempt for bid in view.bids.values())
     ):
         return []
-    if lot.units_uncapped >= lot.units and lot.revealed >= STANDARD_CAP_BIDDERS:
-        return [
-            f"{lot.units_capped} of {lot.units} slots have bids: each of {lot.revealed} bidders counts for {third(lot.units)} at most"
-        ]
     return [f"bids for only {lot.units_uncapped} of {lot.units} units were revealed"]
 
 

@@ -19,10 +19,11 @@ from repops import backend, files
 from repops.commitments import state_root
 from repops.graph import STEP
 from zoo_compute import paths
-from zoo_compute.amounts import Token, format_count
+from zoo_compute.amounts import Token, format_amount, format_count
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import permits
 from zoo_compute.chain.events import scan
+from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.chain.generated.bindings.task_registry import Terms as PostedTerms
 from zoo_compute.chain.tokens import set_allowance
 from zoo_compute.chain.views import JobState
@@ -32,7 +33,7 @@ from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.files import publish_files
 from zoo_compute.jobs.quote import terms_of
 from zoo_compute.spec import params
-from zoo_compute.spec.params import Terms
+from zoo_compute.spec.params import Terms, least_posting_deposit
 from zoo_compute.store.cid import digest_of
 from zoo_compute.training import examples as texts
 from zoo_compute.training.merge import Merge
@@ -172,8 +173,18 @@ def check_funds(chain: Chain, account: str, token: Token, escrow: int) -> None:
             f"the account {account} has {token.format(balance)}; the job's escrow is {token.format(escrow)}",
             hint=f"send it {token.format(escrow - balance)}, or lower the budget",
         )
-    if chain.coin(account) == 0:
-        raise NotFunded(f"the account {account} has no coin for gas", hint="send it some of the chain's native coin")
+    coin, deposit = chain.coin(account), posting_deposit(chain)
+    if coin <= deposit:
+        shown = format_amount(deposit, "")
+        raise NotFunded(
+            f"the account {account} has {format_amount(coin, '')} coin; posting takes a deposit of {shown}, and gas",
+            hint="send it some of the chain's native coin; the deposit comes back when the job ends",
+        )
+
+
+def posting_deposit(chain: Chain) -> int:
+    """The deposit to post with, in wei: twice the least, so that the base fee may rise until the transaction is mined."""
+    return 2 * least_posting_deposit(next_base_fee(chain.w3))
 
 
 def post(sender: Sender, prepared: PreparedJob, *, again: bool = False, say: Say) -> int:
@@ -194,9 +205,13 @@ def post(sender: Sender, prepared: PreparedJob, *, again: bool = False, say: Say
             say("an earlier run had already posted it")
             record.write({**known, "job": job})
             return job
+        # Recorded, so that after a crash the sender recognises the transaction, which sends the same deposit.
+        if known.get("deposit", 0) < least_posting_deposit(next_base_fee(chain.w3)):
+            known["deposit"] = posting_deposit(chain)
+            record.write(known)
         job = _post_permitted(sender, prepared, record, known, say)
         if job is None:
-            job = _post_approved(sender, prepared, known["since"], say)
+            job = _post_approved(sender, prepared, known, say)
         record.write({**known, "job": job})
         return job
 
@@ -228,9 +243,10 @@ def _post_permitted(
     permit = permits.sign_permit(sender, address, tasks, prepared.escrow, terms)
     if permit is None:
         return None
-    say("posting the job")
+    say(_posting(known))
     try:
-        receipt = sender.send(sender.chain.tasks.post_permitted(PostedTerms(**asdict(prepared.terms)), *permit))
+        call = sender.chain.tasks.post_permitted(PostedTerms(**asdict(prepared.terms)), *permit)
+        receipt = sender.send(call, value=known["deposit"])
     except (TokenRefusal, BareRevert):  # permit used, expired or not supported
         job = _find_posted(sender, prepared, known["since"])
         if job is None and permits.is_usable(sender, address, tasks, prepared.escrow, permit):
@@ -241,8 +257,13 @@ def _post_permitted(
     return int(receipt.event("JobPosted").args["job"])
 
 
-def _post_approved(sender: Sender, prepared: PreparedJob, since: int, say: Say) -> int:
+def _posting(known: dict[str, Any]) -> str:
+    return f"posting the job, with a deposit of {format_amount(known['deposit'], '')} coin that comes back when it ends"
+
+
+def _post_approved(sender: Sender, prepared: PreparedJob, known: dict[str, Any], say: Say) -> int:
     """Approve exactly the escrow, then post."""
+    since = known["since"]
     token, tasks = sender.chain.token(prepared.terms.token), sender.chain.network.contracts["tasks"]
     # An exact allowance makes a second post by mistake impossible: the first one consumes it.
     if token.allowance(sender.address, tasks) != prepared.escrow:
@@ -250,9 +271,9 @@ def _post_approved(sender: Sender, prepared: PreparedJob, since: int, say: Say) 
             return job
         say(f"approving {prepared.token.format(prepared.escrow)}")
         set_allowance(sender, prepared.terms.token, tasks, prepared.escrow)
-    say("posting the job")
+    say(_posting(known))
     try:
-        receipt = sender.send(sender.chain.tasks.post(PostedTerms(**asdict(prepared.terms))))
+        receipt = sender.send(sender.chain.tasks.post(PostedTerms(**asdict(prepared.terms))), value=known["deposit"])
         return int(receipt.event("JobPosted").args["job"])
     except (TokenRefusal, BareRevert):
         job = _find_posted(sender, prepared, since)  # mined between the search above and sending

@@ -22,7 +22,7 @@ from zoo_compute.chain.tokens import address_of, set_allowance, token_at
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
 from zoo_compute.operators.balances import EarnedClaim, Earnings, OperatorBalances, RegistrationResult
 from zoo_compute.paths import CONFIG, DRAINING, HOT_KEY, PASSPHRASE
-from zoo_compute.spec.params import CLAIM_EPOCHS, LIST_LIMIT, GpuClass
+from zoo_compute.spec.params import CLAIM_EPOCHS, COIN, LIST_LIMIT, GpuClass
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -217,9 +217,19 @@ class Operators:
         return self.sender.send(self.chain.registry.deposit(number, token, amount))
 
     def withdraw(self, number: int, token: str, collateral: int, *, say: Say) -> dict[str, int]:
-        """Send payments owed, network rewards of past epochs, and `collateral` to the owner. Returns the amount of each."""
+        """Send payments owed, parts of posting deposits (coin), network rewards of past epochs, and `collateral` to the owner.
+
+        Returns the amount of each.
+        """
         balances = self.balances(number, token)
-        took = {"payments": 0, "rewards": 0, "collateral": 0}
+        took = {
+            "payments": 0,
+            "coin": balances.view.coin_owed.get(balances.view.owner, 0),
+            "rewards": 0,
+            "collateral": 0,
+        }
+        if took["coin"]:
+            self.sender.send(self.chain.tasks.withdraw(COIN, balances.view.owner))
         if balances.owed:
             self.sender.send(self.chain.tasks.withdraw(token, balances.view.owner))
             took["payments"] = balances.owed

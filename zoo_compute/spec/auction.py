@@ -5,11 +5,13 @@ The arithmetic is in `pricing`, re-exported here: keepers and `zoo quote` use it
 
 from dataclasses import replace
 
-from zoo_compute.spec import node_registry, seats
+from zoo_compute.spec import jobs, node_registry, seats
 from zoo_compute.spec.guardian import is_paused
 from zoo_compute.spec.params import (
+    COIN,
     KIND_AGGREGATOR,
     KIND_SLOTS,
+    LAPSE_S,
     MAX_LOCK,
     RING,
     Terms,
@@ -28,6 +30,7 @@ from zoo_compute.spec.pricing import (
     critical_prices,
     is_enough,
     least_capacity,
+    most_capacity,
     order_bids,
     room_left,
     score,
@@ -48,6 +51,7 @@ __all__ = [
     "critical_prices",
     "is_enough",
     "least_capacity",
+    "most_capacity",
     "order_bids",
     "score",
 ]
@@ -77,9 +81,10 @@ def bid(w: World, msg: Message, job: int, kind: int, operator: int, seal: Seal, 
     require(least_capacity(lot.units) <= capacity <= lot.units, "auction: capacity out of range")
     _take_place(w, job, kind, operator)
     w.bids[job, kind, operator] = Bid(attempt=lot.attempt, capacity=capacity, standby=standby, seal=seal)
-    if not node_registry.lock_bid(w, operator, msg.sender, lot.token, lot.lock * capacity, now=msg.now):
+    if not node_registry.lock_bid(w, operator, msg.sender, lot.token, lot.lock * capacity, capacity, now=msg.now):
         require(not is_paused(w, w.config.auction, msg.now), "auction: intake paused")
-        raise Refused("auction: operator not eligible")
+        require(node_registry.is_eligible(w, operator, msg.sender), "auction: operator not eligible")
+        raise Refused("auction: stake below the capacity")
 
 
 def reveal(w: World, msg: Message, job: int, kind: int, operator: int, price: int, salt: bytes) -> None:
@@ -90,7 +95,7 @@ def reveal(w: World, msg: Message, job: int, kind: int, operator: int, price: in
     expected = Seal(job, kind, lot.attempt, operator, price, sealed.capacity, salt)
     require(sealed.seal == expected, "auction: seal does not match")
     require(1 <= price <= lot.reserve, "auction: price out of range")
-    discount = node_registry.discount_bps(w, operator)
+    discount = node_registry.discount_bps(w, operator, now=msg.now)
     w.bids[job, kind, operator] = replace(sealed, revealed=True, price=price, discount_bps=discount, seal=None)
     w.lots[job, kind] = replace(
         lot,
@@ -169,6 +174,8 @@ def reclaim(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
         node_registry.slash(w, operator, lot.token, forfeited, convicted=False)
         node_registry.burn(w, lot.token, forfeited)
     node_registry.unlock(w, operator, lot.token, lot.lock * ended.capacity - forfeited, last=True)
+    if is_cancelled and ended.revealed and not is_earlier:
+        jobs.owe(w, COIN, w.operator(operator).owner, w.deposits[job])
 
 
 def retire(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
@@ -195,6 +202,18 @@ def cancelled(w: World, job: int, *, now: int) -> None:
         w.lots[job, kind] = replace(w.lot(job, kind), cancelled_at=now)
 
 
+def bids_due_compensation(w: World, job: int, *, now: int) -> int:
+    """Revealed bids that a cancellation now would pay: none of an attempt that ended with too few."""
+    if now >= w.lot(job, KIND_SLOTS).reveal_end and not _is_filled(w, job):
+        return 0
+    return sum(w.lot(job, kind).revealed for kind in KINDS)
+
+
+def is_lapsed(w: World, job: int, *, now: int) -> bool:
+    """Whether the last auction ended LAPSE_S ago, neither cleared nor opened again."""
+    return all(w.lot(job, kind).phase == Phase.OPEN and now >= w.lot(job, kind).reveal_end + LAPSE_S for kind in KINDS)
+
+
 def _take_place(w: World, job: int, kind: int, operator: int) -> None:
     """The ring place for the bid; a spent bid of another job is removed."""
     for of, which, who in [key for key in w.bids if key[1:] == (kind, operator) and key[0] % RING == job % RING]:
@@ -217,8 +236,7 @@ def _is_open(w: World, job: int, lot: Lot) -> bool:
 
 
 def _has_enough(lot: Lot) -> bool:
-    offered = lot.units_capped if lot.revealed >= 3 else lot.units_uncapped
-    return offered >= lot.units
+    return lot.units_uncapped >= lot.units
 
 
 def _is_filled(w: World, job: int) -> bool:
@@ -245,10 +263,15 @@ def _restarted(lot: Lot) -> Lot:
     )
 
 
+def _revealed_capacities(w: World, job: int, kind: int, attempt: int) -> list[int]:
+    of_lot = (bid for key, bid in w.bids.items() if key[:2] == (job, kind))
+    return [bid.capacity for bid in of_lot if bid.revealed and bid.attempt == attempt]
+
+
 def _clear_one(w: World, job: int, kind: int, operator: int, lot: Lot) -> Lot:
     """Clears one bid, and unlocks the collateral of units that it did not win."""
     bid = w.bid(job, kind, operator)
-    cap = cap_of(lot.units, lot.revealed)
+    cap = cap_of(lot.units, _revealed_capacities(w, job, kind, lot.attempt))
     room = room_left(cap, lot.losing_units, len(lot.losing))
     locked_units = bid.won if bid.cleared_pass else bid.capacity
     won, left = split(min(bid.capacity, cap), lot.units - lot.sold, room, limit=locked_units)

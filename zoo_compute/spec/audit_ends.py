@@ -52,13 +52,13 @@ def settle_verdicts(
 ) -> None:
     """Of claims that are decided; others are passed over. first: what the units' auditor said, for a replacement."""
     key, draw = (job, turn, operator, role), w.draw_of(job, turn)
-    given = w.given.get(key)
-    require(given is not None and given.left == verdicts, "audits: other verdicts")
-    assert given is not None
+    statement = w.statements.get(key)
+    require(statement is not None and statement.left == verdicts, "audits: other verdicts")
+    assert statement is not None
     require(msg.now > draw.deadline, "audits: window open")
     left, sums = verdicts, Sums()
     for claim in claims:
-        outcome = outcome_of(w, job, claim, draw.deadline, given.given_at) if claim.turn == turn else None
+        outcome = outcome_of(w, job, claim, draw.deadline, statement.said_at) if claim.turn == turn else None
         if outcome is None:
             continue
         for unit in units_of(claim):
@@ -69,7 +69,7 @@ def settle_verdicts(
             ):
                 continue
             auditor = judge_of(w, draw, unit, claim.operator, Role.AUDITOR)
-            before = w.given.get((job, turn, auditor, Role.AUDITOR)) if role == Role.REPLACEMENT else None
+            before = w.statements.get((job, turn, auditor, Role.AUDITOR)) if role == Role.REPLACEMENT else None
             if before is not None and before.verdicts != first:
                 continue
             if outcome.is_judged_at(unit) and not is_wrong and outcome.finder is None:
@@ -78,7 +78,7 @@ def settle_verdicts(
             _end_verdict(w, job, unit, outcome, sums, is_wrong=is_wrong, is_late=is_late)
             left = left.without(unit)
     require(left != verdicts, "audits: nothing to settle")
-    w.given[key] = replace(given, left=left)
+    w.statements[key] = replace(statement, left=left)
     _book(w, job, operator, sums)
     if w.job(job).token == w.config.zen and sums.slots:
         rewards.record_verification(w, operator, job, w.terms[job].flops * sums.slots, now=msg.now)
@@ -87,16 +87,16 @@ def settle_verdicts(
 def lapse_verdicts(w: World, msg: Message, job: int, turn: int, operator: int, role: int, verdicts: Verdicts) -> None:
     """What nobody settled while it could be is free again, for a fee each."""
     key = job, turn, operator, role
-    given = w.given.get(key)
-    require(given is not None and given.left == verdicts, "audits: other verdicts")
-    assert given is not None
+    statement = w.statements.get(key)
+    require(statement is not None and statement.left == verdicts, "audits: other verdicts")
+    assert statement is not None
     reexecute_s = w.terms[job].reexecute_s
     require(
         msg.now > lapses_at(w.draw_of(job, turn).deadline, reexecute_s, w.config.preset.clocks), "audits: time left"
     )
     require(len(verdicts.units) > 0, "audits: nothing to settle")
     cost = cost_of(w, job, verdicts)
-    w.given[key] = replace(given, left=Verdicts())
+    w.statements[key] = replace(statement, left=Verdicts())
     _book(w, job, operator, Sums(cost.fees * RESERVED_FEES, cost.budget, slashed=cost.fees, burned=cost.fees))
 
 
@@ -104,7 +104,7 @@ def units_of(claim: Claim) -> tuple[int, ...]:
     return (AGGREGATION_UNIT,) if claim.is_aggregation else tuple(slot + 1 for slot in claim.slots)
 
 
-def outcome_of(w: World, job: int, claim: Claim, deadline: int, given_at: int) -> Outcome | None:
+def outcome_of(w: World, job: int, claim: Claim, deadline: int, said_at: int) -> Outcome | None:
     """None while it is undecided, or where the claim is not known here."""
     status, dispute = status_of(w, job, claim), w.disputes.claims.get(claim_key(job, claim))
     if dispute is None:
@@ -113,7 +113,7 @@ def outcome_of(w: World, job: int, claim: Claim, deadline: int, given_at: int) -
         return Outcome(End.SILENT if status == ClaimStatus.CONVICTED else End.FINAL)
     if dispute.end is None or (status is None and dispute.deadline != deadline):
         return None
-    is_early = dispute.left_s < MOST_LEFT_S and given_at < dispute.deadline - dispute.left_s
+    is_early = dispute.left_s < MOST_LEFT_S and said_at < dispute.deadline - dispute.left_s
     if dispute.end == End.AGED:
         return Outcome(End.FINAL)
     if dispute.end != End.JUDGED:

@@ -81,11 +81,11 @@ class Funds:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Statement:
     """An auditor's verdicts of a turn and role; `left` is what of them is not settled."""
 
     verdicts: Verdicts
-    given_at: int
+    said_at: int
     left: Verdicts
 
 
@@ -139,12 +139,12 @@ def assigned(draw: Draw, unit: int, author: int, holder: Callable[[int], int]) -
     """The auditor and the replacement of a unit of an operator's claim; 0 for nobody. holder: of a place, before the naming."""
     if not draw.is_drawn or not is_drawn(draw.seed, unit, draw.rate_bps):
         return 0, 0
-    ticket, found = ticket_of(draw.seed, unit), [0]
+    ticket, judges = ticket_of(draw.seed, unit), [0]
     for index in range(AUDIT_CANDIDATES):
         candidate = holder((ticket >> 32 + 56 * index) % 2**56 % draw.places)
-        if candidate not in (*found, author):
-            found.append(candidate)
-    return (*found[1:], 0, 0)[0], (*found[1:], 0, 0)[1]
+        if candidate not in (*judges, author):
+            judges.append(candidate)
+    return (*judges[1:], 0, 0)[0], (*judges[1:], 0, 0)[1]
 
 
 def lapse_s(preset: ClockPreset) -> int:

@@ -10,8 +10,8 @@ from zoo_compute.spec.auditing import (
     Budget,
     Draw,
     Funds,
-    Given,
     Role,
+    Statement,
     Verdicts,
     assigned,
     has_unit,
@@ -73,7 +73,7 @@ def offer(w: World, msg: Message, operator: int, count: int) -> None:
     for place in range(w.place_count, w.place_count + count):
         _change(w, place, operator, msg.now)
     w.place_count += count
-    w.places_held[operator] = w.places_held.get(operator, 0) + count
+    w.place_counts[operator] = w.place_counts.get(operator, 0) + count
 
 
 def leave(w: World, msg: Message, operator: int, places: tuple[int, ...]) -> None:
@@ -81,14 +81,14 @@ def leave(w: World, msg: Message, operator: int, places: tuple[int, ...]) -> Non
     _require_owner(w, msg, operator)
     require(len(places) > 0, "audits: places out of range")
     for place in places:
-        is_held = place < w.place_count and _holder_now(w, place) == operator
-        require(is_held, "audits: not its place")
+        is_own = place < w.place_count and _holder_now(w, place) == operator
+        require(is_own, "audits: not its place")
         w.place_count -= 1
         if place != w.place_count:
             _change(w, place, _holder_now(w, w.place_count), msg.now)
         _change(w, w.place_count, 0, msg.now)
     release(w, operator, w.config.zen, len(places) * w.config.preset.audit_bond)
-    w.places_held[operator] -= len(places)
+    w.place_counts[operator] -= len(places)
 
 
 def holder(w: World, place: int, at: int) -> int:
@@ -164,7 +164,7 @@ def give_verdicts(w: World, msg: Message, job: int, turn: int, operator: int, ve
     require(msg.now <= draw.deadline, "audits: window over")
     require(w.operator(operator).hot == msg.sender, "audits: not the hot key")
     key = job, turn, operator, draw.role_at(msg.now)
-    require(key not in w.given, "audits: verdicts given")
+    require(key not in w.statements, "audits: verdicts given")
     require(len(verdicts.units) > 0, "audits: no verdicts")
     is_plain = not any(clean & wrong for clean, wrong in zip(verdicts.clean, verdicts.wrong, strict=False))
     require(is_plain, "audits: two verdicts")
@@ -172,7 +172,7 @@ def give_verdicts(w: World, msg: Message, job: int, turn: int, operator: int, ve
     reserve(w, operator, w.job(job).token, cost.fees * RESERVED_FEES)
     require(cost.budget <= budget.balance, "audits: budget spent")
     w.audit_budgets[job] = Budget(budget.balance - cost.budget, budget.reserved + cost.budget)
-    w.given[key] = Given(verdicts, msg.now, verdicts)
+    w.statements[key] = Statement(verdicts, msg.now, verdicts)
 
 
 def withdraw(w: World, msg: Message, token: str, account: str) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from zoo_compute.spec.params import fee_of
+from zoo_compute.spec.params import COIN, fee_of
 from zoo_compute.spec.state import JobState, World
 
 
@@ -16,8 +16,8 @@ def pay(w: World, job: int, account: str, amount: int) -> int:
     record, fee = w.jobs[job], fee_of(amount)
     assert record.escrow >= amount, "escrow underflows"
     w.jobs[job] = replace(record, escrow=record.escrow - amount)
-    _owe(w, record.token, account, amount - fee)
-    _owe(w, record.token, w.config.treasury, fee)
+    owe(w, record.token, account, amount - fee)
+    owe(w, record.token, w.config.treasury, fee)
     ledger = w.job_ledgers[job]
     w.job_ledgers[job] = replace(ledger, paid=ledger.paid + amount - fee, fees=ledger.fees + fee)
     return fee
@@ -28,19 +28,22 @@ def restore(w: World, job: int, restored: int, account: str, amount: int) -> Non
     record = w.jobs[job]
     w.jobs[job] = replace(record, escrow=record.escrow + restored)
     w.job_ledgers[job] = replace(w.job_ledgers[job], restored=w.job_ledgers[job].restored + restored)
-    _owe(w, record.token, account, amount)
+    owe(w, record.token, account, amount)
 
 
 def close(w: World, job: int, kept: int = 0) -> None:
-    """For Settlement, and at a cancellation: the rest of the escrow is owed to the submitter, but for what is kept."""
+    """For Settlement, and at a cancellation: the rest of the escrow is owed to the submitter, but for what is kept; and the posting deposit."""
     record = w.jobs[job]
     refunded = record.escrow - kept
     assert refunded >= 0, "the escrow does not cover the parked claims"
     w.jobs[job] = replace(record, escrow=kept)
-    _owe(w, record.token, record.submitter, refunded)
+    owe(w, record.token, record.submitter, refunded)
+    owe(w, COIN, record.submitter, w.deposits[job])
+    w.deposits[job] = 0
     ledger = w.job_ledgers[job]
     w.job_ledgers[job] = replace(ledger, refunded=ledger.refunded + refunded)
 
 
-def _owe(w: World, token: str, account: str, amount: int) -> None:
+def owe(w: World, token: str, account: str, amount: int) -> None:
+    """In a token, or in the coin: paid at `withdraw`."""
     w.owed[token, account] = w.owed.get((token, account), 0) + amount

@@ -6,7 +6,18 @@ Promised hours and heartbeats are in `promises`, re-exported here.
 from dataclasses import replace
 
 from zoo_compute.spec.guardian import is_paused
-from zoo_compute.spec.params import BPS, GPU_CLASSES, MAX_REPUTATION, MAX_VRAM_GB, STAKE_UNIT, UNSHOWN_PERCENT
+from zoo_compute.spec.params import (
+    BPS,
+    GPU_CLASSES,
+    HALVING_EPOCHS,
+    MAX_REPUTATION,
+    MAX_VRAM_GB,
+    REPUTATION_FEE,
+    REPUTATION_PARTS,
+    STAKE_UNIT,
+    UNITS_PER_STAKE,
+    UNSHOWN_PERCENT,
+)
 from zoo_compute.spec.promises import beats, breached, declare, heartbeat, promised, total_beats
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import ZERO_ADDRESS, Collateral, Consent, Message, Operator, SlashLedger, World
@@ -14,9 +25,20 @@ from zoo_compute.spec.state import ZERO_ADDRESS, Collateral, Consent, Message, O
 __all__ = ["beats", "declare", "heartbeat", "promised", "total_beats"]
 
 
-def discount_bps(w: World, operator: int) -> int:
+def reputation_parts(w: World, operator: int, now: int) -> int:
+    """What is left of an operator's reputation, in thousandths of a point: all halve together, every HALVING_EPOCHS epochs."""
+    record, span = w.operator(operator), HALVING_EPOCHS * w.config.preset.epoch_s
+    return record.reputation // 2 ** (now // span - record.rated_at // span)
+
+
+def reputation(w: World, operator: int, now: int) -> int:
+    """Whole points."""
+    return reputation_parts(w, operator, now) // REPUTATION_PARTS
+
+
+def discount_bps(w: World, operator: int, *, now: int) -> int:
     """The discount on an operator's score: its reputation, in basis points."""
-    return w.operator(operator).reputation
+    return reputation(w, operator, now)
 
 
 def is_eligible(w: World, operator: int, hot: str) -> bool:
@@ -156,9 +178,11 @@ def lock(w: World, operator: int, token: str, amount: int, *, new: bool) -> None
         _count_locks(w, operator, 1)
 
 
-def lock_bid(w: World, operator: int, hot: str, token: str, amount: int, *, now: int) -> bool:
-    """For Auction: `lock` if the key may bid; False if it may not, or if bidding is paused."""
+def lock_bid(w: World, operator: int, hot: str, token: str, amount: int, units: int, *, now: int) -> bool:
+    """For Auction: `lock` if the key may bid for so many units; False if it may not, or if bidding is paused."""
     if is_paused(w, w.config.auction, now) or not is_eligible(w, operator, hot):
+        return False
+    if w.operator(operator).stake < w.config.preset.min_stake * units // UNITS_PER_STAKE:
         return False
     lock(w, operator, token, amount, new=True)
     return True
@@ -217,11 +241,13 @@ def burn(w: World, token: str, amount: int) -> None:
     w.burned[token] = w.burned.get(token, 0) + amount
 
 
-def reward_outcome(w: World, operator: int, count: int) -> str:
-    """For Settlement: one point of reputation for every final slot-round; returns the owner, who is paid."""
-    record = w.operators[operator]
-    w.operators[operator] = replace(record, reputation=min(MAX_REPUTATION, record.reputation + count))
-    return record.owner
+def reward_outcome(w: World, operator: int, fee: int, *, now: int) -> str:
+    """For Settlement: a point of reputation for every REPUTATION_FEE of ZEN to the treasury; returns the owner, who is paid."""
+    earned = fee * REPUTATION_PARTS // REPUTATION_FEE
+    if earned:
+        parts = min(MAX_REPUTATION * REPUTATION_PARTS, reputation_parts(w, operator, now) + earned)
+        w.operators[operator] = replace(w.operators[operator], reputation=parts, rated_at=now)
+    return w.operators[operator].owner
 
 
 def _require_machine(w: World, msg: Message, hot: str, gpu_class: int, vram_gb: int, stake: int) -> None:

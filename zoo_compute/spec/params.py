@@ -88,7 +88,13 @@ FINDER_BPS: int = 4_000  # of what a conviction leaves after restitution, to the
 AUDITS_BPS: int = 1_000  # of the same: lies pay for the audits that find them
 RESERVE_GROWTH_BPS: int = 2_500  # of the reserve, at a re-opening: an empty auction finds its price in a few attempts
 MAX_REPUTATION: int = 1_000  # points; also the greatest discount in bps (10 %), so newcomers can still win
-STANDARD_CAP_BIDDERS: int = 3  # from so many revealed bids on, nobody wins more than a third
+REPUTATION_FEE: int = ZEN  # to the treasury, for a point: reputation costs what it counts, and a job at dust gives none
+REPUTATION_PARTS: int = 1_000  # of a point, in which it is counted
+HALVING_EPOCHS: int = 90  # in which a reputation halves: a season of work counts, an older one half
+STANDARD_CAP_BIDDERS: int = 3  # from so many revealed bids on, nobody wins more than a third, or what fills the lot
+UNITS_PER_STAKE: int = (
+    16  # of a lot, that the least stake covers in a bid: two machines of eight GPUs; names are not free
+)
 MAX_ROUNDS: int = 10_000  # of a job: bounds escrow and every sum over rounds
 MAX_SLOTS: int = 16_384  # of a job: 128 seats of 128 slots
 MAX_SEATS: int = 128  # of slots: half a word of missing seats leaves room for the rest of a turn
@@ -123,6 +129,12 @@ BOUNTY_FEES: int = (
     10  # more for "false" before the first ask: a real find pays for what looking costs; far below a lie's lock
 )
 VERDICT_CLAIMS: int = 32  # settled in one call
+MIN_CUSTODIANS: int = 3  # of a job: with fewer there is no majority that outvotes one
+MAX_CUSTODIANS: int = 9  # of a job: their places are bits of a turn's word
+MAX_CUSTODY_OFFERS: int = 32  # of a job: bounds the gas of a draw; the one with the least stake makes room
+MAX_CUSTODY_SIZE: int = 2**50  # bytes of a round
+CUSTODY_LAPSE_BPS: int = 100  # of a custodian's reserve, for a turn in which too few signed and it did not
+SIGNED_BYTES: int = 2 * 2**30  # the price is per GiB and round, and a round takes two signatures
 MAX_WORKLOADS: int = 16  # VRAM sizes that have one: bounds the search for an operator's
 MAX_STEPS: int = 65_536  # of a workload
 FALSE_TRIAL_BPS: int = 2_000  # of the stake: the least stake is no longer enough to bid
@@ -133,6 +145,9 @@ WORDS_A_LEAF: int = 128  # of a committed tensor
 MAX_SPAN: int = 6  # levels that one answer goes down at most: 64 children
 MAX_COUNT: int = 2**48  # leaves or words of one tree of a claim: 48 bits of a node's position
 LIST_LIMIT: int = 64  # operators or claims in one call: bounds its gas
+
+POST_GAS: int = 2_000_000  # a posting deposit's worth: eight bidders' bids, reveals and reclaims
+LAPSE_S: int = 2_592_000  # from the end of an auction that nobody clears or opens again until anyone may close the job
 
 KIND_SLOTS: int = 0  # the lot of a job's slots
 KIND_AGGREGATOR: int = 1  # the lot of a job's aggregator seat
@@ -255,6 +270,11 @@ def escrow(terms: Terms) -> int:
 def escrow_of(rounds: int, slots: int, max_price: int, aggregator_max_price: int) -> int:
     """`escrow`, from its parts, before there are terms."""
     return (max_price * slots + aggregator_max_price) * rounds
+
+
+def least_posting_deposit(base_fee: int) -> int:
+    """What `post` takes of the chain's coin, at least."""
+    return POST_GAS * max(base_fee, LEAST_BASE_FEE)
 
 
 def turns_at_risk(terms: Terms) -> int:

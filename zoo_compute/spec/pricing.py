@@ -6,7 +6,7 @@ Pure functions of the revealed bids. `auction` applies them to the state; keeper
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from zoo_compute.spec.params import BPS, MAX_LOSING_RUNS, MAX_WINNERS, STANDARD_CAP_BIDDERS
+from zoo_compute.spec.params import BPS, MAX_LOSING_RUNS, MAX_WINNERS, STANDARD_CAP_BIDDERS, UNITS_PER_STAKE
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,26 @@ def third(units: int) -> int:
     return -(-units // 3)
 
 
-def cap_of(units: int, revealed: int) -> int:
-    """The most units one operator may win."""
-    return third(units) if revealed >= STANDARD_CAP_BIDDERS else units
+def cap_of(units: int, capacities: Iterable[int]) -> int:
+    """The most units one operator may win, by the capacities of all revealed bids.
+
+    From three bids on a third of the lot; where that leaves it unfilled, the least cap that fills it.
+    """
+    capacities = list(capacities)
+    if len(capacities) < STANDARD_CAP_BIDDERS:
+        return units
+    caps = range(third(units), units)
+    return next((cap for cap in caps if sum(min(capacity, cap) for capacity in capacities) >= units), units)
 
 
 def least_capacity(units: int) -> int:
     """The least units of a bid: a 64th of the lot, rounded up, so that there are enough seats for all winners."""
     return -(-units // MAX_WINNERS)
+
+
+def most_capacity(stake: int, min_stake: int) -> int:
+    """The most units of a bid of an operator with at least the least stake: UNITS_PER_STAKE for each least stake."""
+    return ((stake + 1) * UNITS_PER_STAKE - 1) // min_stake
 
 
 def least_taken(units: int, vacant: int) -> int:
@@ -76,10 +88,8 @@ def least_taken(units: int, vacant: int) -> int:
 
 
 def is_enough(bids: Iterable[RevealedBid], units: int) -> bool:
-    """Can these bids fill the lot, each within the cap?"""
-    bids = list(bids)
-    cap = cap_of(units, len(bids))
-    return sum(min(bid.capacity, cap) for bid in bids) >= units
+    """Can these bids fill the lot? The cap rises as far as that needs."""
+    return sum(min(bid.capacity, units) for bid in bids) >= units
 
 
 def order_bids(bids: Iterable[RevealedBid]) -> list[RevealedBid]:
@@ -101,9 +111,9 @@ def room_left(cap: int, losing_units: int, losing_runs: int) -> int:
     return cap - losing_units if losing_runs < MAX_LOSING_RUNS else 0
 
 
-def allocate(ordered: Sequence[RevealedBid], units: int, *, revealed: int | None = None) -> Allocation:
-    """Fill `units` from bids in clearing order; `revealed` (default: all bids) decides the cap."""
-    cap = cap_of(units, len(ordered) if revealed is None else revealed)
+def allocate(ordered: Sequence[RevealedBid], units: int) -> Allocation:
+    """Fill `units` from all bids, in clearing order."""
+    cap = cap_of(units, (bid.capacity for bid in ordered))
     sold = losing_units = 0
     wins: list[Win] = []
     losing: list[LosingRun] = []

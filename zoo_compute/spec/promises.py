@@ -28,10 +28,12 @@ def declare(w: World, msg: Message, operator: int, tier: int, hours: int) -> Non
 def promised(w: World, operator: int, epoch: int) -> Promise:
     """The declaration for an epoch; empty if there is none, or if it is no longer stored."""
     known = w.declarations.get(operator, Declaration())
-    if 0 < known.since <= epoch:
-        return Promise(known.tier, known.hours)
-    if 0 < known.last_since <= epoch:
-        return Promise(known.last_tier, known.last_hours)
+    for tier, hours, since in (
+        (known.tier, known.hours, known.since),
+        (known.last_tier, known.last_hours, known.last_since),
+    ):
+        if 0 < since <= epoch:
+            return Promise(0 if since < known.barred_from <= epoch else tier, hours)
     return Promise()
 
 
@@ -68,5 +70,15 @@ def breached(w: World, operator: int, epoch: int, now: int) -> int:
     allowed = promise.hours.bit_count() * TIERS[promise.tier].slack_bps // BPS
     require(missed > allowed, "registry: promise kept")
     w.judged[operator, epoch] = True
-    w.declarations[operator] = replace(w.declarations[operator], tier=0, last_tier=0)
+    _take_tier(w, operator, now // w.config.preset.epoch_s)
     return BREACH_BPS
+
+
+def _take_tier(w: World, operator: int, running: int) -> None:
+    """From the next epoch on: in the running one receipts are signed by the tier already."""
+    known = w.declarations[operator]
+    if known.since == running + 1:
+        known = replace(known, tier=0)
+    if promised(w, operator, running).tier:
+        known = replace(known, barred_from=running + 1)
+    w.declarations[operator] = known

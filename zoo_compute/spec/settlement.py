@@ -14,6 +14,7 @@ from zoo_compute.spec.params import (
     KIND_SLOTS,
     POLICY_CARRIES,
     POLICY_ROLL_BACK,
+    fee_of,
 )
 from zoo_compute.spec.pricing import least_taken, takeover_prices
 from zoo_compute.spec.revert import require
@@ -283,8 +284,9 @@ def _pay(w: World, job: int, operator: int, is_aggregation: bool, claims: tuple[
     run, count, from_pot = w.runs[job], sum(c.count for c in claims), sum(c.pot_price for c in claims)
     assert run.pot - run.reserve >= from_pot, "the job's pot underflows"
     w.runs[job] = replace(run, pot=run.pot - from_pot)
-    owner = w.operators[operator].owner if is_aggregation else node_registry.reward_outcome(w, operator, count)
-    fee = jobs.pay(w, job, owner, sum(claim.price for claim in claims))
+    price = sum(claim.price for claim in claims)
+    owner = node_registry.reward_outcome(w, operator, fee_of(price) if run.token == w.config.zen else 0, now=now)
+    fee = jobs.pay(w, job, owner, price)
     node_registry.credit(w, operator, run.token, from_pot)
     if run.token == w.config.zen and not is_aggregation:
         weight = run.flops * count * node_registry.multiplier_of(w, operator) // 100

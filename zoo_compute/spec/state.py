@@ -11,7 +11,8 @@ from enum import IntEnum
 from typing import cast
 
 from zoo_compute.spec import merkle
-from zoo_compute.spec.auditing import Budget, Draw, Funds, Given
+from zoo_compute.spec.auditing import Budget, Draw, Funds, Statement
+from zoo_compute.spec.custodians import Committee, Note, Offer, Progress, Record, Request, Standing
 from zoo_compute.spec.disputed_claims import Court, Explorations
 from zoo_compute.spec.frames import Frame, Position, height_of
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
@@ -84,6 +85,7 @@ class Config:
     availability: str = "availability"
     audit_pool: str = "audit pool"
     audits: str = "audits"
+    custody: str = "custody"
     admissions: str = "admissions"
     # The functions of Evidence and OpExecutor that Referee and Descent call.
     judge: Callable[[int, Frame, Position, bytes], None] = _nothing_holds
@@ -97,7 +99,10 @@ class Operator:
     hot: str = ZERO_ADDRESS
     gpu_class: int = 0
     vram_gb: int = 0
-    reputation: int = 0
+    reputation: int = (
+        0  # thousandths of a point, at `rated_at`; `node_registry.reputation_parts` says what is left of it
+    )
+    rated_at: int = 0  # Unix seconds, of its last change
     locks: int = 0  # lots in which it has collateral locked, over all tokens
     exit_at: int = 0  # 0: no exit requested
     is_admitted: bool = False
@@ -128,6 +133,7 @@ class Declaration:
     last_tier: int = 0
     last_hours: int = 0
     last_since: int = 0
+    barred_from: int = 0  # no tier declared for an epoch before this one applies from it on; 0: no breach took a tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,6 +477,8 @@ class World:
     terms: dict[int, Terms] = field(default_factory=dict)
     windows: dict[int, int] = field(default_factory=dict)  # by job: fixed when it was posted
     owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
+    deposits: dict[int, int] = field(default_factory=dict)  # by job; of a cancelled one, a bid's part
+    posted_coin: int = 0  # of the chain's, that TaskRegistry holds
     # Auction
     lots: dict[tuple[int, int], Lot] = field(default_factory=dict)  # (job, kind)
     bids: dict[tuple[int, int, int], Bid] = field(default_factory=dict)  # (job, kind, operator)
@@ -511,11 +519,22 @@ class World:
     # by place: who took it and when, oldest first; operator 0 where it is no place any more
     places: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     place_count: int = 0
-    places_held: dict[int, int] = field(default_factory=dict)  # by operator
+    place_counts: dict[int, int] = field(default_factory=dict)  # by operator
     draws: dict[tuple[int, int], Draw] = field(default_factory=dict)  # (job, turn)
-    given: dict[tuple[int, int, int, int], Given] = field(default_factory=dict)  # (job, turn, operator, role)
+    statements: dict[tuple[int, int, int, int], Statement] = field(default_factory=dict)  # (job, turn, operator, role)
     audit_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
     audits_burned: dict[str, int] = field(default_factory=dict)  # by token
+    # Custody
+    custody_requests: dict[int, Request] = field(default_factory=dict)  # by job
+    custody: dict[int, Progress] = field(default_factory=dict)  # by job
+    custody_escrows: dict[int, int] = field(default_factory=dict)  # by job
+    custody_offers: dict[int, tuple[Offer, ...]] = field(default_factory=dict)  # by job
+    custody_standings: dict[tuple[int, int], Standing] = field(default_factory=dict)  # (job, operator)
+    committees: dict[tuple[int, int], Committee] = field(default_factory=dict)  # (job, version)
+    custody_records: dict[tuple[int, int], Record] = field(default_factory=dict)  # (job, turn mod (depth + 1))
+    stake_notes: dict[int, Note] = field(default_factory=dict)  # by operator
+    custody_funds: dict[tuple[str, int], int] = field(default_factory=dict)  # (token, operator)
+    custody_burned: dict[str, int] = field(default_factory=dict)  # by token
     # Referee; whom it calls is known in a call alone (`court.disputes_at`)
     disputes: Explorations = field(default_factory=lambda: Explorations(cast(Court, None), DEVNET.clocks))
     # Admissions

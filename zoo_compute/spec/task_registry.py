@@ -4,6 +4,7 @@ from zoo_compute.spec import auction, jobs
 from zoo_compute.spec.guardian import is_paused
 from zoo_compute.spec.params import (
     BPS,
+    COIN,
     MAX_DEPTH,
     MAX_FLOPS,
     MAX_PRICE,
@@ -16,6 +17,7 @@ from zoo_compute.spec.params import (
     POLICY_ROLL_BACK,
     Terms,
     escrow,
+    least_posting_deposit,
     windows,
 )
 from zoo_compute.spec.revert import require
@@ -34,6 +36,7 @@ def post(w: World, msg: Message, terms: Terms) -> int:
     require(not is_paused(w, w.config.tasks, msg.now), "tasks: intake paused")
     require(w.allowed.get(terms.token, False), "tasks: token not allowed")
     check_terms(terms)
+    require(msg.value >= least_posting_deposit(msg.base_fee), "tasks: deposit too small")
     job, amount = len(w.jobs) + 1, escrow(terms)
     w.jobs[job] = Job(
         submitter=msg.sender,
@@ -48,6 +51,8 @@ def post(w: World, msg: Message, terms: Terms) -> int:
     w.terms[job] = terms
     w.windows[job] = windows(terms, w.window_values.get(terms.token, 0))
     w.job_ledgers[job] = JobLedger(escrowed=amount)
+    w.deposits[job] = msg.value
+    w.posted_coin += msg.value
     auction.open_lots(w, job, terms, now=msg.now)
     w.move(terms.token, msg.sender, w.config.tasks, amount, by="tasks")
     return job
@@ -79,9 +84,29 @@ def cancel(w: World, msg: Message, job: int) -> None:
     require(job in w.jobs and msg.sender == record.submitter, "tasks: not the submitter")
     require(record.state == JobState.OPEN, "tasks: not open")
     require(all(w.lot(job, kind).phase <= Phase.OPEN for kind in (0, 1)), "tasks: auction is clearing")
+    bids = auction.bids_due_compensation(w, job, now=msg.now)
+    share = w.deposits[job] // bids if bids else 0
+    returned = w.deposits[job] - share * bids
+    _cancel(w, job, now=msg.now)
+    w.deposits[job] = share
+    jobs.owe(w, COIN, record.submitter, returned)
+
+
+def lapse(w: World, msg: Message, job: int) -> None:
+    """Anyone closes a job whose last auction ended LAPSE_S ago; whoever calls keeps the posting deposit."""
+    require(w.job(job).state == JobState.OPEN, "tasks: not open")
+    require(auction.is_lapsed(w, job, now=msg.now), "tasks: auction not lapsed")
+    deposit = w.deposits[job]
+    _cancel(w, job, now=msg.now)
+    jobs.owe(w, COIN, msg.sender, deposit)
+
+
+def _cancel(w: World, job: int, *, now: int) -> None:
+    """Owes the escrow to the submitter, and leaves nothing of the deposit with the job."""
+    w.deposits[job] = 0
     jobs.advance(w, job, JobState.CANCELLED)
     jobs.close(w, job)
-    auction.cancelled(w, job, now=msg.now)
+    auction.cancelled(w, job, now=now)
 
 
 def withdraw(w: World, msg: Message, token: str, account: str) -> int:
@@ -89,5 +114,9 @@ def withdraw(w: World, msg: Message, token: str, account: str) -> int:
     amount = w.owed.get((token, account), 0)
     require(amount > 0, "tasks: nothing owed")
     w.owed[token, account] = 0
+    if token == COIN:
+        require(not w.refuses_coin.get(account, False), "tasks: transfer failed")
+        w.posted_coin -= amount
+        return amount
     w.move(token, w.config.tasks, account, amount, by="tasks")
     return amount

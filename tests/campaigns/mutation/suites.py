@@ -73,6 +73,7 @@ SUITES = {
         WIRING,
     ),
     "Availability": ("contracts/test_availability.py", "contracts/test_availability_ends.py", WIRING),
+    "Custody": ("differential/test_custody.py", "differential/test_custody_events.py", WIRING, SCENARIOS),
     "Admissions": ("contracts/test_admissions.py", WIRING),
     "OpExecutor": ("referee/test_operators.py",),
     "Evidence": ("referee/test_evidence_parts.py",),

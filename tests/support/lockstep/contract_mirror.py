@@ -21,19 +21,21 @@ from tests.support.lockstep.contract_views import (
     expected_field,
     seal_bytes,
 )
+from tests.support.lockstep.custody_records import committee_words, signature_words
 from tests.support.lockstep.referee_records import sent
 from tests.support.lockstep.stage import ACCOUNTS, DEPLOYED, PARTS, START, WEALTH, judge_by_hash, parts_of
 from tests.support.protocol_driver import load
 from tests.support.rewards_driver import receipt_signature
 from zoo_compute.spec.auditing import lapse_s
+from zoo_compute.spec.custodians import Member
 from zoo_compute.spec.params import PRESETS, Preset
 from zoo_compute.spec.state import Config, Consent, Receipt, Seal, World
 from zoo_compute.spec.world import Call
 
-SPENDERS = ("registry", "tasks", "rewards", "audits", "referee", "treasury")
+SPENDERS = ("registry", "tasks", "rewards", "audits", "custody", "referee", "treasury")
 COIN = 10**24  # of the chain's, that each account has
 CONFIGURED = ("guardian", "registry", "tasks", "auction", "rewards", "treasury", "availability", "audits")
-CONFIGURED += ("admissions", "referee")
+CONFIGURED += ("custody", "admissions", "referee")
 UNLIMITED = 2**256 - 1
 ASKED = ("ClaimAsked", "NodeAsked")
 FULL_COMPARISON_EVERY = 100  # accepted calls; each compares what the specification wrote
@@ -122,6 +124,16 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
         preset.draw_blocks,
         lapse_s(clocks),
     )
+    custody = load("Custody").deploy(
+        registry,
+        tasks,
+        settlement,
+        availability,
+        preset.bid_window_s,
+        preset.exit_delay_s,
+        preset.answer_s,
+        preset.draw_blocks,
+    )
     admissions = load("Admissions").deploy(
         registry, accounts["deployer"], preset.benchmark_s, preset.min_window_s, preset.epoch_s
     )
@@ -162,6 +174,7 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
         "settlement": settlement,
         "availability": availability,
         "audits": audits,
+        "custody": custody,
         "admissions": admissions,
         "referee": referee,
     }
@@ -188,6 +201,7 @@ class ContractMirror:
         )
         self._signers = {address: Signer(name) for name, address in accounts.items()}
         self.calls = 0
+        self.last: Result | None = None  # of a call
         self._steps = 0
         self._seen: dict[tuple[str, Any], None] = {}
 
@@ -261,7 +275,8 @@ class ContractMirror:
         args = call.args[1:] if call.contract == "token" else call.args or _zeros(method)
         data = method.prepare_calldata(*(self._argument(arg, call) for arg in args))
         self.calls += 1
-        return chain.call(target, data, sender=call.sender, value=call.value)
+        self.last = chain.call(target, data, sender=call.sender, value=call.value)
+        return self.last
 
     def _argument(self, arg: Any, call: Call) -> Any:
         if isinstance(arg, Consent):
@@ -273,7 +288,16 @@ class ContractMirror:
             account = Account.from_key(keccak(text=name))
             at = str(self.contracts["rewards"].address)
             return receipt_signature(account, at, arg.server, arg.client, arg.epoch, arg.total)
+        if call.contract == "custody" and isinstance(arg, tuple):
+            return self._custody_list(arg)
         return sent(arg) if call.contract == "referee" else _encoded(arg)
+
+    def _custody_list(self, arg: tuple[Any, ...]) -> list[Any]:
+        """A committee, or what its members signed."""
+        if all(isinstance(each, Member) for each in arg):
+            return committee_words(arg)
+        at = str(self.contracts["custody"].address)
+        return [signature_words(keccak(text=self._signers[each.signer].name), at, each) for each in arg]
 
     def _target(self, call: Call) -> Contract:
         return self.contracts[f"token {call.args[0]}" if call.contract == "token" else call.contract]

@@ -1,7 +1,7 @@
 """What the contracts' views must show for a world of the specification, key by key."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +9,21 @@ from typing import Any
 from eth_abi import encode
 from eth_utils import keccak
 
+from tests.support.evm import chain
 from tests.support.lockstep import referee_records as records
 from tests.support.lockstep.committed_results import claim_hash
-from zoo_compute.spec import admissions, audits, convictions, guardian, node_registry, rewards, seats, watching
+from tests.support.lockstep.custody_records import committee_hash
+from zoo_compute.spec import (
+    admissions,
+    audits,
+    convictions,
+    custodians,
+    guardian,
+    node_registry,
+    rewards,
+    seats,
+    watching,
+)
 from zoo_compute.spec.auditing import Role, Verdicts
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.court import WorldCourt
@@ -82,8 +94,9 @@ def _answer_key_views(w: World, key: tuple[int, str, str]) -> Iterator[View]:
 
 def _operator_views(w: World, key: int) -> Iterator[View]:
     record = w.operator(key)
-    yield View("registry", "operators", (key,), record)
-    yield View("registry", "discount_bps", (key,), record.reputation)
+    points = node_registry.reputation(w, key, int(chain.timestamp))
+    yield View("registry", "operators", (key,), replace(record, reputation=points))
+    yield View("registry", "discount_bps", (key,), points)
     is_eligible = record.exit_at == 0 and record.stake >= w.config.preset.min_stake
     yield View("registry", "is_eligible", (key, record.hot), is_eligible)
     for account in (record.hot, record.owner):
@@ -181,6 +194,14 @@ def _demand_views(w: World, key: tuple[int, Claim, int]) -> Iterator[View]:
     yield View("availability", "demands", (job, claim_hash(claim), lane), w.demands.get(key, watching.Demand()))
 
 
+def _custody_offer_views(w: World, key: int) -> Iterator[View]:
+    """One place more than there are: it is empty again."""
+    offers = w.custody_offers.get(key, ())
+    for place in range(len(offers) + 1):
+        expected = astuple(offers[place]) if place < len(offers) else (0, 0)
+        yield View("custody", "offers", (key, place), expected)
+
+
 def _verdicts_hash(verdicts: Verdicts) -> int:
     words = (list(verdicts.clean), list(verdicts.wrong))
     return int.from_bytes(keccak(encode(["(uint256[],uint256[])"], [words])), "big")
@@ -188,8 +209,8 @@ def _verdicts_hash(verdicts: Verdicts) -> int:
 
 def _given_views(w: World, key: tuple[int, int, int, int]) -> Iterator[View]:
     """What verdicts are kept as: a hash and when they were given; a hash of what is not settled once something is."""
-    given = w.given[key]
-    yield View("audits", "given", key, _verdicts_hash(given.verdicts) >> 40 << 40 | given.given_at)
+    given = w.statements[key]
+    yield View("audits", "given", key, _verdicts_hash(given.verdicts) >> 40 << 40 | given.said_at)
     left = EMPTY_BYTES32 if given.left == given.verdicts else _verdicts_hash(given.left).to_bytes(32, "big")
     yield View("audits", "left", key, left)
 
@@ -279,6 +300,8 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "window_values": _record("tasks", "window_values", lambda w, key: w.window_values.get(key, 0)),
     "jobs": _job_views,
     "owed": _record("tasks", "owed", lambda w, key: w.owed.get(key, 0)),
+    "deposits": _record("tasks", "deposits", lambda w, key: w.deposits.get(key, 0)),
+    "posted_coin": lambda w, key: iter((View("chain", "balance", (w.config.tasks,), w.posted_coin),)),
     "lots": _record("auction", "lots", lambda w, key: w.lot(*key)),
     "bids": _record("auction", "bids", lambda w, key: w.bid(*key)),
     "runs": _run_views,
@@ -312,11 +335,25 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "audit_funds": _record("audits", "funds", lambda w, key: w.audit_funds_of(*key)),
     "places": _place_views,
     "place_count": _only("audits", "place_count", lambda w: w.place_count),
-    "places_held": _record("audits", "held", lambda w, key: w.places_held.get(key, 0)),
+    "place_counts": _record("audits", "held", lambda w, key: w.place_counts.get(key, 0)),
     "draws": _draw_views,
-    "given": _given_views,
+    "statements": _given_views,
     "audit_owed": _record("audits", "owed", lambda w, key: w.audit_owed.get(key, 0)),
     "audits_burned": _record("audits", "burned", lambda w, key: w.audits_burned.get(key, 0)),
+    "custody_requests": _record(
+        "custody", "requests", lambda w, key: w.custody_requests.get(key, custodians.Request())
+    ),
+    "custody": _record("custody", "progress", lambda w, key: w.custody.get(key, custodians.Progress())),
+    "custody_escrows": _record("custody", "escrows", lambda w, key: w.custody_escrows.get(key, 0)),
+    "custody_offers": _custody_offer_views,
+    "custody_standings": _record(
+        "custody", "standings", lambda w, key: w.custody_standings.get(key, custodians.Standing())
+    ),
+    "committees": _record("custody", "committees", lambda w, key: committee_hash(w.committees.get(key))),
+    "custody_records": _record("custody", "records", lambda w, key: w.custody_records.get(key, custodians.Record())),
+    "stake_notes": _record("custody", "notes", lambda w, key: w.stake_notes.get(key, custodians.Note())),
+    "custody_funds": _record("custody", "funds", lambda w, key: w.custody_funds.get(key, 0)),
+    "custody_burned": _record("custody", "burned", lambda w, key: w.custody_burned.get(key, 0)),
     "disputes.claims": _kept("claims", records.claim_word),
     "disputes.nodes": _kept("nodes", records.node_word),
     "disputes.heavy": _kept("heavy", int, view="open_heavy"),

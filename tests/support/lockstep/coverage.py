@@ -13,7 +13,7 @@ from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, WIRED, Call
 
 PAGES = sorted((Path(__file__).parents[3] / "docs" / "protocol").glob("*.md"))
 CONTRACTS = ("guardian", "registry", "tasks", "auction", "settlement", "availability", "audits")
-CONTRACTS += ("rewards", "datasets", "admissions", "treasury", "pool")
+CONTRACTS += ("custody", "rewards", "datasets", "admissions", "treasury", "pool")
 # Its refusals are met in tests/referee; here it is called for what comes of it.
 REFEREE = "referee"
 GUARDED = ("registry", "tasks", "auction")  # Guardian pauses them
@@ -36,7 +36,10 @@ STATES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "parked claim": ("parked", lambda status: status.name),
     "demand": ("demands", lambda demand: "OPEN" if demand.is_open else "ENDED"),
     "draw": ("draws", lambda draw: "DRAWN" if draw.is_drawn else "NAMED"),
-    "verdicts": ("given", lambda given: "GIVEN" if given.left.units else "ENDED"),
+    "verdicts": ("statements", lambda given: "GIVEN" if given.left.units else "ENDED"),
+    "custodian": ("custody_standings", lambda standing: standing.status.name),
+    "draw of a committee": ("custody", lambda progress: "SCHEDULED" if progress.draw_block else "IDLE"),
+    "record": ("custody_records", lambda r: "CHECKPOINT" if r.checkpoint else "INPUTS" if r.inputs else "SHORT"),
     "entry": ("entries", lambda entry: "STANDING" if entry.block else "ENDED"),
     "dispute": ("disputes.claims", lambda word: word.end.name if word.end else "EXPLORED"),
     "recall": ("recalls", lambda recall: "DUE" if recall.due else "ENDED"),
@@ -51,6 +54,10 @@ TRANSITIONS: dict[str, str] = {
     "demand": "NONE>OPEN OPEN>ENDED ENDED>OPEN",
     "draw": "NONE>NAMED NAMED>DRAWN",
     "verdicts": "NONE>GIVEN GIVEN>ENDED",
+    "custodian": "NONE>OFFERED OFFERED>NONE OFFERED>CUSTODIAN CUSTODIAN>LEFT",
+    "draw of a committee": "NONE>IDLE IDLE>SCHEDULED SCHEDULED>IDLE",
+    "record": "NONE>INPUTS NONE>SHORT NONE>CHECKPOINT SHORT>INPUTS SHORT>CHECKPOINT INPUTS>CHECKPOINT "
+    "CHECKPOINT>INPUTS CHECKPOINT>SHORT INPUTS>SHORT",
     "entry": "NONE>STANDING STANDING>ENDED ENDED>STANDING",
     "dispute": "NONE>EXPLORED " + " ".join(f"EXPLORED>{end.name}" for end in End),
     "recall": "NONE>ENDED ENDED>DUE DUE>ENDED",
@@ -65,7 +72,7 @@ def listed_reasons() -> set[str]:
         "not the guardian": GUARDED,
         "not the deployer": WIRED,
         "already wired": WIRED,
-        "transfer failed": ("registry", "tasks", "rewards", "audits", "treasury"),
+        "transfer failed": ("registry", "tasks", "rewards", "audits", "custody", "treasury"),
     }
     generic = set(re.findall(r"`CONTRACT: ([a-z ]+)`", text))
     assert generic == set(spelled), f"docs/protocol lists other generic reasons: {generic ^ set(spelled)}"

@@ -4,6 +4,7 @@ from collections import Counter
 
 from zoo_compute.spec import audits, bits, seats
 from zoo_compute.spec.clocks import heavy_fee
+from zoo_compute.spec.custodians import CustodyStatus
 from zoo_compute.spec.disputed_claims import claim_key
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
@@ -11,8 +12,10 @@ from zoo_compute.spec.params import (
     COIN,
     KIND_AGGREGATOR,
     LANE_DEMANDS,
+    MAX_CUSTODY_OFFERS,
     MAX_REPUTATION,
     PERIODS,
+    REPUTATION_PARTS,
     RESERVED_FEES,
     REWARD_CAP_BPS,
     RING,
@@ -37,7 +40,9 @@ def check_invariants(w: World) -> None:
     check_bounds(w)
     check_beats(w)
     check_demands(w)
+    check_deposits(w)
     check_audits(w)
+    check_custody(w)
 
 
 def check_solvency(w: World) -> None:
@@ -51,7 +56,7 @@ def check_solvency(w: World) -> None:
     for job in w.jobs.values():
         tasks[job.token] += job.escrow
     for (token, _), amount in w.owed.items():
-        tasks[token] += amount
+        tasks[token] += amount if token != COIN else 0
     for (token, _), amount in w.buckets.items():
         treasury[token] += amount
     rewards = Sums({w.config.zen: w.pool + sum(epoch.budget - epoch.paid for epoch in w.epochs.values())})
@@ -73,7 +78,7 @@ def check_solvency(w: World) -> None:
                 reserve = terms.aggregator_reserve if node.payment.is_of_aggregation else terms.reserve
                 referee[w.job(job).token] += heavy_fee(node.price, reserve)
     due = {w.config.registry: registry, w.config.tasks: tasks, w.config.treasury: treasury, w.config.rewards: rewards}
-    due |= {w.config.audits: audits, w.config.referee: referee}
+    due |= {w.config.audits: audits, w.config.referee: referee, w.config.custody: custody_dues(w)}
     for holder, sums in due.items():
         for token, amount in sums.items():
             balance = w.balances.get((token, holder), 0)
@@ -222,7 +227,9 @@ def check_bounds(w: World) -> None:
                 if is_won and (number == AGGREGATOR_SEAT) == (kind == KIND_AGGREGATOR):
                     assert bid.price <= seat.price <= w.lot(job, kind).reserve, f"operator {operator}: {seat.price}"
     for operator, record in w.operators.items():
-        assert 0 <= record.reputation <= MAX_REPUTATION, f"operator {operator}: reputation {record.reputation}"
+        assert 0 <= record.reputation <= MAX_REPUTATION * REPUTATION_PARTS, (
+            f"operator {operator}: reputation {record.reputation}"
+        )
     for epoch, record in w.epochs.items():
         assert record.paid <= record.budget <= w.config.preset.emission_per_epoch, f"epoch {epoch}: overpaid"
     paid, fees = sum(e.paid for e in w.epochs.values()), sum(f.fees for f in w.job_fees.values())
@@ -263,13 +270,27 @@ def check_demands(w: World) -> None:
         assert run.holds == (holding[job] > 0), f"job {job}: its clocks are held {run.holds} times"
 
 
+def check_deposits(w: World) -> None:
+    """TaskRegistry holds the coin of posting deposits, what bids of cancelled jobs are still paid of them, and what it owes."""
+    due = sum(amount for (token, _), amount in w.owed.items() if token == COIN)
+    for job, deposit in w.deposits.items():
+        is_cancelled = w.jobs[job].state == JobState.CANCELLED
+        unpaid = [
+            bid
+            for (of, kind, _), bid in w.bids.items()
+            if of == job and bid.revealed and bid.attempt == w.lot(job, kind).attempt
+        ]
+        due += deposit * len(unpaid) if is_cancelled else deposit
+    assert w.posted_coin == due, f"tasks holds {w.posted_coin} of coin, and owes {due}"
+
+
 def check_audits(w: World) -> None:
     """What bonds and verdicts reserve is what deposits and budgets have reserved; places are counted, and none is nobody's."""
     reserved: Counter[tuple[int, str]] = Counter()
     budgets: Counter[int] = Counter()
-    for operator, held in w.places_held.items():
+    for operator, held in w.place_counts.items():
         reserved[operator, w.config.zen] += held * w.config.preset.audit_bond
-    for (job, _, operator, _), given in w.given.items():
+    for (job, _, operator, _), given in w.statements.items():
         cost = audits.cost_of(w, job, given.left)
         reserved[operator, w.jobs[job].token] += cost.fees * RESERVED_FEES
         budgets[job] += cost.budget
@@ -279,8 +300,44 @@ def check_audits(w: World) -> None:
     for job, budget in w.audit_budgets.items():
         assert budget.reserved == budgets[job], f"job {job}: {budget.reserved} reserved for {budgets[job]}"
     holders = Counter(history[-1][0] for history in w.places.values())
-    assert +Counter({of: held for of, held in holders.items() if of}) == +Counter(w.places_held), (
+    assert +Counter({of: held for of, held in holders.items() if of}) == +Counter(w.place_counts), (
         "places are miscounted"
     )
     assert holders.total() - holders[0] == w.place_count, "a place is nobody's"
     assert all(w.places[place][-1][0] for place in range(w.place_count)), "a gap among the places"
+
+
+def custody_dues(w: World) -> Sums:
+    """What Custody holds for somebody, and what was burned there."""
+    sums = Sums(w.custody_burned)
+    for (token, _), amount in w.custody_funds.items():
+        sums[token] += amount
+    for job, amount in w.custody_escrows.items():
+        sums[w.jobs[job].token] += amount
+    for (job, _), standing in w.custody_standings.items():
+        sums[w.jobs[job].token] += standing.reserve
+    return sums
+
+
+def check_custody(w: World) -> None:
+    """A committee's places are its custodians'; what is vacant, offered or recorded is counted; no seat joins a mask alone."""
+    for job, progress in w.custody.items():
+        offers = w.custody_offers.get(job, ())
+        committee = w.committees.get((job, progress.version), ())
+        standings = {of: each for (which, of), each in w.custody_standings.items() if which == job}
+        assert progress.offers == len(offers) <= MAX_CUSTODY_OFFERS, f"job {job}: {len(offers)} offers"
+        offered = {of for of, each in standings.items() if each.status == CustodyStatus.OFFERED}
+        assert {each.operator for each in offers} == offered, f"job {job}: an offer that is none"
+        seated = {place: member.operator for place, member in enumerate(committee) if member.operator}
+        custodians = {each.index: of for of, each in standings.items() if each.status == CustodyStatus.CUSTODIAN}
+        assert seated == custodians, f"job {job}: the committee is {seated}, custodians are {custodians}"
+        empty = bits.without(bits.full(progress.custodians), sum(bits.bit(place) for place in seated))
+        assert bits.without(empty, progress.vacant) == 0, f"job {job}: an empty place that nobody may fill"
+        assert progress.counted <= w.run(job).turn, f"job {job}: an open turn was counted"
+        most = w.custody_requests[job].reserve
+        assert all(each.reserve <= most for each in standings.values()), f"job {job}: a reserve that grew"
+    for (job, _), record in w.custody_records.items():
+        least = w.custody[job].least
+        for signers in (record.inputs, record.checkpoint):
+            assert signers == 0 or bits.popcount(signers) >= least, f"job {job}: {signers:b} is no majority"
+        assert record.inputs or not record.mask, f"job {job}: a mask that nobody signed"

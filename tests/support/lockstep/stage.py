@@ -19,7 +19,7 @@ from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.exploration import abi_words
 from zoo_compute.spec.frames import Frame, Position
-from zoo_compute.spec.params import DEVNET, STRANGERS_LANE, ZEN, Preset
+from zoo_compute.spec.params import DEVNET, STRANGERS_LANE, UNITS_PER_STAKE, ZEN, Preset
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim, ClaimStatus, Config, Operator, World
 from zoo_compute.spec.world import Call, apply
@@ -176,6 +176,11 @@ class Stage(JobDriver):
             self.ok("registry", "deposit", f"{name} owner", operator, self.tokens[token], DEPOSIT)
         return int(operator)
 
+    def back(self, name: str, units: int) -> None:
+        """More stake, for bids of so many units."""
+        stake = self.preset.min_stake * units // UNITS_PER_STAKE - self.operator(name).stake
+        self.ok("registry", "add_stake", f"{name} owner", self.ids[name], stake)
+
     def register_all(self, *names: str) -> None:
         for index, name in enumerate(names or OPERATORS):
             self.register(name, gpu_class=index % 4 + 1)
@@ -192,8 +197,8 @@ class Stage(JobDriver):
 
     # The chain behind the words ------------------------------------------------------------------------------------
 
-    def send(self, contract: str, function: str, sender: Any, *args: Any) -> Any:
-        return self.ok(contract, function, sender, *args)
+    def send(self, contract: str, function: str, sender: Any, *args: Any, value: int = 0) -> Any:
+        return self.ok(contract, function, sender, *args, value=value)
 
     def pack(self, value: Any) -> Any:
         return value

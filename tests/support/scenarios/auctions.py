@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tests.support.job_driver import Offer
-from tests.support.lockstep.stage import DEPOSIT, Stage
-from zoo_compute.spec.params import STAKE_UNIT, Terms
-from zoo_compute.spec.state import ZERO_ADDRESS
+from tests.support.job_driver import POSTING_DEPOSIT, Offer
+from tests.support.lockstep.stage import DEPOSIT, OPERATORS, Stage
+from zoo_compute.spec.params import COIN, LAPSE_S, STAKE_UNIT, Terms
+from zoo_compute.spec.state import ZERO_ADDRESS, JobState
 
 Scenario = Callable[[Stage], None]
 SCENARIOS: dict[str, Scenario] = {}
@@ -155,7 +155,14 @@ def jobs_outside_the_terms_are_refused_in_order(s: Stage) -> None:
                 s.post(slots=1, quorum=1)
             elif name in ("max_price", "aggregator_max_price") and edge == most:
                 reason_paid = "erc20: transfer amount exceeds balance"
-                s.no(reason_paid, "tasks", "post", "submitter", replace(good, **{name: edge}, rounds=10_000))
+                s.no(
+                    reason_paid,
+                    "tasks",
+                    "post",
+                    "submitter",
+                    replace(good, **{name: edge}, rounds=10_000),
+                    value=POSTING_DEPOSIT,
+                )
             else:
                 s.post(**{name: edge})
         worst = replace(worst, **{name: 0})
@@ -173,7 +180,14 @@ def jobs_outside_the_terms_are_refused_in_order(s: Stage) -> None:
         s.no("tasks: unknown policy", "tasks", "post", "submitter", replace(good, policy=policy))
     s.post(policy=1)
     s.post(policy=7)
-    s.ok("tasks", "post_permitted", "submitter", good, s.now, 27, b"r" * 32, b"s" * 32)  # let before: needs no permit
+    s.ok(
+        "tasks", "post_permitted", "submitter", good, s.now, 27, b"r" * 32, b"s" * 32, value=POSTING_DEPOSIT
+    )  # let before: needs no permit
+    for s.base_fee in (0, 10**9, 10**9 + 1):
+        least = 2_000_000 * max(s.base_fee, 10**9)
+        s.no("tasks: deposit too small", "tasks", "post", "submitter", good, value=least - 1)
+        s.ok("tasks", "post", "submitter", good, value=least)
+    s.base_fee = 0
     s.ok("tasks", "allow", "deployer", s.tokens["usd"], False, 0)
     s.no("tasks: token not allowed", "tasks", "post", "submitter", s.terms(token="usd"))
 
@@ -360,13 +374,156 @@ def a_bid_of_an_earlier_attempt_forfeits_at_the_grown_reserve(s: Stage) -> None:
 
 
 @scenario
-def the_cap_makes_three_bids_without_a_third_each_too_few(s: Stage) -> None:
+def a_cancelled_job_pays_whoever_revealed_a_bid_from_its_posting_deposit(s: Stage) -> None:
+    s.register_all()
+    submitter, coin = s.accounts["submitter"], COIN
+
+    def owed(name: str) -> int:
+        return s.world.owed.get((coin, s.accounts[name]), 0)
+
+    deposit = POSTING_DEPOSIT + 2
+    for cancelled_at, revealed in (("bid_end", 0), ("reveal_end", 4)):
+        job = int(s.ok("tasks", "post", "submitter", s.terms(), value=deposit))
+        s.no("tasks: auction not lapsed", "tasks", "lapse", "stranger", job)
+        s.bid_all(job, SLOTS, {"dave": Offer(30)})
+        s.bid(job, 1, "erin", Offer(30))  # seals only
+        if revealed:
+            s.reveal_all(job, SLOTS, {"dave": Offer(30)})
+        s.to(getattr(s.world.lot(job, 0), cancelled_at))
+        s.ok("tasks", "cancel", "submitter", job)
+        assert s.world.deposits[job] == (deposit // 4 if revealed else 0)
+        for kind, name in ((0, "alice"), (0, "bob"), (0, "carol"), (1, "dave"), (1, "erin")):
+            s.ok("auction", "reclaim", "stranger", job, kind, s.ids[name])
+            s.no("auction: no bid", "auction", "reclaim", "stranger", job, kind, s.ids[name])
+    assert [owed(f"{name} owner") for name in OPERATORS] == [deposit // 4] * 4 + [0]
+    assert owed("submitter") == deposit + deposit % 4
+    s.no("tasks: nothing owed", "tasks", "withdraw", "stranger", coin, s.accounts["erin owner"])
+    s.ok("tasks", "withdraw", "stranger", coin, submitter)
+    s.no("tasks: nothing owed", "tasks", "withdraw", "stranger", coin, submitter)
+    for name in OPERATORS[:4]:
+        s.ok("tasks", "withdraw", f"{name} owner", coin, s.accounts[f"{name} owner"])
+    # An attempt that ended with too few bids costs its submitter nothing, and nobody is paid for the one before.
+    for attempts in (1, 2):
+        job = s.post()
+        for _ in range(attempts - 1):
+            s.bid_all(job, SLOTS, {})
+            s.reveal_all(job, SLOTS, {})
+            s.to(s.world.lot(job, 0).reveal_end)
+            s.ok("auction", "reopen", "stranger", job, 0)
+        if attempts == 1:
+            s.bid_all(job, SLOTS, {})
+            s.reveal_all(job, SLOTS, {})
+            s.to(s.world.lot(job, 0).reveal_end)
+        s.ok("tasks", "cancel", "submitter", job)
+        for name in SLOTS:
+            s.ok("auction", "reclaim", "stranger", job, 0, s.ids[name])
+            assert owed(f"{name} owner") == 0
+    assert owed("submitter") == 2 * POSTING_DEPOSIT
+
+
+@scenario
+def a_posting_deposit_comes_back_when_the_job_ends(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, rounds=1)
+    s.no("tasks: not open", "tasks", "lapse", "stranger", job)
+    assert s.world.deposits[job] == POSTING_DEPOSIT
+    s.play_round(job)
+    s.settle(job)
+    assert s.world.deposits[job] == s.world.posted_coin == 0
+
+
+@scenario
+def a_job_that_waits_for_a_month_is_closed_by_anyone(s: Stage) -> None:
+    s.register_all()
+    job, cleared = s.post(), s.post()
+    s.no("tasks: not open", "tasks", "lapse", "stranger", 99)
+    s.bid_all(cleared, SLOTS, AGGREGATORS)
+    s.bid_all(job, SLOTS, {})
+    s.reveal_all(cleared, SLOTS, AGGREGATORS)
+    s.clear(cleared, 0)
+    s.to(s.world.lot(job, 0).reveal_end)
+    s.ok("auction", "reopen", "stranger", job, 1)
+    end = s.world.lot(job, 0).reveal_end
+    s.to(end + LAPSE_S - 1)
+    s.no("tasks: auction not lapsed", "tasks", "lapse", "stranger", job)
+    s.wait(1)
+    s.no("tasks: auction not lapsed", "tasks", "lapse", "stranger", cleared)
+    escrow = s.world.job(job).escrow
+    s.ok("tasks", "lapse", "stranger", job)
+    assert s.world.job(job).state == JobState.CANCELLED
+    assert s.world.owed[s.tokens["zen"], s.accounts["submitter"]] == escrow
+    assert s.world.owed[COIN, s.accounts["stranger"]] == POSTING_DEPOSIT
+    s.no("tasks: not open", "tasks", "lapse", "stranger", job)
+    s.no("tasks: not open", "tasks", "cancel", "submitter", job)
+    for name in SLOTS:
+        s.ok("auction", "reclaim", "stranger", job, 0, s.ids[name])
+    s.withdraw_all()
+    s.clear(cleared, 1)  # the other one is awarded however late
+    for kind in (0, 1):
+        s.award(cleared, kind)
+    # Also one that had enough bids, and that nobody cleared.
+    job = s.post()
+    s.bid_all(job, {"erin": Offer(50, 4)}, {"erin": Offer(30)})
+    s.reveal_all(job, {"erin": Offer(50, 4)}, {"erin": Offer(30)})
+    s.to(s.world.lot(job, 0).reveal_end + LAPSE_S)
+    s.ok("tasks", "lapse", "alice owner", job)
+    for kind in (0, 1):
+        s.ok("auction", "reclaim", "stranger", job, kind, s.ids["erin"])
+    assert s.world.owed[COIN, s.accounts["alice owner"]] == s.world.posted_coin - 1 * POSTING_DEPOSIT
+
+
+@scenario
+def the_cap_of_a_third_yields_to_the_least_that_fills_the_lot(s: Stage) -> None:
     s.register_all()
     job = s.post(slots=6)
-    s.bid_all(job, {"alice": Offer(60, 6), "bob": Offer(70, 1), "carol": Offer(80, 1)}, AGGREGATORS)
+    s.bid_all(job, {"alice": Offer(60, 3), "bob": Offer(70, 1), "carol": Offer(80, 1)}, AGGREGATORS)
     s.reveal_all(job, {"alice": Offer(60), "bob": Offer(70), "carol": Offer(80)}, AGGREGATORS)
     s.no("auction: too few bids", "auction", "clear", "stranger", job, 0, s.order(job, 0))
     s.ok("auction", "reopen", "stranger", job, 0)
+    # By capacity, in the order of their bids: what each wins. The largest and the second yield, in whatever order they open.
+    markets = (
+        (6, (6, 1, 1), (4, 1, 1)),
+        (6, (1, 6, 6), (1, 3, 2)),
+        (6, (6, 3, 1), (3, 3, 0)),
+        (6, (3, 6, 1), (3, 3, 0)),
+        (16, (16, 7, 1), (8, 7, 1)),
+        (16, (1, 7, 16), (1, 7, 8)),
+        (6, (3, 6, 1, 1), (2, 2, 1, 1)),
+        (6, (2, 6, 6, 1), (2, 2, 2, 0)),
+        (6, (5, 1, 4, 1, 1), (2, 1, 2, 1, 0)),
+    )
+    for slots, capacities, won in markets:
+        for order in (1, -1):
+            job = s.post(slots=slots)
+            names = OPERATORS[: len(capacities)]
+            offers = {
+                name: Offer(60 + 5 * place, size)
+                for place, (name, size) in enumerate(zip(names, capacities, strict=True))
+            }
+            s.bid_all(job, offers, AGGREGATORS)
+            s.to(s.world.lot(job, 0).bid_end)
+            for name in names[::order]:
+                s.reveal(job, 0, name, offers[name])
+            for name, offer in AGGREGATORS.items():
+                s.reveal(job, 1, name, offer)
+            s.to(s.world.lot(job, 0).reveal_end)
+            s.award_all(job)
+            assert tuple(s.world.bid(job, 0, s.ids[name]).won for name in names) == won
+
+
+@scenario
+def the_units_of_a_bid_need_stake(s: Stage) -> None:
+    s.register_all()
+    alice, job = s.ids["alice"], s.post(slots=18, quorum=1)
+    s.ok("registry", "deposit", "alice owner", alice, s.tokens["zen"], 10**9)
+    part = s.preset.min_stake // 16
+    s.no("auction: stake below the capacity", "auction", "bid", "alice hot", *bid_args(s, job, 0, "alice", 17))
+    s.ok("registry", "add_stake", "alice owner", alice, part - STAKE_UNIT)
+    s.no("auction: stake below the capacity", "auction", "bid", "alice hot", *bid_args(s, job, 0, "alice", 17))
+    s.no("auction: operator not eligible", "auction", "bid", "alice owner", *bid_args(s, job, 0, "alice", 17))
+    s.ok("registry", "add_stake", "alice owner", alice, STAKE_UNIT)
+    s.no("auction: stake below the capacity", "auction", "bid", "alice hot", *bid_args(s, job, 0, "alice", 18))
+    s.ok("auction", "bid", "alice hot", *bid_args(s, job, 0, "alice", 17))
 
 
 @scenario

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.support.job_driver import POSTING_DEPOSIT
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from tests.support.scenarios.availability import DemandScenario
@@ -115,7 +116,7 @@ def auditors_take_places_behind_bonds_and_leave_them(s: Stage) -> None:
     no("not eligible", "offer", "dave owner", dave, 1)
     s.ok("audits", "leave", "dave owner", dave, (31, 0))
     s.ok("audits", "offer", "erin owner", erin, 2)
-    assert (s.world.place_count, s.world.places_held) == (32, {erin: 32, dave: 0})
+    assert (s.world.place_count, s.world.place_counts) == (32, {erin: 32, dave: 0})
 
 
 @scenario
@@ -193,11 +194,11 @@ def verdicts_are_paid_where_nothing_contradicts_them(s: Stage) -> None:
     t.settle("erin", said, "nothing to settle", claims=(stray, replace(t.claims[0], turn=1)))
     first = t.claim_of(units["erin"][0])
     t.settle("erin", said, claims=(stray, first))  # one that is unknown refuses nothing
-    rest = s.world.given[job, 0, erin, Role.AUDITOR].left
+    rest = s.world.statements[job, 0, erin, Role.AUDITOR].left
     if rest.units:
         t.settle("erin", said, "other verdicts")
         t.settle("erin", rest)
-    t.settle("erin", s.world.given[job, 0, erin, Role.AUDITOR].left, "nothing to settle")
+    t.settle("erin", s.world.statements[job, 0, erin, Role.AUDITOR].left, "nothing to settle")
     t.settle("frank", lie)
     fees = {name: sum(audits.fee_of(s.world, job, unit) for unit in of) for name, of in units.items()}
     assert t.paid("erin") == fees["erin"]
@@ -238,7 +239,7 @@ def silence_of_the_auditor_leaves_its_units_to_the_replacement(s: Stage) -> None
         late = [unit for unit in owed[name] if unit == said.units[0]]
         fees = sum(audits.fee_of(s.world, job, unit) for unit in owed[name] if unit not in late)
         assert t.paid(name) == before[name] + fees
-        assert not s.world.given[job, 0, s.ids[name], Role.REPLACEMENT].left.units
+        assert not s.world.statements[job, 0, s.ids[name], Role.REPLACEMENT].left.units
 
 
 @scenario
@@ -293,7 +294,11 @@ def a_hostile_token_stops_only_the_audits_that_are_paid_in_it(s: Stage) -> None:
     s.ok("tasks", "allow", "deployer", bad, True, 0)
     for operator in s.ids.values():
         s.ok("registry", "deposit", "stranger", operator, bad, 10**6)
-    s.bid_all(job := int(s.ok("tasks", "post", "submitter", replace(s.terms(), token=bad))), SLOTS, AGGREGATORS)
+    s.bid_all(
+        job := int(s.ok("tasks", "post", "submitter", replace(s.terms(), token=bad), value=POSTING_DEPOSIT)),
+        SLOTS,
+        AGGREGATORS,
+    )
     s.ok("audits", "fund", "stranger", job, 70)
     s.ok("audits", "deposit", "stranger", s.ids["erin"], bad, 70)
     s.ok("token", "refuse", "stranger", bad, True)

@@ -1,8 +1,12 @@
 """Directed sequences about clearing, pricing and reputation; see `opening`."""
 
+from typing import Any
+
 from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
+from zoo_compute.spec import node_registry
+from zoo_compute.spec.params import ZEN
 from zoo_compute.spec.state import JobState, Phase
 
 
@@ -119,14 +123,27 @@ def winners_are_priced_in_any_order_each_once(s: Stage) -> None:
     assert s.world.seat(job, s.seat_of(job, "alice")).price == s.world.seat(job, s.seat_of(job, "bob")).price == 80
 
 
+def rate(s: Stage, *, slots: int, rounds: int, price: int = 20 * ZEN, token: str = "zen", **changes: Any) -> None:
+    """Alice alone trains a job; at 20 ZEN a slot-round each pays the treasury one ZEN."""
+    for name in ("alice", "dave"):
+        s.ok("registry", "deposit", f"{name} owner", s.ids[name], s.tokens[token], 10**6 * ZEN)
+    terms = {"slots": slots, "quorum": 1, "rounds": rounds, "reserve": price, "max_price": price, "token": token}
+    job = s.running({"alice": Offer(price, slots)}, {"dave": Offer(30)}, **terms, **changes)
+    for _ in range(rounds):
+        s.play_round(job)
+    s.settle(job)
+
+
+def reputation(s: Stage) -> int:
+    """Alice's points."""
+    return node_registry.reputation(s.world, s.ids["alice"], s.now)
+
+
 @scenario
 def reputation_orders_and_discounts_bids(s: Stage) -> None:
     s.register_all()
-    job = s.running({"alice": Offer(60, 3)}, {"dave": Offer(30)}, rounds=11, slots=3)
-    for _ in range(11):
-        s.play_round(job)
-    s.settle(job)
-    assert s.operator("alice").reputation == 33
+    rate(s, slots=3, rounds=11)
+    assert reputation(s) == 33
     job = s.post()
     offers = {"alice": Offer(100, 2), "bob": Offer(100, 2), "carol": Offer(99, 2)}
     s.bid_all(job, offers, AGGREGATORS)
@@ -135,20 +152,54 @@ def reputation_orders_and_discounts_bids(s: Stage) -> None:
     s.award_all(job)
     assert s.world.seat(job, s.seat_of(job, "alice")).price == 100  # 1,000,000 // 9,967 is 100
     s.ok("settlement", "decline", "alice hot", job, s.seat_of(job, "alice"), 2)
-    assert s.operator("alice").reputation == 16
+    assert reputation(s) == 16
+
+
+@scenario
+def reputation_halves_every_90_epochs(s: Stage) -> None:
+    s.register_all()
+    span = 90 * s.preset.epoch_s
+    s.to((s.now // span + 1) * span)
+    rate(s, slots=3, rounds=11)
+    s.to((s.now // span + 1) * span - 1)
+    assert reputation(s) == 33
+    for points in (16, 8):
+        s.wait(1)
+        assert reputation(s) == points
+        job = s.post()
+        s.bid(job, 0, "alice", Offer(60))
+        s.to(s.world.lot(job, 0).bid_end)
+        s.reveal(job, 0, "alice", Offer(60))
+        assert s.world.bid(job, 0, s.ids["alice"]).discount_bps == points
+        s.ok("tasks", "cancel", "submitter", job)
+        s.to((s.now // span + 1) * span - 1)
+    s.wait(1)
+    rate(s, slots=3, rounds=1)
+    assert reputation(s) == 4 + 3  # 33,000 parts are 4,125 by now
+    job = s.awarded({"alice": Offer(60, 4)}, {"dave": Offer(30)})
+    s.ok("settlement", "decline", "alice hot", job, 0, 4)
+    assert reputation(s) == 3
+    s.wait(20 * span)
+    assert reputation(s) == 0
+
+
+@scenario
+def reputation_is_not_paid_for_in_other_tokens_nor_in_dust(s: Stage) -> None:
+    s.register_all()
+    for token, price in (("usd", 20 * ZEN), ("zen", 10)):
+        rate(s, slots=3, rounds=3, token=token, price=price)
+        assert s.operator("alice").reputation == s.operator("dave").reputation == 0
+    rate(s, slots=3, rounds=1, aggregator_reserve=20 * ZEN, aggregator_max_price=20 * ZEN)
+    assert s.operator("dave").reputation == 1_000  # aggregators pay fees too
 
 
 @scenario
 def reputation_stops_at_a_tenth(s: Stage) -> None:
     s.register_all()
-    for rounds, reputation in ((3, 768), (1, 1_000)):
-        s.ok("registry", "deposit", "alice owner", s.ids["alice"], s.tokens["zen"], 10**6)
-        changes = {"slots": 256, "quorum": 1, "rounds": rounds}
-        job = s.running({"alice": Offer(60, 256)}, {"dave": Offer(30)}, **changes)
-        for _ in range(rounds):
-            s.play_round(job)
-        s.settle(job)
-        assert s.operator("alice").reputation == reputation
+    s.back("alice", 256)
+    for rounds, points in ((3, 768), (1, 1_000)):
+        rate(s, slots=256, rounds=rounds)
+        assert reputation(s) == points
     job = s.post()
     offers = {"alice": Offer(99, 2), "bob": Offer(90, 4), "carol": Offer(91, 4)}
     s.bid_all(job, offers, AGGREGATORS)

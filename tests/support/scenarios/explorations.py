@@ -331,7 +331,7 @@ class AuditedLie:
     def settle(self, reason: str = "") -> None:
         draw = self.s.world.draws[self.t.job, 0]
         self.s.to(max(self.s.now, draw.deadline + 1))
-        left = self.s.world.given[self.t.job, 0, self.erin, 0].left
+        left = self.s.world.statements[self.t.job, 0, self.erin, 0].left
         args = (self.t.job, 0, self.erin, 0, left, tuple(self.t.claims.values()), Verdicts())
         refusal = self.s.attempt("audits", "settle_verdicts", "stranger", *args)
         assert refusal == (f"audits: {reason}" if reason else None), refusal
@@ -352,7 +352,7 @@ def who_called_a_lie_clean_pays_who_found_it(s: Stage) -> None:
     t.convict("alice")
     s.ok("referee", "open_seal", "stranger", t.job, t.claims["alice"], finder, SALT)
     a.settle()  # what is decided: whose lie it was to find is not
-    assert s.world.given[t.job, 0, a.erin, 0].left == verdicts_of([a.unit], [])
+    assert s.world.statements[t.job, 0, a.erin, 0].left == verdicts_of([a.unit], [])
     assert a.paid == (len(a.said.units) - 1) * a.fee
     s.to(
         max(

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.support.job_driver import Offer
+from tests.support.job_driver import POSTING_DEPOSIT, Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec import rewards
@@ -52,7 +52,6 @@ def claims_are_paid_once_after_their_window(s: Stage) -> None:
     s.ok("settlement", "finalise", "stranger", job, (bob, aggregation))
     no("unknown claim", bob)
     s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["alice"])
-    assert s.operator("bob").reputation == 2
     s.play_round(job)
     assert s.world.job(job).state == JobState.ENDED
     s.no("settlement: claims not final", "settlement", "release", "stranger", job, s.ids["alice"])
@@ -170,12 +169,12 @@ def a_token_that_answers_false_is_refused(s: Stage) -> None:
     s.ok("registry", "deposit", "stranger", alice, bad, 100)
     s.ok("token", "transfer", "stranger", bad, s.world.config.treasury, 10)
     s.ok("treasury", "collect", "stranger", bad)
-    job = int(s.ok("tasks", "post", "submitter", replace(s.terms(), token=bad)))
+    job = int(s.ok("tasks", "post", "submitter", replace(s.terms(), token=bad), value=POSTING_DEPOSIT))
     s.ok("tasks", "cancel", "submitter", job)
     s.ok("token", "refuse", "stranger", bad, True)
     s.no("registry: transfer failed", "registry", "deposit", "stranger", alice, bad, 1)
     s.no("registry: transfer failed", "registry", "withdraw", "alice owner", alice, bad, 1)
-    s.no("tasks: transfer failed", "tasks", "post", "submitter", replace(s.terms(), token=bad))
+    s.no("tasks: transfer failed", "tasks", "post", "submitter", replace(s.terms(), token=bad), value=POSTING_DEPOSIT)
     s.no("tasks: transfer failed", "tasks", "withdraw", "stranger", bad, s.accounts["submitter"])
     s.no("treasury: transfer failed", "treasury", "spend", "timelock", bad, 0, s.accounts["stranger"], 1)
     s.no("treasury: transfer failed", "treasury", "fund", "stranger", bad, 0, 1)
@@ -205,6 +204,8 @@ def the_largest_job_fits_its_words(s: Stage) -> None:
     top = 10**20
     for name in ("alice", "bob", "dave"):
         s.ok("registry", "deposit", f"{name} owner", s.ids[name], s.tokens["zen"], 10**26)
+    for name in ("alice", "bob"):
+        s.back(name, 10_000)
     slots = {"alice": Offer(top - 1, 10_000, True), "bob": Offer(top, 10_000, True)}
     prices = {"reserve": top, "max_price": top}
     changes = {"slots": 16_384, "quorum": 1, "rounds": 2, "flops": 2**96 - 1, "depth": 16}

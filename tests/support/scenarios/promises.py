@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.support.job_driver import Offer
+from tests.support.job_driver import POSTING_DEPOSIT, Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import bid_args, scenario
 from zoo_compute.spec.params import PERIODS, RING, STAKE_UNIT
+from zoo_compute.spec.promises import promised
 from zoo_compute.spec.state import ZERO_ADDRESS, Consent, Declaration, JobState
 
 ALL = 2**PERIODS - 1
@@ -120,7 +121,8 @@ def promised_hours_without_a_heartbeat_cost_stake_and_tier(s: Stage) -> None:
         s.ok("registry", "breach", "stranger", operator, first)
         s.no("registry: epoch already judged", "registry", "breach", "stranger", operator, first)
         assert s.world.operator(operator).stake == s.preset.min_stake * 99 // 100
-    assert s.world.declarations[carol].tier == 0
+    # The tier is lost from the next epoch on: receipts of this one are signed by it already.
+    assert [promised(s.world, carol, first + n).tier for n in (0, 1, 2)] == [1, 1, 0]
     s.no("auction: operator not eligible", "auction", "bid", "alice hot", *bid_args(s, s.post(), 0, "alice"))
     for period in range(1, PERIODS):
         s.to((first + 1) * length + -(-period * length // PERIODS))
@@ -134,6 +136,35 @@ def promised_hours_without_a_heartbeat_cost_stake_and_tier(s: Stage) -> None:
     s.ok("registry", "withdraw_stake", "alice owner", alice)
     s.no("registry: nothing staked", "registry", "heartbeat", "alice hot", alice)
     assert s.world.operator(alice).stake == 0
+
+
+@scenario
+def a_breach_takes_the_tier_from_the_next_epoch_on(s: Stage) -> None:
+    carol, length = s.register("carol", gpu_class=3), s.preset.epoch_s
+    first = s.now // length + 1
+
+    def tiers(*epochs: int) -> list[int]:
+        return [promised(s.world, carol, first + n).tier for n in epochs]
+
+    def breach(epoch: int) -> None:
+        s.to((first + epoch + 1) * length)
+        s.ok("registry", "breach", "stranger", carol, first + epoch)
+
+    s.ok("registry", "declare", "carol owner", carol, 1, 0b110)
+    breach(0)
+    assert tiers(0, 1, 2) == [1, 1, 0]
+    s.ok("registry", "declare", "carol owner", carol, 1, 0b11)  # promised anew, after the breach
+    assert tiers(1, 2) == [1, 1]
+    breach(1)
+    assert tiers(1, 2, 3) == [1, 1, 0]
+    breach(2)  # it has no tier to lose: what is lost stays lost
+    assert tiers(2, 3, 4) == [1, 0, 0]
+    s.to((first + 4) * length)
+    s.ok("registry", "declare", "carol owner", carol, 1, 0b1)  # before the breach: nothing of it was in force
+    assert tiers(4, 5) == [0, 1]
+    breach(3)
+    assert tiers(4, 5) == [0, 0]
+    assert promised(s.world, carol, first + 5).hours == 0b1
 
 
 @scenario
@@ -203,6 +234,13 @@ def a_bid_takes_the_place_of_a_spent_one_256_jobs_before(s: Stage) -> None:
 @scenario
 def a_lock_that_does_not_fit_is_refused_at_posting(s: Stage) -> None:
     most = {"slots": 16_384, "rounds": 100, "max_price": 2**80 - 1, "aggregator_max_price": 2**80 - 1}
-    s.no("auction: lock out of range", "tasks", "post", "submitter", s.terms(**most, depth=16))
-    s.no("auction: lock out of range", "tasks", "post", "submitter", s.terms(**most, depth=4))
-    s.no("erc20: transfer amount exceeds balance", "tasks", "post", "submitter", s.terms(**most, depth=3))
+    s.no("auction: lock out of range", "tasks", "post", "submitter", s.terms(**most, depth=16), value=POSTING_DEPOSIT)
+    s.no("auction: lock out of range", "tasks", "post", "submitter", s.terms(**most, depth=4), value=POSTING_DEPOSIT)
+    s.no(
+        "erc20: transfer amount exceeds balance",
+        "tasks",
+        "post",
+        "submitter",
+        s.terms(**most, depth=3),
+        value=POSTING_DEPOSIT,
+    )

@@ -447,6 +447,8 @@ def a_job_of_depth_one_waits_for_every_window(s: Stage) -> None:
 @scenario
 def a_standby_takes_no_smaller_part_than_a_bid_may_be_for(s: Stage) -> None:
     s.register_all()
+    s.back("alice", 130)
+    s.back("carol", 130)
     job = s.running({"alice": Offer(60, 130), "carol": Offer(80, 130, True)}, AGGREGATORS, slots=130, quorum=1)
     s.ok("settlement", "decline", "alice hot", job, 0, 7)
 
@@ -466,6 +468,7 @@ def a_standby_takes_no_smaller_part_than_a_bid_may_be_for(s: Stage) -> None:
 @scenario
 def a_job_has_at_most_128_seats(s: Stage) -> None:
     s.register_all()
+    s.back("alice", 130)
     job = s.running({"alice": Offer(60, 130)}, AGGREGATORS, slots=130, quorum=1)
     for _ in range(127):
         s.ok("settlement", "decline", "alice hot", job, 0, 1)

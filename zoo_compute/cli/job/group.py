@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo_compute.amounts import Token, format_seconds
+from zoo_compute.amounts import Token, format_amount, format_seconds
 from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine, table
 
@@ -255,23 +255,34 @@ def follow(settings: Settings, job: Job, *, until_settled: bool = False) -> Prog
 @_number
 @pass_settings
 def cancel(settings: Settings, number: int) -> None:
-    """Cancel a job that is not awarded yet and get its escrow back."""
+    """Cancel a job that is not awarded yet and get its escrow back.
+
+    The posting deposit comes back too, unless bids are revealed that may still win: then they are paid from it.
+    """
     from zoo_compute.chain.tokens import token_at
+    from zoo_compute.spec.params import COIN
 
     client = settings.client()
     job = client.job(number)
     view = job.view()
     escrow, token = view.escrow, token_at(client.chain, view.token)
+    deposit = client.chain.tasks.deposits(number)
     receipt = job.cancel()
+    returned = sum(e.args["amount"] for e in receipt.events if e.name == "Owed" and e.args["token"] == COIN)
+    coin = f"{format_amount(returned, '')} of the posting deposit of {format_amount(deposit, '')} coin too"
+    if returned < deposit:
+        coin += "; the rest pays the bidders that had revealed"
     settings.emit(
         {
             "job": number,
             "cancelled": True,
             "refunded": str(escrow),
+            "deposit": str(deposit),
+            "deposit_returned": str(returned),
             "transaction": receipt.transaction_hash,
             "token": token.to_dict(),
         },
-        f"job {number} is cancelled; {token.format(escrow)} came back",
+        f"job {number} is cancelled; {token.format(escrow)} came back, and {coin}",
     )
 
 

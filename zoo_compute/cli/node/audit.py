@@ -192,10 +192,10 @@ def _status(chain: Chain, operator: int, token: str) -> dict[str, Any]:
     head = chain.head()
     names = ("VerdictsGiven", "VerdictsSettled", "VerdictsLapsed")
     events = list(scan(chain, chain.network.first_block, head.number, names=names, operator=operator))
-    given = [event.args["verdicts"] for event in events if event.name == "VerdictsGiven"]
+    statements = [event.args["verdicts"] for event in events if event.name == "VerdictsGiven"]
     ended = sum(event.args.get("settled", 0) + event.args.get("lapsed", 0) for event in events)
-    clean = sum(len(Verdicts(tuple(each["clean"])).units) for each in given)
-    wrong = sum(len(Verdicts(tuple(each["wrong"])).units) for each in given)
+    clean = sum(len(Verdicts(tuple(each["clean"])).units) for each in statements)
+    wrong = sum(len(Verdicts(tuple(each["wrong"])).units) for each in statements)
     tokens = {number: chain.tasks.jobs(number).token for number in {event.args["job"] for event in events}}
     mine = [event.args for event in events if tokens[event.args["job"]] == token]
     funds = chain.audits.funds(operator, token)
@@ -214,11 +214,11 @@ def _status(chain: Chain, operator: int, token: str) -> dict[str, Any]:
 
 
 def _places_of(chain: Chain, operator: int) -> list[int]:
-    count, found = chain.audits.place_count(), []
+    count, places = chain.audits.place_count(), []
     for start in range(0, count, 256):
         holders = chain.audits.holders(start, min(256, count - start), 2**40)
-        found += [start + index for index, holder in enumerate(holders) if holder == operator]
-    return found
+        places += [start + index for index, holder in enumerate(holders) if holder == operator]
+    return places
 
 
 COMMANDS = (audit, estimate)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from zoo_compute.amounts import ZEN, format_amount, format_seconds, parse_amount
+from zoo_compute.amounts import ZEN, Token, format_amount, format_seconds, parse_amount
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.node.options import home_option, number_of, operator_option, operators_of, token_option
 from zoo_compute.cli.output import table
@@ -142,13 +142,15 @@ def withdraw(
     took = operators.withdraw(number, money.address, units, say=settings.say)
     settings.emit(
         {"operator": number, **{key: str(value) for key, value in took.items()}, "token": money.to_dict()},
-        [
-            f"{(ZEN if key == 'rewards' else money).format(value)} of {key} went to {balances.view.owner}"
-            for key, value in took.items()
-            if value
-        ]
+        [f"{_shown(key, value, money)} went to {balances.view.owner}" for key, value in took.items() if value]
         or ["nothing is owed, and you asked for no collateral"],
     )
+
+
+def _shown(what: str, amount: int, money: Token) -> str:
+    if what == "coin":
+        return f"{format_amount(amount, '')} coin, of cancelled jobs' posting deposits,"
+    return f"{(ZEN if what == 'rewards' else money).format(amount)} of {what}"
 
 
 COMMANDS = (stake, unstake, deposit, earnings, withdraw)

@@ -1,0 +1,210 @@
+"""Rules of a walk: custodians are drawn, sign, are paid, and leave."""
+
+from tests.stateful.rules import rule
+from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, is_ended, is_running, when
+from tests.support.lockstep.stage import AUDITORS, OPERATORS, Stage
+from zoo_compute.spec.custodians import CheckpointSignature, Committee, InputsSignature, Record, StartSignature
+from zoo_compute.spec.params import SIGNED_BYTES
+from zoo_compute.spec.state import Claim, JobState
+
+NAMES = (*OPERATORS, *AUDITORS)
+FEE = 3
+
+
+def has_request(s: Stage, job: int) -> bool:
+    return job in s.world.custody_requests
+
+
+def has_committee(s: Stage, job: int) -> bool:
+    return has_request(s, job) and s.world.custody[job].version > 0
+
+
+def has_vacant_place(s: Stage, job: int) -> bool:
+    is_awarded = s.world.job(job).state in (JobState.AWARDED, JobState.RUNNING)
+    return has_request(s, job) and is_awarded and s.world.custody[job].vacant > 0
+
+
+def has_signing_committee(s: Stage, job: int) -> bool:
+    return has_committee(s, job) and is_running(s, job)
+
+
+def has_posted_turns(s: Stage, job: int) -> bool:
+    return has_committee(s, job) and has_claims(s, job)
+
+
+def has_ended_with_custody(s: Stage, job: int) -> bool:
+    return has_request(s, job) and (is_ended(s, job) or s.world.job(job).state == JobState.CANCELLED)
+
+
+class Custody(Walk):
+    """From a request to the last reserve."""
+
+    def ask_for_custodians(self, job: int, custodians: int, some: int) -> None:
+        """Nearly enough operators offer, or a few more."""
+        self.s.attempt("custody", "request", "submitter", job, custodians, FEE, SIGNED_BYTES)
+        rounds = self.s.world.terms[job].rounds
+        self.s.attempt("custody", "fund", "stranger", job, 2 * FEE * custodians * rounds - (some & 15 == 15))
+        self.offers(job, some)
+
+    def offers(self, job: int, some: int) -> None:
+        for index, name in enumerate(NAMES):
+            if some >> 2 * index & 3:
+                self.s.attempt("custody", "offer", f"{name} hot", job, self.s.ids[name])
+
+    def committee(self, job: int, version: int | None = None) -> Committee:
+        progress = self.s.world.custody.get(job)
+        newest = progress.version if progress else 0
+        return self.s.world.committees.get((job, newest if version is None else version), ())
+
+    @when(has_vacant_place)
+    @rule(4, job=INDEX, some=BITS, wait=(-1, 0, 0, 0, 0, 0, 300))
+    def draw_custodians(self, job: int, some: int, wait: int) -> None:
+        """More offers come, one ends; then a draw that may be too early or lost."""
+        job = self.job(job, has_vacant_place)
+        if some & 4:
+            self.offers(job, some >> 1)
+        if some & 8:
+            self.s.attempt("custody", "retire", f"{NAMES[some % 7]} hot", job, some % 3)
+        self.draw_committee(job, wait, None if some & 3 else 1)
+
+    def draw_committee(self, job: int, wait: int = 0, version: int | None = None) -> None:
+        self.s.attempt("custody", "schedule", "stranger", job)
+        self.s.mine(self.s.preset.draw_blocks + 2 + wait)
+        self.s.attempt("custody", "draw", "stranger", job, self.committee(job, version))
+
+    def places(self, job: int, some: int) -> list[int]:
+        """Most of the committee, now and then a vacant place or one that there is not."""
+        count = len(self.committee(job)) + (some & 31 == 31)
+        return [place for place in range(count) if some >> 2 * place & 3]
+
+    def key(self, committee: Committee, place: int) -> str:
+        held = committee[place].key if place < len(committee) else ""
+        return held if held in self.mirror.accounts.values() else self.s.accounts["stranger"]
+
+    @when(has_committee)
+    @rule(job=INDEX, some=BITS)
+    def hold_start(self, job: int, some: int) -> None:
+        job = self.job(job, has_committee)
+        committee = self.committee(job)
+        signed = tuple(StartSignature(place, self.key(committee, place), job) for place in self.places(job, some))
+        self.s.attempt("custody", "hold_start", "stranger", job, committee, signed)
+
+    def inputs(self, job: int, turn: int, committee: Committee, some: int) -> tuple[InputsSignature, ...]:
+        """All seats, or some that each lacks."""
+        seats, lacking = 2 ** self.s.world.run(job).seats - 1, some >> 8 & 3
+        return tuple(
+            InputsSignature(
+                place, self.key(committee, place), job, turn, seats & ~(some >> place & 7) if lacking == 3 else seats
+            )
+            for place in self.places(job, some)
+        )
+
+    def record_of(self, job: int, turn: int) -> Record:
+        depth = self.s.world.custody[job].depth
+        record = self.s.world.custody_records.get((job, turn % (depth + 1)), Record())
+        return record if record.turn == turn else Record()
+
+    def committee_of(self, job: int, turn: int) -> Committee:
+        record = self.record_of(job, turn)
+        return self.committee(job, record.version if record.inputs or record.checkpoint else None)
+
+    @when(has_signing_committee)
+    @rule(8, job=INDEX, some=BITS, late=(0, 0, 0, 0, 0, 0, 1, -1))
+    def sign_inputs(self, job: int, some: int, late: int) -> None:
+        """Of the open turn; now and then of another."""
+        job = self.job(job, has_signing_committee)
+        turn = max(0, self.s.world.run(job).turn + late)
+        committee = self.committee_of(job, turn)
+        signed = self.inputs(job, turn, committee, some)
+        self.s.attempt("custody", "hold_inputs", "stranger", job, turn, committee, signed)
+
+    @when(has_posted_turns)
+    @rule(8, job=INDEX, index=INDEX, some=BITS, wrong=INDEX)
+    def sign_turns(self, job: int, index: int, some: int, wrong: int) -> None:
+        """Checkpoints that are posted, with or without their inputs."""
+        job = self.job(job, has_posted_turns)
+        posted = [claim for claim in self.s.claims(job) if claim.is_aggregation] or [self.claim(job, index)]
+        claim: Claim = posted[index % len(posted)]
+        committee = self.committee_of(job, claim.turn)
+        root = claim.root if wrong else b"x" * 32
+        signed = tuple(
+            CheckpointSignature(place, self.key(committee, place), job, claim.turn, root)
+            for place in self.places(job, some)
+        )
+        inputs = self.inputs(job, claim.turn, committee, some >> 3) if some & 1 else ()
+        self.s.attempt("custody", "hold_turn", "stranger", job, claim, committee, inputs, signed)
+
+    @when(has_committee)
+    @rule(4, job=INDEX, back=(0, 0, 0, 1))
+    def count_turns(self, job: int, back: int) -> None:
+        job = self.job(job, has_committee)
+        first = self.record_of(job, self.s.world.custody[job].counted)
+        version = (first.version or self.s.world.custody[job].version) - back
+        self.s.attempt("custody", "count", "stranger", job, version, self.committee(job, version))
+
+    @when(has_committee)
+    @rule(2, job=INDEX, place=INDEX, seat=INDEX, who=INDEX)
+    def change_custodians(self, job: int, place: int, seat: int, who: int) -> None:
+        """A key is noted, a seat, or a wish to leave."""
+        job = self.job(job, has_committee)
+        operator = self.committee(job)[place % len(self.committee(job))].operator if place < 6 else 0
+        hot = self.hot(operator)
+        if operator and who > 4:
+            owner, other = self.s.owner(operator), self.s.accounts["guardian"]
+            self.s.attempt("registry", "set_hot", owner, operator, other)
+            self.s.attempt("custody", "note_key", "stranger", job, self.committee(job), place % 5)
+            self.s.attempt("registry", "set_hot", owner, operator, hot)
+        self.s.attempt("custody", "note_key", "stranger", job, self.committee(job), place)
+        for number, held in self.seats(job):
+            if held.operator == operator or number == seat:
+                self.s.attempt("custody", "note_seat", "stranger", job, self.committee(job), place % 5, number)
+        if who < 3:
+            self.s.attempt("custody", "resign", hot, job, self.committee(job), place % 5)
+
+    @when(has_signing_committee)
+    @rule(3, job=INDEX, offset=OFFSET, jumps=BOTH)
+    def let_lapse(self, job: int, offset: int, jumps: bool) -> None:
+        """Around the second from which on it is too late to sign."""
+        job = self.job(job, has_signing_committee)
+        run = self.s.world.run(job)
+        if jumps and run.is_open:
+            self.s.to(max(self.s.now, run.inputs_close + self.s.preset.answer_s + offset))
+        for place in range(len(self.committee(job))):
+            self.s.attempt("custody", "lapse", "stranger", job, self.committee(job), place)
+
+    @when(has_committee)
+    @rule(job=INDEX, who=INDEX, restored=(0, 1, 100, 10**9), known=(True, True, True, False))
+    def expel(self, job: int, who: int, restored: int, known: bool) -> None:
+        """By Availability; now and then by a stranger."""
+        job = self.job(job, has_committee)
+        sender = self.s.world.config.availability if who < 7 else "stranger"
+        committee = self.committee(job) if known else ()
+        self.s.attempt("custody", "expel", sender, job, self.s.ids[NAMES[who % 7]], restored, committee)
+
+    @when(has_ended_with_custody)
+    @rule(2, job=INDEX, final=BOTH)
+    def end_custody(self, job: int, final: bool) -> None:
+        """Turns are counted, reserves go back, and what is left."""
+        job = self.job(job, has_ended_with_custody)
+        if final and is_ended(self.s, job):
+            self.judge_all(job, convicted=False)
+            self.s.finalise(job)
+        for _ in range(4):
+            if has_committee(self.s, job):
+                self.count_turns(job=list(self.able(has_committee)).index(job), back=0)
+        for name in NAMES:
+            self.s.attempt("custody", "release", "stranger", job, self.s.ids[name])
+        self.s.attempt("custody", "refund", "stranger", job)
+
+    @rule(who=INDEX, token=("zen", "usd"), amount=(0, 1, 500, 10**9), forth=BOTH)
+    def move_funds(self, who: int, token: str, amount: int, forth: bool) -> None:
+        """In or out; and the stake that counts."""
+        name, address = NAMES[who % 7], self.s.tokens[token]
+        if forth:
+            self.s.attempt(
+                "custody", "deposit", "stranger", self.s.ids[name] if who else 99, address, min(amount, 10**6)
+            )
+        else:
+            sender = f"{name} owner" if who < 7 else "stranger"
+            self.s.attempt("custody", "withdraw", sender, self.s.ids[name], address, amount)
+        self.s.attempt("custody", "note_stake", f"{name} hot", self.s.ids[name])

@@ -1,0 +1,514 @@
+"""Custody: custodians sign for what they hold, are paid for it, and answer for it (docs/protocol/custody.md)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import comb
+
+from eth_utils.crypto import keccak
+
+from zoo_compute.spec import bits
+from zoo_compute.spec.custodians import (
+    CheckpointSignature,
+    Committee,
+    CustodyStatus,
+    InputsSignature,
+    Member,
+    Note,
+    Offer,
+    Progress,
+    Record,
+    Request,
+    Standing,
+    StartSignature,
+)
+from zoo_compute.spec.params import (
+    BPS,
+    CUSTODY_LAPSE_BPS,
+    MAX_CUSTODIANS,
+    MAX_CUSTODY_OFFERS,
+    MAX_CUSTODY_SIZE,
+    MAX_DEPTH,
+    MAX_PRICE,
+    MAX_SEATS,
+    MIN_CUSTODIANS,
+    SIGNED_BYTES,
+    STAKE_UNIT,
+    turns_at_risk,
+)
+from zoo_compute.spec.params import restitution as restitution_of
+from zoo_compute.spec.revert import require
+from zoo_compute.spec.settlement import status_of
+from zoo_compute.spec.state import ZERO_ADDRESS, Claim, JobState, Message, World
+
+
+def fee_of(price: int, size: int) -> int:
+    """Of one signature: a round takes two, and the price is per GiB and round."""
+    return price * size // SIGNED_BYTES
+
+
+def reserve_of(cost: int, custodians: int) -> int:
+    """What each puts up, so that any majority's reserves cover the cost of doing all again."""
+    return -(-cost // ((custodians + 1) // 2))
+
+
+def escrow_of(fee: int, custodians: int, rounds: int) -> int:
+    """What pays every signature of every round."""
+    return 2 * fee * custodians * rounds
+
+
+def capture_chance(custodians: int, hostile: Fraction) -> Fraction:
+    """The chance that a majority is drawn from this share of the stake that offers; errs upwards, as no offer is drawn twice."""
+    least = (custodians + 1) // 2
+    return sum(
+        (comb(custodians, count) * hostile**count * (1 - hostile) ** (custodians - count))
+        for count in range(least, custodians + 1)
+    ) + Fraction(0)
+
+
+def request(w: World, msg: Message, job: int, custodians: int, price: int, size: int) -> None:
+    record = w.job(job)
+    require(record.submitter == msg.sender, "custody: not the submitter")
+    require(record.state == JobState.OPEN, "custody: job not open")
+    require(job not in w.custody_requests, "custody: already requested")
+    in_range = MIN_CUSTODIANS <= custodians <= MAX_CUSTODIANS and custodians % 2 == 1
+    require(in_range, "custody: custodians out of range")
+    is_paid = price <= MAX_PRICE and size <= MAX_CUSTODY_SIZE and fee_of(price, size) >= 1
+    require(is_paid, "custody: price out of range")
+    terms = w.terms[job]
+    reserve = reserve_of(restitution_of(terms), custodians)
+    w.custody_requests[job] = Request(fee_of(price, size), reserve, msg.now + w.config.preset.bid_window_s)
+    w.custody[job] = Progress(custodians, turns_at_risk(terms), vacant=bits.full(custodians))
+
+
+def fund(w: World, msg: Message, job: int, amount: int) -> None:
+    require(job in w.custody_requests, "custody: nothing requested")
+    require(amount > 0, "custody: zero amount")
+    w.custody_escrows[job] = w.custody_escrows.get(job, 0) + amount
+    w.move(w.job(job).token, msg.sender, w.config.custody, amount, by="custody")
+
+
+def refund(w: World, msg: Message, job: int) -> None:
+    """To the submitter, whoever paid it in."""
+    require(_is_over(w, job), "custody: job not over")
+    amount = w.custody_escrows.get(job, 0)
+    require(amount > 0, "custody: nothing left")
+    w.custody_escrows[job] = 0
+    w.move(w.job(job).token, w.config.custody, w.job(job).submitter, amount, by="custody")
+
+
+def deposit(w: World, msg: Message, operator: int, token: str, amount: int) -> None:
+    require(w.operator(operator).owner != ZERO_ADDRESS, "custody: unknown operator")
+    require(amount > 0, "custody: zero amount")
+    _add_funds(w, token, operator, amount)
+    w.move(token, msg.sender, w.config.custody, amount, by="custody")
+
+
+def withdraw(w: World, msg: Message, operator: int, token: str, amount: int) -> None:
+    require(w.operator(operator).owner == msg.sender, "custody: not the owner")
+    require(amount > 0, "custody: zero amount")
+    require(amount <= w.custody_funds.get((token, operator), 0), "custody: amount exceeds funds")
+    _add_funds(w, token, operator, -amount)
+    w.move(token, w.config.custody, msg.sender, amount, by="custody")
+
+
+def note_stake(w: World, msg: Message, operator: int) -> None:
+    """Anybody may note that stake fell; only its own key that it grew, since that makes it young again."""
+    note, stake = w.stake_notes.get(operator, Note()), w.operator(operator).stake // STAKE_UNIT
+    require(stake != note.stake, "custody: nothing changed")
+    if stake > note.stake:
+        _require_hot(w, msg, operator)
+        note = replace(note, since=msg.now)
+    w.stake_notes[operator] = replace(note, stake=stake)
+
+
+def aged_stake(w: World, operator: int, now: int) -> int:
+    """In STAKE_UNIT: what was noted, and is still there, once it is old enough."""
+    note = w.stake_notes.get(operator, Note())
+    if note.since == 0 or now < note.since + w.config.preset.exit_delay_s:
+        return 0
+    return min(note.stake, w.operator(operator).stake // STAKE_UNIT)
+
+
+def offer(w: World, msg: Message, job: int, operator: int) -> None:
+    require(job in w.custody_requests, "custody: nothing requested")
+    who = w.operator(operator)
+    is_eligible = who.hot == msg.sender and who.exit_at == 0 and who.stake >= w.config.preset.min_stake
+    require(is_eligible, "custody: not eligible")
+    record, progress = w.job(job), w.custody[job]
+    require(record.state <= JobState.RUNNING, "custody: job is over")
+    require(progress.draw_block == 0, "custody: draw scheduled")
+    is_new = w.custody_standings.get((job, operator), Standing()) == Standing()
+    require(is_new, "custody: already offered")
+    weight, reserve = aged_stake(w, operator, msg.now), w.custody_requests[job].reserve
+    require(weight > 0, "custody: stake too young")
+    require(reserve <= w.custody_funds.get((record.token, operator), 0), "custody: amount exceeds funds")
+    offers = w.custody_offers.get(job, ())
+    if len(offers) == MAX_CUSTODY_OFFERS:
+        least = min(offers, key=lambda each: each.weight)
+        require(least.weight < weight, "custody: offers full")
+        _end_offer(w, job, least.operator)
+        offers = tuple(Offer(operator, weight) if each == least else each for each in offers)
+    else:
+        offers = (*offers, Offer(operator, weight))
+    _set_offers(w, job, offers)
+    _add_funds(w, record.token, operator, -reserve)
+    w.custody_standings[job, operator] = Standing(reserve, CustodyStatus.OFFERED)
+
+
+def retire(w: World, msg: Message, job: int, place: int) -> None:
+    offers = w.custody_offers.get(job, ())
+    require(place < len(offers), "custody: no offer")
+    operator = offers[place].operator
+    _require_hot(w, msg, operator)
+    require(w.custody[job].draw_block == 0, "custody: draw scheduled")
+    left = list(offers[:-1])
+    if place < len(left):
+        left[place] = offers[-1]
+    _set_offers(w, job, tuple(left))
+    _end_offer(w, job, operator)
+
+
+def schedule(w: World, msg: Message, job: int) -> None:
+    require(job in w.custody_requests, "custody: nothing requested")
+    wanted, progress = w.custody_requests[job], w.custody[job]
+    require(progress.draw_block == 0, "custody: draw scheduled")
+    is_awarded = w.job(job).state in (JobState.AWARDED, JobState.RUNNING)
+    require(is_awarded, "custody: job not awarded")
+    require(progress.vacant != 0, "custody: no place vacant")
+    if progress.version == 0:
+        require(msg.now >= wanted.closes_at, "custody: offers open")
+        needed = escrow_of(wanted.fee, progress.custodians, w.terms[job].rounds)
+        require(w.custody_escrows.get(job, 0) >= needed, "custody: escrow too small")
+    least = 1 if progress.version else progress.custodians
+    require(progress.offers >= least, "custody: too few offers")
+    w.custody[job] = replace(progress, draw_block=msg.block + 1)
+
+
+def draw(w: World, msg: Message, job: int, committee: Committee) -> None:
+    """Fills vacant places by a block that nobody knew when the offers were fixed."""
+    progress = w.custody.get(job, Progress())
+    require(progress.draw_block != 0, "custody: nothing scheduled")
+    is_buried = msg.block > progress.draw_block + w.config.preset.draw_blocks
+    require(is_buried, "custody: draw block not buried")
+    if progress.version:
+        _require_committee(w, job, progress.version, committee)
+    members = list(committee) if progress.version else [Member()] * progress.custodians
+    found = w.block_hashes.get(progress.draw_block)
+    progress = w.custody[job] = replace(progress, draw_block=0)
+    if found is None:
+        return
+    seed, run, left = keccak(found + job.to_bytes(32, "big")), w.run(job), list(w.custody_offers[job])
+    from_turn = run.turn + (1 if run.is_open else 0)
+    for index in bits.slots_in(progress.vacant):
+        chosen = picked(w, job, left, seed, index)
+        if chosen is None:
+            break
+        left.remove(chosen)
+        _let_go(w, job, members[index].operator)
+        members[index] = Member(chosen.operator, from_turn, 0, w.operator(chosen.operator).hot)
+        standing = w.custody_standings[job, chosen.operator]
+        w.custody_standings[job, chosen.operator] = replace(standing, status=CustodyStatus.CUSTODIAN, index=index)
+        progress = replace(progress, vacant=bits.without(progress.vacant, bits.bit(index)))
+    w.custody[job] = progress
+    _set_offers(w, job, tuple(left))
+    _change(w, job, members)
+
+
+def picked(w: World, job: int, offers: Sequence[Offer], seed: bytes, index: int) -> Offer | None:
+    """By chance in proportion to stake; of those without a seat in the job while there are any."""
+    unseated = [each for each in offers if w.stake_of(job, each.operator).held == 0]
+    able = unseated or offers
+    if not able:
+        return None
+    draw = int.from_bytes(keccak(seed + index.to_bytes(32, "big")), "big")
+    ticket = draw % sum(each.weight for each in able)
+    for each in able:
+        if ticket < each.weight:
+            return each
+        ticket -= each.weight
+    raise AssertionError("a ticket beyond all weights")
+
+
+def note_key(w: World, msg: Message, job: int, committee: Committee, index: int) -> None:
+    member = _member(w, job, committee, index)
+    hot = w.operator(member.operator).hot
+    require(hot != member.key, "custody: nothing changed")
+    _change(w, job, _with(committee, index, replace(member, key=hot)))
+
+
+def note_seat(w: World, msg: Message, job: int, committee: Committee, index: int, seat: int) -> None:
+    member = _member(w, job, committee, index)
+    has_it = seat < MAX_SEATS and w.seat(job, seat).operator == member.operator
+    require(has_it and not member.own & bits.bit(seat), "custody: nothing changed")
+    _change(w, job, _with(committee, index, replace(member, own=member.own | bits.bit(seat))))
+
+
+def resign(w: World, msg: Message, job: int, committee: Committee, index: int) -> None:
+    """A wish to be replaced; until then nothing changes."""
+    _require_hot(w, msg, _member(w, job, committee, index).operator)
+    progress = w.custody[job]
+    require(not progress.vacant & bits.bit(index), "custody: nothing changed")
+    require(progress.draw_block == 0, "custody: draw scheduled")
+    w.custody[job] = replace(progress, vacant=progress.vacant | bits.bit(index))
+
+
+def hold_start(w: World, msg: Message, job: int, committee: Committee, signed: tuple[StartSignature, ...]) -> None:
+    """Program, data and first state."""
+    progress = w.custody.get(job, Progress())
+    require(progress.version != 0, "custody: no committee")
+    require(not progress.started, "custody: already held")
+    _require_committee(w, job, progress.version, committee)
+    require(len(signed) >= progress.least, "custody: too few signatures")
+    _signers(committee, [(each.index, each.signer, each.job == job) for each in signed])
+    w.custody[job] = replace(progress, started=True)
+
+
+def hold_inputs(
+    w: World, msg: Message, job: int, turn: int, committee: Committee, inputs: tuple[InputsSignature, ...]
+) -> None:
+    run = w.run(job)
+    require(turn >= run.turn, "custody: turn is closed")
+    progress = w.custody.get(job, Progress())
+    record = _record(w, job, turn, committee)
+    if record.held_at == 0 and len(inputs) < progress.least:
+        require(run.is_open and run.turn == turn, "custody: not the open turn")
+    _store(w, job, _with_inputs(w, msg, job, record, committee, inputs, is_open=True))
+
+
+def hold_turn(
+    w: World,
+    msg: Message,
+    job: int,
+    claim: Claim,
+    committee: Committee,
+    inputs: tuple[InputsSignature, ...],
+    signed: tuple[CheckpointSignature, ...],
+) -> None:
+    """Of a closed turn: its checkpoint, and its inputs where they are not recorded yet."""
+    require(claim.is_aggregation and status_of(w, job, claim) is not None, "custody: unknown claim")
+    record = _record(w, job, claim.turn, committee)
+    if inputs:
+        record = _with_inputs(w, msg, job, record, committee, inputs, is_open=False)
+    if signed:
+        record = _with_checkpoint(w, msg, job, record, committee, signed, claim.root)
+    _store(w, job, record)
+
+
+def count(w: World, msg: Message, job: int, version: int, committee: Committee) -> None:
+    """Pays what this committee signed in the turns that are final and not counted yet."""
+    _require_committee(w, job, version, committee)
+    progress, run = w.custody[job], w.run(job)
+    turn, signed = progress.counted, [0] * len(committee)
+    while turn < min(progress.counted + MAX_DEPTH, run.turn) and w.closed_turn(job, turn).pending == 0:
+        record = w.custody_records.get((job, turn % (progress.depth + 1)), Record())
+        if record.version and record.turn == turn:
+            if record.version != version:
+                break
+            for index in range(len(committee)):
+                signed[index] += (record.inputs >> index & 1) + (record.checkpoint >> index & 1)
+        turn += 1
+    require(turn > progress.counted, "custody: nothing to count")
+    w.custody[job] = replace(progress, counted=turn)
+    if sum(signed):
+        fee = min(w.custody_requests[job].fee, w.custody_escrows[job] // sum(signed))
+        w.custody_escrows[job] -= fee * sum(signed)
+        for member, times in zip(committee, signed, strict=True):
+            if times:
+                _add_funds(w, w.job(job).token, member.operator, fee * times)
+
+
+def lapse(w: World, msg: Message, job: int, committee: Committee, index: int) -> None:
+    """Too few signed for the open turn's inputs: who did not is replaced, and pays a part of its reserve."""
+    run = w.run(job)
+    require(run.is_open, "custody: no open turn")
+    is_late = not run.holds and msg.now > run.inputs_close + w.config.preset.answer_s
+    require(is_late, "custody: time left")
+    member = _member(w, job, committee, index)
+    require(member.from_turn <= run.turn, "custody: not on duty")
+    record = w.custody_records.get((job, run.turn % (w.custody[job].depth + 1)), Record())
+    if record.version and record.turn == run.turn:
+        require(record.inputs == 0, "custody: inputs are held")
+        require(not record.answered & bits.bit(index), "custody: it signed")
+    standing = w.custody_standings[job, member.operator]
+    lost = standing.reserve * CUSTODY_LAPSE_BPS // BPS
+    w.custody_standings[job, member.operator] = replace(standing, reserve=standing.reserve - lost)
+    _burn(w, w.job(job).token, lost)
+    _vacate(w, job, committee, index)
+
+
+def expel(w: World, msg: Message, job: int, operator: int, restored: int, committee: Committee) -> None:
+    """For Availability: it did not show what it signed for."""
+    require(msg.sender == w.config.availability, "custody: not the availability")
+    standing = w.custody_standings.get((job, operator), Standing())
+    is_behind = standing.status >= CustodyStatus.CUSTODIAN and standing.reserve > 0
+    require(is_behind, "custody: nothing reserved")
+    back = min(restored, standing.reserve)
+    w.custody_standings[job, operator] = replace(standing, reserve=0)
+    w.custody_escrows[job] = w.custody_escrows.get(job, 0) + back
+    _burn(w, w.job(job).token, standing.reserve - back)
+    if standing.status == CustodyStatus.CUSTODIAN:
+        _require_committee(w, job, w.custody[job].version, committee)
+        _vacate(w, job, committee, standing.index)
+
+
+def release(w: World, msg: Message, job: int, operator: int) -> None:
+    """At the end of all: the reserve is the operator's again."""
+    standing = w.custody_standings.get((job, operator), Standing())
+    require(standing.reserve > 0, "custody: nothing reserved")
+    require(_is_over(w, job), "custody: job not over")
+    w.custody_standings[job, operator] = replace(standing, reserve=0)
+    _add_funds(w, w.job(job).token, operator, standing.reserve)
+
+
+# --- records
+
+
+def _record(w: World, job: int, turn: int, committee: Committee) -> Record:
+    """A turn's record, or a new one where an older turn's is not needed any more."""
+    progress = w.custody.get(job, Progress())
+    require(progress.version != 0, "custody: no committee")
+    require(turn >= progress.counted, "custody: turn is counted")
+    record = w.custody_records.get((job, turn % (progress.depth + 1)), Record())
+    if record.version == 0 or record.turn != turn:
+        is_free = record.version == 0 or record.turn < progress.counted
+        require(is_free, "custody: turn not counted")
+        record = Record(turn)
+    if not record.inputs and not record.checkpoint:
+        record = replace(record, version=progress.version)
+    _require_committee(w, job, record.version, committee)
+    return record
+
+
+def _store(w: World, job: int, record: Record) -> None:
+    w.custody_records[job, record.turn % (w.custody[job].depth + 1)] = record
+
+
+def _with_inputs(
+    w: World,
+    msg: Message,
+    job: int,
+    record: Record,
+    committee: Committee,
+    inputs: tuple[InputsSignature, ...],
+    *,
+    is_open: bool,
+) -> Record:
+    signers = _signers(
+        committee, [(each.index, each.signer, (each.job, each.turn) == (job, record.turn)) for each in inputs]
+    )
+    common = bits.full(MAX_SEATS)
+    for each in inputs:
+        common &= bits.without(each.seats, committee[each.index].own)
+    is_new, is_many = record.inputs == 0, len(inputs) >= w.custody[job].least
+    adds = is_new or (is_open and bits.without(common, record.mask) != 0)
+    if is_many and adds:
+        held_at = msg.now if is_new else record.held_at
+        return replace(record, mask=record.mask | common, inputs=record.inputs | signers, held_at=held_at)
+    if is_new:
+        require(is_open and bool(inputs), "custody: too few signatures")
+        return replace(record, answered=record.answered | signers)
+    covers = all(bits.without(record.mask, each.seats | committee[each.index].own) == 0 for each in inputs)
+    require(covers, "custody: it lacks seats of the mask")
+    require(msg.now <= record.held_at + w.config.preset.answer_s, "custody: too late")
+    return replace(record, inputs=record.inputs | signers)
+
+
+def _with_checkpoint(
+    w: World,
+    msg: Message,
+    job: int,
+    record: Record,
+    committee: Committee,
+    signed: tuple[CheckpointSignature, ...],
+    root: bytes,
+) -> Record:
+    wanted = (job, record.turn, root)
+    signers = _signers(
+        committee, [(each.index, each.signer, (each.job, each.turn, each.root) == wanted) for each in signed]
+    )
+    if record.checkpoint == 0:
+        require(len(signed) >= w.custody[job].least, "custody: too few signatures")
+        record = replace(record, held_at=msg.now)
+    else:
+        require(msg.now <= record.held_at + w.config.preset.answer_s, "custody: too late")
+    return replace(record, checkpoint=record.checkpoint | signers)
+
+
+def _signers(committee: Committee, signed: Sequence[tuple[int, str, bool]]) -> int:
+    """The places that signed, each once. signed: (place, who signed, whether it says what it must)."""
+    signers = 0
+    for index, signer, says_it in signed:
+        is_first = index < len(committee) and not signers & bits.bit(index)
+        is_its = is_first and committee[index].key == signer and signer != ZERO_ADDRESS and says_it
+        require(is_its, "custody: not the custodian's signature")
+        signers |= bits.bit(index)
+    return signers
+
+
+# --- the committee
+
+
+def _require_committee(w: World, job: int, version: int, committee: Committee) -> None:
+    require(w.committees.get((job, version)) == committee, "custody: committee differs")
+
+
+def _member(w: World, job: int, committee: Committee, index: int) -> Member:
+    _require_committee(w, job, w.custody.get(job, Progress()).version, committee)
+    is_there = index < len(committee) and committee[index].operator != 0
+    require(is_there, "custody: no custodian")
+    return committee[index]
+
+
+def _with(committee: Committee, index: int, member: Member) -> Sequence[Member]:
+    return [*committee[:index], member, *committee[index + 1 :]]
+
+
+def _change(w: World, job: int, members: Sequence[Member]) -> None:
+    progress = w.custody[job]
+    w.custody[job] = replace(progress, version=progress.version + 1)
+    w.committees[job, progress.version + 1] = tuple(members)
+
+
+def _vacate(w: World, job: int, committee: Committee, index: int) -> None:
+    _let_go(w, job, committee[index].operator)
+    w.custody[job] = replace(w.custody[job], vacant=w.custody[job].vacant | bits.bit(index))
+    _change(w, job, _with(committee, index, Member()))
+
+
+def _let_go(w: World, job: int, operator: int) -> None:
+    if operator:
+        standing = w.custody_standings[job, operator]
+        w.custody_standings[job, operator] = replace(standing, status=CustodyStatus.LEFT)
+
+
+def _set_offers(w: World, job: int, offers: tuple[Offer, ...]) -> None:
+    w.custody_offers[job] = offers
+    w.custody[job] = replace(w.custody[job], offers=len(offers))
+
+
+def _end_offer(w: World, job: int, operator: int) -> None:
+    _add_funds(w, w.job(job).token, operator, w.custody_standings[job, operator].reserve)
+    w.custody_standings[job, operator] = Standing()
+
+
+# --- money and time
+
+
+def _is_over(w: World, job: int) -> bool:
+    """Nothing can be earned, or asked for, any more."""
+    state, progress = w.job(job).state, w.custody.get(job, Progress())
+    is_counted = progress.version == 0 or progress.counted >= w.run(job).turn
+    return state == JobState.CANCELLED or (state == JobState.ENDED and is_counted)
+
+
+def _require_hot(w: World, msg: Message, operator: int) -> None:
+    require(w.operator(operator).hot == msg.sender, "custody: not the hot key")
+
+
+def _add_funds(w: World, token: str, operator: int, amount: int) -> None:
+    w.custody_funds[token, operator] = w.custody_funds.get((token, operator), 0) + amount
+
+
+def _burn(w: World, token: str, amount: int) -> None:
+    w.custody_burned[token] = w.custody_burned.get(token, 0) + amount
