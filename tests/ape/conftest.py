@@ -28,7 +28,7 @@ else:
     BID_WINDOW_S, REVEAL_WINDOW_S, READY_WINDOW_S, MIN_WINDOW_S = 8, 6, 20, 10
     EXIT_DELAY_S, EPOCH_S, TIMELOCK_S = 30, 60, 10
     MIN_STAKE, EMISSION, WEIGHT_PER_FEE = 100 * ZEN, 1_000 * ZEN, 10**12
-    AUDIT_BOND, DRAW_BLOCKS, ANSWER_S, BENCHMARK_S = 10 * ZEN, 2, 3, 10
+    AUDIT_BOND, DRAW_BLOCKS, LAPSE_S, ANSWER_S, BENCHMARK_S = 10 * ZEN, 2, 300, 3, 10
     PAY_FADES_S = 20, 120  # of its own clock, from which on an aggregator is paid less, and nothing
 
     @dataclass(frozen=True)
@@ -88,7 +88,7 @@ else:
             registry, tasks, auction, rewards, zen, READY_WINDOW_S, MIN_WINDOW_S, *PAY_FADES_S, sender=deployer
         )
         audits = project.Audits.deploy(
-            registry, tasks, settlement, rewards, zen, AUDIT_BOND, DRAW_BLOCKS, sender=deployer
+            registry, tasks, settlement, rewards, zen, AUDIT_BOND, DRAW_BLOCKS, LAPSE_S, sender=deployer
         )
         availability = project.Availability.deploy(registry, tasks, settlement, ANSWER_S, sender=deployer)
         admissions = project.Admissions.deploy(registry, deployer, BENCHMARK_S, MIN_WINDOW_S, EPOCH_S, sender=deployer)

@@ -83,13 +83,14 @@ def test_another_preset__is_noticed_and_said(production):
     assert {(fault.contract, fault.name) for fault in found} >= {
         ("registry", "min_stake"),
         ("referee", "committer_s"),
-        ("audits", "min_bond"),
+        ("audits", "place_bond"),
         ("admissions", "window_s"),
         ("guardian", "pause_s"),
     }
-    (one,) = [fault for fault in found if fault.name == "min_bond"]
+    (one,) = [fault for fault in found if fault.name == "place_bond"]
     assert (
-        str(one) == f"Audits.min_bond is {PRODUCTION.audit_bond}, expected {DEVNET.audit_bond}, the preset's audit_bond"
+        str(one)
+        == f"Audits.place_bond is {PRODUCTION.audit_bond}, expected {DEVNET.audit_bond}, the preset's audit_bond"
     )
 
 
