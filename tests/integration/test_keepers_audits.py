@@ -135,7 +135,7 @@ def test_a_replacement__judges_what_the_auditor_left(job: Audited) -> None:
         silent.tick()
         other.tick()
     audits = read_audits(job.chain, job.view())
-    assert all(given.role == Role.REPLACEMENT or given.operator == one.id for given in audits.statements)
+    assert all(statement.role == Role.REPLACEMENT or statement.operator == one.id for statement in audits.statements)
     job.devnet.warp_to(job.claim(0).deadline + 1)
     other.tick(3)
     assert str(one.id) in of(job)["paid_to"]
@@ -173,9 +173,9 @@ def test_one_unknown_claim__refuses_no_others(job: Audited) -> None:
     job.devnet.warp_to(job.claim(0).deadline + 1)
     view = job.view()
     stray = replace(view.commits[0], root=b"\x77" * 32)
-    [given] = read_audits(job.chain, view).given
+    [statement] = read_audits(job.chain, view).statements
     drawn = read_audits(job.chain, view).drawn[0]
-    lane.lane._settle(replace(view, commits=[stray, *view.commits]), read_audits(job.chain, view), drawn, given)
+    lane.lane._settle(replace(view, commits=[stray, *view.commits]), read_audits(job.chain, view), drawn, statement)
     assert of(job)["open"] == 0
 
 
