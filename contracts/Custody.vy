@@ -25,21 +25,6 @@ from .modules import custody_words as words
 from .modules import numbers
 
 
-interface Stakes:
-    def stakes(job: uint256, operator: uint256) -> JobStake: view
-
-
-# As Settlement has it.
-struct JobStake:
-    locked: uint256
-    lots: uint256
-    held: uint256
-    left_turn: uint256
-    void_before: uint256
-    slots: uint256
-    parked: uint256
-
-
 # A later offer displaces the one with the least stake: bounds the gas of a draw.
 MAX_OFFERS: constant(uint256) = 32
 NO_OFFER: constant(uint256) = MAX_OFFERS
@@ -76,10 +61,10 @@ escrows: public(HashMap[uint256, uint256])
 # job -> place -> operator | weight (64)
 offer_words: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> operator -> reserve | index (8) | status (8)
-standing_words: HashMap[uint256, HashMap[uint256, uint256]]
+role_words: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> version -> keccak256 of the committee's ABI encoding
 committees: public(HashMap[uint256, HashMap[uint256, bytes32]])
-# job -> turn mod (depth + 1) -> mask (128) | held_at (40) | turn (24) | version (24) | signers of inputs, of the checkpoint, of less (10 each)
+# job -> turn mod (depth + 1) -> mask (128) | signed_at (40) | turn (24) | version (24) | signers of inputs, of the checkpoint, of less (10 each)
 record_words: HashMap[uint256, HashMap[uint256, uint256]]
 # operator -> stake that counts once it is old enough
 notes: public(HashMap[uint256, words.Note])
@@ -151,19 +136,19 @@ event CommitteeChanged:
     committee: DynArray[words.Member, words.MAX_CUSTODIANS]
 
 
-event StartHeld:
+event StartSigned:
     job: indexed(uint256)
     signers: uint256
 
 
-event InputsHeld:
+event InputsSigned:
     job: indexed(uint256)
     turn: uint256
     mask: uint256
     signers: uint256
 
 
-event CheckpointHeld:
+event CheckpointSigned:
     job: indexed(uint256)
     turn: uint256
     root: bytes32
@@ -375,7 +360,7 @@ def offer(job: uint256, operator: uint256):
     progress: words.Progress = self._progress(job)
     if progress.draw_block != 0:
         self._refuse("custody: draw scheduled")
-    if self.standing_words[job][operator] != 0:
+    if self.role_words[job][operator] != 0:
         self._refuse("custody: already offered")
     weight: uint256 = self._aged_stake(operator)
     if weight == 0:
@@ -399,8 +384,8 @@ def offer(job: uint256, operator: uint256):
         self.progress_words[job] = words._pack_progress(progress)
     self.funds[record.token][operator] -= reserve
     self.offer_words[job][place] = operator << words.WEIGHT_BITS | weight
-    self.standing_words[job][operator] = words._pack_standing(
-        words.Standing(reserve=reserve, status=words.OFFERED, index=0)
+    self.role_words[job][operator] = words._pack_role(
+        words.Role(reserve=reserve, status=words.OFFERED, index=0)
     )
     log CustodyOffered(job=job, operator=operator, weight=weight)
 
@@ -484,12 +469,10 @@ def draw(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS]):
         log DrawLost(job=job)
         return
     offers: DynArray[uint256, MAX_OFFERS] = []
-    seated: uint256 = 0
     for place: uint256 in range(progress.offers, bound=MAX_OFFERS):
         offers.append(self.offer_words[job][place])
-        if (staticcall Stakes(settlement).stakes(job, offers[place] >> words.WEIGHT_BITS)).held > 0:
-            seated |= 1 << place
     run: ISettlementViews.Run = self._run(job)
+    seated: uint256 = self._seated(job, run.seats, offers)
     from_turn: uint256 = run.turn
     if run.state == numbers.RUNNING and run.opened_at != 0:
         from_turn += 1
@@ -508,10 +491,10 @@ def draw(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS]):
             word=operator << words.OPERATOR_AT | from_turn << words.FROM_AT,
             key=self._key(operator),
         )
-        standing: words.Standing = words._unpack_standing(self.standing_words[job][operator])
-        standing.status = words.CUSTODIAN
-        standing.index = index
-        self.standing_words[job][operator] = words._pack_standing(standing)
+        role: words.Role = words._unpack_role(self.role_words[job][operator])
+        role.status = words.CUSTODIAN
+        role.index = index
+        self.role_words[job][operator] = words._pack_role(role)
         progress.vacant ^= 1 << index
     progress.offers = 0
     for place: uint256 in range(len(offers), bound=MAX_OFFERS):
@@ -597,7 +580,7 @@ def hold_start(
     signers: uint256 = self._signers(committee, signed, digest)
     progress.started = 1
     self.progress_words[job] = words._pack_progress(progress)
-    log StartHeld(job=job, signers=signers)
+    log StartSigned(job=job, signers=signers)
 
 
 @external
@@ -616,7 +599,7 @@ def hold_inputs(
         self._refuse("custody: turn is closed")
     progress: words.Progress = self._progress(job)
     record: words.Record = self._record(job, progress, turn, committee)
-    if record.held_at == 0 and len(inputs) < self._least(progress.custodians):
+    if record.signed_at == 0 and len(inputs) < self._least(progress.custodians):
         run: ISettlementViews.Run = self._run(job)
         if run.state != numbers.RUNNING or run.turn != turn or run.opened_at == 0:
             self._refuse("custody: not the open turn")
@@ -714,10 +697,10 @@ def lapse(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS],
         if record.answered >> index & 1 != 0:
             self._refuse("custody: it signed")
     operator: uint256 = words._operator_of(member)
-    standing: words.Standing = words._unpack_standing(self.standing_words[job][operator])
-    lost: uint256 = standing.reserve * LAPSE_BPS // numbers.BPS
-    standing.reserve -= lost
-    self.standing_words[job][operator] = words._pack_standing(standing)
+    role: words.Role = words._unpack_role(self.role_words[job][operator])
+    lost: uint256 = role.reserve * LAPSE_BPS // numbers.BPS
+    role.reserve -= lost
+    self.role_words[job][operator] = words._pack_role(role)
     self.burned[self._job(job).token] += lost
     log CustodianLapsed(job=job, operator=operator, turn=run.turn, burned=lost)
     self._vacate(job, progress, committee, index)
@@ -737,21 +720,21 @@ def expel(
     """
     if msg.sender != availability:
         self._refuse("custody: not the availability")
-    standing: words.Standing = words._unpack_standing(self.standing_words[job][operator])
-    if standing.status < words.CUSTODIAN or standing.reserve == 0:
+    role: words.Role = words._unpack_role(self.role_words[job][operator])
+    if role.status < words.CUSTODIAN or role.reserve == 0:
         self._refuse("custody: nothing reserved")
-    back: uint256 = min(restored, standing.reserve)
-    lost: uint256 = standing.reserve - back
-    was_custodian: bool = standing.status == words.CUSTODIAN
-    standing.reserve = 0
-    self.standing_words[job][operator] = words._pack_standing(standing)
+    back: uint256 = min(restored, role.reserve)
+    lost: uint256 = role.reserve - back
+    was_custodian: bool = role.status == words.CUSTODIAN
+    role.reserve = 0
+    self.role_words[job][operator] = words._pack_role(role)
     self.escrows[job] += back
     self.burned[self._job(job).token] += lost
     log CustodianExpelled(job=job, operator=operator, restored=back, burned=lost)
     if was_custodian:
         progress: words.Progress = self._progress(job)
         self._check_committee(job, progress.version, committee)
-        self._vacate(job, progress, committee, standing.index)
+        self._vacate(job, progress, committee, role.index)
 
 
 @external
@@ -759,15 +742,15 @@ def release(job: uint256, operator: uint256):
     """
     @notice Gives an operator its reserve back once the job is over and every turn is counted. Anyone may call it.
     """
-    standing: words.Standing = words._unpack_standing(self.standing_words[job][operator])
-    if standing.reserve == 0:
+    role: words.Role = words._unpack_role(self.role_words[job][operator])
+    if role.reserve == 0:
         self._refuse("custody: nothing reserved")
     # INVARIANT retention: whoever may still be asked for what it signed for has its reserve here.
     if not self._is_over(job):
         self._refuse("custody: job not over")
-    amount: uint256 = standing.reserve
-    standing.reserve = 0
-    self.standing_words[job][operator] = words._pack_standing(standing)
+    amount: uint256 = role.reserve
+    role.reserve = 0
+    self.role_words[job][operator] = words._pack_role(role)
     self.funds[self._job(job).token][operator] += amount
     log ReserveReleased(job=job, operator=operator, amount=amount)
 
@@ -804,11 +787,11 @@ def records(job: uint256, turn: uint256) -> words.Record:
 
 @external
 @view
-def standings(job: uint256, operator: uint256) -> words.Standing:
+def roles(job: uint256, operator: uint256) -> words.Role:
     """
     @notice An operator in a job: what it put up, and whether it offered, has a place, or left it.
     """
-    return words._unpack_standing(self.standing_words[job][operator])
+    return words._unpack_role(self.role_words[job][operator])
 
 
 @external
@@ -954,16 +937,34 @@ def _let_go(job: uint256, operator: uint256):
     """
     if operator == 0:
         return
-    standing: words.Standing = words._unpack_standing(self.standing_words[job][operator])
-    standing.status = words.LEFT
-    self.standing_words[job][operator] = words._pack_standing(standing)
+    role: words.Role = words._unpack_role(self.role_words[job][operator])
+    role.status = words.LEFT
+    self.role_words[job][operator] = words._pack_role(role)
 
 
 @internal
 def _end_offer(job: uint256, operator: uint256, token: address):
-    self.funds[token][operator] += words._unpack_standing(self.standing_words[job][operator]).reserve
-    self.standing_words[job][operator] = 0
+    self.funds[token][operator] += words._unpack_role(self.role_words[job][operator]).reserve
+    self.role_words[job][operator] = 0
     log OfferEnded(job=job, operator=operator)
+
+
+@internal
+@view
+def _seated(job: uint256, seats: uint256, offers: DynArray[uint256, MAX_OFFERS]) -> uint256:
+    """
+    @return The places of the offers whose operators have a seat in the job.
+    """
+    seated: uint256 = 0
+    for index: uint256 in range(seats + 1, bound=claims.AGGREGATION + 1):
+        seat: uint256 = index
+        if index == seats:
+            seat = claims.AGGREGATION
+        holder: uint256 = (staticcall ISettlementViews(settlement).seats(job, seat)).operator
+        for place: uint256 in range(len(offers), bound=MAX_OFFERS):
+            if offers[place] >> words.WEIGHT_BITS == holder:
+                seated |= 1 << place
+    return seated
 
 
 @internal
@@ -1011,7 +1012,7 @@ def _record(
         if record.version != 0 and record.turn >= progress.counted:
             self._refuse("custody: turn not counted")
         record = words.Record(
-            turn=turn, version=progress.version, mask=0, held_at=0, inputs=0, checkpoint=0, answered=0
+            turn=turn, version=progress.version, mask=0, signed_at=0, inputs=0, checkpoint=0, answered=0
         )
     if record.inputs == 0 and record.checkpoint == 0:
         # Whoever is drawn in place of those that did not sign may do so.
@@ -1058,7 +1059,7 @@ def _with_inputs(
         record.mask |= common
         record.inputs |= signers
         if is_new:
-            record.held_at = block.timestamp
+            record.signed_at = block.timestamp
     elif is_new:
         if not is_open or len(inputs) == 0:
             self._refuse("custody: too few signatures")
@@ -1066,10 +1067,10 @@ def _with_inputs(
     else:
         if not covers:
             self._refuse("custody: it lacks seats of the mask")
-        if block.timestamp > record.held_at + answer_s:
+        if block.timestamp > record.signed_at + answer_s:
             self._refuse("custody: too late")
         record.inputs |= signers
-    log InputsHeld(job=job, turn=record.turn, mask=record.mask, signers=signers)
+    log InputsSigned(job=job, turn=record.turn, mask=record.mask, signers=signers)
     return record
 
 
@@ -1088,12 +1089,12 @@ def _with_checkpoint(
     if record.checkpoint == 0:
         if len(signed) < self._least(progress.custodians):
             self._refuse("custody: too few signatures")
-        record.held_at = block.timestamp
+        record.signed_at = block.timestamp
     else:
-        if block.timestamp > record.held_at + answer_s:
+        if block.timestamp > record.signed_at + answer_s:
             self._refuse("custody: too late")
     record.checkpoint |= signers
-    log CheckpointHeld(job=job, turn=record.turn, root=root, signers=signers)
+    log CheckpointSigned(job=job, turn=record.turn, root=root, signers=signers)
     return record
 
 

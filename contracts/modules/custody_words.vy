@@ -48,13 +48,13 @@ struct Record:
     turn: uint256
     version: uint256
     mask: uint256
-    held_at: uint256
+    signed_at: uint256
     inputs: uint256
     checkpoint: uint256
     answered: uint256
 
 
-struct Standing:
+struct Role:
     reserve: uint256
     status: uint256
     index: uint256
@@ -119,7 +119,7 @@ def _unpack_progress(word: uint256) -> Progress:
 def _pack_record(record: Record) -> uint256:
     return (
         record.mask << 128
-        | record.held_at << 88
+        | record.signed_at << 88
         | convert(convert(record.turn, uint24), uint256) << 64
         | record.version << 40
         | record.inputs << 20
@@ -135,7 +135,7 @@ def _unpack_record(word: uint256) -> Record:
         turn=word >> 64 & bits.U24,
         version=word >> 40 & bits.U24,
         mask=word >> 128,
-        held_at=word >> 88 & bits.U40,
+        signed_at=word >> 88 & bits.U40,
         inputs=word >> 20 & 1023,
         checkpoint=word >> 10 & 1023,
         answered=word & 1023,
@@ -144,14 +144,14 @@ def _unpack_record(word: uint256) -> Record:
 
 @internal
 @pure
-def _pack_standing(standing: Standing) -> uint256:
-    return standing.reserve << 16 | standing.index << 8 | standing.status
+def _pack_role(role: Role) -> uint256:
+    return role.reserve << 16 | role.index << 8 | role.status
 
 
 @internal
 @pure
-def _unpack_standing(word: uint256) -> Standing:
-    return Standing(reserve=word >> 16, status=word & bits.U8, index=word >> 8 & bits.U8)
+def _unpack_role(word: uint256) -> Role:
+    return Role(reserve=word >> 16, status=word & bits.U8, index=word >> 8 & bits.U8)
 
 
 @internal

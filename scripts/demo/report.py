@@ -33,6 +33,7 @@ from zoo_compute.client.dispute_transcript import Transcript, lines_of
 from zoo_compute.client.disputes import list_disputes
 from zoo_compute.jobs.config import ComputeJob, Manifest
 from zoo_compute.jobs.model_source import call_model_function
+from zoo_compute.spec.params import COIN
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 
@@ -75,7 +76,7 @@ def money_of(events: Sequence[Event], names: Mapping[int, str]) -> Money:
             slashed_to["burned"] += event.args["amount"]
         elif event.name == "JobFunded":
             slashed_to["the job's escrow"] += event.args["amount"]
-        elif event.name == "Owed":
+        elif event.name == "Owed" and event.args["token"] != COIN:  # else a posting deposit
             slashed_to[event.args["account"]] += event.args["amount"]
     if set_aside := total("ClaimConvicted", "to_finder") - total("FinderRewarded", "amount"):
         slashed_to["set aside for the finder"] = set_aside

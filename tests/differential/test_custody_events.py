@@ -67,15 +67,15 @@ def test_signatures_and_pay__are_told(t):
     s, job = t.s, t.job
     t.ready()
     t.ok("hold_start", "stranger", job, t.committee, t.start(0, 2))
-    assert told(t) == [("StartHeld", {"job": job, "signers": 0b101})]
+    assert told(t) == [("StartSigned", {"job": job, "signers": 0b101})]
     t.commit_all()
     t.hold(0b011, 0, 1)
-    assert told(t) == [("InputsHeld", {"job": job, "turn": 0, "mask": 0b011, "signers": 0b011})]
+    assert told(t) == [("InputsSigned", {"job": job, "turn": 0, "mask": 0b011, "signers": 0b011})]
     t.hold(0b111, 2)
-    assert told(t) == [("InputsHeld", {"job": job, "turn": 0, "mask": 0b011, "signers": 0b100})]
+    assert told(t) == [("InputsSigned", {"job": job, "turn": 0, "mask": 0b011, "signers": 0b100})]
     claim = s.post_checkpoint(job)
     t.held_turn(claim, 1, 2)
-    assert told(t) == [("CheckpointHeld", {"job": job, "turn": 0, "root": claim.root, "signers": 0b110})]
+    assert told(t) == [("CheckpointSigned", {"job": job, "turn": 0, "root": claim.root, "signers": 0b110})]
     s.finalise(job)
     t.count()
     assert told(t) == [("CustodiansPaid", {"job": job, "turns": 1, "fee": 7, "signed": 5})]

@@ -16,7 +16,6 @@ from node.disputes import player
 from node.disputes.computation import SlotRound
 from tests.support.disputed_job import Dispute
 from tests.support.trained_claims import LIE, SLOT, LyingAggregation, LyingUpdate, Trained, computed, lying
-from zoo_compute.chain.connection import BLOCK_POLL_S
 from zoo_compute.chain.explorations import read_disputes
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
@@ -70,7 +69,7 @@ def test_a_keeper__convicts_a_false_claim_that_another_keeper_defends(
     for _ in range(LOOKS):
         if not [lane.poll_once() for lane in lanes][-1]:
             break
-        time.sleep(BLOCK_POLL_S)
+        time.sleep(0.2)
     [explored] = read_disputes(chain, chain.head())
     assert explored.end == End.JUDGED, "it was evidence that ended it, not silence"
     [convicted] = [each for each in read_job(chain, dispute.job).claims if each.fields == claim.fields]

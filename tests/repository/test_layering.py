@@ -94,8 +94,10 @@ LONG_FOR_A_REASON = {
     "tests/referee/test_referee_refusals.py": "one contract, function by function",
     "tests/contracts/test_admissions.py": "one contract, function by function",
     "tests/contracts/test_registry.py": "one contract, function by function",
+    "zoo_compute/chain/revert_hints.py": "one table: a line for every reason of every contract",
     "zoo_compute/chain/views.py": "a job and an operator as read at one block, one frozen record each",
     "zoo_compute/spec/state.py": "every record of the protocol's state, and nothing else",
+    "tests/support/scenarios/custody.py": "scenarios of one contract, each a few lines, in order",
     "tests/support/scenarios/rounds.py": "scenarios of one phase of a job, each a few lines, in order",
 }
 

@@ -78,8 +78,8 @@ class Custody(Walk):
         return [place for place in range(count) if some >> 2 * place & 3]
 
     def key(self, committee: Committee, place: int) -> str:
-        held = committee[place].key if place < len(committee) else ""
-        return held if held in self.mirror.accounts.values() else self.s.accounts["stranger"]
+        known = committee[place].key if place < len(committee) else ""
+        return known if known in self.mirror.accounts.values() else self.s.accounts["stranger"]
 
     @when(has_committee)
     @rule(job=INDEX, some=BITS)
@@ -155,8 +155,8 @@ class Custody(Walk):
             self.s.attempt("custody", "note_key", "stranger", job, self.committee(job), place % 5)
             self.s.attempt("registry", "set_hot", owner, operator, hot)
         self.s.attempt("custody", "note_key", "stranger", job, self.committee(job), place)
-        for number, held in self.seats(job):
-            if held.operator == operator or number == seat:
+        for number, kept in self.seats(job):
+            if kept.operator == operator or number == seat:
                 self.s.attempt("custody", "note_seat", "stranger", job, self.committee(job), place % 5, number)
         if who < 3:
             self.s.attempt("custody", "resign", hot, job, self.committee(job), place % 5)

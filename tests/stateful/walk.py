@@ -139,7 +139,7 @@ class Walk:
             seconds.add(wanted.closes_at)
             if w.run(job).is_open:
                 seconds.add(w.run(job).inputs_close + w.config.preset.answer_s)
-        seconds |= {each.held_at + w.config.preset.answer_s for each in w.custody_records.values()}
+        seconds |= {each.signed_at + w.config.preset.answer_s for each in w.custody_records.values()}
         seconds |= {entry.entered_at + w.config.preset.benchmark_s for entry in w.entries.values()}
         seconds |= {
             node.clocks.since + node.clocks.committer_left_s

@@ -63,7 +63,7 @@ Committee = tuple[Member, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Role:
     """An operator in a job."""
 
     reserve: int = 0
@@ -78,7 +78,7 @@ class Record:
     turn: int = 0
     version: int = 0  # of its committee; 0: no record
     mask: int = 0  # bitmap of seats
-    held_at: int = 0
+    signed_at: int = 0
     inputs: int = 0
     checkpoint: int = 0
     answered: int = 0  # signed while too few did

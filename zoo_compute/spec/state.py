@@ -12,7 +12,7 @@ from typing import cast
 
 from zoo_compute.spec import merkle
 from zoo_compute.spec.auditing import Budget, Draw, Funds, Statement
-from zoo_compute.spec.custodians import Committee, Note, Offer, Progress, Record, Request, Standing
+from zoo_compute.spec.custodians import Committee, Note, Offer, Progress, Record, Request, Role
 from zoo_compute.spec.disputed_claims import Court, Explorations
 from zoo_compute.spec.frames import Frame, Position, height_of
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
@@ -529,7 +529,7 @@ class World:
     custody: dict[int, Progress] = field(default_factory=dict)  # by job
     custody_escrows: dict[int, int] = field(default_factory=dict)  # by job
     custody_offers: dict[int, tuple[Offer, ...]] = field(default_factory=dict)  # by job
-    custody_standings: dict[tuple[int, int], Standing] = field(default_factory=dict)  # (job, operator)
+    custody_roles: dict[tuple[int, int], Role] = field(default_factory=dict)  # (job, operator)
     committees: dict[tuple[int, int], Committee] = field(default_factory=dict)  # (job, version)
     custody_records: dict[tuple[int, int], Record] = field(default_factory=dict)  # (job, turn mod (depth + 1))
     stake_notes: dict[int, Note] = field(default_factory=dict)  # by operator

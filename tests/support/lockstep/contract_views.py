@@ -346,9 +346,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "custody": _record("custody", "progress", lambda w, key: w.custody.get(key, custodians.Progress())),
     "custody_escrows": _record("custody", "escrows", lambda w, key: w.custody_escrows.get(key, 0)),
     "custody_offers": _custody_offer_views,
-    "custody_standings": _record(
-        "custody", "standings", lambda w, key: w.custody_standings.get(key, custodians.Standing())
-    ),
+    "custody_roles": _record("custody", "roles", lambda w, key: w.custody_roles.get(key, custodians.Role())),
     "committees": _record("custody", "committees", lambda w, key: committee_hash(w.committees.get(key))),
     "custody_records": _record("custody", "records", lambda w, key: w.custody_records.get(key, custodians.Record())),
     "stake_notes": _record("custody", "notes", lambda w, key: w.stake_notes.get(key, custodians.Note())),

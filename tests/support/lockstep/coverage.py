@@ -37,7 +37,7 @@ STATES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "demand": ("demands", lambda demand: "OPEN" if demand.is_open else "ENDED"),
     "draw": ("draws", lambda draw: "DRAWN" if draw.is_drawn else "NAMED"),
     "verdicts": ("statements", lambda given: "GIVEN" if given.left.units else "ENDED"),
-    "custodian": ("custody_standings", lambda standing: standing.status.name),
+    "custodian": ("custody_roles", lambda role: role.status.name),
     "draw of a committee": ("custody", lambda progress: "SCHEDULED" if progress.draw_block else "IDLE"),
     "record": ("custody_records", lambda r: "CHECKPOINT" if r.checkpoint else "INPUTS" if r.inputs else "SHORT"),
     "entry": ("entries", lambda entry: "STANDING" if entry.block else "ENDED"),

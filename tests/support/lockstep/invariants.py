@@ -314,8 +314,8 @@ def custody_dues(w: World) -> Sums:
         sums[token] += amount
     for job, amount in w.custody_escrows.items():
         sums[w.jobs[job].token] += amount
-    for (job, _), standing in w.custody_standings.items():
-        sums[w.jobs[job].token] += standing.reserve
+    for (job, _), role in w.custody_roles.items():
+        sums[w.jobs[job].token] += role.reserve
     return sums
 
 
@@ -324,18 +324,18 @@ def check_custody(w: World) -> None:
     for job, progress in w.custody.items():
         offers = w.custody_offers.get(job, ())
         committee = w.committees.get((job, progress.version), ())
-        standings = {of: each for (which, of), each in w.custody_standings.items() if which == job}
+        roles = {of: each for (which, of), each in w.custody_roles.items() if which == job}
         assert progress.offers == len(offers) <= MAX_CUSTODY_OFFERS, f"job {job}: {len(offers)} offers"
-        offered = {of for of, each in standings.items() if each.status == CustodyStatus.OFFERED}
+        offered = {of for of, each in roles.items() if each.status == CustodyStatus.OFFERED}
         assert {each.operator for each in offers} == offered, f"job {job}: an offer that is none"
         seated = {place: member.operator for place, member in enumerate(committee) if member.operator}
-        custodians = {each.index: of for of, each in standings.items() if each.status == CustodyStatus.CUSTODIAN}
+        custodians = {each.index: of for of, each in roles.items() if each.status == CustodyStatus.CUSTODIAN}
         assert seated == custodians, f"job {job}: the committee is {seated}, custodians are {custodians}"
         empty = bits.without(bits.full(progress.custodians), sum(bits.bit(place) for place in seated))
         assert bits.without(empty, progress.vacant) == 0, f"job {job}: an empty place that nobody may fill"
         assert progress.counted <= w.run(job).turn, f"job {job}: an open turn was counted"
         most = w.custody_requests[job].reserve
-        assert all(each.reserve <= most for each in standings.values()), f"job {job}: a reserve that grew"
+        assert all(each.reserve <= most for each in roles.values()), f"job {job}: a reserve that grew"
     for (job, _), record in w.custody_records.items():
         least = w.custody[job].least
         for signers in (record.inputs, record.checkpoint):

@@ -16,7 +16,7 @@ from zoo_compute.spec.custodians import (
     Member,
     StartSignature,
 )
-from zoo_compute.spec.params import AGGREGATOR_SEAT, MAX_CUSTODY_OFFERS, SIGNED_BYTES, STAKE_UNIT, Terms
+from zoo_compute.spec.params import AGGREGATOR_SEAT, MAX_CUSTODY_OFFERS, SIGNED_BYTES, STAKE_UNIT
 from zoo_compute.spec.state import ZERO_ADDRESS
 
 FUNDS = 100_000
@@ -237,7 +237,7 @@ def of_many_offers_the_one_with_the_least_stake_makes_room(s: Stage) -> None:
         t.ok("offer", "alice hot", t.job, operator)
     t.no("offers full", "offer", "alice hot", t.job, many[-1])
     t.ok("offer", "alice hot", t.job, many[MAX_CUSTODY_OFFERS])
-    assert s.world.custody_standings[t.job, many[0]].status == CustodyStatus.NONE
+    assert s.world.custody_roles[t.job, many[0]].status == CustodyStatus.NONE
     t.no("offers full", "offer", "alice hot", t.job, many[0])
     t.ok("fund", "stranger", t.job, 10**6)
     t.awarded()
@@ -320,7 +320,7 @@ def a_custodian_that_resigns_stays_until_it_is_replaced(s: Stage) -> None:
     t.ok("draw", "stranger", t.job, t.committee)
     assert t.name(0) == "alice"
     assert t.committee[0].from_turn == 1
-    assert s.world.custody_standings[t.job, s.ids[first]].status == CustodyStatus.LEFT
+    assert s.world.custody_roles[t.job, s.ids[first]].status == CustodyStatus.LEFT
     t.no("already offered", "offer", f"{first} hot", t.job, s.ids[first])
 
 
@@ -351,7 +351,7 @@ def custodians_sign_for_what_they_hold(s: Stage) -> None:
     two = (*t.inputs(0b011, 0), *t.inputs(0b110, 1))
     t.ok("hold_inputs", "stranger", job, 0, committee, two)
     record = s.world.custody_records[job, 0]
-    assert (record.mask, record.inputs, record.answered, record.held_at) == (0b010, 0b011, 0b100, s.now)
+    assert (record.mask, record.inputs, record.answered, record.signed_at) == (0b010, 0b011, 0b100, s.now)
     t.no("it lacks seats of the mask", "hold_inputs", "stranger", job, 0, committee, t.inputs(0b101, 2))
     t.hold(0b010, 2)
     t.no("it lacks seats of the mask", "hold_inputs", "stranger", job, 0, committee, t.inputs(0, 0, 1))
@@ -512,7 +512,7 @@ def who_does_not_sign_in_time_is_replaced(s: Stage) -> None:
     t.no("it signed", "lapse", "stranger", job, t.committee, 2)
     gone, reserve = t.name(0), s.world.custody_requests[job].reserve
     t.ok("lapse", "stranger", job, t.committee, 0)
-    assert s.world.custody_standings[job, s.ids[gone]].reserve == reserve - reserve // 100
+    assert s.world.custody_roles[job, s.ids[gone]].reserve == reserve - reserve // 100
     t.no("no custodian", "lapse", "stranger", job, t.committee, 0)
     vacant = (InputsSignature(0, ZERO_ADDRESS, job, 0, 7), *t.inputs(7, 1))
     assert t.committee[0] == Member()
@@ -555,8 +555,7 @@ def a_hostile_token_stops_only_the_custody_that_is_paid_in_it(s: Stage) -> None:
     t = CustodyScenario(s)
     bad = s.tokens["bad"]
     s.ok("tasks", "allow", "deployer", bad, True, 0)
-    terms: Terms = replace(s.terms(), token=bad)
-    job = s.ok("tasks", "post", "submitter", terms)
+    job = s.post(token="bad")
     t.ok("request", "submitter", job, 3, 7, SIGNED_BYTES)
     t.ok("fund", "stranger", job, 70)
     t.ok("deposit", "stranger", s.ids["alice"], bad, 7)
