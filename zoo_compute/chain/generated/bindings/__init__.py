@@ -8,7 +8,6 @@ from .audit_pool import AuditPool
 from .audits import Audits
 from .availability import Availability
 from .consistency_proofs import ConsistencyProofs
-from .custody import Custody
 from .datasets import Datasets
 from .descent import Descent
 from .evidence import Evidence
@@ -30,7 +29,6 @@ __all__ = [
     "Audits",
     "Availability",
     "ConsistencyProofs",
-    "Custody",
     "Datasets",
     "Descent",
     "Evidence",

@@ -66,16 +66,26 @@ class Auction(Binding):
         return self._call("pause", (until,))
 
     def open(
-        self, job: int, kind: int, token: str, units: int, rounds: int, reserve: int, max_reserve: int, lock: int
+        self,
+        job: int,
+        kind: int,
+        token: str,
+        units: int,
+        rounds: int,
+        reserve: int,
+        max_reserve: int,
+        lock: int,
+        once: int,
     ) -> Call:
-        """Opens a lot of a job just posted."""
-        return self._call("open", (job, kind, token, units, rounds, reserve, max_reserve, lock))
+        """Opens a lot of a job just posted.
+
+        lock: Behind each unit of a bid.
+        once: Behind each bid besides: at most the lock of the aggregator's unit.
+        """
+        return self._call("open", (job, kind, token, units, rounds, reserve, max_reserve, lock, once))
 
     def cancelled(self, job: int) -> Call:
-        """Notes when the job was cancelled: bids that could still be revealed then forfeit nothing.
-
-        Returns: How many revealed bids are paid for it: all of this attempt, unless it ended with too few.
-        """
+        """Notes when the job was cancelled: bids that could still be revealed then forfeit nothing."""
         return self._call("cancelled", (job,))
 
     def bid(self, job: int, kind: int, operator: int, seal: bytes, capacity: int, standby: bool) -> Call:
@@ -109,21 +119,13 @@ class Auction(Binding):
 
     def reclaim(self, job: int, kind: int, operator: int) -> Call:
         """Ends a bid that can no longer win and unlocks its collateral. A bid that could have been revealed and was
-        not forfeits up to the reserve a unit, which is burned. A revealed bid of a job cancelled in its attempt
-        is paid its part of the posting deposit.
+        not forfeits up to the reserve a unit, which is burned.
         """
         return self._call("reclaim", (job, kind, operator))
 
     def retire(self, job: int, kind: int, operator: int) -> Call:
         """Frees the place of a bid that can take nothing any more, since its job ended."""
         return self._call("retire", (job, kind, operator))
-
-    def take(self, job: int, kind: int, operator: int, count: int) -> Call:
-        """Counts units that a standby took over.
-
-        Returns: The standby's bid.
-        """
-        return self._call("take", (job, kind, operator, count))
 
     def paused_until(self, block: BlockIdentifier | None = None) -> int:
         """The second before which nobody bids."""
@@ -133,13 +135,6 @@ class Auction(Binding):
     def is_cancellable(self, job: int, block: BlockIdentifier | None = None) -> bool:
         """Whether neither lot of the job is clearing or cleared."""
         values: bool = self._view("is_cancellable", (job,), block)
-        return values
-
-    def is_lapsed(self, job: int, block: BlockIdentifier | None = None) -> bool:
-        """Whether anyone may close the job: its last auction ended 30 days ago, and was neither cleared nor opened
-        again.
-        """
-        values: bool = self._view("is_lapsed", (job,), block)
         return values
 
     def lots(self, job: int, kind: int, block: BlockIdentifier | None = None) -> Lot:

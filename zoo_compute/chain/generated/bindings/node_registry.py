@@ -31,7 +31,6 @@ class Declaration(NamedTuple):
     last_tier: int
     last_hours: int
     last_since: int
-    barred_from: int
 
 
 class Promise(NamedTuple):
@@ -55,9 +54,9 @@ class NodeRegistry(Binding):
 
     NAME = "NodeRegistry"
 
-    def wire(self, auction_: str, settlement_: str, tasks_: str, rewards_: str, admissions_: str) -> Call:
+    def wire(self, auction_: str, settlement_: str, locks_: str, tasks_: str, rewards_: str, admissions_: str) -> Call:
         """Names the contracts that may lock, slash and admit, once."""
-        return self._call("wire", (auction_, settlement_, tasks_, rewards_, admissions_))
+        return self._call("wire", (auction_, settlement_, locks_, tasks_, rewards_, admissions_))
 
     def pause(self, until: int) -> Call:
         """Pauses registration, and nothing else, until a second below 2^40; one that is over resumes it."""
@@ -163,7 +162,7 @@ class NodeRegistry(Binding):
 
     def breach(self, operator: int, epoch: int) -> Call:
         """Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake,
-        and from the next epoch on its tier.
+        and its tier.
         """
         return self._call("breach", (operator, epoch))
 
@@ -174,16 +173,15 @@ class NodeRegistry(Binding):
         """
         return self._call("lock", (operator, token, amount, new))
 
-    def lock_bid(self, operator: int, hot: str, token: str, amount: int, units: int) -> Call:
-        """Locks free collateral behind a bid of an operator that may bid for so many units with this hot key; else
-        locks nothing. The least stake covers 16 units, and more stake more of them: names are not free.
+    def lock_bid(self, operator: int, hot: str, token: str, amount: int) -> Call:
+        """Locks free collateral behind a bid of an operator that may bid with this hot key; else locks nothing.
 
         Without an event: Auction logs the bid, its lot and its capacity. Without a lock against reentrance: it
         calls nobody, Auction has such a lock itself, and whatever here calls out has done all its effects by
         then.
         Returns: Whether the operator may bid, and bids are not paused.
         """
-        return self._call("lock_bid", (operator, hot, token, amount, units))
+        return self._call("lock_bid", (operator, hot, token, amount))
 
     def unlock(self, operator: int, token: str, amount: int, last: bool) -> Call:
         """Frees locked collateral.
@@ -207,25 +205,20 @@ class NodeRegistry(Binding):
         """Whether the operator earns its class's multiplier."""
         return self._call("set_admitted", (operator, admitted))
 
-    def credit(self, operator: int, token: str, amount: int) -> Call:
-        """Moves `amount` from the pot to the operator's free collateral."""
-        return self._call("credit", (operator, token, amount))
-
     def pay_out(self, token: str, amount: int) -> Call:
-        """Sends `amount` from the pot to the task registry, where the settlement says whom it is owed to."""
+        """Sends `amount` from the pot to the task registry, where Locks says whom it is owed to."""
         return self._call("pay_out", (token, amount))
 
     def burn(self, token: str, amount: int) -> Call:
         """Moves `amount` from the pot to where nothing can spend it."""
         return self._call("burn", (token, amount))
 
-    def reward_outcome(self, operator: int, fee: int) -> Call:
-        """Adds a point of reputation for each ZEN that the treasury is paid of the operator's work, up to the most.
+    def reward_outcome(self, operator: int, count: int) -> Call:
+        """Adds a point of reputation for each of `count` final slot-rounds, up to the most.
 
-        fee: In 10^-18 ZEN: reputation costs what it counts. What is below a thousandth of a ZEN is left out.
         Returns: The operator's owner, who is paid.
         """
-        return self._call("reward_outcome", (operator, fee))
+        return self._call("reward_outcome", (operator, count))
 
     def operator_count(self, block: BlockIdentifier | None = None) -> int:
         """How many operators were ever registered: they are numbered 1..operator_count."""
@@ -367,6 +360,11 @@ class NodeRegistry(Binding):
     def settlement(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `settlement`."""
         values: str = self._view("settlement", (), block)
+        return values
+
+    def locks(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `locks`."""
+        values: str = self._view("locks", (), block)
         return values
 
     def tasks(self, block: BlockIdentifier | None = None) -> str:

@@ -65,14 +65,22 @@ class Schedule(NamedTuple):
     state_root: bytes
 
 
+class LockTerms(NamedTuple):
+    """Struct `LockTerms`."""
+
+    round_price: int
+    restitution: int
+    audit_bps: int
+
+
 class TaskRegistry(Binding):
     """The jobs: their terms, their escrow and their state; and what is owed to whom."""
 
     NAME = "TaskRegistry"
 
-    def wire(self, auction_: str, settlement_: str) -> Call:
-        """Names the contracts that advance jobs, once."""
-        return self._call("wire", (auction_, settlement_))
+    def wire(self, auction_: str, settlement_: str, locks_: str) -> Call:
+        """Names the contracts that advance jobs, and the one that pays into their escrow, once."""
+        return self._call("wire", (auction_, settlement_, locks_))
 
     def pause(self, until: int) -> Call:
         """Pauses `post`, and nothing else, until a second; one that is over resumes it."""
@@ -87,9 +95,7 @@ class TaskRegistry(Binding):
         return self._call("allow", (token, allowed, window_value))
 
     def post(self, terms: Terms) -> Call:
-        """Posts a job, pulls the most it can cost into escrow, and opens both auctions. What is sent in the coin is
-        the posting deposit: it comes back when the job ends, or is cancelled before a bid is revealed; later it
-        pays the bidders.
+        """Posts a job, pulls the most it can cost into escrow, and opens both auctions.
 
         Returns: The job's number.
         """
@@ -105,24 +111,11 @@ class TaskRegistry(Binding):
         return self._call("post_permitted", (terms, deadline, v, r, s))
 
     def cancel(self, job: int) -> Call:
-        """Takes back a job before its auctions clear; the whole escrow is owed to the submitter. The posting deposit
-        is too, unless bids are revealed that may still win: then each of them is paid an equal part of it, at
-        `Auction.reclaim`.
-        """
+        """Takes back a job before its auctions clear; the whole escrow is owed to the submitter."""
         return self._call("cancel", (job,))
 
-    def lapse(self, job: int) -> Call:
-        """Closes a job whose last auction ended 30 days ago and was neither cleared nor opened again. The escrow is
-        owed to the submitter, the posting deposit to whoever calls.
-        """
-        return self._call("lapse", (job,))
-
-    def compensate(self, job: int, account: str) -> Call:
-        """For Auction, once for each revealed bid of a cancelled job: its part of the posting deposit becomes owed."""
-        return self._call("compensate", (job, account))
-
     def withdraw(self, token: str, account: str) -> Call:
-        """Sends what is owed in a token, or in the coin (the zero address), to the account it is owed to.
+        """Sends what is owed in a token to the account it is owed to.
 
         Returns: The amount.
         """
@@ -146,27 +139,13 @@ class TaskRegistry(Binding):
         return self._call("restore", (job, restored, account, amount))
 
     def close(self, job: int, kept: int) -> Call:
-        """What is left of the escrow becomes owed to the submitter, but for what parked claims may still be paid;
-        and the posting deposit, the first time.
-        """
+        """What is left of the escrow becomes owed to the submitter, but for what parked claims may still be paid."""
         return self._call("close", (job, kept))
 
     def jobs(self, job: int, block: BlockIdentifier | None = None) -> Job:
         """Everything stored of a job; zeros when there is none."""
         values: Any = self._view("jobs", (job,), block)
         return Job(*values)
-
-    def deposits(self, job: int, block: BlockIdentifier | None = None) -> int:
-        """What is kept of a job's posting deposit, in the coin; once it was cancelled, what each bid due a part is
-        paid.
-        """
-        values: int = self._view("deposits", (job,), block)
-        return values
-
-    def least_deposit(self, block: BlockIdentifier | None = None) -> int:
-        """The least posting deposit at this block's base fee. Send more: the base fee may rise."""
-        values: int = self._view("least_deposit", (), block)
-        return values
 
     def dispute_terms(self, job: int, block: BlockIdentifier | None = None) -> tuple[bytes, int]:
         """What a job's claims are judged by, and the seconds in which a slot-round is re-executed."""
@@ -184,6 +163,16 @@ class TaskRegistry(Binding):
         """What of a job's terms binds its turns."""
         values: Any = self._view("schedules", (job,), block)
         return Schedule(*values)
+
+    def lock_terms(self, job: int, is_aggregation: bool, block: BlockIdentifier | None = None) -> LockTerms:
+        """What an operator's lock follows from, as a worker or as an aggregator."""
+        values: Any = self._view("lock_terms", (job, is_aggregation), block)
+        return LockTerms(*values)
+
+    def max_price(self, job: int, is_aggregation: bool, block: BlockIdentifier | None = None) -> int:
+        """The most that a slot-round, or an aggregation, may be paid."""
+        values: int = self._view("max_price", (job, is_aggregation), block)
+        return values
 
     def treasury(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `treasury`."""
@@ -213,6 +202,11 @@ class TaskRegistry(Binding):
     def settlement(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `settlement`."""
         values: str = self._view("settlement", (), block)
+        return values
+
+    def locks(self, block: BlockIdentifier | None = None) -> str:
+        """Pays slashed locks into a job's escrow."""
+        values: str = self._view("locks", (), block)
         return values
 
     def paused_until(self, block: BlockIdentifier | None = None) -> int:
