@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-long test-slow ci-computing ci-networks ci-machines test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
+.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow ci-computing ci-networks ci-machines test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -41,9 +41,12 @@ $(ANVIL): | $(VENV)/.ready
 demo: setup ## the whole network on this machine: a job is posted, trained, settled, paid (DATA=path, ARGS="--json")
 	@$(BIN)/python -m scripts.demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-# Integration tests wait for clocks; ape compiles meanwhile.
-test: setup test-fast ## all tests but the long ones
-	@$(MAKE) --no-print-directory -j2 test-integration test-ape
+# Integration tests wait for clocks half of the time; those that compute take what they leave.
+test: setup ## all tests but the long ones
+	@$(MAKE) --no-print-directory -j2 test-integration test-computing
+
+test-computing: setup
+	@$(MAKE) --no-print-directory -j1 test-fast test-ape
 
 # `make check` runs the tests of layering.
 test-fast: setup
@@ -61,7 +64,7 @@ test-long: setup ## what draws, walks or kills at length
 
 # The three lanes of .ci/run, of about equal length. Together they are `make test test-slow journeys`.
 ci-computing: setup
-	@$(MAKE) --no-print-directory -j1 test-fast test-ape test-long
+	@$(MAKE) --no-print-directory -j1 test-computing test-long
 
 ci-networks: setup
 	@$(MAKE) --no-print-directory -j1 test-integration test-network
@@ -98,7 +101,7 @@ mutate: setup ## mutants of the contracts, each of which a test must notice (hou
 	$(BIN)/python -m tests.campaigns.mutation.campaign $(ARGS)
 
 chaos: setup ## kill every role in the middle of a job, and a side whenever it has to act in a dispute; withhold what was committed
-	$(BIN)/python -m pytest -q -s -rR tests/chaos -m chaos $(RERUN) $(ARGS)
+	$(BIN)/python -m pytest -q -rR -p no:ape_test -n 2 --dist loadfile tests/chaos -m chaos $(RERUN) $(ARGS)
 
 journeys: setup ## what the docs print, run as a newcomer would from built wheels in empty folders (ten minutes)
 	$(BIN)/python -m tests.journeys $(ARGS)

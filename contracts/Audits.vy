@@ -1,12 +1,15 @@
 # pragma version ==0.4.3
 # pragma nonreentrancy on
+# pragma optimize codesize
 """
 @title Audits
 @license Apache-2.0
-@notice Pays auditors to re-execute parts of a job that chance picks after the work was committed, and slashes those who vouch
-        for what is false.
-@dev A unit is one segment of one slot-round: `slot * segments + segment`. Nothing loops: whether a unit is drawn, and whether an
-     auditor is selected for it, are questions to a hash that each attestation asks anew. Audits deter; the challenge window judges.
+@notice Pays auditors to re-execute parts of a job that chance picks after the work was committed, and slashes those that call
+        clean what is judged false.
+@dev A unit is one slot-round, `slot + 1`, or the aggregation of a turn, 0. Operators hold places, each behind the same bond. A draw
+     fixes which places there were before its block was named; a unit's ticket says whether it is drawn, and which places it falls to.
+     Verdicts are checked when they are settled, not when they are given: to give them costs the same whatever their number.
+     Audits deter; the challenge window judges.
 """
 
 
@@ -14,28 +17,53 @@ from ethereum.ercs import IERC20
 from .interfaces import INodeRegistry
 from .interfaces import IRewards
 from .interfaces import ISettlementViews
+from .interfaces import ITaskRegistry
 from .interfaces import ITaskViews
 from .modules import bits
 from .modules import chance
 from .modules import claims
-from .modules import merkle
 from .modules import numbers
+from .modules import outcomes
 
 
-# Auditors that attest one unit at most, and that are selected for it on average.
-PLACES: constant(uint256) = 2
-# Of an auditor's bond, for one attestation that proved false.
-FALSE_BPS: constant(uint256) = 2_000
-# What of it goes to who opened the root that contradicts.
-OPENER_BPS: constant(uint256) = 5_000
-MAX_SEGMENTS: constant(uint256) = 65_536
-# Attesting, revealing and contradicting take this part of the job's challenge window each.
-PHASES: constant(uint256) = 3
+interface IReferee:
+    def claims(key: bytes32) -> uint256: view
+    def finders(key: bytes32) -> uint256: view
 
-# Of an attestation.
-SEALED: constant(uint256) = 1
-REVEALED: constant(uint256) = 2
-SETTLED: constant(uint256) = 3
+
+# Words of a bitmap of units: the aggregation, and as many slots as a job may have.
+WORDS: constant(uint256) = 65
+UNITS_A_CLAIM: constant(uint256) = numbers.MAX_SLOTS
+MAX_CLAIMS: constant(uint256) = 32
+MAX_PLACES: constant(uint256) = 32
+MAX_HOLDERS: constant(uint256) = 256
+# Whose turn it is: the unit's auditor in the first half of what is left of the window, its replacement in the second.
+AUDITOR: constant(uint256) = 0
+REPLACEMENT: constant(uint256) = 1
+# Places that a unit's ticket names: the claim's own operator, and one named twice, are passed over.
+CANDIDATES: constant(uint256) = 4
+# What a verdict reserves of its operator's deposit, in fees; it is lost when a unit was called clean and is judged false.
+RESERVED_FEES: constant(uint256) = 50
+# What a verdict of "false" from before the first ask earns beside its fee, in fees.
+BOUNTY_FEES: constant(uint256) = 10
+# Verdicts lapse this many re-executions after the deadline, beside `lapse_s`: disputes are over by then.
+LAPSE_REEXECUTIONS: constant(uint256) = 64
+# A claim's word in Referee: status, deadline, and seconds from the first ask to it; of a judged claim, its slot.
+STATUS: constant(uint256) = 15
+PENDING: constant(uint256) = 6
+SLOT_AT: constant(uint256) = 36
+DEADLINE_AT: constant(uint256) = 108
+LEFT_AT: constant(uint256) = 176
+U20: constant(uint256) = 2**20 - 1
+U56: constant(uint256) = 2**56 - 1
+# Nobody said anything of the claim, or it is not decided.
+UNDECIDED: constant(uint256) = 0
+# Every second bit; every second pair, four, eight of bits; the lowest of every sixteen.
+LANES_1: constant(uint256) = max_value(uint256) // 3
+LANES_2: constant(uint256) = max_value(uint256) // 5
+LANES_4: constant(uint256) = max_value(uint256) // 17
+LANES_8: constant(uint256) = max_value(uint256) // 257
+ONES_16: constant(uint256) = max_value(uint256) // 65_535
 
 
 registry: public(immutable(address))
@@ -43,96 +71,102 @@ tasks: public(immutable(address))
 settlement: public(immutable(address))
 rewards: public(immutable(address))
 zen: public(immutable(address))
-# The least bond of an auditor, in ZEN.
-min_bond: public(immutable(uint256))
+# The bond of a place, in ZEN.
+place_bond: public(immutable(uint256))
 # Blocks that bury the draw's block before it is read.
 draw_blocks: public(immutable(uint256))
+# Seconds after a turn's deadline, beside re-executions, from which on verdicts lapse.
+lapse_s: public(immutable(uint256))
 deployer: public(immutable(address))
 
 
-# What a submitter offers for audits of its job, and what is left to pay them with.
-struct Plan:
-    fee: uint256
+# Of a job's units, which an operator calls clean, and which false: bit `u % 256` of word `u // 256`.
+struct Verdicts:
+    clean: DynArray[uint256, WORDS]
+    wrong: DynArray[uint256, WORDS]
+
+
+struct Draw:
+    # The block whose hash draws; when it was named, among how many places.
+    block: uint256
+    named_at: uint256
+    places: uint256
+    # Of the turn's claims.
+    deadline: uint256
     rate_bps: uint256
-    segments: uint256
+    is_drawn: bool
+    seed: bytes32
+
+
+# What is there for a job's audits, and what of it verdicts have reserved beside.
+struct Budget:
     balance: uint256
     reserved: uint256
 
 
-struct Draw:
-    scheduled_at: uint256
-    block: uint256
-    drawn_at: uint256
-    window_s: uint256
-    stale: bool
-    bonded: uint256
-    seed: bytes32
+# An operator's deposit, and what of it bonds and verdicts have reserved.
+struct Funds:
+    balance: uint256
+    reserved: uint256
 
 
-# An operator as an auditor: its ZEN here, when that last grew, and attestations that are not settled.
-struct Auditor:
-    bond: uint256
-    since: uint256
-    open: uint256
+# What verdicts are paid at most: their fees, and with bounties what they reserve of the budget.
+struct Cost:
+    token: address
+    count: uint256
+    fees: uint256
+    budget: uint256
 
 
-struct Unit:
-    claim_hash: bytes32
-    attested: uint256
-    opener: address
-    root: bytes32
+# What settling adds up.
+struct Sums:
+    settled: uint256
+    # What the verdicts had reserved, of the deposit and of the budget.
+    deposit: uint256
+    budget: uint256
+    paid: uint256
+    slashed: uint256
+    burned: uint256
+    slots: uint256
 
 
-struct Attestation:
-    status: uint256
-    # The seal; once revealed, the root.
-    content: bytes32
+# What became of a claim.
+struct Outcome:
+    end: uint256
+    # Of a judged claim.
+    slot: uint256
+    # Whether the verdict came before the first ask.
+    is_early: bool
+    # Of a judged claim: whether its finder is known, and who it is.
+    is_found: bool
+    finder: address
 
 
-# What leads from a segment's end to a claim's root.
-struct Opening:
-    step: uint256
-    segment_path: DynArray[bytes32, merkle.MAX_DEPTH]
-    end_root: bytes32
-    update_root: bytes32
-    result_path: DynArray[bytes32, merkle.MAX_DEPTH]
-
-
-# Reports what a dispute found false; set once by `wire`.
+# Keeps the disputes; set once by `wire`.
 referee: public(address)
-# All bonds together.
-bonded: public(uint256)
-# ZEN of slashed bonds that nothing can spend.
-burned: public(uint256)
-# job -> fee (96) | rate_bps (16) | segments (32)
-offers: HashMap[uint256, uint256]
+place_count: public(uint256)
+# place -> operator (56) | since (40) | changes before (32)
+place_words: HashMap[uint256, uint256]
+# place -> number of a change -> the word that it had until then
+past_words: HashMap[uint256, HashMap[uint256, uint256]]
+# operator -> places
+held: public(HashMap[uint256, uint256])
+# operator -> token -> balance (128) | reserved (128)
+fund_words: HashMap[uint256, HashMap[address, uint256]]
 # job -> balance (128) | reserved (128)
-budgets: HashMap[uint256, uint256]
-# job -> turn -> scheduled_at (40) | block (64) | drawn_at (40) | window_s (32) | stale (8)
+budget_words: HashMap[uint256, uint256]
+# job -> turn -> block (64) | named_at (40) | deadline (40) | places (32) | rate_bps (16) | drawn (1)
 draw_words: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> turn -> all bonds when the draw was scheduled
-draw_bonds: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> turn -> what all choices of the turn follow from
 seeds: HashMap[uint256, HashMap[uint256, bytes32]]
-# operator -> bond (128) | since (40) | open (40)
-auditor_words: HashMap[uint256, uint256]
-# job -> turn -> unit -> what was attested and opened of it
-units: public(HashMap[uint256, HashMap[uint256, HashMap[uint256, Unit]]])
-# job -> turn -> unit -> operator -> its attestation
-attestations: public(HashMap[uint256, HashMap[uint256, HashMap[uint256, HashMap[uint256, Attestation]]]])
-# job -> turn -> slot -> the first false leaf of its segment tree, from 1; 0 for none
-falsified: public(HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]])
-# job -> claim_hash -> whether the claim is known here to have been convicted
-convicted: public(HashMap[uint256, HashMap[bytes32, bool]])
+# job -> turn -> operator -> role -> hash of the verdicts without its lowest 40 bits | when they were given
+given: public(HashMap[uint256, HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]])
+# the same -> hash of what is not settled; 0 while that is all
+left: public(HashMap[uint256, HashMap[uint256, HashMap[uint256, HashMap[uint256, bytes32]]]])
 # token -> account -> what it may withdraw
 owed: public(HashMap[address, HashMap[address, uint256]])
-
-
-event AuditsOffered:
-    job: indexed(uint256)
-    fee: uint256
-    rate_bps: uint256
-    segments: uint256
+# token -> what nothing can spend
+burned: public(HashMap[address, uint256])
 
 
 event AuditsFunded:
@@ -145,65 +179,61 @@ event AuditsRefunded:
     amount: uint256
 
 
-event AuditorEnlisted:
+event AuditorFunded:
     operator: indexed(uint256)
-    bond: uint256
+    token: address
+    amount: uint256
 
 
-event AuditorResigned:
+event AuditorPaidOut:
     operator: indexed(uint256)
-    bond: uint256
+    token: address
+    amount: uint256
 
 
-event DrawScheduled:
+event PlacesChanged:
+    operator: indexed(uint256)
+    held: uint256
+    places: uint256
+
+
+event DrawNamed:
     job: indexed(uint256)
     turn: uint256
     block: uint256
 
 
-event TurnDrawn:
+event UnitsDrawn:
     job: indexed(uint256)
     turn: uint256
     seed: bytes32
-    stale: bool
 
 
-event UnitAttested:
+event VerdictsGiven:
     job: indexed(uint256)
     operator: indexed(uint256)
     turn: uint256
-    unit: uint256
+    role: uint256
+    verdicts: Verdicts
 
 
-event AttestationRevealed:
+event VerdictsSettled:
     job: indexed(uint256)
     operator: indexed(uint256)
     turn: uint256
-    unit: uint256
-    root: bytes32
-
-
-event UnitOpened:
-    job: indexed(uint256)
-    turn: uint256
-    unit: uint256
-    root: bytes32
-    opener: address
-
-
-event WorkFalsified:
-    job: indexed(uint256)
-    turn: uint256
-    slot: uint256
-    leaf: uint256
-
-
-event AttestationSettled:
-    job: indexed(uint256)
-    operator: indexed(uint256)
-    turn: uint256
-    unit: uint256
+    role: uint256
+    settled: uint256
     paid: uint256
+    slashed: uint256
+    left: Verdicts
+
+
+event VerdictsLapsed:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    turn: uint256
+    role: uint256
+    lapsed: uint256
     slashed: uint256
 
 
@@ -220,25 +250,28 @@ def __init__(
     settlement_: address,
     rewards_: address,
     zen_: address,
-    min_bond_: uint256,
+    place_bond_: uint256,
     draw_blocks_: uint256,
+    lapse_s_: uint256,
 ):
     """
     @param registry_ Knows the operators' keys.
-    @param tasks_ Knows the jobs' submitters and tokens.
+    @param tasks_ Knows the jobs' submitters, tokens and terms.
     @param settlement_ Keeps the claims.
     @param rewards_ Counts verification of jobs paid in ZEN.
     @param zen_ The token of the bonds.
-    @param min_bond_ The least bond of an auditor.
+    @param place_bond_ The bond of a place.
     @param draw_blocks_ Blocks that bury the draw's block before it is read.
+    @param lapse_s_ Seconds after a turn's deadline, beside re-executions, from which on verdicts lapse.
     """
     registry = registry_
     tasks = tasks_
     settlement = settlement_
     rewards = rewards_
     zen = zen_
-    min_bond = min_bond_
+    place_bond = place_bond_
     draw_blocks = draw_blocks_
+    lapse_s = lapse_s_
     deployer = msg.sender
 
 
@@ -252,19 +285,7 @@ def wire(referee_: address):
     self.referee = referee_
 
 
-@external
-def offer(job: uint256, fee: uint256, rate_bps: uint256, segments: uint256):
-    """
-    @notice The submitter says, once, what an attestation is paid, with which probability a unit is drawn, and how many
-            segments a slot-round has (the manifest says it to everybody else).
-    """
-    assert (staticcall ITaskViews(tasks).jobs(job)).submitter == msg.sender, "audits: not the submitter"
-    assert self.offers[job] == 0, "audits: already offered"
-    assert fee > 0 and fee <= bits.U96, "audits: fee out of range"
-    assert rate_bps > 0 and rate_bps <= numbers.BPS, "audits: rate out of range"
-    assert segments > 0 and segments <= MAX_SEGMENTS, "audits: segments out of range"
-    self.offers[job] = fee << 48 | rate_bps << 32 | segments
-    log AuditsOffered(job=job, fee=fee, rate_bps=rate_bps, segments=segments)
+# --- money of jobs
 
 
 @external
@@ -272,267 +293,285 @@ def fund(job: uint256, amount: uint256):
     """
     @notice Adds to what a job's audits are paid from, in the job's token. What is left goes to the submitter.
     """
-    assert self.offers[job] != 0, "audits: nothing offered"
     assert amount > 0, "audits: zero amount"
-    plan: Plan = self._plan(job)
-    self._store_budget(job, plan.balance + amount, plan.reserved)
+    record: ITaskViews.Job = staticcall ITaskViews(tasks).jobs(job)
+    assert record.state != 0 and record.state != numbers.CANCELLED, "audits: no such job"
+    budget: Budget = self._budget(job)
+    self._store_budget(job, budget.balance + amount, budget.reserved)
     log AuditsFunded(job=job, amount=amount)
-    token: address = (staticcall ITaskViews(tasks).jobs(job)).token
-    assert extcall IERC20(token).transferFrom(
-        msg.sender, self, amount, default_return_value=True
-    ), "audits: transfer failed"
+    self._pull(record.token, amount)
 
 
 @external
 def refund(job: uint256):
     """
-    @notice When a job is over, what no attestation has reserved becomes owed to its submitter.
+    @notice When a job is over, what no verdict has reserved becomes owed to its submitter.
     """
     record: ITaskViews.Job = staticcall ITaskViews(tasks).jobs(job)
     assert record.state == numbers.ENDED or record.state == numbers.CANCELLED, "audits: job not over"
-    plan: Plan = self._plan(job)
-    assert plan.balance > 0, "audits: nothing left"
-    self._store_budget(job, 0, plan.reserved)
-    self.owed[record.token][record.submitter] += plan.balance
-    log AuditsRefunded(job=job, amount=plan.balance)
+    budget: Budget = self._budget(job)
+    assert budget.balance > 0, "audits: nothing left"
+    self._store_budget(job, 0, budget.reserved)
+    self.owed[record.token][record.submitter] += budget.balance
+    log AuditsRefunded(job=job, amount=budget.balance)
+
+
+# --- auditors
 
 
 @external
-def enlist(operator: uint256, amount: uint256):
+def deposit(operator: uint256, token: address, amount: uint256):
     """
-    @notice Adds ZEN to an operator's bond as an auditor. It counts for draws that are scheduled later.
+    @notice Adds to an operator's deposit: in ZEN for places, in a job's token for verdicts.
     """
-    assert staticcall INodeRegistry(registry).owner_of(operator) == msg.sender, "audits: not the owner"
-    auditor: Auditor = self._auditor(operator)
-    auditor.bond += amount
-    assert amount > 0 and auditor.bond >= min_bond, "audits: bond below the minimum"
-    auditor.since = block.timestamp
-    self._store_auditor(operator, auditor)
-    self.bonded += amount
-    log AuditorEnlisted(operator=operator, bond=auditor.bond)
-    assert extcall IERC20(zen).transferFrom(
-        msg.sender, self, amount, default_return_value=True
-    ), "audits: transfer failed"
+    assert staticcall INodeRegistry(registry).owner_of(operator) != empty(address), "audits: no such operator"
+    assert amount > 0, "audits: zero amount"
+    funds: Funds = self._funds(operator, token)
+    self._store_funds(operator, token, funds.balance + amount, funds.reserved)
+    log AuditorFunded(operator=operator, token=token, amount=amount)
+    self._pull(token, amount)
 
 
 @external
-def resign(operator: uint256):
+def pay_out(operator: uint256, token: address, amount: uint256):
     """
-    @notice Ends an operator's time as an auditor; its bond becomes owed to its owner.
+    @notice Sends the owner what neither places nor verdicts have reserved.
     """
-    assert staticcall INodeRegistry(registry).owner_of(operator) == msg.sender, "audits: not the owner"
-    auditor: Auditor = self._auditor(operator)
-    assert auditor.bond > 0, "audits: not enlisted"
-    assert auditor.open == 0, "audits: attestations open"
-    self.auditor_words[operator] = 0
-    self.bonded -= auditor.bond
-    self.owed[zen][msg.sender] += auditor.bond
-    log AuditorResigned(operator=operator, bond=auditor.bond)
+    self._check_owner(operator)
+    funds: Funds = self._funds(operator, token)
+    # INVARIANT exit: nothing of a deposit leaves that a verdict may cost, whatever became of its operator's places.
+    assert amount > 0 and amount <= funds.balance - funds.reserved, "audits: amount exceeds free deposit"
+    self._store_funds(operator, token, funds.balance - amount, funds.reserved)
+    log AuditorPaidOut(operator=operator, token=token, amount=amount)
+    self._push(token, msg.sender, amount)
 
 
 @external
-def schedule(job: uint256, turn: uint256):
+def offer(operator: uint256, count: uint256):
     """
-    @notice Names the block whose hash will draw from a turn whose inputs are fixed: the next one.
+    @notice Takes places, each behind a bond from the operator's deposit: units fall to it by its share of all places, in draws whose
+            block is named later.
     """
-    assert self.offers[job] != 0, "audits: nothing offered"
-    assert self.draw_words[job][turn] == 0, "audits: already scheduled"
-    run: ISettlementViews.Run = staticcall ISettlementViews(settlement).runs(job)
-    assert turn < run.turn, "audits: turn still open"
-    assert staticcall ISettlementViews(settlement).pending(job, turn) != 0, "audits: turn is final"
-    number: uint256 = block.number + 1
-    self.draw_words[job][turn] = self._pack_draw(block.timestamp, number, 0, run.window_s, False)
-    self.draw_bonds[job][turn] = self.bonded
-    log DrawScheduled(job=job, turn=turn, block=number)
-
-
-@external
-def draw(job: uint256, turn: uint256):
-    """
-    @notice Reads the hash of a turn's draw block once that is buried. When nothing knows the hash any more, the draw is
-            stale: everything is audited, by anybody.
-    """
-    draw: Draw = self._draw(job, turn)
-    assert draw.block != 0, "audits: not scheduled"
-    assert draw.drawn_at == 0, "audits: already drawn"
-    assert block.number > draw.block + draw_blocks, "audits: draw block not buried"
-    found: bytes32 = chance._hash_of(draw.block)
-    stale: bool = found == empty(bytes32)
-    seed: bytes32 = keccak256(abi_encode(found, job, turn))
-    self.draw_words[job][turn] = self._pack_draw(
-        draw.scheduled_at, draw.block, block.timestamp, draw.window_s, stale
-    )
-    self.seeds[job][turn] = seed
-    log TurnDrawn(job=job, turn=turn, seed=seed, stale=stale)
-
-
-@external
-def attest(job: uint256, claim: ISettlementViews.Claim, unit: uint256, operator: uint256, seal: bytes32):
-    """
-    @notice An auditor commits to the root it found at the end of a drawn unit, unseen by the others.
-    @param seal keccak256(abi_encode(job, turn, unit, operator, hot key, root, salt)): worth nothing in another's hands.
-    """
-    draw: Draw = self._draw(job, claim.turn)
-    assert draw.drawn_at != 0, "audits: not drawn"
-    ends_at: uint256 = draw.drawn_at + draw.window_s // PHASES
-    assert block.timestamp <= ends_at, "audits: attesting is over"
-    assert staticcall INodeRegistry(registry).hot_key(operator) == msg.sender, "audits: not the hot key"
-    auditor: Auditor = self._auditor(operator)
-    # Who came, or added to its bond, after the draw was scheduled might have chosen itself by it.
-    assert auditor.bond > 0 and auditor.since < draw.scheduled_at, "audits: not enlisted in time"
-    assert claims._is_pending(settlement, job, claim), "audits: unknown claim"
-    plan: Plan = self._plan(job)
-    assert claims._holds_slot(claim, unit // plan.segments), "audits: no such unit"
-    assert operator != claim.operator, "audits: own work"
-    assert self._is_drawn(draw, plan.rate_bps, unit), "audits: unit not drawn"
-    # In the second half the places of who stayed silent are anybody's.
-    assert (
-        block.timestamp > ends_at - draw.window_s // PHASES // 2
-        or self._is_selected(draw, unit, operator, auditor.bond)
-    ), "audits: not selected"
-    assert self.attestations[job][claim.turn][unit][operator].status == 0, "audits: already attested"
-    attested: uint256 = self.units[job][claim.turn][unit].attested
-    assert attested < PLACES, "audits: places taken"
-    assert plan.balance >= plan.fee, "audits: budget spent"
-    # INVARIANT budget: reserved == fee * attestations that are not settled
-    self._store_budget(job, plan.balance - plan.fee, plan.reserved + plan.fee)
-    auditor.open += 1
-    self._store_auditor(operator, auditor)
-    self.units[job][claim.turn][unit].claim_hash = claims._hash(claim)
-    self.units[job][claim.turn][unit].attested = attested + 1
-    self.attestations[job][claim.turn][unit][operator] = Attestation(status=SEALED, content=seal)
-    log UnitAttested(job=job, operator=operator, turn=claim.turn, unit=unit)
-
-
-@external
-def reveal(job: uint256, turn: uint256, unit: uint256, operator: uint256, root: bytes32, salt: bytes32):
-    """
-    @notice Opens an attestation, once nobody can attest any more. Anybody who knows the salt may.
-    """
-    draw: Draw = self._draw(job, turn)
-    first: uint256 = draw.drawn_at + draw.window_s // PHASES
-    assert (
-        draw.drawn_at != 0
-        and block.timestamp > first
-        and block.timestamp <= first + draw.window_s // PHASES
-    ), "audits: not revealing"
-    attestation: Attestation = self.attestations[job][turn][unit][operator]
-    assert attestation.status == SEALED, "audits: no attestation"
+    self._check_owner(operator)
+    assert count > 0 and count <= MAX_PLACES, "audits: places out of range"
     hot: address = staticcall INodeRegistry(registry).hot_key(operator)
-    seal: bytes32 = keccak256(abi_encode(job, turn, unit, operator, hot, root, salt))
-    assert attestation.content == seal, "audits: seal does not match"
-    self.attestations[job][turn][unit][operator] = Attestation(status=REVEALED, content=root)
-    log AttestationRevealed(job=job, operator=operator, turn=turn, unit=unit, root=root)
+    assert staticcall INodeRegistry(registry).is_eligible(operator, hot), "audits: not eligible"
+    self._reserve(operator, zen, count * place_bond)
+    places: uint256 = self.place_count
+    for i: uint256 in range(count, bound=MAX_PLACES):
+        self._change(places + i, operator)
+    self.place_count = places + count
+    self._hold(operator, self.held[operator] + count)
 
 
 @external
-def open(job: uint256, claim: ISettlementViews.Claim, unit: uint256, root: bytes32, opening: Opening):
+def leave(operator: uint256, places: DynArray[uint256, MAX_PLACES]):
     """
-    @notice Shows which root the claim has at the end of an attested unit. Who contradicts a false attestation so, first,
-            gets part of what it costs.
+    @notice Gives places up, one after the other; the last place there is moves to where each was. Who was drawn before stays drawn.
     """
-    draw: Draw = self._draw(job, claim.turn)
-    assert (
-        draw.drawn_at != 0 and block.timestamp > draw.drawn_at + draw.window_s // PHASES
-    ), "audits: attesting runs"
-    record: Unit = self.units[job][claim.turn][unit]
-    assert record.attested > 0 and record.claim_hash == claims._hash(claim), "audits: no attestation"
-    assert record.opener == empty(address), "audits: already opened"
-    segments: uint256 = self._plan(job).segments
-    slot: uint256 = unit // segments
-    assert len(opening.segment_path) == merkle._height_over(segments + 1), "audits: root does not match"
-    segment_root: bytes32 = merkle._climb(
-        merkle._segment_leaf(opening.step, root), unit % segments + 1, opening.segment_path
-    )
-    result: bytes32 = merkle._result_root(
-        slot, claim.start_root, segment_root, opening.end_root, opening.update_root
-    )
-    assert claims._has_result(
-        claim.root, claim.scope, slot, result, opening.result_path
-    ), "audits: root does not match"
-    self.units[job][claim.turn][unit].opener = msg.sender
-    self.units[job][claim.turn][unit].root = root
-    log UnitOpened(job=job, turn=claim.turn, unit=unit, root=root, opener=msg.sender)
+    self._check_owner(operator)
+    assert len(places) > 0, "audits: places out of range"
+    last: uint256 = self.place_count
+    for place: uint256 in places:
+        assert place < last and self._operator_of(self.place_words[place]) == operator, "audits: not its place"
+        last -= 1
+        if place != last:
+            self._change(place, self._operator_of(self.place_words[last]))
+        self._change(last, 0)
+    self.place_count = last
+    self._release(operator, zen, len(places) * place_bond, 0)
+    self._hold(operator, self.held[operator] - len(places))
+
+
+# --- draws
 
 
 @external
-def falsify(job: uint256, claim: ISettlementViews.Claim, slot: uint256, leaf: uint256):
+def draw_units(job: uint256, turn: uint256):
     """
-    @notice A dispute convicted a claim: of this slot, the segment that ends at this leaf is the first that is false.
-    """
-    assert msg.sender == self.referee, "audits: not the referee"
-    self.convicted[job][claims._hash(claim)] = True
-    before: uint256 = self.falsified[job][claim.turn][slot]
-    if before == 0 or leaf < before:
-        self.falsified[job][claim.turn][slot] = leaf
-        log WorkFalsified(job=job, turn=claim.turn, slot=slot, leaf=leaf)
-
-
-@external
-def record_conviction(job: uint256, claim: ISettlementViews.Claim):
-    """
-    @notice Remembers that a claim was convicted, for whatever cause, while Settlement still shows it: then nobody is slashed for
-            an attestation that contradicts it.
-    """
-    assert claims._is_convicted(settlement, job, claim), "audits: not convicted"
-    self.convicted[job][claims._hash(claim)] = True
-
-
-@external
-def settle(job: uint256, turn: uint256, unit: uint256, operator: uint256):
-    """
-    @notice Pays an attestation that nothing contradicts, slashes one that is proved false, and frees the place's fee of one
-            that was never revealed; once the turn is final.
+    @notice Of a closed turn: names the block whose hash will draw, the next one; later reads the hash. One that nothing on chain knows
+            any more is drawn again, from a block named now.
     """
     draw: Draw = self._draw(job, turn)
-    attestation: Attestation = self.attestations[job][turn][unit][operator]
-    assert attestation.status == SEALED or attestation.status == REVEALED, "audits: no attestation"
-    assert (
-        block.timestamp > draw.drawn_at + draw.window_s // PHASES * PHASES
-        and staticcall ISettlementViews(settlement).pending(job, turn) == 0
-        and staticcall ISettlementViews(settlement).parked(job, self.units[job][turn][unit].claim_hash) != claims.PENDING
-    ), "audits: not final"
-    plan: Plan = self._plan(job)
-    record: Unit = self.units[job][turn][unit]
-    auditor: Auditor = self._auditor(operator)
-    auditor.open -= 1
-    false_leaf: uint256 = self.falsified[job][turn][unit // plan.segments]
-    leaf: uint256 = unit % plan.segments + 1
-    paid: uint256 = 0
-    slashed: uint256 = 0
-    if attestation.status == REVEALED:
-        opened: bool = record.opener != empty(address)
-        if opened and attestation.content != record.root:
-            # It contradicts a claim that stood, or one that was convicted, and then was right for all we know.
-            if (
-                self.convicted[job][record.claim_hash]
-                or staticcall ISettlementViews(settlement).parked(job, record.claim_hash) == claims.CONVICTED
-            ):
-                paid = plan.fee
+    assert not draw.is_drawn, "audits: already drawn"
+    if draw.block != 0:
+        assert block.number > draw.block + draw_blocks, "audits: draw block not buried"
+        found: bytes32 = chance._hash_of(draw.block)
+        if found != empty(bytes32):
+            seed: bytes32 = keccak256(abi_encode(found, job, turn))
+            self.draw_words[job][turn] |= 1
+            self.seeds[job][turn] = seed
+            log UnitsDrawn(job=job, turn=turn, seed=seed)
+            return
+    assert self.budget_words[job] != 0, "audits: nothing funded"
+    places: uint256 = self.place_count
+    assert places > 0, "audits: no auditors"
+    deadline: uint256 = staticcall ISettlementViews(settlement).claim_deadline(job, turn)
+    assert deadline != max_value(uint256), "audits: turn still open"
+    assert block.timestamp < deadline, "audits: window over"
+    number: uint256 = block.number + 1
+    self.draw_words[job][turn] = (
+        convert(convert(number, uint64), uint256) << 192
+        | convert(convert(block.timestamp, uint40), uint256) << 152
+        | convert(convert(deadline, uint40), uint256) << 112
+        | convert(convert(places, uint32), uint256) << 80
+        | (staticcall ITaskRegistry(tasks).schedules(job)).audit_bps << 64
+    )
+    log DrawNamed(job=job, turn=turn, block=number)
+
+
+# --- verdicts
+
+
+@external
+def give_verdicts(job: uint256, turn: uint256, operator: uint256, verdicts: Verdicts):
+    """
+    @notice All that an auditor says of a turn's units, once in each half of the window. Each verdict reserves part of its deposit, and
+            its fee of the job's budget. Whether the units are its own is checked when they are settled: others cost it a fee each.
+    """
+    draw: Draw = self._draw(job, turn)
+    assert draw.is_drawn, "audits: not drawn"
+    assert block.timestamp <= draw.deadline, "audits: window over"
+    assert staticcall INodeRegistry(registry).hot_key(operator) == msg.sender, "audits: not the hot key"
+    role: uint256 = self._role(draw)
+    assert self.given[job][turn][operator][role] == 0, "audits: verdicts given"
+    cost: Cost = self._cost(job, verdicts)
+    assert cost.count > 0, "audits: no verdicts"
+    for i: uint256 in range(min(len(verdicts.clean), len(verdicts.wrong)), bound=WORDS):
+        assert verdicts.clean[i] & verdicts.wrong[i] == 0, "audits: two verdicts"
+    self._reserve(operator, cost.token, cost.fees * RESERVED_FEES)
+    budget: Budget = self._budget(job)
+    assert cost.budget <= budget.balance, "audits: budget spent"
+    self._store_budget(job, budget.balance - cost.budget, budget.reserved + cost.budget)
+    self.given[job][turn][operator][role] = self._hash(verdicts) & ~bits.U40 | block.timestamp
+    log VerdictsGiven(job=job, operator=operator, turn=turn, role=role, verdicts=verdicts)
+
+
+@external
+def settle_verdicts(
+    job: uint256,
+    turn: uint256,
+    operator: uint256,
+    role: uint256,
+    verdicts: Verdicts,
+    claimed: DynArray[ISettlementViews.Claim, MAX_CLAIMS],
+    first: Verdicts,
+):
+    """
+    @notice Ends the verdicts on claims that are decided: paid where nothing contradicts them; a unit that was called clean and judged
+            false costs what it reserved. Claims that are unknown or undecided are passed over.
+    @param verdicts What of the operator's verdicts is not settled.
+    @param first Of a replacement: all verdicts of the units' auditor, where it gave any; units that it judged are not paid twice.
+    """
+    draw: Draw = self._draw(job, turn)
+    self._check_left(job, turn, operator, role, verdicts)
+    assert block.timestamp > draw.deadline, "audits: window open"
+    open: Verdicts = verdicts
+    sums: Sums = empty(Sums)
+    token: address = empty(address)
+    slot_fee: uint256 = 0
+    token, slot_fee = staticcall ITaskViews(tasks).reexecution_price(job, False)
+    given_at: uint256 = self.given[job][turn][operator][role] & bits.U40
+    first_hash: uint256 = self._hash(first) & ~bits.U40
+    for claim: ISettlementViews.Claim in claimed:
+        if claim.turn != turn:
+            continue
+        outcome: Outcome = self._outcome(job, claim, draw, given_at)
+        if outcome.end == UNDECIDED:
+            continue
+        fee: uint256 = slot_fee
+        unit: uint256 = (claim.scope >> 16) + 1
+        count: uint256 = claim.scope & bits.U16
+        if claim.seat == claims.AGGREGATION:
+            fee = (staticcall ITaskViews(tasks).reexecution_price(job, True))[1]
+            unit = 0
+            count = 1
+        for i: uint256 in range(count, bound=UNITS_A_CLAIM):
+            number: uint256 = unit + i
+            is_false: bool = self._has(open.wrong, number)
+            if not (is_false or self._has(open.clean, number)):
+                continue
+            if self._assigned(draw, number, claim.operator, role) != operator:
+                continue
+            is_late: bool = False
+            if role == REPLACEMENT:
+                auditor: uint256 = self._assigned(draw, number, claim.operator, AUDITOR)
+                word: uint256 = self.given[job][turn][auditor][AUDITOR]
+                if word != 0:
+                    if word & ~bits.U40 != first_hash:
+                        continue
+                    is_late = self._has(first.clean, number) or self._has(first.wrong, number)
+            is_judged: bool = outcome.end == outcomes.JUDGED and (number == 0 or number == outcome.slot + 1)
+            if is_judged and not is_false and not outcome.is_found:
+                continue
+            sums.settled += 1
+            sums.deposit += fee * RESERVED_FEES
+            sums.budget += fee
+            paid: uint256 = 0
+            if is_false:
+                sums.budget += fee * BOUNTY_FEES
+                open.wrong[number // 256] ^= 1 << number % 256
+                if outcome.end != outcomes.FINAL:
+                    paid = fee
+                    if outcome.is_early and (is_judged or outcome.end != outcomes.JUDGED):
+                        paid += fee * BOUNTY_FEES
             else:
-                slashed = auditor.bond * FALSE_BPS // numbers.BPS
-        elif false_leaf == 0 or leaf < false_leaf:
-            paid = plan.fee
-        elif opened and leaf == false_leaf:
-            # It vouched for the very root that a dispute found false.
-            slashed = auditor.bond * FALSE_BPS // numbers.BPS
-    self._store_budget(job, plan.balance + plan.fee - paid, plan.reserved - plan.fee)
-    to_opener: uint256 = slashed * OPENER_BPS // numbers.BPS
-    auditor.bond -= slashed
-    self._store_auditor(operator, auditor)
-    self.bonded -= slashed
-    self.burned += slashed - to_opener
-    self.owed[zen][record.opener] += to_opener
-    self.attestations[job][turn][unit][operator].status = SETTLED
-    log AttestationSettled(job=job, operator=operator, turn=turn, unit=unit, paid=paid, slashed=slashed)
-    if paid == 0:
-        return
-    token: address = (staticcall ITaskViews(tasks).jobs(job)).token
-    self.owed[token][staticcall INodeRegistry(registry).owner_of(operator)] += paid
-    if token == zen:
-        # From the slot-round's start to the leaf: what it takes to find the root.
-        flops: uint256 = (staticcall ISettlementViews(settlement).runs(job)).flops
-        extcall IRewards(rewards).record_verification(operator, job, flops * leaf // plan.segments)
+                open.clean[number // 256] ^= 1 << number % 256
+                if not is_judged:
+                    paid = fee
+                else:
+                    loss: uint256 = fee * RESERVED_FEES
+                    share: uint256 = 0
+                    if outcome.finder != empty(address):
+                        share = loss * numbers.CHALLENGERS_BPS // numbers.BPS
+                        self.owed[token][outcome.finder] += share
+                    sums.slashed += loss
+                    sums.burned += loss - share
+            if paid > 0 and not is_late:
+                sums.paid += paid
+                if number != 0:
+                    sums.slots += 1
+    assert sums.settled > 0, "audits: nothing to settle"
+    self.left[job][turn][operator][role] = convert(self._hash(open), bytes32)
+    self._end(job, operator, token, sums)
+    log VerdictsSettled(
+        job=job,
+        operator=operator,
+        turn=turn,
+        role=role,
+        settled=sums.settled,
+        paid=sums.paid,
+        slashed=sums.slashed,
+        left=open,
+    )
+    if token == zen and sums.slots > 0:
+        flops: uint256 = (staticcall ITaskRegistry(tasks).schedules(job)).flops
+        extcall IRewards(rewards).record_verification(operator, job, flops * sums.slots)
+
+
+@external
+def lapse_verdicts(job: uint256, turn: uint256, operator: uint256, role: uint256, verdicts: Verdicts):
+    """
+    @notice Once every dispute of a turn must be over: frees what is left of verdicts, for a fee each. So nobody keeps a job's budget
+            by verdicts on units that are not its own.
+    """
+    self._check_left(job, turn, operator, role, verdicts)
+    reexecute_s: uint256 = (staticcall ITaskRegistry(tasks).dispute_terms(job))[1]
+    deadline: uint256 = self._draw(job, turn).deadline
+    assert block.timestamp > deadline + lapse_s + LAPSE_REEXECUTIONS * reexecute_s, "audits: time left"
+    cost: Cost = self._cost(job, verdicts)
+    assert cost.count > 0, "audits: nothing to settle"
+    nothing: Verdicts = empty(Verdicts)
+    self.left[job][turn][operator][role] = convert(self._hash(nothing), bytes32)
+    sums: Sums = empty(Sums)
+    sums.deposit = cost.fees * RESERVED_FEES
+    sums.budget = cost.budget
+    sums.slashed = cost.fees
+    sums.burned = cost.fees
+    self._end(job, operator, cost.token, sums)
+    log VerdictsLapsed(
+        job=job, operator=operator, turn=turn, role=role, lapsed=cost.count, slashed=cost.fees
+    )
 
 
 @external
@@ -544,17 +583,29 @@ def withdraw(token: address, account: address) -> uint256:
     assert amount > 0, "audits: nothing owed"
     self.owed[token][account] = 0
     log Withdrawn(token=token, account=account, amount=amount)
-    assert extcall IERC20(token).transfer(account, amount, default_return_value=True), "audits: transfer failed"
+    self._push(token, account, amount)
     return amount
+
+
+# --- views
 
 
 @external
 @view
-def plans(job: uint256) -> Plan:
+def budgets(job: uint256) -> Budget:
     """
-    @notice What is offered for a job's audits, and what is left to pay them with.
+    @notice What is left to pay a job's audits with.
     """
-    return self._plan(job)
+    return self._budget(job)
+
+
+@external
+@view
+def funds(operator: uint256, token: address) -> Funds:
+    """
+    @notice An operator's deposit in a token.
+    """
+    return self._funds(operator, token)
 
 
 @external
@@ -568,90 +619,256 @@ def draws(job: uint256, turn: uint256) -> Draw:
 
 @external
 @view
-def auditors(operator: uint256) -> Auditor:
+def holders(start: uint256, count: uint256, at: uint256) -> DynArray[uint256, MAX_HOLDERS]:
     """
-    @notice An operator as an auditor.
+    @notice The operators of `count` places from `start` on, just before a second.
     """
-    return self._auditor(operator)
+    found: DynArray[uint256, MAX_HOLDERS] = []
+    for i: uint256 in range(count, bound=MAX_HOLDERS):
+        found.append(self._holder(start + i, at))
+    return found
 
 
 @external
 @view
-def is_drawn(job: uint256, turn: uint256, unit: uint256) -> bool:
+def assigned(job: uint256, turn: uint256, unit: uint256, author: uint256, role: uint256) -> uint256:
     """
-    @notice Whether a unit is to be audited; of a turn that is not drawn, never.
+    @notice Whom a unit of an operator's claim falls to; 0 where it is not drawn, or falls to nobody.
     """
     draw: Draw = self._draw(job, turn)
-    return draw.drawn_at != 0 and self._is_drawn(draw, self._plan(job).rate_bps, unit)
+    if not draw.is_drawn:
+        return 0
+    return self._assigned(draw, unit, author, role)
 
 
-@external
+# --- within
+
+
+@internal
 @view
-def is_selected(job: uint256, turn: uint256, unit: uint256, operator: uint256) -> bool:
+def _cost(job: uint256, verdicts: Verdicts) -> Cost:
+    cost: Cost = empty(Cost)
+    fee: uint256 = 0
+    cost.token, fee = staticcall ITaskViews(tasks).reexecution_price(job, False)
+    wrong: uint256 = self._count(verdicts.wrong)
+    cost.count = self._count(verdicts.clean) + wrong
+    cost.fees = cost.count * fee
+    cost.budget = cost.fees + wrong * fee * BOUNTY_FEES
+    is_wrong: bool = self._has(verdicts.wrong, 0)
+    if is_wrong or self._has(verdicts.clean, 0):
+        # The aggregation has a price of its own.
+        other: uint256 = (staticcall ITaskViews(tasks).reexecution_price(job, True))[1]
+        cost.fees = cost.fees + other - fee
+        cost.budget = cost.budget + other - fee
+        if is_wrong:
+            cost.budget = cost.budget + BOUNTY_FEES * other - BOUNTY_FEES * fee
+    return cost
+
+
+@internal
+@view
+def _outcome(job: uint256, claim: ISettlementViews.Claim, draw: Draw, given_at: uint256) -> Outcome:
     """
-    @notice Whether an auditor may attest a unit in the first half of the time for it.
+    @notice What became of a claim: FINAL where nobody showed a lie, and UNDECIDED where that is unknown.
     """
-    draw: Draw = self._draw(job, turn)
-    auditor: Auditor = self._auditor(operator)
-    return (
-        draw.drawn_at != 0
-        and auditor.since < draw.scheduled_at
-        and self._is_selected(draw, unit, operator, auditor.bond)
+    status: uint256 = claims._status(settlement, job, claim)
+    key: bytes32 = keccak256(abi_encode(job, claims._hash(claim)))
+    word: uint256 = staticcall IReferee(self.referee).claims(key)
+    outcome: Outcome = empty(Outcome)
+    if word == 0:
+        # Nobody asked in time. Availability may have convicted it.
+        if status != 0:
+            outcome.end = outcomes.SILENT if status == claims.CONVICTED else outcomes.FINAL
+        return outcome
+    deadline: uint256 = word >> DEADLINE_AT & bits.U40
+    end: uint256 = word & STATUS
+    # INVARIANT claims: who re-committed in the place of a claim that was convicted in the open turn is not paid, or slashed, for that.
+    if end == PENDING or (status == 0 and deadline != draw.deadline):
+        return outcome
+    outcome.end = outcomes.FINAL if end == outcomes.AGED else end
+    left_s: uint256 = word >> LEFT_AT & U20
+    # A claim that was asked about in the open turn has no deadline, or the most that is counted.
+    outcome.is_early = deadline > 0 and left_s < U20 and given_at + left_s < deadline
+    if end == outcomes.JUDGED:
+        outcome.slot = word >> SLOT_AT & bits.U16
+        finder: uint256 = staticcall IReferee(self.referee).finders(key)
+        outcome.is_found = finder & bits.U96 == bits.U96
+        outcome.finder = convert(finder >> 96, address)
+    return outcome
+
+
+@internal
+@view
+def _assigned(draw: Draw, unit: uint256, author: uint256, role: uint256) -> uint256:
+    """
+    @dev The lowest 32 bits of the ticket say whether the unit is drawn, 56 more each name a place: what a remainder favours is nothing.
+    """
+    ticket: uint256 = convert(keccak256(abi_encode(draw.seed, unit)), uint256)
+    if (ticket & bits.U32) % numbers.BPS >= draw.rate_bps:
+        return 0
+    auditor: uint256 = 0
+    for i: uint256 in range(CANDIDATES):
+        place: uint256 = (ticket >> 32 + 56 * i & U56) % draw.places
+        candidate: uint256 = self._holder(place, draw.named_at)
+        if candidate == 0 or candidate == author or candidate == auditor:
+            continue
+        if role == AUDITOR or auditor != 0:
+            return candidate
+        auditor = candidate
+    return 0
+
+
+@internal
+@view
+def _holder(place: uint256, at: uint256) -> uint256:
+    """
+    @notice Who held a place just before a second: whoever takes or leaves it in that second or later changes nothing.
+    """
+    word: uint256 = self.place_words[place]
+    # Whoever changed a place so often within one window paid for each change; then it counts as nobody's.
+    for _: uint256 in range(MAX_HOLDERS):
+        if word >> 32 & bits.U40 < at:
+            return self._operator_of(word)
+        changes: uint256 = word & bits.U32
+        if changes == 0:
+            break
+        word = self.past_words[place][changes - 1]
+    return 0
+
+
+@internal
+def _change(place: uint256, operator: uint256):
+    word: uint256 = self.place_words[place]
+    changes: uint256 = 0
+    if word != 0:
+        changes = (word & bits.U32) + 1
+        self.past_words[place][changes - 1] = word
+    self.place_words[place] = (
+        convert(convert(operator, uint56), uint256) << 72 | block.timestamp << 32 | changes
     )
 
 
 @internal
 @pure
-def _is_drawn(draw: Draw, rate_bps: uint256, unit: uint256) -> bool:
-    return draw.stale or convert(keccak256(abi_encode(draw.seed, unit)), uint256) % numbers.BPS < rate_bps
+def _operator_of(word: uint256) -> uint256:
+    return word >> 72
 
 
 @internal
-@pure
-def _is_selected(draw: Draw, unit: uint256, operator: uint256, bond: uint256) -> bool:
-    """
-    @dev With probability PLACES * bond / bonded, so that PLACES auditors are selected on average whoever they are: to split a
-         bond among many operators changes nothing. 128 bits of hash against amounts below 2^127 cannot overflow.
-    """
-    ticket: uint256 = convert(keccak256(abi_encode(draw.seed, unit, operator)), uint256) >> 128
-    return draw.stale or ticket * draw.bonded < (PLACES * bond) << 128
+def _hold(operator: uint256, count: uint256):
+    self.held[operator] = count
+    log PlacesChanged(operator=operator, held=count, places=self.place_count)
 
 
 @internal
 @view
-def _plan(job: uint256) -> Plan:
-    offer: uint256 = self.offers[job]
-    budget: uint256 = self.budgets[job]
-    return Plan(
-        fee=offer >> 48,
-        rate_bps=offer >> 32 & bits.U16,
-        segments=offer & bits.U32,
-        balance=budget >> 128,
-        reserved=budget & bits.U128,
-    )
+def _role(draw: Draw) -> uint256:
+    half: uint256 = draw.named_at + (draw.deadline - draw.named_at) // 2
+    return REPLACEMENT if block.timestamp > half else AUDITOR
+
+
+@internal
+@view
+def _check_left(job: uint256, turn: uint256, operator: uint256, role: uint256, verdicts: Verdicts):
+    word: uint256 = self.given[job][turn][operator][role]
+    hash: uint256 = self._hash(verdicts)
+    left: uint256 = convert(self.left[job][turn][operator][role], uint256)
+    assert word != 0 and (
+        hash == left if left != 0 else hash & ~bits.U40 == word & ~bits.U40
+    ), "audits: other verdicts"
+
+
+@internal
+@pure
+def _hash(verdicts: Verdicts) -> uint256:
+    return convert(keccak256(abi_encode(verdicts)), uint256)
+
+
+@internal
+@pure
+def _has(bitmap: DynArray[uint256, WORDS], unit: uint256) -> bool:
+    return unit // 256 < len(bitmap) and bitmap[unit // 256] >> unit % 256 & 1 == 1
+
+
+@internal
+@pure
+def _count(bitmap: DynArray[uint256, WORDS]) -> uint256:
+    """
+    @dev Of each word in lanes of 2, 4, 8 and 16 bits, whose sums fit them; the product adds up the last ones.
+    """
+    count: uint256 = 0
+    for word: uint256 in bitmap:
+        if word == 0:
+            continue
+        lanes: uint256 = word - (word >> 1 & LANES_1)
+        lanes = (lanes & LANES_2) + (lanes >> 2 & LANES_2)
+        lanes = lanes + (lanes >> 4) & LANES_4
+        lanes = (lanes & LANES_8) + (lanes >> 8 & LANES_8)
+        count += unsafe_mul(lanes, ONES_16) >> 240
+    return count
+
+@internal
+def _end(job: uint256, operator: uint256, token: address, sums: Sums):
+    """
+    @dev What verdicts had reserved is free again, but for what they cost and what they are paid.
+    """
+    # INVARIANT budget: reserved == the fees, and bounties of verdicts of "false", of all verdicts that are not settled.
+    budget: Budget = self._budget(job)
+    self._store_budget(job, budget.balance + sums.budget - sums.paid, budget.reserved - sums.budget)
+    self._release(operator, token, sums.deposit, sums.slashed)
+    self.burned[token] += sums.burned
+    if sums.paid > 0:
+        self.owed[token][staticcall INodeRegistry(registry).owner_of(operator)] += sums.paid
+
+
+@internal
+@view
+def _check_owner(operator: uint256):
+    assert staticcall INodeRegistry(registry).owner_of(operator) == msg.sender, "audits: not the owner"
+
+
+@internal
+def _reserve(operator: uint256, token: address, amount: uint256):
+    funds: Funds = self._funds(operator, token)
+    assert amount <= funds.balance - funds.reserved, "audits: deposit too small"
+    self._store_funds(operator, token, funds.balance, funds.reserved + amount)
+
+
+@internal
+def _release(operator: uint256, token: address, amount: uint256, lost: uint256):
+    funds: Funds = self._funds(operator, token)
+    self._store_funds(operator, token, funds.balance - lost, funds.reserved - amount)
+
+
+@internal
+@view
+def _budget(job: uint256) -> Budget:
+    word: uint256 = self.budget_words[job]
+    return Budget(balance=word >> 128, reserved=word & bits.U128)
 
 
 @internal
 def _store_budget(job: uint256, balance: uint256, reserved: uint256):
-    self.budgets[job] = (
-        convert(convert(balance, uint128), uint256) << 128 | convert(convert(reserved, uint128), uint256)
-    )
+    self.budget_words[job] = self._packed(balance, reserved)
 
 
 @internal
 @view
-def _auditor(operator: uint256) -> Auditor:
-    word: uint256 = self.auditor_words[operator]
-    return Auditor(bond=word >> 80, since=word >> 40 & bits.U40, open=word & bits.U40)
+def _funds(operator: uint256, token: address) -> Funds:
+    word: uint256 = self.fund_words[operator][token]
+    return Funds(balance=word >> 128, reserved=word & bits.U128)
 
 
 @internal
-def _store_auditor(operator: uint256, auditor: Auditor):
-    # Bonds are ZEN, of which there are fewer than 2^96; nobody can open 2^40 attestations.
-    self.auditor_words[operator] = (
-        convert(convert(auditor.bond, uint96), uint256) << 80
-        | convert(convert(auditor.since, uint40), uint256) << 40
-        | auditor.open
+def _store_funds(operator: uint256, token: address, balance: uint256, reserved: uint256):
+    self.fund_words[operator][token] = self._packed(balance, reserved)
+
+
+@internal
+@pure
+def _packed(high: uint256, low: uint256) -> uint256:
+    return (
+        convert(convert(high, uint128), uint256) << 128 | convert(convert(low, uint128), uint256)
     )
 
 
@@ -660,25 +877,23 @@ def _store_auditor(operator: uint256, auditor: Auditor):
 def _draw(job: uint256, turn: uint256) -> Draw:
     word: uint256 = self.draw_words[job][turn]
     return Draw(
-        scheduled_at=word >> 144 & bits.U40,
-        block=word >> 80 & bits.U64,
-        drawn_at=word >> 40 & bits.U40,
-        window_s=word >> 8 & bits.U32,
-        stale=word & 1 == 1,
-        bonded=self.draw_bonds[job][turn],
+        block=word >> 192,
+        named_at=word >> 152 & bits.U40,
+        places=word >> 80 & bits.U32,
+        deadline=word >> 112 & bits.U40,
+        rate_bps=word >> 64 & bits.U16,
+        is_drawn=word & 1 == 1,
         seed=self.seeds[job][turn],
     )
 
 
 @internal
-@pure
-def _pack_draw(
-    scheduled_at: uint256, number: uint256, drawn_at: uint256, window_s: uint256, stale: bool
-) -> uint256:
-    return (
-        convert(convert(scheduled_at, uint40), uint256) << 144
-        | convert(convert(number, uint64), uint256) << 80
-        | convert(convert(drawn_at, uint40), uint256) << 40
-        | convert(convert(window_s, uint32), uint256) << 8
-        | convert(stale, uint256)
-    )
+def _pull(token: address, amount: uint256):
+    assert extcall IERC20(token).transferFrom(
+        msg.sender, self, amount, default_return_value=True
+    ), "audits: transfer failed"
+
+
+@internal
+def _push(token: address, account: address, amount: uint256):
+    assert extcall IERC20(token).transfer(account, amount, default_return_value=True), "audits: transfer failed"

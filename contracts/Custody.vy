@@ -14,7 +14,6 @@
 
 from ethereum.ercs import IERC20
 from .interfaces import INodeRegistry
-from .interfaces import ILocks
 from .interfaces import ISettlementViews
 from .interfaces import ITaskRegistry
 from .interfaces import ITaskViews
@@ -24,11 +23,6 @@ from .modules import claims
 from .modules import custody_signatures as signatures
 from .modules import custody_words as words
 from .modules import numbers
-
-
-# Of Settlement: where an operator's seats are counted.
-interface Wired:
-    def locks() -> address: view
 
 
 # A later offer displaces the one with the least stake: bounds the gas of a draw.
@@ -475,13 +469,10 @@ def draw(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS]):
         log DrawLost(job=job)
         return
     offers: DynArray[uint256, MAX_OFFERS] = []
-    seated: uint256 = 0
-    locks: address = staticcall Wired(settlement).locks()
     for place: uint256 in range(progress.offers, bound=MAX_OFFERS):
         offers.append(self.offer_words[job][place])
-        if staticcall ILocks(locks).seats_of(job, offers[place] >> words.WEIGHT_BITS) > 0:
-            seated |= 1 << place
     run: ISettlementViews.Run = self._run(job)
+    seated: uint256 = self._seated(job, run.seats, offers)
     from_turn: uint256 = run.turn
     if run.state == numbers.RUNNING and run.opened_at != 0:
         from_turn += 1
@@ -956,6 +947,24 @@ def _end_offer(job: uint256, operator: uint256, token: address):
     self.funds[token][operator] += words._unpack_role(self.role_words[job][operator]).reserve
     self.role_words[job][operator] = 0
     log OfferEnded(job=job, operator=operator)
+
+
+@internal
+@view
+def _seated(job: uint256, seats: uint256, offers: DynArray[uint256, MAX_OFFERS]) -> uint256:
+    """
+    @return The places of the offers whose operators have a seat in the job.
+    """
+    seated: uint256 = 0
+    for index: uint256 in range(seats + 1, bound=claims.AGGREGATION + 1):
+        seat: uint256 = index
+        if index == seats:
+            seat = claims.AGGREGATION
+        holder: uint256 = (staticcall ISettlementViews(settlement).seats(job, seat)).operator
+        for place: uint256 in range(len(offers), bound=MAX_OFFERS):
+            if offers[place] >> words.WEIGHT_BITS == holder:
+                seated |= 1 << place
+    return seated
 
 
 @internal

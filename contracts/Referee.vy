@@ -129,14 +129,15 @@ opening_s: immutable(uint256)
 
 # id -> hash of the record (248) | status (8)
 nodes: public(HashMap[bytes32, uint256])
-# keccak256(job, claim) -> job (32) | operator (28) | turn (20) | re-execution (20) | slots (8) | deadline (40), 0 while unknown |
-# latest ask without it (40) | open asks (16) | open heavy asks (16) | heavy asks made (16) | most seconds used (16) | status (4)
+# keccak256(job, claim) -> job (32) | operator (28) | turn (20), or seconds from the first ask to the deadline | re-execution (20) | slots (8) | deadline (40), 0 while unknown |
+# latest ask without it (40) | open asks (16) | open heavy asks (16) | heavy asks made (16) | most seconds used (16) | status (4);
+# of a judged claim its slot in the place of the open heavy asks
 claims: public(HashMap[bytes32, uint256])
 # job << 28 | operator -> heavy asks against it in the job that were made (128) | that ended (128): once written never zero again
 heavy_asks: HashMap[uint256, uint256]
 # keccak256(job, claim) -> of a conviction: UNIT_MASK of the step | first asked at (40) | judged at (40), 0 of silence
 verdicts: public(HashMap[bytes32, uint256])
-# keccak256(job, claim) -> finder (160) | when its seal was placed (96)
+# keccak256(job, claim) -> finder (160) | when its seal was placed (96), the most once it was rewarded
 finders: public(HashMap[bytes32, uint256])
 # hash -> when it was sealed
 seals: public(HashMap[bytes32, uint256])
@@ -499,7 +500,7 @@ def judge(
     )
     self._check_open(self.claims[node.claim])
     self.verdicts[node.claim] = node.origin | block.timestamp
-    self._resolve(job, claim, node.claim, outcomes.JUDGED, place.id)
+    self._resolve(job, claim, node.claim, outcomes.JUDGED, place.id, frame.slot)
 
 
 @external
@@ -511,7 +512,7 @@ def expire(job: uint256, claim: ISettlementViews.Claim, id: bytes32, node: Node)
     assert clock._is_expired(node.clocks), "referee: time left"
     self.verdicts[node.claim] = node.origin & UNIT_MASK
     outcome: uint256 = outcomes.EXHAUSTED if clock._is_exhausted(node.clocks) else outcomes.SILENT
-    self._resolve(job, claim, node.claim, outcome, id)
+    self._resolve(job, claim, node.claim, outcome, id, 0)
 
 
 @external
@@ -531,7 +532,7 @@ def close(job: uint256, claim: ISettlementViews.Claim):
             deadline: uint256 = word >> DEADLINE_AT & bits.U40
             longest: uint256 = committer_s + asker_s + clock.MOST_COUNTED * (word >> REEXECUTE_AT & U20)
             assert deadline > 0 and block.timestamp > deadline + AGED_TIMES * longest, "referee: not final"
-    self._resolve(job, claim, key, outcome, empty(bytes32))
+    self._resolve(job, claim, key, outcome, empty(bytes32), 0)
 
 
 @external
@@ -652,9 +653,9 @@ def reward(job: uint256, claim: ISettlementViews.Claim):
     key: bytes32 = self._key(job, claim)
     opened_until: uint256 = (self.verdicts[key] & bits.U40) + opening_s
     finder: uint256 = self.finders[key]
-    assert finder != max_value(uint256) and opened_until > opening_s, "referee: nothing to reward"
+    assert finder & bits.U96 != bits.U96 and opened_until > opening_s, "referee: nothing to reward"
     assert block.timestamp > opened_until, "referee: time left"
-    self.finders[key] = max_value(uint256)
+    self.finders[key] = finder | bits.U96
     extcall IDisputes(self._court(job)).reward_finder(job, claim, convert(finder >> 96, address))
 
 
@@ -677,6 +678,9 @@ def _disputed(job: uint256, claim: ISettlementViews.Claim, work: openings.Work) 
         turn: uint256 = 0
         if terms.deadline == 0:
             turn = self._narrow(claim.turn, U20)
+        else:
+            # Audits: verdicts from before the first ask.
+            turn = min(terms.deadline - block.timestamp, U20)
         self.claims[key] = (
             convert(convert(job, uint32), uint256) << JOB_AT
             | self._narrow(claim.operator, U28) << OPERATOR_AT
@@ -775,7 +779,7 @@ def _answer(id: bytes32, node: Node, stage: IDescent.Stage, is_new: bool) -> add
 
 @internal
 def _resolve(
-    job: uint256, claim: ISettlementViews.Claim, key: bytes32, outcome: uint256, node: bytes32
+    job: uint256, claim: ISettlementViews.Claim, key: bytes32, outcome: uint256, node: bytes32, slot: uint256
 ):
     assert self._key(job, claim) == key, "referee: other claim"
     word: uint256 = self.claims[key]
@@ -784,7 +788,7 @@ def _resolve(
     open: uint256 = word >> HEAVY_OPEN_AT & bits.U16
     if open > 0:
         self.heavy_asks[word >> OPERATOR_AT] += open
-    self.claims[key] = (word & ~(bits.U16 << HEAVY_OPEN_AT)) - PENDING + outcome
+    self.claims[key] = (word & ~(bits.U16 << HEAVY_OPEN_AT)) - PENDING + outcome + (slot << HEAVY_OPEN_AT)
     burned: uint256 = 0
     if outcome == outcomes.EXHAUSTED:
         token: address = empty(address)
@@ -822,7 +826,7 @@ def _with_deadline(word: uint256) -> uint256:
     deadline: uint256 = staticcall IDisputes(self._court(job)).claim_deadline(job, word >> TURN_AT & U20)
     if deadline == max_value(uint256):
         return word
-    return word | convert(convert(deadline, uint40), uint256) << DEADLINE_AT
+    return word | U20 << TURN_AT | convert(convert(deadline, uint40), uint256) << DEADLINE_AT
 
 
 @internal

@@ -26,6 +26,7 @@ from keepers.decisions.requests import pin_name, pin_request, prepare_name
 from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
 from keepers.queue.work_queue import WorkQueue, WorkStatus
+from keepers.services.auditing import Auditing
 from keepers.services.bid_seals import BidSealer, priced_token
 from keepers.services.disputing import Disputing
 from keepers.services.precompute import Speculation
@@ -60,6 +61,9 @@ class Keeper:
         self._secret = keccak(account.sign_message(encode_defunct(text="zoo: seals of this operator's bids")).signature)
         revealed = partial(published_result, chain)
         self._verifier = Verifier(config, self._ask, self._secret, revealed) if "verifier" in config.roles else None
+        self._auditing = None
+        if self._verifier is not None and config.operator:
+            self._auditing = Auditing(chain, sender, config.operator, self._verifier.agrees)
         self._speculation = Speculation(work, store)
         self._capacity = Capacity(config)
         self._money = OperatorMoney(config, chain, sender)
@@ -145,7 +149,11 @@ class Keeper:
         """Do what is due for one job. Returns whether money of this operator is still bound in it."""
         self.retention.record(view)
         if self._verifier is not None:
+            if self._auditing is not None:
+                self._verifier.owe(view.job, self._auditing.work(view))
             self._verifier.observe(view)
+            if self._auditing is not None:
+                self._auditing.act(view)
         if operator is None:
             # A job that ended may run again after a conviction, until it is closed.
             if view.settled and self._is_verified(view):
@@ -176,6 +184,8 @@ class Keeper:
 
     def _is_verified(self, view: JobView) -> bool:
         """Whether the verifier has reported everything that it drew from the job."""
+        if self._auditing is not None and self._auditing.pending(view.job):
+            return False
         return self._verifier is None or not self._verifier.pending(view)
 
     def _keeps_result(self, view: JobView, operator: int) -> bool:

@@ -7,6 +7,7 @@ with four that hold 256 slots each, and one more in the same ring places. A figu
 what it writes was written before (a turn after more turns than the depth, a bid in a place of the ring that a settled job
 left); `_first` is the first one, which writes fresh storage. `finalise_per_shard` counts all transactions of a turn: every
 seat's commitment, the checkpoint, and its part of the `finalise` that pays several turns at once, over the turn's slots.
+`verdicts_turn` is one auditor's transaction of verdicts on all 1,025 units of a turn.
 The market's published figures beside ours come from other contracts and chains: they are a mark, not a comparison in one run.
 """
 
@@ -22,12 +23,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from eth_utils.crypto import keccak
+from web3.types import RPCEndpoint
 
 from benchmarks.chain.custody import CustodyBench
 from tests.support.devnet_driver import DevnetDriver
 from tests.support.job_driver import AGGREGATOR, Offer
+from zoo_compute.chain.generated.bindings.audits import Verdicts
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.devnet.devnet import Devnet
+from zoo_compute.spec.auditing import words_of
 from zoo_compute.spec.params import PRODUCTION, UNITS_PER_STAKE, ZEN
 from zoo_compute.spec.state import JobState
 
@@ -139,6 +143,31 @@ class Bench(DevnetDriver):
         self.send("tasks", "withdraw", owner, self.chain.zen.address, owner.address)
         return per_shard
 
+    def verdicts(self, operators: Sequence[Operator], aggregator: Operator, auditor: Operator) -> int:
+        """One auditor's verdicts of a turn, on every unit of the job, where what it writes beside them was written before."""
+        chain, audits, submitter = self.chain, self.chain.audits, self.submitter
+        for payer, amount, call in (
+            (auditor.owner, 9_000 * ZEN, audits.deposit(auditor.id, chain.zen.address, 9_000 * ZEN)),
+            (submitter, 100 * ZEN, None),
+        ):
+            payer.send(chain.zen.approve(audits.address, amount))
+            if call is not None:
+                payer.send(call)
+        auditor.owner.send(audits.offer(auditor.id, 1))
+        job = self.auction(operators, aggregator, rounds=4)
+        submitter.send(audits.fund(job, 100 * ZEN))
+        gas = []
+        for turn, units in enumerate(([1], list(range(SLOTS + 1)))):
+            self.commit_all(job)
+            self.post_checkpoint(job)
+            for _ in range(2):
+                self.anyone.send(audits.draw_units(job, turn))
+                chain.w3.provider.make_request(RPCEndpoint("anvil_mine"), [hex(chain.params.draw_blocks + 2)])
+            bitmap = Verdicts(list(words_of(units)), [])
+            gas.append(auditor.hot.send(audits.give_verdicts(job, turn, auditor.id, bitmap)).gas_used)
+        self.gas["verdicts_turn_first"], self.gas["verdicts_turn"] = gas
+        return gas[-1]
+
     def pending(self, job: int) -> list[tuple[Any, ...]]:
         """Claims of closed turns; consecutive claims of one operator are paid at once."""
         run, claims = self.run(job), self.refs[job]
@@ -180,6 +209,7 @@ def measure() -> dict[str, Any]:
         for _ in range(RING - 2):  # until the next job's bids lie where those of the first one lay
             bench.post(slots=1, rounds=1)
         one = bench.job(providers[:1], aggregator)
+        bench.verdicts(providers, aggregator, bench.operator("auditor", PRICE))
         custody = CustodyBench(bench, providers, aggregator).measure()
         return {
             "parameters": {

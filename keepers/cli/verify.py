@@ -10,11 +10,12 @@ import click
 from keepers.cli.job_verification import AGGREGATION, SLOT_ROUND, JobVerification, VerifiedWork, works_of
 from keepers.cli.own_disputes import Purse
 from zoo_compute.amounts import format_seconds
-from zoo_compute.chain.events import scan
+from zoo_compute.chain.audits import read_audits
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import JobView
 from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
 from zoo_compute.errors import UserError
+from zoo_compute.spec.auditing import AGGREGATION_UNIT, has_unit
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
@@ -52,7 +53,7 @@ def verify(
 ) -> int:
     """Re-execute what a job's operators committed, and name those that lied.
 
-    Checks slot-rounds and aggregations, and names auditors that attested a false state. With --challenge it asks about every
+    Checks slot-rounds and aggregations, and names auditors that called a false result clean. With --challenge it asks about every
     false claim whose window is open, down to the false number, which the contract computes itself. Each ask prepays its answer;
     you get all of it back when the claim is convicted, and a share of the liar's lock if yours is the oldest seal of the false
     step. If interrupted, rerun the command: the exploration is on chain, and it goes on from there. If an operator serves its
@@ -96,7 +97,8 @@ def _report(settings: Settings, view: JobView, witness: JobVerification, *, ever
     if not checked and not every and view.commits:
         lines = [f"no claim of job {number} is open to challenge; `zoo verify {number} --all` checks paid claims too"]
     lines += [
-        f"auditor {each['auditor']} attested a false state: turn {each['turn']}, slot {each['slot']}" for each in liars
+        f"auditor {each['auditor']} called a false result clean: turn {each['turn']}, {_work(each['slot'])}"
+        for each in liars
     ]
     lines += [f"dispute {each['dispute']} of operator {each['operator']}: {each['status']}" for each in disputes]
     lines += [f"`zoo dispute replay {each['dispute']}` shows every step" for each in disputes if each["outcome"]]
@@ -124,6 +126,10 @@ def _report(settings: Settings, view: JobView, witness: JobVerification, *, ever
     return NOT_SERVED if witness.withheld is not None else 0
 
 
+def _work(slot: int | None) -> str:
+    return "aggregation" if slot is None else f"slot {slot}"
+
+
 def _agreement(checked: list[VerifiedWork]) -> str:
     counts = []
     for work in (SLOT_ROUND, AGGREGATION):
@@ -146,15 +152,11 @@ def _check_asked(view: JobView, turn: int | None, slot: int | None) -> None:
 
 
 def _lying_auditors(chain: Chain, view: JobView, checked: list[VerifiedWork]) -> Iterator[dict[str, Any]]:
-    """Auditors that revealed another state of a segment than the re-execution gives."""
-    segments = chain.audits.plans(view.job).segments
-    own = {(c.claim.turn, c.slot): c.report.get("states", []) for c in checked}
-    events = (
-        scan(chain, view.posted_block, view.block, names=("AttestationRevealed",), job=view.job) if segments else ()
-    )
-    for event in events:
-        slot, segment = divmod(event.args["unit"], segments)
-        states = own.get((event.args["turn"], slot), [])
-        if segment + 1 < len(states) and bytes.fromhex(states[segment + 1]) != bytes(event.args["root"]):
-            place = {"turn": event.args["turn"], "slot": slot, "segment": segment}
-            yield {"auditor": event.args["operator"], **place}
+    """Auditors that called clean what is false."""
+    false = [work for work in checked if not work.agrees]
+    for statement in read_audits(chain, view).statements if false else ():
+        for work in false:
+            slot = work.slot
+            unit = AGGREGATION_UNIT if slot is None else slot + 1
+            if statement.turn == work.claim.turn and has_unit(statement.verdicts.clean, unit):
+                yield {"auditor": statement.operator, "turn": statement.turn, "slot": slot}

@@ -50,6 +50,9 @@ class OperatorPlan:
     worker_command: tuple[str, ...] = ()  # starts its workers, before a worker's options; empty: the usual command
     stake: int = 1_000 * ZEN
     collateral: int = 2_000 * ZEN
+    audit_deposit: int = (
+        1_000 * ZEN
+    )  # of a verifier: the bond of its place among the auditors, and what verdicts reserve
 
 
 @dataclass
@@ -73,7 +76,7 @@ class LocalOperators:
         self.devnet.fund(hot, coin=HOT_COIN, zen=plan.ask_zen)
         port = _port_of(home)
         endpoint = f"http://{LOOPBACK}:{port}"
-        operator = 0 if set(plan.roles) == {"verifier"} else self._registered(plan, hot, endpoint)
+        operator = self._registered(plan, hot, endpoint)
         raw = {
             "name": plan.name,
             "network": str(self.devnet.network_file),
@@ -119,14 +122,19 @@ class LocalOperators:
         return operator
 
     def _register(self, plan: OperatorPlan, hot: str, endpoint: str) -> int:
-        """What `zoo node register` and `zoo node deposit` do, from an owner's account of its own."""
+        """What `zoo node register`, `zoo node deposit` and `zoo node audit offer` do, from an owner's account of its own."""
         chain = self.devnet.chain
-        owner = self.devnet.account(_owner(plan), zen=plan.stake + plan.collateral)
+        owner = self.devnet.account(_owner(plan), zen=plan.stake + plan.collateral + plan.audit_deposit)
         sender = Sender(chain, owner, folder=self.devnet.folder)
         sender.send(chain.zen.approve(chain.registry.address, plan.stake + plan.collateral))
         receipt = sender.send(chain.registry.register(hot, plan.gpu_class, plan.vram_gb, plan.stake, endpoint))
         operator = int(receipt.event("OperatorRegistered").args["operator"])
-        sender.send(chain.registry.deposit(operator, chain.zen.address, plan.collateral))
+        if set(plan.roles) != {"verifier"}:
+            sender.send(chain.registry.deposit(operator, chain.zen.address, plan.collateral))
+        if "verifier" in plan.roles:
+            sender.send(chain.zen.approve(chain.audits.address, plan.audit_deposit))
+            sender.send(chain.audits.deposit(operator, chain.zen.address, plan.audit_deposit))
+            sender.send(chain.audits.offer(operator, 1))
         return operator
 
     def wait_ready(self, timeout_s: float = READY_S, say: Callable[[str], None] = lambda _: None) -> None:

@@ -12,7 +12,6 @@ from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.disputes.exploration import Opened
 from zoo_compute.errors import NeedsOperator, Refusal
-from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.params import COIN
 from zoo_compute.spec.watching import NOBODY
@@ -109,7 +108,7 @@ class Resolved:
         referee, me = self._chain.referee, self._sender.address
         verdict, finder = referee.verdicts(dispute.key), referee.finders(dispute.key)
         judged_at, opening_s = verdict & _U40, self._chain.params.clocks.opening_s
-        if not judged_at or finder == UINT256_MAX:
+        if not judged_at or finder & _U96 == _U96:
             return None
         is_finder = finder >> 96 == int(me, 16)
         if is_finder and head.timestamp > judged_at + opening_s:

@@ -45,6 +45,23 @@ class Verifier:
         self._revealed = revealed
         self._path = config.folder / REPORTS
         self._reported = {report["name"]: report for report in read_reports(self._path)}
+        self._owed: dict[int, set[tuple[int, int | None]]] = {}  # job -> (turn, slot) that I was drawn to audit
+
+    def owe(self, job: int, work: set[tuple[int, int | None]]) -> None:
+        """What is re-executed whatever is sampled: turns with a slot each, or None for the aggregation."""
+        self._owed.setdefault(job, set()).update(work)
+
+    def agrees(self, view: JobView, claim: Commit | Checkpoint, slot: int | None) -> bool | None:
+        """Whether a result is what my worker found; None until that is known, and where its files are not those promised."""
+        if isinstance(claim, Checkpoint):
+            names = [aggregation_check_name(claim, view.job)]
+        else:
+            assert slot is not None, "results are drawn slot by slot"
+            revealed = self._revealed(view, claim, slot)
+            names = [verify_name(claim, view.job, slot, revealed), verify_name(claim, view.job, slot)]
+        reports = (self._reported[name] for name in names if name in self._reported)
+        known = (each for each in reports if "agrees" in each and each.get("field") != "bundle")
+        return next((bool(each["agrees"]) for each in known), None)
 
     def observe(self, view: JobView) -> None:
         """Request the work that was drawn, and report what is done."""
@@ -83,6 +100,7 @@ class Verifier:
     def _drawn(self, view: JobView) -> list[tuple[Commit | Checkpoint, int | None]]:
         """Claims, with a slot each; an aggregation has none. Not those whose files may be gone."""
         reports = (report for report in self._reported.values() if report["job"] == view.job)
+        owed = self._owed.get(view.job, set())
         odd = {(round_, slot) for report in reports for round_, slot in report.get("odd", ())}
         slots = [
             (commit, slot)
@@ -93,12 +111,14 @@ class Verifier:
                 self._draw(view.job, commit.turn, slot) < self._config.sample_rate
                 or answered_demands(view, commit, slot)
                 or (commit.round, slot) in odd
+                or (commit.turn, slot) in owed
             )
         ]
         made = [
             (made, None)
             for made in view.checkpoints
-            if self._draw(view.job, made.turn, AGGREGATOR) < self._config.sample_rate and not _is_past(view, made)
+            if not _is_past(view, made)
+            and (self._draw(view.job, made.turn, AGGREGATOR) < self._config.sample_rate or (made.turn, None) in owed)
         ]
         return [*slots, *made]
 

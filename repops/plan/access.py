@@ -30,6 +30,7 @@ def axes_of(shape: Sequence[int], strides: Sequence[int]) -> Axes:
     return tuple(out)
 
 
+@lru_cache(maxsize=4096)
 def join(axes: Axes) -> Axes:
     return axes_of([extent for extent, _ in axes], [stride for _, stride in axes])
 
@@ -63,6 +64,7 @@ def uniform(axes: Axes) -> bool:
     return all(stride == 0 for _, stride in axes)
 
 
+@lru_cache(maxsize=4096)
 def stride_of(axes: Axes) -> int | None:
     """The single stride that covers all axes, or None."""
     joined = join(axes)

@@ -43,6 +43,7 @@ from zoo_compute.subprocesses import tied_to_parent
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE / "demo.yaml"
 BUDGET = 60  # ZEN
+AUDIT_BUDGET = 40  # ZEN
 KILL_IN_ROUND = 1
 LONGEST_RUN_S = 900
 SETTLE_S = 120
@@ -98,11 +99,12 @@ class Demo:
 
     def submit(self) -> int:
         """Post the job from a new submitter with its own account, coin, ZEN and store."""
-        account = self.network.devnet.account("submitter", zen=BUDGET * ZEN)
+        account = self.network.devnet.account("submitter", zen=(BUDGET + AUDIT_BUDGET) * ZEN)
         store = str(self.network.submitter_store)
         client = Client(network=self.network.network_path, account=account, store=store, say=say)
         job = client.train(config=self.config, data=self.data, max_budget=BUDGET)
-        say(f"job {job.id} is posted; its auction runs")
+        job.fund_audits(AUDIT_BUDGET * ZEN)
+        say(f"job {job.id} is posted, with {AUDIT_BUDGET} ZEN for auditors; its auction runs")
         return int(job.id)
 
     def follow(self, job: int) -> None:
@@ -199,6 +201,8 @@ class Demo:
         result.report["books_s"] = round(time.monotonic() - began_reading, 1)
         result.report["wall_s"] = round(time.monotonic() - began, 1)
         result.save(self.folder)
+        if not int(result.report["audits"]["paid"]):
+            raise ZooError("no auditor was paid", hint=f"see {self.folder / 'epsilon' / 'logs' / 'keeper.log'}")
         return result.report | {"text": result.text()}
 
 

@@ -59,6 +59,16 @@ class Narrator:
     def _at(self, line: str) -> str:
         return f"{time.monotonic() - self._began:6.1f}s  {line}"
 
+    def _UnitsDrawn(self, a: Mapping[str, Any]) -> str:
+        return f"the hash of a later block draws what of turn {a['turn']} is audited"
+
+    def _VerdictsGiven(self, a: Mapping[str, Any]) -> str:
+        clean, wrong = (sum(word.bit_count() for word in a["verdicts"][key]) for key in ("clean", "wrong"))
+        return f"{a['who']} audited turn {a['turn']}: {clean} clean, {wrong} false"
+
+    def _VerdictsSettled(self, a: Mapping[str, Any]) -> str:
+        return f"{a['who']} is paid {zen(a['paid'])} for its verdicts on turn {a['turn']}"
+
     def _BidSealed(self, a: Mapping[str, Any]) -> str:
         return f"{a['who']} seals a bid for {'the aggregator seat' if a['kind'] else str(a['capacity']) + ' slots'}"
 

@@ -23,6 +23,7 @@ from node.replay import replay
 from repops.files import save_state
 from scripts.demo.replay import Replaying
 from zoo_compute.amounts import format_amount
+from zoo_compute.chain.audits import read_audits, summary
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.network import load as load_network
@@ -32,6 +33,7 @@ from zoo_compute.client.dispute_transcript import Transcript, lines_of
 from zoo_compute.client.disputes import list_disputes
 from zoo_compute.jobs.config import ComputeJob, Manifest
 from zoo_compute.jobs.model_source import call_model_function
+from zoo_compute.spec.params import COIN
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 
@@ -74,7 +76,7 @@ def money_of(events: Sequence[Event], names: Mapping[int, str]) -> Money:
             slashed_to["burned"] += event.args["amount"]
         elif event.name == "JobFunded":
             slashed_to["the job's escrow"] += event.args["amount"]
-        elif event.name == "Owed":
+        elif event.name == "Owed" and event.args["token"] != COIN:  # else a posting deposit
             slashed_to[event.args["account"]] += event.args["amount"]
     if set_aside := total("ClaimConvicted", "to_finder") - total("FinderRewarded", "amount"):
         slashed_to["set aside for the finder"] = set_aside
@@ -234,12 +236,20 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
         "mismatches": mismatches,
         "reassigned": slots_taken_over(view, events),
         "disputes": disputes_of(chain, job, events),
+        "audits": audits_of(chain, view, names),
         "bit_equal_replay": equal,
         "checkpoint_root": view.checkpoint_roots[view.completed_rounds].hex(),
         "masks": [hex(mask) for mask in masks_of(view)],
         "shard_reports": shard_reports(network, job),
     }
     return Report(figures, who_trained(events, names), losses, sample)
+
+
+def audits_of(chain: Chain, view: JobView, names: Mapping[int, str]) -> dict[str, Any]:
+    """What auditors were drawn for, what they said, and who was paid how much."""
+    of = summary(view, read_audits(chain, view))
+    paid_to = {names[int(operator)]: amount for operator, amount in of["paid_to"].items()}
+    return {key: of[key] for key in ("drawn", "verdicts", "clean", "false", "paid")} | {"paid_to": paid_to}
 
 
 def disputes_of(chain: Chain, job: int, events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -325,6 +335,15 @@ def as_text(
         lines += ["  " + line for line in dispute["transcript"]]
         amounts = {key: format_amount(int(amount), places=4) for key, amount in dispute["money"].items()}
         lines += [f"  {key:<16}{amount:>20}" for key, amount in amounts.items()]
+    audits = report["audits"]
+    lines += [
+        "",
+        f"Audits: {audits['drawn']} results drawn, {audits['clean']} called clean, {audits['false']} false",
+        *(
+            f"  paid to {name:<14}{format_amount(int(amount), places=4):>14}"
+            for name, amount in audits["paid_to"].items()
+        ),
+    ]
     lines += ["", f"Gas ({report['transactions']} transactions, {report['gas_total']:,} gas)"]
     lines += [
         f"  {operation:<34}{entry['count']:>4} x {entry['mean']:>9,}"

@@ -1,4 +1,8 @@
-"""The contracts as ape compiles, deploys and calls them. Runs under `ape test tests/ape --network ethereum:local:test`."""
+"""The contracts as ape deploys and calls them. Runs under `ape test tests/ape --network ethereum:local:test`.
+
+They are those of the committed artifacts where these are the sources' own: ape would compile all of them for more than a
+minute, and would not notice a change of a module. test_compiler.py says that what ape compiles is the same.
+"""
 
 import sys
 from pathlib import Path
@@ -12,7 +16,10 @@ else:
     from typing import ClassVar
 
     import pytest
+    from ape.contracts import ContractContainer
+    from ethpm_types import ContractType
 
+    from tests.support import sources
     from tests.support.job_driver import JobDriver, Offer
 
     ZEN = 10**18
@@ -21,7 +28,7 @@ else:
     BID_WINDOW_S, REVEAL_WINDOW_S, READY_WINDOW_S, MIN_WINDOW_S = 8, 6, 20, 10
     EXIT_DELAY_S, EPOCH_S, TIMELOCK_S = 30, 60, 10
     MIN_STAKE, EMISSION, WEIGHT_PER_FEE = 100 * ZEN, 1_000 * ZEN, 10**12
-    AUDIT_BOND, DRAW_BLOCKS, ANSWER_S, BENCHMARK_S = 10 * ZEN, 2, 3, 10
+    AUDIT_BOND, DRAW_BLOCKS, LAPSE_S, ANSWER_S, BENCHMARK_S = 10 * ZEN, 2, 300, 3, 10
     PAY_FADES_S = 20, 120  # of its own clock, from which on an aggregator is paid less, and nothing
 
     @dataclass(frozen=True)
@@ -29,6 +36,21 @@ else:
         id: int
         owner: object
         hot: object
+
+    class Artifacts:
+        """`project.ZenToken`, as ape deploys it."""
+
+        def __getattr__(self, name):
+            if not (sources.CONTRACTS / f"{name}.vy").exists():
+                raise AttributeError(f"no contract {name}")
+            compiled = sources.load(name)
+            bytecode = {"bytecode": f"0x{compiled.bytecode.hex()}"}
+            content = {"contractName": name, "abi": compiled.abi, "deploymentBytecode": bytecode}
+            return ContractContainer(ContractType.model_validate(content))
+
+    @pytest.fixture(scope="session")
+    def project():
+        return Artifacts()
 
     @pytest.fixture(scope="session")
     def deployer(accounts):
@@ -67,7 +89,7 @@ else:
             registry, tasks, auction, locks, rewards, zen, READY_WINDOW_S, MIN_WINDOW_S, *PAY_FADES_S, sender=deployer
         )
         audits = project.Audits.deploy(
-            registry, tasks, settlement, rewards, zen, AUDIT_BOND, DRAW_BLOCKS, sender=deployer
+            registry, tasks, settlement, rewards, zen, AUDIT_BOND, DRAW_BLOCKS, LAPSE_S, sender=deployer
         )
         availability = project.Availability.deploy(registry, tasks, settlement, ANSWER_S, sender=deployer)
         admissions = project.Admissions.deploy(registry, deployer, BENCHMARK_S, MIN_WINDOW_S, EPOCH_S, sender=deployer)

@@ -66,12 +66,20 @@ class Market:
 
     def arm(self) -> None:
         self.hostile.play(CALL_BACK)
-        self.hostile.arm([(self.contracts[name].address, payload) for name, payload in self.callbacks()])
+        chain.set_balance(self.hostile, COIN)
+        calls = self.callbacks()
+        self.hostile.arm([(self.contracts[name].address, payload, self.coin_of(payload)) for name, payload in calls])
+
+    def coin_of(self, payload: bytes) -> int:
+        """What the token sends with a call."""
+        return 0
 
     def succeeds(self, name: str, payload: bytes) -> bool:
         """Would the token's call go through by itself?"""
         with chain.anchor():
-            return not chain.call(self.contracts[name], payload, sender=self.hostile).failure
+            chain.set_balance(self.hostile, COIN)
+            value = self.coin_of(payload)
+            return not chain.call(self.contracts[name], payload, sender=self.hostile, value=value).failure
 
 
 class Payments(Market):
@@ -80,7 +88,7 @@ class Payments(Market):
     def __init__(self) -> None:
         self.kit = kit = deploy_all()
         self.play = Play(kit)
-        numbers = (DEVNET.audit_bond, DEVNET.draw_blocks)
+        numbers = (DEVNET.audit_bond, DEVNET.draw_blocks, 0)
         audits = load("Audits").deploy(kit.registry, kit.tasks, kit.settlement, kit.rewards, kit.zen, *numbers)
         self.contracts = {"tasks": kit.tasks, "registry": kit.registry, "treasury": kit.treasury, "audits": audits}
         self.hostile, self.honest = load("mocks/HostileToken").deploy(), load("ZenToken").deploy(SUPPLY)
@@ -111,7 +119,6 @@ class Payments(Market):
                 token.approve(contract, UNLIMITED, sender=account)
             for _ in range(2):
                 job = kit.tasks.post(self.play.terms(token=token.address), sender=account, value=POSTING_DEPOSIT)
-                audits.offer(job, 1, 10_000, 1, sender=account)
                 audits.fund(job, AMOUNT, sender=account)
                 self.jobs.setdefault((str(token.address), person), job)
             kit.tasks.cancel(job, sender=account)
@@ -135,7 +142,7 @@ class Payments(Market):
         jobs = range(1, kit.tasks.job_count() + 1)
         jobs = [job for job in jobs if kit.tasks.jobs(job).token == token.address]
         owed = sum(kit.tasks.owed(token, person) for person in self.people)
-        plans = [audits.plans(job) for job in jobs]
+        plans = [audits.budgets(job) for job in jobs]
         operators = (*self.operators, self.own)
         collateral = sum(kit.registry.collateral(operator, token).balance for operator in operators)
         return {
@@ -157,6 +164,11 @@ class Payments(Market):
             ("audits", audits.withdraw.prepare_calldata(token.address, neighbour)),
             ("audits", audits.fund.prepare_calldata(self.job(token, NEIGHBOUR), 7)),
         ]
+
+    def coin_of(self, payload: bytes) -> int:
+        """A posting deposit with a post."""
+        post = self.kit.tasks.post.prepare_calldata(self.play.terms())
+        return POSTING_DEPOSIT if payload[:4] == post[:4] else 0
 
     def drain(self, token: Any) -> dict[str, int]:
         """Everyone takes out all that is theirs; what each contract is left with."""
@@ -234,7 +246,7 @@ class Bonds(Market):
             zen, registry, accounts["settlement"], DEVNET.epoch_s, DEVNET.emission_per_epoch, DEVNET.weight_per_fee
         )
         audits = load("Audits").deploy(
-            registry, registry, registry, registry, zen, DEVNET.audit_bond, DEVNET.draw_blocks
+            registry, registry, registry, registry, zen, DEVNET.audit_bond, DEVNET.draw_blocks, 0
         )
         rewards.wire(accounts["settlement"], accounts["audits"], accounts["datasets"])
         self.contracts = {"registry": registry, "rewards": rewards, "audits": audits}
@@ -244,10 +256,7 @@ class Bonds(Market):
             zen.mint(account, 10**6 * ZEN)
             number = registry.register(account, 1, 8, DEVNET.min_stake, "", sender=account)
             self.operators.append(number)
-            for _ in range(2):
-                audits.enlist(number, DEVNET.audit_bond, sender=account)
-            audits.resign(number, sender=account)
-            audits.enlist(number, DEVNET.audit_bond, sender=account)
+            audits.deposit(number, zen, 3 * DEVNET.audit_bond, sender=account)
         for number, account in zip(self.operators[:2], self.people, strict=True):
             self.honest.transfer(account, AMOUNT)
             self.honest.approve(registry, AMOUNT, sender=account)
@@ -278,7 +287,8 @@ class Bonds(Market):
         return {
             "registry": collateral + stakes + registry.burned(token),
             "rewards": rewards.pool() + epoch.budget - epoch.paid,
-            "audits": audits.bonded() + audits.burned() + sum(audits.owed(token, owner) for owner in owners),
+            "audits": sum(audits.funds(number, token).balance for number in self.operators)
+            + sum(audits.owed(token, owner) for owner in owners),
         }
 
     def _all(self) -> range:
@@ -286,14 +296,14 @@ class Bonds(Market):
 
     def callbacks(self) -> list[tuple[str, bytes]]:
         registry, rewards, audits = (self.contracts[name] for name in ("registry", "rewards", "audits"))
-        own, neighbour, owner = self.operators[2], self.operators[NEIGHBOUR], self.people[NEIGHBOUR]
+        own, neighbour = self.operators[2], self.operators[NEIGHBOUR]
         return [
             ("registry", registry.withdraw_stake.prepare_calldata(own)),
             ("registry", registry.add_stake.prepare_calldata(neighbour, STAKE_UNIT)),
             ("rewards", rewards.claim.prepare_calldata(neighbour, self.epoch, [1])),
             ("rewards", rewards.fund.prepare_calldata(7)),
-            ("audits", audits.withdraw.prepare_calldata(self.hostile.address, owner)),
-            ("audits", audits.enlist.prepare_calldata(own, 7)),
+            ("audits", audits.pay_out.prepare_calldata(own, self.hostile.address, 7)),
+            ("audits", audits.deposit.prepare_calldata(own, self.hostile.address, 7)),
         ]
 
     def drain(self, token: Any) -> dict[str, int]:
@@ -316,7 +326,7 @@ def _withdraw_stake(m: Bonds, token: Any, person: int) -> None:
 
 
 def _enlist(m: Bonds, token: Any, person: int) -> None:
-    m.contracts["audits"].enlist(m.operators[person], AMOUNT, sender=m.people[person])
+    m.contracts["audits"].deposit(m.operators[person], token, AMOUNT, sender=m.people[person])
 
 
 def _claim(m: Bonds, token: Any, person: int) -> None:
@@ -331,8 +341,11 @@ BONDS = {
         lambda m, t, p: m.contracts["rewards"].fund(AMOUNT, sender=m.people[p]), "rewards", AMOUNT, True
     ),
     "rewards are claimed": TokenMovement(_claim, "rewards", 700, False),
-    "an auditor enlists": TokenMovement(_enlist, "audits", AMOUNT, True),
-    "a bond is withdrawn": TokenMovement(
-        lambda m, t, p: m.contracts["audits"].withdraw(t, m.people[p]), "audits", 2 * DEVNET.audit_bond, False
+    "an auditor deposits": TokenMovement(_enlist, "audits", AMOUNT, True),
+    "a deposit is paid out": TokenMovement(
+        lambda m, t, p: m.contracts["audits"].pay_out(m.operators[p], t, AMOUNT, sender=m.people[p]),
+        "audits",
+        AMOUNT,
+        False,
     ),
 }

@@ -18,8 +18,8 @@ from tests.contracts.admissions_driver import (  # noqa: F401
     seed_of,
     seed_under,
 )
-from tests.contracts.audits_driver import HISTORY, HISTORY_CODE, remembered
 from tests.contracts.disputes import AGED, EXHAUSTED, FINAL, JUDGED, SILENT
+from tests.contracts.histories import HISTORY, HISTORY_CODE, remembered
 from tests.support.evm import chain
 from tests.support.evm import reverts as refused
 from tests.support.protocol_driver import START, events_of

@@ -1,302 +1,213 @@
-"""Audits: the offer, bonds, the draw and its randomness."""
+"""Audits on the deployed contracts, the specification beside them: what a review showed to be broken, and dozens of real lies."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from eth_abi.abi import encode
-from eth_utils.crypto import keccak
 
-from tests.contracts.audits_driver import (  # noqa: F401
-    AUDITORS,
-    BUDGET,
-    DRAW_BLOCKS,
-    FEE,
-    HISTORY,
-    HISTORY_CODE,
-    MIN_BOND,
-    WINDOW_S,
-    deployed_fixture,
-    job_fixture,
-    remembered,
-)
-from tests.contracts.protocol_double import CANCELLED, ENDED, JOB, RUNNING, TURN
 from tests.support.evm import chain
-from tests.support.evm import reverts as refused
-from tests.support.protocol_driver import START, load
+from tests.support.job_driver import Offer
+from tests.support.lockstep.contract_mirror import persistent_deployment
+from tests.support.lockstep.coverage import Coverage
+from tests.support.lockstep.stage import Stage
+from tests.support.protocol_driver import load
+from tests.support.scenarios.audits import AuditScenario
+from zoo_compute.chain.generated.bindings.audits import Verdicts as Bitmaps
+from zoo_compute.spec import audit_ends, audits
+from zoo_compute.spec.auditing import Role, Verdicts, verdicts_of
+from zoo_compute.spec.params import AGGREGATOR_SEAT
 
-# --- offers and budgets
-
-
-def test_offer__by_the_submitter_once__fixes_the_plan(job):
-    with refused("audits: not the submitter"):
-        job.offer(sender=job.watched.anyone)
-    for fee in (0, 2**96):
-        with refused("audits: fee out of range"):
-            job.offer(fee=fee)
-    for rate_bps in (0, 10_001):
-        with refused("audits: rate out of range"):
-            job.offer(rate_bps=rate_bps)
-    for segments in (0, 65_537):
-        with refused("audits: segments out of range"):
-            job.offer(segments=segments)
-    job.offer(fee=2**96 - 1, rate_bps=10_000, segments=65_536)
-    assert job.contract.plans(JOB) == (2**96 - 1, 10_000, 65_536, 0, 0)
-    with refused("audits: already offered"):
-        job.offer()
+RATE_BPS, LIES = 2_000, 48
+AGGREGATORS = {"dave": Offer(40)}
 
 
-def test_fund__anybody_adds_the_jobs_token(job):
-    with refused("audits: nothing offered"):
-        job.fund()
-    job.offer()
-    with refused("audits: zero amount"):
-        job.fund(0)
-    job.fund(700)
-    job.contract.fund(JOB, 300, sender=job.watched.owner[1])
-    assert job.budget() == (1_000, 0)
-    assert job.usd.balanceOf(job.contract) == 1_000
-    job.usd.refuse(True)
-    with refused("audits: transfer failed"):
-        job.fund()
-
-
-@pytest.mark.parametrize("over", [ENDED, CANCELLED])
-def test_refund__of_a_job_that_is_over__goes_to_the_submitter(job, over):
-    job.drawn()
-    job.attest(0, 5)
-    with refused("audits: job not over"):
-        job.contract.refund(JOB)
-    job.watched.set_job(over, job.usd.address)
-    job.contract.refund(JOB)
-    assert job.budget() == (0, FEE)
-    assert job.contract.withdraw(job.usd, job.watched.submitter) == BUDGET - FEE
-    assert job.usd.balanceOf(job.contract) == FEE
-    with refused("audits: nothing left"):
-        job.contract.refund(JOB)
-    with refused("audits: nothing owed"):
-        job.contract.withdraw(job.usd, job.watched.submitter)
-
-
-def test_withdraw__of_a_token_that_answers_false__keeps_it_owed(job):
-    job.offer()
-    job.fund()
-    job.watched.set_job(ENDED, job.usd.address)
-    job.contract.refund(JOB)
-    job.usd.refuse(True)
-    with refused("audits: transfer failed"):
-        job.contract.withdraw(job.usd, job.watched.submitter)
-    assert job.contract.owed(job.usd, job.watched.submitter) == BUDGET
-
-
-# --- bonds
-
-
-def test_enlist__by_the_owner_with_the_least_bond(job):
-    with refused("audits: not the owner"):
-        job.contract.enlist(5, MIN_BOND, sender=job.watched.key(5))
-    for amount in (0, MIN_BOND - 1):
-        with refused("audits: bond below the minimum"):
-            job.enlist(5, amount)
-    job.enlist(5)
-    job.to(3)
-    with refused("audits: bond below the minimum"):
-        job.enlist(5, 0)
-    job.enlist(5, 1)
-    assert job.contract.auditors(5) == (MIN_BOND + 1, START + 3, 0)
-    assert job.contract.bonded() == job.zen.balanceOf(job.contract) == MIN_BOND + 1
-    job.zen.refuse(True)
-    with refused("audits: transfer failed"):
-        job.enlist(6)
-
-
-def test_resign__without_open_attestations__returns_the_bond(job):
-    job.drawn()
-    with refused("audits: not the owner"):
-        job.contract.resign(5, sender=job.watched.key(5))
-    with refused("audits: not enlisted"):
-        job.contract.resign(4, sender=job.watched.owner[4])
-    job.attest(0, 5)
-    with refused("audits: attestations open"):
-        job.contract.resign(5, sender=job.watched.owner[5])
-    job.contract.resign(6, sender=job.watched.owner[6])
-    assert (job.bond(6), job.contract.bonded()) == (0, MIN_BOND)
-    assert job.contract.withdraw(job.zen, job.watched.owner[6]) == MIN_BOND
-    job.finish()
-    job.settle(0)
-    job.contract.resign(5, sender=job.watched.owner[5])
-    with refused("audits: not enlisted"):
-        job.contract.resign(5, sender=job.watched.owner[5])
-
-
-# --- draws
-
-
-def test_schedule__of_a_closed_turn__names_the_next_block(job):
-    with refused("audits: nothing offered"):
-        job.contract.schedule(JOB, TURN)
-    job.offer()
-    job.enlist(5)
-    for turn in (TURN + 1, TURN + 2, 2**256 - 1):
-        with refused("audits: turn still open"):
-            job.contract.schedule(JOB, turn)
-    job.double.set_pending(JOB, TURN - 1, 0)
-    with refused("audits: turn is final"):
-        job.contract.schedule(JOB, TURN - 1)
-    job.contract.schedule(JOB, TURN)
-    assert job.contract.draws(JOB, TURN) == (START, 1_001, 0, WINDOW_S, False, MIN_BOND, bytes(32))
-    with refused("audits: already scheduled"):
-        job.contract.schedule(JOB, TURN)
-
-
-def test_draw__only_under_the_blocks_that_bury_it(job):
-    with refused("audits: not scheduled"):
-        job.contract.draw(JOB, TURN)
-    job.offer()
-    job.contract.schedule(JOB, TURN)
-    job.block(1_001 + DRAW_BLOCKS)
-    with refused("audits: draw block not buried"):
-        job.contract.draw(JOB, TURN)
-    job.block(1_002 + DRAW_BLOCKS)
-    job.to(9)
-    job.contract.draw(JOB, TURN)
-    draw = job.contract.draws(JOB, TURN)
-    assert (draw.drawn_at, draw.stale) == (START + 9, False)
-    assert draw.seed == keccak(encode(["bytes32", "uint256", "uint256"], (chain.block_hash(1_001), JOB, TURN)))
-    with refused("audits: already drawn"):
-        job.contract.draw(JOB, TURN)
-
-
-def seed_drawn_at(job, number):
-    job.offer()
-    job.contract.schedule(JOB, TURN)
-    job.block(number)
-    job.contract.draw(JOB, TURN)
-    return job.contract.draws(JOB, TURN)
-
-
-def test_draw__at_the_end_of_blockhash__knows_the_block(job):
-    draw = seed_drawn_at(job, 1_001 + 256)
-    assert (draw.stale, draw.seed) == (
-        False,
-        keccak(encode(["bytes32", "uint256", "uint256"], (chain.block_hash(1_001), JOB, TURN))),
-    )
-
-
-def test_draw__a_block_later__is_stale_without_a_history(job):
-    draw = seed_drawn_at(job, 1_001 + 257)
-    assert draw.stale
-    assert draw.seed == keccak(encode(["bytes32", "uint256", "uint256"], (bytes(32), JOB, TURN)))
-
-
-def test_draw__a_block_later__asks_the_history_contract(job):
-    chain.set_code(HISTORY, HISTORY_CODE)
-    draw = seed_drawn_at(job, 1_001 + 257)
-    assert (draw.stale, draw.seed) == (
-        False,
-        keccak(encode(["bytes32", "uint256", "uint256"], (remembered(1_001), JOB, TURN))),
-    )
-
-
-@pytest.mark.parametrize("end", ["5f5ffd", "60205ffd", "601f5ff3"], ids=["refuses", "refuses with a word", "is short"])
-def test_draw__a_history_that_refuses_or_answers_no_word__is_stale(job, end):
-    chain.set_code(HISTORY, bytes.fromhex("60205f5f37" + end))
-    assert seed_drawn_at(job, 9_000_000).stale
-
-
-def test_draw__another_block__draws_others(job):
-    """What a reorganisation would do as well: the same rule on another hash."""
-    job.offer(rate_bps=5_000)
-    drawn = set()
-    for block in range(1_000, 1_004):
-        with chain.anchor():
-            job.block(block)
-            job.contract.schedule(JOB, TURN)
-            job.block(block + 10)
-            job.contract.draw(JOB, TURN)
-            drawn.add(tuple(job.contract.is_drawn(JOB, TURN, unit) for unit in range(24)))
-    assert len(drawn) == 4
-
-
-def test_a_turn__that_is_scheduled_and_not_drawn__has_no_units_and_selects_nobody(job):
-    job.offer()
-    for operator in AUDITORS:
-        job.enlist(operator)
-    job.to(1)
-    job.contract.schedule(JOB, TURN)
-    assert not any(job.contract.is_drawn(JOB, TURN, unit) for unit in range(10))
-    assert not any(job.contract.is_selected(JOB, TURN, unit, operator) for unit in range(10) for operator in AUDITORS)
-
-
-def test_units__are_drawn_at_the_jobs_rate(job):
-    assert not job.contract.is_drawn(JOB, TURN, 0)
-    job.drawn(rate_bps=2_500)
-    seed = job.contract.draws(JOB, TURN).seed
-    expected = [
-        int.from_bytes(keccak(encode(["bytes32", "uint256"], (seed, unit))), "big") % 10_000 < 2_500
-        for unit in range(400)
-    ]
-    assert [job.contract.is_drawn(JOB, TURN, unit) for unit in range(400)] == expected
-    assert 60 < sum(expected) < 140
-
-
-def test_auditors__are_selected_by_their_bonds(job):
-    job.drawn(bonds=(9 * MIN_BOND, 31 * MIN_BOND))
-    seed = job.contract.draws(JOB, TURN).seed
-    for operator, bond in ((5, 9 * MIN_BOND), (6, 31 * MIN_BOND)):
-        tickets = [
-            int.from_bytes(keccak(encode(["bytes32", "uint256", "uint256"], (seed, unit, operator)))[:16], "big")
-            for unit in range(300)
-        ]
-        expected = [ticket * 40 * MIN_BOND < 2 * bond << 128 for ticket in tickets]
-        assert [job.contract.is_selected(JOB, TURN, unit, operator) for unit in range(300)] == expected
-        # Of the first, 2 * 9 / 40 of the units; the second's share is above one half: all.
-        assert sum(expected) == 300 if operator == 6 else 100 < sum(expected) < 170
-    assert not job.contract.is_selected(JOB, TURN, 0, 4)
-    assert not job.contract.is_selected(JOB, TURN + 9, 0, 6)
-
-
-# --- tokens that answer nothing
-
-
-def test_token__that_answers_nothing__pays_for_audits_and_is_a_bond(deployed):
-    watched, double = deployed[0], deployed[0].double
-    token = load("mocks/SilentToken").deploy()
+@pytest.fixture(name="stage")
+def stage_fixture() -> Iterator[Stage]:
     with chain.anchor():
-        contract = load("Audits").deploy(double, double, double, double, token, MIN_BOND, DRAW_BLOCKS)
-        watched.set_job(RUNNING, token.address)
-        token.mint(watched.submitter, BUDGET)
-        contract.offer(JOB, FEE, 10_000, 4, sender=watched.submitter)
-        contract.fund(JOB, BUDGET, sender=watched.submitter)
-        token.mint(watched.owner[5], MIN_BOND)
-        contract.enlist(5, MIN_BOND, sender=watched.owner[5])
-        assert token.balanceOf(contract) == BUDGET + MIN_BOND
-        contract.resign(5, sender=watched.owner[5])
-        contract.withdraw(token, watched.owner[5])
-        assert token.balanceOf(watched.owner[5]) == MIN_BOND
+        yield Stage(Coverage(), persistent_deployment("devnet"))
 
 
-def test_settle__of_a_unit_whose_claim_is_parked__waits_for_its_dispute(job):
-    job.drawn()
-    job.attested(0)
-    job.finish()
-    claim = job.claims[0]
-    job.double.set_parked(JOB, claim, 1)
-    with refused("audits: not final"):
-        job.settle(0)
-    with refused("audits: not convicted"):
-        job.contract.record_conviction(JOB, claim, sender=job.watched.anyone)
-    job.double.set_parked(JOB, claim, 3)
-    job.contract.record_conviction(JOB, claim, sender=job.watched.anyone)
-    job.settle(0)
-    assert job.paid() > 0
+def audits_of(s: Stage):
+    return s.mirror.contracts["audits"]
 
 
-def test_settle__right_after_the_conviction_of_a_parked_claim__pays_who_contradicted_it(job):
-    """Nobody recorded the conviction here: the liar settles in the transaction in which it is convicted."""
-    job.drawn()
-    job.attested(0, root=b"\x66" * 32)
-    job.open(0, sender=job.watched.key(1))
-    job.finish()
-    job.double.set_parked(JOB, job.claims[0], 3)
-    job.settle(0)
-    assert (job.bond(), job.contract.owed(job.zen, job.watched.key(1))) == (MIN_BOND, 0)
+# --- what the review showed (money.md)
+
+
+def test_h2__a_claim_of_a_turn_that_stayed_open_for_hours__is_audited_within_its_window(stage: Stage) -> None:
+    """A liar commits at once, and a friendly aggregator uses all of its time: the window counts from the turn's close."""
+    s = stage
+    s.register_all()
+    job = s.running({"alice": Offer(40, 4)}, AGGREGATORS, audit_bps=10_000, slot_s=300, aggregate_s=300, reexecute_s=5)
+    s.ok("audits", "fund", "submitter", job, 10_000)
+    for token in ("zen",):
+        s.ok("audits", "deposit", "stranger", s.ids["erin"], s.tokens[token], s.preset.audit_bond + 50_000)
+    s.ok("audits", "offer", "erin owner", s.ids["erin"], 1)
+    claim = s.commit(job, "alice")
+    s.wait(550)  # many windows of fifteen seconds
+    s.post_checkpoint(job)
+    s.ok("audits", "draw_units", "stranger", job, 0)
+    s.wait(s.preset.draw_blocks + 2)
+    s.ok("audits", "draw_units", "stranger", job, 0)
+    units = list(audit_ends.units_of(claim))
+    s.ok("audits", "give_verdicts", "erin hot", job, 0, s.ids["erin"], verdicts_of([], units))
+    assert s.now < s.deadline(job, claim)
+    s.ok("settlement", "open_dispute", "referee", job, claim)
+
+
+def test_h5__waiting_until_the_draws_block_is_forgotten__draws_no_more_than_the_rate(stage: Stage) -> None:
+    s = stage
+    t = AuditScenario(s, audit_bps=200, token="usd")
+    t.ok("fund", "submitter", t.job, 10_000)
+    t.enlist("erin")
+    s.wait(1)
+    t.ok("draw_units", "stranger", t.job, 0)
+    s.wait(300)
+    t.ok("draw_units", "stranger", t.job, 0)
+    assert not audits_of(s).draws(t.job, 0).is_drawn
+    assert [audits_of(s).assigned(t.job, 0, unit, 0, 0) for unit in range(7)] == [0] * 7
+    s.wait(s.preset.draw_blocks + 2)
+    t.ok("draw_units", "stranger", t.job, 0)
+    drawn = [unit for unit in range(7) if audits_of(s).assigned(t.job, 0, unit, 0, 0)]
+    assert len(drawn) < 3  # of seven at two in a hundred
+
+
+def test_m1__who_contradicts_a_liar__is_paid_though_nobody_recorded_the_conviction(stage: Stage) -> None:
+    s = stage
+    t = AuditScenario(s, token="usd")
+    t.ok("fund", "submitter", t.job, 10_000)
+    t.enlist("erin")
+    t.drawn()
+    t.give("erin", said := verdicts_of([], [1, 2]))
+    s.convict(t.job, t.claims[0])
+    t.after_window()
+    t.settle("erin", said)
+    assert t.paid("erin") == 200
+    assert s.world.audit_funds_of(s.ids["erin"], t.token).balance == 10**6
+
+
+def test_a_copied_verdict_of_who_was_not_drawn__costs_a_fee_and_earns_nothing(stage: Stage) -> None:
+    """H5: who copies what an auditor said."""
+    s = stage
+    t = AuditScenario(s, token="usd")
+    t.ok("fund", "submitter", t.job, 10_000)
+    t.enlist("erin")
+    t.enlist("frank", places=3)
+    t.drawn()
+    said = verdicts_of([unit for unit in t.units_of("frank") if unit], [])
+    t.give("frank", said)
+    t.give("erin", said)
+    t.after_window()
+    t.settle("frank", said)
+    t.settle("erin", said, "nothing to settle")
+    assert t.paid("erin") == 0
+
+
+# --- chance
+
+
+def test_dozens_of_real_lies__are_drawn_as_often_as_the_formula_says_and_called_false(stage: Stage) -> None:
+    """One liar holds three slots and lies in all of them, turn for turn: 1 - (1 - s)^3 of its lies are drawn."""
+    s = stage
+    s.register_all()
+    token = s.tokens["usd"]
+    offers = {"alice": Offer(40, 3), "bob": Offer(50, 3)}
+    job = s.running(offers, AGGREGATORS, slots=6, rounds=LIES, depth=4, token="usd", audit_bps=RATE_BPS)
+    s.ok("audits", "fund", "submitter", job, 10**6)
+    for of, amount in ((s.tokens["zen"], s.preset.audit_bond), (token, 10**6)):
+        s.ok("audits", "deposit", "stranger", s.ids["erin"], of, amount)
+    s.ok("audits", "offer", "erin owner", s.ids["erin"], 1)
+    caught = 0
+    for turn in range(LIES):
+        s.until_open(job)
+        s.play_round(job)
+        for _ in range(2):
+            s.wait(s.preset.draw_blocks + 2)
+            s.ok("audits", "draw_units", "stranger", job, turn)
+        made = [each for each in s.claims(job) if each.turn == turn]
+        draw = s.world.draws[job, turn]
+        owed = {
+            unit: claim.operator
+            for claim in made
+            for unit in audit_ends.units_of(claim)
+            if audits.judge_of(s.world, draw, unit, claim.operator, Role.AUDITOR) == s.ids["erin"]
+        }
+        seen = [audits_of(s).assigned(job, turn, unit, author, 0) for unit, author in owed.items()]
+        assert seen == [s.ids["erin"]] * len(owed), "the contract draws the same"
+        wrong = [unit for unit, author in owed.items() if author == s.ids["alice"]]
+        caught += bool(wrong)
+        if owed:
+            said = verdicts_of([unit for unit in owed if unit not in wrong], wrong)
+            s.ok("audits", "give_verdicts", "erin hot", job, turn, s.ids["erin"], said)
+    expected = 1 - (1 - RATE_BPS / 10_000) ** 3
+    assert abs(caught / LIES - expected) < 0.29, f"{caught} of {LIES} lies, {expected:.2f} expected"  # four deviations
+    assert caught > 0
+
+
+# --- events
+
+
+def test_audits__tell_of_deposits_places_draws_and_verdicts(stage: Stage) -> None:
+    s = stage
+    t = AuditScenario(s, token="usd")
+    contract, erin, usd = audits_of(s), s.ids["erin"], s.tokens["usd"]
+    zen, bond = s.tokens["zen"], s.preset.audit_bond
+
+    def told() -> list[tuple[str, dict]]:
+        logs = [log for log in contract.get_logs(s.mirror.last) if log.address == contract.address]
+        return [(type(log).__name__, {k: v for k, v in log._asdict().items() if k != "address"}) for log in logs]
+
+    t.ok("fund", "submitter", t.job, 10_000)
+    assert told() == [("AuditsFunded", {"job": t.job, "amount": 10_000})]
+    t.ok("deposit", "stranger", erin, zen, bond)
+    assert told() == [("AuditorFunded", {"operator": erin, "token": zen, "amount": bond})]
+    t.ok("offer", "erin owner", erin, 1)
+    assert told() == [("PlacesChanged", {"operator": erin, "held": 1, "places": 1})]
+    t.ok("deposit", "stranger", erin, usd, 50_000)
+    t.ok("pay_out", "erin owner", erin, usd, 1)
+    assert told() == [("AuditorPaidOut", {"operator": erin, "token": usd, "amount": 1})]
+    s.wait(1)
+    t.ok("draw_units", "stranger", t.job, 0)
+    assert told() == [("DrawNamed", {"job": t.job, "turn": 0, "block": s.block + 1})]
+    s.wait(s.preset.draw_blocks + 2)
+    t.ok("draw_units", "stranger", t.job, 0)
+    assert told() == [("UnitsDrawn", {"job": t.job, "turn": 0, "seed": contract.draws(t.job, 0).seed})]
+    t.give("erin", said := verdicts_of([0, 1], []))
+    where = {"job": t.job, "operator": erin, "turn": 0, "role": 0}
+    [(name, args)] = told()
+    assert (name, {key: args[key] for key in where}) == ("VerdictsGiven", where)
+    assert Bitmaps(*args["verdicts"]) == Bitmaps([3], [])
+    t.ok("leave", "erin owner", erin, (0,))
+    assert told() == [("PlacesChanged", {"operator": erin, "held": 0, "places": 0})]
+    t.after_window()
+    t.settle("erin", said, claims=(t.claims[AGGREGATOR_SEAT],))
+    [(name, args)] = told()
+    settled = {**where, "settled": 1, "paid": 50, "slashed": 0}
+    assert (name, {key: args[key] for key in settled}) == ("VerdictsSettled", settled)
+    assert Bitmaps(*args["left"]) == Bitmaps([2], [])
+    t.ok("withdraw", "stranger", usd, s.accounts["erin owner"])
+    assert told() == [("Withdrawn", {"token": usd, "account": s.accounts["erin owner"], "amount": 50})]
+    s.to(t.deadline + audit_seconds(s))
+    t.ok("lapse_verdicts", "stranger", t.job, 0, erin, 0, s.world.statements[t.job, 0, erin, 0].left)
+    assert told() == [("VerdictsLapsed", {**where, "lapsed": 1, "slashed": 100})]
+
+
+def audit_seconds(s: Stage) -> int:
+    """From a deadline until verdicts have lapsed, of a job whose re-execution takes 200 s."""
+    return int(audits_of(s).lapse_s()) + 64 * 200 + 1
+
+
+def test_wire__by_the_deployer_once() -> None:
+    with chain.anchor():
+        deployer, other = chain.account("deployer"), chain.account("other")
+        numbers = (1, 1, 1)
+        contract = load("Audits").deploy(*(5 * [other]), *numbers, sender=deployer)
+        from tests.support.evm import reverts
+
+        with reverts("audits: not the deployer"):
+            contract.wire(other, sender=other)
+        contract.wire(other, sender=deployer)
+        with reverts("audits: already wired"):
+            contract.wire(other, sender=deployer)
+        assert Verdicts() == verdicts_of([], [])

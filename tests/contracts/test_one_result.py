@@ -8,12 +8,8 @@ import pytest
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from repops.commitments import result_root, segment_leaf
-from repops.merkle import merkle_proof, merkle_root
-from tests.contracts.audits_driver import deployed_fixture, job_fixture  # noqa: F401
-from tests.contracts.protocol_double import JOB as AUDITED
-from tests.contracts.protocol_double import SEGMENTS, TURN, changed
-from tests.contracts.two_results import Crafted, leaf_2_of_5, slot_2_of_3
+from repops.commitments import result_root
+from tests.contracts.two_results import Crafted, slot_2_of_3
 from tests.support.evm import chain, reverts
 from tests.support.protocol_driver import load
 from zoo_compute.disputes.stage_data import encode_stage
@@ -80,22 +76,3 @@ def test_answer__with_a_result_that_is_too_high__is_refused(results):
         with reverts("referee: result does not match"):
             show(other)
         assert tuple(show(one)) == node
-
-
-def test_open__of_a_root_with_two_results_or_two_states__shows_the_ones_that_are_judged(job):
-    """With the others a liar would have the honest auditor of its unit slashed."""
-    unit, honest, false, zero = SLOT * SEGMENTS + 1, job.watched.results[0][SLOT], b"\x66" * 32, bytes(32)
-    leaves = [segment_leaf(step, root) for step, root in honest.steps]
-    step, lie = honest.steps[2][0], segment_leaf(honest.steps[2][0], false)
-    segments = leaf_2_of_5(leaves, lie)
-    lies = [*leaves[:2], lie, *leaves[3:]]
-    one, other = (result_root(SLOT, honest.start_root, root, zero, zero) for root in (segments.root, merkle_root(lies)))
-    tree = slot_2_of_3(one, other)
-    job.claims = {0: changed(job.claims[0], root=tree.root)}
-    job.watched.set_claim(job.claims[0])
-    job.drawn().attested(unit)
-    for segment_path, path in ((segments.short, tree.path), (merkle_proof(lies, 2), tree.short)):
-        with reverts("audits: root does not match"):
-            job.open(unit, root=false, opening=(step, segment_path, zero, zero, path))
-    job.open(unit, opening=(step, segments.path, zero, zero, tree.path))
-    assert job.contract.units(AUDITED, TURN, unit).root == job.root(unit)

@@ -33,8 +33,8 @@ DEPLOYMENTS = [
     ),
     ("Locks", "registry tasks", "", "settlement audit_pool"),
     ("Availability", "registry tasks settlement", "answer_s", ""),
+    ("Audits", "registry tasks settlement rewards zen", "place_bond draw_blocks lapse_s", "referee"),
     ("Custody", "registry tasks settlement availability", "bid_window_s exit_delay_s answer_s draw_blocks", ""),
-    ("Audits", "registry tasks settlement rewards zen", "min_bond draw_blocks", "referee"),
     ("Admissions", "registry governor", "benchmark_s min_window_s epoch_s", "referee"),
 ]
 NAMES = [each[0] for each in DEPLOYMENTS]

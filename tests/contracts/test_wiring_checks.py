@@ -35,7 +35,7 @@ def test_what_was_deployed__is_wired_as_its_file_says(production):
 
 def test_each_immutable__has_a_meaning():
     clocks = {item.name for item in fields(PRODUCTION.clocks)}
-    known = {"window_s", *CONTRACTS, *(item.name for item in fields(Preset)), *clocks}
+    known = {"window_s", "lapse_s", *CONTRACTS, *(item.name for item in fields(Preset)), *clocks}
     for contract in set(CONTRACTS) - UNCHECKED:
         for name in artifact(CONTRACTS[contract])["immutables"]:
             meaning = MEANINGS.get(name, name)
@@ -83,13 +83,14 @@ def test_another_preset__is_noticed_and_said(production):
     assert {(fault.contract, fault.name) for fault in found} >= {
         ("registry", "min_stake"),
         ("referee", "committer_s"),
-        ("audits", "min_bond"),
+        ("audits", "place_bond"),
         ("admissions", "window_s"),
         ("guardian", "pause_s"),
     }
-    (one,) = [fault for fault in found if fault.name == "min_bond"]
+    (one,) = [fault for fault in found if fault.name == "place_bond"]
     assert (
-        str(one) == f"Audits.min_bond is {PRODUCTION.audit_bond}, expected {DEVNET.audit_bond}, the preset's audit_bond"
+        str(one)
+        == f"Audits.place_bond is {PRODUCTION.audit_bond}, expected {DEVNET.audit_bond}, the preset's audit_bond"
     )
 
 

@@ -21,7 +21,6 @@ from node.disputes import player
 from tests.support.disputed_job import Dispute
 from tests.support.stranger_asks import Stranger
 from tests.support.trained_claims import LIE, SLOT, LyingAggregation, Trained, computed, lying
-from zoo_compute.chain.connection import BLOCK_POLL_S
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.cli import main as cli
@@ -82,14 +81,18 @@ class Network:
         return " ".join(out.split())
 
     def run_with(self, lane: Disputing | None, *command: str, account: str) -> tuple[int, dict[str, Any]]:
-        """A command in a process of its own, while a keeper's lane goes on here."""
-        home = self.folder / "home"
-        environment = {
-            **os.environ,
-            "ZOO_HOME": str(home),
-            "ZOO_PASSPHRASE_FILE": str(self.devnet.passphrase_file),
-        }
+        """A command in a process of its own, while a keeper's lane goes on here. Without a lane it runs in this process: the
+        chain's clocks of seconds do not wait until a new one has started."""
+        settings = {"ZOO_HOME": str(self.folder / "home"), "ZOO_PASSPHRASE_FILE": str(self.devnet.passphrase_file)}
         arguments = [*self.arguments(*command, account=account), "--store", str(self.folder / "work" / "store")]
+        if lane is None:
+            self._capsys.readouterr()
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in settings.items():
+                    patch.setenv(name, value)
+                code = cli.run(arguments)
+            return code, json.loads(self._capsys.readouterr().out)
+        environment = {**os.environ, **settings}
         with (self.folder / f"{account}.json").open("w+") as output, (self.folder / f"{account}.log").open("w+") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "zoo_compute.cli.main", *arguments], stdout=output, stderr=log, env=environment
@@ -97,9 +100,8 @@ class Network:
             deadline = time.monotonic() + PATIENCE_S
             while process.poll() is None:
                 assert time.monotonic() < deadline, log.seek(0) or log.read()
-                if lane is not None:
-                    lane.poll_once()
-                time.sleep(BLOCK_POLL_S)
+                lane.poll_once()
+                time.sleep(0.2)
             output.seek(0)
             log.seek(0)
             text = output.read()

@@ -54,7 +54,9 @@ def test_a_job_that_nobody_takes__says_what_is_missing_and_how_to_cancel_it(zoo:
                 break
         process.send_signal(signal.SIGINT)
     assert "missing: no aggregator has bid\n" in lines
-    assert f"to stop waiting, run `zoo job cancel {job}`: the whole escrow comes back\n" in lines
+    assert (
+        f"to stop waiting, run `zoo job cancel {job}`: the whole escrow comes back, and the posting deposit\n" in lines
+    )
 
     assert zoo.json("job", "cancel", str(job))["refunded"] == str(ESCROW)
     assert zoo.json("job", "show", str(job))["missing"] == []

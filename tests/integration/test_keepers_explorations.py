@@ -18,7 +18,6 @@ from node.disputes.player import result_in
 from node.inputs import bundles
 from tests.support.disputed_job import FEE, Dispute
 from tests.support.trained_claims import LIE, SLOT, Trained, computed
-from zoo_compute.chain.connection import BLOCK_POLL_S
 from zoo_compute.chain.explorations import DisputeView, read_disputes
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
@@ -86,7 +85,7 @@ class Scene:
                 lane.poll_once()
             if until():
                 return
-            time.sleep(BLOCK_POLL_S)
+            time.sleep(0.2)
         raise AssertionError(f"no end: {[(node.position, node.status) for node in self.view.picture.nodes.values()]}")
 
     def asked_by(self, sender: Sender) -> int:

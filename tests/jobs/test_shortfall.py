@@ -191,7 +191,7 @@ def test_a_job_at_its_maximum_price__says_so_and_never_that_it_is_reopened(play:
     assert progress.advice == (
         "missing: 2 of 6 slots have bids",
         "missing: no aggregator has bid",
-        f"to stop waiting, run `zoo job cancel {network.job}`: the whole escrow comes back",
+        f"to stop waiting, run `zoo job cancel {network.job}`: the whole escrow comes back, and the posting deposit",
     )
     below = opened(play)
     below.nodes.clear()

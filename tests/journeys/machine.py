@@ -56,6 +56,8 @@ def registries() -> dict[str, str]:
         **{name: str(path) for name, path in files.items() if path.exists()},
         "PIP_CACHE_DIR": pip_cache,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        # As `--no-compile`: Python compiles what is imported, and not the thousands of modules of torch that nobody imports.
+        "PIP_COMPILE": "0",
     }
 
 

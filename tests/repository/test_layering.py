@@ -94,8 +94,10 @@ LONG_FOR_A_REASON = {
     "tests/referee/test_referee_refusals.py": "one contract, function by function",
     "tests/contracts/test_admissions.py": "one contract, function by function",
     "tests/contracts/test_registry.py": "one contract, function by function",
+    "zoo_compute/chain/revert_hints.py": "one table: a line for every reason of every contract",
     "zoo_compute/chain/views.py": "a job and an operator as read at one block, one frozen record each",
     "zoo_compute/spec/state.py": "every record of the protocol's state, and nothing else",
+    "tests/support/scenarios/custody.py": "scenarios of one contract, each a few lines, in order",
     "tests/support/scenarios/rounds.py": "scenarios of one phase of a job, each a few lines, in order",
 }
 
@@ -214,11 +216,14 @@ NEVER_LOADED = {
     "keepers.keeper": ("zoo_compute.cli", "torch"),
     "keepers.decisions.duties": ("celery", "redis", "torch"),
     "keepers.decisions.requests": ("celery", "redis", "torch"),
-    "keepers.processes.run": ("web3", "eth_account"),
-    "keepers.processes.worker": ("web3", "eth_account"),
+    "keepers.processes.run": ("web3", "eth_account", "torch"),
+    "keepers.processes.worker": ("web3", "eth_account", "torch"),
+    "keepers.processes.spare": ("web3", "eth_account", "torch"),
+    "keepers.cli.verify": ("torch",),
+    "keepers.cli.defend": ("torch",),
     "node.measurement.child": ("torch", "zoo_compute.chain", "zoo_compute.jobs", "keepers"),
-    "node.admission.trial": ("zoo_compute.chain", "zoo_compute.jobs", "web3"),
-    "node.disputes.player": ("zoo_compute.chain", "zoo_compute.jobs", "web3"),
+    "node.admission.trial": ("zoo_compute.chain", "zoo_compute.jobs", "web3", "torch"),
+    "node.disputes.player": ("zoo_compute.chain", "zoo_compute.jobs", "web3", "torch"),
     "repops": ("zoo_compute", "node", "keepers"),
 }
 

@@ -18,7 +18,6 @@ from tests.stateful.verdicts import Verdicts
 from tests.stateful.walk import BITS, MAX_JOBS, TOKENS, prepared
 from tests.support.evm import chain
 from tests.support.job_driver import POSTING_DEPOSIT
-from tests.support.lockstep.committed_results import SEGMENTS
 from tests.support.lockstep.coverage import Coverage
 
 JOB: dict[str, Any] = {
@@ -33,7 +32,7 @@ JOB: dict[str, Any] = {
     "standbys": BITS,
     "steps": (0, 1, 3, 5, 5, 6, 6, 7),
     "reexecute_s": (5, 5, 40),  # so windows of 15 and of 120 seconds
-    "rate_bps": (0, 5_000, 10_000, 10_000),
+    "audit_bps": (200, 5_000, 10_000, 10_000),
 }
 
 
@@ -42,7 +41,7 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admiss
 
     @precondition(lambda self: self.is_idle and len(self.s.world.jobs) < MAX_JOBS)
     @rule(4, **JOB)
-    def begin(self, *, prices: list[int], many: int, standbys: int, steps: int, rate_bps: int, **terms: Any) -> None:
+    def begin(self, *, prices: list[int], many: int, standbys: int, steps: int, **terms: Any) -> None:
         """Most jobs are driven to some turn at once, some to a step of their auctions. Most pay for audits."""
         terms["quorum"] = min(terms["quorum"], terms["slots"])
         if self.s.attempt(
@@ -54,9 +53,8 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admiss
         ):
             return
         job = self.s.result
-        if rate_bps:
-            self.s.attempt("audits", "offer", "submitter", job, 7, rate_bps, SEGMENTS)
-            self.s.attempt("audits", "fund", "stranger", job, 70)
+        if terms["audit_bps"] > 200:
+            self.s.attempt("audits", "fund", "stranger", job, 7_000)
         if many & 3:
             self.ask_for_custodians(job, 3 if many & 4 else 5, standbys)
         if steps:

@@ -6,6 +6,7 @@ from tests.stateful.rules import precondition, rule
 from tests.stateful.walk import INDEX, OFFSET, TOKENS, Walk
 from tests.support.lockstep.stage import AUDITORS, OPERATORS
 from tests.support.scenarios.governance import intakes_of
+from zoo_compute.spec.auditing import verdicts_of
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PERIODS, STAKE_UNIT
 
 
@@ -27,8 +28,8 @@ class Operators(Walk):
             ("registry", "set_hot", operator, self.s.accounts[f"{name} hot"]),
             ("registry", "allow_answers", operator, self.s.accounts["stranger"], amount > 0),
             ("registry", "announce", operator, "http://elsewhere"),
-            ("audits", "resign", operator),
-            ("audits", "enlist", operator, amount * 10**15),
+            ("audits", "pay_out", operator, address, amount),
+            ("audits", "deposit", operator, address, amount),
             ("datasets", "contribute", b"r" * 32, b"c" * 32, amount, b"n" * 32 if amount == 1 else bytes(32)),
         ]
         contract, function, *args = calls[what]
@@ -93,8 +94,8 @@ class Operators(Walk):
             ("settlement", "void"),
             ("settlement", "hold"),
             ("settlement", "resume"),
-            ("audits", "settle", job, number, number, operator),
-            ("audits", "reveal", job, number, number, operator, root, root),
+            ("audits", "draw_units", job, number),
+            ("audits", "give_verdicts", job, number, operator, verdicts_of([1], [])),
         ]
         contract, function, *args = calls[which]
         self.s.attempt(contract, function, f"{name} hot", *args)

@@ -27,8 +27,8 @@ MUST_ACCEPT = {
     ),
     *(f"referee.{name}" for name in ("withdraw", "seal", "open_seal", "reward")),
     *(f"availability.{name}" for name in ("demand", "answer", "close")),
-    *(f"audits.{name}" for name in ("offer", "fund", "refund", "schedule", "draw", "attest", "reveal", "open")),
-    *(f"audits.{name}" for name in ("falsify", "record_conviction", "settle")),
+    *(f"audits.{name}" for name in ("deposit", "pay_out", "offer", "leave", "fund", "refund", "draw_units")),
+    *(f"audits.{name}" for name in ("give_verdicts", "settle_verdicts", "withdraw")),
     *(f"admissions.{name}" for name in ("enter", "answer", "settle", "close_dispute", "recall", "lapse")),
     *(
         f"custody.{name}"
@@ -43,7 +43,7 @@ MUST_CHANGE = {
     *("job: RUNNING>ENDED", "claim: PENDING>PAID", "claim: PENDING>CONVICTED", "claim: PENDING>VOID"),
     *(f"dispute: EXPLORED>{end}" for end in ("FINAL", "JUDGED", "SILENT")),
     *("custodian: OFFERED>CUSTODIAN", "custodian: CUSTODIAN>LEFT", "record: SHORT>INPUTS", "record: INPUTS>CHECKPOINT"),
-    *("demand: NONE>OPEN", "demand: OPEN>ENDED", "draw: SCHEDULED>DRAWN", "attestation: REVEALED>SETTLED"),
+    *("demand: NONE>OPEN", "demand: OPEN>ENDED", "draw: NAMED>DRAWN", "verdicts: GIVEN>ENDED"),
 }
 # Of the referee, which the reasons of docs/protocol that a walk reaches do not count.
 MUST_REFUSE = {

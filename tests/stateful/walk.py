@@ -84,9 +84,10 @@ def prepared() -> Stage:
     """Seven operators with collateral, three auditors and two admitted among them; and a funded pool."""
     stage = Stage(Coverage(), persistent_deployment("devnet"))
     stage.register_all(*OPERATORS, *AUDITORS)
-    for name, times in {"erin": 1, "frank": 1, "grace": 2}.items():
-        bond = times * stage.preset.audit_bond
-        stage.ok("audits", "enlist", f"{name} owner", stage.ids[name], bond)
+    for name, places in {"erin": 1, "frank": 1, "grace": 2}.items():
+        for token, amount in {"zen": (places + 1) * stage.preset.audit_bond, "usd": 100_000}.items():
+            stage.ok("audits", "deposit", "stranger", stage.ids[name], stage.tokens[token], amount)
+        stage.ok("audits", "offer", f"{name} owner", stage.ids[name], places)
     for name in ("bob", "carol"):
         admit(stage, name)
     for name in (*OPERATORS, *AUDITORS):
@@ -133,12 +134,12 @@ class Walk:
                 }
         seconds |= {closed.closed_at + w.run(job).window_s for (job, _), closed in w.closed_turns.items()}
         seconds |= {asked.opened_at + w.config.preset.answer_s for asked in w.demands.values() if asked.is_open}
+        seconds |= {second for draw in w.draws.values() for second in (draw.half_at, draw.deadline)}
         for job, wanted in w.custody_requests.items():
             seconds.add(wanted.closes_at)
             if w.run(job).is_open:
                 seconds.add(w.run(job).inputs_close + w.config.preset.answer_s)
         seconds |= {each.signed_at + w.config.preset.answer_s for each in w.custody_records.values()}
-        seconds |= {draw.drawn_at + count * draw.phase_s for draw in w.draws.values() for count in (1, 2, 3)}
         seconds |= {entry.entered_at + w.config.preset.benchmark_s for entry in w.entries.values()}
         seconds |= {
             node.clocks.since + node.clocks.committer_left_s

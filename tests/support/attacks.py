@@ -11,7 +11,7 @@ from itertools import product
 from tests.support.job_driver import Offer
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import Stage, block_hash
-from zoo_compute.spec import admissions, audits, pricing, promises, rewards, seats
+from zoo_compute.spec import admissions, auditing, audits, pricing, promises, rewards, seats
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FALSE_TRIAL_BPS, ZEN
 from zoo_compute.spec.settlement import is_parked
@@ -210,31 +210,35 @@ def free_training() -> Outcome:
 
 @attack(
     "reorg of the draw block",
-    "the claim was fixed before, and anybody can challenge it for all of its window whatever was drawn; a draw made to wait until its block is forgotten draws everything",
+    "the claim was fixed before, and anybody can challenge it for all of its window whatever was drawn; a draw made to wait until its block is forgotten is drawn again",
 )
 def reorged_draw() -> Outcome:
     s = new_stage()
-    job = s.running(SLOTS, AGGREGATORS)
-    s.ok("audits", "offer", "submitter", job, 1, 5_000, 1)
+    job = s.running(SLOTS, AGGREGATORS, audit_bps=5_000)
+    s.ok("audits", "fund", "submitter", job, 10_000)
+    s.ok("audits", "deposit", "stranger", s.ids["erin"], s.tokens["zen"], s.preset.audit_bond)
+    s.ok("audits", "offer", "erin owner", s.ids["erin"], 1)
     watched = ProfitMeter(s, "alice")
     claim = lie(s, job, "alice")
     s.commit(job, "bob")
     s.post_checkpoint(job)
-    s.ok("audits", "schedule", "stranger", job, 0)
+    s.wait(1)
+    s.ok("audits", "draw_units", "stranger", job, 0)
     block = s.world.draws[job, 0].block
     s.world.block_hashes[block] = b"the honest chain"
-    s.no("audits: draw block not buried", "audits", "draw", "alice hot", job, 0)
+    s.no("audits: draw block not buried", "audits", "draw_units", "alice hot", job, 0)
     outcomes = []
     for fork in (*(number.to_bytes(32, "big") for number in range(64)), None):
         w = s.world.fork()
         w.block_hashes = {block: fork} if fork else {}
         buried = Message("alice hot", s.now, block=block + s.preset.draw_blocks + 1)
-        audits.draw(w, buried, job, 0)
-        drawn = [audits.is_drawn(w.draws[job, 0], w.plans[job], unit) for unit in slots_of(claim)]
+        audits.draw_units(w, buried, job, 0)
+        draw = w.draws[job, 0]
+        drawn = [draw.is_drawn and auditing.is_drawn(draw.seed, slot + 1, 5_000) for slot in slots_of(claim)]
         outcomes.append((any(drawn), fork is None, w))
-    escaped = [w for is_caught, _, w in outcomes if not is_caught]
+    escaped = [w for is_caught, is_stale, w in outcomes if not is_caught and not is_stale]
     assert escaped, "no fork of 64 spares its two units"
-    assert all(is_caught for is_caught, is_stale, _ in outcomes if is_stale)
+    assert all(w.draws[job, 0].block > block for _, is_stale, w in outcomes if is_stale), "a stale draw is drawn again"
     s.world = escaped[0]
     s.convict(job, claim, "stranger")
     finish(s, job)

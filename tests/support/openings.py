@@ -101,12 +101,3 @@ def update_opening(results: Sequence[SlotRound], index: int, tensor: int, group:
     part = chunk_of(result.update, tensor, group)
     ways = (part.name, part.head, part.state_path, part.chunk, part.tensor_path)
     return (result.segment_root, result.end_root, result_path(results, index), *ways)
-
-
-def segment_opening(results: Sequence[SlotRound], index: int, segment: int) -> tuple[Any, ...]:
-    """Audits' `Opening` of the root at the end of a segment."""
-    result = results[index]
-    leaves = [commitments.segment_leaf(step, root) for step, root in result.steps]
-    path = merkle_proof(leaves, segment + 1)
-    step = result.steps[segment + 1][0]
-    return (step, path, result.end_root, result.update_root, result_path(results, index))

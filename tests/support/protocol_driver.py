@@ -11,6 +11,7 @@ from tests.support import sources
 from tests.support.contract import Contract
 from tests.support.evm import chain, reverts
 from tests.support.job_driver import JobDriver
+from zoo_compute.spec.auditing import lapse_s
 from zoo_compute.spec.params import DEVNET, ZEN, Preset
 
 START = 1_800_000_000  # Unix seconds
@@ -68,7 +69,8 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
             preset.clocks.pay_gone_at_s,
         )
         availability = load("Availability").deploy(registry, tasks, settlement, preset.answer_s)
-        audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, preset.audit_bond, preset.draw_blocks)
+        audit_numbers = (preset.audit_bond, preset.draw_blocks, lapse_s(preset.clocks))
+        audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, *audit_numbers)
         registry.wire(auction, settlement, locks, tasks, rewards, admissions)
         tasks.wire(auction, settlement, locks)
         rewards.wire(settlement, audits, datasets)

@@ -20,6 +20,7 @@ from zoo_compute.chain.network import CONTRACTS, Network
 from zoo_compute.chain.roles import Roles, refuse_unsafe
 from zoo_compute.chain.wiring import WIRED, miswired
 from zoo_compute.errors import ChainError, UserError
+from zoo_compute.spec import auditing
 from zoo_compute.spec.params import ZEN, Preset
 
 INITIAL_SUPPLY = 100_000_000 * ZEN
@@ -152,6 +153,7 @@ def deploy(
         at["zen"],
         params.audit_bond,
         params.draw_blocks,
+        auditing.lapse_s(params.clocks),
     )
     at["availability"] = deployer.deploy("Availability", at["registry"], at["tasks"], at["settlement"], params.answer_s)
     at["custody"] = deployer.deploy(

@@ -54,7 +54,7 @@ def read_job(chain: Chain, job: int, block: int | Head | None = None) -> JobView
 
 
 def _read_job(chain: Chain, job: int, head: Head) -> JobView:
-    events = _history(chain, ("job", job), job=job).events_until(head)
+    events = job_events(chain, job, head)
     posted = next((event for event in events if event.name == "JobPosted"), None)
     if posted is None:
         raise UserError(
@@ -70,6 +70,11 @@ def _read_job(chain: Chain, job: int, head: Head) -> JobView:
         "demands": demands.with_contract_state(asked, of("demands")),
     }
     return _job_view(head, posted, events, of, made)
+
+
+def job_events(chain: Chain, job: int, head: Head) -> Sequence[Event]:
+    """All events of one job up to a block."""
+    return _history(chain, ("job", job), job=job).events_until(head)
 
 
 def read_operator(

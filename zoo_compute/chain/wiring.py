@@ -14,6 +14,7 @@ from eth_utils.address import to_checksum_address
 from zoo_compute.chain import artifacts
 from zoo_compute.chain.network import CONTRACTS
 from zoo_compute.errors import WrongDeployment
+from zoo_compute.spec.auditing import lapse_s
 from zoo_compute.spec.params import Preset, window_s
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ GOVERNED = "timelock"
 MEANINGS: dict[str, str | None] = {
     "governor": GOVERNED,
     "deployer": None,  # wires once, and may do nothing after that
-    "min_bond": "audit_bond",
+    "place_bond": "audit_bond",
 }
 UNCHECKED = {"zen", "timelock"}  # snekmate's: they know no other contract
 WORD = 32
@@ -110,6 +111,8 @@ def check_wiring(chain: Chain) -> None:
 def _number(params: Preset, name: str) -> int:
     if name == "window_s":  # of trials
         return window_s(params, params.benchmark_s, 1)
+    if name == "lapse_s":  # of verdicts
+        return lapse_s(params.clocks)
     holder = params if name in {item.name for item in fields(params)} else params.clocks
     return int(getattr(holder, name))
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from repops import encoding
 from repops.graph import BadProgram
@@ -202,6 +202,28 @@ class Job:
         return check_lineage(
             self._manifest(view), initial_root, lambda b: _home_of(b, clients).branch(b.since, b.round)
         )
+
+    def audits(self) -> dict[str, Any]:
+        """What auditors were drawn for, what they said and what they were paid; amounts as decimal strings."""
+        from zoo_compute.chain.audits import read_audits, summary
+
+        view = self.view()
+        return summary(view, read_audits(self._client.chain, view))
+
+    def fund_audits(self, amount: int) -> Receipt:
+        """Add to what auditors of this job are paid from, in the smallest unit of its token."""
+        from zoo_compute.chain.tokens import set_allowance
+
+        sender, chain = self._client.sender, self._client.chain
+        set_allowance(sender, self.view().token, chain.network.contracts["audits"], amount)
+        return sender.send(chain.audits.fund(self.id, amount))
+
+    def refund_audits(self) -> Receipt:
+        """Of a job that is over: what no verdict has reserved goes to the submitter."""
+        sender, chain = self._client.sender, self._client.chain
+        view = self.view()
+        sender.send(chain.audits.refund(self.id))
+        return sender.send(chain.audits.withdraw(view.token, view.submitter))
 
     def cancel(self) -> Receipt:
         """Cancel before the award and get the escrow back, and the posting deposit, unless revealed bids are paid from it.

@@ -271,6 +271,12 @@ class Operators:
                 jobs.setdefault(epoch, []).append(job)
         return jobs
 
+    def deposit_for_audits(self, number: int, token: str, amount: int) -> Receipt:
+        """Add to what bonds of places and verdicts reserve."""
+        self._check_balance(token, amount, "the deposit")
+        self._approve(token, "audits", amount)
+        return self.sender.send(self.chain.audits.deposit(number, token, amount))
+
     def _approve(self, token: str, contract: str, amount: int) -> None:
         set_allowance(self.sender, token, self.chain.network.contracts[contract], amount)
 

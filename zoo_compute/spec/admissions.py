@@ -5,7 +5,7 @@ from dataclasses import replace
 from eth_utils.crypto import keccak
 
 from zoo_compute.spec import merkle, node_registry, params
-from zoo_compute.spec.audits import chance
+from zoo_compute.spec.auditing import chance
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.disputed_claims import Terms
 from zoo_compute.spec.frames import EMPTY, Work

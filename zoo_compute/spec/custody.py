@@ -7,12 +7,10 @@ from math import comb
 
 from eth_utils.crypto import keccak
 
-from zoo_compute.spec import bits, locks
+from zoo_compute.spec import bits
 from zoo_compute.spec.custodians import (
-    CheckpointSignature,
     Committee,
     CustodyStatus,
-    InputsSignature,
     Member,
     Note,
     Offer,
@@ -20,15 +18,15 @@ from zoo_compute.spec.custodians import (
     Record,
     Request,
     Role,
-    StartSignature,
 )
+from zoo_compute.spec.custody_turns import add_funds, require_committee
 from zoo_compute.spec.params import (
+    AGGREGATOR_SEAT,
     BPS,
     CUSTODY_LAPSE_BPS,
     MAX_CUSTODIANS,
     MAX_CUSTODY_OFFERS,
     MAX_CUSTODY_SIZE,
-    MAX_DEPTH,
     MAX_PRICE,
     MAX_SEATS,
     MIN_CUSTODIANS,
@@ -38,8 +36,7 @@ from zoo_compute.spec.params import (
 )
 from zoo_compute.spec.params import restitution as restitution_of
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.settlement import status_of
-from zoo_compute.spec.state import ZERO_ADDRESS, Claim, JobState, Message, World
+from zoo_compute.spec.state import ZERO_ADDRESS, JobState, Message, World
 
 
 def fee_of(price: int, size: int) -> int:
@@ -100,7 +97,7 @@ def refund(w: World, msg: Message, job: int) -> None:
 def deposit(w: World, msg: Message, operator: int, token: str, amount: int) -> None:
     require(w.operator(operator).owner != ZERO_ADDRESS, "custody: unknown operator")
     require(amount > 0, "custody: zero amount")
-    _add_funds(w, token, operator, amount)
+    add_funds(w, token, operator, amount)
     w.move(token, msg.sender, w.config.custody, amount, by="custody")
 
 
@@ -108,7 +105,7 @@ def withdraw(w: World, msg: Message, operator: int, token: str, amount: int) -> 
     require(w.operator(operator).owner == msg.sender, "custody: not the owner")
     require(amount > 0, "custody: zero amount")
     require(amount <= w.custody_funds.get((token, operator), 0), "custody: amount exceeds funds")
-    _add_funds(w, token, operator, -amount)
+    add_funds(w, token, operator, -amount)
     w.move(token, w.config.custody, msg.sender, amount, by="custody")
 
 
@@ -152,7 +149,7 @@ def offer(w: World, msg: Message, job: int, operator: int) -> None:
     else:
         offers = (*offers, Offer(operator, weight))
     _set_offers(w, job, offers)
-    _add_funds(w, record.token, operator, -reserve)
+    add_funds(w, record.token, operator, -reserve)
     w.custody_roles[job, operator] = Role(reserve, CustodyStatus.OFFERED)
 
 
@@ -192,7 +189,7 @@ def draw(w: World, msg: Message, job: int, committee: Committee) -> None:
     is_buried = msg.block > progress.draw_block + w.config.preset.draw_blocks
     require(is_buried, "custody: draw block not buried")
     if progress.version:
-        _require_committee(w, job, progress.version, committee)
+        require_committee(w, job, progress.version, committee)
     members = list(committee) if progress.version else [Member()] * progress.custodians
     block_hash = w.block_hashes.get(progress.draw_block)
     progress = w.custody[job] = replace(progress, draw_block=0)
@@ -217,7 +214,8 @@ def draw(w: World, msg: Message, job: int, committee: Committee) -> None:
 
 def picked(w: World, job: int, offers: Sequence[Offer], seed: bytes, index: int) -> Offer | None:
     """By chance in proportion to stake; of those without a seat in the job while there are any."""
-    unseated = [each for each in offers if not locks.seats_of(w, job, each.operator)]
+    seated = {w.seat(job, seat).operator for seat in (*range(w.run(job).seats), AGGREGATOR_SEAT)}
+    unseated = [each for each in offers if each.operator not in seated]
     able = unseated or offers
     if not able:
         return None
@@ -253,71 +251,6 @@ def resign(w: World, msg: Message, job: int, committee: Committee, index: int) -
     w.custody[job] = replace(progress, vacant=progress.vacant | bits.bit(index))
 
 
-def hold_start(w: World, msg: Message, job: int, committee: Committee, signed: tuple[StartSignature, ...]) -> None:
-    """Program, data and first state."""
-    progress = w.custody.get(job, Progress())
-    require(progress.version != 0, "custody: no committee")
-    require(not progress.started, "custody: already held")
-    _require_committee(w, job, progress.version, committee)
-    require(len(signed) >= progress.least, "custody: too few signatures")
-    _signers(committee, [(each.index, each.signer, each.job == job) for each in signed])
-    w.custody[job] = replace(progress, started=True)
-
-
-def hold_inputs(
-    w: World, msg: Message, job: int, turn: int, committee: Committee, inputs: tuple[InputsSignature, ...]
-) -> None:
-    run = w.run(job)
-    require(turn >= run.turn, "custody: turn is closed")
-    progress = w.custody.get(job, Progress())
-    record = _record(w, job, turn, committee)
-    if record.signed_at == 0 and len(inputs) < progress.least:
-        require(run.is_open and run.turn == turn, "custody: not the open turn")
-    _store(w, job, _with_inputs(w, msg, job, record, committee, inputs, is_open=True))
-
-
-def hold_turn(
-    w: World,
-    msg: Message,
-    job: int,
-    claim: Claim,
-    committee: Committee,
-    inputs: tuple[InputsSignature, ...],
-    signed: tuple[CheckpointSignature, ...],
-) -> None:
-    """Of a closed turn: its checkpoint, and its inputs where they are not recorded yet."""
-    require(claim.is_aggregation and status_of(w, job, claim) is not None, "custody: unknown claim")
-    record = _record(w, job, claim.turn, committee)
-    if inputs:
-        record = _with_inputs(w, msg, job, record, committee, inputs, is_open=False)
-    if signed:
-        record = _with_checkpoint(w, msg, job, record, committee, signed, claim.root)
-    _store(w, job, record)
-
-
-def count(w: World, msg: Message, job: int, version: int, committee: Committee) -> None:
-    """Pays what this committee signed in the turns that are final and not counted yet."""
-    _require_committee(w, job, version, committee)
-    progress, run = w.custody[job], w.run(job)
-    turn, signed = progress.counted, [0] * len(committee)
-    while turn < min(progress.counted + MAX_DEPTH, run.turn) and w.closed_turn(job, turn).pending == 0:
-        record = w.custody_records.get((job, turn % (progress.depth + 1)), Record())
-        if record.version and record.turn == turn:
-            if record.version != version:
-                break
-            for index in range(len(committee)):
-                signed[index] += (record.inputs >> index & 1) + (record.checkpoint >> index & 1)
-        turn += 1
-    require(turn > progress.counted, "custody: nothing to count")
-    w.custody[job] = replace(progress, counted=turn)
-    if sum(signed):
-        fee = min(w.custody_requests[job].fee, w.custody_escrows[job] // sum(signed))
-        w.custody_escrows[job] -= fee * sum(signed)
-        for member, times in zip(committee, signed, strict=True):
-            if times:
-                _add_funds(w, w.job(job).token, member.operator, fee * times)
-
-
 def lapse(w: World, msg: Message, job: int, committee: Committee, index: int) -> None:
     """Too few signed for the open turn's inputs: who did not is replaced, and pays a part of its reserve."""
     run = w.run(job)
@@ -348,7 +281,7 @@ def expel(w: World, msg: Message, job: int, operator: int, restored: int, commit
     w.custody_escrows[job] = w.custody_escrows.get(job, 0) + back
     _burn(w, w.job(job).token, role.reserve - back)
     if role.status == CustodyStatus.CUSTODIAN:
-        _require_committee(w, job, w.custody[job].version, committee)
+        require_committee(w, job, w.custody[job].version, committee)
         _vacate(w, job, committee, role.index)
 
 
@@ -358,103 +291,14 @@ def release(w: World, msg: Message, job: int, operator: int) -> None:
     require(role.reserve > 0, "custody: nothing reserved")
     require(_is_over(w, job), "custody: job not over")
     w.custody_roles[job, operator] = replace(role, reserve=0)
-    _add_funds(w, w.job(job).token, operator, role.reserve)
-
-
-# --- records
-
-
-def _record(w: World, job: int, turn: int, committee: Committee) -> Record:
-    """A turn's record, or a new one where an older turn's is not needed any more."""
-    progress = w.custody.get(job, Progress())
-    require(progress.version != 0, "custody: no committee")
-    require(turn >= progress.counted, "custody: turn is counted")
-    record = w.custody_records.get((job, turn % (progress.depth + 1)), Record())
-    if record.version == 0 or record.turn != turn:
-        is_free = record.version == 0 or record.turn < progress.counted
-        require(is_free, "custody: turn not counted")
-        record = Record(turn)
-    if not record.inputs and not record.checkpoint:
-        record = replace(record, version=progress.version)
-    _require_committee(w, job, record.version, committee)
-    return record
-
-
-def _store(w: World, job: int, record: Record) -> None:
-    w.custody_records[job, record.turn % (w.custody[job].depth + 1)] = record
-
-
-def _with_inputs(
-    w: World,
-    msg: Message,
-    job: int,
-    record: Record,
-    committee: Committee,
-    inputs: tuple[InputsSignature, ...],
-    *,
-    is_open: bool,
-) -> Record:
-    signers = _signers(
-        committee, [(each.index, each.signer, (each.job, each.turn) == (job, record.turn)) for each in inputs]
-    )
-    common = bits.full(MAX_SEATS)
-    for each in inputs:
-        common &= bits.without(each.seats, committee[each.index].own)
-    is_new, is_many = record.inputs == 0, len(inputs) >= w.custody[job].least
-    adds = is_new or (is_open and bits.without(common, record.mask) != 0)
-    if is_many and adds:
-        signed_at = msg.now if is_new else record.signed_at
-        return replace(record, mask=record.mask | common, inputs=record.inputs | signers, signed_at=signed_at)
-    if is_new:
-        require(is_open and bool(inputs), "custody: too few signatures")
-        return replace(record, answered=record.answered | signers)
-    covers = all(bits.without(record.mask, each.seats | committee[each.index].own) == 0 for each in inputs)
-    require(covers, "custody: it lacks seats of the mask")
-    require(msg.now <= record.signed_at + w.config.preset.answer_s, "custody: too late")
-    return replace(record, inputs=record.inputs | signers)
-
-
-def _with_checkpoint(
-    w: World,
-    msg: Message,
-    job: int,
-    record: Record,
-    committee: Committee,
-    signed: tuple[CheckpointSignature, ...],
-    root: bytes,
-) -> Record:
-    wanted = (job, record.turn, root)
-    signers = _signers(
-        committee, [(each.index, each.signer, (each.job, each.turn, each.root) == wanted) for each in signed]
-    )
-    if record.checkpoint == 0:
-        require(len(signed) >= w.custody[job].least, "custody: too few signatures")
-        record = replace(record, signed_at=msg.now)
-    else:
-        require(msg.now <= record.signed_at + w.config.preset.answer_s, "custody: too late")
-    return replace(record, checkpoint=record.checkpoint | signers)
-
-
-def _signers(committee: Committee, signed: Sequence[tuple[int, str, bool]]) -> int:
-    """The places that signed, each once. signed: (place, who signed, whether it says what it must)."""
-    signers = 0
-    for index, signer, says_it in signed:
-        is_first = index < len(committee) and not signers & bits.bit(index)
-        is_its = is_first and committee[index].key == signer and signer != ZERO_ADDRESS and says_it
-        require(is_its, "custody: not the custodian's signature")
-        signers |= bits.bit(index)
-    return signers
+    add_funds(w, w.job(job).token, operator, role.reserve)
 
 
 # --- the committee
 
 
-def _require_committee(w: World, job: int, version: int, committee: Committee) -> None:
-    require(w.committees.get((job, version)) == committee, "custody: committee differs")
-
-
 def _member(w: World, job: int, committee: Committee, index: int) -> Member:
-    _require_committee(w, job, w.custody.get(job, Progress()).version, committee)
+    require_committee(w, job, w.custody.get(job, Progress()).version, committee)
     is_there = index < len(committee) and committee[index].operator != 0
     require(is_there, "custody: no custodian")
     return committee[index]
@@ -488,7 +332,7 @@ def _set_offers(w: World, job: int, offers: tuple[Offer, ...]) -> None:
 
 
 def _end_offer(w: World, job: int, operator: int) -> None:
-    _add_funds(w, w.job(job).token, operator, w.custody_roles[job, operator].reserve)
+    add_funds(w, w.job(job).token, operator, w.custody_roles[job, operator].reserve)
     w.custody_roles[job, operator] = Role()
 
 
@@ -504,10 +348,6 @@ def _is_over(w: World, job: int) -> bool:
 
 def _require_hot(w: World, msg: Message, operator: int) -> None:
     require(w.operator(operator).hot == msg.sender, "custody: not the hot key")
-
-
-def _add_funds(w: World, token: str, operator: int, amount: int) -> None:
-    w.custody_funds[token, operator] = w.custody_funds.get((token, operator), 0) + amount
 
 
 def _burn(w: World, token: str, amount: int) -> None:

@@ -27,6 +27,7 @@ LEAF_GAS = 24_000  # of each leaf of words
 STAGE_GAS = 260_000  # of an answer that leads into another tree
 MAX_SLOTS_COUNTED = 255  # of an operator: eight bits of the claim's word
 MAX_ASKS = 65_535  # open at once, of a claim
+MOST_LEFT_S = 2**20 - 1  # twenty bits of the claim's word
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,10 @@ class Court(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DisputedClaim:
-    """A claim's word. latest: up to when something can be asked, whatever the deadline is; used_s: the most on one path."""
+    """A claim's word. latest: up to when something can be asked, whatever the deadline is; used_s: the most on one path.
+
+    left_s: from the first ask to the deadline; the most that is counted where that was not known yet. slot: of a judged claim.
+    """
 
     job: int
     operator: int
@@ -72,6 +76,8 @@ class DisputedClaim:
     heavy_made: int = 0
     used_s: int = 0
     end: End | None = None
+    left_s: int = MOST_LEFT_S
+    slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class Preset:
     emission_per_epoch: int  # ZEN smallest units: most network rewards an epoch pays
     weight_per_fee: int  # most weight of verified compute that counts per smallest unit of its fee
     answer_s: int  # a demand for data is answered
-    audit_bond: int  # ZEN smallest units: least bond of an auditor
+    audit_bond: int  # ZEN smallest units: bond of a place among the auditors
     draw_blocks: int  # that bury the block an audit draws from
     benchmark_s: int  # a trial is answered, from its entry on
     pause_s: int  # a guardian's pause lasts, and the least from its end to the next
@@ -122,11 +122,19 @@ LEAST_BASE_FEE: int = 10**9  # wei: what a chain's base fee counts as at least, 
 LANE_DEMANDS: int = 4  # of one claim: what its author answers is bounded, and nobody uses up what others may ask
 SUBMITTER_LANE: int = 129  # lanes 0..128 are the seats'
 STRANGERS_LANE: int = 130
-AUDIT_PLACES: int = 2  # attestations of a unit, and auditors selected for it on average
-MAX_AUDIT_FEE: int = 2**96 - 1
-MAX_SEGMENTS: int = 65_536  # of a slot-round, for audits
-FALSE_ATTESTATION_BPS: int = 2_000  # of an auditor's bond: five lies ruin it
-OPENER_BPS: int = 5_000  # of that, for who showed the lie: the node knows it for nothing
+VERDICT_WORDS: int = 65  # of a bitmap of units: one aggregation and 16,384 slots
+MAX_PLACES: int = 32  # of auditors, in one call: bounds its gas
+PLACE_CHANGES_READ: int = (
+    256  # of a place, back from the newest: each costs whoever makes it a bond for a time, and gas
+)
+AUDIT_CANDIDATES: int = 4  # places that a unit's ticket names: nobody audits its own work, or replaces itself
+RESERVED_FEES: int = (
+    50  # of a verdict: "clean" without a look loses where one unit in fifty is a lie that somebody shows
+)
+BOUNTY_FEES: int = (
+    10  # more for "false" before the first ask: a real find pays for what looking costs; far below a lie's lock
+)
+VERDICT_CLAIMS: int = 32  # settled in one call
 MIN_CUSTODIANS: int = 3  # of a job: with fewer there is no majority that outvotes one
 MAX_CUSTODIANS: int = 9  # of a job: their places are bits of a turn's word
 MAX_CUSTODY_OFFERS: int = 32  # of a job: bounds the gas of a draw; the one with the least stake makes room

@@ -14,6 +14,7 @@ from zoo_compute.spec.descents import Answer, Ask, Stage, frame_hash, require_fr
 from zoo_compute.spec.disputed_claims import (
     MAX_ASKS,
     MAX_SLOTS_COUNTED,
+    MOST_LEFT_S,
     RESULT,
     DisputedClaim,
     Explorations,
@@ -102,9 +103,11 @@ def _open(w: Explorations, msg: Message, job: int, claim: Claim, work: Work) -> 
     if key in w.claims:
         return
     turn = 0 if terms.deadline else claim.turn
-    w.claims[key] = DisputedClaim(
-        job, claim.operator, turn, terms.reexecute_s, max(1, min(terms.slots, MAX_SLOTS_COUNTED)), terms.deadline
-    )
+    slots = max(1, min(terms.slots, MAX_SLOTS_COUNTED))
+    word = DisputedClaim(job, claim.operator, turn, terms.reexecute_s, slots, terms.deadline)
+    if terms.deadline:
+        word = replace(word, left_s=min(terms.deadline - msg.now, MOST_LEFT_S))
+    w.claims[key] = word
     w.court.open_dispute(job, claim)
 
 

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import cast
 
 from zoo_compute.spec import merkle
+from zoo_compute.spec.auditing import Budget, Draw, Funds, Statement
 from zoo_compute.spec.custodians import Committee, Note, Offer, Progress, Record, Request, Role
 from zoo_compute.spec.disputed_claims import Court, Explorations
 from zoo_compute.spec.frames import Frame, Position, height_of
@@ -18,7 +19,7 @@ from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
 from zoo_compute.spec.pricing import LosingRun
 from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
-from zoo_compute.spec.watching import Attestation, Auditor, Demand, Draw, Holding, Plan, Spent, Unit
+from zoo_compute.spec.watching import Demand, Holding, Spent
 
 ZERO_ADDRESS: str = "0x" + 40 * "0"
 EMPTY_BYTES32: bytes = bytes(32)
@@ -518,16 +519,16 @@ class World:
     coin_owed: dict[str, int] = field(default_factory=dict)  # by account
     coin: int = 0  # of the chain's, that it holds
     # Audits
-    plans: dict[int, Plan] = field(default_factory=dict)  # by job
+    audit_budgets: dict[int, Budget] = field(default_factory=dict)  # by job
+    audit_funds: dict[tuple[int, str], Funds] = field(default_factory=dict)  # (operator, token)
+    # by place: who took it and when, oldest first; operator 0 where it is no place any more
+    places: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    place_count: int = 0
+    place_counts: dict[int, int] = field(default_factory=dict)  # by operator
     draws: dict[tuple[int, int], Draw] = field(default_factory=dict)  # (job, turn)
-    auditors: dict[int, Auditor] = field(default_factory=dict)  # by operator
-    units: dict[tuple[int, int, int], Unit] = field(default_factory=dict)  # (job, turn, unit)
-    attestations: dict[tuple[int, int, int, int], Attestation] = field(default_factory=dict)  # ..., operator
-    falsified: dict[tuple[int, int, int], int] = field(default_factory=dict)  # (job, turn, slot): the first false leaf
-    convicted: dict[tuple[int, Claim], bool] = field(default_factory=dict)  # (job, claim)
+    statements: dict[tuple[int, int, int, int], Statement] = field(default_factory=dict)  # (job, turn, operator, role)
     audit_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
-    bonded: int = 0
-    bonds_burned: int = 0
+    audits_burned: dict[str, int] = field(default_factory=dict)  # by token
     # Custody
     custody_requests: dict[int, Request] = field(default_factory=dict)  # by job
     custody: dict[int, Progress] = field(default_factory=dict)  # by job
@@ -597,6 +598,15 @@ class World:
 
     def closed_turn(self, job: int, turn: int) -> ClosedTurn:
         return self.closed_turns.get((job, turn), ClosedTurn())
+
+    def budget_of(self, job: int) -> Budget:
+        return self.audit_budgets.get(job, Budget())
+
+    def audit_funds_of(self, operator: int, token: str) -> Funds:
+        return self.audit_funds.get((operator, token), Funds())
+
+    def draw_of(self, job: int, turn: int) -> Draw:
+        return self.draws.get((job, turn), Draw())
 
     def epoch(self, epoch: int) -> Epoch:
         return self.epochs.get(epoch, Epoch())

@@ -51,7 +51,7 @@ def judge(
     w.court.judge(kind, frame, judged, data)
     require_open(w, w.claims[node.claim], msg.now)
     w.verdicts[node.claim] = Verdict(node.origin.unit, node.origin.asked_at, msg.now)
-    _resolve(w, job, claim, node.claim, End.JUDGED)
+    _resolve(w, job, claim, node.claim, End.JUDGED, frame.slot)
 
 
 def expire(w: Explorations, msg: Message, job: int, claim: Claim, id: bytes, node: Node) -> None:
@@ -87,13 +87,13 @@ def _is_kept(w: Explorations, job: int, claim: Claim) -> bool:
     return True
 
 
-def _resolve(w: Explorations, job: int, claim: Claim, key: bytes, end: End) -> None:
+def _resolve(w: Explorations, job: int, claim: Claim, key: bytes, end: End, slot: int = 0) -> None:
     require(claim_key(job, claim) == key, "referee: other claim")
     word = w.claims[key]
     require_pending(word)
     holder = word.job, word.operator
     w.heavy[holder] = w.heavy.get(holder, 0) - word.heavy_open
-    w.claims[key] = replace(word, heavy_open=0, end=end)
+    w.claims[key] = replace(word, heavy_open=0, end=end, slot=slot)
     burned = 0
     if end == End.EXHAUSTED:
         _, price = heavy_price(w, job, claim.is_aggregation, price_of(claim))
@@ -177,5 +177,6 @@ def reward(w: Explorations, msg: Message, job: int, claim: Claim) -> None:
     require(is_judged and not (finder and finder.is_rewarded), "referee: nothing to reward")
     assert verdict is not None
     require(msg.now > verdict.judged_at + w.preset.opening_s, "referee: time left")
-    w.finders[key] = Finder(NOBODY, 0, is_rewarded=True)
-    w.court.reward_finder(job, claim, finder.account if finder else NOBODY)
+    account = finder.account if finder else NOBODY
+    w.finders[key] = Finder(account, 0, is_rewarded=True)
+    w.court.reward_finder(job, claim, account)

@@ -70,8 +70,6 @@ SUITES = {
     ),
     "Audits": (
         "contracts/test_audits.py",
-        "contracts/test_attestations.py",
-        "contracts/test_audits_events.py",
         WIRING,
     ),
     "Availability": ("contracts/test_availability.py", "contracts/test_availability_ends.py", WIRING),

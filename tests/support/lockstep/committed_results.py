@@ -13,9 +13,9 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from repops import commitments
-from tests.support.openings import SlotRound, State, segment_opening, state_opening, update_opening
+from tests.support.openings import SlotRound, State, state_opening, update_opening
 from zoo_compute.spec.state import Claim
-from zoo_compute.spec.watching import Demand, Opening, SegmentOpening
+from zoo_compute.spec.watching import Demand, Opening
 
 CLAIM_TYPES = ["uint256"] * 6 + ["bytes32"] * 2
 SEGMENTS, STEPS = 3, 4  # of a slot-round; of a segment
@@ -85,14 +85,3 @@ def chunk_opening(claim: Claim, asked: Demand) -> Opening:
         index = asked.slot - (claim.scope >> 16)
         parts = update_opening(results_of(claim), index, asked.tensor, asked.group)
     return Opening(*(tuple(part) if isinstance(part, list) else part for part in parts))
-
-
-def unit_root(claim: Claim, unit: int) -> bytes:
-    """What re-executing a unit finds; a unit of another slot too."""
-    return slot_round(unit // SEGMENTS, claim.turn, claim.start_root).steps[unit % SEGMENTS + 1][1]
-
-
-def unit_opening(claim: Claim, unit: int) -> SegmentOpening:
-    index = unit // SEGMENTS - (claim.scope >> 16)
-    parts = segment_opening(results_of(claim), index, unit % SEGMENTS)
-    return SegmentOpening(*(tuple(part) if isinstance(part, list) else part for part in parts))

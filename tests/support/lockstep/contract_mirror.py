@@ -17,7 +17,6 @@ from tests.support.evm import Result, chain
 from tests.support.lockstep.contract_views import (
     VIEWS,
     View,
-    attestation_seal,
     changed_keys,
     expected_field,
     seal_bytes,
@@ -27,7 +26,7 @@ from tests.support.lockstep.referee_records import sent
 from tests.support.lockstep.stage import ACCOUNTS, DEPLOYED, PARTS, START, WEALTH, judge_by_hash, parts_of
 from tests.support.protocol_driver import load
 from tests.support.rewards_driver import receipt_signature
-from zoo_compute.spec import watching
+from zoo_compute.spec.auditing import lapse_s
 from zoo_compute.spec.custodians import Member
 from zoo_compute.spec.params import PRESETS, Preset
 from zoo_compute.spec.state import Config, Consent, Receipt, Seal, World
@@ -117,7 +116,16 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
         clocks.pay_gone_at_s,
     )
     availability = load("Availability").deploy(registry, tasks, settlement, preset.answer_s)
-    audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, preset.audit_bond, preset.draw_blocks)
+    audits = load("Audits").deploy(
+        registry,
+        tasks,
+        settlement,
+        rewards,
+        zen,
+        preset.audit_bond,
+        preset.draw_blocks,
+        lapse_s(clocks),
+    )
     custody = load("Custody").deploy(
         registry,
         tasks,
@@ -308,8 +316,6 @@ def _encoded(arg: Any) -> Any:
     """A specification's argument as a contract takes it."""
     if isinstance(arg, Seal):
         return seal_bytes(arg)
-    if isinstance(arg, watching.Seal):
-        return attestation_seal(arg)
     if is_dataclass(arg):
         return tuple(list(part) if isinstance(part, tuple) else part for part in astuple(arg))
     if isinstance(arg, tuple):

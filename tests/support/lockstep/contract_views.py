@@ -15,6 +15,7 @@ from tests.support.lockstep.committed_results import claim_hash
 from tests.support.lockstep.custody_records import committee_hash
 from zoo_compute.spec import (
     admissions,
+    audits,
     convictions,
     custodians,
     guardian,
@@ -24,6 +25,7 @@ from zoo_compute.spec import (
     seats,
     watching,
 )
+from zoo_compute.spec.auditing import Role, Verdicts
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.court import WorldCourt
 from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
@@ -76,11 +78,6 @@ def claim_word(posted: Posted | None) -> bytes:
     if posted is None:
         return EMPTY_BYTES32
     return claim_hash(posted.claim)[:30] + bytes([posted.is_disputed, posted.status])
-
-
-def attestation_seal(seal: watching.Seal) -> bytes:
-    types = ["uint256"] * 4 + ["address"] + ["bytes32"] * 2
-    return keccak(encode(types, astuple(seal)))
 
 
 def _record(contract: str, name: str, source: Callable[[World, Any], Any]) -> Callable[[World, Any], Iterator[View]]:
@@ -211,16 +208,32 @@ def _custody_offer_views(w: World, key: int) -> Iterator[View]:
         yield View("custody", "offers", (key, place), expected)
 
 
-def _unit(w: World, key: tuple[int, int, int]) -> SimpleNamespace:
-    unit = w.units.get(key, watching.Unit())
-    digest = claim_hash(unit.claim) if unit.claim else EMPTY_BYTES32
-    return SimpleNamespace(claim_hash=digest, attested=unit.attested, opener=unit.opener, root=unit.root)
+def _verdicts_hash(verdicts: Verdicts) -> int:
+    words = (list(verdicts.clean), list(verdicts.wrong))
+    return int.from_bytes(keccak(encode(["(uint256[],uint256[])"], [words])), "big")
 
 
-def _attestation(w: World, key: tuple[int, int, int, int]) -> SimpleNamespace:
-    attestation = w.attestations.get(key, watching.Attestation())
-    content = attestation_seal(attestation.seal) if attestation.seal else attestation.root
-    return SimpleNamespace(status=attestation.status, content=content)
+def _given_views(w: World, key: tuple[int, int, int, int]) -> Iterator[View]:
+    """What verdicts are kept as: a hash and when they were given; a hash of what is not settled once something is."""
+    given = w.statements[key]
+    yield View("audits", "given", key, _verdicts_hash(given.verdicts) >> 40 << 40 | given.said_at)
+    left = EMPTY_BYTES32 if given.left == given.verdicts else _verdicts_hash(given.left).to_bytes(32, "big")
+    yield View("audits", "left", key, left)
+
+
+def _place_views(w: World, key: int) -> Iterator[View]:
+    """Who held a place before each of its changes, and now."""
+    for at in {since + offset for _, since in w.places[key][-8:] for offset in (0, 1)}:
+        yield View("audits", "holders", (key, 1, at), [audits.holder(w, key, at)])
+
+
+def _draw_views(w: World, key: tuple[int, int]) -> Iterator[View]:
+    draw = w.draw_of(*key)
+    yield View("audits", "draws", key, draw)
+    for unit in range(4):
+        for role in Role:
+            judge = audits.judge_of(w, draw, unit, unit + 1, role)
+            yield View("audits", "assigned", (*key, unit, unit + 1, int(role)), judge)
 
 
 def _of_claim(contract: str, name: str, source: Callable[[World, Any], Any]) -> Callable[[World, Any], Iterator[View]]:
@@ -326,16 +339,15 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "spent": _record("availability", "held", lambda w, key: w.spent.get(key, watching.Spent())),
     "coin_owed": _record("availability", "owed", lambda w, key: w.coin_owed.get(key, 0)),
     "coin": lambda w, key: iter((View("chain", "balance", (w.config.availability,), w.coin),)),
-    "plans": _record("audits", "plans", lambda w, key: w.plans.get(key, watching.Plan())),
-    "draws": _record("audits", "draws", lambda w, key: w.draws.get(key, watching.Draw())),
-    "auditors": _record("audits", "auditors", lambda w, key: w.auditors.get(key, watching.Auditor())),
-    "units": _record("audits", "units", _unit),
-    "attestations": _record("audits", "attestations", _attestation),
-    "falsified": _record("audits", "falsified", lambda w, key: w.falsified.get(key, 0)),
-    "convicted": _of_claim("audits", "convicted", lambda w, key: w.convicted.get(key, False)),
+    "audit_budgets": _record("audits", "budgets", lambda w, key: w.budget_of(key)),
+    "audit_funds": _record("audits", "funds", lambda w, key: w.audit_funds_of(*key)),
+    "places": _place_views,
+    "place_count": _only("audits", "place_count", lambda w: w.place_count),
+    "place_counts": _record("audits", "held", lambda w, key: w.place_counts.get(key, 0)),
+    "draws": _draw_views,
+    "statements": _given_views,
     "audit_owed": _record("audits", "owed", lambda w, key: w.audit_owed.get(key, 0)),
-    "bonded": _only("audits", "bonded", lambda w: w.bonded),
-    "bonds_burned": _only("audits", "burned", lambda w: w.bonds_burned),
+    "audits_burned": _record("audits", "burned", lambda w, key: w.audits_burned.get(key, 0)),
     "custody_requests": _record(
         "custody", "requests", lambda w, key: w.custody_requests.get(key, custodians.Request())
     ),

@@ -2,13 +2,12 @@
 
 from collections import Counter
 
-from zoo_compute.spec import bits, locks, seats
+from zoo_compute.spec import audits, bits, locks, seats
 from zoo_compute.spec.clocks import heavy_fee
 from zoo_compute.spec.custodians import CustodyStatus
 from zoo_compute.spec.disputed_claims import claim_key
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
-    AUDIT_PLACES,
     BPS,
     COIN,
     KIND_AGGREGATOR,
@@ -17,6 +16,7 @@ from zoo_compute.spec.params import (
     MAX_REPUTATION,
     PERIODS,
     REPUTATION_PARTS,
+    RESERVED_FEES,
     REWARD_CAP_BPS,
     RING,
     STAKE_UNIT,
@@ -24,7 +24,7 @@ from zoo_compute.spec.params import (
     round_price,
 )
 from zoo_compute.spec.state import ClaimStatus, JobState, Phase, Posted, SlashLedger, World
-from zoo_compute.spec.watching import Holding, Status
+from zoo_compute.spec.watching import Holding
 
 Sums = Counter[str]
 
@@ -60,9 +60,11 @@ def check_solvency(w: World) -> None:
     for (token, _), amount in w.buckets.items():
         treasury[token] += amount
     rewards = Sums({w.config.zen: w.pool + sum(epoch.budget - epoch.paid for epoch in w.epochs.values())})
-    audits = Sums({w.config.zen: w.bonded + w.bonds_burned})
-    for job, plan in w.plans.items():
-        audits[w.jobs[job].token] += plan.balance + plan.reserved
+    audits = Sums(w.audits_burned)
+    for (_, token), funds in w.audit_funds.items():
+        audits[token] += funds.balance
+    for job, budget in w.audit_budgets.items():
+        audits[w.jobs[job].token] += budget.balance + budget.reserved
     for (token, _), amount in w.audit_owed.items():
         audits[token] += amount
     referee = Sums({token: amount for token, amount in w.disputes.burned.items() if token != COIN})
@@ -300,24 +302,26 @@ def check_deposits(w: World) -> None:
 
 
 def check_audits(w: World) -> None:
-    """Bonds are what auditors have; what is open is counted, has its fee reserved, and fits its unit's places."""
-    assert w.bonded == sum(auditor.bond for auditor in w.auditors.values()), f"{w.bonded} are bonded in all"
-    taken: Counter[tuple[int, int, int]] = Counter()
-    opened: Counter[int] = Counter()
-    fees: Counter[int] = Counter()
-    for (job, turn, unit, operator), attestation in w.attestations.items():
-        taken[job, turn, unit] += 1
-        if attestation.status != Status.SETTLED:
-            opened[operator] += 1
-            fees[job] += w.plans[job].fee
-    assert taken == {key: unit.attested for key, unit in w.units.items()}, "places that nobody took"
-    assert all(count <= AUDIT_PLACES for count in taken.values()), "a unit with more places than there are"
-    for operator, auditor in w.auditors.items():
-        assert auditor.open == opened[operator], f"auditor {operator}: {opened[operator]} attestations are open"
-        is_bonded = auditor.bond > 0 or auditor.open == 0
-        assert is_bonded, f"auditor {operator}: an attestation with nothing behind it"
-    for job, plan in w.plans.items():
-        assert plan.reserved == fees[job], f"job {job}: {plan.reserved} reserved for fees of {fees[job]}"
+    """What bonds and verdicts reserve is what deposits and budgets have reserved; places are counted, and none is nobody's."""
+    reserved: Counter[tuple[int, str]] = Counter()
+    budgets: Counter[int] = Counter()
+    for operator, held in w.place_counts.items():
+        reserved[operator, w.config.zen] += held * w.config.preset.audit_bond
+    for (job, _, operator, _), given in w.statements.items():
+        cost = audits.cost_of(w, job, given.left)
+        reserved[operator, w.jobs[job].token] += cost.fees * RESERVED_FEES
+        budgets[job] += cost.budget
+    for key, funds in w.audit_funds.items():
+        assert funds.reserved == reserved[key], f"auditor {key}: {funds.reserved} reserved for {reserved[key]}"
+        assert funds.reserved <= funds.balance, f"auditor {key}: more reserved than there is"
+    for job, budget in w.audit_budgets.items():
+        assert budget.reserved == budgets[job], f"job {job}: {budget.reserved} reserved for {budgets[job]}"
+    holders = Counter(history[-1][0] for history in w.places.values())
+    assert +Counter({of: held for of, held in holders.items() if of}) == +Counter(w.place_counts), (
+        "places are miscounted"
+    )
+    assert holders.total() - holders[0] == w.place_count, "a place is nobody's"
+    assert all(w.places[place][-1][0] for place in range(w.place_count)), "a gap among the places"
 
 
 def custody_dues(w: World) -> Sums:

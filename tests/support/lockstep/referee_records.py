@@ -39,13 +39,13 @@ def claim_word(claim: DisputedClaim | None) -> int:
     return (
         claim.job << 224
         | claim.operator << 196
-        | claim.turn << 176
+        | (claim.left_s if claim.deadline else claim.turn) << 176
         | claim.reexecute_s << 156
         | claim.slots << 148
         | claim.deadline << 108
         | claim.latest << 68
         | claim.open << 52
-        | claim.heavy_open << 36
+        | (claim.heavy_open or claim.slot) << 36
         | claim.heavy_made << 20
         | claim.used_s << 4
         | (claim.end or PENDING)
@@ -61,4 +61,5 @@ def verdict_word(verdict: Verdict) -> int:
 
 
 def finder_word(finder: Finder) -> int:
-    return 2**256 - 1 if finder.is_rewarded else int(finder.account, 16) << 96 | finder.sealed_at
+    sealed_at = 2**96 - 1 if finder.is_rewarded else finder.sealed_at
+    return int(finder.account, 16) << 96 | sealed_at

@@ -1,4 +1,4 @@
-"""Directed sequences about Audits: chance picks what is re-executed, and who is paid for it. See `opening`."""
+"""Directed sequences about Audits: who offers to audit, what chance draws, what is said of it and what it is paid. See `opening`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.job_driver import POSTING_DEPOSIT
-from tests.support.lockstep import committed_results
-from tests.support.lockstep.committed_results import SEGMENTS
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from tests.support.scenarios.availability import DemandScenario
 from zoo_compute.spec import audits
+from zoo_compute.spec.auditing import Role, Verdicts, lapses_at, verdicts_of
+from zoo_compute.spec.clocks import End
 from zoo_compute.spec.params import AGGREGATOR_SEAT
-from zoo_compute.spec.watching import Seal
+from zoo_compute.spec.state import Claim
 
-SALT, LIE = b"s" * 32, b"x" * 32
-UNITS = 6 * SEGMENTS
+FEE, AGGREGATION_FEE = 100, 50  # the reserves of a stage's job
+NOTHING = Verdicts()
+RICH = 10**6
 
 
 class AuditScenario(DemandScenario):
-    """A watched job, with what an audit of its first turn takes."""
+    """A watched job all of whose units are drawn, and its first turn. Unit 0 is the aggregation's, the others slot + 1."""
+
+    def __init__(self, s: Stage, audit_bps: int = 10_000, **changes: Any) -> None:
+        super().__init__(s, audit_bps=audit_bps, **changes)
+        self.token = s.world.job(self.job).token
 
     def ok(self, function: str, sender: str, *args: Any) -> None:
         self.s.ok("audits", function, sender, *args)
@@ -28,175 +33,258 @@ class AuditScenario(DemandScenario):
     def no(self, reason: str, function: str, sender: str, *args: Any) -> None:
         self.s.no(f"audits: {reason}", "audits", function, sender, *args)
 
-    def drawn(self) -> None:
-        """Two auditors with unequal bonds; the first turn is drawn as soon as it can be."""
-        s, bond = self.s, self.s.preset.audit_bond
-        for name, times in (("erin", 1), ("frank", 39)):
-            self.ok("enlist", f"{name} owner", s.ids[name], times * bond)
-        s.wait(1)
-        self.ok("schedule", "stranger", self.job, 0)
-        s.wait(s.preset.draw_blocks + 1)
-        self.no("draw block not buried", "draw", "stranger", self.job, 0)
-        s.wait(1)
-        self.ok("draw", "stranger", self.job, 0)
+    def enlist(self, name: str, places: int = 1, amount: int = RICH) -> None:
+        """With a deposit for places and for verdicts."""
+        operator, zen = self.s.ids[name], self.s.tokens["zen"]
+        self.ok("deposit", "stranger", operator, zen, places * self.s.preset.audit_bond)
+        self.ok("deposit", "stranger", operator, self.token, amount)
+        self.ok("offer", f"{name} owner", operator, places)
 
-    def claim_of(self, unit: int) -> Any:
-        return self.claims[unit // SEGMENTS // 2 % 3]
+    def drawn(self, turn: int = 0) -> None:
+        """As soon as can be."""
+        self.s.wait(1)
+        self.ok("draw_units", "stranger", self.job, turn)
+        self.s.wait(self.s.preset.draw_blocks + 2)
+        self.ok("draw_units", "stranger", self.job, turn)
 
-    def root(self, unit: int) -> bytes:
-        return committed_results.unit_root(self.claim_of(unit), unit % UNITS)
+    def claim_of(self, unit: int) -> Claim:
+        return self.claims[(unit - 1) // 2] if unit else self.claims[AGGREGATOR_SEAT]
 
-    def is_drawn(self, unit: int) -> bool:
-        return audits.is_drawn(self.s.world.draws[self.job, 0], self.s.world.plans[self.job], unit)
+    def units_of(self, name: str, role: Role = Role.AUDITOR) -> list[int]:
+        draw, operator = self.s.world.draws[self.job, 0], self.s.ids[name]
+        authors = ((unit, self.claim_of(unit).operator) for unit in range(7))
+        return [unit for unit, author in authors if audits.judge_of(self.s.world, draw, unit, author, role) == operator]
 
-    def attest(self, unit: int, name: str, reason: str = "", **changes: Any) -> None:
-        hot = self.s.accounts[f"{name} hot"]
-        operator, root = self.s.ids[name], changes.get("root") or self.root(unit)
-        seal = Seal(self.job, 0, unit, operator, hot, root, SALT)
-        args = (self.job, changes.get("claim", self.claim_of(unit)), unit, operator, seal)
-        refusal = self.s.attempt("audits", "attest", changes.get("sender", hot), *args)
+    def give(self, name: str, verdicts: Verdicts, reason: str = "", **changes: Any) -> None:
+        sender = changes.get("sender", f"{name} hot")
+        args = (self.job, changes.get("turn", 0), self.s.ids[name], verdicts)
+        refusal = self.s.attempt("audits", "give_verdicts", sender, *args)
         assert refusal == (f"audits: {reason}" if reason else None), refusal
 
-    def open_args(self, unit: int) -> tuple[Any, ...]:
-        claim = self.claim_of(unit)
-        return (self.job, claim, unit, self.root(unit), committed_results.unit_opening(claim, unit))
+    def settle(self, name: str, verdicts: Verdicts, reason: str = "", **changes: Any) -> None:
+        role, first = changes.get("role", Role.AUDITOR), changes.get("first", NOTHING)
+        claims = tuple(changes.get("claims", self.claims.values()))
+        args = (self.job, 0, self.s.ids[name], int(role), verdicts, claims, first)
+        refusal = self.s.attempt("audits", "settle_verdicts", "stranger", *args)
+        assert refusal == (f"audits: {reason}" if reason else None), refusal
 
-    def after_phases(self, count: int) -> None:
-        """To the last second of attesting, revealing or contradicting."""
-        draw = self.s.world.draws[self.job, 0]
-        self.s.to(max(self.s.now, draw.drawn_at + count * draw.phase_s))
+    def paid(self, name: str) -> int:
+        return self.s.world.audit_owed.get((self.token, self.s.accounts[f"{name} owner"]), 0)
+
+    def reserved(self, name: str) -> int:
+        return self.s.world.audit_funds_of(self.s.ids[name], self.token).reserved
+
+    @property
+    def deadline(self) -> int:
+        return self.s.deadline(self.job, self.claims[0])
+
+    def after_window(self) -> None:
+        self.s.to(max(self.s.now, self.deadline + 1))
 
 
 @scenario
-def audits_are_offered_funded_and_drawn(s: Stage) -> None:
-    t = AuditScenario(s, token="usd")
-    job, erin, bond = t.job, s.ids["erin"], s.preset.audit_bond
-    t.no("nothing offered", "fund", "submitter", job, 9)
-    t.no("nothing offered", "schedule", "submitter", job, 0)
-    t.no("not the submitter", "offer", "stranger", job, 7, 10_000, SEGMENTS)
-    for fee in (0, 2**96):
-        t.no("fee out of range", "offer", "submitter", job, fee, 10_000, SEGMENTS)
-    for rate in (0, 10_001):
-        t.no("rate out of range", "offer", "submitter", job, 7, rate, SEGMENTS)
-    for segments in (0, 65_537):
-        t.no("segments out of range", "offer", "submitter", job, 7, 10_000, segments)
-    t.ok("offer", "submitter", job, 7, 5_000, SEGMENTS)
-    t.no("already offered", "offer", "submitter", job, 7, 10_000, SEGMENTS)
+def auditors_take_places_behind_bonds_and_leave_them(s: Stage) -> None:
+    s.register_all()
+    erin, dave, zen, bond = s.ids["erin"], s.ids["dave"], s.tokens["zen"], s.preset.audit_bond
+    no = lambda reason, function, sender, *args: s.no(f"audits: {reason}", "audits", function, sender, *args)  # noqa: E731
+    no("no such operator", "deposit", "erin owner", 99, zen, 1)
+    no("zero amount", "deposit", "erin owner", erin, zen, 0)
+    no("not the owner", "offer", "erin hot", erin, 1)
+    for count in (0, 33):
+        no("places out of range", "offer", "erin owner", erin, count)
+    no("deposit too small", "offer", "erin owner", erin, 1)
+    s.ok("audits", "deposit", "stranger", erin, zen, 40 * bond)
+    s.ok("audits", "offer", "erin owner", erin, 32)
+    no("amount exceeds free deposit", "pay_out", "erin owner", erin, zen, 8 * bond + 1)
+    no("amount exceeds free deposit", "pay_out", "erin owner", erin, zen, 0)
+    no("not the owner", "pay_out", "dave owner", erin, zen, 1)
+    s.ok("audits", "pay_out", "erin owner", erin, zen, 8 * bond)
+    s.ok("audits", "deposit", "dave owner", dave, zen, 2 * bond)
+    s.ok("audits", "offer", "dave owner", dave, 2)
+    no("not the owner", "leave", "dave owner", erin, (0,))
+    no("places out of range", "leave", "erin owner", erin, ())
+    for place in (32, 34):
+        no("not its place", "leave", "erin owner", erin, (place,))
+    at = s.now
+    s.wait(1)
+    s.ok("audits", "leave", "erin owner", erin, (31, 0))
+    # Dave's places moved to where erin's were; what a draw fixed before stays as it was.
+    assert [audits.holder(s.world, place, s.now + 1) for place in (0, 31, 32)] == [dave, dave, 0]
+    assert [audits.holder(s.world, place, at + 1) for place in (0, 31, 32, 33)] == [erin, erin, dave, dave]
+    no("not its place", "leave", "erin owner", erin, (31,))
+    s.ok("registry", "request_exit", "dave owner", dave)
+    no("not eligible", "offer", "dave owner", dave, 1)
+    s.ok("audits", "leave", "dave owner", dave, (31, 0))
+    s.ok("audits", "offer", "erin owner", erin, 2)
+    assert (s.world.place_count, s.world.place_counts) == (32, {erin: 32, dave: 0})
+
+
+@scenario
+def units_are_drawn_from_a_closed_turn(s: Stage) -> None:
+    t = AuditScenario(s, audit_bps=2_000, token="usd")
+    job = t.job
     t.no("zero amount", "fund", "submitter", job, 0)
-    t.ok("fund", "stranger", job, 30)
-    t.no("not the owner", "enlist", "erin hot", erin, bond)
-    t.no("bond below the minimum", "enlist", "erin owner", erin, bond - 1)
-    t.no("not the owner", "resign", "erin hot", erin)
-    t.no("not enlisted", "resign", "erin owner", erin)
+    t.no("no such job", "fund", "submitter", 99, 1)
+    t.no("nothing funded", "draw_units", "stranger", job, 0)
+    t.ok("fund", "stranger", job, RICH)
+    t.no("no auditors", "draw_units", "stranger", job, 0)
+    t.enlist("erin")
+    t.no("turn still open", "draw_units", "stranger", job, 1)
+    t.no("not drawn", "give_verdicts", "erin hot", job, 0, s.ids["erin"], verdicts_of([1], []))
+    s.wait(1)
+    t.ok("draw_units", "stranger", job, 0)
+    t.no("draw block not buried", "draw_units", "stranger", job, 0)
+    named = s.world.draws[job, 0]
+    s.wait(258)
+    t.ok("draw_units", "stranger", job, 0)  # the hash is forgotten: another block is named, and nothing is drawn
+    assert not s.world.draws[job, 0].is_drawn
+    assert s.world.draws[job, 0].block > named.block
+    s.wait(s.preset.draw_blocks + 1)
+    t.no("draw block not buried", "draw_units", "stranger", job, 0)
+    s.wait(1)
+    t.ok("draw_units", "stranger", job, 0)
+    t.no("already drawn", "draw_units", "stranger", job, 0)
+    t.after_window()
+    t.no("window over", "give_verdicts", "erin hot", job, 0, s.ids["erin"], verdicts_of([1], []))
     t.no("job not over", "refund", "stranger", job)
-    t.no("turn still open", "schedule", "stranger", job, 1)
-    t.no("not scheduled", "draw", "stranger", job, 0)
-    seal = Seal(job, 0, 0, erin, s.accounts["erin hot"], LIE, SALT)
-    t.no("not drawn", "attest", "erin hot", job, t.claims[0], 0, erin, seal)
-    t.drawn()
-    t.no("already scheduled", "schedule", "stranger", job, 0)
-    t.no("already drawn", "draw", "stranger", job, 0)
-    t.attest(next(unit for unit in range(UNITS) if not t.is_drawn(unit)), "frank", "unit not drawn")
-    units = [unit for unit in range(UNITS) if t.is_drawn(unit)]
-    draw = s.world.draws[job, 0]
-    far = next(unit for unit in units if not audits.is_selected(draw, unit, erin, bond))
-    t.attest(far, "erin", "not selected")
-    for unit in units[:4]:
-        t.attest(unit, "frank")
-    t.attest(units[4], "frank", "budget spent")
-    t.no("attestations open", "resign", "frank owner", s.ids["frank"])
-    t.ok("resign", "erin owner", erin)
-    zen, owner = s.tokens["zen"], s.accounts["erin owner"]
-    t.ok("withdraw", "stranger", zen, owner)
-    t.no("nothing owed", "withdraw", "stranger", zen, owner)
-    t.no("no attestation", "settle", "stranger", job, 0, units[0], erin)
-    t.finalise()
-    t.after_phases(3)
-    t.no("not final", "settle", "stranger", job, 0, units[0], s.ids["frank"])
-    s.wait(1)
-    for unit in units[:4]:
-        t.ok("settle", "stranger", job, 0, unit, s.ids["frank"])
-
-
-@scenario
-def an_attestation_is_judged_by_what_the_claim_says_and_what_became_of_it(s: Stage) -> None:
-    t = AuditScenario(s, token="zen")
-    job, bond, referee = t.job, s.preset.audit_bond, "referee"
-    t.ok("offer", "submitter", job, 7, 10_000, SEGMENTS)
-    t.ok("fund", "submitter", job, 500)
-    t.ok("enlist", "alice owner", s.ids["alice"], bond)
-    t.drawn()
-    t.after_phases(1)
-    t.attest(0, "erin", "not the hot key", sender="stranger")
-    t.attest(0, "grace", "not enlisted in time")
-    t.attest(0, "alice", "own work")
-    t.attest(6, "erin", "no such unit", claim=t.claims[0])
-    t.attest(0, "erin", "no such unit", claim=t.claims[AGGREGATOR_SEAT])
-    said = {0: t.root(0), 1: LIE, 2: t.root(2), 3: LIE, 6: t.root(6), 12: LIE}
-    for unit, root in said.items():
-        t.attest(unit, "erin", root=root)
-    t.attest(0, "erin", "already attested")
-    t.attest(0, "frank")
-    t.ok("enlist", "grace owner", s.ids["grace"], bond)
-    t.attest(6, "alice")
-    t.attest(6, "frank", "places taken")
-    t.no("attesting runs", "open", "stranger", *t.open_args(0))
-    erin = s.ids["erin"]
-    t.no("not revealing", "reveal", "stranger", job, 0, 0, erin, t.root(0), SALT)
-    s.wait(1)
-    t.attest(4, "erin", "attesting is over")
-    t.no("seal does not match", "reveal", "stranger", job, 0, 0, erin, LIE, SALT)
-    for unit, root in said.items():
-        t.ok("reveal", "stranger", job, 0, unit, erin, root, SALT)
-    t.no("no attestation", "reveal", "stranger", job, 0, 0, erin, t.root(0), SALT)
-    t.no("no attestation", "open", "stranger", *t.open_args(5))
-    t.no("root does not match", "open", "stranger", *t.open_args(1)[:4], t.open_args(2)[4])
-    for unit in (0, 1, 2, 3, 6):
-        t.ok("open", "guardian", *t.open_args(unit))
-    t.no("already opened", "open", "stranger", *t.open_args(0))
-    t.no("not final", "settle", "stranger", job, 0, 0, erin)
-    # Leaf 3 of slot 0 is false: what was said of leaves before it was right for all one knows.
-    t.no("not the referee", "falsify", "stranger", job, t.claims[0], 0, 3)
-    s.convict(job, t.claims[0], "stranger")
-    for leaf in (3, SEGMENTS + 9):
-        t.ok("falsify", referee, job, t.claims[0], 0, leaf)
-    t.finalise()
-    t.after_phases(3)
-    s.wait(1)
-    who = [(unit, "erin") for unit in said]
-    for unit, name in (*who, (0, "frank"), (6, "alice")):
-        t.ok("settle", "stranger", job, 0, unit, s.ids[name])
-    t.no("no attestation", "settle", "stranger", job, 0, 0, erin)
-    # Erin alone is slashed, and once: she said of a false leaf what the node had said. Half of it is the opener's.
-    assert s.world.bonds_burned == s.world.audit_owed[s.tokens["zen"], s.accounts["guardian"]] == bond // 10
-    for token, account in [key for key, amount in s.world.audit_owed.items() if amount]:
-        t.ok("withdraw", "stranger", token, account)
-
-
-@scenario
-def a_draw_that_waits_until_its_block_is_forgotten_draws_everything(s: Stage) -> None:
-    t = AuditScenario(s, token="usd")
-    job, erin = t.job, s.ids["erin"]
-    t.ok("offer", "submitter", job, 7, 1, SEGMENTS)
-    t.ok("fund", "submitter", job, 21)
-    t.ok("enlist", "erin owner", erin, s.preset.audit_bond)
-    s.wait(1)
-    t.ok("schedule", "stranger", job, 0)
-    s.wait(1 + 257)
-    t.ok("draw", "stranger", job, 0)
-    assert s.world.draws[job, 0].stale
-    t.attest(17, "erin")
-    s.convict(job, t.claims[1])
-    t.attest(7, "erin", "unknown claim")
-    t.finalise()
-    t.after_phases(3)
-    s.wait(1)
     s.to(max(s.now, s.world.run(job).inputs_close))
     s.ok("settlement", "abandon", "stranger", job)
-    t.no("turn is final", "schedule", "stranger", job, 1)
+    s.to(s.now + 601)
+    t.no("window over", "draw_units", "stranger", job, 1)
+    t.finalise()
     t.ok("refund", "stranger", job)
     t.no("nothing left", "refund", "stranger", job)
-    t.ok("settle", "stranger", job, 0, 17, erin)
+    usd, submitter = s.tokens["usd"], s.accounts["submitter"]
+    t.ok("withdraw", "stranger", usd, submitter)
+    t.no("nothing owed", "withdraw", "stranger", usd, submitter)
+
+
+@scenario
+def verdicts_are_paid_where_nothing_contradicts_them(s: Stage) -> None:
+    t = AuditScenario(s, token="zen")
+    job, erin, frank = t.job, s.ids["erin"], s.ids["frank"]
+    t.ok("fund", "submitter", job, 6 * FEE + AGGREGATION_FEE + 10 * FEE)
+    t.enlist("erin")
+    t.enlist("frank", places=2)
+    t.drawn()
+    units = {name: t.units_of(name) for name in ("erin", "frank")}
+    assert sorted(units["erin"] + units["frank"]) == list(range(7))
+    assert units["erin"]
+    assert units["frank"]
+    t.give("erin", NOTHING, "no verdicts")
+    t.give("erin", verdicts_of([1], [1, 2]), "two verdicts")
+    t.give("erin", verdicts_of([1], []), "not the hot key", sender="frank hot")
+    t.give("erin", verdicts_of(list(range(300, 501)), []), "deposit too small")
+    t.give("erin", verdicts_of([1], [2, 3]), "budget spent")
+    t.give("erin", said := verdicts_of(units["erin"], []))
+    t.give("erin", said, "verdicts given")
+    t.give("frank", lie := verdicts_of(units["frank"][1:], units["frank"][:1]))
+    # Whoever leaves keeps what its verdicts reserve.
+    t.ok("leave", "erin owner", erin, (0,))
+    too_much = s.world.audit_funds_of(erin, t.token).free + 1
+    t.no("amount exceeds free deposit", "pay_out", "erin owner", erin, t.token, too_much)
+    t.settle("erin", said, "window open")
+    s.to(t.deadline)
+    t.settle("erin", said, "window open")
+    t.after_window()
+    t.settle("erin", lie, "other verdicts")
+    t.settle("erin", said, "other verdicts", role=2)
+    t.settle("erin", said, "nothing to settle", claims=())
+    stray = replace(t.claims[0], root=b"x" * 32)
+    t.settle("erin", said, "nothing to settle", claims=(stray, replace(t.claims[0], turn=1)))
+    first = t.claim_of(units["erin"][0])
+    t.settle("erin", said, claims=(stray, first))  # one that is unknown refuses nothing
+    rest = s.world.statements[job, 0, erin, Role.AUDITOR].left
+    if rest.units:
+        t.settle("erin", said, "other verdicts")
+        t.settle("erin", rest)
+    t.settle("erin", s.world.statements[job, 0, erin, Role.AUDITOR].left, "nothing to settle")
+    t.settle("frank", lie)
+    fees = {name: sum(audits.fee_of(s.world, job, unit) for unit in of) for name, of in units.items()}
+    assert t.paid("erin") == fees["erin"]
+    assert t.paid("frank") == fees["frank"] - audits.fee_of(s.world, job, units["frank"][0])  # the claim is final
+    assert t.reserved("frank") == 2 * s.preset.audit_bond
+    assert not s.world.audits_burned.get(t.token)
+    assert not s.world.budget_of(job).reserved
+    t.ok("withdraw", "stranger", t.token, s.accounts["erin owner"])
+    assert frank != erin
+
+
+@scenario
+def silence_of_the_auditor_leaves_its_units_to_the_replacement(s: Stage) -> None:
+    t = AuditScenario(s, token="usd")
+    job, names = t.job, ("erin", "frank", "grace")
+    t.ok("fund", "submitter", job, RICH)
+    for name in names:
+        t.enlist(name, places=2)
+    t.drawn()
+    draw = s.world.draws[job, 0]
+    mine = {name: t.units_of(name) for name in names}
+    other = next(name for name in names if mine[name])
+    t.give(other, said := verdicts_of(mine[other][:1], []))  # one unit alone of what it owes
+    s.to(draw.half_at)
+    later = next(name for name in names if t.units_of(name, Role.REPLACEMENT))
+    s.wait(1)
+    owed = {name: t.units_of(name, Role.REPLACEMENT) for name in names}
+    assert owed[later]
+    given = {name: verdicts_of(units, []) for name, units in owed.items() if units}
+    for name, verdicts in given.items():
+        t.give(name, verdicts)
+    t.after_window()
+    t.settle(other, said)
+    before = {name: t.paid(name) for name in names}
+    for name, verdicts in given.items():
+        # Units whose auditor said something need what it said.
+        t.settle(name, verdicts, first=said, role=Role.REPLACEMENT)
+        late = [unit for unit in owed[name] if unit == said.units[0]]
+        fees = sum(audits.fee_of(s.world, job, unit) for unit in owed[name] if unit not in late)
+        assert t.paid(name) == before[name] + fees
+        assert not s.world.statements[job, 0, s.ids[name], Role.REPLACEMENT].left.units
+
+
+@scenario
+def verdicts_on_units_of_others_lapse_and_cost_their_fees(s: Stage) -> None:
+    t = AuditScenario(s, token="usd")
+    job, erin = t.job, s.ids["erin"]
+    t.ok("fund", "submitter", job, 20 * FEE)
+    t.enlist("erin")
+    t.enlist("frank", places=5)
+    t.drawn()
+    others = t.units_of("frank")
+    t.give("erin", said := verdicts_of([unit for unit in others if unit], []))
+    role, lost = int(Role.AUDITOR), len(said.units) * FEE
+    t.finalise()
+    s.wait(1)
+    t.settle("erin", said, "nothing to settle")
+    args = (job, 0, erin, role)
+    t.no("other verdicts", "lapse_verdicts", "stranger", *args, NOTHING)
+    s.to(max(s.now, lapses_at(t.deadline, 200, s.preset.clocks)))
+    t.no("time left", "lapse_verdicts", "stranger", *args, said)
+    s.wait(1)
+    t.ok("lapse_verdicts", "stranger", *args, said)
+    t.no("nothing to settle", "lapse_verdicts", "stranger", *args, NOTHING)
+    assert s.world.audits_burned[t.token] == lost
+    assert s.world.budget_of(job).balance == 20 * FEE
+    assert s.world.audit_funds_of(erin, t.token).balance == RICH - lost
+
+
+@scenario
+def what_a_conviction_without_a_judgement_means_for_verdicts(s: Stage) -> None:
+    """Data that nobody shows: "clean" was no lie, and "false" is paid without a bounty, for nobody asked about the claim."""
+    t = AuditScenario(s, token="usd")
+    job = t.job
+    t.ok("fund", "submitter", job, RICH)
+    t.enlist("erin")
+    t.drawn()
+    t.give("erin", said := verdicts_of([0, 1, 2, 3], [4, 5]))
+    s.lose(job, t.claims[0])
+    s.lose(job, t.claims[1])
+    t.after_window()
+    t.settle("erin", said)
+    assert t.paid("erin") == AGGREGATION_FEE + 4 * FEE  # of 5, which is final, nothing
+    assert s.world.claims[job, 0, 0].status == 3
+    assert not s.world.audits_burned.get(t.token)
+    assert End.SILENT == 3
 
 
 @scenario
@@ -211,13 +299,15 @@ def a_hostile_token_stops_only_the_audits_that_are_paid_in_it(s: Stage) -> None:
         SLOTS,
         AGGREGATORS,
     )
-    s.ok("audits", "offer", "submitter", job, 7, 1, SEGMENTS)
     s.ok("audits", "fund", "stranger", job, 70)
+    s.ok("audits", "deposit", "stranger", s.ids["erin"], bad, 70)
     s.ok("token", "refuse", "stranger", bad, True)
     s.no("audits: transfer failed", "audits", "fund", "stranger", job, 1)
-    s.ok("audits", "enlist", "erin owner", s.ids["erin"], s.preset.audit_bond)
+    s.no("audits: transfer failed", "audits", "deposit", "stranger", s.ids["erin"], bad, 1)
+    s.no("audits: transfer failed", "audits", "pay_out", "erin owner", s.ids["erin"], bad, 70)
     s.ok("tasks", "cancel", "submitter", job)
     s.ok("audits", "refund", "stranger", job)
+    s.no("audits: no such job", "audits", "fund", "stranger", job, 1)
     s.no("audits: transfer failed", "audits", "withdraw", "stranger", bad, s.accounts["submitter"])
     s.ok("token", "refuse", "stranger", bad, False)
     s.ok("audits", "withdraw", "stranger", bad, s.accounts["submitter"])

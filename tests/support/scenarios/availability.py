@@ -121,8 +121,6 @@ def data_that_nobody_shows_voids_its_claim(s: Stage) -> None:
     s.no("availability: answer too late", "availability", "answer", "stranger", t.job, t.claims[1], 2, opening)
     t.close(1, 2)
     t.demand(1, reason="unknown claim")
-    s.no("audits: not convicted", "audits", "record_conviction", "stranger", t.job, t.claims[0])
-    s.ok("audits", "record_conviction", "stranger", t.job, t.claims[1])
     t.demand(2, 0)
     t.demand(2, sender=s.tokens["bad"])
     s.to(late + 1)

@@ -16,7 +16,7 @@ from zoo_compute.spec.custodians import (
     Member,
     StartSignature,
 )
-from zoo_compute.spec.params import AGGREGATOR_SEAT, MAX_CUSTODY_OFFERS, SIGNED_BYTES, STAKE_UNIT, Terms
+from zoo_compute.spec.params import AGGREGATOR_SEAT, MAX_CUSTODY_OFFERS, SIGNED_BYTES, STAKE_UNIT
 from zoo_compute.spec.state import ZERO_ADDRESS
 
 FUNDS = 100_000
@@ -555,8 +555,7 @@ def a_hostile_token_stops_only_the_custody_that_is_paid_in_it(s: Stage) -> None:
     t = CustodyScenario(s)
     bad = s.tokens["bad"]
     s.ok("tasks", "allow", "deployer", bad, True, 0)
-    terms: Terms = replace(s.terms(), token=bad)
-    job = s.ok("tasks", "post", "submitter", terms)
+    job = s.post(token="bad")
     t.ok("request", "submitter", job, 3, 7, SIGNED_BYTES)
     t.ok("fund", "stranger", job, 70)
     t.ok("deposit", "stranger", s.ids["alice"], bad, 7)

@@ -1,15 +1,13 @@
 """Directed sequences about network rewards and datasets; see `opening`. Walks over the same are in `test_rewards`."""
 
 from tests.support.job_driver import Offer
-from tests.support.lockstep import committed_results
-from tests.support.lockstep.committed_results import SEGMENTS
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.admissions import admit
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
-from zoo_compute.spec import rewards
-from zoo_compute.spec.params import CLAIM_EPOCHS
+from zoo_compute.spec import audit_ends, audits, rewards
+from zoo_compute.spec.auditing import Role, Verdicts, verdicts_of
+from zoo_compute.spec.params import CLAIM_EPOCHS, Flow
 from zoo_compute.spec.state import Receipt
-from zoo_compute.spec.watching import Seal
 
 GBPS = 125_000_000  # bytes a second
 ROOT = b"r" * 32
@@ -24,25 +22,23 @@ def worked(s: Stage, **changes: int) -> tuple[int, int]:
     return job, rewards.epoch_of(s.world, s.now)
 
 
-def audited(s: Stage, job: int, units: dict[str, int]) -> None:
-    """Each auditor attests its unit of the first turn; job and audit are settled."""
-    s.ok("audits", "schedule", "stranger", job, 0)
+def audited(s: Stage, job: int) -> None:
+    """The auditors of the first turn's units call them clean; job and audits are settled."""
+    s.wait(1)
+    s.ok("audits", "draw_units", "stranger", job, 0)
     s.wait(s.preset.draw_blocks + 2)
-    s.ok("audits", "draw", "stranger", job, 0)
-    draw, claims = s.world.draws[job, 0], [each for each in s.claims(job) if not each.is_aggregation]
-    roots = {}
-    for name, unit in units.items():
-        claim = next(each for each in claims if 0 <= unit // SEGMENTS - (each.scope >> 16) < each.count)
-        roots[name] = committed_results.unit_root(claim, unit)
-        seal = Seal(job, 0, unit, s.ids[name], s.accounts[f"{name} hot"], roots[name], ROOT)
-        s.ok("audits", "attest", f"{name} hot", job, claim, unit, s.ids[name], seal)
-    s.to(draw.attest_until + 1)
-    for name, unit in units.items():
-        s.ok("audits", "reveal", "stranger", job, 0, unit, s.ids[name], roots[name], ROOT)
+    s.ok("audits", "draw_units", "stranger", job, 0)
+    draw, claims = s.world.draws[job, 0], s.claims(job)
+    units: dict[int, list[int]] = {}
+    for claim in claims:
+        for unit in audit_ends.units_of(claim):
+            units.setdefault(audits.judge_of(s.world, draw, unit, claim.operator, Role.AUDITOR), []).append(unit)
+    for operator, of in units.items():
+        s.ok("audits", "give_verdicts", s.world.operator(operator).hot, job, 0, operator, verdicts_of(of, []))
     s.settle(job)
-    s.to(max(s.now, draw.drawn_at + 3 * draw.phase_s + 1))
-    for name, unit in units.items():
-        s.ok("audits", "settle", "stranger", job, 0, unit, s.ids[name])
+    for operator, of in units.items():
+        args = (job, 0, operator, int(Role.AUDITOR), verdicts_of(of, []), claims, Verdicts())
+        s.ok("audits", "settle_verdicts", "stranger", *args)
 
 
 def to_epoch(s: Stage, epoch: int) -> None:
@@ -181,10 +177,10 @@ def audits_and_data_are_paid_from_their_jobs_own_fees(s: Stage) -> None:
     s.no("datasets: name taken", "datasets", "contribute", "stranger", ROOT, ROOT, 100, NAME)
     second = s.ok("datasets", "contribute", "stranger", ROOT, ROOT, 100, NO_NAME)
     for name in ("erin", "dave"):
-        s.ok("audits", "enlist", f"{name} owner", s.ids[name], s.preset.audit_bond)
-    job = s.running(SLOTS, AGGREGATORS, rounds=1)
-    s.ok("audits", "offer", "submitter", job, 5, 10_000, SEGMENTS)
-    s.ok("audits", "fund", "submitter", job, 10)
+        s.ok("audits", "deposit", f"{name} owner", s.ids[name], s.tokens["zen"], s.preset.audit_bond + 10**5)
+        s.ok("audits", "offer", f"{name} owner", s.ids[name], 1)
+    job = s.running(SLOTS, AGGREGATORS, rounds=1, audit_bps=10_000)
+    s.ok("audits", "fund", "submitter", job, 1_000)
     s.no("datasets: not the submitter", "datasets", "cite", "stranger", job, (first,))
     s.no("datasets: nothing cited", "datasets", "cite", "submitter", job, ())
     s.no("datasets: unknown dataset", "datasets", "cite", "submitter", job, (first, 99))
@@ -195,7 +191,7 @@ def audits_and_data_are_paid_from_their_jobs_own_fees(s: Stage) -> None:
     s.play_round(job)
     s.no("datasets: job is over", "datasets", "cite", "submitter", job, (first,))
     s.no("datasets: job not settled", "datasets", "score", "submitter", job, (100, 100))
-    audited(s, job, {"erin": 0, "dave": 1})  # the work up to leaves 1 and 2: weights as 1 to 2
+    audited(s, job)
     epoch, fees = rewards.epoch_of(s.world, s.now), s.world.job_fees[job].fees
     s.no("datasets: one score each", "datasets", "score", "submitter", job, (100,))
     s.no("datasets: score out of range", "datasets", "score", "submitter", job, (100, 101))
@@ -204,9 +200,11 @@ def audits_and_data_are_paid_from_their_jobs_own_fees(s: Stage) -> None:
     assert (fees, s.world.job_fees[job].verification, s.world.job_fees[job].data) == (16, 3, 1)
     s.no("rewards: epoch not over", "rewards", "claim_verification", "stranger", erin, job, epoch)
     to_epoch(s, epoch + 1)
-    assert s.ok("rewards", "claim_verification", "stranger", erin, job, epoch) == 1
-    assert s.ok("rewards", "claim_verification", "stranger", dave, job, epoch) == 2
-    s.no("rewards: nothing to claim", "rewards", "claim_verification", "stranger", erin, job, epoch)
+    shares = {of: s.world.works.get((Flow.VERIFICATION, of, job, epoch), 0) for of in (erin, dave)}
+    for of, share in shares.items():
+        if paid := 3 * share // sum(shares.values()):
+            assert s.ok("rewards", "claim_verification", "stranger", of, job, epoch) == paid
+        s.no("rewards: nothing to claim", "rewards", "claim_verification", "stranger", of, job, epoch)
     s.no("rewards: nothing to claim", "rewards", "claim_data", "stranger", submitter, job, epoch)
     # Three quarters of an allowance of 1 are nothing: data is paid where fees are larger.
     s.no("rewards: nothing to claim", "rewards", "claim_data", "stranger", s.accounts["guardian"], job, epoch)

@@ -28,7 +28,7 @@ _store = click.option(
 
 @click.group("job", cls=Group)
 def job() -> None:
-    """Jobs: list, show, watch, cancel, result, merge, parents, demands, cite, score."""
+    """Jobs: list, show, watch, cancel, result, audit, merge, parents, demands, cite, score."""
 
 
 @job.command("list")
@@ -100,6 +100,7 @@ def show(settings: Settings, number: int, location: str | None) -> None:
         "rolled_back": [vars(rollback) for rollback in view.rollbacks],
         "redundancy": {"wanted": kept.wanted, "confirmed": kept.confirmed} if kept else None,
         "account": account.to_dict(),
+        "audits": job.audits(),
     }
     lines = [
         progress.line(),
@@ -221,7 +222,7 @@ def watch(settings: Settings, number: int, location: str | None, settled: bool) 
         follow(settings, job, until_settled=settled)
         return
     for progress in job.watch(until_settled=settled):
-        settings.emit(progress.to_dict())
+        settings.emit({**progress.to_dict(), "audits": job.audits()})
 
 
 def follow(settings: Settings, job: Job, *, until_settled: bool = False) -> Progress | None:

@@ -12,22 +12,23 @@ from zoo_compute.chain.call import Binding, Call
 from .structs import Claim as Claim
 
 
-class Opening(NamedTuple):
-    """Struct `Opening`."""
+class Verdicts(NamedTuple):
+    """Struct `Verdicts`."""
 
-    step: int
-    segment_path: Sequence[bytes]
-    end_root: bytes
-    update_root: bytes
-    result_path: Sequence[bytes]
+    clean: Sequence[int]
+    wrong: Sequence[int]
 
 
-class Plan(NamedTuple):
-    """Struct `Plan`."""
+class Budget(NamedTuple):
+    """Struct `Budget`."""
 
-    fee: int
-    rate_bps: int
-    segments: int
+    balance: int
+    reserved: int
+
+
+class Funds(NamedTuple):
+    """Struct `Funds`."""
+
     balance: int
     reserved: int
 
@@ -35,42 +36,18 @@ class Plan(NamedTuple):
 class Draw(NamedTuple):
     """Struct `Draw`."""
 
-    scheduled_at: int
     block: int
-    drawn_at: int
-    window_s: int
-    stale: bool
-    bonded: int
+    named_at: int
+    places: int
+    deadline: int
+    rate_bps: int
+    is_drawn: bool
     seed: bytes
-
-
-class Auditor(NamedTuple):
-    """Struct `Auditor`."""
-
-    bond: int
-    since: int
-    open: int
-
-
-class Unit(NamedTuple):
-    """Struct `Unit`."""
-
-    claim_hash: bytes
-    attested: int
-    opener: str
-    root: bytes
-
-
-class Attestation(NamedTuple):
-    """Struct `Attestation`."""
-
-    status: int
-    content: bytes
 
 
 class Audits(Binding):
     """Pays auditors to re-execute parts of a job that chance picks after the work was committed, and slashes those
-    who vouch for what is false.
+    that call clean what is judged false.
     """
 
     NAME = "Audits"
@@ -79,99 +56,101 @@ class Audits(Binding):
         """Names the referee, once."""
         return self._call("wire", (referee_,))
 
-    def offer(self, job: int, fee: int, rate_bps: int, segments: int) -> Call:
-        """The submitter says, once, what an attestation is paid, with which probability a unit is drawn, and how
-        many segments a slot-round has (the manifest says it to everybody else).
-        """
-        return self._call("offer", (job, fee, rate_bps, segments))
-
     def fund(self, job: int, amount: int) -> Call:
         """Adds to what a job's audits are paid from, in the job's token. What is left goes to the submitter."""
         return self._call("fund", (job, amount))
 
     def refund(self, job: int) -> Call:
-        """When a job is over, what no attestation has reserved becomes owed to its submitter."""
+        """When a job is over, what no verdict has reserved becomes owed to its submitter."""
         return self._call("refund", (job,))
 
-    def enlist(self, operator: int, amount: int) -> Call:
-        """Adds ZEN to an operator's bond as an auditor. It counts for draws that are scheduled later."""
-        return self._call("enlist", (operator, amount))
+    def deposit(self, operator: int, token: str, amount: int) -> Call:
+        """Adds to an operator's deposit: in ZEN for places, in a job's token for verdicts."""
+        return self._call("deposit", (operator, token, amount))
 
-    def resign(self, operator: int) -> Call:
-        """Ends an operator's time as an auditor; its bond becomes owed to its owner."""
-        return self._call("resign", (operator,))
+    def pay_out(self, operator: int, token: str, amount: int) -> Call:
+        """Sends the owner what neither places nor verdicts have reserved."""
+        return self._call("pay_out", (operator, token, amount))
 
-    def schedule(self, job: int, turn: int) -> Call:
-        """Names the block whose hash will draw from a turn whose inputs are fixed: the next one."""
-        return self._call("schedule", (job, turn))
-
-    def draw(self, job: int, turn: int) -> Call:
-        """Reads the hash of a turn's draw block once that is buried. When nothing knows the hash any more, the draw
-        is stale: everything is audited, by anybody.
+    def offer(self, operator: int, count: int) -> Call:
+        """Takes places, each behind a bond from the operator's deposit: units fall to it by its share of all places,
+        in draws whose block is named later.
         """
-        return self._call("draw", (job, turn))
+        return self._call("offer", (operator, count))
 
-    def attest(self, job: int, claim: Claim, unit: int, operator: int, seal: bytes) -> Call:
-        """An auditor commits to the root it found at the end of a drawn unit, unseen by the others.
-
-        seal: keccak256(abi_encode(job, turn, unit, operator, hot key, root, salt)): worth nothing in another's
-        hands.
+    def leave(self, operator: int, places: Sequence[int]) -> Call:
+        """Gives places up, one after the other; the last place there is moves to where each was. Who was drawn
+        before stays drawn.
         """
-        return self._call("attest", (job, claim, unit, operator, seal))
+        return self._call("leave", (operator, places))
 
-    def reveal(self, job: int, turn: int, unit: int, operator: int, root: bytes, salt: bytes) -> Call:
-        """Opens an attestation, once nobody can attest any more. Anybody who knows the salt may."""
-        return self._call("reveal", (job, turn, unit, operator, root, salt))
-
-    def open(self, job: int, claim: Claim, unit: int, root: bytes, opening: Opening) -> Call:
-        """Shows which root the claim has at the end of an attested unit. Who contradicts a false attestation so,
-        first, gets part of what it costs.
+    def draw_units(self, job: int, turn: int) -> Call:
+        """Of a closed turn: names the block whose hash will draw, the next one; later reads the hash. One that
+        nothing on chain knows any more is drawn again, from a block named now.
         """
-        return self._call("open", (job, claim, unit, root, opening))
+        return self._call("draw_units", (job, turn))
 
-    def falsify(self, job: int, claim: Claim, slot: int, leaf: int) -> Call:
-        """A dispute convicted a claim: of this slot, the segment that ends at this leaf is the first that is false."""
-        return self._call("falsify", (job, claim, slot, leaf))
-
-    def record_conviction(self, job: int, claim: Claim) -> Call:
-        """Remembers that a claim was convicted, for whatever cause, while Settlement still shows it: then nobody is
-        slashed for an attestation that contradicts it.
+    def give_verdicts(self, job: int, turn: int, operator: int, verdicts: Verdicts) -> Call:
+        """All that an auditor says of a turn's units, once in each half of the window. Each verdict reserves part of
+        its deposit, and its fee of the job's budget. Whether the units are its own is checked when they are
+        settled: others cost it a fee each.
         """
-        return self._call("record_conviction", (job, claim))
+        return self._call("give_verdicts", (job, turn, operator, verdicts))
 
-    def settle(self, job: int, turn: int, unit: int, operator: int) -> Call:
-        """Pays an attestation that nothing contradicts, slashes one that is proved false, and frees the place's fee
-        of one that was never revealed; once the turn is final.
+    def settle_verdicts(
+        self,
+        job: int,
+        turn: int,
+        operator: int,
+        role: int,
+        verdicts: Verdicts,
+        claimed: Sequence[Claim],
+        first: Verdicts,
+    ) -> Call:
+        """Ends the verdicts on claims that are decided: paid where nothing contradicts them; a unit that was called
+        clean and judged false costs what it reserved. Claims that are unknown or undecided are passed over.
+
+        verdicts: What of the operator's verdicts is not settled.
+        first: Of a replacement: all verdicts of the units' auditor, where it gave any; units that it judged are
+        not paid twice.
         """
-        return self._call("settle", (job, turn, unit, operator))
+        return self._call("settle_verdicts", (job, turn, operator, role, verdicts, claimed, first))
+
+    def lapse_verdicts(self, job: int, turn: int, operator: int, role: int, verdicts: Verdicts) -> Call:
+        """Once every dispute of a turn must be over: frees what is left of verdicts, for a fee each. So nobody keeps
+        a job's budget by verdicts on units that are not its own.
+        """
+        return self._call("lapse_verdicts", (job, turn, operator, role, verdicts))
 
     def withdraw(self, token: str, account: str) -> Call:
         """Sends an account what it is owed."""
         return self._call("withdraw", (token, account))
 
-    def plans(self, job: int, block: BlockIdentifier | None = None) -> Plan:
-        """What is offered for a job's audits, and what is left to pay them with."""
-        values: Any = self._view("plans", (job,), block)
-        return Plan(*values)
+    def budgets(self, job: int, block: BlockIdentifier | None = None) -> Budget:
+        """What is left to pay a job's audits with."""
+        values: Any = self._view("budgets", (job,), block)
+        return Budget(*values)
+
+    def funds(self, operator: int, token: str, block: BlockIdentifier | None = None) -> Funds:
+        """An operator's deposit in a token."""
+        values: Any = self._view("funds", (operator, token), block)
+        return Funds(*values)
 
     def draws(self, job: int, turn: int, block: BlockIdentifier | None = None) -> Draw:
         """A turn's draw."""
         values: Any = self._view("draws", (job, turn), block)
         return Draw(*values)
 
-    def auditors(self, operator: int, block: BlockIdentifier | None = None) -> Auditor:
-        """An operator as an auditor."""
-        values: Any = self._view("auditors", (operator,), block)
-        return Auditor(*values)
-
-    def is_drawn(self, job: int, turn: int, unit: int, block: BlockIdentifier | None = None) -> bool:
-        """Whether a unit is to be audited; of a turn that is not drawn, never."""
-        values: bool = self._view("is_drawn", (job, turn, unit), block)
+    def holders(self, start: int, count: int, at: int, block: BlockIdentifier | None = None) -> Sequence[int]:
+        """The operators of `count` places from `start` on, just before a second."""
+        values: Sequence[int] = self._view("holders", (start, count, at), block)
         return values
 
-    def is_selected(self, job: int, turn: int, unit: int, operator: int, block: BlockIdentifier | None = None) -> bool:
-        """Whether an auditor may attest a unit in the first half of the time for it."""
-        values: bool = self._view("is_selected", (job, turn, unit, operator), block)
+    def assigned(
+        self, job: int, turn: int, unit: int, author: int, role: int, block: BlockIdentifier | None = None
+    ) -> int:
+        """Whom a unit of an operator's claim falls to; 0 where it is not drawn, or falls to nobody."""
+        values: int = self._view("assigned", (job, turn, unit, author, role), block)
         return values
 
     def registry(self, block: BlockIdentifier | None = None) -> str:
@@ -199,14 +178,19 @@ class Audits(Binding):
         values: str = self._view("zen", (), block)
         return values
 
-    def min_bond(self, block: BlockIdentifier | None = None) -> int:
-        """The least bond of an auditor, in ZEN."""
-        values: int = self._view("min_bond", (), block)
+    def place_bond(self, block: BlockIdentifier | None = None) -> int:
+        """The bond of a place, in ZEN."""
+        values: int = self._view("place_bond", (), block)
         return values
 
     def draw_blocks(self, block: BlockIdentifier | None = None) -> int:
         """Blocks that bury the draw's block before it is read."""
         values: int = self._view("draw_blocks", (), block)
+        return values
+
+    def lapse_s(self, block: BlockIdentifier | None = None) -> int:
+        """Seconds after a turn's deadline, beside re-executions, from which on verdicts lapse."""
+        values: int = self._view("lapse_s", (), block)
         return values
 
     def deployer(self, block: BlockIdentifier | None = None) -> str:
@@ -215,43 +199,36 @@ class Audits(Binding):
         return values
 
     def referee(self, block: BlockIdentifier | None = None) -> str:
-        """Reports what a dispute found false; set once by `wire`."""
+        """Keeps the disputes; set once by `wire`."""
         values: str = self._view("referee", (), block)
         return values
 
-    def bonded(self, block: BlockIdentifier | None = None) -> int:
-        """All bonds together."""
-        values: int = self._view("bonded", (), block)
+    def place_count(self, block: BlockIdentifier | None = None) -> int:
+        """The contract variable `place_count`."""
+        values: int = self._view("place_count", (), block)
         return values
 
-    def burned(self, block: BlockIdentifier | None = None) -> int:
-        """ZEN of slashed bonds that nothing can spend."""
-        values: int = self._view("burned", (), block)
+    def held(self, operator: int, block: BlockIdentifier | None = None) -> int:
+        """operator -> places."""
+        values: int = self._view("held", (operator,), block)
         return values
 
-    def units(self, job: int, turn: int, unit: int, block: BlockIdentifier | None = None) -> Unit:
-        """job -> turn -> unit -> what was attested and opened of it."""
-        values: Any = self._view("units", (job, turn, unit), block)
-        return Unit(*values)
-
-    def attestations(
-        self, job: int, turn: int, unit: int, operator: int, block: BlockIdentifier | None = None
-    ) -> Attestation:
-        """job -> turn -> unit -> operator -> its attestation."""
-        values: Any = self._view("attestations", (job, turn, unit, operator), block)
-        return Attestation(*values)
-
-    def falsified(self, job: int, turn: int, slot: int, block: BlockIdentifier | None = None) -> int:
-        """job -> turn -> slot -> the first false leaf of its segment tree, from 1; 0 for none."""
-        values: int = self._view("falsified", (job, turn, slot), block)
+    def given(self, job: int, turn: int, operator: int, role: int, block: BlockIdentifier | None = None) -> int:
+        """job -> turn -> operator -> role -> hash of the verdicts without its lowest 40 bits | when they were given."""
+        values: int = self._view("given", (job, turn, operator, role), block)
         return values
 
-    def convicted(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> bool:
-        """job -> claim_hash -> whether the claim is known here to have been convicted."""
-        values: bool = self._view("convicted", (job, claim_hash), block)
+    def left(self, arg0: int, arg1: int, arg2: int, arg3: int, block: BlockIdentifier | None = None) -> bytes:
+        """the same -> hash of what is not settled; 0 while that is all."""
+        values: bytes = self._view("left", (arg0, arg1, arg2, arg3), block)
         return values
 
     def owed(self, token: str, account: str, block: BlockIdentifier | None = None) -> int:
         """token -> account -> what it may withdraw."""
         values: int = self._view("owed", (token, account), block)
+        return values
+
+    def burned(self, token: str, block: BlockIdentifier | None = None) -> int:
+        """token -> what nothing can spend."""
+        values: int = self._view("burned", (token,), block)
         return values

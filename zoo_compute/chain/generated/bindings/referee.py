@@ -193,9 +193,10 @@ class Referee(Binding):
         return values
 
     def claims(self, arg0: bytes, block: BlockIdentifier | None = None) -> int:
-        """keccak256(job, claim) -> job (32) | operator (28) | turn (20) | re-execution (20) | slots (8) | deadline
-        (40), 0 while unknown | latest ask without it (40) | open asks (16) | open heavy asks (16) | heavy asks
-        made (16) | most seconds used (16) | status (4).
+        """keccak256(job, claim) -> job (32) | operator (28) | turn (20), or seconds from the first ask to the
+        deadline | re-execution (20) | slots (8) | deadline (40), 0 while unknown | latest ask without it (40) |
+        open asks (16) | open heavy asks (16) | heavy asks made (16) | most seconds used (16) | status (4); of a
+        judged claim its slot in the place of the open heavy asks.
         """
         values: int = self._view("claims", (arg0,), block)
         return values
@@ -208,7 +209,7 @@ class Referee(Binding):
         return values
 
     def finders(self, arg0: bytes, block: BlockIdentifier | None = None) -> int:
-        """keccak256(job, claim) -> finder (160) | when its seal was placed (96)."""
+        """keccak256(job, claim) -> finder (160) | when its seal was placed (96), the most once it was rewarded."""
         values: int = self._view("finders", (arg0,), block)
         return values
 
