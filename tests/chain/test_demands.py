@@ -9,7 +9,7 @@ from zoo_compute.chain.demands import claim_hash, demands_of, demands_to_read, w
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import ClaimState, Commit
 
-FIRST = Commit(2, 1, 0, 1, 3, 10, 0, bytes(32), b"\1" * 32, 50, block=10)
+FIRST = Commit(2, 1, 0, 1, 3, 10, bytes(32), b"\1" * 32, 50, block=10)
 OTHER = replace(FIRST, seat=1, operator=2, block=11)
 AGAIN = replace(FIRST, operator=3, root=b"\2" * 32, block=20)  # after the first was convicted
 

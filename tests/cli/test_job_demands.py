@@ -16,7 +16,7 @@ from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint
 from zoo_compute.cli import main as cli
 from zoo_compute.cli.context import Settings
 
-MADE = Checkpoint(2, 1, AGGREGATOR_SEAT, 9, 0b11, 50, 0, bytes(32), bytes(32), 50)
+MADE = Checkpoint(2, 1, AGGREGATOR_SEAT, 9, 0b11, 50, bytes(32), bytes(32), 50)
 ASKED = (
     Demand(FIRST, 130, 1, 4, 5, 6 * 10**14, False, 10, tx="0x01", end="bytes", end_block=12),
     Demand(OTHER, 128, 2, 4, 5, 6 * 10**14, True, 11, tx="0x02", end="void", end_block=16),

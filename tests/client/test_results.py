@@ -40,8 +40,8 @@ ROOT0 = bytes(32)
 TERMS = Terms("0xZ", ROOT0, ROOT0, ROOT0, ROOT0, 2, 3, 2, 1, 2, 1, 2, 60, 30, 20, 10**9, 4, 0, 500)
 RUN = Run(
     state=3, round=1, turn=1, rounds=2, slots=3, quorum=2, depth=4, policy=0, opened_at=1_000, window_s=60, slot_s=60,
-    aggregate_s=30, aggregator=9, aggregator_due=1_150, token="0xZ", lock=16, flops=10**9, seats=2, missing=0b11,
-    committed=0, holds=0, held_s=0, pot=0, start_root=ROOT0,
+    aggregate_s=30, aggregator=9, aggregator_due=1_150, token="0xZ", flops=10**9, seats=2, missing=0b11,
+    committed=0, holds=0, held_s=0, start_root=ROOT0,
 )  # fmt: skip
 
 
@@ -62,8 +62,8 @@ def view(**changes: Any) -> JobView:
         "job": 5, "block": 50, "now": 1_005, "state": JobState.RUNNING, "submitter": "0xS", "token": "0xZ", "terms": TERMS, "escrow": 100,
         "posted_block": 10, "run": RUN, "lots": {0: lot(phase=4), 1: lot(phase=4)}, "bids": {},
         "seats": {
-            0: Seat(1, 0, 2, 10, 0, 5, 1_000, 0), 1: Seat(2, 2, 1, 11, 0, 5, 1_000, 0),
-            AGGREGATOR_SEAT: Seat(9, 0, 1, 7, 0, 0, 1_000, 0),
+            0: Seat(1, 0, 2, 10, 0, 0, 5, 1_000), 1: Seat(2, 2, 1, 11, 0, 0, 5, 1_000),
+            AGGREGATOR_SEAT: Seat(9, 0, 1, 7, 0, 0, 0, 1_000),
         },
         "stakes": {1: JobStake(32, 1, 1, 0), 2: JobStake(16, 1, 1, 0), 9: JobStake(48, 1, 1, 0)},
         "checkpoint_roots": {0: ROOT0}, "checkpoint_cids": {}, "commits": (), "checkpoints": (),
@@ -74,12 +74,12 @@ def view(**changes: Any) -> JobView:
 def commit(turn: int, seat: int = 0, deadline: int = 1_060, **changes: Any) -> Commit:
     """A claim on the two slots of operator 1, or on the one of operator 2."""
     first, count, price = ((0, 2, 20), (2, 1, 11))[seat]
-    claim = Commit(turn, turn, seat, seat + 1, first << 16 | count, price, 0, ROOT0, ROOT0, deadline)
+    claim = Commit(turn, turn, seat, seat + 1, first << 16 | count, price, ROOT0, ROOT0, deadline)
     return replace(claim, **changes)
 
 
 def aggregation(turn: int, root: bytes = ROOT0, deadline: int = 1_060, **changes: Any) -> Checkpoint:
-    return replace(Checkpoint(turn, turn, AGGREGATOR_SEAT, 9, 0b11, 7, 0, ROOT0, root, deadline), **changes)
+    return replace(Checkpoint(turn, turn, AGGREGATOR_SEAT, 9, 0b11, 7, ROOT0, root, deadline), **changes)
 
 
 # -- results
@@ -282,7 +282,7 @@ def test_progress__told__differs_in_everything_but_the_clock() -> None:
             "clearing",
         ),
         ({"state": JobState.AWARDED, "run": replace(RUN, missing=0b01)}, "2 of 3 slots"),
-        ({"seats": {0: Seat(0, 0, 2, 10, 0, 5, 1_000, 0)}}, "2 slots vacant"),
+        ({"seats": {0: Seat(0, 0, 2, 10, 0, 0, 5, 1_000)}}, "2 slots vacant"),
         ({"run": replace(RUN, missing=0)}, "aggregation by operator 9"),
         ({"run": replace(RUN, missing=0, aggregator=0)}, "aggregation vacant"),
         (

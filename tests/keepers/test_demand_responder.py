@@ -63,14 +63,14 @@ def commit(job: SmallJob, store: BlockStore) -> Commit:
         entries.append(SlotResult(result.slot, cid, *roots, (1.0, 0.5), 0.1))
     bundle = Bundle(1, 3, ME, tuple(entries))
     digest = digest_of(store.add(bundle.to_bytes()))
-    return Commit(4, 3, 0, ME, 4 << 16 | 2, 9, 0, START, bundle.root, 99, bundle=digest)
+    return Commit(4, 3, 0, ME, 4 << 16 | 2, 9, START, bundle.root, 99, bundle=digest)
 
 
 @pytest.fixture
 def checkpoint(store: BlockStore) -> Checkpoint:
     pointer = Pointer(1, 3, store.add(state_bytes(STATE)), state_root(STATE), 0b11)
     digest = digest_of(store.add(pointer.to_bytes()))
-    return Checkpoint(4, 3, AGGREGATOR_SEAT, ME, 0b11, 9, 0, START, pointer.root, 99, cid=digest)
+    return Checkpoint(4, 3, AGGREGATOR_SEAT, ME, 0b11, 9, START, pointer.root, 99, cid=digest)
 
 
 def demand(claim: Commit | Checkpoint, slot: int, tensor: int = 0, group: int = 0, **changes: Any) -> Demand:

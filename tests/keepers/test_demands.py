@@ -31,10 +31,8 @@ from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Com
 ANSWER_S, MADE = 60, OPENED + 5
 WINDOWED = replace(RUN, window_s=600, missing=0b10, committed=2)
 LATEST = MADE + 600 - 2 * ANSWER_S
-CLAIM = Commit(1, 1, 0, ME, 2, 90, 0, ROOT, b"\2" * 32, MADE + 600, made_at=MADE, bundle=b"\3" * 32)
-MADE_BY_OTHER = Checkpoint(
-    0, 0, AGGREGATOR_SEAT, OTHER, 0b11, 50, 0, ROOT, ROOT, OPENED + 600, made_at=OPENED, cid=ROOT
-)
+CLAIM = Commit(1, 1, 0, ME, 2, 90, ROOT, b"\2" * 32, MADE + 600, made_at=MADE, bundle=b"\3" * 32)
+MADE_BY_OTHER = Checkpoint(0, 0, AGGREGATOR_SEAT, OTHER, 0b11, 50, ROOT, ROOT, OPENED + 600, made_at=OPENED, cid=ROOT)
 THE_AGGREGATOR = replace(ME_AGGREGATOR, hot="0xA", answer_s=ANSWER_S, demand_after_s=20)
 THE_PROVIDER = replace(ME_PROVIDER, hot="0xP", answer_s=ANSWER_S, demand_after_s=20)
 PLACES = {0: None, 1: (3, 4)}

@@ -36,7 +36,7 @@ from zoo_compute.chain.views import (
     Seat,
     Terms,
 )
-from zoo_compute.spec.params import POLICY_CARRIES, POLICY_ROLL_BACK
+from zoo_compute.spec.params import POLICY_CARRIES, POLICY_ROLL_BACK, lock_of
 
 ROOT = b"\1" * 32
 ME, OTHER, AGGREGATOR = 1, 2, 9
@@ -45,16 +45,16 @@ OPENED, SLOT_S, ESTIMATE = 1_000, 40, 10
 TERMS = Terms("0xT", ROOT, ROOT, ROOT, ROOT, 4, 6, 4, 100, 120, 50, 60, SLOT_S, 20, SLOT_S, 10**9, 4, 0, 500)
 LOT = Lot(LotPhase.OPEN, "0xT", 6, 4, 100, 120, 10, 1, 1_010, 1_020, 0, 0, 0, 0, 0, 0, 0, 0)
 BID = Bid(1, 4, True, True, 80, 0, 2, 0, 0, bytes(32))
-SEAT = Seat(ME, 0, 2, 90, 0, ESTIMATE, OPENED, 0)
-OTHERS = Seat(OTHER, 2, 4, 90, 0, ESTIMATE, OPENED, 0)
-CHAIR = Seat(AGGREGATOR, 0, 1, 50, 0, 0, OPENED, 0)
+SEAT = Seat(ME, 0, 2, 90, 0, 0, ESTIMATE, OPENED)
+OTHERS = Seat(OTHER, 2, 4, 90, 0, 0, ESTIMATE, OPENED)
+CHAIR = Seat(AGGREGATOR, 0, 1, 50, 0, 0, 0, OPENED)
 RUN = Run(
     state=JobState.RUNNING, round=1, turn=1, rounds=4, slots=6, quorum=4, depth=4, policy=0, opened_at=OPENED, window_s=15,
-    slot_s=SLOT_S, aggregate_s=20, aggregator=AGGREGATOR, aggregator_due=1_100, token="0xT", lock=10, flops=10**9, seats=2,
-    missing=0b11, committed=0, holds=0, held_s=0, pot=0, start_root=ROOT,
+    slot_s=SLOT_S, aggregate_s=20, aggregator=AGGREGATOR, aggregator_due=1_100, token="0xT", flops=10**9, seats=2,
+    missing=0b11, committed=0, holds=0, held_s=0, start_root=ROOT,
 )  # fmt: skip
 WHOLE = replace(RUN, missing=0, committed=6)
-ME_PROVIDER = OperatorContext(ME, True, False, 80, 50, 4, True, 1_000, 3, 20)
+ME_PROVIDER = OperatorContext(ME, True, False, 80, 50, 4, True, 10**6, 3, 20)
 ME_AGGREGATOR = replace(ME_PROVIDER, operator=AGGREGATOR, is_provider=False, is_aggregator=True)
 
 
@@ -157,7 +157,7 @@ def test_who_took_over_too_late_to_commit__is_spared():
 
 
 def vacant_at(now: int, count: int = 1, **changes: object) -> JobView:
-    gap = Seat(0, 2, count, 90, 0, ESTIMATE, OPENED, 5)
+    gap = Seat(0, 2, count, 90, 0, 0, ESTIMATE, OPENED)
     return view(now, **{"run": replace(RUN, missing=0b11), "seats": {0: SEAT, 1: gap}} | changes)
 
 
@@ -165,26 +165,30 @@ def taken(due: list) -> list[Send]:
     return [duty for duty in due if isinstance(duty, Send)]
 
 
-def test_a_vacant_seat__is_taken_by_a_standby_with_spare_capacity_and_time():
+ONE_SLOT = lock_of(90, TERMS.audit_bps)  # at the price of the vacant seat
+
+
+def test_a_vacant_seat__is_taken_by_who_has_spare_capacity_collateral_and_time():
     vacant = vacant_at(OPENED + 12)
     takes = Send("settlement", "take_over", (1, 1, ME, 1, 3 * 10 + RECOVERY_S))  # for all it then holds, in every turn
     assert taken(duties(vacant, ME_PROVIDER, Progress(10))) == [takes]
-    for me in (replace(ME_PROVIDER, free=9), replace(ME_PROVIDER, is_drained=True)):
+    assert taken(duties(replace(vacant, bids={}), ME_PROVIDER, Progress(10))) == [takes], "whether it bid or not"
+    no_standby, poor = replace(ME_PROVIDER, standby=False), replace(ME_PROVIDER, free=ONE_SLOT - 1)
+    for me in (poor, no_standby, replace(ME_PROVIDER, is_drained=True), replace(ME_PROVIDER, max_job_s=1)):
         assert taken(duties(vacant, me, Progress(10))) == []
     late = replace(vacant, now=OPENED + 2 * SLOT_S - 5)
     assert taken(duties(late, ME_PROVIDER, Progress(10))) == []
     assert taken(duties(vacant, ME_PROVIDER, Progress(12))) == []  # three slots would not fit slot_s
     committed_to = replace(vacant, run=replace(RUN, missing=0b01))
     assert taken(duties(committed_to, ME_PROVIDER, Progress(10))) == [takes], "whole, though it committed this turn"
-    spent = replace(vacant, bids={(0, ME): replace(BID, won=2, taken=2)})
-    assert taken(duties(spent, ME_PROVIDER, Progress(10))) == []
+    assert taken(duties(vacant, replace(ME_PROVIDER, capacity=2), Progress(10))) == []
 
 
 @pytest.mark.parametrize(
     ("me", "slot_s", "count"),
     [
         (ME_PROVIDER, 8, 2),  # of its capacity of four it holds two
-        (replace(ME_PROVIDER, free=15), 8, 1),
+        (replace(ME_PROVIDER, free=ONE_SLOT + 1), 8, 1),
         (ME_PROVIDER, 11, 1),  # four slots of eleven seconds exceed slot_s, three do not
     ],
     ids=["capacity", "collateral", "time"],
@@ -197,17 +201,20 @@ def test_a_large_vacant_seat__is_taken_in_part(me: OperatorContext, slot_s: floa
     assert taken(duties(whole, me, Progress(slot_s))) == [], "its claim in this turn stands for all of its slots"
 
 
-@pytest.mark.parametrize(("bid", "is_taken"), [(80, True), (90, True), (92, True), (93, False)])
-def test_a_vacant_seat__is_taken_only_where_escrow_and_pot_pay_the_whole_bid(bid: int, is_taken: bool):
-    """Escrow paid 90; of a pot of 25 for four slots, one in three rounds has six: two a round."""
-    vacant = vacant_at(OPENED + 1, count=4, bids={(0, ME): replace(BID, price=bid)})
-    vacant.seats[1] = replace(vacant.seats[1], pot=25)
-    assert bool(taken(duties(vacant, replace(ME_PROVIDER, free=15), Progress(8)))) == is_taken
+@pytest.mark.parametrize(
+    ("price", "turn", "is_taken"),
+    [(90, 1, True), (91, 1, False), (99, 2, True), (100, 2, False), (109, 3, True), (120, 9, True), (121, 9, False)],
+)
+def test_a_vacant_seat__is_taken_once_it_pays_my_price(price: int, turn: int, is_taken: bool):
+    """It fell vacant in turn 1 at 90, rises by a tenth a turn, and pays 120 at most."""
+    vacant = vacant_at(OPENED + 1, count=4, run=replace(RUN, turn=turn, missing=0b11))
+    vacant.seats[1] = replace(vacant.seats[1], left_turn=1)
+    assert bool(taken(duties(vacant, replace(ME_PROVIDER, price=price), Progress(8)))) == is_taken
 
 
 def test_a_vacant_seat_of_a_large_job__is_taken_in_parts_no_smaller_than_a_bid():
     large = vacant_at(OPENED + 1, count=4, run=replace(RUN, slots=65, missing=0b11))
-    least_two = replace(ME_PROVIDER, free=15)  # room for one
+    least_two = replace(ME_PROVIDER, free=ONE_SLOT + 1)  # room for one
     assert taken(duties(large, least_two, Progress(8))) == []
     assert len(taken(duties(large, ME_PROVIDER, Progress(8)))) == 1
 
@@ -240,16 +247,18 @@ def test_a_turn_without_quorum__is_abandoned():
     assert sends(duties(short, ME_PROVIDER, Progress()))[-1] == "abandon"
 
 
-def test_a_silent_aggregator__is_timed_out_and_replaced_by_a_standby():
+def test_a_silent_aggregator__is_timed_out_and_replaced_once_the_seat_pays():
     silent = view(1_200, run=WHOLE)
     assert Send("settlement", "time_out", (1, AGGREGATOR_SEAT)) in duties(silent, ME_PROVIDER, Progress())
-    vacant = view(1_200, run=replace(WHOLE, aggregator=0), bids={(1, 7): replace(BID, price=50, capacity=1, won=0)})
+    chair = replace(CHAIR, operator=0, left_at=1_200)
+    vacant = view(1_200, run=replace(WHOLE, aggregator=0), seats={0: SEAT, 1: OTHERS, AGGREGATOR_SEAT: chair}, bids={})
     standby = replace(ME_AGGREGATOR, operator=7, free=10**6)
     takes = Send("settlement", "take_over", (1, AGGREGATOR_SEAT, 7, 1, 20))
     assert duties(vacant, standby, Progress()) == [takes]
     assert sends(duties(vacant, replace(standby, free=0), Progress())) == ["abandon"]
-    dearer = replace(vacant, bids={(1, 7): replace(BID, price=51, capacity=1, won=0)})
-    assert sends(duties(dearer, standby, Progress())) == ["abandon"], "escrow pays 50, and no slash adds to that"
+    dearer = replace(standby, aggregator_price=51)
+    assert sends(duties(vacant, dearer, Progress())) == ["abandon"], "the seat pays 50"
+    assert duties(replace(vacant, now=1_202), dearer, Progress()) == [takes], "and 55 a sixteenth of aggregate_s later"
     assert sends(duties(vacant, ME_PROVIDER, Progress())) == ["abandon"]
 
 
@@ -263,7 +272,7 @@ def disputed_view(now: int, *commits: Commit, **changes: object) -> JobView:
 
 
 def disputed_commit(**fields: object) -> Commit:
-    made = Commit(1, 1, 1, OTHER, 2 << 16 | 4, 9, 0, ROOT, ROOT, deadline=2_000, disputed=True)
+    made = Commit(1, 1, 1, OTHER, 2 << 16 | 4, 9, ROOT, ROOT, deadline=2_000, disputed=True)
     return replace(made, **fields)  # type: ignore[arg-type]
 
 
@@ -293,7 +302,7 @@ def test_a_disputed_claim_that_the_next_turn_waits_for__is_parked_by_whoever_has
         {"commits": (disputed_commit(parked=True),)},
         {
             "commits": (),
-            "checkpoints": (Checkpoint(1, 1, AGGREGATOR_SEAT, OTHER, 3, 9, 0, ROOT, ROOT, 2_000, disputed=True),),
+            "checkpoints": (Checkpoint(1, 1, AGGREGATOR_SEAT, OTHER, 3, 9, ROOT, ROOT, 2_000, disputed=True),),
         },
     ],
 )

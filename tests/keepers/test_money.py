@@ -29,13 +29,13 @@ def committed(turn: int, seat: int = 0, deadline: int = 1_000, **changes: object
     """A claim on the two slots of seat 0, or on the four of seat 1."""
     holder = (SEAT, OTHERS)[seat]
     claim = Commit(
-        turn, turn, seat, holder.operator, holder.first << 16 | holder.count, 90 * holder.count, 0, ROOT, ROOT, deadline
+        turn, turn, seat, holder.operator, holder.first << 16 | holder.count, 90 * holder.count, ROOT, ROOT, deadline
     )
     return replace(claim, **changes)  # type: ignore[arg-type]
 
 
 def aggregated(turn: int, deadline: int = 1_000) -> Checkpoint:
-    return Checkpoint(turn, turn, AGGREGATOR_SEAT, AGGREGATOR, 0b11, 50, 0, ROOT, ROOT, deadline)
+    return Checkpoint(turn, turn, AGGREGATOR_SEAT, AGGREGATOR, 0b11, 50, ROOT, ROOT, deadline)
 
 
 def test_claims__are_paid_several_turns_at_once__when_the_place_of_the_oldest_is_needed():

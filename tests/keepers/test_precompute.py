@@ -104,7 +104,7 @@ def test_training_ahead__is_what_will_be_asked_for_once_the_checkpoint_is_posted
     work: Any = Queue({prepare_name(view): WorkStatus("done", {"slot_s": 1.0, "carry": carry})})
     name, request = training_work(work, with_checkpoint(view, MADE), 0)
     posted = Checkpoint(
-        1, 1, AGGREGATOR_SEAT, AGGREGATOR, 0b11, 50, 0, ROOT, MADE.root, OPENED + 99, cid=digest_of(MADE.pointer)
+        1, 1, AGGREGATOR_SEAT, AGGREGATOR, 0b11, 50, ROOT, MADE.root, OPENED + 99, cid=digest_of(MADE.pointer)
     )
     run = replace(WHOLE, turn=2, round=2, missing=0b11, committed=0, start_root=MADE.root, opened_at=OPENED + 10)
     later = replace(view, now=view.now + 3, run=run, checkpoints=[*view.checkpoints, posted])

@@ -17,7 +17,7 @@ from zoo_compute.store.cid import raw_cid
 
 
 def commits(turns: int = 40, slots: int = 6) -> JobView:
-    claims = tuple(Commit(t, t, 0, ME if t % 2 else OTHER, slots, 9, 0, ROOT, ROOT, 9) for t in range(turns))
+    claims = tuple(Commit(t, t, 0, ME if t % 2 else OTHER, slots, 9, ROOT, ROOT, 9) for t in range(turns))
     return view(1_000, commits=claims, checkpoint_roots={t: ROOT for t in range(turns + 1)})
 
 
@@ -90,9 +90,9 @@ def test_a_claim_of_a_turn_done_again__is_judged_by_its_own_start(tmp_path: Path
 
     config = from_dict({"name": "eye", "network": "n", "roles": ["verifier"], "sample_rate": 1.0}, tmp_path)
     old, new = b"\2" * 32, b"\3" * 32
-    claims = tuple(Commit(turn, 1, 0, ME, 1, 9, 0, start, ROOT, 9) for turn, start in ((1, old), (2, new)))
+    claims = tuple(Commit(turn, 1, 0, ME, 1, 9, start, ROOT, 9) for turn, start in ((1, old), (2, new)))
     made = tuple(
-        Checkpoint(turn, 0, AGGREGATOR_SEAT, OTHER, 1, 9, 0, ROOT, root, 9, cid=root)
+        Checkpoint(turn, 0, AGGREGATOR_SEAT, OTHER, 1, 9, ROOT, root, 9, cid=root)
         for turn, root in ((0, old), (1, new))
     )
     again = view(1_000, commits=claims, checkpoints=made, checkpoint_roots={0: ROOT, 1: new}, checkpoint_cids={1: new})

@@ -20,11 +20,11 @@ from zoo_compute.errors import UserError
 
 
 def commit(turn: int, operator: int, first: int, count: int) -> Commit:
-    return Commit(turn, turn, first, operator, first << 16 | count, 9, 0, ROOT, ROOT, 9)
+    return Commit(turn, turn, first, operator, first << 16 | count, 9, ROOT, ROOT, 9)
 
 
 def made(turn: int, **fields: Any) -> Checkpoint:
-    return Checkpoint(turn, turn, AGGREGATOR_SEAT, OTHER, 1, 9, 0, ROOT, ROOT, 9, **fields)
+    return Checkpoint(turn, turn, AGGREGATOR_SEAT, OTHER, 1, 9, ROOT, ROOT, 9, **fields)
 
 
 def places(
