@@ -83,7 +83,7 @@ def _obstacles(view: JobView, me: OperatorContext, progress: Progress, kind: int
     if progress.failed:
         yield f"its files cannot be used here: {progress.why or 'the worker says why in its log'}"
     if free(view, me) < view.bid_lock(kind, least):
-        each = f" for {least} slot{'s' * (least > 1)}" if kind == Kind.SLOTS else ""
+        each = "" if kind == Kind.AGGREGATOR else " a slot" if least == 1 else f" for {least} slots"
         token = me.token or ZEN
         option = "" if token.symbol == ZEN.symbol else f" --token {token.address}"
         deposit = token.exact(view.bid_lock(kind, least) - free(view, me)) + option

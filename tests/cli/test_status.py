@@ -22,7 +22,7 @@ from zoo_compute.operators.needs import Reachability
 from zoo_compute.operators.readiness import NodeInspection
 from zoo_compute.store.durable_files import locked
 
-NO_COLLATERAL = {"what": "no collateral", "do": "zoo node deposit 500"}
+NO_COLLATERAL = {"what": "no collateral", "do": "zoo node deposit 2500"}
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, no
         }
         lines = zoo.run(group, "status")[1].splitlines()
         assert lines[1:] == [
-            "job 1: RUNNING", "job 2: cannot bid: its slots are too heavy", "needs you: job 1: the disk is full", f"endpoint: {SERVED}", "needs you: no collateral: zoo node deposit 500",
+            "job 1: RUNNING", "job 2: cannot bid: its slots are too heavy", "needs you: job 1: the disk is full", f"endpoint: {SERVED}", "needs you: no collateral: zoo node deposit 2500",
         ]  # fmt: skip
 
 
@@ -108,7 +108,12 @@ def test_start__says_each_need_once_and_runs_on(zoo: Zoo, node: Any, daemons: li
     code, out, err = zoo.run("node", "start")
     assert (code, daemons) == (0, ["start", "stop"])
     assert "alpha runs as provider" in out
-    for need in ("no collateral: zoo node deposit 500", "zoo node stake", "no coin for gas", "2 peers could not fetch"):
+    for need in (
+        "no collateral: zoo node deposit 2500",
+        "zoo node stake",
+        "no coin for gas",
+        "2 peers could not fetch",
+    ):
         assert err.count(need) == 1
     assert zoo.json("start")["needs"][1] == NO_COLLATERAL
 

@@ -134,7 +134,7 @@ def test_register__without_options_and_without_a_gpu__makes_a_node_that_may_bid_
     sent = next(line for line in err.splitlines() if line.startswith("to send from"))
     for part in (
         "stake 100 ZEN",
-        "collateral 500 ZEN",
+        "collateral 2,500 ZEN",
         "1 coin",
         answer["owner"],
         answer["hot"],
@@ -183,7 +183,7 @@ def test_register__without_a_terminal_in_production__deposits_only_where_it_is_a
     zoo = zoo_of(production, tmp_path, capsys, monkeypatch, zen=1_500 * ZEN)
     code, out, err = zoo.run("node", "register", *CARD)
     assert code == 0, err
-    assert "no collateral yet, so it cannot bid: zoo node deposit 500" in out
+    assert "no collateral yet, so it cannot bid: zoo node deposit 2500" in out
     assert "no --endpoint: others cannot fetch" in err
     assert "gateway_host" not in json.loads((tmp_path / "home" / "node" / "operator.json").read_text())
     assert zoo.json("node", "register", "--yes")["collateral"] == str(500 * ZEN)
@@ -217,7 +217,7 @@ def test_register__without_the_money__says_how_much_is_missing_and_sends_nothing
     poor = ("--account", place.account("poor", zen=150 * ZEN))
     before = place.devnet.chain.registry.operator_count()
     answer = zoo.refused("node", "register", *CARD, *poor)
-    assert "lacks 450 ZEN: the stake is 100 ZEN, the collateral 500 ZEN" in answer
+    assert "lacks 2,450 ZEN: the stake is 100 ZEN, the collateral 2,500 ZEN" in answer
     assert place.devnet.chain.registry.operator_count() == before
     assert zoo.json("node", "register", *CARD, "--deposit", "20", *poor)["collateral"] == str(20 * ZEN)
 
@@ -233,13 +233,13 @@ def test_what_is_missing__is_said_by_status_and_doctor_until_it_is_mended(
 ) -> None:
     monkeypatch.setattr("zoo_compute.cli.doctor_checks.SystemChecks._torch", lambda _: (None, "there"))
     register(zoo)
-    need = {"what": "no collateral", "do": "zoo node deposit 500"}
+    need = {"what": "no collateral", "do": "zoo node deposit 2500"}
     assert need in zoo.json("node", "status")["needs"]
     code, out, _ = zoo.run("doctor", "--json")
     assert (code, json.loads(out)["needs"]) == (1, [need])
     endpoint = next(check for check in json.loads(out)["checks"] if check["name"] == "endpoint")
     assert endpoint["ok"], "the doctor lends the gateway that does not run yet"
-    zoo.json("node", "deposit", "500")
+    zoo.json("node", "deposit", "2500")
     assert need not in zoo.json("node", "status")["needs"]
     assert json.loads(zoo.run("doctor", "--json")[1])["needs"] == []
 

@@ -20,6 +20,7 @@ from zoo_compute.amounts import Token
 from zoo_compute.chain.views import JobView
 from zoo_compute.errors import Refusal, Unreachable
 from zoo_compute.spec import clocks
+from zoo_compute.spec.params import lock_of
 
 COIN = "0x00000000000000000000000000000000000000AA"
 
@@ -275,7 +276,7 @@ def test_no_heartbeat__is_sent_where_none_is_declared(setup):
 
 def test_a_takeover__binds_capacity_and_collateral_before_the_next_snapshot(setup):
     keeper, views, recorder, operator = setup
-    operator.free = lambda token: 25
+    operator.free = lambda token: 2 * lock_of(90, 500) + 5
     vacant = replace(SEAT, operator=0, first=2, count=4)
     views[1] = numbered(awarded(1_001, run=replace(awarded(1_001).run, missing=0), seats={0: SEAT, 1: vacant}), 1)
     views[2] = numbered(opening(1_000), 2)

@@ -58,7 +58,7 @@ def test_an_operator_that_lacks_nothing__needs_nothing() -> None:
         ({"hot": "0xother"}, FACTS, SERVED, "signs with", "zoo node register --home FOLDER"),
         ({}, seen(stake=850 * ZEN), SERVED, "850 ZEN is below the minimum, 1,000 ZEN", "zoo node stake 150"),
         ({}, seen(exit_at=5), SERVED, "the exit is requested", "zoo node unstake"),
-        ({}, seen(collateral={TOKEN: (0, 0)}), SERVED, "no collateral", "zoo node deposit 500"),
+        ({}, seen(collateral={TOKEN: (0, 0)}), SERVED, "no collateral", "zoo node deposit 2500"),
         ({}, replace(FACTS, hot_coin=0), SERVED, f"no coin for gas on the hot key {HOT}", "--hot-coin 0.02 --deposit 0"),
         ({}, replace(FACTS, hot_coin=10**14), SERVED, "0.0001 coin for gas", "--hot-coin 0.02"),
         ({"endpoint": ""}, seen(endpoint=""), None, "no endpoint", "zoo node configure --endpoint"),
@@ -150,5 +150,5 @@ def test_a_port_of_a_devnet__is_no_reason_to_listen_on_all_addresses() -> None:
 
 def test_a_need_for_people_and_for_scripts__says_the_same() -> None:
     need = find_problems(SETUP, seen(collateral={}), SERVED)[0]
-    assert str(need) == "needs you: no collateral: zoo node deposit 500"
-    assert need.to_dict() == {"what": "no collateral", "do": "zoo node deposit 500"}
+    assert str(need) == "needs you: no collateral: zoo node deposit 2500"
+    assert need.to_dict() == {"what": "no collateral", "do": "zoo node deposit 2500"}

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import fields, replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -53,31 +54,34 @@ def test_gpu_classes_are_those_of_the_text() -> None:
     assert list(GPU_CLASSES) == [c.id for c in GPU_CLASSES.values()]
 
 
+@given(price=st.integers(1, 2**80), audit_bps=st.integers(200, 10_000))
+@settings(derandomize=True)
+def test_a_lie_costs_what_it_earns_however_seldom_results_are_drawn(price: int, audit_bps: int) -> None:
+    """Found with chance p it loses 0.6 of its lock and the price; else it earns the price."""
+    p = Fraction(audit_bps, 10_000) * Fraction(2, 3) * Fraction(1, 2)
+    lock = params.lock_of(price, audit_bps)
+    assert p * Fraction(6, 10) * lock >= (1 - p) * price > p * Fraction(6, 10) * (lock - 1)
+    assert lock >= 2 * price
+    assert lock < 2**96
+
+
 def test_locks_cover_what_may_rest_on_a_claim() -> None:
     for rounds, covered in ((1, 1), (3, 3), (4, 4), (5, 4), (10_000, 4)):
         terms = replace(TERMS, rounds=rounds)
         restitution = covered * (4 * 160 + 80)
-        assert params.lock_per_slot(terms) == 2 * 160 * covered
-        assert params.lock_per_slot(replace(terms, policy=1)) == 2 * 160 * covered + -(-restitution * 10 // 9)
-        assert params.aggregator_lock(terms) == 2 * 80 * covered + -(-restitution * 10 // 9)
+        assert params.bid_lock(terms, 3) == 3 * params.lock_per_slot(terms) == 3 * 15_734
+        assert params.bid_lock(replace(terms, policy=1), 3) == 3 * 15_734 + restitution
+        assert params.aggregator_lock(terms) == 7_867 + restitution
 
 
-@given(
-    slots=st.integers(1, 16_384),
-    max_price=st.integers(1, 2**80),
-    aggregator_max_price=st.integers(1, 2**80),
-    depth=st.integers(1, 16),
-    rounds=st.integers(1, 20),
-)
+@given(price=st.integers(1, 2**80 - 1), steps=st.integers(0, 10_000), most=st.integers(1, 2**80 - 1))
 @settings(derandomize=True)
-def test_what_a_timeout_leaves_of_a_lock_covers_restitution(
-    slots: int, max_price: int, aggregator_max_price: int, depth: int, rounds: int
-) -> None:
-    prices = {"max_price": max_price, "aggregator_max_price": aggregator_max_price}
-    terms = replace(TERMS, slots=slots, depth=depth, rounds=rounds, policy=1, **prices)
-    for lock in (params.lock_per_slot(terms), params.aggregator_lock(terms)):
-        assert lock - params.slash_of(lock) >= params.restitution(terms)
-        assert lock < 2**99  # what the words of the contracts are made for
+def test_a_vacant_seat_rises_with_each_step_until_the_maximum(price: int, steps: int, most: int) -> None:
+    price = min(price, most)
+    now, then = (params.vacant_price(price, n, most) for n in (steps, steps + 1))
+    assert price <= now <= then <= most
+    assert then == min(most, -(-now * 11 // 10))
+    assert params.vacant_price(price, 600, most) == most, "which the contract counts to"
 
 
 def test_escrow_covers_every_round_at_the_highest_prices() -> None:

@@ -13,7 +13,7 @@ from tests.support.lockstep.invariants import check_invariants
 from tests.support.lockstep.stage import OPERATORS, Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS
 from tests.support.scenarios.catalogue import EXPLORING, SCENARIOS
-from zoo_compute.spec import auction, pricing
+from zoo_compute.spec import auction
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import JobState, Phase
@@ -108,41 +108,6 @@ def test_a_whole_job_conserves_every_token() -> None:
     assert before == after
     assert stage.world.job(job).state == JobState.ENDED
     assert stage.world.balances[stage.tokens["usd"], stage.world.config.tasks] == 0
-
-
-@pytest.mark.parametrize(
-    ("price", "pot", "bid", "rounds", "paid"),
-    [
-        (70, 128, 97, 3, (70, 27)),  # 27 more in each of 3 rounds: 81 of the pot
-        (70, 80, 97, 3, (70, 26)),  # the pot is short: 26 a round, and one less than its bid
-        (70, 128, 70, 3, (70, 0)),  # no difference
-        (70, 128, 50, 3, (50, 0)),  # cheaper: escrow pays its bid
-        (70, 0, 97, 3, (70, 0)),  # no pot: what escrow paid before
-        (1, 2, 100, 5, (1, 0)),
-    ],
-)
-def test_the_pot_pays_a_standbys_difference_as_far_as_it_goes(
-    price: int, pot: int, bid: int, rounds: int, paid: tuple[int, int]
-) -> None:
-    assert pricing.takeover_prices(price, pot, bid, rounds) == paid
-
-
-@given(
-    price=st.integers(1, 2**80),
-    pot=st.integers(0, 2**90),
-    bid=st.integers(1, 2**80),
-    count=st.integers(1, 16_384),
-    rounds=st.integers(1, 10_000),
-)
-@settings(derandomize=True)
-def test_the_pot_is_never_overdrawn_and_escrow_never_pays_more_than_before(
-    price: int, pot: int, bid: int, count: int, rounds: int
-) -> None:
-    from_escrow, from_pot = pricing.takeover_prices(price, pot, bid, count * rounds)
-    assert 0 <= from_pot * count * rounds <= pot
-    assert 1 <= from_escrow <= price
-    assert from_escrow + from_pot <= bid
-    assert bid in (from_escrow, from_escrow + from_pot) or (from_pot + 1) * count * rounds > pot
 
 
 @given(

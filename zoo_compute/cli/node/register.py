@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option("--memory", metavar="SIZE", help="Memory of the GPU, such as 24GB; read from the driver by default.")
 @click.option("--stake", metavar="ZEN", help="Stake; the network's minimum by default.")
-@click.option("--deposit", metavar="ZEN", help="Collateral for bids. [500 on a devnet, with --yes, or in a terminal]")
+@click.option("--deposit", metavar="ZEN", help="Collateral for bids. [2500 on a devnet, with --yes, or in a terminal]")
 @click.option("--price", metavar="ZEN", help="Price to ask per slot-round: your cost. [1]")
 @click.option(
     "--endpoint", metavar="URL", help="URL at which others reach this operator's gateway; can be announced later."
