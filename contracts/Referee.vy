@@ -824,7 +824,8 @@ def _with_deadline(word: uint256) -> uint256:
         return word
     job: uint256 = word >> JOB_AT
     deadline: uint256 = staticcall IDisputes(self._court(job)).claim_deadline(job, word >> TURN_AT & U20)
-    if deadline == max_value(uint256):
+    # None yet, or no more: another turn has its place, and the word keeps its turn.
+    if deadline == max_value(uint256) or deadline == 0:
         return word
     return word | U20 << TURN_AT | convert(convert(deadline, uint40), uint256) << DEADLINE_AT
 
