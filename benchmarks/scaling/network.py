@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zoo_compute.spec import pricing, schedule, seats
+from zoo_compute.spec import params, pricing, schedule, seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT, LIST_LIMIT, MAX_SLOTS, PRODUCTION, ZEN, Terms
 from zoo_compute.spec.schedule import APPLE, CONSUMER, DATACENTER, PROFESSIONAL, Schedule, Work, Worker
 from zoo_compute.spec.state import Claim, Config, JobState, Message, Posted, Seal, World
@@ -86,11 +86,11 @@ class Market:
         self.world = World(config=self.config)
         self.world.allowed["zen"] = True
 
-    def call(self, contract: str, function: str, sender: str, *args: Any) -> Any:
+    def call(self, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> Any:
         """Apply a call in place: a refusal is a bug in this file, so nothing need be undone."""
         size = max((len(arg) for arg in args if isinstance(arg, tuple)), default=0)
         self.calls[function, size] += 1
-        return EXTERNAL[contract][function](self.world, Message(sender, self.now), *args)
+        return EXTERNAL[contract][function](self.world, Message(sender, self.now, value), *args)
 
     def listed(self, contract: str, function: str, job: int, kind: int, operators: tuple[int, ...]) -> None:
         for start in range(0, len(operators), LIST_LIMIT):
@@ -100,7 +100,8 @@ class Market:
         number = len(self.world.operators) + 1
         owner = f"owner {number}"
         self.world.balances["zen", owner] = 10**12 * ZEN
-        args = (f"hot {number}", gpu_class, 80, PRODUCTION.min_stake, "")
+        stake = PRODUCTION.min_stake * params.MAX_SLOTS // params.UNITS_PER_STAKE  # for bids of any size
+        args = (f"hot {number}", gpu_class, 80, stake, "")
         operator = int(self.call("registry", "register", owner, *args))
         self.call("registry", "deposit", owner, operator, "zen", 10**10 * ZEN)
         return operator
@@ -114,7 +115,7 @@ class Market:
             slot_s=SLOT_S, aggregate_s=SLOT_S, reexecute_s=SLOT_S, flops=STEP_FLOPS * INNER_STEPS, depth=min(rounds, 16), policy=0,
             audit_bps=500,
         )  # fmt: skip
-        return int(self.call("tasks", "post", "submitter", terms))
+        return int(self.call("tasks", "post", "submitter", terms, value=params.least_posting_deposit(0)))
 
     def auction(self, jobs: Mapping[int, Mapping[int, tuple[int, int]]], aggregator: int) -> None:
         """Of each job, operator -> (price, capacity). All jobs at once, so that they share their windows."""

@@ -18,6 +18,7 @@ flag Trick:
 struct Callback:
     target: address
     payload: Bytes[1_024]
+    coin: uint256
 
 
 balanceOf: public(HashMap[address, uint256])
@@ -94,5 +95,5 @@ def _call_back():
     for index: uint256 in range(len(self.callbacks), bound=8):
         callback: Callback = self.callbacks[index]
         self.attempts[index] += 1
-        if raw_call(callback.target, callback.payload, revert_on_failure=False):
+        if raw_call(callback.target, callback.payload, value=callback.coin, revert_on_failure=False):
             self.entered[index] += 1

@@ -154,7 +154,7 @@ def _check_asked(view: JobView, turn: int | None, slot: int | None) -> None:
 def _lying_auditors(chain: Chain, view: JobView, checked: list[VerifiedWork]) -> Iterator[dict[str, Any]]:
     """Auditors that called clean what is false."""
     false = [work for work in checked if not work.agrees]
-    for statement in read_audits(chain, view).statement if false else ():
+    for statement in read_audits(chain, view).statements if false else ():
         for work in false:
             slot = work.slot
             unit = AGGREGATION_UNIT if slot is None else slot + 1

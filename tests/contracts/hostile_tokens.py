@@ -66,12 +66,20 @@ class Market:
 
     def arm(self) -> None:
         self.hostile.play(CALL_BACK)
-        self.hostile.arm([(self.contracts[name].address, payload) for name, payload in self.callbacks()])
+        chain.set_balance(self.hostile, COIN)
+        calls = self.callbacks()
+        self.hostile.arm([(self.contracts[name].address, payload, self.coin_of(payload)) for name, payload in calls])
+
+    def coin_of(self, payload: bytes) -> int:
+        """What the token sends with a call."""
+        return 0
 
     def succeeds(self, name: str, payload: bytes) -> bool:
         """Would the token's call go through by itself?"""
         with chain.anchor():
-            return not chain.call(self.contracts[name], payload, sender=self.hostile).failure
+            chain.set_balance(self.hostile, COIN)
+            value = self.coin_of(payload)
+            return not chain.call(self.contracts[name], payload, sender=self.hostile, value=value).failure
 
 
 class Payments(Market):
@@ -156,6 +164,11 @@ class Payments(Market):
             ("audits", audits.withdraw.prepare_calldata(token.address, neighbour)),
             ("audits", audits.fund.prepare_calldata(self.job(token, NEIGHBOUR), 7)),
         ]
+
+    def coin_of(self, payload: bytes) -> int:
+        """A posting deposit with a post."""
+        post = self.kit.tasks.post.prepare_calldata(self.play.terms())
+        return POSTING_DEPOSIT if payload[:4] == post[:4] else 0
 
     def drain(self, token: Any) -> dict[str, int]:
         """Everyone takes out all that is theirs; what each contract is left with."""

@@ -8,10 +8,10 @@ import pytest
 
 from tests.support.evm import chain
 from tests.support.job_driver import Offer
-from tests.support.lockstep.contract_mirror import fresh_mirror
+from tests.support.lockstep.contract_mirror import persistent_deployment
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import Stage
-from tests.support.protocol_driver import events_of, load
+from tests.support.protocol_driver import load
 from tests.support.scenarios.audits import AuditScenario
 from zoo_compute.chain.generated.bindings.audits import Verdicts as Bitmaps
 from zoo_compute.spec import audit_ends, audits
@@ -24,8 +24,8 @@ AGGREGATORS = {"dave": Offer(40)}
 
 @pytest.fixture(name="stage")
 def stage_fixture() -> Iterator[Stage]:
-    with fresh_mirror("devnet") as mirror:
-        yield Stage(Coverage(), mirror)
+    with chain.anchor():
+        yield Stage(Coverage(), persistent_deployment("devnet"))
 
 
 def audits_of(s: Stage):
@@ -155,7 +155,8 @@ def test_audits__tell_of_deposits_places_draws_and_verdicts(stage: Stage) -> Non
     zen, bond = s.tokens["zen"], s.preset.audit_bond
 
     def told() -> list[tuple[str, dict]]:
-        return [(name, args) for name, args in events_of(contract)]
+        logs = [log for log in contract.get_logs(s.mirror.last) if log.address == contract.address]
+        return [(type(log).__name__, {k: v for k, v in log._asdict().items() if k != "address"}) for log in logs]
 
     t.ok("fund", "submitter", t.job, 10_000)
     assert told() == [("AuditsFunded", {"job": t.job, "amount": 10_000})]

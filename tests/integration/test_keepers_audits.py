@@ -13,7 +13,7 @@ from web3.types import RPCEndpoint
 from keepers.cli.verify import LIES_EXIT_CODE
 from keepers.services.auditing import Auditing
 from tests.support.disputed_job import Dispute
-from zoo_compute.chain.audits import read_audits, summary
+from zoo_compute.chain.audits import read_audits, summary, units_of
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView
 from zoo_compute.cli import main as cli
@@ -135,10 +135,16 @@ def test_a_replacement__judges_what_the_auditor_left(job: Audited) -> None:
         silent.tick()
         other.tick()
     audits = read_audits(job.chain, job.view())
-    assert all(given.role == Role.REPLACEMENT or given.operator == one.id for given in audits.statements)
+    assert all(statement.role == Role.REPLACEMENT or statement.operator == one.id for statement in audits.statements)
+    replaced = [
+        RESERVE if slot is not None else AGGREGATION_RESERVE
+        for claim in job.view().claims
+        for number, slot in units_of(claim)
+        if audits.drawn[0].judges_of(number, claim.operator)[1] == one.id
+    ]
     job.devnet.warp_to(job.claim(0).deadline + 1)
     other.tick(3)
-    assert str(one.id) in of(job)["paid_to"]
+    assert int(of(job)["paid_to"].get(str(one.id), "0")) == sum(replaced)
     assert of(job)["open"] == 0
 
 
@@ -173,9 +179,9 @@ def test_one_unknown_claim__refuses_no_others(job: Audited) -> None:
     job.devnet.warp_to(job.claim(0).deadline + 1)
     view = job.view()
     stray = replace(view.commits[0], root=b"\x77" * 32)
-    [given] = read_audits(job.chain, view).given
+    [statement] = read_audits(job.chain, view).statements
     drawn = read_audits(job.chain, view).drawn[0]
-    lane.lane._settle(replace(view, commits=[stray, *view.commits]), read_audits(job.chain, view), drawn, given)
+    lane.lane._settle(replace(view, commits=[stray, *view.commits]), read_audits(job.chain, view), drawn, statement)
     assert of(job)["open"] == 0
 
 

@@ -216,11 +216,14 @@ NEVER_LOADED = {
     "keepers.keeper": ("zoo_compute.cli", "torch"),
     "keepers.decisions.duties": ("celery", "redis", "torch"),
     "keepers.decisions.requests": ("celery", "redis", "torch"),
-    "keepers.processes.run": ("web3", "eth_account"),
-    "keepers.processes.worker": ("web3", "eth_account"),
+    "keepers.processes.run": ("web3", "eth_account", "torch"),
+    "keepers.processes.worker": ("web3", "eth_account", "torch"),
+    "keepers.processes.spare": ("web3", "eth_account", "torch"),
+    "keepers.cli.verify": ("torch",),
+    "keepers.cli.defend": ("torch",),
     "node.measurement.child": ("torch", "zoo_compute.chain", "zoo_compute.jobs", "keepers"),
-    "node.admission.trial": ("zoo_compute.chain", "zoo_compute.jobs", "web3"),
-    "node.disputes.player": ("zoo_compute.chain", "zoo_compute.jobs", "web3"),
+    "node.admission.trial": ("zoo_compute.chain", "zoo_compute.jobs", "web3", "torch"),
+    "node.disputes.player": ("zoo_compute.chain", "zoo_compute.jobs", "web3", "torch"),
     "repops": ("zoo_compute", "node", "keepers"),
 }
 

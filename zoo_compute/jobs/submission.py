@@ -175,9 +175,9 @@ def check_funds(chain: Chain, account: str, token: Token, escrow: int) -> None:
         )
     coin, deposit = chain.coin(account), posting_deposit(chain)
     if coin <= deposit:
-        shown = format_amount(deposit, "")
+        least = format_amount(deposit, "")
         raise NotFunded(
-            f"the account {account} has {format_amount(coin, '')} coin; posting takes a deposit of {shown}, and gas",
+            f"the account {account} has {format_amount(coin, '')} coin; posting takes a deposit of {least}, and gas",
             hint="send it some of the chain's native coin; the deposit comes back when the job ends",
         )
 

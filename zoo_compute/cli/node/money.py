@@ -142,12 +142,12 @@ def withdraw(
     took = operators.withdraw(number, money.address, units, say=settings.say)
     settings.emit(
         {"operator": number, **{key: str(value) for key, value in took.items()}, "token": money.to_dict()},
-        [f"{_shown(key, value, money)} went to {balances.view.owner}" for key, value in took.items() if value]
+        [f"{_amount_line(key, value, money)} went to {balances.view.owner}" for key, value in took.items() if value]
         or ["nothing is owed, and you asked for no collateral"],
     )
 
 
-def _shown(what: str, amount: int, money: Token) -> str:
+def _amount_line(what: str, amount: int, money: Token) -> str:
     if what == "coin":
         return f"{format_amount(amount, '')} coin, of cancelled jobs' posting deposits,"
     return f"{(ZEN if what == 'rewards' else money).format(amount)} of {what}"
