@@ -12,7 +12,12 @@ from zoo_compute.chain.artifacts import artifact
 
 # Contract, addresses and numbers of its constructor, addresses that it is wired to.
 DEPLOYMENTS = [
-    ("NodeRegistry", "zen guardian", "min_stake exit_delay_s epoch_s", "auction settlement tasks rewards admissions"),
+    (
+        "NodeRegistry",
+        "zen guardian",
+        "min_stake exit_delay_s epoch_s outage_s",
+        "auction settlement tasks rewards admissions",
+    ),
     ("TaskRegistry", "treasury governor guardian", "", "auction settlement"),
     ("Rewards", "zen registry governor", "epoch_s emission_per_epoch weight_per_fee", "settlement audits datasets"),
     ("Datasets", "tasks rewards", "", ""),

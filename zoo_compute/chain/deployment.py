@@ -120,7 +120,13 @@ def deploy(
     at["treasury"] = deployer.deploy("Treasury", at["timelock"])
     at["audit_pool"] = deployer.deploy("AuditPool", at["treasury"])
     at["registry"] = deployer.deploy(
-        "NodeRegistry", at["zen"], at["guardian"], params.min_stake, params.exit_delay_s, params.epoch_s
+        "NodeRegistry",
+        at["zen"],
+        at["guardian"],
+        params.min_stake,
+        params.exit_delay_s,
+        params.epoch_s,
+        params.clocks.outage_s,
     )
     at["tasks"] = deployer.deploy("TaskRegistry", at["treasury"], me if devnet else at["timelock"], at["guardian"])
     emission = (params.epoch_s, params.emission_per_epoch, params.weight_per_fee)

@@ -193,7 +193,7 @@ def settle(w: World, msg: Message, job: int, turn: int, unit: int, operator: int
     _owe(w, token, w.operator(operator).owner, paid)
     if token == w.config.zen:
         weight = w.run(job).flops * (unit % plan.segments + 1) // plan.segments
-        rewards.record_verification(w, operator, job, weight, now=msg.now)
+        rewards.record_verification(w, operator, job, weight, now=msg.block_time)
 
 
 def verdict(w: World, job: int, turn: int, unit: int, attestation: Attestation) -> tuple[bool, bool]:
