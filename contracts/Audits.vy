@@ -20,6 +20,7 @@ from .modules import chance
 from .modules import claims
 from .modules import merkle
 from .modules import numbers
+from .modules import protocol_time
 
 
 # Auditors that attest one unit at most, and that are selected for it on average.
@@ -306,7 +307,7 @@ def enlist(operator: uint256, amount: uint256):
     auditor: Auditor = self._auditor(operator)
     auditor.bond += amount
     assert amount > 0 and auditor.bond >= min_bond, "audits: bond below the minimum"
-    auditor.since = block.timestamp
+    auditor.since = protocol_time._now(registry)
     self._store_auditor(operator, auditor)
     self.bonded += amount
     log AuditorEnlisted(operator=operator, bond=auditor.bond)
@@ -341,7 +342,7 @@ def schedule(job: uint256, turn: uint256):
     assert turn < run.turn, "audits: turn still open"
     assert staticcall ISettlementViews(settlement).pending(job, turn) != 0, "audits: turn is final"
     number: uint256 = block.number + 1
-    self.draw_words[job][turn] = self._pack_draw(block.timestamp, number, 0, run.window_s, False)
+    self.draw_words[job][turn] = self._pack_draw(protocol_time._now(registry), number, 0, run.window_s, False)
     self.draw_bonds[job][turn] = self.bonded
     log DrawScheduled(job=job, turn=turn, block=number)
 
@@ -360,7 +361,7 @@ def draw(job: uint256, turn: uint256):
     stale: bool = found == empty(bytes32)
     seed: bytes32 = keccak256(abi_encode(found, job, turn))
     self.draw_words[job][turn] = self._pack_draw(
-        draw.scheduled_at, draw.block, block.timestamp, draw.window_s, stale
+        draw.scheduled_at, draw.block, protocol_time._now(registry), draw.window_s, stale
     )
     self.seeds[job][turn] = seed
     log TurnDrawn(job=job, turn=turn, seed=seed, stale=stale)
@@ -375,7 +376,7 @@ def attest(job: uint256, claim: ISettlementViews.Claim, unit: uint256, operator:
     draw: Draw = self._draw(job, claim.turn)
     assert draw.drawn_at != 0, "audits: not drawn"
     ends_at: uint256 = draw.drawn_at + draw.window_s // PHASES
-    assert block.timestamp <= ends_at, "audits: attesting is over"
+    assert protocol_time._now(registry) <= ends_at, "audits: attesting is over"
     assert staticcall INodeRegistry(registry).hot_key(operator) == msg.sender, "audits: not the hot key"
     auditor: Auditor = self._auditor(operator)
     # Who came, or added to its bond, after the draw was scheduled might have chosen itself by it.
@@ -387,7 +388,7 @@ def attest(job: uint256, claim: ISettlementViews.Claim, unit: uint256, operator:
     assert self._is_drawn(draw, plan.rate_bps, unit), "audits: unit not drawn"
     # In the second half the places of who stayed silent are anybody's.
     assert (
-        block.timestamp > ends_at - draw.window_s // PHASES // 2
+        protocol_time._now(registry) > ends_at - draw.window_s // PHASES // 2
         or self._is_selected(draw, unit, operator, auditor.bond)
     ), "audits: not selected"
     assert self.attestations[job][claim.turn][unit][operator].status == 0, "audits: already attested"
@@ -413,8 +414,8 @@ def reveal(job: uint256, turn: uint256, unit: uint256, operator: uint256, root: 
     first: uint256 = draw.drawn_at + draw.window_s // PHASES
     assert (
         draw.drawn_at != 0
-        and block.timestamp > first
-        and block.timestamp <= first + draw.window_s // PHASES
+        and protocol_time._now(registry) > first
+        and protocol_time._now(registry) <= first + draw.window_s // PHASES
     ), "audits: not revealing"
     attestation: Attestation = self.attestations[job][turn][unit][operator]
     assert attestation.status == SEALED, "audits: no attestation"
@@ -433,7 +434,7 @@ def open(job: uint256, claim: ISettlementViews.Claim, unit: uint256, root: bytes
     """
     draw: Draw = self._draw(job, claim.turn)
     assert (
-        draw.drawn_at != 0 and block.timestamp > draw.drawn_at + draw.window_s // PHASES
+        draw.drawn_at != 0 and protocol_time._now(registry) > draw.drawn_at + draw.window_s // PHASES
     ), "audits: attesting runs"
     record: Unit = self.units[job][claim.turn][unit]
     assert record.attested > 0 and record.claim_hash == claims._hash(claim), "audits: no attestation"
@@ -488,7 +489,7 @@ def settle(job: uint256, turn: uint256, unit: uint256, operator: uint256):
     attestation: Attestation = self.attestations[job][turn][unit][operator]
     assert attestation.status == SEALED or attestation.status == REVEALED, "audits: no attestation"
     assert (
-        block.timestamp > draw.drawn_at + draw.window_s // PHASES * PHASES
+        protocol_time._now(registry) > draw.drawn_at + draw.window_s // PHASES * PHASES
         and staticcall ISettlementViews(settlement).pending(job, turn) == 0
         and staticcall ISettlementViews(settlement).parked(job, self.units[job][turn][unit].claim_hash) != claims.PENDING
     ), "audits: not final"
