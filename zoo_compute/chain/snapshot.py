@@ -63,7 +63,8 @@ def _read_job(chain: Chain, job: int, head: Head) -> JobView:
     made_commits, made_checkpoints = _claims(events)
     now = chain.time(head)
     stopped_s = head.timestamp - now
-    commits, checkpoints = (_with_times(chain, made, stopped_s) for made in (made_commits, made_checkpoints))
+    commits = _with_times(chain, made_commits, stopped_s)
+    checkpoints = _with_times(chain, made_checkpoints, stopped_s)
     asked = demands.demands_of(events, [*commits, *checkpoints])
     of = _read_parts(chain, job, head, events, asked)
     made = {

@@ -68,7 +68,7 @@ def _as_json(chain: Chain, view: JobView, demand: Demand) -> dict[str, Any]:
         "deposit": str(demand.deposit),
         "holds": demand.holds,
         "asked_at": asked_at,
-        "due": (view.wall(demand.opened_at) if demand.is_open else asked_at) + chain.params.answer_s,
+        "due": (max(asked_at, view.wall(demand.opened_at)) if demand.is_open else asked_at) + chain.params.answer_s,
         "end": demand.end or None,
         "ended_at": chain.head(demand.end_block).timestamp if demand.end else None,
         "transaction": demand.tx,
