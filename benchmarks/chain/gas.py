@@ -79,7 +79,10 @@ class Bench(DevnetDriver):
 
     def send(self, contract: str, function: str, sender: Sender, *args: Any, value: int = 0) -> Receipt:
         """Keep the first measurement of an operation, and the last."""
-        receipt, name = super().send(contract, function, sender, *args, value=value), self._name(contract, function, args)
+        receipt, name = (
+            super().send(contract, function, sender, *args, value=value),
+            self._name(contract, function, args),
+        )
         self.gas.setdefault(f"{name}_first", receipt.gas_used)
         self.gas[name] = receipt.gas_used
         self.spent += receipt.gas_used

@@ -81,7 +81,9 @@ def bid(w: World, msg: Message, job: int, kind: int, operator: int, seal: Seal, 
     require(least_capacity(lot.units) <= capacity <= lot.units, "auction: capacity out of range")
     _take_place(w, job, kind, operator)
     w.bids[job, kind, operator] = Bid(attempt=lot.attempt, capacity=capacity, standby=standby, seal=seal)
-    if not node_registry.lock_bid(w, operator, msg.sender, lot.token, lot.lock * capacity, capacity, block_time=msg.block_time):
+    if not node_registry.lock_bid(
+        w, operator, msg.sender, lot.token, lot.lock * capacity, capacity, block_time=msg.block_time
+    ):
         require(not is_paused(w, w.config.auction, msg.block_time), "auction: intake paused")
         require(node_registry.is_eligible(w, operator, msg.sender), "auction: operator not eligible")
         raise Refused("auction: stake below the capacity")

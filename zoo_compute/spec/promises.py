@@ -92,7 +92,7 @@ def breached(w: World, operator: int, epoch: int, block_time: int) -> int:
     allowed = promise.hours.bit_count() * TIERS[promise.tier].slack_bps // BPS
     require(missed > allowed, "registry: promise kept")
     w.judged[operator, epoch] = True
-    _take_tier(w, operator, now // w.config.preset.epoch_s)
+    _take_tier(w, operator, block_time // w.config.preset.epoch_s)
     return BREACH_BPS
 
 
