@@ -337,12 +337,12 @@ def _pending(job: uint256, turn: uint256) -> uint256:
 
 
 @internal
-def _record_close(job: uint256, turn: uint256, pending: uint256):
+def _record_close(job: uint256, turn: uint256, pending: uint256, now: uint256):
     """
     @dev The turn closes now. It has the place of the turn `depth` before it, of which nothing is pending.
     """
     place: uint256 = self._record_place(job, turn)
-    self.closed_turns[job][place] = pending * words.ONE_PENDING | self._now()
+    self.closed_turns[job][place] = pending * words.ONE_PENDING | now
     was_rolled_back: uint256 = 1 << (words.ROLLED_BACK_AT + place)
     self.stages[job] = (self.stages[job] & ~was_rolled_back) + (pending << words.JOB_PENDING_AT)
 

@@ -270,8 +270,9 @@ def _close(job: uint256, round: uint256, start_root: bytes32, more: uint256):
     if turn.opened_at != 0:
         seats: uint256 = bits._full(state._seats(job))
         count: uint256 = bits._popcount(seats ^ turn.missing) + more
-        state._record_close(job, turn.turn, count)
-        log TurnClosed(job=job, turn=turn.turn, deadline=state._now() + state._window_s(job))
+        now: uint256 = state._now()
+        state._record_close(job, turn.turn, count, now)
+        log TurnClosed(job=job, turn=turn.turn, deadline=now + state._window_s(job))
         turn.turn += 1
         turn.opened_at = 0
         turn.committed = 0

@@ -63,14 +63,14 @@ class Record(NamedTuple):
     turn: int
     version: int
     mask: int
-    held_at: int
+    signed_at: int
     inputs: int
     checkpoint: int
     answered: int
 
 
-class Standing(NamedTuple):
-    """Struct `Standing`."""
+class Role(NamedTuple):
+    """Struct `Role`."""
 
     reserve: int
     status: int
@@ -226,10 +226,10 @@ class Custody(Binding):
         values: Any = self._view("records", (job, turn), block)
         return Record(*values)
 
-    def standings(self, job: int, operator: int, block: BlockIdentifier | None = None) -> Standing:
+    def roles(self, job: int, operator: int, block: BlockIdentifier | None = None) -> Role:
         """An operator in a job: what it put up, and whether it offered, has a place, or left it."""
-        values: Any = self._view("standings", (job, operator), block)
-        return Standing(*values)
+        values: Any = self._view("roles", (job, operator), block)
+        return Role(*values)
 
     def offers(self, job: int, place: int, block: BlockIdentifier | None = None) -> tuple[int, int]:
         """An offer that was not drawn: operator and weight."""

@@ -31,6 +31,7 @@ class Declaration(NamedTuple):
     last_tier: int
     last_hours: int
     last_since: int
+    barred_from: int
 
 
 class Promise(NamedTuple):
@@ -167,7 +168,7 @@ class NodeRegistry(Binding):
 
     def breach(self, operator: int, epoch: int) -> Call:
         """Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake,
-        and its tier. Nobody is judged for an epoch in which the chain stood still.
+        and from the next epoch on its tier. Nobody is judged for an epoch in which the chain stood still.
         """
         return self._call("breach", (operator, epoch))
 
@@ -178,15 +179,16 @@ class NodeRegistry(Binding):
         """
         return self._call("lock", (operator, token, amount, new))
 
-    def lock_bid(self, operator: int, hot: str, token: str, amount: int) -> Call:
-        """Locks free collateral behind a bid of an operator that may bid with this hot key; else locks nothing.
+    def lock_bid(self, operator: int, hot: str, token: str, amount: int, units: int) -> Call:
+        """Locks free collateral behind a bid of an operator that may bid for so many units with this hot key; else
+        locks nothing. The least stake covers 16 units, and more stake more of them: names are not free.
 
         Without an event: Auction logs the bid, its lot and its capacity. Without a lock against reentrance: it
         calls nobody, Auction has such a lock itself, and whatever here calls out has done all its effects by
         then.
         Returns: Whether the operator may bid, and bids are not paused.
         """
-        return self._call("lock_bid", (operator, hot, token, amount))
+        return self._call("lock_bid", (operator, hot, token, amount, units))
 
     def unlock(self, operator: int, token: str, amount: int, last: bool) -> Call:
         """Frees locked collateral.
@@ -222,12 +224,13 @@ class NodeRegistry(Binding):
         """Moves `amount` from the pot to where nothing can spend it."""
         return self._call("burn", (token, amount))
 
-    def reward_outcome(self, operator: int, count: int) -> Call:
-        """Adds a point of reputation for each of `count` final slot-rounds, up to the most.
+    def reward_outcome(self, operator: int, fee: int) -> Call:
+        """Adds a point of reputation for each ZEN that the treasury is paid of the operator's work, up to the most.
 
+        fee: In 10^-18 ZEN: reputation costs what it counts. What is below a thousandth of a ZEN is left out.
         Returns: The operator's owner, who is paid.
         """
-        return self._call("reward_outcome", (operator, count))
+        return self._call("reward_outcome", (operator, fee))
 
     def operator_count(self, block: BlockIdentifier | None = None) -> int:
         """How many operators were ever registered: they are numbered 1..operator_count."""
