@@ -41,7 +41,7 @@ def zoo_of(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    zen: int = 1_000 * ZEN,
+    zen: int = 5_000 * ZEN,
 ) -> Zoo:
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ZOO_NETWORK", str(place.devnet.network_file))

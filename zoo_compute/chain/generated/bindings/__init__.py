@@ -8,6 +8,7 @@ from .audit_pool import AuditPool
 from .audits import Audits
 from .availability import Availability
 from .consistency_proofs import ConsistencyProofs
+from .custody import Custody
 from .datasets import Datasets
 from .descent import Descent
 from .evidence import Evidence
@@ -29,6 +30,7 @@ __all__ = [
     "Audits",
     "Availability",
     "ConsistencyProofs",
+    "Custody",
     "Datasets",
     "Descent",
     "Evidence",

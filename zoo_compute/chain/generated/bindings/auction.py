@@ -85,7 +85,10 @@ class Auction(Binding):
         return self._call("open", (job, kind, token, units, rounds, reserve, max_reserve, lock, once))
 
     def cancelled(self, job: int) -> Call:
-        """Notes when the job was cancelled: bids that could still be revealed then forfeit nothing."""
+        """Notes when the job was cancelled: bids that could still be revealed then forfeit nothing.
+
+        Returns: How many revealed bids are paid for it: all of this attempt, unless it ended with too few.
+        """
         return self._call("cancelled", (job,))
 
     def bid(self, job: int, kind: int, operator: int, seal: bytes, capacity: int, standby: bool) -> Call:
@@ -119,7 +122,8 @@ class Auction(Binding):
 
     def reclaim(self, job: int, kind: int, operator: int) -> Call:
         """Ends a bid that can no longer win and unlocks its collateral. A bid that could have been revealed and was
-        not forfeits up to the reserve a unit, which is burned.
+        not forfeits up to the reserve a unit, which is burned. A revealed bid of a job cancelled in its attempt
+        is paid its part of the posting deposit.
         """
         return self._call("reclaim", (job, kind, operator))
 
@@ -135,6 +139,13 @@ class Auction(Binding):
     def is_cancellable(self, job: int, block: BlockIdentifier | None = None) -> bool:
         """Whether neither lot of the job is clearing or cleared."""
         values: bool = self._view("is_cancellable", (job,), block)
+        return values
+
+    def is_lapsed(self, job: int, block: BlockIdentifier | None = None) -> bool:
+        """Whether anyone may close the job: its last auction ended 30 days ago, and was neither cleared nor opened
+        again.
+        """
+        values: bool = self._view("is_lapsed", (job,), block)
         return values
 
     def lots(self, job: int, kind: int, block: BlockIdentifier | None = None) -> Lot:

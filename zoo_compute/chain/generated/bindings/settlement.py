@@ -53,8 +53,8 @@ class Seat(NamedTuple):
     since: int
 
 
-class Record(NamedTuple):
-    """Struct `Record`."""
+class OperatorRecord(NamedTuple):
+    """Struct `OperatorRecord`."""
 
     void_before: int
     parked: int
@@ -239,10 +239,10 @@ class Settlement(Binding):
         values: Any = self._view("seats", (job, seat), block)
         return Seat(*values)
 
-    def records(self, job: int, operator: int, block: BlockIdentifier | None = None) -> Record:
+    def records(self, job: int, operator: int, block: BlockIdentifier | None = None) -> OperatorRecord:
         """Since when an operator's claims in a job are not void, and how many of its parked ones are pending."""
         values: Any = self._view("records", (job, operator), block)
-        return Record(*values)
+        return OperatorRecord(*values)
 
     def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
         """The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status."""

@@ -95,7 +95,9 @@ class TaskRegistry(Binding):
         return self._call("allow", (token, allowed, window_value))
 
     def post(self, terms: Terms) -> Call:
-        """Posts a job, pulls the most it can cost into escrow, and opens both auctions.
+        """Posts a job, pulls the most it can cost into escrow, and opens both auctions. What is sent in the coin is
+        the posting deposit: it comes back when the job ends, or is cancelled before a bid is revealed; later it
+        pays the bidders.
 
         Returns: The job's number.
         """
@@ -111,11 +113,24 @@ class TaskRegistry(Binding):
         return self._call("post_permitted", (terms, deadline, v, r, s))
 
     def cancel(self, job: int) -> Call:
-        """Takes back a job before its auctions clear; the whole escrow is owed to the submitter."""
+        """Takes back a job before its auctions clear; the whole escrow is owed to the submitter. The posting deposit
+        is too, unless bids are revealed that may still win: then each of them is paid an equal part of it, at
+        `Auction.reclaim`.
+        """
         return self._call("cancel", (job,))
 
+    def lapse(self, job: int) -> Call:
+        """Closes a job whose last auction ended 30 days ago and was neither cleared nor opened again. The escrow is
+        owed to the submitter, the posting deposit to whoever calls.
+        """
+        return self._call("lapse", (job,))
+
+    def compensate(self, job: int, account: str) -> Call:
+        """For Auction, once for each revealed bid of a cancelled job: its part of the posting deposit becomes owed."""
+        return self._call("compensate", (job, account))
+
     def withdraw(self, token: str, account: str) -> Call:
-        """Sends what is owed in a token to the account it is owed to.
+        """Sends what is owed in a token, or in the coin (the zero address), to the account it is owed to.
 
         Returns: The amount.
         """
@@ -139,13 +154,27 @@ class TaskRegistry(Binding):
         return self._call("restore", (job, restored, account, amount))
 
     def close(self, job: int, kept: int) -> Call:
-        """What is left of the escrow becomes owed to the submitter, but for what parked claims may still be paid."""
+        """What is left of the escrow becomes owed to the submitter, but for what parked claims may still be paid;
+        and the posting deposit, the first time.
+        """
         return self._call("close", (job, kept))
 
     def jobs(self, job: int, block: BlockIdentifier | None = None) -> Job:
         """Everything stored of a job; zeros when there is none."""
         values: Any = self._view("jobs", (job,), block)
         return Job(*values)
+
+    def deposits(self, job: int, block: BlockIdentifier | None = None) -> int:
+        """What is kept of a job's posting deposit, in the coin; once it was cancelled, what each bid due a part is
+        paid.
+        """
+        values: int = self._view("deposits", (job,), block)
+        return values
+
+    def least_deposit(self, block: BlockIdentifier | None = None) -> int:
+        """The least posting deposit at this block's base fee. Send more: the base fee may rise."""
+        values: int = self._view("least_deposit", (), block)
+        return values
 
     def dispute_terms(self, job: int, block: BlockIdentifier | None = None) -> tuple[bytes, int]:
         """What a job's claims are judged by, and the seconds in which a slot-round is re-executed."""
