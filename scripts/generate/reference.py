@@ -37,6 +37,7 @@ REASONS = {  # contract -> how its refusals begin
     "NodeRegistry": "registry",
     "TaskRegistry": "tasks",
     "Auction": "auction",
+    "Locks": "locks",
     "Settlement": "settlement",
     "Availability": "availability",
     "Custody": "custody",

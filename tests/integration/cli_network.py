@@ -40,7 +40,7 @@ class CliNetwork:
     def store(self) -> str:
         return str(self.folder / "chain" / "store")
 
-    def account(self, name: str, zen: int = 1_000 * ZEN, coin: int = 100 * 10**18) -> Path:
+    def account(self, name: str, zen: int = 5_000 * ZEN, coin: int = 100 * 10**18) -> Path:
         """A funded key file."""
         self.devnet.account(name, zen=zen, coin=coin)
         return self.devnet.key_file(name)

@@ -12,7 +12,7 @@ from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, JobState, JobView, Kind, LotPhase
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.errors import Refusal
-from zoo_compute.spec.params import PRODUCTION
+from zoo_compute.spec.params import PRODUCTION, lock_of
 
 pytestmark = pytest.mark.integration
 
@@ -91,12 +91,14 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
     assert vacated.state == JobState.RUNNING
     assert vacated.run is not None
     assert vacated.vacant_seats.keys() == {1}
-    assert (vacated.vacant_seats[1].price, vacated.vacant_seats[1].pot) == (7, vacated.run.lock // 10)
+    assert (vacated.vacant_seats[1].price, vacated.price_now(1)) == (7, 7)
+    lock = lock_of(7, vacated.terms.audit_bps)
+    assert chain.locks.pots(job) == lock // 10
     three.send(settlement.take_over(job, 1, three.id, 1, 60))
     taken = view()
     assert taken.vacant_seats == {}
     assert taken.slot_count_of(three.id) == 1
-    assert taken.stakes[three.id].locked == vacated.run.lock
+    assert taken.stakes[three.id].locked == lock
 
     # -- one round, and its challenge window of two hours
     root, bundle = b"\x07" * 32, b"\x08" * 32

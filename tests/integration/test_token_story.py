@@ -45,13 +45,13 @@ def job_in_state(zoo: Zoo, number: str, state: str) -> dict[str, Any]:
 
 
 def test_a_budget__is_what_a_job_may_cost_and_not_what_it_costs(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
-    home, account = ("--home", tmp_path / "node"), ("--account", place.account("operator"))
+    home, account = ("--home", tmp_path / "node"), ("--account", place.account("operator", zen=5_000 * ZEN))
     coin = Coin(place, "USDC", 6)
     coin.mint(zoo.json("account", "show")["address"], 12 * USDC)
-    coin.mint(zoo.json("account", "show", *account)["address"], 100 * USDC)
+    coin.mint(zoo.json("account", "show", *account)["address"], 1_000 * USDC)
     zoo.json("network", "allow", coin.address, *deployer(place))
     zoo.json("node", "register", "--gpu-type", "rtx4090", "--memory", "24GB", *home, *account)
-    zoo.json("node", "deposit", "100", "--token", coin.address, *home, *account)
+    zoo.json("node", "deposit", "1000", "--token", coin.address, *home, *account)
     zoo.json("node", "configure", "--role", "provider", "--role", "aggregator", *home)
     zoo.json("node", "configure", "--price", "0.8", "--aggregator-price", "0.1", "--token", coin.address, *home)
     command = [sys.executable, "-m", "zoo_compute.cli.main", "node", "start", *map(str, home), "--json"]

@@ -58,6 +58,7 @@ class Chain:
         self.rewards = bindings.Rewards(w3, at["rewards"])
         self.datasets = bindings.Datasets(w3, at["datasets"])
         self.auction = bindings.Auction(w3, at["auction"])
+        self.locks = bindings.Locks(w3, at["locks"])
         self.settlement = bindings.Settlement(w3, at["settlement"])
         self.audits = bindings.Audits(w3, at["audits"])
         self.availability = bindings.Availability(w3, at["availability"])
