@@ -3,6 +3,7 @@
 from tests.support.scenarios import (
     admissions,
     auctions,
+    audited_lies,
     audits,
     availability,
     clearing,
@@ -23,7 +24,9 @@ from tests.support.scenarios import (
 from tests.support.scenarios.auctions import SCENARIOS, Scenario
 
 # The Referee keeps hashes of records, and of addresses: these are no sequences of names, and have no vectors.
-EXPLORING = {name for name, play in SCENARIOS.items() if play.__module__ == explorations.__name__}
+EXPLORING = {
+    name for name, play in SCENARIOS.items() if play.__module__ in (explorations.__name__, audited_lies.__name__)
+}
 
 __all__ = [
     "EXPLORING",
@@ -31,6 +34,7 @@ __all__ = [
     "Scenario",
     "admissions",
     "auctions",
+    "audited_lies",
     "audits",
     "availability",
     "clearing",
