@@ -13,6 +13,7 @@ from tests.support.scenarios import (
     disputes,
     explorations,
     governance,
+    halts,
     parking,
     payments,
     promises,
@@ -25,7 +26,9 @@ from tests.support.scenarios.auctions import SCENARIOS, Scenario
 
 # The Referee keeps hashes of records, and of addresses: these are no sequences of names, and have no vectors.
 EXPLORING = {
-    name for name, play in SCENARIOS.items() if play.__module__ in (explorations.__name__, audited_lies.__name__)
+    name
+    for name, play in SCENARIOS.items()
+    if play.__module__ in (explorations.__name__, audited_lies.__name__) or "ExploredJob" in play.__code__.co_names
 }
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "disputes",
     "explorations",
     "governance",
+    "halts",
     "parking",
     "payments",
     "promises",
