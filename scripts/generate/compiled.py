@@ -26,6 +26,7 @@ CONTRACTS = (
     "Rewards",
     "Datasets",
     "Auction",
+    "Locks",
     "Settlement",
     "Audits",
     "Availability",
