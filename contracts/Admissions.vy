@@ -507,7 +507,6 @@ def _claim(operator: uint256, workload: Workload, seed: bytes32, segment_root: b
         operator=operator,
         scope=1,
         price=0,
-        pot_price=0,
         start_root=workload.state_root,
         root=merkle._result_root(0, workload.state_root, segment_root, empty(bytes32), empty(bytes32)),
     )

@@ -94,6 +94,8 @@ struct LotWords:
     clock: uint256
     # token (160) | lock of a unit (96)
     security: uint256
+    # What a bid locks besides: restitution, where a job's slots may be rolled back.
+    once: uint256
 
 
 # Records the seats; set once by `wire`.
@@ -160,14 +162,6 @@ event BidReclaimed:
     forfeited: uint256
 
 
-event StandbyTaken:
-    job: indexed(uint256)
-    operator: indexed(uint256)
-    kind: uint256
-    price: uint256
-    count: uint256
-
-
 event BidRetired:
     job: indexed(uint256)
     operator: indexed(uint256)
@@ -222,9 +216,12 @@ def open(
     reserve: uint256,
     max_reserve: uint256,
     lock: uint256,
+    once: uint256,
 ):
     """
     @notice Opens a lot of a job just posted.
+    @param lock Behind each unit of a bid.
+    @param once Behind each bid besides: at most the lock of the aggregator's unit.
     """
     assert msg.sender == tasks, "auction: not the task registry"
     assert lock < 2**96, "auction: lock out of range"
@@ -242,6 +239,7 @@ def open(
         )
     )
     self.lot_words[job][kind].security = words._pack_security(token, lock)
+    self.lot_words[job][kind].once = once
     self._open_attempt(job, kind, 1, units, reserve)
 
 
@@ -295,12 +293,12 @@ def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity:
         | convert(seal, uint256) >> 96
     )
     log BidSealed(job=job, operator=operator, kind=kind, capacity=capacity)
-    # One call asks whether the operator may bid, and locks: below 2^96 a unit, for at most 2^14 units.
+    # One call asks whether the operator may bid, and locks: below 2^96 a unit and once, for at most 2^14 units.
     if not extcall INodeRegistry(registry).lock_bid(
         operator,
         msg.sender,
         convert(lot.security >> 96, address),
-        unsafe_mul(lot.security & bits.U96, capacity),
+        unsafe_add(unsafe_mul(lot.security & bits.U96, capacity), lot.once),
         capacity,
     ):
         assert (
@@ -416,7 +414,10 @@ def award(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
     assert clock.phase == CLEARED, "auction: not cleared"
     tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
     runs: uint256 = words._unpack_progress(self.progresses[job][kind]).runs
-    lock: uint256 = words._unpack_security(self.lot_words[job][kind].security)[1]
+    token: address = empty(address)
+    lock: uint256 = 0
+    token, lock = words._unpack_security(self.lot_words[job][kind].security)
+    once: uint256 = self.lot_words[job][kind].once
     for operator: uint256 in operators:
         entry: words.Entry = self._entry(job, kind, operator)
         assert (
@@ -429,16 +430,19 @@ def award(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
         log SeatAwarded(
             job=job, operator=operator, kind=kind, price=price, first=entry.first_slot, count=entry.won
         )
-        extcall ISettlement(self.settlement).seat(
-            job, kind, operator, entry.first_slot, entry.won, price, lock * entry.won
+        needed: uint256 = extcall ISettlement(self.settlement).seat(
+            job, kind, operator, entry.first_slot, entry.won, price
         )
+        # INVARIANT locks: a bid locks for the maximum, a seat for its price, which is at most that.
+        spare: uint256 = lock * entry.won + once - needed
+        if spare > 0:
+            extcall INodeRegistry(registry).unlock(operator, token, spare, False)
     self.tallies[job][kind] = words._pack_tally(tally)
     if tally.priced == tally.winners:
         clock.phase = AWARDED
         self.lot_words[job][kind].clock = words._pack_clock(clock)
         if words._unpack_clock(self.lot_words[job][1 - kind].clock).phase == AWARDED:
-            slot_lock: uint256 = words._unpack_security(self.lot_words[job][numbers.SLOTS].security)[1]
-            extcall ISettlement(self.settlement).begin(job, slot_lock)
+            extcall ISettlement(self.settlement).begin(job)
             extcall ITaskRegistry(tasks).advance(job, numbers.AWARDED)
 
 
@@ -473,7 +477,8 @@ def reclaim(job: uint256, kind: uint256, operator: uint256):
     if forfeited > 0:
         extcall INodeRegistry(registry).slash(operator, token, forfeited, False)
         extcall INodeRegistry(registry).burn(token, forfeited)
-    extcall INodeRegistry(registry).unlock(operator, token, lock * entry.capacity - forfeited, True)
+    locked: uint256 = lock * entry.capacity + self.lot_words[job][kind].once
+    extcall INodeRegistry(registry).unlock(operator, token, locked - forfeited, True)
     if entry.revealed and not is_earlier:
         # The job was cancelled. INVARIANT deposits: the place is spent, so no bid is paid twice.
         extcall ITaskRegistry(tasks).compensate(job, staticcall INodeRegistry(registry).owner_of(operator))
@@ -495,28 +500,6 @@ def retire(job: uint256, kind: uint256, operator: uint256):
     ), "auction: bid still active"
     self.rings[operator][self._place(job, kind)] = words.SPENT
     log BidRetired(job=job, operator=operator, kind=kind)
-
-
-@external
-def take(job: uint256, kind: uint256, operator: uint256, count: uint256) -> uint256:
-    """
-    @notice Counts units that a standby took over.
-    @return The standby's bid.
-    """
-    assert msg.sender == self.settlement, "auction: not the settlement"
-    attempt: uint256 = words._unpack_clock(self.lot_words[job][kind].clock).attempt
-    entry: words.Entry = self._entry(job, kind, operator)
-    # INVARIANT auction: won + taken <= capacity. The subtractions cannot underflow.
-    assert (
-        entry.attempt == attempt
-        and entry.revealed
-        and entry.standby
-        and count <= entry.capacity - entry.won - entry.taken
-    ), "auction: no standby"
-    entry.taken += count
-    self._store(kind, operator, entry)
-    log StandbyTaken(job=job, operator=operator, kind=kind, price=entry.price, count=count)
-    return entry.price
 
 
 @external
@@ -664,7 +647,8 @@ def _clear_one(
         token: address = empty(address)
         lock: uint256 = 0
         token, lock = words._unpack_security(self.lot_words[job][kind].security)
-        extcall INodeRegistry(registry).unlock(operator, token, lock * unlocked, won == 0)
+        once: uint256 = self.lot_words[job][kind].once if won == 0 else 0
+        extcall INodeRegistry(registry).unlock(operator, token, lock * unlocked + once, won == 0)
     tally.sold += won
     if won > 0:
         tally.winners += 1

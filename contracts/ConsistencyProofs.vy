@@ -322,7 +322,6 @@ def _given(
         claim.operator = each.operator
         claim.scope = each.scope
         claim.price = each.price
-        claim.pot_price = each.pot_price
         claim.start_root = each.start_root
         claim.root = each.root
         assert claims._is_kept(settlement, job, claim), "evidence: other claim"

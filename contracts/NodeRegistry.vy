@@ -71,10 +71,11 @@ struct Promise:
     hours: uint256
 
 
-# Set once by `wire`. Auction and Settlement lock, unlock and slash; `tasks` is where `pay_out` sends to; `rewards` and
-# `admissions` slash stake. The auction's word: paused until (96) | auction (160), so that a bid reads both at once.
+# Set once by `wire`. Auction and Locks lock, unlock and slash; `settlement` rewards; `tasks` is where `pay_out` sends to; `rewards`
+# and `admissions` slash stake. The auction's word: paused until (96) | auction (160), so that a bid reads both at once.
 bidding: uint256
 settlement: public(address)
+locks: public(address)
 tasks: public(address)
 rewards: public(address)
 admissions: public(address)
@@ -185,12 +186,6 @@ event CollateralSlashed:
     amount: uint256
 
 
-event CollateralCredited:
-    operator: indexed(uint256)
-    token: indexed(address)
-    amount: uint256
-
-
 event PotBurned:
     token: indexed(address)
     amount: uint256
@@ -249,7 +244,12 @@ def __init__(zen_: address, guardian_: address, min_stake_: uint256, exit_delay_
 
 @external
 def wire(
-    auction_: address, settlement_: address, tasks_: address, rewards_: address, admissions_: address
+    auction_: address,
+    settlement_: address,
+    locks_: address,
+    tasks_: address,
+    rewards_: address,
+    admissions_: address,
 ):
     """
     @notice Names the contracts that may lock, slash and admit, once.
@@ -258,6 +258,7 @@ def wire(
     assert self.settlement == empty(address), "registry: already wired"
     self.bidding = convert(auction_, uint256)
     self.settlement = settlement_
+    self.locks = locks_
     self.tasks = tasks_
     self.rewards = rewards_
     self.admissions = admissions_
@@ -659,24 +660,11 @@ def set_admitted(operator: uint256, admitted: bool):
 
 
 @external
-def credit(operator: uint256, token: address, amount: uint256):
-    """
-    @notice Moves `amount` from the pot to the operator's free collateral.
-    """
-    assert msg.sender == self.settlement, "registry: not a protocol contract"
-    self.pot[token] -= amount
-    funds: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
-    funds.balance += amount
-    self.collaterals[token][operator] = words._pack_collateral(funds)
-    log CollateralCredited(operator=operator, token=token, amount=amount)
-
-
-@external
 def pay_out(token: address, amount: uint256):
     """
-    @notice Sends `amount` from the pot to the task registry, where the settlement says whom it is owed to.
+    @notice Sends `amount` from the pot to the task registry, where Locks says whom it is owed to.
     """
-    assert msg.sender == self.settlement, "registry: not a protocol contract"
+    assert msg.sender == self.locks, "registry: not a protocol contract"
     self.pot[token] -= amount
     log PotPaidOut(token=token, amount=amount)
     self._push(token, self.tasks, amount)
@@ -917,7 +905,7 @@ def reference_price(tier: uint256) -> uint256:
 @view
 def _check_protocol():
     assert (
-        msg.sender == self.settlement or convert(msg.sender, uint256) == self.bidding & bits.U160
+        msg.sender == self.locks or convert(msg.sender, uint256) == self.bidding & bits.U160
     ), "registry: not a protocol contract"
 
 

@@ -58,7 +58,7 @@ MAX_ASK: constant(uint256) = 3_712
 MAX_SETTLED: constant(uint256) = 32
 # The selectors of `IEvidence.judge` and of `IDisputes.dispute_terms`.
 JUDGE: constant(bytes4) = 0x33246e74
-DISPUTE_TERMS: constant(bytes4) = 0x6298999b
+DISPUTE_TERMS: constant(bytes4) = 0x40e91e3c
 # Flags of a node's payment.
 HEAVY: constant(uint256) = 1
 OF_AGGREGATION: constant(uint256) = 2
@@ -824,7 +824,8 @@ def _with_deadline(word: uint256) -> uint256:
         return word
     job: uint256 = word >> JOB_AT
     deadline: uint256 = staticcall IDisputes(self._court(job)).claim_deadline(job, word >> TURN_AT & U20)
-    if deadline == max_value(uint256):
+    # None yet, or no more: another turn has its place, and the word keeps its turn.
+    if deadline == max_value(uint256) or deadline == 0:
         return word
     return word | U20 << TURN_AT | convert(convert(deadline, uint40), uint256) << DEADLINE_AT
 
@@ -852,7 +853,7 @@ def _price_of(claim: ISettlementViews.Claim) -> uint256:
     @notice What a claim is paid for each slot, or for the aggregation.
     """
     slots: uint256 = 1 if claim.seat == claim_hashes.AGGREGATION else max(1, claim.scope & bits.U16)
-    return (claim.price + claim.pot_price) // slots
+    return claim.price // slots
 
 
 @internal

@@ -5,7 +5,7 @@
 @title Settlement
 @license Apache-2.0
 @notice Runs awarded jobs: records which operator has which seat and what it commits in each turn, vacates seats that are
-        late and lets standbys take over, pays claims that survive their window, convicts those that do not, and has the
+        late and lets others take over, pays claims that survive their window, convicts those that do not, and has the
         rounds that rest on a false claim done again.
 @dev Calls go to the protocol's own contracts only, and none of those calls anybody back while it serves this one: no
      token is moved here, payments become debts of TaskRegistry. Where effects and calls interleave, nothing else runs.
@@ -49,10 +49,8 @@ exports: (
     settlement_state.min_window_s,
     settlement_state.referee,
     settlement_state.availability,
-    settlement_state.audit_pool,
-    settlement_state.reserves,
+    settlement_state.locks,
     settlement_state.parked,
-    settlement_state.finder_shares,
     settlement_state.wire,
     settlement_turns.begin,
     settlement_turns.abandon,
@@ -66,7 +64,7 @@ exports: (
     settlement_seats.decline,
     settlement_seats.expire,
     settlement_seats.time_out,
-    settlement_seats.release,
+    settlement_seats.check_free,
     settlement_takeovers.take_over,
     settlement_convictions.open_dispute,
     settlement_convictions.close_dispute,
@@ -75,7 +73,7 @@ exports: (
     settlement_convictions.void,
     settlement_views.runs,
     settlement_views.seats,
-    settlement_views.stakes,
+    settlement_views.records,
     settlement_views.claims,
     settlement_views.pending,
     settlement_views.deadline,
@@ -88,6 +86,7 @@ def __init__(
     registry_: address,
     tasks_: address,
     auction_: address,
+    locks_: address,
     rewards_: address,
     zen_: address,
     ready_window_s_: uint256,
@@ -98,7 +97,8 @@ def __init__(
     """
     @param registry_ Keys, owners and collateral of the operators.
     @param tasks_ Terms and escrow of the jobs.
-    @param auction_ Seats winners and provides standbys.
+    @param auction_ Seats winners.
+    @param locks_ What operators have at stake.
     @param rewards_ Records compute paid in ZEN.
     @param zen_ The token whose jobs earn network rewards.
     @param ready_window_s_ Seconds in which holders confirm.
@@ -110,6 +110,7 @@ def __init__(
         registry_,
         tasks_,
         auction_,
+        locks_,
         rewards_,
         zen_,
         ready_window_s_,

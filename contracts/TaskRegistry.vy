@@ -51,6 +51,8 @@ struct Job:
 # The two contracts that advance jobs; set once by `wire`.
 auction: public(address)
 settlement: public(address)
+# Pays slashed locks into a job's escrow.
+locks: public(address)
 # Before this second no job is posted.
 paused_until: public(uint256)
 # Jobs are numbered 1..job_count.
@@ -143,14 +145,15 @@ def __init__(treasury_: address, governor_: address, guardian_: address):
 
 
 @external
-def wire(auction_: address, settlement_: address):
+def wire(auction_: address, settlement_: address, locks_: address):
     """
-    @notice Names the contracts that advance jobs, once.
+    @notice Names the contracts that advance jobs, and the one that pays into their escrow, once.
     """
     assert msg.sender == deployer, "tasks: not the deployer"
     assert self.settlement == empty(address), "tasks: already wired"
     self.auction = auction_
     self.settlement = settlement_
+    self.locks = locks_
 
 
 @external
@@ -311,7 +314,7 @@ def restore(job: uint256, restored: uint256, account: address, amount: uint256):
     """
     @notice Books what of a slash the registry has just paid in: restitution to the job's escrow, and what is owed to an account.
     """
-    assert msg.sender == self.settlement, "tasks: not a protocol contract"
+    assert msg.sender == self.locks, "tasks: not a protocol contract"
     if restored > 0:
         self.escrows[job] += restored
         log JobFunded(job=job, amount=restored)
@@ -415,6 +418,24 @@ def schedules(job: uint256) -> ITaskRegistry.Schedule:
     )
 
 
+@external
+@view
+def lock_terms(job: uint256, is_aggregation: bool) -> ITaskRegistry.LockTerms:
+    """
+    @notice What an operator's lock follows from, as a worker or as an aggregator.
+    """
+    return terms_of._lock_terms(self.schedule_words[job], self.price_words[job], is_aggregation)
+
+
+@external
+@view
+def max_price(job: uint256, is_aggregation: bool) -> uint256:
+    """
+    @notice The most that a slot-round, or an aggregation, may be paid.
+    """
+    return terms_of._max_price(self.price_words[job], is_aggregation)
+
+
 @internal
 @payable
 def _open(terms: terms_of.Terms) -> (uint256, uint256):
@@ -429,12 +450,17 @@ def _open(terms: terms_of.Terms) -> (uint256, uint256):
     self._store(job, terms, escrow)
     log JobPosted(job=job, submitter=msg.sender, manifest=terms.manifest, terms=terms, escrow=escrow)
 
-    lock: uint256 = 0
-    aggregator_lock: uint256 = 0
-    lock, aggregator_lock = terms_of._locks(terms)
     auction: address = self.auction
     extcall IAuction(auction).open(
-        job, numbers.SLOTS, terms.token, terms.slots, terms.rounds, terms.reserve, terms.max_price, lock
+        job,
+        numbers.SLOTS,
+        terms.token,
+        terms.slots,
+        terms.rounds,
+        terms.reserve,
+        terms.max_price,
+        terms_of._lock(terms.max_price, terms.audit_bps),
+        terms_of._restitution(self.schedule_words[job], self.price_words[job], False),
     )
     extcall IAuction(auction).open(
         job,
@@ -444,7 +470,9 @@ def _open(terms: terms_of.Terms) -> (uint256, uint256):
         terms.rounds,
         terms.aggregator_reserve,
         terms.aggregator_max_price,
-        aggregator_lock,
+        terms_of._lock(terms.aggregator_max_price, terms.audit_bps)
+        + terms_of._restitution(self.schedule_words[job], self.price_words[job], True),
+        0,
     )
     return job, escrow
 

@@ -10,7 +10,6 @@ from keepers.decisions.defence import PathClock, Promise
 from keepers.decisions.duties import training_time_s
 from keepers.decisions.orders import SealBid
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
-from zoo_compute.spec.params import aggregator_lock
 
 
 class Capacity:
@@ -65,17 +64,13 @@ class Capacity:
     def add_bid(self, view: JobView, bid: SealBid) -> None:
         """Bind what a bid could win."""
         self._slots[view.job] += bid.capacity if bid.kind == Kind.SLOTS else 0
-        self.locked += bid.capacity * view.lots[bid.kind].lock
+        self.locked += view.bid_lock(bid.kind, bid.capacity)
 
     def add_takeover(self, view: JobView, args: tuple[Any, ...]) -> None:
         """Bind what a takeover does. args: those of `Settlement.take_over`."""
-        _, seat, _, count, _ = args
-        assert view.run is not None, "a seat is taken over after the award"
-        if seat == AGGREGATOR_SEAT:
-            self.locked += aggregator_lock(view.terms)
-        else:
-            self._slots[view.job] += count
-            self.locked += count * view.run.lock
+        _, seat, operator, count, _ = args
+        self.locked += view.takeover_lock(seat, count, operator)
+        self._slots[view.job] += 0 if seat == AGGREGATOR_SEAT else count
 
 
 def _engaged_slots(view: JobView, operator: int) -> int:

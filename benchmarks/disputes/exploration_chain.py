@@ -34,7 +34,7 @@ GAS_LIMIT = 10_000_000
 GAS_PRICE = 20 * 10**9  # what transactions pay and what asks prepay by: above any base fee here
 COIN = 10**24  # of the asker
 MOST_CALLS = 200
-CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
+CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class ExplorationChain:
         self.events = Interface(abi("Referee"))
         self.job = self.now = self._opened_at = 0
         self._snapshot = ""
-        self._claim = self._aggregation = Claim(0, 0, 0, 0, 0, 0, 0, b"", b"")
+        self._claim = self._aggregation = Claim(0, 0, 0, 0, 0, 0, b"", b"")
         devnet.rpc("anvil_autoImpersonateAccount", [True])
 
     def open(self, manifest: Manifest, work: Work) -> None:

@@ -179,7 +179,7 @@ class Market:
             assert self.world.job(job).state == JobState.ENDED
             operators = {seat.operator for seat in self.seats(job).values()}
             for operator in sorted({*operators, self._aggregator(job)}):
-                self.call("settlement", "release", "submitter", job, operator)
+                self.call("locks", "release", "submitter", job, operator)
         for token, account in [key for key, amount in self.world.owed.items() if amount and key[1].startswith("owner")]:
             self.call("tasks", "withdraw", account, token, account)
 

@@ -50,7 +50,6 @@ struct Present:
     operator: uint256
     scope: uint256
     price: uint256
-    pot_price: uint256
     start_root: bytes32
     root: bytes32
 

@@ -44,7 +44,6 @@ struct Batch:
     void_before: uint256
     count: uint256
     amount: uint256
-    from_pot: uint256
 
 
 event ResultsCommitted:
@@ -68,7 +67,6 @@ event ClaimFinalised:
     seat: uint256
     paid: uint256
     fee: uint256
-    from_pot: uint256
 
 
 event ClaimParked:
@@ -100,18 +98,6 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
     state._check_hot(holding.operator)
     # INVARIANT claims: a seat commits at most once a turn, so its slots are claimed and paid at most once.
     turns._check_missing(newest, seat)
-    price: uint256 = holding.count * holding.price
-    pot_price: uint256 = holding.count * holding.pot_price
-    if pot_price > 0:
-        # INVARIANT pot: a seat's claims never draw more than the seat's part of the pot. Only a rollback can spend that:
-        # escrow then pays both, out of the restitution that filled it at `max_price` for every round done again.
-        timing: words.SeatTiming = state._timing(job, seat)
-        if timing.pot >= pot_price:
-            timing.pot -= pot_price
-            state._set_timing(job, seat, timing)
-        else:
-            price += pot_price
-            pot_price = 0
     # A missing seat has a number below 128, and a seat its slots: nothing below can wrap.
     newest.missing = newest.missing ^ (1 << seat)
     newest.committed = unsafe_add(newest.committed, holding.count)
@@ -119,7 +105,7 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
     scope: uint256 = holding.first << 16 | holding.count
     start_root: bytes32 = turns._slots_root(job, stage, newest)
     claim: ISettlementViews.Claim = self._claim(
-        job, newest, seat, holding.operator, scope, price, pot_price, start_root, root
+        job, newest, seat, holding.operator, scope, holding.count * holding.price, start_root, root
     )
     log ResultsCommitted(job=job, operator=holding.operator, claim=claim, bundle=bundle)
 
@@ -144,7 +130,7 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
         state._refuse("settlement: quorum not reached")
     start_root: bytes32 = state._start_root(job, turn)
     claim: ISettlementViews.Claim = self._claim(
-        job, newest, state.AGGREGATION, holding.operator, mask, holding.price, 0, start_root, root
+        job, newest, state.AGGREGATION, holding.operator, mask, holding.price, start_root, root
     )
     log CheckpointPosted(job=job, operator=holding.operator, claim=claim, cid=cid)
     turns._close(job, newest.round + 1, root, 1)
@@ -166,12 +152,10 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
     for claim: ISettlementViews.Claim in claims:
         word: uint256 = self._known(job, claim)
         is_disputed: bool = word & DISPUTED != 0
-        # INVARIANT depth: a claim keeps its place in the ring where rounds rest on it, or where it is judged with others' places;
-        # and where its operator aggregates: no number of convictions of its slots empties the lock that a rollback is paid from.
+        # INVARIANT depth: a claim keeps its place in the ring where rounds rest on it, or where it is judged with others' places.
         if is_disputed and (
             word == IS_PARKED
             or claim.seat == state.AGGREGATION
-            or state.holdings[job][state.AGGREGATION] >> 192 == claim.operator
             or state._policy(job) & (numbers.ROLL_BACK | numbers.CARRIES) != 0
         ):
             state._refuse("settlement: in dispute")
@@ -193,7 +177,6 @@ def _claim(
     operator: uint256,
     scope: uint256,
     price: uint256,
-    pot_price: uint256,
     start_root: bytes32,
     root: bytes32,
 ) -> ISettlementViews.Claim:
@@ -207,7 +190,6 @@ def _claim(
         operator=operator,
         scope=scope,
         price=price,
-        pot_price=pot_price,
         start_root=start_root,
         root=root,
     )
@@ -227,10 +209,9 @@ def _added(job: uint256, batch: Batch, claim: ISettlementViews.Claim, price: uin
         joined = Batch(
             operator=claim.operator,
             is_aggregation=is_aggregation,
-            void_before=state._stake(job, claim.operator).void_before,
+            void_before=state._void_before(job, claim.operator),
             count=0,
             amount=0,
-            from_pot=0,
         )
     # INVARIANT void: nothing is paid of what an operator claimed before its conviction.
     if claim.turn < joined.void_before:
@@ -242,7 +223,6 @@ def _added(job: uint256, batch: Batch, claim: ISettlementViews.Claim, price: uin
     # The fee is rounded over a batch: a claim's is by how much it raises that.
     fee: uint256 = self._fee(joined.amount + price) - self._fee(joined.amount)
     joined.amount += price
-    joined.from_pot += claim.pot_price
     log ClaimFinalised(
         job=job,
         operator=claim.operator,
@@ -250,7 +230,6 @@ def _added(job: uint256, batch: Batch, claim: ISettlementViews.Claim, price: uin
         seat=claim.seat,
         paid=price,
         fee=fee,
-        from_pot=claim.pot_price,
     )
     return joined
 
@@ -271,8 +250,8 @@ def _settle(job: uint256, claim: ISettlementViews.Claim, status: uint256):
         state._settle(job, claim.turn)
         return
     state.parked[job][claim_hashes._hash(claim)] = status
-    state.parked_money[job] -= self._money(claim)
-    state.job_stakes[job][claim.operator] -= words.ONE_PARKED
+    state.parked_money[job] -= claim.price
+    state.operator_records[job][claim.operator] -= words.ONE_PARKED
 
 
 @internal
@@ -283,16 +262,9 @@ def _park(job: uint256, claim: ISettlementViews.Claim):
     state.parked_deadlines[job][claim.turn] = state._claim_deadline(job, claim.turn)
     self._settle(job, claim, PARKED)
     state.parked[job][claim_hashes._hash(claim)] = PENDING
-    state.parked_money[job] += self._money(claim)
-    state.job_stakes[job][claim.operator] += words.ONE_PARKED
+    state.parked_money[job] += claim.price
+    state.operator_records[job][claim.operator] += words.ONE_PARKED
     log ClaimParked(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat)
-
-
-@internal
-@pure
-def _money(claim: ISettlementViews.Claim) -> uint256:
-    # A price is below 2^94.
-    return claim.price << 128 | claim.pot_price
 
 
 @internal
@@ -346,9 +318,6 @@ def _pay(job: uint256, batch: Batch):
         batch.operator, self._fee(batch.amount) if token == state.zen else 0
     )
     fee: uint256 = extcall ITaskRegistry(state.tasks).pay(job, owner, batch.amount)
-    if batch.from_pot > 0:
-        state.pots[job] -= batch.from_pot
-        extcall INodeRegistry(state.registry).credit(batch.operator, token, batch.from_pot)
     if token == state.zen and not batch.is_aggregation:
         multiplier: uint256 = staticcall INodeRegistry(state.registry).multiplier_of(batch.operator)
         extcall IRewards(state.rewards).record(

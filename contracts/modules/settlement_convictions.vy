@@ -9,7 +9,7 @@
 
 
 from ..interfaces import IDisputes
-from ..interfaces import INodeRegistry
+from ..interfaces import ILocks
 from ..interfaces import ISettlementViews
 from ..interfaces import ITaskRegistry
 from . import bits
@@ -27,12 +27,6 @@ uses: state
 uses: turns
 uses: claims
 uses: seats
-
-
-# What asks that exhaust burn, and what silence then slashes of a lock: twice that, and never together less than 3/5 of the lock.
-BURNED_AND_SLASHED: constant(uint256) = 3
-FLOOR_PARTS: constant(uint256) = 3
-FLOOR_OF: constant(uint256) = 5
 
 
 event DisputeOpened:
@@ -111,17 +105,11 @@ def reward_finder(job: uint256, claim: ISettlementViews.Claim, finder: address):
     @notice What was set aside of a judged claim's lock becomes owed to its finder; without one it burns.
     """
     state._check_referee()
-    claim_hash: bytes32 = claim_hashes._hash(claim)
-    amount: uint256 = state.finder_shares[job][claim_hash]
-    if amount == 0:
-        return
-    state.finder_shares[job][claim_hash] = 0
-    log FinderRewarded(job=job, finder=finder, turn=claim.turn, seat=claim.seat, amount=amount)
-    state.pots[job] += amount
-    if finder == empty(address):
-        state._burn(job, amount)
-    else:
-        self._pay_out(job, 0, finder, amount)
+    amount: uint256 = extcall ILocks(state.locks).reward_finder(
+        job, claim_hashes._hash(claim), finder, state._token(job)
+    )
+    if amount > 0:
+        log FinderRewarded(job=job, finder=finder, turn=claim.turn, seat=claim.seat, amount=amount)
 
 
 @external
@@ -146,7 +134,7 @@ def dispute_terms(job: uint256, claim: ISettlementViews.Claim) -> IDisputes.Term
     work_root, reexecute_s = staticcall ITaskRegistry(state.tasks).dispute_terms(job)
     slots: uint256 = 1
     if claim.seat != state.AGGREGATION:
-        slots = max(state._stake(job, claim.operator).slots, claim.scope & bits.U16)
+        slots = max(staticcall ILocks(state.locks).slots_of(job, claim.operator), claim.scope & bits.U16)
     deadline: uint256 = state._claim_deadline(job, claim.turn)
     if deadline == max_value(uint256):
         deadline = 0
@@ -156,38 +144,51 @@ def dispute_terms(job: uint256, claim: ISettlementViews.Claim) -> IDisputes.Term
 @internal
 def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burned: uint256):
     """
-    @dev The claim is never paid, its operator loses seat and lock, and what rested on it is done again.
+    @dev The claim is never paid, its operator loses its lock and its seats in that role, and what rested on it is done again, or
+         paid back where a job was abandoned.
     """
     stage: words.Stage = state._stage(job)
-    count: uint256 = claim.scope & bits.U16
-    is_aggregation: bool = claim.seat == state.AGGREGATION
     turn: words.Turn = state._turn(job)
-    cost: uint256 = 0
-    most: uint256 = 0
-    if is_aggregation or stage.policy & numbers.ROLL_BACK != 0:
-        round_price: uint256 = state._schedule(job).round_price
-        most = stage.depth * round_price
-        # A turn that was rolled back already has nothing that rests on it; neither has the last one of a job that was
-        # abandoned, and such a job stays ended.
-        if (
-            claim.turn != turn.turn
-            and not state._is_rolled_back(job, claim.turn)
-            and claim.round < turn.round
-            and (stage.state == numbers.RUNNING or turn.round == stage.rounds)
-        ):
-            # INVARIANT depth: at most `depth` turns rest on a claim that is not final, so `cost <= most`.
-            cost = (turn.round - claim.round + convert(turn.opened_at != 0, uint256)) * round_price
-    lock: uint256 = state._lock_of(job, claim.seat, count)
-    if outcome == outcomes.EXHAUSTED:
-        # INVARIANT restitution: what the submitter must get back is taken whatever the outcome: no liar keeps it by exhausting itself.
-        lock = max(self._exhausted_slash(lock, burned), min(lock, cost))
-    slashed: uint256 = seats._unseat(job, claim.seat, stage, lock, claim.operator, True)
-    turn = state._turn(job)
+    # A turn that was rolled back already has nothing that rests on it.
+    rounds: uint256 = 0
+    if (
+        (claim.seat == state.AGGREGATION or stage.policy & numbers.ROLL_BACK != 0)
+        and claim.turn != turn.turn
+        and claim.round < turn.round
+        and not state._is_rolled_back(job, claim.turn)
+    ):
+        rounds = turn.round - claim.round + convert(turn.opened_at != 0, uint256)
+    next_turn: uint256 = turns._next_turn(stage, turn)
+    record: uint256 = state.operator_records[job][claim.operator]
+    state.operator_records[job][claim.operator] = record & ~bits.U24 | next_turn
+    taken: ILocks.Taken = extcall ILocks(state.locks).convict(
+        job,
+        claim.operator,
+        claim.seat,
+        claim.price,
+        rounds,
+        outcome,
+        burned,
+        claim_hashes._hash(claim),
+        next_turn,
+        state._token(job),
+    )
+    log ClaimConvicted(
+        job=job,
+        operator=claim.operator,
+        turn=claim.turn,
+        seat=claim.seat,
+        slashed=taken.slashed,
+        restored=taken.restored,
+        to_finder=taken.to_finder,
+        to_audits=taken.to_audits,
+    )
+    self._unseat(job, claim, turn.turn, taken.slashed)
     if claim.turn == turn.turn:
         claims._mark(job, claim, claims._hash(claim) | claims.CONVICTED)
         # The seat is missing again. Whoever holds it by now has its whole time; so has the aggregator.
         turn.missing |= 1 << claim.seat
-        turn.committed -= count
+        turn.committed -= claim.scope & bits.U16
         state._set_turn(job, turn)
         timing: words.SeatTiming = state._timing(job, claim.seat)
         timing.since = turns._since(turn)
@@ -195,89 +196,43 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
     else:
         claims._settle(job, claim, claims.CONVICTED)
     turns._extend(job, stage)
-    restored: uint256 = self._divide(job, claim, slashed, cost, most, outcome == outcomes.JUDGED)
-    if cost > 0 and restored == cost:
-        self._roll_back(job, stage, claim.turn, claim.round)
-    elif cost > 0 and stage.state == numbers.RUNNING:
-        # What is left of the lock cannot pay for doing it again: the job ends, its escrow returns to the submitter.
-        turns._close(job, turn.round, state._start_root(job, turn.turn), 0)
-        turns._end(job)
-    else:
-        turns._go_on(job)
-
-
-@internal
-def _roll_back(job: uint256, stage: words.Stage, turn: uint256, round: uint256):
-    """
-    @dev The round of a turn is done again, from the state it started from. What was committed since stays payable.
-    """
-    turns._close(job, round, state._start_root(job, turn), 0)
-    newest: uint256 = state._newest(job)
-    # The bits of all turns from that one on, which are at most `depth`; what goes beyond the last place begins again at the first.
-    since: uint256 = bits._full(newest - turn) << state._record_place(job, turn)
-    places: uint256 = (since | since >> stage.depth) & bits._full(stage.depth)
-    state.stages[job] |= places << words.ROLLED_BACK_AT
-    log RolledBack(job=job, turn=newest, round=round)
-    if stage.state == numbers.ENDED:
-        state._advance(job, numbers.RUNNING)
+    if rounds > 0:
+        self._roll_back(job, stage, turn.round, claim)
     turns._go_on(job)
 
 
 @internal
-def _divide(
-    job: uint256,
-    claim: ISettlementViews.Claim,
-    slashed: uint256,
-    cost: uint256,
-    most: uint256,
-    is_judged: bool,
-) -> uint256:
+def _unseat(job: uint256, claim: ISettlementViews.Claim, turn: uint256, slashed: uint256):
     """
-    @dev What a conviction took: `cost` restores escrow; up to `most` is kept in the job's pot for what else the operator's
-         lies may cost; of the rest a judgement's finder and the audits have their parts, and the last of it is burned.
-    @return What of `cost` was restored.
+    @dev A convicted operator loses all its seats in that role: its lock covers what it claimed, and nothing it would go on to claim.
     """
-    # INVARIANT slashes: slashed + reserve before == restored + reserve after + to finder + to audits + burned.
-    reserve: uint256 = state.reserves[job]
-    from_slash: uint256 = min(slashed, cost)
-    from_reserve: uint256 = min(reserve, cost - from_slash)
-    restored: uint256 = from_slash + from_reserve
-    kept: uint256 = min(slashed, most) - from_slash
-    state.reserves[job] = reserve - from_reserve + kept
-    rest: uint256 = slashed - from_slash - kept
-    to_finder: uint256 = 0
-    if is_judged:
-        to_finder = rest * numbers.CHALLENGERS_BPS // numbers.BPS
-        state.finder_shares[job][claim_hashes._hash(claim)] = to_finder
-    to_audits: uint256 = rest * numbers.AUDITS_BPS // numbers.BPS
-    # The finder's part stays in the registry's pot, but is the job's no longer: its end burns what is.
-    state.pots[job] -= to_finder
-    log ClaimConvicted(
-        job=job,
-        operator=claim.operator,
-        turn=claim.turn,
-        seat=claim.seat,
-        slashed=slashed,
-        restored=restored,
-        to_finder=to_finder,
-        to_audits=to_audits,
-    )
-    self._pay_out(job, restored, state.audit_pool, to_audits)
-    state._burn(job, rest - to_finder - to_audits)
-    return restored
+    first: uint256 = 0
+    last: uint256 = state._seats(job)
+    if claim.seat == state.AGGREGATION:
+        first = state.AGGREGATION
+        last = state.AGGREGATION + 1
+    for seat: uint256 in range(first, last, bound=state.MAX_SEATS):
+        holding: words.Holding = state._holding(job, seat)
+        if holding.operator == claim.operator:
+            seats._leave(job, seat, holding, turn, slashed if seat == claim.seat else 0)
 
 
 @internal
-def _pay_out(job: uint256, restored: uint256, account: address, amount: uint256):
+def _roll_back(job: uint256, stage: words.Stage, round: uint256, claim: ISettlementViews.Claim):
     """
-    @dev From the job's pot to its escrow, and to what an account is owed.
+    @dev The round of a claim is done again, from the state it started from; an abandoned job ends there. What was committed since
+         stays payable.
+    @param round The job's, before.
     """
-    total: uint256 = restored + amount
-    # Some tokens refuse a transfer of nothing.
-    if total > 0:
-        state.pots[job] -= total
-        extcall INodeRegistry(state.registry).pay_out(state._token(job), total)
-        extcall ITaskRegistry(state.tasks).restore(job, restored, account, amount)
+    turns._close(job, claim.round, state._start_root(job, claim.turn), 0)
+    newest: uint256 = state._newest(job)
+    # The bits of all turns from that one on, which are at most `depth`; what goes beyond the last place begins again at the first.
+    since: uint256 = bits._full(newest - claim.turn) << state._record_place(job, claim.turn)
+    places: uint256 = (since | since >> stage.depth) & bits._full(stage.depth)
+    state.stages[job] |= places << words.ROLLED_BACK_AT
+    log RolledBack(job=job, turn=newest, round=claim.round)
+    if stage.state == numbers.ENDED and round == stage.rounds:
+        state._advance(job, numbers.RUNNING)
 
 
 @internal
@@ -288,12 +243,3 @@ def _fading_pay(price: uint256, used_s: uint256) -> uint256:
     """
     used: uint256 = min(max(used_s, state.pay_fades_from_s), state.pay_gone_at_s)
     return price * (state.pay_gone_at_s - used) // (state.pay_gone_at_s - state.pay_fades_from_s)
-
-
-@internal
-@pure
-def _exhausted_slash(lock: uint256, burned: uint256) -> uint256:
-    """
-    @return What silence takes of the lock of an operator that was exhausted.
-    """
-    return min(lock, max(BURNED_AND_SLASHED * burned, lock * FLOOR_PARTS // FLOOR_OF) - burned)

@@ -7,7 +7,7 @@
 """
 
 
-from ..interfaces import INodeRegistry
+from ..interfaces import ILocks
 from . import bits
 from . import numbers
 from . import settlement_state as state
@@ -52,33 +52,24 @@ event SeatVacated:
     slashed: uint256
 
 
-event LockReleased:
-    job: indexed(uint256)
-    operator: indexed(uint256)
-    amount: uint256
-
-
 @external
-def seat(
-    job: uint256, kind: uint256, operator: uint256, first: uint256, count: uint256, price: uint256, lock: uint256
-):
+def seat(job: uint256, kind: uint256, operator: uint256, first: uint256, count: uint256, price: uint256) -> uint256:
     """
     @notice Records a seat that the auction awarded.
-    @param lock The seat's whole lock.
+    @return What of its bid's lock the seat needs.
     """
     state._check_auction()
     number: uint256 = state.AGGREGATION
-    if kind == numbers.AGGREGATOR:
-        # Awarded once.
-        state.aggregator_state[job] += lock << words.AGGREGATOR_LOCK_AT
-    else:
+    if kind == numbers.SLOTS:
         # The auction sells at most 64 seats.
         number = self._next_seat(job)
     state._set_holding(
-        job, number, words.Holding(operator=operator, first=first, count=count, price=price, pot_price=0)
+        job,
+        number,
+        words.Holding(operator=operator, first=first, count=count, price=price, left_turn=0, left_at=0),
     )
-    self._add_seat(job, operator, number, count, lock, words.ONE_LOT)
     log SeatTaken(job=job, operator=operator, seat=number, first=first, count=count, price=price)
+    return extcall ILocks(state.locks).award(job, operator, number, count, price)
 
 
 @external
@@ -110,7 +101,8 @@ def decline(job: uint256, seat: uint256, count: uint256):
     state._check_hot(holding.operator)
     turns._check_missing(state._turn(job), seat)
     self._check_count(holding, count, 1)
-    self._vacate(job, self._split(job, seat, holding, count), stage)
+    is_whole: uint256 = convert(count == holding.count, uint256)
+    self._vacate(job, self._split(job, seat, holding, count), stage, is_whole)
 
 
 @external
@@ -123,7 +115,7 @@ def expire(job: uint256, seat: uint256):
     if block.timestamp <= turn.opened_at + state.ready_window_s:
         state._refuse("settlement: ready window open")
     self._check_unready(turn, seat)
-    self._vacate(job, seat, stage)
+    self._vacate(job, seat, stage, 1)
 
 
 @external
@@ -148,43 +140,34 @@ def time_out(job: uint256, seat: uint256):
         is_late = is_late and block.timestamp > deadline and deadline <= turns._inputs_close(stage, turn)
     if not is_late:
         state._refuse("settlement: deadline not passed")
-    self._vacate(job, seat, stage)
+    self._vacate(job, seat, stage, 1)
 
 
 @external
-def release(job: uint256, operator: uint256):
+@view
+def check_free(job: uint256, operator: uint256, is_held: bool, left_turn: uint256) -> address:
     """
-    @notice Unlocks what an operator has locked in a job, once nothing of it can be convicted any more.
+    @notice For `Locks.release`: reverts unless nothing of an operator can be convicted any more.
+    @param is_held Whether it holds a seat.
+    @param left_turn Otherwise the first turn in which it has surely no claim.
+    @return What its locks are in.
     """
     stage: words.Stage = state._stage(job)
-    stake: words.JobStake = state._stake(job, operator)
-    if stake.lots == 0:
-        state._refuse("settlement: nothing locked")
     newest: uint256 = state._newest(job)
-    left_turn: uint256 = stake.left_turn
-    if stake.held > 0:
+    before: uint256 = left_turn
+    if is_held:
         if stage.state != numbers.ENDED:
             state._refuse("settlement: seat still occupied")
-        left_turn = newest
-    # INVARIANT locks: a lock outlives every claim that it secures; an operator that was never convicted gets it back.
-    is_settled: bool = left_turn <= newest and stake.parked == 0
+        before = newest
+    is_settled: bool = before <= newest and state.operator_records[job][operator] < words.ONE_PARKED
     if stage.pending != 0:
-        for before: uint256 in range(stage.depth, bound=numbers.MAX_DEPTH):
-            if before >= left_turn:
+        for ago: uint256 in range(1, stage.depth + 1, bound=numbers.MAX_DEPTH):
+            if ago > before:
                 break
-            is_settled = is_settled and state._pending(job, left_turn - before - 1) == 0
+            is_settled = is_settled and state._pending(job, before - ago) == 0
     if not is_settled:
         state._refuse("settlement: claims not final")
-    amount: uint256 = stake.locked
-    lots: uint256 = stake.lots
-    stake.locked = 0
-    stake.lots = 0
-    state._set_stake(job, operator, stake)
-    log LockReleased(job=job, operator=operator, amount=amount)
-    token: address = state._token(job)
-    for _: uint256 in range(lots, bound=2):
-        extcall INodeRegistry(state.registry).unlock(operator, token, amount, True)
-        amount = 0
+    return state._token(job)
 
 
 @internal
@@ -195,22 +178,6 @@ def _next_seat(job: uint256) -> uint256:
     number: uint256 = state._seats(job)
     state.aggregator_state[job] += 1
     return number
-
-
-@internal
-def _add_seat(job: uint256, operator: uint256, seat: uint256, count: uint256, lock: uint256, lot: uint256):
-    state.job_stakes[job][operator] += (
-        lock << words.LOCKED_AT | self._slots_of(seat, count) << words.SLOTS_AT | lot | words.ONE_SEAT
-    )
-
-
-@internal
-@pure
-def _slots_of(seat: uint256, count: uint256) -> uint256:
-    """
-    @return The slots of a seat: the aggregator's has none.
-    """
-    return 0 if seat == state.AGGREGATION else count
 
 
 @internal
@@ -260,20 +227,13 @@ def _split(job: uint256, seat: uint256, whole: words.Holding, count: uint256) ->
     number: uint256 = self._next_seat(job)
     if number >= state.MAX_SEATS:
         state._refuse("settlement: too many seats")
-    timing: words.SeatTiming = state._timing(job, seat)
-    pot: uint256 = timing.pot
-    timing.pot = pot * count // whole.count
-    state._set_timing(job, number, timing)
-    timing.pot = pot - timing.pot
-    state._set_timing(job, seat, timing)
+    state.seat_timing[job][number] = state.seat_timing[job][seat]
     part: words.Holding = whole
     part.count = whole.count - count
     state._set_holding(job, seat, part)
     part.first += part.count
     part.count = count
     state._set_holding(job, number, part)
-    if part.operator != 0:
-        state.job_stakes[job][part.operator] += words.ONE_SEAT
     turn: words.Turn = state._turn(job)
     turn.missing |= (turn.missing >> seat & 1) << number
     state._set_turn(job, turn)
@@ -284,51 +244,37 @@ def _split(job: uint256, seat: uint256, whole: words.Holding, count: uint256) ->
 
 
 @internal
-def _vacate(job: uint256, seat: uint256, stage: words.Stage):
+def _vacate(job: uint256, seat: uint256, stage: words.Stage, seats: uint256):
     """
     @dev Slashes a tenth of the seat's lock; the rest stays until `release`, since it secures earlier claims.
     """
     holding: words.Holding = state._holding(job, seat)
-    amount: uint256 = state._lock_of(job, seat, holding.count) * numbers.SLASH_BPS // numbers.BPS
-    slashed: uint256 = self._unseat(job, seat, stage, amount, holding.operator, False)
+    turn: words.Turn = state._turn(job)
+    slashed: uint256 = extcall ILocks(state.locks).vacate(
+        job,
+        holding.operator,
+        seat,
+        holding.count,
+        holding.price,
+        seats,
+        turns._next_turn(stage, turn),
+        state._token(job),
+    )
+    self._leave(job, seat, holding, turn.turn, slashed)
     if seat == state.AGGREGATION:
-        state._burn(job, slashed)
         turns._extend(job, stage)
-    else:
-        timing: words.SeatTiming = state._timing(job, seat)
-        timing.pot += slashed
-        state._set_timing(job, seat, timing)
-        if stage.state == numbers.AWARDED:
-            self._settle_readiness(job, seat, stage)
+    elif stage.state == numbers.AWARDED:
+        self._settle_readiness(job, seat, stage)
 
 
 @internal
-def _unseat(
-    job: uint256, seat: uint256, stage: words.Stage, amount: uint256, operator: uint256, convicted: bool
-) -> uint256:
+def _leave(job: uint256, seat: uint256, holding: words.Holding, turn: uint256, slashed: uint256):
     """
-    @dev Takes `amount`, or what is left, of the operator's lock in the job to the job's pot, and the seat if it still
-         holds it.
-    @return What was taken of the lock.
+    @dev The seat is vacant from now on, and dearer the longer it is.
     """
-    turn: words.Turn = state._turn(job)
-    holding: words.Holding = state._holding(job, seat)
-    stake: words.JobStake = state._stake(job, operator)
-    slashed: uint256 = min(stake.locked, amount)
-    stake.locked -= slashed
-    is_open: bool = stage.state == numbers.RUNNING and turn.opened_at != 0
-    next_turn: uint256 = turn.turn + convert(is_open, uint256)
-    if convicted:
-        stake.void_before = next_turn
-    if holding.operator == operator:
-        holding.operator = 0
-        holding.pot_price = 0
-        state._set_holding(job, seat, holding)
-        stake.held -= 1
-        stake.slots -= self._slots_of(seat, holding.count)
-        stake.left_turn = next_turn
-        log SeatVacated(job=job, operator=operator, seat=seat, turn=turn.turn, slashed=slashed)
-    state._set_stake(job, operator, stake)
-    state.pots[job] += slashed
-    extcall INodeRegistry(state.registry).slash(operator, state._token(job), slashed, convicted)
-    return slashed
+    log SeatVacated(job=job, operator=holding.operator, seat=seat, turn=turn, slashed=slashed)
+    left: words.Holding = holding
+    left.operator = 0
+    left.left_turn = turn
+    left.left_at = block.timestamp
+    state._set_holding(job, seat, left)

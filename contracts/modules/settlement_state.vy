@@ -24,6 +24,7 @@ deployer: immutable(address)
 registry: public(immutable(address))
 tasks: public(immutable(address))
 auction: public(immutable(address))
+locks: public(immutable(address))
 rewards: immutable(address)
 zen: immutable(address)
 ready_window_s: public(immutable(uint256))
@@ -33,15 +34,14 @@ pay_fades_from_s: immutable(uint256)
 pay_gone_at_s: immutable(uint256)
 
 
-# The contracts deployed after this one, and who is owed the audits' part of a conviction; set once by `wire`.
+# The contracts deployed after this one; set once by `wire`.
 referee: public(address)
 availability: public(address)
-audit_pool: public(address)
 # job -> what its terms fix, and its state
 stages: HashMap[uint256, uint256]
 # job -> its newest turn
 turns: HashMap[uint256, uint256]
-# job -> locks, aggregator's clock, number of seats
+# job -> aggregator's clock, number of seats
 aggregator_state: HashMap[uint256, uint256]
 # job -> token (160) | flops of a slot-round (96)
 payment_terms: HashMap[uint256, uint256]
@@ -49,26 +49,21 @@ payment_terms: HashMap[uint256, uint256]
 start_roots: HashMap[uint256, HashMap[uint256, bytes32]]
 # job -> turn mod depth -> when each of its last turns closed, and how much of it is pending
 closed_turns: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> what of the registry's pot is this job's
-pots: HashMap[uint256, uint256]
-# job -> what of its pot convicted operators left for rollbacks to come
-reserves: public(HashMap[uint256, uint256])
-# job -> seat -> operator, slots, prices
+# job -> seat -> operator, slots, price, since when it is vacant
 holdings: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> seat -> clocks, and what of the job's pot is this seat's
+# job -> seat -> clocks
 seat_timing: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> operator -> what it has at stake
-job_stakes: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> operator -> the first turn after its last conviction (24), claims from turns before are void | its parked claims that are
+#                    neither paid, convicted nor void (40)
+operator_records: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> seat -> turn mod (depth + 1) -> the newest claim
 claim_words: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
 # job -> claim_hash -> status of a claim that was parked: what became of its dispute
 parked: public(HashMap[uint256, HashMap[bytes32, uint256]])
-# job -> what parked claims may still be paid: from escrow (128) | from the pot (128)
+# job -> what parked claims may still be paid
 parked_money: HashMap[uint256, uint256]
 # job -> turn -> the deadline of claims that were parked: their turn's record is used again
 parked_deadlines: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> claim_hash -> of a judged claim's lock, what is set aside for who found the lie; no part of the job's pot
-finder_shares: public(HashMap[uint256, HashMap[bytes32, uint256]])
 
 
 @deploy
@@ -76,6 +71,7 @@ def __init__(
     registry_: address,
     tasks_: address,
     auction_: address,
+    locks_: address,
     rewards_: address,
     zen_: address,
     ready_window_s_: uint256,
@@ -87,6 +83,7 @@ def __init__(
     registry = registry_
     tasks = tasks_
     auction = auction_
+    locks = locks_
     rewards = rewards_
     zen = zen_
     ready_window_s = ready_window_s_
@@ -96,17 +93,16 @@ def __init__(
 
 
 @external
-def wire(referee_: address, availability_: address, audit_pool_: address):
+def wire(referee_: address, availability_: address):
     """
-    @notice Names who judges disputes, who asks for data, and who is owed the audits' part of a conviction, once.
+    @notice Names who judges disputes, and who asks for data, once.
     """
     if msg.sender != deployer:
         self._refuse("settlement: not the deployer")
-    if self.audit_pool != empty(address):
+    if self.availability != empty(address):
         self._refuse("settlement: already wired")
     self.referee = referee_
     self.availability = availability_
-    self.audit_pool = audit_pool_
 
 
 @internal
@@ -185,13 +181,11 @@ def _set_timing(job: uint256, seat: uint256, timing: words.SeatTiming):
 
 @internal
 @view
-def _stake(job: uint256, operator: uint256) -> words.JobStake:
-    return words._unpack_stake(self.job_stakes[job][operator])
-
-
-@internal
-def _set_stake(job: uint256, operator: uint256, stake: words.JobStake):
-    self.job_stakes[job][operator] = words._pack_stake(stake)
+def _void_before(job: uint256, operator: uint256) -> uint256:
+    """
+    @return The first turn after the operator's last conviction.
+    """
+    return self.operator_records[job][operator] & bits.U24
 
 
 @internal
@@ -371,22 +365,6 @@ def _token(job: uint256) -> address:
 
 
 @internal
-@view
-def _lock_of(job: uint256, seat: uint256, count: uint256) -> uint256:
-    aggregator: words.AggregatorState = self._aggregator(job)
-    if seat == AGGREGATION:
-        return aggregator.lock
-    return aggregator.slot_lock * count
-
-
-@internal
 def _advance(job: uint256, state: uint256):
     self.stages[job] = (self.stages[job] & (1 << words.STATE_AT) - 1) | state << words.STATE_AT
     extcall ITaskRegistry(tasks).advance(job, state)
-
-
-@internal
-def _burn(job: uint256, amount: uint256):
-    if amount > 0:
-        self.pots[job] -= amount
-        extcall INodeRegistry(registry).burn(self._token(job), amount)

@@ -1,13 +1,14 @@
 # pragma version ==0.4.3
 # pragma nonreentrancy on
 """
-@title Standbys take over vacant seats in Settlement
+@title Operators take over vacant seats in Settlement
 @license Apache-2.0
 """
 
 
-from ..interfaces import IAuction
+from ..interfaces import ILocks
 from ..interfaces import INodeRegistry
+from ..interfaces import ITaskRegistry
 from . import numbers
 from . import settlement_seats as seats
 from . import settlement_state as state
@@ -20,8 +21,12 @@ uses: turns
 uses: seats
 
 
-# Of the slots of a job: a standby takes at least such a part of them too, or all of a seat.
+# Of the slots of a job: who takes over takes at least such a part of them too, or all of a seat.
 MAX_WINNERS: constant(uint256) = 64
+# A price of 1 reaches the highest there is in fewer steps.
+MAX_STEPS: constant(uint256) = 600
+# No turn ends without an aggregator: its seat rises so often within the time of an aggregation.
+AGGREGATION_STEPS: constant(uint256) = 16
 
 
 event SeatTakenOver:
@@ -30,18 +35,17 @@ event SeatTakenOver:
     seat: uint256
     turn: uint256
     price: uint256
-    pot_price: uint256
-    burned: uint256
 
 
 @external
 def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, estimate_s: uint256):
     """
-    @notice A standby takes the last `count` slots of a vacant seat at its own bid, or at what escrow paid before and the
-            seat's part of the pot adds, where that is less.
+    @notice An operator takes the last `count` slots of a vacant seat, at the seat's price now: a tenth more for each turn in which it
+            was vacant, up to the maximum.
     """
     stage: words.Stage = state._taking(job)
-    state._check_hot(operator)
+    if not staticcall INodeRegistry(state.registry).is_eligible(operator, msg.sender):
+        state._refuse("settlement: operator not eligible")
     vacant: words.Holding = state._holding(job, seat)
     if vacant.operator != 0 or vacant.count == 0:
         state._refuse("settlement: seat not vacant")
@@ -49,46 +53,51 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     seats._check_count(vacant, count, min(vacant.count, (stage.slots + MAX_WINNERS - 1) // MAX_WINNERS))
     seats._check_estimate(stage, estimate_s)
     turn: words.Turn = state._turn(job)
-    stake: words.JobStake = state._stake(job, operator)
     # INVARIANT claims: no claim is made twice, so what was convicted is not pending again.
-    if stake.void_before > turn.turn:
+    if state._void_before(job, operator) > turn.turn:
         state._refuse("settlement: convicted this turn")
     # A claim of the open turn covers all slots of its seat.
     if count < vacant.count and stage.state == numbers.RUNNING:
         turns._check_missing(turn, seat)
     taken: uint256 = seats._split(job, seat, vacant, count)
-    lock: uint256 = state._lock_of(job, seat, count)
-    kind: uint256 = numbers.SLOTS
-    if seat == state.AGGREGATION:
-        kind = numbers.AGGREGATOR
+    is_aggregation: bool = seat == state.AGGREGATION
+    steps: uint256 = turn.turn - vacant.left_turn
+    if is_aggregation:
+        steps = AGGREGATION_STEPS * (block.timestamp - vacant.left_at) // stage.aggregate_s
         turns._extend(job, stage)
-    offer: uint256 = extcall IAuction(state.auction).take(job, kind, operator, count)
-
-    timing: words.SeatTiming = state._timing(job, taken)
-    slot_rounds: uint256 = count * (stage.rounds - turn.round)
-    # INVARIANT prices: what escrow pays for a seat never rises.
-    price: uint256 = min(offer, vacant.price)
-    pot_price: uint256 = min(timing.pot // slot_rounds, offer - price)
-    burned: uint256 = timing.pot - pot_price * slot_rounds
-    timing.pot -= burned
-    timing.estimate_s = estimate_s
-    timing.since = turns._since(turn)
-    state._set_timing(job, taken, timing)
+    # INVARIANT escrow: no seat costs more than the maximum, which escrow covers for every round to come.
+    price: uint256 = self._risen(
+        vacant.price, steps, staticcall ITaskRegistry(state.tasks).max_price(job, is_aggregation)
+    )
+    state._set_timing(job, taken, words.SeatTiming(estimate_s=estimate_s, since=turns._since(turn)))
     holding: words.Holding = state._holding(job, taken)
     holding.operator = operator
     holding.price = price
-    holding.pot_price = pot_price
+    holding.left_turn = 0
+    holding.left_at = 0
     state._set_holding(job, taken, holding)
-    is_new: bool = stake.lots == 0
-    seats._add_seat(job, operator, seat, count, lock, words.ONE_LOT if is_new else 0)
-    log SeatTakenOver(
-        job=job,
-        operator=operator,
-        seat=taken,
-        turn=turn.turn,
-        price=price,
-        pot_price=pot_price,
-        burned=burned,
+    log SeatTakenOver(job=job, operator=operator, seat=taken, turn=turn.turn, price=price)
+    extcall ILocks(state.locks).take(
+        job,
+        operator,
+        seat,
+        count,
+        price,
+        (price - vacant.price) * count * (stage.rounds - turn.round),
+        state._token(job),
     )
-    extcall INodeRegistry(state.registry).lock(operator, state._token(job), lock, is_new)
-    state._burn(job, burned)
+
+
+@internal
+@pure
+def _risen(price: uint256, steps: uint256, most: uint256) -> uint256:
+    """
+    @return The price after so many steps of a tenth, each rounded up.
+    """
+    risen: uint256 = price
+    for step: uint256 in range(MAX_STEPS):
+        if step == steps or risen >= most:
+            break
+        # Below 2^80.
+        risen = unsafe_add(unsafe_mul(risen, 11), 9) // 10
+    return min(risen, most)

@@ -8,6 +8,7 @@
 """
 
 
+from ..interfaces import ILocks
 from ..interfaces import ITaskRegistry
 from . import bits
 from . import numbers
@@ -46,10 +47,9 @@ event JobEnded:
 
 
 @external
-def begin(job: uint256, lock: uint256):
+def begin(job: uint256):
     """
     @notice Starts the ready window of a job whose seats are all awarded.
-    @param lock Of one slot.
     """
     state._check_auction()
     terms: ITaskRegistry.Schedule = state._schedule(job)
@@ -69,7 +69,6 @@ def begin(job: uint256, lock: uint256):
     )
     state.payment_terms[job] = words._pack_payment_terms(terms.token, terms.flops)
     state.start_roots[job][0] = terms.state_root
-    state.aggregator_state[job] += lock << words.SLOT_LOCK_AT
     state._set_turn(
         job,
         words.Turn(
@@ -154,6 +153,15 @@ def _since(turn: words.Turn) -> uint256:
     @return Now, less the seconds that holds moved the open turn by: a later hold moves this start as it moves the others.
     """
     return block.timestamp - turn.held_s
+
+
+@internal
+@pure
+def _next_turn(stage: words.Stage, turn: words.Turn) -> uint256:
+    """
+    @return The first turn in which nothing is committed yet.
+    """
+    return turn.turn + convert(stage.state == numbers.RUNNING and turn.opened_at != 0, uint256)
 
 
 @internal
@@ -252,11 +260,9 @@ def _go_on(job: uint256):
                 inputs_close=inputs_close,
             )
     elif stage.state == numbers.ENDED and stage.pending == 0:
-        state.reserves[job] = 0
-        # INVARIANT parked: escrow and pot of a job that is over are what its parked claims may still be paid.
-        kept: uint256 = state.parked_money[job]
-        state._burn(job, state.pots[job] - (kept & bits.U128))
-        extcall ITaskRegistry(state.tasks).close(job, kept >> 128)
+        extcall ILocks(state.locks).burn(job, state._token(job))
+        # INVARIANT parked: the escrow of a job that is over is what its parked claims may still be paid.
+        extcall ITaskRegistry(state.tasks).close(job, state.parked_money[job])
 
 
 @internal

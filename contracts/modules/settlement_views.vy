@@ -41,14 +41,12 @@ def runs(job: uint256) -> ISettlementViews.Run:
         aggregator=state.holdings[job][state.AGGREGATION] >> 192,
         aggregator_due=aggregator.due,
         token=state._token(job),
-        lock=aggregator.slot_lock,
         flops=state.payment_terms[job] & bits.U96,
         seats=aggregator.seats,
         missing=turn.missing,
         committed=turn.committed,
         holds=turn.holds,
         held_s=turn.held_s,
-        pot=state.pots[job],
         start_root=state._start_root(job, turn.turn),
     )
 
@@ -57,7 +55,7 @@ def runs(job: uint256) -> ISettlementViews.Run:
 @view
 def seats(job: uint256, seat: uint256) -> ISettlementViews.Seat:
     """
-    @notice Who holds a seat at what price, or what a standby finds; zeros when there is none.
+    @notice Who holds a seat at what price, or since when it is vacant; zeros when there is none.
     """
     holding: words.Holding = state._holding(job, seat)
     timing: words.SeatTiming = state._timing(job, seat)
@@ -66,20 +64,21 @@ def seats(job: uint256, seat: uint256) -> ISettlementViews.Seat:
         first=holding.first,
         count=holding.count,
         price=holding.price,
-        pot_price=holding.pot_price,
+        left_turn=holding.left_turn,
+        left_at=holding.left_at,
         estimate_s=timing.estimate_s,
         since=timing.since,
-        pot=timing.pot,
     )
 
 
 @external
 @view
-def stakes(job: uint256, operator: uint256) -> words.JobStake:
+def records(job: uint256, operator: uint256) -> words.OperatorRecord:
     """
-    @notice What an operator has locked in a job, in how many lots, for how many seats; and since when it holds none.
+    @notice Since when an operator's claims in a job are not void, and how many of its parked ones are pending.
     """
-    return state._stake(job, operator)
+    record: uint256 = state.operator_records[job][operator]
+    return words.OperatorRecord(void_before=record & bits.U24, parked=record // words.ONE_PARKED)
 
 
 @external

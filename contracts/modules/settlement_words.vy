@@ -3,11 +3,10 @@
 """
 @title The storage words of Settlement
 @license Apache-2.0
-@notice What Settlement stores of a job (stage, turn, aggregator, pending claims), of a seat (two words), and of what an
-        operator has at stake in a job.
-@dev Widths: TaskRegistry bounds rounds, slots, quorum, depth, seconds, flops and prices (so that a lock is below 2^99, all
-     locks of a job below 2^113); there are at most 128 seats and two lots; seconds since 1970 fit 40 bits, operators'
-     numbers 56; holds move a turn by less than twice `answer_s` a seat, which fits 24 bits. What an outside caller or the
+@notice What Settlement stores of a job (stage, turn, aggregator, pending claims), of a seat (two words), and of what became of an
+        operator's claims in a job.
+@dev Widths: TaskRegistry bounds rounds, slots, quorum, depth, seconds, flops and prices; there are at most 128 seats; seconds
+     since 1970 fit 40 bits, operators' numbers 56; holds move a turn by less than twice `answer_s` a seat, which fits 24 bits. What an outside caller or the
      length of a job moves is converted, which reverts when it does not fit.
 """
 
@@ -21,15 +20,8 @@ ONE_PENDING: constant(uint256) = 1 << 40
 JOB_PENDING_AT: constant(uint256) = 80
 ROLLED_BACK_AT: constant(uint256) = 104
 STATE_AT: constant(uint256) = 248
-# In the stake.
-ONE_SEAT: constant(uint256) = 1 << 24
-ONE_LOT: constant(uint256) = 1 << 32
-SLOTS_AT: constant(uint256) = 64
-ONE_PARKED: constant(uint256) = 1 << 80
-LOCKED_AT: constant(uint256) = 128
-# In the aggregator's state: its lock, and the lock of a slot.
-AGGREGATOR_LOCK_AT: constant(uint256) = 48
-SLOT_LOCK_AT: constant(uint256) = 152
+# In an operator's record: the first turn after its last conviction (24) | its parked claims that are pending (40).
+ONE_PARKED: constant(uint256) = 1 << 24
 # In the turn.
 ONE_HOLD: constant(uint256) = 1 << 248
 
@@ -60,10 +52,8 @@ struct Turn:
     held_s: uint256
 
 
-# Lock of one slot, the aggregator's lock, when the checkpoint is due, how many seats there are.
+# When the checkpoint is due, how many seats there are.
 struct AggregatorState:
-    slot_lock: uint256
-    lock: uint256
     due: uint256
     seats: uint256
 
@@ -74,30 +64,22 @@ struct Holding:
     first: uint256
     count: uint256
     price: uint256
-    pot_price: uint256
+    # Of a vacant seat: the turn, and the second, in which it fell vacant.
+    left_turn: uint256
+    left_at: uint256
 
 
 # The second word of a seat.
 struct SeatTiming:
     estimate_s: uint256
     since: uint256
-    pot: uint256
 
 
-# What an operator has at stake in a job.
-struct JobStake:
-    locked: uint256
-    # Lots that the registry counts it as locked in for this job.
-    lots: uint256
-    # Seats it holds.
-    held: uint256
-    # The first turn in which it has surely no claim, once it holds nothing.
-    left_turn: uint256
+# What became of an operator's claims in a job.
+struct OperatorRecord:
     # The first turn after its last conviction: claims from turns before are void.
     void_before: uint256
-    # Slots of the seats it holds; the aggregator's counts none.
-    slots: uint256
-    # Parked claims of it that are neither paid, convicted nor void.
+    # Its parked claims that are neither paid, convicted nor void.
     parked: uint256
 
 
@@ -171,23 +153,13 @@ def _unpack_turn(word: uint256) -> Turn:
 @internal
 @pure
 def _pack_aggregator(aggregator: AggregatorState) -> uint256:
-    return (
-        aggregator.slot_lock << SLOT_LOCK_AT
-        | aggregator.lock << AGGREGATOR_LOCK_AT
-        | convert(convert(aggregator.due, uint40), uint256) << 8
-        | aggregator.seats
-    )
+    return convert(convert(aggregator.due, uint40), uint256) << 8 | aggregator.seats
 
 
 @internal
 @pure
 def _unpack_aggregator(word: uint256) -> AggregatorState:
-    return AggregatorState(
-        slot_lock=word >> 152,
-        lock=word >> 48 & bits.U104,
-        due=word >> 8 & bits.U40,
-        seats=word & bits.U8,
-    )
+    return AggregatorState(due=word >> 8, seats=word & bits.U8)
 
 
 @internal
@@ -198,7 +170,8 @@ def _pack_holding(holding: Holding) -> uint256:
         | holding.first << 176
         | holding.count << 160
         | holding.price << 80
-        | holding.pot_price
+        | holding.left_turn << 40
+        | holding.left_at
     )
 
 
@@ -210,52 +183,21 @@ def _unpack_holding(word: uint256) -> Holding:
         first=word >> 176 & bits.U16,
         count=word >> 160 & bits.U16,
         price=word >> 80 & bits.U80,
-        pot_price=word & bits.U80,
+        left_turn=word >> 40 & bits.U24,
+        left_at=word & bits.U40,
     )
 
 
 @internal
 @pure
 def _pack_timing(timing: SeatTiming) -> uint256:
-    return (
-        timing.pot << 64
-        | timing.estimate_s << 40
-        | timing.since
-    )
+    return timing.estimate_s << 40 | timing.since
 
 
 @internal
 @pure
 def _unpack_timing(word: uint256) -> SeatTiming:
-    return SeatTiming(estimate_s=word >> 40 & bits.U24, since=word & bits.U40, pot=word >> 64)
-
-
-@internal
-@pure
-def _pack_stake(stake: JobStake) -> uint256:
-    return (
-        stake.locked << LOCKED_AT
-        | stake.parked << 80
-        | stake.slots << SLOTS_AT
-        | stake.void_before << 40
-        | stake.lots << 32
-        | stake.held << 24
-        | stake.left_turn
-    )
-
-
-@internal
-@pure
-def _unpack_stake(word: uint256) -> JobStake:
-    return JobStake(
-        locked=word >> 128,
-        lots=word >> 32 & bits.U8,
-        held=word >> 24 & bits.U8,
-        left_turn=word & bits.U24,
-        void_before=word >> 40 & bits.U24,
-        slots=word >> 64 & bits.U16,
-        parked=word >> 80 & bits.U40,
-    )
+    return SeatTiming(estimate_s=word >> 40, since=word & bits.U40)
 
 
 @internal

@@ -15,6 +15,10 @@ from . import numbers
 
 # A window is at most so many times longer for what a round may cost.
 MAX_LONGER: constant(uint256) = 3
+# A lie is found with chance p = audit_bps / 30,000; 1 / 0.6 = 5 / 3.
+AUDITED_ONE_IN: constant(uint256) = 3
+LOCK_OF: constant(uint256) = 5
+LOCK_PARTS: constant(uint256) = 3
 
 
 struct Terms:
@@ -124,13 +128,12 @@ def _reexecute_s(schedule: uint256) -> uint256:
 @pure
 def _unpack_schedule(token: address, word: uint256, prices: uint256, state_root: bytes32) -> ITaskRegistry.Schedule:
     rounds: uint256 = word >> 200 & bits.U16
-    slots: uint256 = word >> 184 & bits.U16
     return ITaskRegistry.Schedule(
         token=token,
         rounds=rounds,
-        slots=slots,
+        slots=word >> 184 & bits.U16,
         quorum=word >> 168 & bits.U16,
-        round_price=slots * (prices >> 160) + (prices >> 80 & bits.U80),
+        round_price=self._highest_price(word, prices),
         slot_s=word >> 144 & bits.U24,
         aggregate_s=word >> 120 & bits.U24,
         reexecute_s=self._reexecute_s(word),
@@ -166,17 +169,48 @@ def _windows(terms: Terms, window_value: uint256) -> uint256:
 
 @internal
 @pure
-def _locks(terms: Terms) -> (uint256, uint256):
+def _lock(price: uint256, audit_bps: uint256) -> uint256:
     """
-    @notice The lock of one slot, and of the aggregator's seat.
+    @notice What is locked behind a claim of a price: P (1 - p) / (0.6 p), so that a lie that is found with chance p and pays 40 % of
+            its lock to the liar's own seal costs what it earns. p is the audit rate by how much of the stake is honest (2/3) and
+            how many auditors look (1/2): with all audited, it is 3 1/3 prices.
     """
-    turns: uint256 = min(terms.rounds, terms.depth)
-    # What doing again all that may rest on a lie costs at most.
-    restitution: uint256 = turns * self._round_price(terms)
-    # INVARIANT restitution: what a timeout's slash leaves of a lock covers it still.
-    left: uint256 = numbers.BPS - numbers.SLASH_BPS
-    covering: uint256 = (restitution * numbers.BPS + left - 1) // left
-    lock: uint256 = 2 * terms.max_price * turns
-    if terms.policy & numbers.ROLL_BACK != 0:
-        lock += covering
-    return lock, covering + 2 * terms.aggregator_max_price * turns
+    parts: uint256 = LOCK_PARTS * audit_bps
+    return (LOCK_OF * (AUDITED_ONE_IN * numbers.BPS - audit_bps) * price + parts - 1) // parts
+
+
+@internal
+@pure
+def _restitution(word: uint256, prices: uint256, is_aggregation: bool) -> uint256:
+    """
+    @notice What doing again all that may rest on a lie costs at most; 0 where nothing is done again.
+    """
+    if not is_aggregation and word >> 216 & numbers.ROLL_BACK == 0:
+        return 0
+    rounds: uint256 = word >> 200 & bits.U16
+    return min(word >> 224 & bits.U8, rounds) * self._highest_price(word, prices)
+
+
+@internal
+@pure
+def _highest_price(word: uint256, prices: uint256) -> uint256:
+    """
+    @notice What a round costs at most.
+    """
+    return (word >> 184 & bits.U16) * (prices >> 160) + (prices >> 80 & bits.U80)
+
+
+@internal
+@pure
+def _max_price(prices: uint256, is_aggregation: bool) -> uint256:
+    return prices >> 80 & bits.U80 if is_aggregation else prices >> 160
+
+
+@internal
+@pure
+def _lock_terms(word: uint256, prices: uint256, is_aggregation: bool) -> ITaskRegistry.LockTerms:
+    return ITaskRegistry.LockTerms(
+        round_price=self._highest_price(word, prices),
+        restitution=self._restitution(word, prices, is_aggregation),
+        audit_bps=word >> 240,
+    )

@@ -25,7 +25,7 @@ def auction_duties(view: JobView, me: OperatorContext, progress: Progress) -> It
             for duty in _bid(view, me, progress, kind) if kind in me.kinds else ():
                 yield duty
                 if isinstance(duty, SealBid):  # what it locks is not there for the other lot
-                    me = replace(me, free=me.free - duty.capacity * lot.lock)
+                    me = replace(me, free=me.free - view.bid_lock(kind, duty.capacity))
         elif lot.revealing(view.now):
             if bid is not None and bid.attempt == lot.attempt and not bid.revealed:
                 yield OpenBid(kind, lot.attempt, bid.capacity, me.price_for(kind))

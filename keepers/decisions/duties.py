@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from keepers.decisions import demands
 from keepers.decisions.bidding import BATCH, auction_duties, reclaim_dead_bids, stagger_delay_s
-from keepers.decisions.obstacles import RECOVERY_S, can_defend, defensible
+from keepers.decisions.obstacles import RECOVERY_S, can_defend, defensible, is_permanent
 from keepers.decisions.orders import (
     Aggregate,
     CommitTrained,
@@ -27,7 +27,6 @@ from keepers.decisions.orders import (
 from keepers.decisions.requests import present_claims, present_mask
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
-    Bid,
     Checkpoint,
     Commit,
     JobStake,
@@ -35,11 +34,9 @@ from zoo_compute.chain.views import (
     JobView,
     Kind,
     Run,
-    Seat,
 )
 from zoo_compute.spec.bits import full
-from zoo_compute.spec.params import aggregator_lock
-from zoo_compute.spec.pricing import least_taken, takeover_prices
+from zoo_compute.spec.pricing import least_taken
 from zoo_compute.spec.schedule import Pace, makespan
 
 PAYMENT_DELAY_S = 86_400  # the longest a payable claim waits to be paid together with others
@@ -140,14 +137,14 @@ def _time_out_others(view: JobView, run: Run, me: OperatorContext, patience_s: i
 
 
 def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
-    """As a standby, take as many slots of a vacant seat as I have capacity for, and time to train in this turn."""
-    bid = view.bids.get((Kind.SLOTS, me.operator))
-    if bid is None or not bid.revealed or not bid.standby or me.is_drained:
+    """Take as many slots of a vacant seat as I have capacity and collateral for, and time to train in this turn, once it pays my price."""
+    vacant = {n: seat for n, seat in view.vacant_seats.items() if view.price_now(n) >= me.price}
+    if not vacant or not _may_take(view, me, Kind.SLOTS) or progress.failed:
         return
     slots = view.slot_count_of(me.operator)
-    spare = min(bid.capacity - bid.won - bid.taken, me.capacity - slots, me.free // run.lock)
+    spare, free = me.capacity - slots, me.free
     spare = min(spare, defensible(view, me, progress, slots + max(spare, 0)) - slots)
-    if not view.vacant_seats or spare <= 0 or progress.failed:
+    if spare <= 0:
         return
     if progress.slot_s is None:
         yield Prepare()
@@ -155,25 +152,25 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
     if not can_defend(view, me, progress.slot_s):
         return
     waiting = sum(seat.count for n, seat in view.seats_of(me.operator).items() if _missing(run, n))
-    for number, seat in view.vacant_seats.items():
+    for number, seat in vacant.items():
         if view.lost_slots.get(me.operator, 0) & full(seat.count) << seat.first:
             continue  # what made me lose it may do so again: leave it to others
         room = min(spare, seat.count)
         if view.state == JobState.RUNNING and not _missing(run, number) and room < seat.count:
             continue  # its claim in this turn covers all of its slots, so it cannot be split now
         least = least_taken(run.slots, seat.count)
-        counts = range(room, least - 1, -1)
+        counts = (c for c in range(room, least - 1, -1) if view.takeover_lock(number, c, me.operator) <= free)
         count = next((c for c in counts if _in_time(view, run, me, progress.slot_s, slots + c, waiting + c)), 0)
-        if count and _pays(run, seat, count, bid):
+        if count:
             estimate = estimate_s(progress.slot_s, slots + count, me)
             yield Send("settlement", "take_over", (view.job, number, me.operator, count, estimate))
             spare, slots, waiting = spare - count, slots + count, waiting + count
+            free -= view.takeover_lock(number, count, me.operator)
 
 
-def _pays(run: Run, seat: Seat, count: int, bid: Bid) -> bool:
-    """Whether escrow and the seat's pot pay a taker of `count` slots its whole bid."""
-    pot = seat.pot * count // seat.count
-    return sum(takeover_prices(seat.price, pot, bid.price, count * (run.rounds - run.round))) >= bid.price
+def _may_take(view: JobView, me: OperatorContext, kind: Kind) -> bool:
+    """Whether I take vacant seats of this kind: I do if I would bid for the job at all."""
+    return me.standby and kind in me.kinds and not me.is_drained and not is_permanent(view, me, kind)
 
 
 def _in_time(view: JobView, run: Run, me: OperatorContext, slot_s: float, slots: int, waiting: int) -> bool:
@@ -217,10 +214,9 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterato
         if run.aggregator != me.operator and not run.holds:
             yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))
     elif not run.aggregator:
-        bid = view.bids.get((Kind.AGGREGATOR, me.operator))
-        able = me.free >= aggregator_lock(view.terms) and not me.is_drained
-        stands_by = bid is not None and bid.revealed and bid.standby and bid.capacity > bid.won + bid.taken
-        if able and bid is not None and stands_by and _pays(run, view.seats[AGGREGATOR_SEAT], 1, bid):
+        is_able = me.free >= view.takeover_lock(AGGREGATOR_SEAT, 1, me.operator)
+        pays = view.price_now(AGGREGATOR_SEAT) >= me.aggregator_price
+        if is_able and pays and _may_take(view, me, Kind.AGGREGATOR):
             estimate = min(run.aggregate_s, run.slot_s)
             yield Send("settlement", "take_over", (view.job, AGGREGATOR_SEAT, me.operator, 1, estimate))
         elif view.now > run.aggregator_due + turn and not run.holds:
@@ -239,7 +235,7 @@ def _closing(view: JobView, me: OperatorContext) -> Iterator[Duty]:
     stake = view.stakes.get(me.operator)
     is_parked = any(c.parked and not c.final for c in view.claims if c.operator == me.operator)
     if stake is not None and not is_parked and _releasable(view, stake):
-        yield Send("settlement", "release", (view.job, me.operator))
+        yield Send("locks", "release", (view.job, me.operator))
 
 
 def _to_park(view: JobView, me: OperatorContext) -> list[Commit | Checkpoint]:

@@ -38,7 +38,7 @@ def biddable_units(view: JobView, me: OperatorContext, progress: Progress, kind:
     lot = view.lots[kind]
     room = min(lot.units, min(me.capacity, me.most_units) if kind == Kind.SLOTS else 1)
     if lot.lock:
-        room = min(room, free(view, me) // lot.lock)
+        room = min(room, max(0, free(view, me) - view.bid_lock(kind, 0)) // lot.lock)
     if kind == Kind.SLOTS and progress.slot_s is not None:
         room = min(room, _fitting(view, me, progress.slot_s), defensible(view, me, progress, room))
     return room if room >= least_capacity(lot.units) else 0
@@ -50,7 +50,7 @@ def free(view: JobView, me: OperatorContext) -> int:
     for (kind, operator), bid in view.bids.items():
         lot = view.lots[kind]
         over = bid.attempt < lot.attempt or view.now >= lot.reveal_end
-        dead += lot.lock * bid.capacity if operator == me.operator and over and bid.revealed else 0
+        dead += view.bid_lock(kind, bid.capacity) if operator == me.operator and over and bid.revealed else 0
     return max(0, me.free + dead)
 
 
@@ -82,12 +82,12 @@ def _obstacles(view: JobView, me: OperatorContext, progress: Progress, kind: int
         yield f"the bid in job {me.ring_conflicts[kind]} has its place on chain, and keeps it until that job is over"
     if progress.failed:
         yield f"its files cannot be used here: {progress.why or 'the worker says why in its log'}"
-    if free(view, me) < least * lot.lock:
-        each = " a slot" if kind == Kind.SLOTS else ""
+    if free(view, me) < view.bid_lock(kind, least):
+        each = f" for {least} slot{'s' * (least > 1)}" if kind == Kind.SLOTS else ""
         token = me.token or ZEN
         option = "" if token.symbol == ZEN.symbol else f" --token {token.address}"
-        deposit = token.exact(least * lot.lock - free(view, me)) + option
-        yield f"collateral {token.format(free(view, me))} free, {token.format(lot.lock)} needed{each}; zoo node deposit {deposit}"
+        deposit = token.exact(view.bid_lock(kind, least) - free(view, me)) + option
+        yield f"collateral {token.format(free(view, me))} free, {token.format(view.bid_lock(kind, least))} needed{each}; zoo node deposit {deposit}"
     if kind == Kind.SLOTS and me.most_units < least:
         yield f"a bid offers at least {least} slots, and the stake covers {me.most_units}; zoo node stake AMOUNT"
     if kind == Kind.SLOTS:

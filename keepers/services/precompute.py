@@ -72,7 +72,6 @@ def with_checkpoint(view: JobView, made: ProvisionalCheckpoint) -> JobView:
         operator=run.aggregator,
         scope=present_mask(view, run),
         price=0,
-        pot_price=0,
         start_root=run.start_root,
         root=made.root,
         deadline=view.now + run.window_s,

@@ -96,8 +96,7 @@ class Narrator:
         return f"seat {a['seat']} is cut: {_work(a['new_seat'], a['first'], a['count'])} become seat {a['new_seat']}"
 
     def _SeatTakenOver(self, a: Mapping[str, Any]) -> str:
-        paid = zen(a["price"] + a["pot_price"])
-        return f"{a['who']} takes over {_seat(a['seat'])} at {paid} ({zen(a['pot_price'])} of it from the slash)"
+        return f"{a['who']} takes over {_seat(a['seat'])} at {zen(a['price'])}"
 
     def _CheckpointPosted(self, a: Mapping[str, Any]) -> str:
         seats = bin(a["claim"]["scope"]).count("1")

@@ -84,19 +84,21 @@ else:
         rewards = project.Rewards.deploy(zen, registry, timelock, EPOCH_S, EMISSION, WEIGHT_PER_FEE, sender=deployer)
         datasets = project.Datasets.deploy(tasks, rewards, sender=deployer)
         auction = project.Auction.deploy(registry, tasks, guardian, BID_WINDOW_S, REVEAL_WINDOW_S, sender=deployer)
+        locks = project.Locks.deploy(registry, tasks, sender=deployer)
         settlement = project.Settlement.deploy(
-            registry, tasks, auction, rewards, zen, READY_WINDOW_S, MIN_WINDOW_S, *PAY_FADES_S, sender=deployer
+            registry, tasks, auction, locks, rewards, zen, READY_WINDOW_S, MIN_WINDOW_S, *PAY_FADES_S, sender=deployer
         )
         audits = project.Audits.deploy(
             registry, tasks, settlement, rewards, zen, AUDIT_BOND, DRAW_BLOCKS, LAPSE_S, sender=deployer
         )
         availability = project.Availability.deploy(registry, tasks, settlement, ANSWER_S, sender=deployer)
         admissions = project.Admissions.deploy(registry, deployer, BENCHMARK_S, MIN_WINDOW_S, EPOCH_S, sender=deployer)
-        registry.wire(auction, settlement, tasks, rewards, admissions, sender=deployer)
-        tasks.wire(auction, settlement, sender=deployer)
+        registry.wire(auction, settlement, locks, tasks, rewards, admissions, sender=deployer)
+        tasks.wire(auction, settlement, locks, sender=deployer)
         rewards.wire(settlement, audits, datasets, sender=deployer)
         auction.wire(settlement, sender=deployer)
-        settlement.wire(referee, availability, treasury, sender=deployer)
+        settlement.wire(referee, availability, sender=deployer)
+        locks.wire(settlement, treasury, sender=deployer)
         tasks.allow(zen, True, 0, sender=deployer)
         return SimpleNamespace(**{key: value for key, value in locals().items() if hasattr(value, "contract_type")})
 

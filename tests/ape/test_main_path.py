@@ -39,7 +39,7 @@ def test_a_job_pays_everyone_and_refunds_the_rest(kit, chain, running, play, ope
         kit.tasks.withdraw(kit.zen, account, sender=anyone)
         assert kit.zen.balanceOf(account) == before + amount
     for each in operators:
-        kit.settlement.release(job, each.id, sender=anyone)
+        kit.locks.release(job, each.id, sender=anyone)
         kit.auction.retire(job, int(each is aggregator), each.id, sender=anyone)
         assert kit.registry.collateral(each.id, kit.zen).locked == 0
         assert kit.registry.operators(each.id).locks == 0
@@ -119,4 +119,4 @@ def test_a_convicted_worker_is_never_paid_and_its_lock_is_divided(
     assert kit.settlement.pending(job, 0) == 0
     assert kit.settlement.stakes(job, holders[0].id).locked == 0
     with ape.reverts("settlement: claims not final"):  # it held its seat when the open turn began
-        kit.settlement.release(job, holders[0].id, sender=anyone)
+        kit.locks.release(job, holders[0].id, sender=anyone)

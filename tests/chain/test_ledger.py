@@ -51,9 +51,9 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
     events = [
         event(0, "JobPosted", escrow=100),
         event(1, "SeatVacated", "0xa", operator=2, turn=0, seat=1, slashed=3),
-        event(2, "SeatTakenOver", operator=1, turn=0, seat=1, price=10, pot_price=1, burned=1),
+        event(2, "SeatTakenOver", operator=1, turn=0, seat=1, price=11),
         event(3, "Paid", "0x1", account="0xO", net=19, fee=1),
-        event(4, "ClaimFinalised", "0x1", operator=1, turn=0, seat=0, paid=20, fee=1, from_pot=1),
+        event(4, "ClaimFinalised", "0x1", operator=1, turn=0, seat=0, paid=20, fee=1),
         event(5, "BidReclaimed", operator=3, kind=0, forfeited=5),
         event(6, "BidReclaimed", operator=4, kind=0, forfeited=0),
         event(7, "ClaimConvicted", operator=2, turn=1, seat=1, slashed=16, restored=6, to_finder=4, to_audits=1),
@@ -66,7 +66,7 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
     )  # fmt: skip
     account = job_account(Chain(), view(commits=commits, checkpoints=(aggregation(0),)))  # type: ignore[arg-type]
     assert account.escrowed + account.restored == account.paid + account.fee + account.refunded + account.held
-    assert (account.paid, account.fee, account.held, account.from_pot, account.slashed) == (19, 1, 86, 1, 26)
+    assert (account.paid, account.fee, account.held, account.slashed) == (19, 1, 86, 26)
     assert [(c.round, c.kind, c.state, c.amount) for c in account.claims] == [
         (0, "slots", "paid", 20),
         (0, "slots", "in dispute", 11),

@@ -27,7 +27,7 @@ def posted(turn: int, round_: int, start: bytes, root: int) -> Event:
 
 def _claim(turn: int, round_: int, seat: int, operator: int, scope: int, start: bytes, root: bytes) -> dict[str, Any]:
     return {
-        "turn": turn, "round": round_, "seat": seat, "operator": operator, "scope": scope, "price": 10, "pot_price": 0,
+        "turn": turn, "round": round_, "seat": seat, "operator": operator, "scope": scope, "price": 10,
         "start_root": start, "root": root,
     }  # fmt: skip
 

@@ -136,7 +136,7 @@ def deployed_fixture():
         zen = load("ZenToken").deploy(SUPPLY)
         registry = load("NodeRegistry").deploy(zen, deployer, DEVNET.min_stake, DEVNET.exit_delay_s, EPOCH_S)
         contract = load("Admissions").deploy(registry, deployer, BENCHMARK_S, DEVNET.min_window_s, EPOCH_S)
-        registry.wire(deployer, deployer, deployer, deployer, contract)
+        registry.wire(deployer, deployer, deployer, deployer, deployer, contract)
         contract.wire(referee)
     return zen, registry, contract, deployer, referee
 

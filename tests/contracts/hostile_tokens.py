@@ -124,9 +124,9 @@ class Payments(Market):
             kit.tasks.cancel(job, sender=account)
             audits.refund(job)
             kit.registry.deposit(self.operators[person], token, 4 * AMOUNT, sender=account)
-        settlement, operator = kit.settlement.address, self.operators[NEIGHBOUR]
-        kit.registry.lock(operator, token, 2 * AMOUNT, True, sender=settlement)
-        kit.registry.slash(operator, token, 2 * AMOUNT, False, sender=settlement)
+        locks, operator = kit.locks.address, self.operators[NEIGHBOUR]
+        kit.registry.lock(operator, token, 2 * AMOUNT, True, sender=locks)
+        kit.registry.slash(operator, token, 2 * AMOUNT, False, sender=locks)
         self.give(token, kit.treasury, 4 * AMOUNT)
         kit.treasury.collect(token)
 
@@ -184,14 +184,14 @@ class Payments(Market):
             amount = kit.treasury.buckets(token, bucket)
             kit.treasury.spend(token, bucket, self.people[POSTER], amount, sender=kit.timelock.address)
         pot = kit.registry.pot(token)
-        kit.registry.pay_out(token, pot, sender=kit.settlement.address)
+        kit.registry.pay_out(token, pot, sender=kit.locks.address)
         return self.balances(token) | {"tasks": token.balanceOf(kit.tasks) - pot}
 
     def pay_out(self, token: Any, person: int) -> None:
         """As a slash's part reaches a finder."""
-        settlement = self.kit.settlement.address
-        self.kit.registry.pay_out(token, AMOUNT, sender=settlement)
-        self.kit.tasks.restore(self.job(token, person), 0, self.people[person], AMOUNT, sender=settlement)
+        locks = self.kit.locks.address
+        self.kit.registry.pay_out(token, AMOUNT, sender=locks)
+        self.kit.tasks.restore(self.job(token, person), 0, self.people[person], AMOUNT, sender=locks)
 
 
 def _post(m: Payments, token: Any, person: int) -> None:

@@ -20,7 +20,7 @@ RUNNING, ENDED, CANCELLED = 3, 4, 5  # states of a job
 PENDING, PAID, CONVICTED = 1, 2, 3  # statuses of a claim
 SEGMENTS, STEPS = 4, 3  # of a slot-round; of a segment
 START_ROOT = b"\x11" * 32
-CLAIM_TYPE = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
+CLAIM_TYPE = "(uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
 Claim = tuple[Any, ...]
 
 
@@ -65,9 +65,7 @@ class DoubledJob:
         for account in (self.submitter, self.anyone, *(key.address for key in self.hot.values())):
             chain.set_balance(account, 10**21)
         self.set_job(RUNNING)
-        names = (
-            "round rounds quorum depth policy slot_s aggregate_s aggregator_due lock committed missing holds held_s pot"
-        )
+        names = "round rounds quorum depth policy slot_s aggregate_s aggregator_due committed missing holds held_s"
         self.run = dict.fromkeys(names.split(), 1) | {
             "state": RUNNING,
             "turn": TURN,
@@ -98,7 +96,7 @@ class DoubledJob:
         else:
             operator, first, count = self.seats[seat]
             scope, root = first << 16 | count, round_root(self.results[seat])
-        return (TURN, 3, seat, operator, scope, 10, 0, START_ROOT, root)
+        return (TURN, 3, seat, operator, scope, 10, START_ROOT, root)
 
     def set_claim(self, claim: Claim, status: int = PENDING) -> None:
         self.double.set_claim(JOB, claim, status)
@@ -111,18 +109,18 @@ class DoubledJob:
         self.run |= changes
         order = (
             "state round turn rounds slots quorum depth policy opened_at window_s slot_s aggregate_s aggregator "
-            "aggregator_due token lock flops seats missing committed holds held_s pot start_root"
+            "aggregator_due token flops seats missing committed holds held_s start_root"
         )
         self.double.set_run(JOB, tuple(self.run[name] for name in order.split()))
 
     def set_seat(self, seat: int, operator: int, first: int, count: int) -> None:
         self.seats[seat] = (operator, first, count)
-        self.double.set_seat(JOB, seat, (operator, first, count, 0, 0, 1, 0, 0))
+        self.double.set_seat(JOB, seat, (operator, first, count, 0, 0, 0, 1, 0))
 
     def key(self, operator: int) -> Any:
         return self.hot[operator].address
 
 
 def changed(claim: Claim, **changes: Any) -> Claim:
-    names = ["turn", "round", "seat", "operator", "scope", "price", "pot_price", "start_root", "root"]
+    names = ["turn", "round", "seat", "operator", "scope", "price", "start_root", "root"]
     return tuple({**dict(zip(names, claim, strict=True)), **changes}.values())

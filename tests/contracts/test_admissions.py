@@ -280,7 +280,7 @@ def test_disputes__are_the_referees_and_hold_the_trial(entrant):
         with refused("admissions: not the referee"):
             call()
     with refused("admissions: unknown trial"):
-        entrant.dispute((*claim[:8], bytes(32)))
+        entrant.dispute((*claim[:7], bytes(32)))
     entrant.dispute(claim)
     assert events_of(entrant.contract) == [("TrialDisputeOpened", {"operator": entrant.ada.id})]
     entrant.after(1, WINDOW_S + 1)
@@ -300,7 +300,7 @@ def test_dispute_terms__are_those_of_a_pending_trial(entrant):
     terms = (trial.work_root, BENCHMARK_S, 1, trial.deadline)
     assert tuple(entrant.contract.dispute_terms(TRIALS, claim)) == terms
     with refused("admissions: unknown trial"):
-        entrant.contract.dispute_terms(TRIALS, (*claim[:8], bytes(32)))
+        entrant.contract.dispute_terms(TRIALS, (*claim[:7], bytes(32)))
 
 
 @pytest.mark.parametrize("outcome", [JUDGED, SILENT, EXHAUSTED])

@@ -5,8 +5,9 @@ import pytest
 from tests.support.evm import chain
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import DEVNET, ZEN
+from zoo_compute.spec.params import lock_of
 
-LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
+LOCK = lock_of(2_000, 500)  # of a slot's bid, in the kit's default terms
 ZEN_REFUSES = "erc20: transfer amount exceeds balance"
 
 
@@ -114,7 +115,7 @@ def far(kit, play, job, distance=256):
     other = job + distance
     lot = kit.auction.lots(job, 0)
     for kind in (0, 1):
-        args = (other, kind, lot.token, 3 if kind == 0 else 1, 3, 1_000, 2_000, LOCK)
+        args = (other, kind, lot.token, 3 if kind == 0 else 1, 3, 1_000, 2_000, LOCK, 0)
         kit.auction.open(*args, sender=kit.tasks.address)
     return other
 
@@ -204,8 +205,6 @@ def test_ring__standby__keeps_its_place_until_its_job_ended_and_it_is_retired(ki
         retire(job, 0, each.id, sender=play.anyone)
         with play.refused("auction: no bid"):
             retire(job, 0, each.id, sender=play.anyone)
-        with play.refused("auction: no standby"):
-            kit.auction.take(job, 0, each.id, 1, sender=kit.settlement.address)
         play.bid(other, 0, each, Offer(10))
 
 
@@ -306,7 +305,7 @@ def test_reclaim__unrevealed_bid_of_an_earlier_attempt__forfeits_the_grown_reser
 def test_reclaim__forfeit_above_the_lock__takes_the_lock(kit, play):
     ada = play.register("ada")
     # Opened by hand: no terms give a lot a lock below its reserve.
-    kit.auction.open(9, 1, kit.zen, 1, 3, 50_000, 50_000, 3_000, sender=kit.tasks.address)
+    kit.auction.open(9, 1, kit.zen, 1, 3, 50_000, 50_000, 3_000, 0, sender=kit.tasks.address)
     play.bid(9, 1, ada, Offer(10))
     play.to(kit.auction.lots(9, 1).reveal_end)
     kit.auction.reclaim(9, 1, ada.id, sender=play.anyone)
@@ -364,32 +363,38 @@ def test_reclaim__unrevealed_bid_of_a_job_that_runs__frees_the_exit(kit, play, a
 
 def test_protocol_functions__by_anyone_else__are_refused(kit, play):
     with play.refused("auction: not the task registry"):
-        kit.auction.open(1, 0, kit.zen, 1, 1, 1, 1, 1, sender=kit.settlement.address)
+        kit.auction.open(1, 0, kit.zen, 1, 1, 1, 1, 1, 0, sender=kit.settlement.address)
     with play.refused("auction: not the task registry"):
         kit.auction.cancelled(1, sender=kit.settlement.address)
-    with play.refused("auction: not the settlement"):
-        kit.auction.take(1, 0, 1, 1, sender=kit.tasks.address)
 
 
-def test_take__as_many_as_were_offered_and_not_won__and_no_more(kit, play, agg):
-    ada, bob, cy = play.register_all(3)
-    offers = ({ada: Offer(10, 7, True), bob: Offer(20, 5, True), cy: Offer(30, 7)}, {agg: Offer(1)})
-    job = revealed(play, *offers, slots=7)
+def test_bid__where_slots_are_rolled_back__locks_restitution_once_until_it_cannot_win(kit, play, agg):
+    """Whatever its capacity; who wins nothing, or misses its reveal, has it back with the rest."""
+    ada, bob, cy, dee = play.register_all(4)
+    offers = {ada: Offer(10, 3), bob: Offer(20, 1), cy: Offer(30, 2), dee: Offer(40, 1)}
+    job = play.post(policy=1)
+    once, locked = 3 * (3 * 2_000 + 1_000), lambda each: kit.registry.collateral(each.id, kit.zen).locked
+    play.bid_all(job, offers, {agg: Offer(5)})
+    assert [locked(each) for each in offers] == [once + n * LOCK for n in (3, 1, 2, 1)]
+    play.reveal_all(job, {each: offers[each] for each in (ada, bob, cy)}, {agg: Offer(5)})
+    play.to(kit.auction.lots(job, 0).reveal_end)
+    kit.auction.reclaim(job, 0, dee.id, sender=play.anyone)
+    assert locked(dee) == 0
+    play.clear(job, 0, {ada: 0, bob: 0, cy: 0})
+    assert [locked(each) for each in (ada, bob, cy)] == [once + LOCK] * 3
+    play.award(job, 0, {ada: 0, bob: 0, cy: 0})
+    # A seat's price is below the maximum: its lock is what that asks for.
+    assert {kit.settlement.seats(job, seat).price for seat in range(3)} == {1_000}
+    assert [locked(each) for each in (ada, bob, cy)] == [once + lock_of(1_000, 500)] * 3
 
-    def take(operator, count):
-        return kit.auction.take(job, 0, operator.id, count, sender=kit.settlement.address)
 
+def test_clear__loser_where_slots_are_rolled_back__is_unlocked_whole(kit, play, agg):
+    ada, bob = play.register_all(2)
+    offers = ({ada: Offer(10, 2), bob: Offer(20, 2)}, {agg: Offer(1)})
+    job = revealed(play, *offers, slots=2, policy=1)
     play.clear(job, 0, offers[0])
-    assert [kit.auction.bids(job, 0, each.id).won for each in (ada, bob, cy)] == [3, 3, 1]
-    for operator, count in ((ada, 5), (ada, 2**256 - 1), (bob, 3), (cy, 1), (agg, 1)):
-        with play.refused("auction: no standby"):
-            take(operator, count)
-    assert take(ada, 3) == 10
-    assert take(bob, 2) == 20
-    assert take(ada, 1) == 10
-    with play.refused("auction: no standby"):
-        take(ada, 1)
-    assert [kit.auction.bids(job, 0, each.id).taken for each in (ada, bob, cy)] == [4, 2, 0]
+    assert kit.registry.collateral(ada.id, kit.zen).locked == 2 * LOCK + 3 * (2 * 2_000 + 1_000)
+    assert tuple(kit.registry.collateral(bob.id, kit.zen)) == (10**9, 0)
 
 
 def test_lots__windows__come_from_the_preset(kit, play):

@@ -45,7 +45,7 @@ def test_artifact__deployed_bytes__are_those_on_chain_immutables_included():
 def test_binding__a_change_of_state__is_a_call_with_the_calldata_web3_makes():
     w3 = Web3()
     root, other = b"\x04" * 32, b"\x0a" * 32
-    claims = [Claim(0, 1, 2, 3, 4, 5, 6, root, other), Claim(10, 11, 12, 13, 14, 15, 16, other, root)]
+    claims = [Claim(0, 1, 2, 3, 4, 5, root, other), Claim(10, 11, 12, 13, 14, 15, other, root)]
     call = bindings.Settlement(w3, ADDRESS).finalise(7, claims)
     assert isinstance(call, Call)
     assert (call.contract, call.function, call.address) == ("Settlement", "finalise", ADDRESS)

@@ -4,9 +4,10 @@ import pytest
 
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import ZEN
+from zoo_compute.spec.params import lock_of
 
-LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
-SEAT_LOCK = -(-3 * (3 * 2_000 + 1_000) * 10 // 9) + 2 * 1_000 * 3  # of the aggregator
+LOCK = lock_of(2_000, 500)  # of a slot's bid, in the kit's default terms
+SEAT_LOCK = 3 * (3 * 2_000 + 1_000) + lock_of(500, 500)  # of the aggregator, at its price
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_clear__a_sweep_that_skips_others__never_wins_back_what_was_unlocked(kit
     clear(job, 0, [ada.id], sender=play.anyone)
     clear(job, 0, [bob.id, cy.id], sender=play.anyone)
     assert [kit.auction.bids(job, 0, each.id).won for each in (ada, bob, cy)] == [1, 0, 0]
-    assert [kit.registry.collateral(each.id, kit.zen).locked for each in (ada, bob, cy)] == [2 * 2_000 * 3, 0, 0]
+    assert [kit.registry.collateral(each.id, kit.zen).locked for each in (ada, bob, cy)] == [LOCK, 0, 0]
 
 
 def test_clear__more_bids_than_a_call_takes__resumes(kit, play, agg):
@@ -129,7 +130,7 @@ def test_award__no_losers__pays_the_reserve(kit, play, agg):
     assert [seat.price for seat in seats(kit, job, ada, bob, cy)] == [1_000] * 3
     assert [(seat.first, seat.count) for seat in seats(kit, job, ada, bob, cy)] == [(0, 1), (1, 1), (2, 1)]
     assert kit.settlement.seats(job, 128).price == 500
-    assert kit.settlement.stakes(job, agg.id).locked == SEAT_LOCK
+    assert kit.locks.stakes(job, agg.id, True).locked == SEAT_LOCK
 
 
 def test_award__losers__set_the_mean_of_what_the_winner_displaces(kit, play, agg):
@@ -184,13 +185,13 @@ def test_award__in_any_order_each_once(kit, play, agg):
     award(job, 1, [agg.id], sender=play.anyone)
     assert kit.tasks.jobs(job).state == 2
     run = kit.settlement.runs(job)
-    assert (run.state, run.missing, run.opened_at, run.lock) == (2, 0b11, play.now, LOCK)
+    assert (run.state, run.missing, run.opened_at) == (2, 0b11, play.now)
     assert (run.aggregator, kit.settlement.seats(job, 128).price) == (agg.id, 500)
 
 
 def test_award__16384_slots_to_one_operator__is_one_seat(kit, play):
     kit.zen.transfer(play.submitter, ZEN, sender=kit.deployer)
-    ada, agg = (play.register(name, deposit=10**12, units=16_384) for name in ("ada", "aggregator"))
+    ada, agg = (play.register(name, deposit=10**13, units=16_384) for name in ("ada", "aggregator"))
     job = play.awarded({ada: Offer(10, 16_384)}, {agg: Offer(1)}, slots=16_384)
     (seat,) = seats(kit, job, ada)
     assert (seat.first, seat.count, seat.price) == (0, 16_384, 1_000)

@@ -18,11 +18,12 @@ from tests.contracts.disputes import (
 )
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import AGGREGATION, Play, load
+from zoo_compute.spec.params import lock_of
 
-LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
+LOCK = lock_of(1_000, 500)  # of a slot at its price: 98,334
 ROUND = 3 * 2_000 + 1_000  # what a round costs at most
 NOBODY = "0x" + 40 * "0"
-SEAT_LOCK = -(-3 * ROUND * 10 // 9) + 2 * 1_000 * 3  # of the aggregator
+SEAT_LOCK = lock_of(9, 500)  # of the aggregator, besides restitution
 
 
 @pytest.fixture
@@ -47,9 +48,10 @@ def test_convict__worker_under_policy_0__divides_its_lock_and_leaves_the_rounds(
     assert kit.tasks.owed(kit.zen, kit.audit_pool) == to_audits
     assert kit.registry.burned(kit.zen) == LOCK - share - to_audits
     assert kit.registry.pot(kit.zen) == share
-    assert tuple(kit.settlement.stakes(running, ada.id)) == (0, 1, 0, 2, 2, 0, 0)
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (0, 0, 2, 0, 0)
+    assert tuple(kit.settlement.records(running, ada.id)) == (2, 0)
     run = kit.settlement.runs(running)
-    assert (run.turn, run.round, run.pot) == (1, 1, 0)
+    assert (run.turn, run.round, kit.locks.pots(running)) == (1, 1, 0)
     assert kit.settlement.pending(running, 0) == 3
     assert kit.settlement.claims(running, claim[2], 0)[30:] == b"\x00\x03"
     with play.refused("settlement: unknown claim"):
@@ -58,11 +60,11 @@ def test_convict__worker_under_policy_0__divides_its_lock_and_leaves_the_rounds(
 
 def test_convict__of_the_smallest_lock_with_a_part_for_audits__pays_that_unit(kit, play, cast):
     slots, aggregator = {ada: Offer(1) for ada in cast[:3]}, {cast[3]: Offer(1)}
-    job = play.running(slots, aggregator, reserve=1, max_price=2)
+    job = play.running(slots, aggregator, reserve=3, max_price=3, audit_bps=10_000)
     event = convict(kit, job, play.commit(job, cast[0]), SILENT)
-    assert (event.slashed, event.to_audits) == (12, 1)
+    assert (event.slashed, event.to_audits) == (10, 1)
     assert kit.tasks.owed(kit.zen, kit.audit_pool) == 1
-    assert (kit.registry.pot(kit.zen), kit.registry.burned(kit.zen)) == (0, 11)
+    assert (kit.registry.pot(kit.zen), kit.registry.burned(kit.zen)) == (0, 9)
 
 
 @pytest.mark.parametrize("outcome", [SILENT, EXHAUSTED])
@@ -79,14 +81,23 @@ def test_convict__by_silence__sets_nothing_aside_for_a_finder(kit, play, cast, r
 @pytest.mark.parametrize(
     ("burned", "slashed"),
     # 3/5 of the lock, with what burned; twice what burned from a fifth of it on; never more than the lock.
-    [(0, 7_200), (1, 7_199), (2_400, 4_800), (2_401, 4_802), (5_999, 11_998), (6_000, LOCK), (LOCK, LOCK)],
+    [
+        (0, 59_000),
+        (1, 58_999),
+        (19_666, 39_334),
+        (19_667, 39_334),
+        (19_668, 39_336),
+        (49_166, 98_332),
+        (49_167, LOCK),
+        (LOCK, LOCK),
+    ],
 )
 def test_convict__of_an_operator_that_was_exhausted__takes_twice_what_burned(kit, play, cast, running, burned, slashed):
     ada = cast[0]
     claim = play.commit(running, ada)
     assert convict(kit, running, claim, EXHAUSTED, burned).slashed == slashed
     # The rest secures what else it claimed, until it is released.
-    assert kit.settlement.stakes(running, ada.id).locked == LOCK - slashed
+    assert kit.locks.stakes(running, ada.id, False).locked == LOCK - slashed
     assert kit.registry.collateral(ada.id, kit.zen).locked == LOCK - slashed
     assert status(kit, running, claim) == CONVICTED
 
@@ -171,7 +182,7 @@ def test_convict__nothing_to_divide__moves_nothing(kit):
     assert convict(kit, job, claims[0]).slashed == 0
 
 
-def test_convict__aggregation__restores_what_is_done_again_and_keeps_the_rest_of_it(kit, play, cast, running):
+def test_convict__aggregation__restores_what_is_done_again_and_leaves_the_rest_of_that_locked(kit, play, cast, running):
     ada, bob, cy, agg, eve = cast
     for each in (ada, bob, cy):
         play.commit(running, each)
@@ -180,13 +191,14 @@ def test_convict__aggregation__restores_what_is_done_again_and_keeps_the_rest_of
     escrow = kit.tasks.jobs(running).escrow
     event = convict(kit, running, lie)
     play.refs[running].remove(lie)
-    rest = SEAT_LOCK - 3 * ROUND
-    assert tuple(event)[5:] == (SEAT_LOCK, 2 * ROUND, rest * 4 // 10, rest // 10)
+    rest = SEAT_LOCK
+    assert tuple(event)[5:] == (SEAT_LOCK + 2 * ROUND, 2 * ROUND, rest * 4 // 10, rest // 10)
     assert kit.tasks.jobs(running).escrow == escrow + 2 * ROUND
     assert kit.zen.balanceOf(kit.tasks) == paid_in + 2 * ROUND + rest // 10
-    assert kit.settlement.reserves(running) == ROUND == kit.registry.pot(kit.zen) - rest * 4 // 10
+    assert tuple(kit.locks.stakes(running, agg.id, True)) == (ROUND, 2 * ROUND, 2, 0, 0)
+    assert kit.registry.pot(kit.zen) == rest * 4 // 10
     run = kit.settlement.runs(running)
-    assert (run.turn, run.round, run.start_root, run.aggregator) == (2, 0, lie[7], 0)
+    assert (run.turn, run.round, run.start_root, run.aggregator) == (2, 0, lie[6], 0)
     assert run.opened_at == play.now  # its lane is free: the round is done again at once
     kit.settlement.take_over(running, AGGREGATION, eve.id, 1, 10, sender=eve.hot)
     for _ in range(3):
@@ -194,7 +206,6 @@ def test_convict__aggregation__restores_what_is_done_again_and_keeps_the_rest_of
             play.finalise(running)
         play.round(running, [ada, bob, cy], eve)
     play.finalise(running)
-    assert kit.settlement.reserves(running) == 0
     assert kit.registry.pot(kit.zen) == rest * 4 // 10  # which the finder of the lie may still get
     # Turns 0, 2, 3 and 4 of each worker; three aggregations, for the liar's was never paid.
     assert kit.tasks.owed(kit.zen, ada.owner) == 4 * 950

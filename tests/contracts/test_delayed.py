@@ -19,9 +19,9 @@ def test_a_delayed_job__of_any_depth__starts_from_what_was_known_when_the_turn_b
 
     def turn(aggregator, start):
         claim = play.commit(job, ada)
-        assert claim[7] == start
+        assert claim[6] == start
         posted.append(play.post_checkpoint(job, aggregator))
-        made.append(posted[-1][8])
+        made.append(posted[-1][7])
 
     for number in range(depth + 2):
         if kit.settlement.runs(job).opened_at == 0:

@@ -5,10 +5,11 @@ import pytest
 from tests.contracts.disputes import AGED, FINAL, JUDGED, VOID, ask, close, convict, events_named, status
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import AGGREGATION
+from zoo_compute.spec.params import lock_of
 
 ROUND = 3 * 2_000 + 1_000  # what a round costs at most
 CARRIES = 4  # the policy of a job whose disputed claims keep their place
-SEAT_LOCK = -(-3 * ROUND * 10 // 9) + 2 * 1_000 * 3  # of the aggregator
+SEAT_LOCK = 3 * ROUND + lock_of(9, 500)  # of the aggregator
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_open_dispute__is_the_referees__of_a_pending_claim(kit, play, cast, runn
         with play.refused("settlement: not the referee"):
             call()
     with play.refused("settlement: unknown claim"):
-        ask(kit, running, (*claim[:8], bytes(32)))
+        ask(kit, running, (*claim[:7], bytes(32)))
     ask(kit, running, claim)
     assert [tuple(event)[1:] for event in events_named(kit, "DisputeOpened")] == [(running, 0, claim[2])]
     convict(kit, running, claim)
@@ -57,7 +58,7 @@ def test_close_dispute__of_a_final_claim__pays_it_as_finalise_does(kit, play, ca
     asked = [tuple(event)[3:] for event in events_named(kit, "ClaimFinalised")]
     kit.settlement.finalise(running, [bob], sender=play.anyone)
     others = [tuple(event)[3:] for event in events_named(kit, "ClaimFinalised")]
-    assert [(seat, *money) for _, seat, *money in asked] == [(ada[2], 1_000, 50, 0)]
+    assert [(seat, *money) for _, seat, *money in asked] == [(ada[2], 1_000, 50)]
     assert [money for _, _, *money in asked] == [money for _, _, *money in others]
     assert kit.tasks.owed(kit.zen, cast[0].owner) == kit.tasks.owed(kit.zen, cast[1].owner) == 950
     assert kit.settlement.pending(running, 0) == 2
@@ -92,7 +93,7 @@ def test_close_dispute__of_an_aged_claim__is_unpaid_and_unslashed(kit, play, cas
     assert status(kit, running, lie) == VOID
     assert kit.settlement.pending(running, 0) == 3
     assert kit.tasks.jobs(running).escrow == escrow
-    assert kit.settlement.stakes(running, cast[3].id).locked == SEAT_LOCK
+    assert kit.locks.stakes(running, cast[3].id, True).locked == SEAT_LOCK
     assert kit.settlement.runs(running).round == 1
     for call in (lambda: kit.settlement.finalise(running, [lie], sender=play.anyone), lambda: ask(kit, running, lie)):
         with play.refused("settlement: unknown claim"):
@@ -125,7 +126,7 @@ def test_claims_from_before_a_conviction__are_void(kit, play, cast, running):
     lie, other = (next(claim for claim in turn if claim[3] == ada.id) for turn in turns)
     true = next(claim for claim in turns[0] if claim[3] == bob.id)
     convict(kit, running, lie)
-    assert kit.settlement.stakes(running, ada.id).void_before == 3
+    assert kit.settlement.records(running, ada.id).void_before == 3
     pot = kit.registry.pot(kit.zen)
     play.to(play.deadline(running, other) + 1)
     kit.settlement.finalise(running, [true, other], sender=play.anyone)
@@ -183,7 +184,7 @@ def test_dispute_terms__follow_from_the_job_and_from_what_the_operator_holds(kit
     terms = [tuple(kit.settlement.dispute_terms(job, claim)) for claim in claims]
     assert terms == [(b"w" * 32, reexecute_s, 4, 0), (b"w" * 32, reexecute_s, 2, 0)]
     kit.settlement.void(job, claims[1], sender=kit.availability.address)
-    for claim in (claims[1], (*claims[0][:8], bytes(32))):
+    for claim in (claims[1], (*claims[0][:7], bytes(32))):
         with play.refused("settlement: unknown claim"):
             kit.settlement.dispute_terms(job, claim)
     play.to(kit.settlement.runs(job).opened_at + 2 * 10 + 1)
@@ -198,13 +199,13 @@ def test_dispute_terms__count_the_slots_of_all_seats__never_fewer_than_the_claim
     ada, bob = play.register_all(2)
     bids = {ada: Offer(10, 4, standby=True), bob: Offer(20, 2)}
     job = play.running(bids, {bob: Offer(5)}, slots=6, quorum=1)
-    assert [kit.settlement.stakes(job, each.id).slots for each in (ada, bob)] == [4, 2]
+    assert [kit.locks.slots_of(job, each.id) for each in (ada, bob)] == [4, 2]
     kit.settlement.decline(job, play.seat_of(job, bob), 1, sender=bob.hot)
-    assert [kit.settlement.stakes(job, each.id).slots for each in (ada, bob)] == [4, 1]
+    assert [kit.locks.slots_of(job, each.id) for each in (ada, bob)] == [4, 1]
     claim = play.commit(job, ada)
     assert kit.settlement.dispute_terms(job, claim).slots == 4
     convict(kit, job, claim)
-    assert kit.settlement.stakes(job, ada.id).slots == 0
+    assert kit.locks.slots_of(job, ada.id) == 0
 
 
 def test_reexecution_price__is_the_reserve_of_the_terms__whatever_the_jobs_state(kit, play):

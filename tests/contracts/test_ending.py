@@ -21,7 +21,7 @@ def test_abandon__inputs_complete_without_quorum__keeps_what_was_committed_payab
     assert (run.state, run.round, kit.settlement.pending(running, 0)) == (4, 0, 1)
     assert kit.tasks.jobs(running).escrow > 0
     with play.refused("settlement: claims not final"):
-        kit.settlement.release(running, ada.id, sender=play.anyone)
+        kit.locks.release(running, ada.id, sender=play.anyone)
     play.finalise(running)
     assert kit.tasks.owed(kit.zen, ada.owner) == 950
     assert kit.tasks.jobs(running).escrow == 0
@@ -67,9 +67,9 @@ def test_release__holder_that_is_aggregator_too__frees_both_locks(kit, play):
 
 def test_auctions_functions__by_anyone_else__are_refused(kit, play):
     with play.refused("settlement: not the auction"):
-        kit.settlement.seat(1, 0, 1, 0, 1, 1, 1, sender=kit.tasks.address)
+        kit.settlement.seat(1, 0, 1, 0, 1, 1, sender=kit.tasks.address)
     with play.refused("settlement: not the auction"):
-        kit.settlement.begin(1, 1, sender=kit.tasks.address)
+        kit.settlement.begin(1, sender=kit.tasks.address)
 
 
 # --- what a pause leaves alone

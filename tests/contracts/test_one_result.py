@@ -39,7 +39,7 @@ def leaf_of(result: Result) -> bytes:
 
 
 def claim_of(tree: Crafted) -> Claim:
-    return Claim(0, 0, 0, 7, SLOTS, 9, 0, START, tree.root)
+    return Claim(0, 0, 0, 7, SLOTS, 9, START, tree.root)
 
 
 def test_ask_claim__of_a_result_that_is_too_high__is_refused(results):

@@ -65,7 +65,7 @@ def test_an_aggregations_state__has_an_opening_at_every_place_for_every_dtype(jo
 def test_a_slots_update__is_opened_under_the_bundle_of_its_seat(job, seat: int, slot: int):
     results = job.watched.results[seat]
     bundle = Bundle(JOB, 3, 1, tuple(_entry(result) for result in results))
-    assert bundle.root == job.claims[seat][8]
+    assert bundle.root == job.claims[seat][7]
     update = results[slot - results[0].slot].update
     for lane, tensor, group in ((AGGREGATION, 0, 4), (STRANGERS, 1, 0)):
         job.demand(seat, lane, slot=slot, tensor=tensor, group=group)

@@ -6,6 +6,7 @@ from tests.contracts.disputes import CONVICTED, FINAL, JUDGED, PAID, VOID, ask, 
 from tests.contracts.protocol_double import claim_hash
 from tests.support.evm import chain
 from tests.support.job_driver import Offer
+from tests.support.protocol_driver import AGGREGATION
 
 PENDING, PARKED = 1, 5
 MOST = 64  # turns that may be unfinal
@@ -39,7 +40,7 @@ def test_finalise__of_a_disputed_claim__says_that_it_is_parked(kit, play, cast):
     assert len(events_named(kit, "ClaimFinalised")) == 3
     assert len(events_named(kit, "TurnOpened")) == 1
     assert (status(kit, job, claim), parked(kit, job, claim)) == (PARKED, PENDING)
-    assert kit.settlement.stakes(job, claim[3]).parked == 1
+    assert kit.settlement.records(job, claim[3]).parked == 1
     assert kit.settlement.dispute_terms(job, claim).deadline == deadline
     ask(kit, job, claim)  # it is disputed already
     assert kit.settlement.get_logs() == []
@@ -61,11 +62,11 @@ def test_two_claims_of_an_operator__are_parked_and_end_apart(kit, play, cast):
         claims.append(next(claim for claim in play.refs[job] if claim[3] == cast[0].id))
         ask(kit, job, claims[-1])
         play.finalise(job)
-    assert kit.settlement.stakes(job, cast[0].id).parked == 3
+    assert kit.settlement.records(job, cast[0].id).parked == 3
     close(kit, job, claims[1], JUDGED)
     close(kit, job, claims[0], FINAL)
     assert [parked(kit, job, claim) for claim in claims] == [VOID, CONVICTED, PENDING]
-    assert kit.settlement.stakes(job, cast[0].id).parked == 1
+    assert kit.settlement.records(job, cast[0].id).parked == 1
 
 
 @pytest.mark.parametrize("later", [0, 5])
@@ -89,21 +90,23 @@ def test_at_the_greatest_depth__a_rollback_and_a_release_are_affordable(kit, pla
     convict(kit, job, other)
     assert events_named(kit, "RolledBack") == []
     assert kit.settlement.runs(job).round == later
-    refused = chain.call(kit.settlement, kit.settlement.release.prepare_calldata(job, lie[3]), sender=play.anyone)
+    refused = chain.call(kit.locks, kit.locks.release.prepare_calldata(job, lie[3]), sender=play.anyone)
     assert refused.reason == "settlement: claims not final"
     assert refused.gas + MOST * COLD < 400_000
 
 
-def test_finalise__of_a_disputed_claim_of_who_aggregates__refuses_so_that_no_slot_empties_its_lock(kit, play):
-    """The lock of both roles is one: convictions of parked slots would take what a false aggregation restores."""
+def test_finalise__of_a_disputed_claim_of_who_aggregates__parks_it(kit, play):
+    """No conviction of its slots takes what a false aggregation restores: that is another lock."""
     both, bob, cy = play.register_all(3)
     job = play.running({both: Offer(10), bob: Offer(20), cy: Offer(30)}, {both: Offer(5)}, rounds=2, depth=1)
     play.round(job, [both, bob, cy], both)
-    mine, bobs = (next(c for c in play.refs[job] if c[3] == each.id) for each in (both, bob))
-    for claim in (mine, bobs):
+    mine = next(c for c in play.refs[job] if c[3] == both.id)
+    lie = next(c for c in play.refs[job] if c[2] == AGGREGATION)
+    for claim in (mine, lie):
         ask(kit, job, claim)
     play.to(play.deadline(job, mine) + 1)
-    with play.refused("settlement: in dispute"):
-        kit.settlement.finalise(job, [mine], sender=play.anyone)
-    kit.settlement.finalise(job, [bobs], sender=play.anyone)
-    assert (parked(kit, job, mine), parked(kit, job, bobs)) == (0, PENDING)
+    kit.settlement.finalise(job, [mine], sender=play.anyone)
+    assert parked(kit, job, mine) == PENDING
+    close(kit, job, mine, JUDGED)
+    close(kit, job, lie, JUDGED)
+    assert [event.restored for event in events_named(kit, "ClaimConvicted")] == [3 * 2_000 + 1_000]

@@ -28,7 +28,8 @@ def as_protocol(kit):
     """Calls the registry as a protocol contract does."""
 
     def call(function, *args, by=None):
-        return getattr(kit.registry, function)(*args, sender=(by or kit.settlement).address)
+        usual = kit.settlement if function == "reward_outcome" else kit.locks
+        return getattr(kit.registry, function)(*args, sender=(by or usual).address)
 
     return call
 
@@ -471,17 +472,15 @@ def test_lock__in_as_many_tokens_as_are_counted__is_found_in_each_and_no_more_ar
     assert kit.registry.operators(ada.id).locks == 254
 
 
-def test_slash_credit_burn__move_the_pot_and_nothing_else(kit, ada, as_protocol):
+def test_slash_and_burn__move_the_pot_and_nothing_else(kit, ada, as_protocol):
     registry, zen = kit.registry, kit.zen
     balance = zen.balanceOf(registry)
     as_protocol("lock", ada.id, zen, 1_000, True)
     as_protocol("slash", ada.id, zen, 300, False)
     assert tuple(registry.collateral(ada.id, zen)) == (10**9 - 300, 700)
     assert (registry.pot(zen), registry.burned(zen)) == (300, 0)
-    as_protocol("credit", ada.id, zen, 100)
-    assert tuple(registry.collateral(ada.id, zen)) == (10**9 - 200, 700)
     as_protocol("burn", zen, 200)
-    assert (registry.pot(zen), registry.burned(zen)) == (0, 200)
+    assert (registry.pot(zen), registry.burned(zen)) == (100, 200)
     assert zen.balanceOf(registry) == balance
 
 
@@ -532,20 +531,19 @@ def test_protocol_functions__by_anyone_else__are_refused(kit, play, ada):
     """Each function, and who may call it; the others, protocol contracts too, may not."""
     amount = (ada.id, kit.zen, 0)
     calls = {
-        "lock": ((*amount, False), {"auction", "settlement"}),
-        "unlock": ((*amount, False), {"auction", "settlement"}),
-        "slash": ((*amount, False), {"auction", "settlement"}),
-        "burn": ((kit.zen, 0), {"auction", "settlement"}),
+        "lock": ((*amount, False), {"auction", "locks"}),
+        "unlock": ((*amount, False), {"auction", "locks"}),
+        "slash": ((*amount, False), {"auction", "locks"}),
+        "burn": ((kit.zen, 0), {"auction", "locks"}),
         "lock_bid": ((ada.id, ada.hot, kit.zen, 0, 1), {"auction"}),
         "pause_bids": ((0,), {"auction"}),
-        "credit": (amount, {"settlement"}),
-        "pay_out": ((kit.zen, 0), {"settlement"}),
+        "pay_out": ((kit.zen, 0), {"locks"}),
         "reward_outcome": ((ada.id, 0), {"settlement"}),
         "slash_stake": ((ada.id, 0), {"rewards", "admissions"}),
         "set_admitted": ((ada.id, True), {"admissions"}),
     }
     callers = {
-        **{name: getattr(kit, name).address for name in ("auction", "settlement", "tasks", "rewards")},
+        **{name: getattr(kit, name).address for name in ("auction", "settlement", "locks", "tasks", "rewards")},
         "admissions": kit.admissions,
         "guardian": kit.guardian,
         "owner": ada.owner,

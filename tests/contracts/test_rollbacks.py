@@ -5,13 +5,11 @@ import pytest
 from tests.contracts import disputes
 from tests.contracts.disputes import JUDGED, SILENT
 from tests.support.job_driver import Offer
-from tests.support.protocol_driver import AGGREGATION
+from zoo_compute.spec.params import lock_of
 
 ROUND = 3 * 2_000 + 1_000  # what a round costs at most
 WORST = 3 * ROUND  # of the kit's three rounds: what a claim's conviction may cost at most
-COVERING = -(-WORST * 10 // 9)
-LOCK = 2 * 2_000 * 3 + COVERING  # of a slot under policy 1
-ZERO = "0x" + 40 * "0"
+LOCK = lock_of(1_000, 500)  # of a slot at its price, besides WORST, which an operator locks once
 OPEN = 2**256 - 1  # what is pending of a turn that is not closed
 
 
@@ -51,45 +49,70 @@ def test_convict__worker_under_policy_1__does_its_round_and_those_after_it_again
     turns = played(play, running, cast, 2)
     play.commit(running, cast[1])
     lie, escrow = turns[0][0], kit.tasks.jobs(running).escrow
-    rest = LOCK - WORST
     # Rounds 0 and 1, and the open one.
-    assert convict(kit, running, lie) == (LOCK, WORST, rest * 4 // 10, rest // 10)
+    assert convict(kit, running, lie) == (LOCK + WORST, WORST, LOCK * 4 // 10, LOCK // 10)
     assert rolled_back(kit) == [(running, 3, 0)]
     assert kit.tasks.jobs(running).escrow == escrow + WORST
-    assert kit.settlement.reserves(running) == 0
+    assert tuple(kit.locks.stakes(running, cast[0].id, False))[:2] == (0, WORST)
     run = kit.settlement.runs(running)
     # The lane of turn 3 is turn 0's: it waits for what is pending there. Nothing committed is lost, but for the lie.
-    assert (run.turn, run.round, run.start_root, run.opened_at, run.missing) == (3, 0, lie[7], 0, 0b111)
+    assert (run.turn, run.round, run.start_root, run.opened_at, run.missing) == (3, 0, lie[6], 0, 0b111)
     assert [kit.settlement.pending(running, turn) for turn in range(4)] == [3, 4, 1, OPEN]
 
 
 def test_convict__of_a_turn_that_was_rolled_back__rolls_nothing_back_again(kit, play, cast, running):
     turns = played(play, running, cast, 2)
     convict(kit, running, turns[0][0])
-    rest = LOCK - WORST
     for seat, turn in ((1, 0), (2, 1)):
         assert convict(kit, running, turns[turn][seat])[:2] == (LOCK, 0)
         assert rolled_back(kit) == []
+        # What its other lies may cost yet is locked still.
+        assert tuple(kit.locks.stakes(running, cast[seat].id, False))[:2] == (WORST, 0)
     run = kit.settlement.runs(running)
     assert (run.turn, run.round) == (3, 0)
-    # What their lies may cost yet is kept, the rest is divided; what finders may get is the job's no longer.
-    assert kit.settlement.reserves(running) == 2 * WORST == run.pot
-    assert kit.registry.pot(kit.zen) == 2 * WORST + 3 * (rest * 4 // 10)
-    assert kit.tasks.owed(kit.zen, kit.audit_pool) == 3 * (rest // 10)
+    assert kit.registry.pot(kit.zen) == 3 * (LOCK * 4 // 10)
+    assert kit.tasks.owed(kit.zen, kit.audit_pool) == 3 * (LOCK // 10)
     assert [kit.settlement.pending(running, turn) for turn in range(3)] == [2, 3, 0]
 
 
-def test_convict__of_an_earlier_turn__is_paid_by_what_the_later_conviction_kept(kit, play, cast, running):
+def test_convict__of_an_earlier_turn__is_paid_by_the_restitution_that_the_later_conviction_left(
+    kit, play, cast, running
+):
     turns = played(play, running, cast, 2)
-    # Round 1 and the open one: a third of what was kept for lies of this lock is left.
-    assert convict(kit, running, turns[1][0])[:2] == (LOCK, 2 * ROUND)
-    assert (rolled_back(kit), kit.settlement.reserves(running)) == ([(running, 3, 1)], ROUND)
-    # Nothing is left of ada's lock. Round 0 alone is done again: the one after it waits.
-    found = kit.registry.pot(kit.zen) - kit.settlement.reserves(running)
-    assert convict(kit, running, turns[0][0]) == (0, ROUND, 0, 0)
-    assert (rolled_back(kit), kit.settlement.reserves(running)) == ([(running, 3, 0)], 0)
+    # Round 1 and the open one: a third of what ada locked for that is left.
+    assert convict(kit, running, turns[1][0])[:2] == (LOCK + 2 * ROUND, 2 * ROUND)
+    assert rolled_back(kit) == [(running, 3, 1)]
+    assert tuple(kit.locks.stakes(running, cast[0].id, False))[:2] == (ROUND, 2 * ROUND)
+    # Nothing else is left of ada's lock. Round 0 alone is done again: the one after it waits.
+    found = kit.registry.pot(kit.zen)
+    assert convict(kit, running, turns[0][0]) == (ROUND, ROUND, 0, 0)
+    assert rolled_back(kit) == [(running, 3, 0)]
+    assert tuple(kit.locks.stakes(running, cast[0].id, False))[:2] == (0, 3 * ROUND)
     # What is set aside for who found the first lie.
-    assert kit.registry.pot(kit.zen) == found == (LOCK - WORST) * 4 // 10
+    assert kit.registry.pot(kit.zen) == found == LOCK * 4 // 10
+
+
+def test_convict__of_an_abandoned_job__pays_the_submitter_what_rested_on_the_lie(kit, play, cast, running):
+    """M6 of the audit of money: it was burned."""
+    turns = played(play, running, cast, 2)
+    lie, late = turns[1][0], turns[0][1]
+    play.to(kit.settlement.runs(running).opened_at + 2 * 60)
+    kit.settlement.abandon(running, sender=play.anyone)
+    escrow = kit.tasks.jobs(running).escrow
+    assert convict(kit, running, lie)[:2] == (LOCK + ROUND, ROUND)
+    assert rolled_back(kit) == [(running, 3, 1)]
+    run = kit.settlement.runs(running)
+    assert (run.state, run.round, run.start_root, kit.tasks.jobs(running).state) == (4, 1, lie[6], 4)
+    assert convict(kit, running, late)[:2] == (LOCK + ROUND, ROUND)
+    assert (kit.settlement.runs(running).state, kit.settlement.runs(running).round) == (4, 0)
+    assert kit.tasks.jobs(running).escrow == escrow + 2 * ROUND
+    for claim in (lie, late):
+        play.refs[running].remove(claim)
+    before = kit.tasks.owed(kit.zen, play.submitter)
+    play.finalise(running)
+    paid = 2 * 1_000 + 2 * 500  # other claims of ada and bob are void
+    assert kit.tasks.owed(kit.zen, play.submitter) - before == escrow + 2 * ROUND - paid
+    play.release(running, *cast)
 
 
 def test_convict__in_the_open_turn__asks_for_the_seats_results_again(kit, play, cast, running):
@@ -99,22 +122,23 @@ def test_convict__in_the_open_turn__asks_for_the_seats_results_again(kit, play, 
     disputes.ask(kit, running, claim)
     play.to(kit.settlement.runs(running).aggregator_due - 7)
     event = disputes.judged(kit, running, claim, SILENT)
-    assert tuple(event)[5:] == (LOCK, 0, 0, (LOCK - WORST) // 10)
+    assert tuple(event)[5:] == (LOCK, 0, 0, LOCK // 10)
     run = kit.settlement.runs(running)
     assert (run.turn, run.round, run.committed) == (0, 0, 1)
     assert run.missing == 0b111 & ~(1 << play.seat_of(running, bob))
     assert run.aggregator_due == play.now + 30
     assert kit.settlement.seats(running, claim[2]).since == play.now
-    assert tuple(kit.settlement.stakes(running, ada.id)) == (0, 1, 0, 1, 1, 0, 0)
-    assert kit.settlement.reserves(running) == WORST
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (WORST, 0, 1, 0, 0)
+    assert tuple(kit.settlement.records(running, ada.id)) == (1, 0)
 
 
-def test_job__whose_lock_cannot_pay_for_a_rollback__ends_and_gives_its_escrow_back(kit, play):
-    """One operator holds a seat of slots and the aggregator's, and loses too much in the first to restore for the second."""
+def test_convict__in_one_role__leaves_the_lock_of_the_other(kit, play):
+    """One operator holds a seat of slots and the aggregator's, and loses all it can in the first."""
     ada, bob = play.register_all(2)
     cheap = {"aggregator_reserve": 1, "aggregator_max_price": 1, "quorum": 1}
     play.post()  # the job's number is not its round's
     job = play.running({ada: Offer(10, 1), bob: Offer(20, 2)}, {bob: Offer(1)}, rounds=5, depth=2, **cheap)
+    assert kit.registry.operators(bob.id).locks == 2
     work = play.commit(job, bob)
     play.commit(job, ada)
     lie = play.post_checkpoint(job, bob)
@@ -122,52 +146,23 @@ def test_job__whose_lock_cannot_pay_for_a_rollback__ends_and_gives_its_escrow_ba
     play.to(kit.settlement.deadline(job, work[2]) + 1)
     kit.settlement.time_out(job, work[2], sender=play.anyone)
     convict(kit, job, work)
-    left = kit.settlement.stakes(job, bob.id).locked
-    assert 0 < left < 2 * (3 * 2_000 + 1)
-    escrow = kit.tasks.jobs(job).escrow
-    assert convict(kit, job, lie)[:2] == (left, left)
-    assert rolled_back(kit) == []
-    run = kit.settlement.runs(job)
-    assert (run.state, run.turn, run.round, kit.tasks.jobs(job).state) == (4, 2, 1, 4)
-    assert kit.tasks.jobs(job).escrow == escrow + left
-    for claim in (work, lie):
-        play.refs[job].remove(claim)
-    play.finalise(job)
-    assert kit.tasks.owed(kit.zen, ada.owner) == 2 * 950
-    assert kit.tasks.owed(kit.zen, play.submitter) == escrow + left - 2 * 1_000
-    play.release(job, ada, bob)
-    for claim in (work, lie):
-        disputes.reward(kit, job, claim, ZERO)
-    assert kit.registry.pot(kit.zen) == kit.registry.collateral(bob.id, kit.zen).locked == 0
+    assert kit.locks.stakes(job, bob.id, False).locked == 0
+    most, own = 2 * (3 * 2_000 + 1), lock_of(1, 500)
+    assert kit.locks.stakes(job, bob.id, True).locked == most + own
+    assert convict(kit, job, lie)[:2] == (most + own, most)
+    assert rolled_back(kit) == [(job, 2, 0)]
+    assert kit.tasks.jobs(job).state == 3
 
 
-def test_commit__of_a_round_done_again__is_paid_by_escrow_what_the_pot_has_spent(kit, play):
-    ada, bob, cy, agg = play.register_all(4)
-    slots = {ada: Offer(10), bob: Offer(100), cy: Offer(1_000, standby=True)}
-    job = play.running(slots, {agg: Offer(5)}, slots=1, quorum=1)
-    play.to(kit.settlement.deadline(job, 0) + 1)
-    kit.settlement.time_out(job, 0, sender=play.anyone)
-    kit.settlement.take_over(job, 0, cy.id, 1, 10, sender=cy.hot)
-    record = kit.settlement.seats(job, 0)
-    assert (record.price, record.pot_price, record.pot) == (100, 400, 1_200)
-    for _ in range(2):
-        play.round(job, [cy], agg)
-    work, lie = play.refs[job][:2]
-    play.commit(job, cy)
-    assert kit.settlement.seats(job, 0).pot == 0
-    convict(kit, job, lie)
-    play.refs[job].remove(lie)
-    play.finalise(job)
-    free = kit.registry.collateral(cy.id, kit.zen).balance
-    play.commit(job, cy)
-    (event,) = kit.settlement.get_logs()
-    play.refs[job] = [again := tuple(event.claim)]
-    assert (again[1], again[5], again[6]) == (0, 100 + 400, 0)
-    assert work[5:7] == (100, 400)
-    assert kit.settlement.seats(job, AGGREGATION).operator == 0
-    owed = kit.tasks.owed(kit.zen, cy.owner)
-    play.to(kit.settlement.runs(job).aggregator_due + 1)
-    kit.settlement.abandon(job, sender=play.anyone)
-    play.finalise(job)
-    assert kit.tasks.owed(kit.zen, cy.owner) - owed == 500 * 95 // 100
-    assert kit.registry.collateral(cy.id, kit.zen).balance == free
+def test_convict__of_an_operator_with_several_seats__vacates_them_all(kit, play, cast, running):
+    ada, bob = cast[:2]
+    seats = [play.seat_of(running, each) for each in (ada, bob)]
+    kit.settlement.decline(running, seats[1], 1, sender=bob.hot)
+    kit.settlement.take_over(running, seats[1], ada.id, 1, 10, sender=ada.hot)
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (2 * LOCK + WORST, 0, 0, 2, 2)
+    lie = play.commit(running, ada, seats[0])
+    convict(kit, running, lie)
+    vacated = [tuple(each)[2:] for each in kit.settlement.get_logs() if type(each).__name__ == "SeatVacated"]
+    assert [kit.settlement.seats(running, seat).operator for seat in seats] == [0, 0]
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (LOCK + WORST, 0, 1, 0, 0)
+    assert sorted(vacated) == sorted([(ada.id, seats[0], 0, LOCK), (ada.id, seats[1], 0, 0)])

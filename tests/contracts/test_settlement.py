@@ -7,6 +7,7 @@ from eth_utils.crypto import keccak
 from tests.contracts.three_slots import LOCK, offers, rounds_played
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import DEVNET, ZEN, Play, load
+from zoo_compute.spec.params import lock_of
 
 # --- ready, decline, expire
 
@@ -45,9 +46,9 @@ def test_decline__slashes_a_tenth_and_leaves_the_seat_vacant(kit, play, cast, aw
     with play.refused("settlement: not the hot key"):
         kit.settlement.decline(awarded, seat, 1, sender=bob.hot)
     kit.settlement.decline(awarded, seat, 1, sender=ada.hot)
-    assert kit.settlement.runs(awarded).pot == LOCK // 10
-    assert tuple(kit.settlement.seats(awarded, seat)) == (0, 0, 1, 1_000, 0, 0, 0, LOCK // 10)
-    assert tuple(kit.settlement.stakes(awarded, ada.id)) == (LOCK - LOCK // 10, 1, 0, 0, 0, 0, 0)
+    assert kit.locks.pots(awarded) == LOCK // 10
+    assert tuple(kit.settlement.seats(awarded, seat)) == (0, 0, 1, 1_000, 0, play.now, 0, 0)
+    assert tuple(kit.locks.stakes(awarded, ada.id, False)) == (LOCK - LOCK // 10, 0, 0, 0, 0)
     assert kit.registry.collateral(ada.id, kit.zen).balance == 10**9 - LOCK // 10
     play.ready(awarded, bob, cy)
     assert kit.settlement.runs(awarded).state == 3
@@ -59,10 +60,12 @@ def test_decline__part_of_a_seat__numbers_the_rest_anew(kit, play):
     kit.settlement.decline(job, 0, 2, sender=ada.hot)
     events = {type(event).__name__: tuple(event)[2:] for event in kit.settlement.get_logs()}  # less address and job
     assert events["SeatSplit"] == (0, 1, 1, 1, 2)
-    assert events["SeatVacated"] == (ada.id, 1, 0, 2 * LOCK // 10)
+    assert events["SeatVacated"] == (ada.id, 1, 0, lock_of(2_000, 500) // 10)
     kept, second = kit.settlement.seats(job, 0), kit.settlement.seats(job, 1)
     assert (kept.operator, kept.first, kept.count) == (ada.id, 0, 1)
-    assert (second.operator, second.first, second.count, second.pot) == (0, 1, 2, 2 * LOCK // 10)
+    assert (second.operator, second.first, second.count, second.price) == (0, 1, 2, 1_000)
+    left = lock_of(3_000, 500) - lock_of(2_000, 500) // 10
+    assert tuple(kit.locks.stakes(job, ada.id, False)) == (left, 0, 1, 1, 1)
     run = kit.settlement.runs(job)
     assert (run.seats, run.missing) == (2, 0b11)
 
@@ -92,7 +95,7 @@ def test_commit__keeps_the_claims_hash_whether_it_is_disputed_and_its_status(kit
     seat = play.seat_of(running, ada)
     claim = play.commit(running, ada)
     (event,) = kit.settlement.get_logs()
-    digest = keccak(encode(["uint256"] * 7 + ["bytes32"] * 2, claim))
+    digest = keccak(encode(["uint256"] * 6 + ["bytes32"] * 2, claim))
     assert kit.settlement.claims(running, seat, 0) == digest[:30] + b"\x00\x01"
     assert tuple(event.claim) == claim
     assert (event.operator, event.bundle) == (ada.id, b"b" * 32)
@@ -110,9 +113,9 @@ def test_finalise__a_claim_that_differs_in_one_bit_of_its_root__is_unknown(kit, 
     play.commit(running, cy)
     play.post_checkpoint(running, agg)
     play.to(play.deadline(running, claim) + 1)
-    root = (int.from_bytes(claim[8], "big") ^ 1 << bit).to_bytes(32, "big")
+    root = (int.from_bytes(claim[7], "big") ^ 1 << bit).to_bytes(32, "big")
     with play.refused("settlement: unknown claim"):
-        kit.settlement.finalise(running, [(*claim[:8], root)], sender=play.anyone)
+        kit.settlement.finalise(running, [(*claim[:7], root)], sender=play.anyone)
     kit.settlement.finalise(running, [claim], sender=play.anyone)
 
 
@@ -130,10 +133,10 @@ def test_post_checkpoint__closes_the_turn_and_opens_the_next(kit, play, cast, ru
     assert (closed.turn, closed.deadline) == (0, play.now + kit.settlement.runs(running).window_s)
     assert kit.settlement.claim_deadline(running, 0) == closed.deadline
     assert kit.settlement.claim_deadline(running, 1) == 2**256 - 1
-    assert (opened.turn, opened.round, opened.start_root, opened.inputs_close) == (1, 1, claim[8], play.now + 120)
+    assert (opened.turn, opened.round, opened.start_root, opened.inputs_close) == (1, 1, claim[7], play.now + 120)
     run = kit.settlement.runs(running)
     assert (run.round, run.turn, run.missing, run.committed) == (1, 1, 0b111, 0)
-    assert (run.opened_at, run.aggregator_due, run.start_root) == (play.now, play.now + 2 * 60 + 30, claim[8])
+    assert (run.opened_at, run.aggregator_due, run.start_root) == (play.now, play.now + 2 * 60 + 30, claim[7])
     assert kit.settlement.pending(running, 0) == 4
 
 
@@ -189,7 +192,7 @@ def test_finalise__pays_once_and_only_after_the_window(kit, play, cast, running)
         finalise(running, [claim, claim], sender=play.anyone)
     finalise(running, [claim], sender=play.anyone)
     (event,) = [each for each in kit.settlement.get_logs() if type(each).__name__ == "ClaimFinalised"]
-    assert tuple(event)[1:] == (running, ada.id, 0, claim[2], 1_000, 50, 0)
+    assert tuple(event)[1:] == (running, ada.id, 0, claim[2], 1_000, 50)
     assert kit.tasks.owed(kit.zen, ada.owner) == 950
     assert kit.settlement.claims(running, claim[2], 0)[31] == 2
     with play.refused("settlement: unknown claim"):

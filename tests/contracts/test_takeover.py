@@ -1,19 +1,20 @@
-"""Settlement: timeouts of seats and aggregators, standbys, and the arithmetic of the pot."""
+"""Settlement: timeouts of seats and aggregators, and what a vacant seat costs whoever takes it over."""
 
 import pytest
 
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import AGGREGATION
-from zoo_compute.spec.params import ZEN
+from zoo_compute.spec.params import ZEN, lock_of
 
-LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
+LOCK = lock_of(990, 500)  # of a slot at the losing bid
 SLASH = LOCK // 10
-SEAT_LOCK = -(-3 * (3 * 2_000 + 1_000) * 10 // 9) + 2 * 1_000 * 3  # of the aggregator
+RESTITUTION = 3 * (3 * 2_000 + 1_000)
+SEAT_LOCK = RESTITUTION + lock_of(400, 500)  # of the aggregator, paid eve's bid
 
 
 @pytest.fixture
 def cast(play):
-    """ada and bob hold the slots, cy and dee are standbys, agg aggregates and eve stands by for it."""
+    """ada, bob and cy hold the slots, dee lost, agg aggregates and eve lost to it."""
     return play.register_all(6)
 
 
@@ -45,9 +46,8 @@ def take_over(kit, job, seat, operator, count=1, estimate_s=10):
     kit.settlement.take_over(job, seat, operator.id, count, estimate_s, sender=operator.hot)
 
 
-def prices(kit, job, seat):
-    record = kit.settlement.seats(job, seat)
-    return record.price, record.pot_price
+def price(kit, job, seat):
+    return kit.settlement.seats(job, seat).price
 
 
 # --- time_out
@@ -64,10 +64,11 @@ def test_time_out__at_the_deadline__is_refused_and_after_it_accepted(kit, play, 
     play.to(deadline + 1)
     kit.settlement.time_out(running, seat, sender=play.anyone)
     run = kit.settlement.runs(running)
-    assert (run.missing, run.pot) == (0b111, SLASH)
+    assert (run.missing, kit.locks.pots(running)) == (0b111, SLASH)
     # ada is paid the critical price, dee's 990. Her open turn is the last that may have a claim of hers.
-    assert prices(kit, running, seat) == (990, 0)
-    assert tuple(kit.settlement.stakes(running, ada.id)) == (LOCK - SLASH, 1, 0, 1, 0, 0, 0)
+    record = kit.settlement.seats(running, seat)
+    assert (record.price, record.left_turn, record.left_at) == (990, 0, play.now)
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (LOCK - SLASH, 0, 1, 0, 0)
 
 
 def test_time_out__estimate_above_half_the_slots_time__ends_with_it(kit, play, cast):
@@ -83,7 +84,7 @@ def test_time_out__seat_of_several_slots__slashes_each_and_halves_the_reputation
     kit.registry.reward_outcome(ada.id, 100 * ZEN, sender=kit.settlement.address)
     job = play.running({ada: Offer(10, 3)}, {agg: Offer(5)})
     time_out(kit, play, job, ada)
-    assert kit.settlement.runs(job).pot == 3 * SLASH == kit.registry.pot(kit.zen)
+    assert kit.locks.pots(job) == lock_of(3_000, 500) // 10 == kit.registry.pot(kit.zen)
     assert kit.registry.discount_bps(ada.id) == 50
 
 
@@ -115,41 +116,43 @@ def test_time_out__taker_with_time_enough__is_bound(kit, play, cast, running):
 # --- take_over
 
 
-def test_take_over__cheaper_bid__costs_escrow_the_bid_and_burns_the_slash(kit, play, cast):
+def test_take_over__in_the_turn_of_the_timeout__costs_what_it_did(kit, play, cast):
     ada, bob, cy, _, agg, _ = cast
     job = play.running(*offers(cast))
     own = play.seat_of(job, cy)
     seat = time_out(kit, play, job, ada)
     take_over(kit, job, seat, cy, estimate_s=30)
-    assert prices(kit, job, seat) == (700, 0)
-    assert (kit.registry.burned(kit.zen), kit.registry.pot(kit.zen)) == (SLASH, 0)
+    assert price(kit, job, seat) == 990
+    assert (kit.registry.burned(kit.zen), kit.registry.pot(kit.zen)) == (0, SLASH)
     taken = kit.settlement.seats(job, seat)
-    assert (taken.operator, taken.estimate_s, taken.since, taken.pot) == (cy.id, 30, play.now, 0)
-    assert tuple(kit.settlement.stakes(job, cy.id)) == (2 * LOCK, 1, 2, 0, 0, 2, 0)
+    assert (taken.operator, taken.estimate_s, taken.since, taken.left_turn, taken.left_at) == (
+        cy.id,
+        30,
+        play.now,
+        0,
+        0,
+    )
+    assert tuple(kit.locks.stakes(job, cy.id, False)) == (2 * LOCK, 0, 0, 2, 2)
     assert kit.settlement.deadline(job, seat) == play.now + 60
     assert kit.settlement.deadline(job, own) == kit.settlement.runs(job).opened_at + 20
     assert kit.registry.operators(cy.id).locks == 1
-    assert kit.auction.bids(job, 0, cy.id).taken == 1
     play.commit(job, bob)
     play.commit(job, cy, own)
     play.commit(job, cy, seat)
     play.post_checkpoint(job, agg)
     play.finalise(job)
-    # Its own slot at the critical price of 990, the one taken at 700.
-    assert kit.tasks.owed(kit.zen, cy.owner) == 940 + 665
+    assert kit.tasks.owed(kit.zen, cy.owner) == 1_881
 
 
-def test_take_over__part_of_a_seat__shares_its_pot(kit, play):
+def test_take_over__part_of_a_seat__locks_for_that(kit, play):
     ada, bob, agg = play.register_all(3)
-    job = play.running({ada: Offer(10, 3), bob: Offer(1_000, 2, True)}, {agg: Offer(5)})
-    # Bob's two units and the reserve price ada's three: 1,000 each. Bob asks no more, so that nothing is drawn.
+    job = play.running({ada: Offer(10, 3), bob: Offer(1_000, 2)}, {agg: Offer(5)})
     time_out(kit, play, job, ada)
     take_over(kit, job, 0, bob, count=2)
-    assert (kit.settlement.seats(job, 0).count, kit.settlement.seats(job, 0).pot) == (1, SLASH)
+    assert kit.settlement.seats(job, 0).count == 1
     taken = kit.settlement.seats(job, 1)
-    assert (taken.operator, taken.first, taken.count, taken.pot) == (bob.id, 1, 2, 0)
-    assert kit.registry.burned(kit.zen) == 2 * SLASH
-    assert kit.registry.collateral(bob.id, kit.zen).locked == 2 * LOCK
+    assert (taken.operator, taken.first, taken.count) == (bob.id, 1, 2)
+    assert kit.registry.collateral(bob.id, kit.zen).locked == lock_of(2_000, 500)
 
 
 def test_take_over__too_little_free_collateral__is_refused(kit, play, cast, running):
@@ -160,62 +163,49 @@ def test_take_over__too_little_free_collateral__is_refused(kit, play, cast, runn
         take_over(kit, running, seat, dee)
 
 
-def dearer_takeover(kit, play, *, rounds):
-    """ada holds the only slot at bob's 100; cy stands by at 1,000."""
-    ada, bob, cy, agg = play.register_all(4)
-    slots = {ada: Offer(10), bob: Offer(100), cy: Offer(1_000, standby=True)}
-    job = play.running(slots, {agg: Offer(5)}, slots=1, quorum=1, rounds=rounds)
-    assert kit.settlement.seats(job, 0).price == 100
-    return job, ada, cy, agg
+def test_take_over__by_who_leaves__is_refused(kit, play, cast, running):
+    """L2 of the audit of money: nobody asked."""
+    ada, dee = cast[0], cast[3]
+    seat = time_out(kit, play, running, ada)
+    with play.refused("settlement: operator not eligible"):
+        kit.settlement.take_over(running, seat, dee.id, 1, 10, sender=dee.owner)
+    kit.registry.request_exit(dee.id, sender=dee.owner)
+    with play.refused("settlement: operator not eligible"):
+        take_over(kit, running, seat, dee)
 
 
-def test_take_over__dearer_bid__is_paid_from_the_pot_each_remaining_round(kit, play):
-    job, ada, cy, agg = dearer_takeover(kit, play, rounds=3)
-    play.round(job, [ada], agg)
-    time_out(kit, play, job, ada)
-    take_over(kit, job, 0, cy)
-    # Two rounds remain: the slash of 1,200 adds 600 in each to the 100 that escrow pays. Cy had asked 1,000.
-    assert prices(kit, job, 0) == (100, 600)
-    assert (kit.settlement.runs(job).pot, kit.registry.burned(kit.zen)) == (1_200, 0)
-    for left in (600, 0):
-        play.round(job, [cy], agg)
-        assert kit.settlement.seats(job, 0).pot == left
-    free = kit.registry.collateral(cy.id, kit.zen).balance
-    play.finalise(job)
-    assert kit.tasks.owed(kit.zen, ada.owner) == 95
-    assert kit.tasks.owed(kit.zen, cy.owner) == 2 * 95
-    assert kit.registry.collateral(cy.id, kit.zen).balance == free + 1_200
-    assert (kit.settlement.runs(job).pot, kit.registry.pot(kit.zen)) == (0, 0)
+@pytest.mark.parametrize(
+    ("turns", "costs"), [(0, 100), (1, 110), (2, 121), (3, 134), (4, 148), (8, 218), (31, 1_987), (32, 2_000)]
+)
+def test_take_over__of_a_seat_that_was_vacant_for_turns__costs_a_tenth_more_for_each(kit, play, turns, costs):
+    """Rounded up, and never above the maximum of 2,000. Escrow has the difference from the slash, as far as it goes."""
+    ada, bob, cy, dee, agg = play.register_all(5)
+    bids = {ada: Offer(100, 1), bob: Offer(100, 1), cy: Offer(100, 1), dee: Offer(100, 1)}
+    job = play.running(bids, {agg: Offer(5)}, slots=3, quorum=1, rounds=60, depth=60)
+    seat = time_out(kit, play, job, ada)
+    assert price(kit, job, seat) == 100
+    slash = kit.locks.pots(job)
+    assert slash == lock_of(100, 500) // 10 == 983
+    kit.settlement.decline(job, play.seat_of(job, cy), 1, sender=cy.hot)
+    for _ in range(turns):
+        play.commit(job, bob)
+        play.post_checkpoint(job, agg)
+    pot, escrow = kit.locks.pots(job), kit.tasks.jobs(job).escrow
+    assert pot == 2 * slash
+    take_over(kit, job, seat, dee)
+    assert price(kit, job, seat) == costs
+    restored = min(pot, (costs - 100) * (60 - turns))
+    assert (kit.locks.pots(job), kit.tasks.jobs(job).escrow) == (pot - restored, escrow + restored)
+    assert kit.locks.stakes(job, dee.id, False).locked == lock_of(costs, 500)
 
 
-def test_take_over__pot_that_does_not_divide__burns_the_rest_at_once(kit, play):
-    job, ada, cy, _agg = dearer_takeover(kit, play, rounds=7)  # lock 16,000, slash 1,600
-    time_out(kit, play, job, ada)
-    take_over(kit, job, 0, cy)
-    assert prices(kit, job, 0) == (100, 228)
-    assert kit.registry.burned(kit.zen) == 1_600 - 7 * 228
-    assert kit.settlement.runs(job).pot == 7 * 228
-
-
-def test_take_over__pot_never_drawn__is_burned_at_the_end(kit, play):
-    job, ada, cy, _agg = dearer_takeover(kit, play, rounds=2)
-    time_out(kit, play, job, ada)
-    take_over(kit, job, 0, cy)
-    play.to(kit.settlement.runs(job).opened_at + 2 * 60)
-    pot = kit.settlement.runs(job).pot
-    kit.settlement.abandon(job, sender=play.anyone)
-    assert (kit.settlement.runs(job).pot, kit.registry.pot(kit.zen)) == (0, 0)
-    assert kit.registry.burned(kit.zen) >= pot > 0
-
-
-def test_take_over__of_a_seat_taken_before__starts_from_its_escrow_price_and_what_is_left(kit, play):
-    job, ada, cy, _agg = dearer_takeover(kit, play, rounds=3)
-    time_out(kit, play, job, ada)
-    take_over(kit, job, 0, cy)
-    assert prices(kit, job, 0) == (100, 400)
-    time_out(kit, play, job, cy)
-    record = kit.settlement.seats(job, 0)
-    assert (record.operator, record.price, record.pot_price, record.pot) == (0, 100, 0, 1_200 + SLASH)
+def test_pot__that_nothing_was_dearer_for__is_burned_at_the_end(kit, play, cast, running):
+    time_out(kit, play, running, cast[0])
+    play.to(kit.settlement.runs(running).opened_at + 2 * 60)
+    assert kit.locks.pots(running) == SLASH
+    kit.settlement.abandon(running, sender=play.anyone)
+    assert (kit.locks.pots(running), kit.registry.pot(kit.zen)) == (0, 0)
+    assert kit.registry.burned(kit.zen) == SLASH
 
 
 def test_take_over__while_awarded__counts_as_ready(kit, play, cast):
@@ -256,24 +246,27 @@ def test_time_out__aggregator_when_due__is_refused_and_after_it_accepted(kit, pl
     kit.settlement.time_out(running, AGGREGATION, sender=play.anyone)
     run = kit.settlement.runs(running)
     assert (run.aggregator, run.aggregator_due) == (0, play.now + 30)
-    assert kit.settlement.stakes(running, agg.id).locked == SEAT_LOCK - SEAT_LOCK // 10
-    assert (kit.registry.pot(kit.zen), kit.registry.burned(kit.zen)) == (0, SEAT_LOCK // 10)
+    tenth = lock_of(400, 500) // 10
+    assert kit.locks.stakes(running, agg.id, True).locked == SEAT_LOCK - tenth
+    assert (kit.registry.pot(kit.zen), kit.locks.pots(running), kit.registry.burned(kit.zen)) == (tenth, tenth, 0)
     with play.refused("settlement: not the hot key"):
         play.post_checkpoint(running, agg)
 
 
-def test_take_over__aggregator__at_its_own_bid_with_the_whole_lock(kit, play, cast, running):
+@pytest.mark.parametrize(("seconds", "costs"), [(0, 400), (1, 400), (2, 440), (15, 862), (18, 949), (30, 1_000)])
+def test_take_over__aggregator__rises_within_the_time_of_an_aggregation(kit, play, cast, running, seconds, costs):
+    """Sixteen times in the 30 seconds after which the job could be abandoned, up to the maximum of 1,000."""
     agg, eve = cast[4:]
     aggregator_timed_out(kit, play, running, cast)
-    play.to(play.now + 30)
+    play.to(play.now + seconds)
     take_over(kit, running, AGGREGATION, eve)
     run = kit.settlement.runs(running)
     assert (run.aggregator, run.aggregator_due) == (eve.id, play.now + 30)
-    assert kit.registry.collateral(eve.id, kit.zen).locked == SEAT_LOCK
+    assert kit.registry.collateral(eve.id, kit.zen).locked == RESTITUTION + lock_of(costs, 500)
     assert kit.registry.operators(eve.id).locks == 1
     play.post_checkpoint(running, eve)
     play.finalise(running)
-    assert kit.tasks.owed(kit.zen, eve.owner) == 380
+    assert kit.tasks.owed(kit.zen, eve.owner) == costs * 95 // 100
     assert kit.tasks.owed(kit.zen, agg.owner) == 0
 
 

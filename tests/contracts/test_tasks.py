@@ -1,14 +1,15 @@
 """TaskRegistry: terms, escrow, cancellation, debts."""
 
+from fractions import Fraction
+from math import ceil
+
 import pytest
 
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import UNLIMITED, ZEN, load
 
-
-def covering(restitution):
-    """What of a lock a tenth can be taken from with the restitution left."""
-    return -(-restitution * 10 // 9)
+# By audit rate: what is locked behind a price of 6,000.
+LOCKS = {200: 1_490_000, 500: 590_000, 501: 588_803, 2_000: 140_000, 10_000: 20_000}
 
 
 def test_post__stores_the_job_and_pulls_the_most_it_can_cost(kit, play):
@@ -26,30 +27,29 @@ def test_post__opens_both_lots_with_their_locks(kit, play):
     job = play.post(rounds=7, slots=5)
     slots, seat = kit.auction.lots(job, 0), kit.auction.lots(job, 1)
     assert (slots.phase, slots.units, slots.rounds, slots.attempt) == (1, 5, 7, 1)
-    assert (slots.reserve, slots.max_reserve, slots.lock) == (1_000, 2_000, 2 * 2_000 * 4)
-    lock = covering(4 * (5 * 2_000 + 1_000)) + 2 * 1_000 * 4
+    assert (slots.reserve, slots.max_reserve, slots.lock) == (1_000, 2_000, 196_667)
+    lock = 4 * (5 * 2_000 + 1_000) + 98_334
     assert (seat.units, seat.reserve, seat.max_reserve, seat.lock) == (1, 500, 1_000, lock)
     assert slots.bid_end == seat.bid_end == play.now + 12
     assert slots.reveal_end == seat.reveal_end == play.now + 18
 
 
-def test_post__that_rolls_workers_back__adds_restitution_to_every_slots_lock(kit, play):
-    job = play.post(rounds=7, slots=5, policy=1, depth=6)
-    restitution = 6 * (5 * 2_000 + 1_000)
-    assert kit.auction.lots(job, 0).lock == 2 * 2_000 * 6 + covering(restitution)
-    assert kit.auction.lots(job, 1).lock == 2 * 1_000 * 6 + covering(restitution)
+@pytest.mark.parametrize("audit_bps", LOCKS)
+def test_post__the_rate_of_audits__decides_what_is_locked_behind_a_price(kit, play, audit_bps):
+    job = play.post(reserve=6_000, max_price=6_000, aggregator_max_price=6_000, audit_bps=audit_bps, slots=1, quorum=1)
+    p = Fraction(audit_bps, 10_000) * Fraction(2, 3) / 2
+    assert LOCKS[audit_bps] == ceil(6_000 * (1 - p) / (Fraction(6, 10) * p))
+    assert kit.auction.lots(job, 0).lock == LOCKS[audit_bps]
+    assert kit.auction.lots(job, 1).lock == LOCKS[audit_bps] + 3 * 12_000
 
 
-@pytest.mark.parametrize("max_price", [1, 2, 5, 10, 999, 2_000])
-def test_lock__after_a_timeouts_slash__covers_restitution_still(kit, play, max_price):
-    """Prices at which dividing leaves every kind of remainder."""
-    for aggregator_max_price in (1, 3, 7):
-        prices = {"reserve": 1, "aggregator_reserve": 1, "max_price": max_price}
-        job = play.post(rounds=9, slots=31, policy=1, aggregator_max_price=aggregator_max_price, **prices)
-        restitution = 4 * (31 * max_price + aggregator_max_price)
-        for kind in (0, 1):
-            lock = kit.auction.lots(job, kind).lock
-            assert lock - lock // 10 >= restitution
+@pytest.mark.parametrize(("policy", "of_workers"), [(0, 0), (1, 1), (2, 0), (3, 1), (4, 0), (7, 1)])
+def test_lock_terms__say_what_restitution_is_locked_for_in_each_role(kit, play, policy, of_workers):
+    job = play.post(rounds=7, slots=5, policy=policy, depth=6, audit_bps=321)
+    round_price = 5 * 2_000 + 1_000
+    assert tuple(kit.tasks.lock_terms(job, False)) == (round_price, of_workers * 6 * round_price, 321)
+    assert tuple(kit.tasks.lock_terms(job, True)) == (round_price, 6 * round_price, 321)
+    assert [kit.tasks.max_price(job, role) for role in (False, True)] == [2_000, 1_000]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_allow__after_a_job_was_posted__leaves_its_windows(kit, play):
 
 def test_post__fewer_rounds_than_the_depth__locks_for_those(kit, play):
     job = play.post(rounds=2)
-    assert kit.auction.lots(job, 0).lock == 2 * 2_000 * 2
+    assert kit.auction.lots(job, 1).lock == 2 * (3 * 2_000 + 1_000) + 98_334
 
 
 def test_post__least_terms__are_accepted(kit, play):
@@ -120,8 +120,9 @@ def test_post__greatest_price__fits_every_word(kit, play):
         aggregator_max_price=most,
     )
     assert kit.tasks.jobs(job).escrow == most * 7_001 * 10_000
-    assert kit.auction.lots(job, 0).lock == 2 * most * 4
-    assert kit.auction.lots(job, 1).lock == covering(7_001 * most * 4) + 2 * most * 4
+    own = -(-most * 295 // 3)
+    assert kit.auction.lots(job, 0).lock == own
+    assert kit.auction.lots(job, 1).lock == 7_001 * most * 4 + own
 
 
 def test_cancel__while_lots_are_open__owes_the_whole_escrow(kit, play):

@@ -146,7 +146,7 @@ def test_decline__is_of_a_seat_that_is_missing_and_at_most_all_of_it(kit, play, 
 # --- take_over
 
 
-def test_take_over__is_of_a_vacant_seat_by_a_standby_within_the_bounds(kit, play, cast, running):
+def test_take_over__is_of_a_vacant_seat_by_who_is_eligible_within_the_bounds(kit, play, cast, running):
     ada, bob, _ = cast
     seat = play.seat_of(running, ada)
 
@@ -158,7 +158,7 @@ def test_take_over__is_of_a_vacant_seat_by_a_standby_within_the_bounds(kit, play
         with play.refused("settlement: seat not vacant"):
             take(seat=number)
     kit.settlement.decline(running, seat, 2, sender=ada.hot)
-    with play.refused("settlement: not the hot key"):
+    with play.refused("settlement: operator not eligible"):
         take(sender=bob.owner)
     for count in (0, 3):
         with play.refused("settlement: count out of range"):
@@ -166,8 +166,6 @@ def test_take_over__is_of_a_vacant_seat_by_a_standby_within_the_bounds(kit, play
     for estimate_s in (0, 61):
         with play.refused("settlement: estimate out of range"):
             take(estimate_s=estimate_s)
-    with play.refused("auction: no standby"):
-        take(operator=ada)
     with chain.anchor():
         take(estimate_s=1)
     take(estimate_s=60)
@@ -219,7 +217,7 @@ def test_holds__are_the_availabilitys(kit, play, cast, running):
         with play.refused("settlement: not the availability"):
             call()
     with play.refused("settlement: unknown claim"):
-        kit.settlement.void(running, (*claim[:8], ROOT), sender=kit.availability.address)
+        kit.settlement.void(running, (*claim[:7], ROOT), sender=kit.availability.address)
 
 
 def test_hold__of_several__ends_with_the_last_and_gives_no_more_than_has_passed(kit, play, cast, running):
@@ -277,30 +275,30 @@ def test_release__of_who_left__waits_for_the_claims_that_its_lock_stands_behind(
     ada, bob, agg = cast
     played(play, running, cast, 1)
     kit.settlement.decline(running, play.seat_of(running, ada), 2, sender=ada.hot)
-    assert kit.settlement.stakes(running, ada.id).left_turn == 2
+    assert kit.locks.stakes(running, ada.id, False).left_turn == 2
     play.to(play.deadline(running, play.refs[running][-1]) + 1)
     with play.refused("settlement: claims not final"):  # turn 1 is open: nothing of it is known to be final
-        kit.settlement.release(running, ada.id, sender=play.anyone)
+        kit.locks.release(running, ada.id, sender=play.anyone)
     kit.settlement.take_over(running, 0, bob.id, 2, 10, sender=bob.hot)
     kit.settlement.finalise(running, play.refs.pop(running), sender=play.anyone)
     with play.refused("settlement: claims not final"):
-        kit.settlement.release(running, ada.id, sender=play.anyone)
+        kit.locks.release(running, ada.id, sender=play.anyone)
     for seat in (0, 1):
         play.commit(running, bob, seat)
     play.post_checkpoint(running, agg)
     with play.refused("settlement: claims not final"):
-        kit.settlement.release(running, ada.id, sender=play.anyone)
+        kit.locks.release(running, ada.id, sender=play.anyone)
     play.finalise(running)
-    kit.settlement.release(running, ada.id, sender=play.anyone)
+    kit.locks.release(running, ada.id, sender=play.anyone)
     record = kit.registry.collateral(ada.id, kit.zen)
     assert (record.locked, kit.registry.operators(ada.id).locks) == (0, 0)
-    assert tuple(kit.settlement.stakes(running, ada.id))[:3] == (0, 0, 0)
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (0,) * 5
 
 
 def test_auctions_functions__are_the_auctions(kit, play, cast, awarded):
     for call in (
-        lambda: kit.settlement.seat(awarded, 0, cast[0].id, 0, 1, 1, 1, sender=play.anyone),
-        lambda: kit.settlement.begin(awarded, 1, sender=kit.deployer),
+        lambda: kit.settlement.seat(awarded, 0, cast[0].id, 0, 1, 1, sender=play.anyone),
+        lambda: kit.settlement.begin(awarded, sender=kit.deployer),
     ):
         with play.refused("settlement: not the auction"):
             call()

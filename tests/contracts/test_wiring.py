@@ -12,8 +12,13 @@ from zoo_compute.chain.artifacts import artifact
 
 # Contract, addresses and numbers of its constructor, addresses that it is wired to.
 DEPLOYMENTS = [
-    ("NodeRegistry", "zen guardian", "min_stake exit_delay_s epoch_s", "auction settlement tasks rewards admissions"),
-    ("TaskRegistry", "treasury governor guardian", "", "auction settlement"),
+    (
+        "NodeRegistry",
+        "zen guardian",
+        "min_stake exit_delay_s epoch_s",
+        "auction settlement locks tasks rewards admissions",
+    ),
+    ("TaskRegistry", "treasury governor guardian", "", "auction settlement locks"),
     ("Rewards", "zen registry governor", "epoch_s emission_per_epoch weight_per_fee", "settlement audits datasets"),
     ("Datasets", "tasks rewards", "", ""),
     ("Treasury", "governor", "", ""),
@@ -22,10 +27,11 @@ DEPLOYMENTS = [
     ("Auction", "registry tasks guardian", "bid_window_s reveal_window_s", "settlement"),
     (
         "Settlement",
-        "registry tasks auction rewards zen",
+        "registry tasks auction locks rewards zen",
         "ready_window_s min_window_s pay_fades_from_s pay_gone_at_s",
-        "referee availability audit_pool",
+        "referee availability",
     ),
+    ("Locks", "registry tasks", "", "settlement audit_pool"),
     ("Availability", "registry tasks settlement", "answer_s", ""),
     ("Audits", "registry tasks settlement rewards zen", "place_bond draw_blocks lapse_s", "referee"),
     ("Custody", "registry tasks settlement availability", "bid_window_s exit_delay_s answer_s draw_blocks", ""),
@@ -43,6 +49,7 @@ SPEAKERS = {
     "Rewards": "rewards",
     "Auction": "auction",
     "Settlement": "settlement",
+    "Locks": "locks",
     "Audits": "audits",
     "Admissions": "admissions",
 }

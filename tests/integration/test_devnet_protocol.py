@@ -113,7 +113,7 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
     assert ended.checkpoint_cids == {1: bundle}
     assert (ended.payable, ended.final_rounds, ended.closed) == ([], 0, False)
     refused(one, finalise(ended, settlement), "settlement: window open")
-    refused(one, settlement.release(job, one.id), "settlement: claims not final")
+    refused(one, chain.locks.release(job, one.id), "settlement: claims not final")
     devnet.warp_to(max(claim.deadline for claim in ended.claims) + 1)
     assert {claim.seat for claim in view().payable} == {0, 1, AGGREGATOR_SEAT}
     one.send(finalise(view(), settlement))
@@ -124,7 +124,7 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
 
     # -- locks and money come back
     for party in (one, two, three):
-        party.send(settlement.release(job, party.id))
+        party.send(chain.locks.release(job, party.id))
         operator = read_operator(chain, party.id)
         assert (operator.locks, operator.collateral[chain.zen.address][1]) == (0, 0)
         party.send(chain.tasks.withdraw(chain.zen.address, operator.owner))

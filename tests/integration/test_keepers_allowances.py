@@ -20,7 +20,7 @@ from zoo_compute.spec import state
 pytestmark = pytest.mark.integration
 
 MOCK = Path(__file__).parents[2] / "contracts/mocks/WaryToken.vy"
-CLAIM = state.Claim(0, 0, 0, 1, 1, 0, 0, bytes(32), bytes(32))
+CLAIM = state.Claim(0, 0, 0, 1, 1, 0, bytes(32), bytes(32))
 
 
 @pytest.fixture

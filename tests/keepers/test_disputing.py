@@ -356,7 +356,7 @@ def test_a_heavy_ask__needs_a_reexecution_in_the_jobs_token(
 ):
     """At the reserve of 100, or at what the claim of two slots is paid for one of them."""
     place = Lane(tmp_path)
-    claim = SimpleNamespace(price=prices[0], pot_price=prices[1], count=2, is_aggregation=False)
+    claim = SimpleNamespace(price=prices[0] + prices[1], count=2, is_aggregation=False)
     asking = Asking(place.chain, SimpleNamespace(address=ME, send=place._send, chain=place.chain))  # type: ignore[arg-type]
     balance, allowance = 99, 99
     place.chain.token = lambda _: Contract(balanceOf=lambda _: balance, allowance=lambda *_: allowance)
@@ -373,7 +373,7 @@ def test_a_heavy_ask__needs_a_reexecution_in_the_jobs_token(
     allowance = 0
     asking.provide(1, claim)  # type: ignore[arg-type]
     assert place.sent == approvals + approvals[1:]
-    claim.price, claim.pot_price = 112, 90
+    claim.price = 202
     with pytest.raises(NeedsOperator, match=r"prepays 101; 0xab.* has 100"):
         asking.provide(1, claim)  # type: ignore[arg-type]
 

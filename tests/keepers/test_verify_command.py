@@ -93,11 +93,11 @@ def test_what_a_dispute_needs__is_a_heavy_ask_about_the_dearest_claim(monkeypatc
 
     seat = view(1).seats[0]
     assert needed() == 4
-    assert needed(commits=(replace(commit(1, OTHER, 0, 2), price=12, pot_price=2),)) == 7
+    assert needed(commits=(replace(commit(1, OTHER, 0, 2), price=14),)) == 7
     assert needed(commits=(replace(commit(1, OTHER, 0, 2), price=12, state=ClaimState.PAID),)) == 4
-    assert needed(checkpoints=(replace(made(1), price=8, pot_price=1),)) == 9
-    assert needed(seats={0: replace(seat, price=5, pot_price=6)}) == 11
-    assert needed(seats={AGGREGATOR_SEAT: replace(seat, price=2, pot_price=0)}) == 4
+    assert needed(checkpoints=(replace(made(1), price=9),)) == 9
+    assert needed(seats={0: replace(seat, price=11)}) == 11
+    assert needed(seats={AGGREGATOR_SEAT: replace(seat, price=2)}) == 4
 
 
 def test_turns__are_bounded_on_both_sides_and_final_claims_are_passed_over():

@@ -121,12 +121,12 @@ def test_a_challengers_computation__has_what_the_claim_before_left(job: GoingOn,
     report = tasks.run_shard(job.base | {"slot": SLOT, "before": [job.first]}, job.store)
     start = bytes.fromhex(job.first["start_root"])
     claims = [
-        Claim(0, 0, seat, each["operator"], each["slots"][0] << 16 | 1, 1, 0, start, bytes.fromhex(each["root"]))
+        Claim(0, 0, seat, each["operator"], each["slots"][0] << 16 | 1, 1, start, bytes.fromhex(each["root"]))
         for seat, each in enumerate(job.first_bundles)
         if len(each["slots"]) == 1
     ]
     (claim,) = claims
-    aggregation = Claim(0, 0, AGGREGATOR_SEAT, 3, 1 << claim.seat, 1, 0, start, bytes.fromhex(job.base["start_root"]))
+    aggregation = Claim(0, 0, AGGREGATOR_SEAT, 3, 1 << claim.seat, 1, start, bytes.fromhex(job.base["start_root"]))
     request = job.base | {
         "role": ASKER,
         "picture": Exploration().plain,

@@ -124,10 +124,10 @@ class Exploring:
         sides = [HashedComputation("bob", slot, start, self.work) for slot in range(4, 7)]
         self.sides |= {("bob", side.slot): side for side in sides}
         root = Tree(tuple(side.leaf() for side in sides)).root
-        bob = Claim(3, 2, 0, TRAINER, 4 << 16 | 3, 100, 0, start, root)
+        bob = Claim(3, 2, 0, TRAINER, 4 << 16 | 3, 100, start, root)
         other = HashedComputation("carol", 0, start, self.work)
         self.sides["carol", 0] = other
-        carol = Claim(3, 2, 128, AGGREGATOR, 0b1, 40, 0, start, other.state(-2).root)
+        carol = Claim(3, 2, 128, AGGREGATOR, 0b1, 40, start, other.state(-2).root)
         for name, claim, slots in (("bob", bob, 3), ("carol", carol, 1)):
             self.keep(name, claim, slots, deadline)
 

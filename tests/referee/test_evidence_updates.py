@@ -55,10 +55,10 @@ def leaves_of(seat: int) -> list[bytes]:
 def claim_of(seat: int) -> Claim:
     first, count = SEATS[seat]
     scope = first << 16 | count
-    return Claim(TURN, 5, seat, 70 + seat, scope, 9 * count, seat, BEHIND, merkle_root(leaves_of(seat)))
+    return Claim(TURN, 5, seat, 70 + seat, scope, 9 * count, BEHIND, merkle_root(leaves_of(seat)))
 
 
-AGGREGATION = Claim(TURN, 5, AGGREGATOR_SEAT, 3, MASK, 11, 0, state_root(START), HERE)
+AGGREGATION = Claim(TURN, 5, AGGREGATOR_SEAT, 3, MASK, 11, state_root(START), HERE)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_claims_that_are_missing__repeated__absent_or_unknown__are_refused(judge
         refusals += [(absent, (*evidence.present, evidence.present[-1])), (absent, evidence.present[::-1])]
         refusals += [(absent, (*evidence.present[:3], replace(evidence.present[2], seat=4), evidence.present[3]))]
         refusals += [(missing, ())]
-        for field in ("operator", "scope", "price", "pot_price"):
+        for field in ("operator", "scope", "price"):
             false = replace(evidence.present[1], **{field: getattr(evidence.present[1], field) + 1})
             refusals.append(("evidence: other claim", (evidence.present[0], false, *evidence.present[2:])))
         for reason, present in refusals:

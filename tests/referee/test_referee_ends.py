@@ -113,11 +113,11 @@ def test_aged_claim__is_void_and_everything_goes_back(exploring, explorer):
     assert owed(exploring, "dave", exploring.token.address) == PRICE
 
 
-@pytest.mark.parametrize("ways", [(PRICE * 9, 0), (PRICE * 2, PRICE * 7), (PRICE * 9 + 2, 0), (PRICE, PRICE)])
-def test_heavy_asks__prepay_what_the_claim_is_paid_for_a_slot__and_the_reserve_at_least(exploring, explorer, ways):
-    """Of a claim of three slots: re-openings of the auction raised its price, and a part of that comes from the pot."""
-    exploring.keep("bob", replace(exploring.claims["bob"], price=ways[0], pot_price=ways[1]), 3, exploring.deadline)
-    price, token, dave = max(sum(ways) // 3, PRICE), exploring.token, exploring.accounts["dave"]
+@pytest.mark.parametrize("paid", [PRICE * 9, PRICE * 9 + 2, PRICE])
+def test_heavy_asks__prepay_what_the_claim_is_paid_for_a_slot__and_the_reserve_at_least(exploring, explorer, paid):
+    """Of a claim of three slots: re-openings of the auction raised its price."""
+    exploring.keep("bob", replace(exploring.claims["bob"], price=paid), 3, exploring.deadline)
+    price, token, dave = max(paid // 3, PRICE), exploring.token, exploring.accounts["dave"]
     had = token.balanceOf(dave)
     traces = [explorer.first("bob", leaf=3), explorer.first("bob", Kind.UPDATE, 5)]
     root = explorer.answer(explorer.first("bob", slot=6))

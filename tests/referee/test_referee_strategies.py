@@ -44,7 +44,7 @@ class Table:
     def __init__(self, *lies: Lie) -> None:
         start = noise("start")
         author = ToyComputation("bob", 0, start, lies=frozenset(lies))
-        self.claim = Claim(3, 2, 0, BOB, 1, 100, 0, start, author.leaf())
+        self.claim = Claim(3, 2, 0, BOB, 1, 100, start, author.leaf())
         self.claims, self.sides = {"bob": self.claim}, {("bob", 0): author}
         court = ToyCourt(hot={BOB: "0xb0b"}, owners={BOB: "0xb0b"}, parts=1)
         court.terms[JOB, self.claim] = Terms(WORK.root, REEXECUTE_S, 1, DEADLINE)

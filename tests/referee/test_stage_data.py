@@ -25,7 +25,7 @@ RECORDS = [
     TRACE,
     BeginAnswer(hash_of("root"), PROGRAM, HASHES),
     NodeAnswer(b"descriptor", PROGRAM, HASHES, hash_of("elements"), (), b"words"),
-    ResultAnswer(Claim(1, 2, 3, 4, 5, 6, 7, hash_of("start"), hash_of("root")), Result(path=HASHES)),
+    ResultAnswer(Claim(1, 2, 3, 4, 5, 6, hash_of("start"), hash_of("root")), Result(path=HASHES)),
     SegmentAnswer(STATES, Steps(hash_of("steps"), HASHES, (), HASHES)),
     StepAnswer(STATES, TRACE),
 ]

@@ -87,7 +87,7 @@ class Operators(Walk):
             ("settlement", "take_over", job, number, operator, number, number),
             ("settlement", "post_checkpoint", job, number, number, root, root),
             ("settlement", "time_out", job, AGGREGATOR_SEAT),
-            ("settlement", "release", job, operator),
+            ("locks", "release", job, operator),
             ("auction", "reopen", job, number),
             ("auction", "award", job, number, (operator,)),
             ("auction", "clear", job, number, (operator,)),

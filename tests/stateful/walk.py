@@ -191,7 +191,7 @@ class Walk:
 
     def claim(self, job: int, index: int) -> Claim:
         """A pending claim of the job; of one that has none, a claim that nobody made."""
-        claims = self.s.claims(job) or (Claim(0, 0, 0, 1, 1, 1, 0, b"s" * 32, b"r" * 32),)
+        claims = self.s.claims(job) or (Claim(0, 0, 0, 1, 1, 1, b"s" * 32, b"r" * 32),)
         return claims[index % len(claims)]
 
     def judge_all(self, job: int, *, convicted: bool) -> None:

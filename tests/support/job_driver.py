@@ -263,9 +263,8 @@ class JobDriver:
         run, seat, start = self.run(job), self.seat(job, number), self.slots_root(job)
         root, data = self.results(job, run.turn, seat)
         self.send("settlement", "commit", self.hot_of(party), job, number, run.turn, root, data)
-        prices = (seat.count * seat.price, seat.count * seat.pot_price)
-        scope = seat.first << 16 | seat.count
-        return self.record(job, Claim(run.turn, run.round, number, seat.operator, scope, *prices, start, root))
+        price, scope = seat.count * seat.price, seat.first << 16 | seat.count
+        return self.record(job, Claim(run.turn, run.round, number, seat.operator, scope, price, start, root))
 
     def commit_all(self, job: int) -> None:
         """Every seat that is missing and has an operator."""
@@ -282,7 +281,7 @@ class JobDriver:
         mask, (root, data) = (2**run.seats - 1) & ~run.missing, self.checkpoint(job, run.turn)
         args = (job, run.turn, mask, root, data)
         self.send("settlement", "post_checkpoint", self.hot_of(party), *args)
-        fixed = (run.turn, run.round, AGGREGATOR_SEAT, seat.operator, mask, seat.price, 0, run.start_root, root)
+        fixed = (run.turn, run.round, AGGREGATOR_SEAT, seat.operator, mask, seat.price, run.start_root, root)
         return self.record(job, Claim(*fixed))
 
     def finalise(self, job: int) -> None:
@@ -295,7 +294,7 @@ class JobDriver:
 
     def release(self, job: int, *parties: Party) -> None:
         for party in parties:
-            self.send("settlement", "release", self.anyone, job, self.id_of(party))
+            self.send("locks", "release", self.anyone, job, self.id_of(party))
 
 
 def _calls(values: Sequence[Any]) -> Iterable[Sequence[Any]]:

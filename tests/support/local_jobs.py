@@ -70,6 +70,16 @@ def submit(network: LocalNetwork, config: dict[str, Any] = TINY) -> int:
     return client.train(config=path, data=text(network.folder), max_budget=200).id
 
 
+def poll_until_block(network: LocalNetwork, seen: int, longest_s: float = 1.0) -> None:
+    """Keep the processes running until there is a block after `seen`: before that, reading a job again says the same."""
+    deadline = time.monotonic() + longest_s
+    while True:
+        network.poll()
+        if network.devnet.chain.w3.eth.block_number > seen or time.monotonic() > deadline:
+            return
+        time.sleep(0.1)
+
+
 def follow(
     network: LocalNetwork,
     job: int,
@@ -96,7 +106,7 @@ def follow(
                 and len(network.verification_reports()) == committed
             ):
                 return Finished(view, list(scan(chain, first, view.block)), network.verification_reports())
-        time.sleep(0.3)
+        poll_until_block(network, view.block)
     raise AssertionError(
         f"the job did not settle within {timeout_s} s: {read_job(chain, job).state!r}; logs in {network.folder}"
     )

@@ -55,10 +55,12 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         )
         datasets = load("Datasets").deploy(tasks, rewards)
         auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
+        locks = load("Locks").deploy(registry, tasks)
         settlement = load("Settlement").deploy(
             registry,
             tasks,
             auction,
+            locks,
             rewards,
             zen,
             preset.ready_window_s,
@@ -69,12 +71,13 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         availability = load("Availability").deploy(registry, tasks, settlement, preset.answer_s)
         audit_numbers = (preset.audit_bond, preset.draw_blocks, lapse_s(preset.clocks))
         audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, *audit_numbers)
-        registry.wire(auction, settlement, tasks, rewards, admissions)
-        tasks.wire(auction, settlement)
+        registry.wire(auction, settlement, locks, tasks, rewards, admissions)
+        tasks.wire(auction, settlement, locks)
         rewards.wire(settlement, audits, datasets)
         audits.wire(referee)
         auction.wire(settlement)
-        settlement.wire(referee, availability, audit_pool)
+        settlement.wire(referee, availability)
+        locks.wire(settlement, audit_pool)
         tasks.allow(zen, True, preset.window_value)
     return SimpleNamespace(
         zen=zen,
@@ -86,6 +89,7 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         datasets=datasets,
         auction=auction,
         settlement=settlement,
+        locks=locks,
         deployer=deployer,
         guardian=guardian,
         referee=referee,

@@ -81,7 +81,7 @@ class RewardsStage:
             self.rewards = self.deploy_rewards(DEVNET.weight_per_fee)
             self.datasets = load("Datasets").deploy(self.tasks, self.rewards)
             self.rewards.wire(self.settlement, self.audits, self.datasets)
-            self.registry.wire(self.anyone, self.settlement, self.tasks, self.rewards, self.anyone)
+            self.registry.wire(self.anyone, self.settlement, self.anyone, self.tasks, self.rewards, self.anyone)
             self.zen.approve(self.rewards, UNLIMITED)
         self.count = 0
 

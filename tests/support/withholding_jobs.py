@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
-from tests.support.local_jobs import TINY, submit
+from tests.support.local_jobs import TINY, poll_until_block, submit
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import JobView
 
@@ -52,4 +52,4 @@ def until(network: LocalNetwork, job: int, what: str, reached: Callable[[JobView
         if reached(view):
             return view
         assert time.monotonic() < deadline, f"{what} did not happen; {view.state!r}, logs in {network.folder}"
-        time.sleep(0.2)
+        poll_until_block(network, view.block)

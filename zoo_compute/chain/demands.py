@@ -13,7 +13,7 @@ from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import Claim
 from zoo_compute.spec.watching import NOBODY
 
-CLAIM_TYPE = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
+CLAIM_TYPE = "(uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
 
 
 @dataclass(frozen=True)

@@ -130,11 +130,13 @@ def deploy(
     at["auction"] = deployer.deploy(
         "Auction", at["registry"], at["tasks"], at["guardian"], params.bid_window_s, params.reveal_window_s
     )
+    at["locks"] = deployer.deploy("Locks", at["registry"], at["tasks"])
     at["settlement"] = deployer.deploy(
         "Settlement",
         at["registry"],
         at["tasks"],
         at["auction"],
+        at["locks"],
         at["rewards"],
         at["zen"],
         params.ready_window_s,
@@ -236,11 +238,12 @@ def _judge(deployer: Deployer, at: dict[str, str], params: Preset) -> None:
 
 
 def _wire(deployer: Deployer, at: Mapping[str, str]) -> None:
-    registry = ("auction", "settlement", "tasks", "rewards", "admissions")
+    registry = ("auction", "settlement", "locks", "tasks", "rewards", "admissions")
     deployer.call("NodeRegistry", at["registry"], "wire", *(at[name] for name in registry))
-    deployer.call("TaskRegistry", at["tasks"], "wire", at["auction"], at["settlement"])
+    deployer.call("TaskRegistry", at["tasks"], "wire", at["auction"], at["settlement"], at["locks"])
     deployer.call("Auction", at["auction"], "wire", at["settlement"])
-    deployer.call("Settlement", at["settlement"], "wire", at["referee"], at["availability"], at["audit_pool"])
+    deployer.call("Settlement", at["settlement"], "wire", at["referee"], at["availability"])
+    deployer.call("Locks", at["locks"], "wire", at["settlement"], at["audit_pool"])
     deployer.call("Audits", at["audits"], "wire", at["referee"])
     deployer.call("Admissions", at["admissions"], "wire", at["referee"])
     deployer.call("Rewards", at["rewards"], "wire", at["settlement"], at["audits"], at["datasets"])

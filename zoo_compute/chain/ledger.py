@@ -79,12 +79,11 @@ class JobAccount:
     """A job's money. Exactly: escrowed + restored = paid + fee + refunded + held."""
 
     escrowed: int
-    restored: int  # restitution after rollbacks, out of the convicted operators' locks
+    restored: int  # restitution, and what a seat taken over costs more, out of operators' locks
     paid: int  # to operators, after the fee
     fee: int  # to the treasury
     refunded: int
     held: int  # still in escrow
-    from_pot: int  # paid to standbys out of slashed collateral, not out of escrow
     slashed: int
     claims: tuple[ClaimRecord, ...]
     penalties: tuple[Penalty, ...]
@@ -102,8 +101,7 @@ class JobAccount:
 
 
 _AMOUNTS = {
-    "escrowed", "restored", "paid", "fee", "refunded", "held", "from_pot", "slashed", "amount", "committed", "price", "pot_price",
-    "burned",
+    "escrowed", "restored", "paid", "fee", "refunded", "held", "slashed", "amount", "committed", "price",
 }  # fmt: skip
 
 
@@ -138,13 +136,11 @@ def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = No
         fee=fee,
         refunded=refunded,
         held=escrowed + restored - paid - fee - refunded,
-        from_pot=sum(e.args["from_pot"] for e in finalised),
         slashed=sum(p.amount for p in penalties),
         claims=tuple(_claims(view, finalised)),
         penalties=penalties,
         takeovers=tuple(
-            {k: e.args[k] for k in ("turn", "seat", "operator", "price", "pot_price", "burned")}
-            for e in named.get("SeatTakenOver", [])
+            {k: e.args[k] for k in ("turn", "seat", "operator", "price")} for e in named.get("SeatTakenOver", [])
         ),
     )
 

@@ -39,6 +39,7 @@ CONTRACTS = {
     "rewards": "Rewards",
     "datasets": "Datasets",
     "auction": "Auction",
+    "locks": "Locks",
     "settlement": "Settlement",
     "audits": "Audits",
     "availability": "Availability",

@@ -165,7 +165,7 @@ def _read_parts(
         *(Read("auction", "lots", (job, kind)) for kind in kinds),
         *(Read("auction", "bids", (job, kind, operator)) for kind, operator in sorted(bidders)),
         *(Read("settlement", "seats", (job, seat)) for seat in sorted(seats)),
-        *(Read("settlement", "stakes", (job, operator)) for operator in sorted(seated)),
+        *(Read("locks", "stakes", (job, operator, role)) for operator in sorted(seated) for role in (False, True)),
         *(Read("availability", "demands", (job, *key)) for key in demands.demands_to_read(asked)),
     ]
     values = read_all(chain, head.number, reads)
@@ -199,7 +199,7 @@ def _job_view(
         lots={kind: _as(Lot, value) for (kind,), value in of("lots").items()},
         bids={(key[0], key[1]): bid for key, bid in bids.items() if bid.attempt},
         seats={seat: _as(Seat, value) for (seat,), value in of("seats").items()},
-        stakes={operator: _as(JobStake, value) for (operator,), value in of("stakes").items()},
+        stakes=_stakes(of("stakes")),
         checkpoint_roots=roots,
         checkpoint_cids=cids,
         lost_slots=_lost(events),
@@ -213,6 +213,20 @@ def _job_view(
         attempts=attempts_of(events),
         **made,
     )
+
+
+def _stakes(by_role: Mapping[tuple, Any]) -> dict[int, JobStake]:
+    """What operators have locked in the job, both roles of each together."""
+    stakes = {}
+    for operator in sorted({operator for operator, _ in by_role}):
+        roles = [role for role in (by_role[operator, False], by_role[operator, True]) if any(role.values())]
+        stakes[operator] = JobStake(
+            locked=sum(role["locked"] for role in roles),
+            lots=len(roles),
+            held=sum(role["held"] for role in roles),
+            left_turn=max((role["left_turn"] for role in roles), default=0),
+        )
+    return stakes
 
 
 def _claims(events: Sequence[Event]) -> tuple[list[Commit], list[Checkpoint]]:

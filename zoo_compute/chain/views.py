@@ -11,15 +11,20 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from zoo_compute.spec.bits import UINT256_MAX
-from zoo_compute.spec.params import AGGREGATOR_SEAT as AGGREGATOR_SEAT
 from zoo_compute.spec.params import (
+    AGGREGATION_STEPS,
     KIND_AGGREGATOR,
     KIND_SLOTS,
     POLICY_CARRIES,
     POLICY_DELAYED,
     POLICY_ROLL_BACK,
     Terms,
+    lock_of,
+    lock_once,
+    restitution,
+    vacant_price,
 )
+from zoo_compute.spec.params import AGGREGATOR_SEAT as AGGREGATOR_SEAT
 from zoo_compute.spec.state import JobState as JobState
 from zoo_compute.spec.state import Phase
 
@@ -108,14 +113,12 @@ class Run:
     aggregator: int  # operator; 0 when vacant
     aggregator_due: int
     token: str
-    lock: int  # per slot
     flops: int
     seats: int  # awarded or split off so far
     missing: int  # bitmap of seats: not yet committed this turn; in AWARDED, not yet ready
     committed: int  # slots of the open turn with a claim
     holds: int  # demands for data that stop the turn's clocks
     held_s: int  # seconds by which ended holds have moved the open turn
-    pot: int
     start_root: bytes  # the state the newest turn starts from
 
     @property
@@ -139,11 +142,11 @@ class Seat:
     operator: int  # 0 when vacant
     first: int
     count: int
-    price: int  # per slot-round, from escrow
-    pot_price: int  # per slot-round, from the pot
+    price: int  # per slot-round; of a vacant seat what it was: `JobView.price_now` says what it is now
+    left_turn: int  # of a vacant seat: the turn in which it fell vacant
+    left_at: int  # and the second
     estimate_s: int
     since: int
-    pot: int  # of a vacant seat: a bonus for the operator that takes it over
 
     @property
     def slots(self) -> range:
@@ -156,14 +159,12 @@ class Seat:
 
 @dataclass(frozen=True)
 class JobStake:
-    """`Settlement.stakes(job, operator)`."""
+    """`Locks.stakes(job, operator, role)`, both roles together."""
 
     locked: int
-    lots: int  # of this job in which the registry counts the operator as locked
+    lots: int  # roles in which it has a lock
     held: int  # seats
     left_turn: int  # first turn in which it surely has no claim, once it has no seat
-    void_before: int = 0  # first turn after its last conviction
-    slots: int = 0  # over all its seats
 
 
 NO_DEADLINE: int = UINT256_MAX  # of a claim whose turn is open
@@ -180,15 +181,14 @@ class ClaimState(IntEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim on chain, and its state. The contract hashes the first nine fields."""
+    """A claim on chain, and its state. The contract hashes the first eight fields."""
 
     turn: int
     round: int
     seat: int
     operator: int
     scope: int  # of slots: first << 16 | count; of an aggregation: the presence mask, a bitmap of seats
-    price: int  # from escrow
-    pot_price: int  # from the pot
+    price: int  # for all of its slots
     start_root: bytes
     root: bytes
     deadline: int  # last second of its window, which begins when its turn closes; NO_DEADLINE until then
@@ -208,8 +208,7 @@ class Claim:
     def fields(self) -> tuple[int | bytes, ...]:
         """The struct that `Settlement.finalise` takes."""
         return (
-            self.turn, self.round, self.seat, self.operator, self.scope, self.price, self.pot_price,
-            self.start_root, self.root,
+            self.turn, self.round, self.seat, self.operator, self.scope, self.price, self.start_root, self.root,
         )  # fmt: skip
 
 
@@ -310,6 +309,26 @@ class JobView:
     def slot_count_of(self, operator: int) -> int:
         """How many slots an operator holds."""
         return sum(seat.count for seat in self.seats_of(operator).values())
+
+    def price_now(self, number: int) -> int:
+        """What whoever takes this vacant seat now is paid: for a slot-round, or for an aggregation."""
+        run, seat = self.run, self.seats[number]
+        assert run is not None, "there are seats after the award"
+        if number == AGGREGATOR_SEAT:
+            steps = AGGREGATION_STEPS * (self.now - seat.left_at) // run.aggregate_s
+            return vacant_price(seat.price, steps, self.terms.aggregator_max_price)
+        return vacant_price(seat.price, run.turn - seat.left_turn, self.terms.max_price)
+
+    def takeover_lock(self, number: int, count: int, operator: int) -> int:
+        """What an operator locks, at most, for so many slots of a vacant seat."""
+        lock = lock_of(count * self.price_now(number), self.terms.audit_bps)
+        if number == AGGREGATOR_SEAT:
+            return lock + restitution(self.terms)
+        return lock + (0 if self.seats_of(operator) else lock_once(self.terms))
+
+    def bid_lock(self, kind: int, capacity: int) -> int:
+        """What a bid for so many units locks."""
+        return self.lots[kind].lock * capacity + (lock_once(self.terms) if kind == Kind.SLOTS else 0)
 
     @property
     def vacant_seats(self) -> Mapping[int, Seat]:

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 # Set by `wire` after deployment: views that return the address of the contract of that name.
 WIRED: dict[str, tuple[str, ...]] = {
-    "registry": ("auction", "settlement", "tasks", "rewards", "admissions"),
-    "tasks": ("auction", "settlement"),
+    "registry": ("auction", "settlement", "locks", "tasks", "rewards", "admissions"),
+    "tasks": ("auction", "settlement", "locks"),
+    "locks": ("settlement", "audit_pool"),
     "rewards": ("settlement", "audits", "datasets"),
     "auction": ("settlement",),
-    "settlement": ("referee", "availability", "audit_pool"),
+    "settlement": ("referee", "availability"),
     "audits": ("referee",),
     "admissions": ("referee",),
 }

@@ -32,11 +32,11 @@ _ENTRY = f"({_PROGRAM},bytes,{_HASHES})"
 _TENSOR = f"(bytes32,uint256,{_HASHES})"
 _WORDS = f"(bytes,bytes,{_HASHES},uint256,{_HASHES})"
 _RESULT = f"(bytes32,bytes32,bytes32,{_HASHES})"
-_PRESENT = "(uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
-_CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
+_PRESENT = "(uint256,uint256,uint256,uint256,bytes32,bytes32)"
+_CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
 _SOURCE, _LEAF = "(uint256,uint256,uint256,uint256,bytes32[3])", "(uint256,bytes32[16])"
 
-NO_CLAIM, NO_RESULT = Claim(0, 0, 0, 0, 0, 0, 0, bytes(32), bytes(32)), Result()
+NO_CLAIM, NO_RESULT = Claim(0, 0, 0, 0, 0, 0, bytes(32), bytes(32)), Result()
 
 
 # --- what several kinds open
@@ -85,7 +85,6 @@ class PresentClaim:
     operator: int
     scope: int
     price: int
-    pot_price: int
     start_root: bytes
     root: bytes
 

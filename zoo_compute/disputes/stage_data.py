@@ -24,7 +24,7 @@ STATES = "(bytes32,bytes32,bytes32[])"
 STEPS = "(bytes32,bytes32[],bytes32[],bytes32[])"
 TRACE = f"(bytes32,{PROGRAM},bytes32[])"
 RESULT = "(bytes32,bytes32,bytes32,bytes32[])"
-CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
+CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
 TYPES: dict[type, str] = {
     Program: PROGRAM,
     Trace: TRACE,

@@ -40,7 +40,7 @@ def work_of(workload: Workload) -> Work:
 def claim_of(operator: int, workload: Workload, seed: bytes, segment_root: bytes) -> Claim:
     """An answered trial as a claim of slot 0, at which nothing is paid. Its end and its update nobody asks for."""
     root = merkle.result_root(0, workload.state_root, segment_root, EMPTY, EMPTY)
-    return Claim(operator, int.from_bytes(seed, "big"), 0, operator, 1, 0, 0, workload.state_root, root)
+    return Claim(operator, int.from_bytes(seed, "big"), 0, operator, 1, 0, workload.state_root, root)
 
 
 def known(w: World, claim: Claim) -> Trial | None:

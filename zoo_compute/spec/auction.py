@@ -17,6 +17,7 @@ from zoo_compute.spec.params import (
     Terms,
     aggregator_lock,
     grown_reserve,
+    lock_once,
     lock_per_slot,
 )
 from zoo_compute.spec.pricing import (
@@ -62,7 +63,13 @@ CURSOR_OPERATOR_BITS = 64  # of a lot's cursor, below the score
 
 def open_lots(w: World, job: int, terms: Terms, *, now: int) -> None:
     """For TaskRegistry: both lots of a job, attempt 1."""
-    slots = Lot(units=terms.slots, reserve=terms.reserve, max_reserve=terms.max_price, lock=lock_per_slot(terms))
+    slots = Lot(
+        units=terms.slots,
+        reserve=terms.reserve,
+        max_reserve=terms.max_price,
+        lock=lock_per_slot(terms),
+        once=lock_once(terms),
+    )
     seat = Lot(
         units=1,
         reserve=terms.aggregator_reserve,
@@ -81,7 +88,8 @@ def bid(w: World, msg: Message, job: int, kind: int, operator: int, seal: Seal, 
     require(least_capacity(lot.units) <= capacity <= lot.units, "auction: capacity out of range")
     _take_place(w, job, kind, operator)
     w.bids[job, kind, operator] = Bid(attempt=lot.attempt, capacity=capacity, standby=standby, seal=seal)
-    if not node_registry.lock_bid(w, operator, msg.sender, lot.token, lot.lock * capacity, capacity, now=msg.now):
+    locked = lot.lock * capacity + lot.once
+    if not node_registry.lock_bid(w, operator, msg.sender, lot.token, locked, capacity, now=msg.now):
         require(not is_paused(w, w.config.auction, msg.now), "auction: intake paused")
         require(node_registry.is_eligible(w, operator, msg.sender), "auction: operator not eligible")
         raise Refused("auction: stake below the capacity")
@@ -149,13 +157,14 @@ def award(w: World, msg: Message, job: int, kind: int, operators: tuple[int, ...
         require(is_due, "auction: not an unpriced winner")
         w.bids[job, kind, operator] = replace(winner, priced=True)
         price = critical_price(operator, winner.discount_bps, winner.won, lot.losing, lot.reserve)
-        seats.award(w, job, kind, operator, winner.first_slot, winner.won, price, lot.lock * winner.won)
+        needed = seats.award(w, job, kind, operator, winner.first_slot, winner.won, price)
+        node_registry.unlock(w, operator, lot.token, lot.lock * winner.won + lot.once - needed, last=False)
         lot = replace(lot, priced=lot.priced + 1)
     if lot.priced == lot.winners:
         lot = replace(lot, phase=Phase.AWARDED)
     w.lots[job, kind] = lot
     if all(w.lot(job, each).phase == Phase.AWARDED for each in KINDS):
-        seats.begin(w, job, w.lot(job, KIND_SLOTS).lock, now=msg.now)
+        seats.begin(w, job, now=msg.now)
 
 
 def reclaim(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
@@ -173,7 +182,7 @@ def reclaim(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
     if has_missed:
         node_registry.slash(w, operator, lot.token, forfeited, convicted=False)
         node_registry.burn(w, lot.token, forfeited)
-    node_registry.unlock(w, operator, lot.token, lot.lock * ended.capacity - forfeited, last=True)
+    node_registry.unlock(w, operator, lot.token, lot.lock * ended.capacity + lot.once - forfeited, last=True)
     if is_cancelled and ended.revealed and not is_earlier:
         jobs.owe(w, COIN, w.operator(operator).owner, w.deposits[job])
 
@@ -185,15 +194,6 @@ def retire(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
     is_last = ended.revealed and ended.attempt == lot.attempt
     require(is_last and w.job(job).state == JobState.ENDED, "auction: bid still active")
     del w.bids[job, kind, operator]
-
-
-def take(w: World, job: int, kind: int, operator: int, count: int) -> int:
-    """For Settlement: a standby takes `count` more units at its own bid."""
-    standby, lot = w.bid(job, kind, operator), w.lot(job, kind)
-    is_standby = standby.revealed and standby.attempt == lot.attempt and standby.standby
-    require(is_standby and standby.won + standby.taken + count <= standby.capacity, "auction: no standby")
-    w.bids[job, kind, operator] = replace(standby, taken=standby.taken + count)
-    return standby.price
 
 
 def cancelled(w: World, job: int, *, now: int) -> None:
@@ -277,7 +277,8 @@ def _clear_one(w: World, job: int, kind: int, operator: int, lot: Lot) -> Lot:
     won, left = split(min(bid.capacity, cap), lot.units - lot.sold, room, limit=locked_units)
     w.bids[job, kind, operator] = replace(bid, won=won, first_slot=lot.sold, cleared_pass=lot.clearing_pass)
     if locked_units > won:
-        node_registry.unlock(w, operator, lot.token, lot.lock * (locked_units - won), last=won == 0)
+        unlocked = lot.lock * (locked_units - won) + (0 if won else lot.once)
+        node_registry.unlock(w, operator, lot.token, unlocked, last=won == 0)
     run = (LosingRun(operator, score(bid.price, bid.discount_bps), left),) if left else ()
     return replace(
         lot,

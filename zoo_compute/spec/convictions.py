@@ -2,28 +2,20 @@
 
 from dataclasses import replace
 
-from zoo_compute.spec import bits, jobs, node_registry, seats, settlement
+from zoo_compute.spec import bits, locks, seats, settlement
 from zoo_compute.spec.bits import UINT256_MAX
-from zoo_compute.spec.clocks import End, silence_slash
+from zoo_compute.spec.clocks import End
 from zoo_compute.spec.disputed_claims import Terms
-from zoo_compute.spec.params import (
-    AUDITS_BPS,
-    BPS,
-    FINDER_BPS,
-    POLICY_ROLL_BACK,
-    restitution,
-    round_price,
-)
+from zoo_compute.spec.params import POLICY_ROLL_BACK
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.settlement import known, place_of, require_known
-from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, World
-from zoo_compute.spec.watching import NOBODY
+from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, World
 
 
 def dispute_terms(w: World, job: int, claim: Claim) -> Terms:
     """What the clocks and prices of a pending claim follow from. A claim of an operator convicted since is judged, too."""
     require_known(w, job, claim)
-    slots = 1 if claim.is_aggregation else max(claim.count, w.stake_of(job, claim.operator).slots)
+    slots = 1 if claim.is_aggregation else max(claim.count, w.stake_of(job, claim.operator, False).slots)
     deadline = seats.claim_deadline(w, job, claim.turn)
     return Terms(w.job(job).work_root, w.terms[job].reexecute_s, slots, 0 if deadline == UINT256_MAX else deadline)
 
@@ -58,16 +50,7 @@ def close_dispute(w: World, msg: Message, job: int, claim: Claim, outcome: int, 
 def reward_finder(w: World, msg: Message, job: int, claim: Claim, finder: str) -> None:
     """For Referee: what a judgement set aside goes to the finder of the oldest seal; of nobody, it burns."""
     require(msg.sender == w.config.referee, "settlement: not the referee")
-    amount = w.finder_shares.get((job, claim), 0)
-    if not amount:
-        return
-    w.finder_shares[job, claim] = 0
-    token = w.run(job).token
-    if finder == NOBODY:
-        node_registry.burn(w, token, amount)
-        return
-    node_registry.pay_out(w, token, amount)
-    jobs.restore(w, job, 0, finder, amount)
+    locks.reward_finder(w, job, claim, finder)
 
 
 def void(w: World, msg: Message, job: int, claim: Claim) -> None:
@@ -98,12 +81,12 @@ def resume(w: World, msg: Message, job: int, seconds: int) -> None:
 
 
 def _convict(w: World, job: int, claim: Claim, end: End, burned: int, now: int) -> None:
-    """The claim is never paid, its operator loses seat and lock, and rounds that depend on it are repeated."""
-    lock, cost = seats.lock_of(w.runs[job], claim.seat, claim.count), _cost_of_doing_again(w, job, claim)
-    loses = lock if end == End.JUDGED else max(silence_slash(lock, burned, end), min(lock, cost))
-    slashed = seats.take_lock(w, job, claim.operator, loses, convicted=True)
-    seats.remove_operator(w, job, claim.seat, claim.operator)
-    run = w.runs[job]
+    """The claim is never paid, its operator loses lock and seats, and rounds that depend on it are repeated, or paid back."""
+    run, rounds = w.runs[job], _rounds_resting_on(w, job, claim)
+    record, next_turn = w.record_of(job, claim.operator), seats.next_turn(run)
+    w.records[job, claim.operator] = replace(record, void_before=next_turn)
+    locks.convict(w, job, claim, rounds, end, burned, next_turn)
+    seats.unseat(w, job, claim.operator, claim.is_aggregation, now)
     if claim.turn == run.turn:
         w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.CONVICTED)
         missing = run.missing | bits.bit(claim.seat)
@@ -112,59 +95,28 @@ def _convict(w: World, job: int, claim: Claim, end: End, burned: int, now: int) 
     else:
         settlement.end_claim(w, job, claim, ClaimStatus.CONVICTED)
     seats.give_time(w, job, now)
-    restored = _divide(w, job, claim, slashed, cost, FINDER_BPS if end == End.JUDGED else 0)
-    if cost and restored == cost:
+    if rounds:
         _roll_back(w, job, claim, now)
-    elif cost and run.state == JobState.RUNNING:  # the lock can no longer pay for it
-        seats.close_turn(w, job, now, more=0)
-        seats.end(w, job, now)
-        return
     seats.open_next_turn(w, job, now)
 
 
-def _can_roll_back(run: Run, claim: Claim) -> bool:
-    return claim.is_aggregation or bool(run.policy & POLICY_ROLL_BACK)
-
-
-def _cost_of_doing_again(w: World, job: int, claim: Claim) -> int:
-    """The highest price of the rounds that depend on the claim; 0 if there are none."""
+def _rounds_resting_on(w: World, job: int, claim: Claim) -> int:
+    """How many rounds are done again, or paid back where the job was abandoned."""
     run = w.runs[job]
+    can_roll_back = claim.is_aggregation or run.policy & POLICY_ROLL_BACK
     is_closed = claim.turn < run.turn and claim.round < run.round
-    can_go_on = run.state == JobState.RUNNING or run.round == run.rounds
-    if not (_can_roll_back(run, claim) and is_closed and can_go_on) or w.closed_turn(job, claim.turn).is_rolled_back:
+    if not (can_roll_back and is_closed) or w.closed_turn(job, claim.turn).is_rolled_back:
         return 0
-    rounds = run.round - claim.round + (1 if run.is_open else 0)
-    cost = rounds * round_price(w.terms[job])
-    assert cost <= restitution(w.terms[job]), "more rests on a claim than its lock was made for"
-    return cost
-
-
-def _divide(w: World, job: int, claim: Claim, slashed: int, cost: int, finder_bps: int) -> int:
-    """Divides a slash: restitution, a reserve for more of it, a finder and audits; burns the rest."""
-    run = w.runs[job]
-    most = restitution(w.terms[job]) if _can_roll_back(run, claim) else 0
-    from_slash = min(slashed, cost)
-    from_reserve = min(run.reserve, cost - from_slash)
-    kept = min(slashed, most) - from_slash
-    rest = slashed - from_slash - kept
-    to_finder, to_audits = rest * finder_bps // BPS, rest * AUDITS_BPS // BPS
-    restored = from_slash + from_reserve
-    paid_out = restored + to_audits
-    w.runs[job] = replace(run, reserve=run.reserve - from_reserve + kept, pot=run.pot - paid_out - to_finder)
-    w.finder_shares[job, claim] = to_finder
-    if paid_out:  # some tokens reject a transfer of 0
-        node_registry.pay_out(w, run.token, paid_out)
-        jobs.restore(w, job, restored, w.config.audit_pool, to_audits)
-    seats.burn_from_pot(w, job, rest - to_finder - to_audits)
-    return restored
+    return run.round - claim.round + (1 if run.is_open else 0)
 
 
 def _roll_back(w: World, job: int, claim: Claim, now: int) -> None:
-    """Repeats the claim's round from its start state."""
+    """The claim's round is done again from its start state; an abandoned job ends there."""
+    is_complete = w.runs[job].round == w.runs[job].rounds
     seats.close_turn(w, job, now, more=0)
     run = w.runs[job]
     for turn in range(claim.turn, run.turn):
         w.closed_turns[job, turn] = replace(w.closed_turns[job, turn], is_rolled_back=True)
     w.runs[job] = replace(run, round=claim.round, start_root=w.closed_turns[job, claim.turn].start_root)
-    if run.state == JobState.ENDED:
+    if run.state == JobState.ENDED and is_complete:
         seats.advance(w, job, JobState.RUNNING)

@@ -155,7 +155,7 @@ def answer_gas(position: TreePosition) -> int:
 
 def price_of(claim: Claim) -> int:
     """What a claim is paid for each slot, or for the aggregation."""
-    return (claim.price + claim.pot_price) // max(claim.count, 1)
+    return claim.price // max(claim.count, 1)
 
 
 def heavy_price(w: Explorations, job: int, is_aggregation: bool, price: int) -> tuple[str, int]:

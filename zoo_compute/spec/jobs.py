@@ -24,7 +24,7 @@ def pay(w: World, job: int, account: str, amount: int) -> int:
 
 
 def restore(w: World, job: int, restored: int, account: str, amount: int) -> None:
-    """For Settlement: books what NodeRegistry paid in: restitution, and the part of the audits or of a finder."""
+    """For Locks: books what NodeRegistry paid in: restitution, and the part of the audits or of a finder."""
     record = w.jobs[job]
     w.jobs[job] = replace(record, escrow=record.escrow + restored)
     w.job_ledgers[job] = replace(w.job_ledgers[job], restored=w.job_ledgers[job].restored + restored)

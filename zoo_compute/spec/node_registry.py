@@ -171,7 +171,7 @@ def breach(w: World, msg: Message, operator: int, epoch: int) -> None:
 
 
 def lock(w: World, operator: int, token: str, amount: int, *, new: bool) -> None:
-    """For Auction and Settlement: free collateral becomes locked; `new` opens a lock in one more lot."""
+    """For Auction and Locks: free collateral becomes locked; `new` opens a lock in one more lot."""
     require(amount <= w.deposit_of(operator, token).free, "registry: amount exceeds free collateral")
     _add(w, operator, token, locked=amount)
     if new:
@@ -189,14 +189,14 @@ def lock_bid(w: World, operator: int, hot: str, token: str, amount: int, units: 
 
 
 def unlock(w: World, operator: int, token: str, amount: int, *, last: bool) -> None:
-    """For Auction and Settlement: the reverse of `lock`."""
+    """For Auction and Locks: the reverse of `lock`."""
     _add(w, operator, token, locked=-amount)
     if last:
         _count_locks(w, operator, -1)
 
 
 def slash(w: World, operator: int, token: str, amount: int, *, convicted: bool) -> None:
-    """For Auction and Settlement: locked collateral goes to the token's pot; reputation is halved, or cleared."""
+    """For Auction and Locks: locked collateral goes to the token's pot; reputation is halved, or cleared."""
     _add(w, operator, token, balance=-amount, locked=-amount)
     w.pots[token] = w.pots.get(token, 0) + amount
     record = w.operators[operator]
@@ -219,16 +219,8 @@ def set_admitted(w: World, operator: int, admitted: bool) -> None:
     w.operators[operator] = replace(w.operators[operator], is_admitted=admitted)
 
 
-def credit(w: World, operator: int, token: str, amount: int) -> None:
-    """For Settlement: from the pot to an operator's free collateral."""
-    _take_from_pot(w, token, amount)
-    _add(w, operator, token, balance=amount)
-    ledger = w.slash_ledgers.get(token, SlashLedger())
-    w.slash_ledgers[token] = replace(ledger, credited=ledger.credited + amount)
-
-
 def pay_out(w: World, token: str, amount: int) -> None:
-    """For Settlement: from the pot to TaskRegistry, which books to whom it is owed."""
+    """For Locks: from the pot to TaskRegistry, which books to whom it is owed."""
     _take_from_pot(w, token, amount)
     ledger = w.slash_ledgers.get(token, SlashLedger())
     w.slash_ledgers[token] = replace(ledger, paid_out=ledger.paid_out + amount)
@@ -236,7 +228,7 @@ def pay_out(w: World, token: str, amount: int) -> None:
 
 
 def burn(w: World, token: str, amount: int) -> None:
-    """For Auction and Settlement: burns from the pot."""
+    """For Auction and Locks: burns from the pot."""
     _take_from_pot(w, token, amount)
     w.burned[token] = w.burned.get(token, 0) + amount
 

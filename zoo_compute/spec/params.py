@@ -83,7 +83,13 @@ MIN_AUDIT_BPS: int = (
 )
 DEFAULT_AUDIT_BPS: int = 500  # of them, unless the job says otherwise
 MAX_DEPTH: int = 64  # turns that may be unfinal at once: a bit each of which were rolled back
-LOCK_MULTIPLE: int = 2  # a seat's own lock over the price at risk: twice, so that a lie costs more than it earns
+# A lie is found if its result is drawn, its auditor is honest (a third of the stake may be hostile), and its auditor looks (half do).
+HONEST_PARTS, HONEST_OF = 2, 3
+DILIGENT_PARTS, DILIGENT_OF = 1, 2
+VACANT_GROWTH_BPS: int = 1_000  # of a vacant seat's price, each turn: the first operator that it suits takes it
+AGGREGATION_STEPS: int = (
+    16  # of that growth within `aggregate_s`: no turn ends without an aggregator, so its seat cannot wait for turns
+)
 FINDER_BPS: int = 4_000  # of what a conviction leaves after restitution, to the oldest seal: hunting lies pays
 AUDITS_BPS: int = 1_000  # of the same: lies pay for the audits that find them
 RESERVE_GROWTH_BPS: int = 2_500  # of the reserve, at a re-opening: an empty auction finds its price in a few attempts
@@ -292,20 +298,44 @@ def restitution(terms: Terms) -> int:
     return turns_at_risk(terms) * round_price(terms)
 
 
-def covering(terms: Terms) -> int:
-    """The part of a lock for restitution; it suffices even after a timeout's slash."""
-    return -(-restitution(terms) * BPS // (BPS - SLASH_BPS))
+def lock_of(price: int, audit_bps: int) -> int:
+    """Collateral behind a claim of this price, so that a lie costs what it earns: P (1 - p) / (0.6 p), rounded up.
+
+    p is the chance that a lie is found: the audit rate, by how much of the stake is honest and how many auditors look. 0.6 is
+    what a judgement takes of a lock from a liar that pays the finder's share to itself.
+    """
+    parts = HONEST_PARTS * DILIGENT_PARTS * audit_bps  # p = parts / whole
+    whole = HONEST_OF * DILIGENT_OF * BPS
+    return -(-price * (whole - parts) * BPS // ((BPS - FINDER_BPS) * parts))
 
 
 def lock_per_slot(terms: Terms) -> int:
-    """Collateral for one slot: twice the price at risk, plus the cost of a rollback if the job rolls back."""
-    own = LOCK_MULTIPLE * terms.max_price * turns_at_risk(terms)
-    return own + (covering(terms) if terms.policy & POLICY_ROLL_BACK else 0)
+    """What a bid locks for one slot: as for a claim at the maximum price."""
+    return lock_of(terms.max_price, terms.audit_bps)
+
+
+def lock_once(terms: Terms) -> int:
+    """What a worker locks besides, once in the job: the restitution of a rollback, if the job rolls back."""
+    return restitution(terms) if terms.policy & POLICY_ROLL_BACK else 0
+
+
+def bid_lock(terms: Terms, capacity: int) -> int:
+    """What a bid for so many slots locks."""
+    return capacity * lock_per_slot(terms) + lock_once(terms)
 
 
 def aggregator_lock(terms: Terms) -> int:
-    """Collateral for the aggregator's seat: twice its price at risk, plus the cost of a rollback."""
-    return LOCK_MULTIPLE * terms.aggregator_max_price * turns_at_risk(terms) + covering(terms)
+    """What a bid for the aggregator's seat locks: as for a claim at the maximum price, and the restitution of a rollback."""
+    return lock_of(terms.aggregator_max_price, terms.audit_bps) + restitution(terms)
+
+
+def vacant_price(price: int, steps: int, most: int) -> int:
+    """What a vacant seat pays whoever takes it: a tenth more for each step, rounded up, and never more than the maximum."""
+    for _ in range(steps):
+        if price >= most:
+            break
+        price = -(-price * (BPS + VACANT_GROWTH_BPS) // BPS)
+    return min(price, most)
 
 
 def windows(terms: Terms, window_value: int) -> int:

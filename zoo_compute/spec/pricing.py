@@ -83,7 +83,7 @@ def most_capacity(stake: int, min_stake: int) -> int:
 
 
 def least_taken(units: int, vacant: int) -> int:
-    """The least units that a standby takes of a vacant seat: as in a bid, or the whole seat. So there are always enough seats."""
+    """The least units that an operator takes of a vacant seat: as in a bid, or the whole seat. So there are always enough seats."""
     return min(vacant, least_capacity(units))
 
 
@@ -138,15 +138,6 @@ def critical_price(operator: int, discount_bps: int, won: int, losing: Iterable[
             total += units * min(reserve, run.score // (BPS - discount_bps))
             missing -= units
     return (total + missing * reserve) // won
-
-
-def takeover_prices(price: int, pot: int, bid: int, slot_rounds: int) -> tuple[int, int]:
-    """What escrow and pot pay a standby per slot-round: its bid, or less if they have less; `price` is the previous price from escrow.
-
-    pot: of what is taken, for the `slot_rounds` that remain of it. What escrow pays for a seat never rises.
-    """
-    from_escrow = min(bid, price)
-    return from_escrow, min(pot // slot_rounds, bid - from_escrow)
 
 
 def critical_prices(bids: Iterable[RevealedBid], units: int, reserve: int) -> dict[int, int]:

@@ -2,37 +2,34 @@
 
 from dataclasses import replace
 
-from zoo_compute.spec import bits, jobs, node_registry
+from zoo_compute.spec import bits, jobs, locks
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.params import (
+    AGGREGATION_STEPS,
     AGGREGATOR_SEAT,
     KIND_AGGREGATOR,
     KIND_SLOTS,
     MAX_SEATS,
     POLICY_DELAYED,
-    slash_of,
     turns_at_risk,
+    vacant_price,
     window_s,
 )
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim, ClaimStatus, ClosedTurn, JobState, Run, Seat, World
 
 
-def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int, lock: int) -> None:
-    """For Auction (`Settlement.seat`): an operator's winnings, at its critical price, with its whole lock."""
-    run, stake = w.run(job), w.stake_of(job, operator)
+def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int) -> int:
+    """For Auction (`Settlement.seat`): an operator's winnings, at its critical price. Returns what stays locked behind them."""
+    run = w.run(job)
     number = AGGREGATOR_SEAT if kind == KIND_AGGREGATOR else run.seats
-    if kind == KIND_AGGREGATOR:
-        w.runs[job] = replace(run, aggregator_lock=lock)
-    else:
+    if kind == KIND_SLOTS:
         w.runs[job] = replace(run, seats=run.seats + 1)
     w.seats[job, number] = Seat(operator=operator, first=first, count=won, price=price)
-    slots = stake.slots + (won if kind == KIND_SLOTS else 0)
-    lots, held = stake.lots + 1, stake.held + 1
-    w.standings[job, operator] = replace(stake, locked=stake.locked + lock, lots=lots, held=held, slots=slots)
+    return locks.award(w, job, operator, number, won, price)
 
 
-def begin(w: World, job: int, lock: int, *, now: int) -> None:
+def begin(w: World, job: int, *, now: int) -> None:
     """For Auction: all seats are awarded, the ready window starts."""
     terms, run = w.terms[job], w.run(job)
     w.runs[job] = replace(
@@ -48,7 +45,6 @@ def begin(w: World, job: int, lock: int, *, now: int) -> None:
         slot_s=terms.slot_s,
         aggregate_s=terms.aggregate_s,
         token=terms.token,
-        lock=lock,
         flops=terms.flops,
         missing=bits.full(run.seats),
         start_root=terms.state_root,
@@ -138,8 +134,7 @@ def open_next_turn(w: World, job: int, now: int) -> None:
         w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due)
     if run.state == JobState.ENDED and pending_of(w, job) == 0:
         kept = parked_of(w, job)
-        w.runs[job] = replace(run, reserve=0)
-        burn_from_pot(w, job, run.pot - sum(claim.pot_price for claim in kept))
+        locks.burn(w, job)
         jobs.close(w, job, sum(claim.price for claim in kept))
 
 
@@ -174,69 +169,54 @@ def end(w: World, job: int, now: int) -> None:
 # Seats ---------------------------------------------------------------------------------------------------------------
 
 
-def lock_of(run: Run, seat: int, count: int) -> int:
-    """The lock for `count` slots, or for the aggregator's seat."""
-    return run.aggregator_lock if seat == AGGREGATOR_SEAT else run.lock * count
-
-
 def split(w: World, job: int, seat: int, count: int) -> int:
     """Splits the last `count` slots off a seat, unless they are the whole seat; returns the number of their seat."""
     run, whole = w.runs[job], w.seats[job, seat]
     if count == whole.count:
         return seat
     require(run.seats < MAX_SEATS, "settlement: too many seats")
-    number, kept, pot = run.seats, whole.count - count, whole.pot * count // whole.count
-    w.seats[job, seat] = replace(whole, count=kept, pot=whole.pot - pot)
-    w.seats[job, number] = replace(whole, first=whole.first + kept, count=count, pot=pot)
+    number, kept = run.seats, whole.count - count
+    w.seats[job, seat] = replace(whole, count=kept)
+    w.seats[job, number] = replace(whole, first=whole.first + kept, count=count)
     missing = run.missing | (bits.bit(number) if is_missing(run, seat) else 0)
     w.runs[job] = replace(run, seats=number + 1, missing=missing)
-    if whole.operator:
-        stake = w.standings[job, whole.operator]
-        w.standings[job, whole.operator] = replace(stake, held=stake.held + 1)
     return number
 
 
-def vacate(w: World, job: int, seat: int, now: int) -> None:
-    """Vacates a seat: a tenth of its lock is set aside for the operator that takes it over; the aggregator's is burned."""
+def vacate(w: World, job: int, seat: int, now: int, *, whole: bool = True) -> None:
+    """Vacates a seat: a tenth of its lock goes to the job's pot. whole: whether it is not a part that was split off."""
     run, left = w.runs[job], w.seats[job, seat]
-    slashed = take_lock(w, job, left.operator, slash_of(lock_of(run, seat, left.count)), convicted=False)
-    remove_operator(w, job, seat, left.operator)
+    locks.vacate(w, job, left.operator, seat, left.count, left.price, whole=whole, left_turn=next_turn(run))
+    leave(w, job, seat, now)
     if seat == AGGREGATOR_SEAT:
-        burn_from_pot(w, job, slashed)
         give_time(w, job, now)
-        return
-    vacant = w.seats[job, seat]
-    w.seats[job, seat] = replace(vacant, pot=vacant.pot + slashed)
-    if run.state == JobState.AWARDED:
-        run = w.runs[job]
+    elif run.state == JobState.AWARDED:
         w.runs[job] = replace(run, missing=bits.without(run.missing, bits.bit(seat)))
         start_if_ready(w, job, now)
 
 
-def take_lock(w: World, job: int, operator: int, amount: int, *, convicted: bool) -> int:
-    """Moves up to `amount` of an operator's lock in the job to the job's pot; returns how much."""
-    run, stake = w.runs[job], w.standings[job, operator]
-    slashed = min(stake.locked, amount)
-    void_before = next_turn(run) if convicted else stake.void_before
-    w.standings[job, operator] = replace(stake, locked=stake.locked - slashed, void_before=void_before)
-    w.runs[job] = replace(run, pot=run.pot + slashed)
-    node_registry.slash(w, operator, run.token, slashed, convicted=convicted)
-    return slashed
+def leave(w: World, job: int, seat: int, now: int) -> None:
+    """The seat is vacant from now on."""
+    w.seats[job, seat] = replace(w.seats[job, seat], operator=0, left_turn=w.runs[job].turn, left_at=now)
 
 
-def remove_operator(w: World, job: int, seat: int, operator: int) -> None:
-    """Vacates the seat if it is still the operator's."""
-    run, current = w.runs[job], w.seats[job, seat]
-    if current.operator == operator:
-        w.seats[job, seat] = replace(current, operator=0, pot_price=0)
-        stake = w.standings[job, operator]
-        slots = stake.slots - slots_of(current, seat)
-        w.standings[job, operator] = replace(stake, held=stake.held - 1, slots=slots, left_turn=next_turn(run))
+def unseat(w: World, job: int, operator: int, is_aggregation: bool, now: int) -> None:
+    """The operator loses all its seats in a role."""
+    for (of, number), seat in list(w.seats.items()):
+        if of == job and seat.operator == operator and (number == AGGREGATOR_SEAT) == is_aggregation:
+            leave(w, job, number, now)
 
 
-def slots_of(seat: Seat, number: int) -> int:
-    """How many slots a seat has; the aggregator's has none."""
-    return 0 if number == AGGREGATOR_SEAT else seat.count
+def price_now(w: World, job: int, number: int, now: int) -> int:
+    """What whoever takes a vacant seat now is paid for it: a tenth more for each turn in which it was vacant, up to the maximum.
+
+    The aggregator's rises within the time of an aggregation instead: no turn ends without one.
+    """
+    run, seat, terms = w.run(job), w.seat(job, number), w.terms[job]
+    if number == AGGREGATOR_SEAT:
+        steps = AGGREGATION_STEPS * (now - seat.left_at) // run.aggregate_s
+        return vacant_price(seat.price, steps, terms.aggregator_max_price)
+    return vacant_price(seat.price, run.turn - seat.left_turn, terms.max_price)
 
 
 def next_turn(run: Run) -> int:
@@ -248,10 +228,3 @@ def give_time(w: World, job: int, now: int) -> None:
     """The aggregator's deadline is `aggregate_s` from now."""
     run = w.runs[job]
     w.runs[job] = replace(run, aggregator_due=max(run.aggregator_due, now + run.aggregate_s))
-
-
-def burn_from_pot(w: World, job: int, amount: int) -> None:
-    """Burns part of a job's pot."""
-    run = w.runs[job]
-    w.runs[job] = replace(run, pot=run.pot - amount)
-    node_registry.burn(w, run.token, amount)

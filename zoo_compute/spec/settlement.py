@@ -6,19 +6,17 @@ Disputes and convictions are in `convictions`.
 from dataclasses import replace
 from itertools import groupby
 
-from zoo_compute.spec import auction, bits, jobs, node_registry, rewards, seats
+from zoo_compute.spec import bits, jobs, locks, node_registry, rewards, seats
 from zoo_compute.spec.clocks import fading_pay
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
-    KIND_AGGREGATOR,
-    KIND_SLOTS,
     POLICY_CARRIES,
     POLICY_ROLL_BACK,
     fee_of,
 )
-from zoo_compute.spec.pricing import least_taken, takeover_prices
+from zoo_compute.spec.pricing import least_taken
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, World
+from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, Seat, World
 
 
 def ready(w: World, msg: Message, job: int, seat: int, estimate_s: int) -> None:
@@ -40,7 +38,7 @@ def decline(w: World, msg: Message, job: int, seat: int, count: int) -> None:
     _require_hot(w, msg, seat_state.operator)
     require(seats.is_missing(run, seat), "settlement: already committed")
     require(1 <= count <= seat_state.count, "settlement: count out of range")
-    seats.vacate(w, job, seats.split(w, job, seat, count), msg.now)
+    seats.vacate(w, job, seats.split(w, job, seat, count), msg.now, whole=count == seat_state.count)
 
 
 def expire(w: World, msg: Message, job: int, seat: int) -> None:
@@ -59,13 +57,9 @@ def commit(w: World, msg: Message, job: int, seat: int, turn: int, root: bytes, 
     require(not seats.inputs_closed(run, msg.now), "settlement: inputs closed")
     _require_hot(w, msg, seat_state.operator)
     require(seats.is_missing(run, seat), "settlement: already committed")
-    price, pot_price = seat_state.count * seat_state.price, seat_state.count * seat_state.pot_price
-    if pot_price > seat_state.pot:  # spent on rounds that are repeated: restitution paid for them
-        price, pot_price = price + pot_price, 0
-    w.seats[job, seat] = replace(seat_state, pot=seat_state.pot - pot_price)
-    scope = seat_state.first << 16 | seat_state.count
+    price, scope = seat_state.count * seat_state.price, seat_state.first << 16 | seat_state.count
     start_root = seats.slots_root(w, job)
-    _post(w, job, Claim(turn, run.round, seat, seat_state.operator, scope, price, pot_price, start_root, root))
+    _post(w, job, Claim(turn, run.round, seat, seat_state.operator, scope, price, start_root, root))
     missing = bits.without(run.missing, bits.bit(seat))
     w.runs[job] = replace(run, missing=missing, committed=run.committed + seat_state.count)
 
@@ -86,44 +80,23 @@ def time_out(w: World, msg: Message, job: int, seat: int) -> None:
 
 
 def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count: int, estimate_s: int) -> None:
-    """A standby takes the last `count` slots of a vacant seat, for its bid, or at most the previous price plus slashes."""
+    """An operator takes the last `count` slots of a vacant seat, at the seat's price now."""
     run, vacant = w.run(job), w.seat(job, seat)
     require(run.state in (JobState.AWARDED, JobState.RUNNING), "settlement: not running")
-    _require_hot(w, msg, operator)
+    require(node_registry.is_eligible(w, operator, msg.sender), "settlement: operator not eligible")
     require(vacant.operator == 0 and vacant.count > 0, "settlement: seat not vacant")
     require(least_taken(run.slots, vacant.count) <= count <= vacant.count, "settlement: count out of range")
     _require_estimate(run, estimate_s)
-    require(w.stake_of(job, operator).void_before <= run.turn, "settlement: convicted this turn")
+    require(w.record_of(job, operator).void_before <= run.turn, "settlement: convicted this turn")
     is_divisible = run.state == JobState.AWARDED or seats.is_missing(run, seat)
     require(count == vacant.count or is_divisible, "settlement: already committed")
+    price = seats.price_now(w, job, seat, msg.now)
     taken = seats.split(w, job, seat, count)
-    kind = KIND_AGGREGATOR if seat == AGGREGATOR_SEAT else KIND_SLOTS
-    bid = auction.take(w, job, kind, operator, count)
-    if kind == KIND_AGGREGATOR:
+    if seat == AGGREGATOR_SEAT:
         seats.give_time(w, job, msg.now)
-    part = w.seats[job, taken]
-    slot_rounds = count * (run.rounds - run.round)
-    price, pot_price = takeover_prices(part.price, part.pot, bid, slot_rounds)
-    burned = part.pot - pot_price * slot_rounds
-    w.seats[job, taken] = replace(
-        part,
-        operator=operator,
-        price=price,
-        pot_price=pot_price,
-        estimate_s=estimate_s,
-        since=seats.since(run, msg.now),
-        pot=part.pot - burned,
-    )
-    lock, stake = seats.lock_of(run, seat, count), w.stake_of(job, operator)
-    node_registry.lock(w, operator, run.token, lock, new=stake.lots == 0)
-    w.standings[job, operator] = replace(
-        stake,
-        locked=stake.locked + lock,
-        lots=max(1, stake.lots),
-        held=stake.held + 1,
-        slots=stake.slots + seats.slots_of(part, seat),
-    )
-    seats.burn_from_pot(w, job, burned)
+    since = seats.since(run, msg.now)
+    w.seats[job, taken] = Seat(operator, w.seats[job, taken].first, count, price, estimate_s=estimate_s, since=since)
+    locks.take(w, job, operator, seat, count, price, (price - vacant.price) * count * (run.rounds - run.round))
 
 
 def post_checkpoint(w: World, msg: Message, job: int, turn: int, mask: int, root: bytes, cid: bytes) -> None:
@@ -144,7 +117,6 @@ def post_checkpoint(w: World, msg: Message, job: int, turn: int, mask: int, root
             seat_state.operator,
             mask,
             seat_state.price,
-            0,
             run.start_root,
             root,
         ),
@@ -185,20 +157,6 @@ def finalise(w: World, msg: Message, job: int, claims: tuple[Claim, ...]) -> Non
     seats.open_next_turn(w, job, msg.now)
 
 
-def release(w: World, msg: Message, job: int, operator: int) -> None:
-    """Frees an operator's lock in a job once none of its claims can be convicted."""
-    run, stake = w.run(job), w.stake_of(job, operator)
-    require(stake.lots > 0, "settlement: nothing locked")
-    require(stake.held == 0 or run.state == JobState.ENDED, "settlement: seat still occupied")
-    left = stake.left_turn if stake.held == 0 else run.turn
-    is_settled = left <= run.turn and all(w.closed_turn(job, turn).pending == 0 for turn in range(left))
-    require(is_settled and stake.parked == 0, "settlement: claims not final")
-    w.standings[job, operator] = replace(stake, locked=0, lots=0)
-    node_registry.unlock(w, operator, run.token, stake.locked, last=True)
-    if stake.lots == 2:
-        node_registry.unlock(w, operator, run.token, 0, last=True)
-
-
 def place_of(w: World, job: int, claim: Claim) -> tuple[int, int, int]:
     """The ring place of a claim. Claims stay one turn longer than they can be pending, for state that slots carry over."""
     return job, claim.seat, claim.turn % (w.run(job).depth + 1)
@@ -221,15 +179,14 @@ def require_known(w: World, job: int, claim: Claim) -> Posted:
 
 def is_void(w: World, job: int, claim: Claim) -> bool:
     """Whether its operator was convicted of another claim since: then it is not paid."""
-    return claim.turn < w.stake_of(job, claim.operator).void_before
+    return claim.turn < w.record_of(job, claim.operator).void_before
 
 
 def end_claim(w: World, job: int, claim: Claim, status: ClaimStatus) -> None:
     """A pending claim of a closed turn is paid, convicted or void."""
     if is_parked(w, job, claim):
-        stake = w.standings[job, claim.operator]
         w.parked[job, claim] = status
-        w.standings[job, claim.operator] = replace(stake, parked=stake.parked - 1)
+        _count_parked(w, job, claim.operator, -1)
         return
     w.claims[place_of(w, job, claim)] = Posted(claim, status=status)
     seats.settle_claim(w, job, claim.turn)
@@ -249,18 +206,21 @@ def is_parked(w: World, job: int, claim: Claim) -> bool:
 
 
 def is_parkable(w: World, job: int, claim: Claim) -> bool:
-    """Whether its conviction undoes nothing, it is judged by itself, and its lock is no aggregator's."""
-    aggregates = w.seat(job, AGGREGATOR_SEAT).operator == claim.operator
-    keeps_its_place = claim.is_aggregation or aggregates or w.run(job).policy & (POLICY_ROLL_BACK | POLICY_CARRIES)
+    """Whether its conviction undoes nothing, and it is judged by itself."""
+    keeps_its_place = claim.is_aggregation or w.run(job).policy & (POLICY_ROLL_BACK | POLICY_CARRIES)
     return not keeps_its_place and not is_parked(w, job, claim)
 
 
 def park(w: World, job: int, claim: Claim) -> None:
     """Turns, payments and the job's end no longer wait for a disputed claim; `release` does."""
     end_claim(w, job, claim, ClaimStatus.PARKED)
-    stake = w.standings[job, claim.operator]
     w.parked[job, claim] = ClaimStatus.PENDING
-    w.standings[job, claim.operator] = replace(stake, parked=stake.parked + 1)
+    _count_parked(w, job, claim.operator, 1)
+
+
+def _count_parked(w: World, job: int, operator: int, change: int) -> None:
+    record = w.record_of(job, operator)
+    w.records[job, operator] = replace(record, parked=record.parked + change)
 
 
 def pay(w: World, job: int, claims: tuple[Claim, ...], now: int, used_s: int = 0) -> None:
@@ -281,13 +241,9 @@ def _post(w: World, job: int, claim: Claim) -> None:
 
 
 def _pay(w: World, job: int, operator: int, is_aggregation: bool, claims: tuple[Claim, ...], now: int) -> None:
-    run, count, from_pot = w.runs[job], sum(c.count for c in claims), sum(c.pot_price for c in claims)
-    assert run.pot - run.reserve >= from_pot, "the job's pot underflows"
-    w.runs[job] = replace(run, pot=run.pot - from_pot)
-    price = sum(claim.price for claim in claims)
+    run, count, price = w.runs[job], sum(c.count for c in claims), sum(claim.price for claim in claims)
     owner = node_registry.reward_outcome(w, operator, fee_of(price) if run.token == w.config.zen else 0, now=now)
     fee = jobs.pay(w, job, owner, price)
-    node_registry.credit(w, operator, run.token, from_pot)
     if run.token == w.config.zen and not is_aggregation:
         weight = run.flops * count * node_registry.multiplier_of(w, operator) // 100
         rewards.record(w, job, operator, weight, fee, now=now)

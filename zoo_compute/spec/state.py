@@ -12,7 +12,7 @@ from typing import cast
 
 from zoo_compute.spec import merkle
 from zoo_compute.spec.auditing import Budget, Draw, Funds, Statement
-from zoo_compute.spec.custodians import Committee, Note, Offer, Progress, Record, Request, Role
+from zoo_compute.spec.custodians import Committee, Note, Offer, Progress, Request, Role
 from zoo_compute.spec.disputed_claims import Court, Explorations
 from zoo_compute.spec.frames import Frame, Position, height_of
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
@@ -182,6 +182,7 @@ class Lot:
     reserve: int = 0
     max_reserve: int = 0
     lock: int = 0  # per unit
+    once: int = 0  # what a bid locks besides its units; not in the contract's view
     attempt: int = 0
     bid_end: int = 0
     reveal_end: int = 0
@@ -244,17 +245,13 @@ class Run:
     aggregate_s: int = 0
     aggregator_due: int = 0
     token: str = ZERO_ADDRESS
-    lock: int = 0  # per slot
     flops: int = 0
     seats: int = 0  # of slots, awarded or split off
     missing: int = 0  # bitmap of seats
     committed: int = 0  # slots
     holds: int = 0
     held_s: int = 0  # seconds by which ended holds have moved the open turn
-    pot: int = 0
     start_root: bytes = EMPTY_BYTES32
-    reserve: int = 0  # of the pot; a view of its own
-    aggregator_lock: int = 0  # not in the contract's view
 
     @property
     def is_open(self) -> bool:
@@ -270,22 +267,29 @@ class Seat:
     operator: int = 0  # 0 when vacant
     first: int = 0
     count: int = 0
-    price: int = 0  # per slot-round, from escrow
-    pot_price: int = 0  # per slot-round, from the pot
+    price: int = 0  # per slot-round
+    left_turn: int = 0  # in which it fell vacant
+    left_at: int = 0  # the second in which it did
     estimate_s: int = 0
     since: int = 0
-    pot: int = 0  # this seat's part of the job's pot
 
 
 @dataclass(frozen=True, slots=True)
-class JobStake:
-    """What an operator has at stake in a job."""
+class Stake:
+    """What an operator has at stake in a job in one role: as a worker, or as an aggregator."""
 
     locked: int = 0
-    lots: int = 0  # in which the registry counts it as locked
-    held: int = 0  # seats
-    slots: int = 0  # of these seats; the aggregator's has none
+    drawn: int = 0  # what convictions took of its restitution
     left_turn: int = 0  # the first turn in which it surely has no claim, once it has no seat
+    slots: int = 0  # of the seats it has; the aggregator's has none
+    held: int = 0  # seats
+    is_held: bool = False  # whether there is a lock; not in the contract's view
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRecord:
+    """What became of an operator's claims in a job."""
+
     void_before: int = 0  # the first turn after its last conviction
     parked: int = 0  # parked claims that are pending
 
@@ -300,7 +304,6 @@ class Claim:
     operator: int
     scope: int  # for slots: first << 16 | count; for an aggregation: the present seats
     price: int
-    pot_price: int
     start_root: bytes
     root: bytes
 
@@ -440,10 +443,9 @@ class JobLedger:
 
 @dataclass(frozen=True, slots=True)
 class SlashLedger:
-    """Ghost of a token's slashes, stake included: `slashed == credited + paid_out + burned + pot`."""
+    """Ghost of a token's slashes, stake included: `slashed == paid_out + burned + pot`."""
 
     slashed: int = 0
-    credited: int = 0
     paid_out: int = 0  # sent to TaskRegistry
 
 
@@ -485,10 +487,13 @@ class World:
     # Settlement
     runs: dict[int, Run] = field(default_factory=dict)
     seats: dict[tuple[int, int], Seat] = field(default_factory=dict)  # (job, seat)
-    standings: dict[tuple[int, int], JobStake] = field(default_factory=dict)  # (job, operator)
+    records: dict[tuple[int, int], OperatorRecord] = field(default_factory=dict)  # (job, operator)
     claims: dict[tuple[int, int, int], Posted] = field(default_factory=dict)  # (job, seat, turn mod (depth + 1))
     closed_turns: dict[tuple[int, int], ClosedTurn] = field(default_factory=dict)  # (job, turn)
     parked: dict[tuple[int, Claim], ClaimStatus] = field(default_factory=dict)  # (job, claim)
+    # Locks
+    stakes: dict[tuple[int, int, bool], Stake] = field(default_factory=dict)  # (job, operator, whether it aggregates)
+    job_pots: dict[int, int] = field(default_factory=dict)  # by job: what timeouts left, in the registry's pot
     finder_shares: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, claim); in the registry's pot
     # Rewards
     pool: int = 0
@@ -585,8 +590,11 @@ class World:
     def seat(self, job: int, seat: int) -> Seat:
         return self.seats.get((job, seat), Seat())
 
-    def stake_of(self, job: int, operator: int) -> JobStake:
-        return self.standings.get((job, operator), JobStake())
+    def stake_of(self, job: int, operator: int, is_aggregation: bool) -> Stake:
+        return self.stakes.get((job, operator, is_aggregation), Stake())
+
+    def record_of(self, job: int, operator: int) -> OperatorRecord:
+        return self.records.get((job, operator), OperatorRecord())
 
     def closed_turn(self, job: int, turn: int) -> ClosedTurn:
         return self.closed_turns.get((job, turn), ClosedTurn())

@@ -20,6 +20,7 @@ from zoo_compute.spec import (
     custody_turns,
     datasets,
     guardian,
+    locks,
     node_registry,
     referee,
     rewards,
@@ -140,11 +141,11 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         settlement.post_checkpoint,
         settlement.abandon,
         settlement.finalise,
-        settlement.release,
         convictions.open_dispute,
         convictions.close_dispute,
         convictions.reward_finder,
     ),
+    "locks": _named(locks.release),
     "rewards": _named(
         rewards.fund,
         rewards.move_pool,
@@ -219,7 +220,6 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
             "unlock",
             "slash",
             "slash_stake",
-            "credit",
             "pay_out",
             "burn",
             "reward_outcome",
@@ -235,12 +235,14 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
         "pause": "auction: not the guardian",
         "open": "auction: not the task registry",
         "cancelled": "auction: not the task registry",
-        "take": "auction: not the settlement",
     },
     "settlement": {
         **dict.fromkeys(("seat", "begin"), "settlement: not the auction"),
         **dict.fromkeys(("void", "hold", "resume"), "settlement: not the availability"),
     },
+    "locks": dict.fromkeys(
+        ("award", "take", "vacate", "convict", "reward_finder", "burn"), "locks: not the settlement"
+    ),
     "rewards": {
         "record": "rewards: not the settlement",
         "record_verification": "rewards: not the audits",
@@ -249,7 +251,7 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
 }
 
 # Contracts that are wired at deployment to contracts deployed after them.
-WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "rewards", "audits", "admissions")
+WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "locks", "rewards", "audits", "admissions")
 
 
 def apply(world: World, call: Call) -> tuple[World, Any]:

@@ -181,8 +181,8 @@ class EvidenceOracle:
     def _seats(self, aggregation: Claim, present: Any) -> list[Claim]:
         """The claims given, each in the aggregation's mask and known."""
         turn, seats = (aggregation.turn, aggregation.round), []
-        for seat, operator, scope, price, pot, start, root in present:
-            of = Claim(*turn, seat, operator, scope, price, pot, start, root)
+        for seat, operator, scope, price, start, root in present:
+            of = Claim(*turn, seat, operator, scope, price, start, root)
             holds(of in self.job.claims, aggregation.scope >> seat & 1 == 1)
             seats.append(of)
         return seats

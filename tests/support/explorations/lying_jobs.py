@@ -137,7 +137,7 @@ class Case:
 
     def claim(self, root: bytes, *, seat: int = 0, scope: int | None = None) -> Claim:
         scope = self.slot << 16 | 1 if scope is None else scope
-        return Claim(self.round, self.round, seat, 7 + seat, scope, 1, 1, self.manifest.state_root, root)
+        return Claim(self.round, self.round, seat, 7 + seat, scope, 1, self.manifest.state_root, root)
 
     def leaf(self, slot: int, result: Result) -> bytes:
         return result_root(slot, self.manifest.state_root, result.segment_root, result.end_root, result.update_root)

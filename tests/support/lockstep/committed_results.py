@@ -17,7 +17,7 @@ from tests.support.openings import SlotRound, State, state_opening, update_openi
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.watching import Demand, Opening
 
-CLAIM_TYPES = ["uint256"] * 7 + ["bytes32"] * 2
+CLAIM_TYPES = ["uint256"] * 6 + ["bytes32"] * 2
 SEGMENTS, STEPS = 3, 4  # of a slot-round; of a segment
 
 

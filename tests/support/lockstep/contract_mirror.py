@@ -102,10 +102,12 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
     rewards, successor = (load("Rewards").deploy(zen, registry, governor, *emission) for _ in range(2))
     datasets = load("Datasets").deploy(tasks, rewards)
     clocks = preset.clocks
+    locks = load("Locks").deploy(registry, tasks)
     settlement = load("Settlement").deploy(
         registry,
         tasks,
         auction,
+        locks,
         rewards,
         zen,
         preset.ready_window_s,
@@ -153,10 +155,11 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
         clocks.opening_s,
     )
     evidence.set_parts(PARTS)
-    registry.wire(auction, settlement, tasks, rewards, admissions)
-    tasks.wire(auction, settlement)
+    registry.wire(auction, settlement, locks, tasks, rewards, admissions)
+    tasks.wire(auction, settlement, locks)
     auction.wire(settlement)
-    settlement.wire(referee, availability, pool)
+    settlement.wire(referee, availability)
+    locks.wire(settlement, pool)
     rewards.wire(settlement, audits, datasets)
     audits.wire(referee)
     admissions.wire(referee)
@@ -172,6 +175,7 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
         "rewards": rewards,
         "datasets": datasets,
         "settlement": settlement,
+        "locks": locks,
         "availability": availability,
         "audits": audits,
         "custody": custody,

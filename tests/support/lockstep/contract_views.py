@@ -19,6 +19,7 @@ from zoo_compute.spec import (
     convictions,
     custodians,
     guardian,
+    locks,
     node_registry,
     rewards,
     seats,
@@ -120,7 +121,12 @@ def _run_views(w: World, key: int) -> Iterator[View]:
     run = w.run(key)
     aggregator = w.seat(key, AGGREGATOR_SEAT).operator
     yield View("settlement", "runs", (key,), SimpleNamespace(**asdict(run), aggregator=aggregator))
-    yield View("settlement", "reserves", (key,), run.reserve)
+
+
+def _stake_views(w: World, key: tuple[int, int, bool]) -> Iterator[View]:
+    yield View("locks", "stakes", key, w.stake_of(*key))
+    yield View("locks", "slots_of", key[:2], w.stake_of(*key[:2], False).slots)
+    yield View("locks", "seats_of", key[:2], locks.seats_of(w, *key[:2]))
 
 
 def _seat_views(w: World, key: tuple[int, int]) -> Iterator[View]:
@@ -306,10 +312,12 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "bids": _record("auction", "bids", lambda w, key: w.bid(*key)),
     "runs": _run_views,
     "seats": _seat_views,
-    "standings": _record("settlement", "stakes", lambda w, key: w.stake_of(*key)),
+    "records": _record("settlement", "records", lambda w, key: w.record_of(*key)),
+    "stakes": _stake_views,
+    "job_pots": _record("locks", "pots", lambda w, key: w.job_pots.get(key, 0)),
     "closed_turns": _pending_views,
     "parked": _parked_views,
-    "finder_shares": _of_claim("settlement", "finder_shares", lambda w, key: w.finder_shares.get(key, 0)),
+    "finder_shares": _of_claim("locks", "finder_shares", lambda w, key: w.finder_shares.get(key, 0)),
     "claims": _claim_views,
     "pool": _only("rewards", "pool", lambda w: w.pool),
     "epochs": _record("rewards", "epochs", lambda w, key: w.epochs.get(key, Epoch())),

@@ -12,7 +12,7 @@ from zoo_compute.spec.state import World
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, WIRED, Call
 
 PAGES = sorted((Path(__file__).parents[3] / "docs" / "protocol").glob("*.md"))
-CONTRACTS = ("guardian", "registry", "tasks", "auction", "settlement", "availability", "audits")
+CONTRACTS = ("guardian", "registry", "tasks", "auction", "settlement", "locks", "availability", "audits")
 CONTRACTS += ("custody", "rewards", "datasets", "admissions", "treasury", "pool")
 # Its refusals are met in tests/referee; here it is called for what comes of it.
 REFEREE = "referee"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from zoo_compute.spec import audits, bits, seats
+from zoo_compute.spec import audits, bits, locks, seats
 from zoo_compute.spec.clocks import heavy_fee
 from zoo_compute.spec.custodians import CustodyStatus
 from zoo_compute.spec.disputed_claims import claim_key
@@ -117,28 +117,18 @@ def pending_claims(w: World, job: int) -> list[tuple[int, Posted]]:
     return [(seat, each) for seat, each in posted if each.status == ClaimStatus.PENDING]
 
 
-def is_closed(w: World, job: int) -> bool:
-    """Nothing can happen to the job any more: its pot was burned, whatever its seats say."""
-    return w.run(job).state == JobState.ENDED and not pending_claims(w, job)
-
-
 def check_slashes(w: World) -> None:
-    """What was slashed is credited, burned or in the pot; the pot is the sum of the jobs' pots and of finders' shares."""
+    """What was slashed is paid out, burned or in the pot; the pot is the sum of the jobs' pots and of finders' shares."""
     jobs = Sums()
     for (job, _), share in w.finder_shares.items():
         jobs[w.run(job).token] += share
-    for job, run in w.runs.items():
-        jobs[run.token] += run.pot
-        parked = sum(claim.pot_price for claim in seats.parked_of(w, job))
-        assert run.state != JobState.ENDED or seats.pending_of(w, job) or run.pot == parked, "a settled job keeps a pot"
-        promised = sum(seat.pot for (of, _), seat in w.seats.items() if of == job)
-        promised += sum(posted.claim.pot_price for _, posted in pending_claims(w, job)) + parked
-        assert is_closed(w, job) or run.pot >= run.reserve + promised, (
-            f"job {job}: its pot does not cover what it promised"
-        )
+    for job, pot in w.job_pots.items():
+        jobs[w.run(job).token] += pot
+        is_over = w.run(job).state == JobState.ENDED and not seats.pending_of(w, job)
+        assert not (is_over and pot), f"job {job}: a settled job keeps a pot"
     for token in {*w.slash_ledgers, *w.pots, *w.burned}:
         ledger, pot = w.slash_ledgers.get(token, SlashLedger()), w.pots.get(token, 0)
-        gone = ledger.credited + ledger.paid_out + w.burned.get(token, 0)
+        gone = ledger.paid_out + w.burned.get(token, 0)
         assert ledger.slashed == gone + pot, f"{token}: a slash leaks"
         assert pot == jobs[token], f"{token}: the pot is not the jobs' pots and the finders' shares"
 
@@ -151,17 +141,39 @@ def check_locks(w: World) -> None:
         lot = w.lot(job, kind)
         is_cleared = lot.phase >= Phase.CLEARING and bid.attempt == lot.attempt and bid.revealed
         units = 0 if bid.priced else bid.won if is_cleared and bid.cleared_pass else bid.capacity
-        locked[operator, lot.token] += lot.lock * units
+        locked[operator, lot.token] += lot.lock * units + (lot.once if units else 0)
         count[operator] += units > 0
-    for (job, operator), stake in w.standings.items():
+    for (job, operator, role), stake in w.stakes.items():
         locked[operator, w.jobs[job].token] += stake.locked
-        count[operator] += stake.lots
-        assert stake.lots or not stake.locked, f"operator {operator}: a lock of no lot"
+        count[operator] += stake.is_held
+        assert stake.is_held or not stake.locked, f"operator {operator}: a lock of no lot"
+        restitution = locks.restitution_of(w, job, role) - stake.drawn if stake.is_held else 0
+        assert stake.locked >= restitution >= 0, f"operator {operator}: restitution is not locked"
+        assert not (stake.held and stake.drawn), f"operator {operator}: holds a seat, and its restitution is not whole"
+        due = rounds_at_risk(w, job, operator, role) * round_price(w.terms[job])
+        assert due <= restitution, f"operator {operator}: its lies could cost {due}, and {restitution} is locked"
     for (operator, token), deposit in w.collateral.items():
         assert deposit.locked == locked[operator, token], f"operator {operator}: {deposit.locked} of {token} locked"
         assert 0 <= deposit.locked <= deposit.balance, f"operator {operator}: more locked than held"
     for operator, record in w.operators.items():
         assert record.locks == count[operator], f"operator {operator}: counts {record.locks} locks"
+
+
+def rounds_at_risk(w: World, job: int, operator: int, is_aggregation: bool) -> int:
+    """Rounds that are done again, or paid back, if the oldest claim of an operator in a role is convicted now."""
+    if not locks.restitution_of(w, job, is_aggregation):
+        return 0
+    run = w.run(job)
+    mine = [each.claim for _, each in pending_claims(w, job) if each.claim.operator == operator]
+    rest_on = [
+        claim
+        for claim in mine
+        if claim.is_aggregation == is_aggregation
+        and claim.turn < run.turn
+        and claim.round < run.round
+        and not w.closed_turn(job, claim.turn).is_rolled_back
+    ]
+    return max((run.round - claim.round + run.is_open for claim in rest_on), default=0)
 
 
 def check_seats(w: World) -> None:
@@ -180,13 +192,16 @@ def check_seats(w: World) -> None:
             next_slot += seat.count
         assert next_slot == run.slots, f"job {job}: {next_slot} slots are seated"
         assert bits.without(run.missing, bits.full(run.seats)) == 0, f"job {job}: a seat is missing that is not there"
-        seat_counts = Counter(seat.operator for (of, _), seat in w.seats.items() if of == job)
         slot_counts: Counter[int] = Counter()
+        seat_counts: Counter[tuple[int, bool]] = Counter()
         for _, seat in slot_seats:
             slot_counts[seat.operator] += seat.count
-        for (of, operator), stake in w.standings.items():
-            assert of != job or stake.held == seat_counts[operator], f"job {job}: operator {operator} miscounts seats"
-            assert of != job or stake.slots == slot_counts[operator], f"job {job}: operator {operator} miscounts slots"
+            seat_counts[seat.operator, False] += 1
+        seat_counts[w.seat(job, AGGREGATOR_SEAT).operator, True] += 1
+        for (of, operator, role), stake in w.stakes.items():
+            if of == job and stake.is_held:
+                assert stake.held == seat_counts[operator, role], f"job {job}: operator {operator} miscounts seats"
+                assert role or stake.slots == slot_counts[operator], f"job {job}: operator {operator} miscounts slots"
 
 
 def check_claims(w: World) -> None:
@@ -207,15 +222,17 @@ def check_claims(w: World) -> None:
                 f"job {job}: a turn is open while an earlier one is pending"
             )
         for _, posted in pending_claims(w, job):
-            assert w.stake_of(job, posted.claim.operator).lots, f"job {job}: a claim with nothing behind it"
+            stake = w.stake_of(job, posted.claim.operator, posted.claim.is_aggregation)
+            assert stake.is_held, f"job {job}: a claim with nothing behind it"
             is_explored = claim_key(job, posted.claim) in w.disputes.claims
             assert posted.is_disputed or not is_explored, f"job {job}: a claim that is explored could be paid"
         parked = Counter(claim.operator for claim in seats.parked_of(w, job))
-        for (of, operator), stake in w.standings.items():
-            assert of != job or stake.parked == parked[operator], (
+        for (of, operator), record in w.records.items():
+            assert of != job or record.parked == parked[operator], (
                 f"job {job}: operator {operator} miscounts parked claims"
             )
-            assert of != job or stake.lots or not stake.parked, f"job {job}: a parked claim with nothing behind it"
+            is_held = w.stake_of(job, operator, False).is_held
+            assert of != job or is_held or not record.parked, f"job {job}: a parked claim with nothing behind it"
 
 
 def check_bounds(w: World) -> None:

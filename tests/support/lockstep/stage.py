@@ -35,7 +35,7 @@ PARTS = 3  # of every element, for the doubles of Evidence and OpExecutor
 OPERATORS = ("alice", "bob", "carol", "dave", "erin")
 AUDITORS = ("frank", "grace")  # operators that bid for nothing
 ACCOUNTS = (*CAST, *(f"{name} {key}" for name in OPERATORS + AUDITORS for key in ("owner", "hot")))
-DEPOSIT = 1_000_000  # each operator's collateral in each token
+DEPOSIT = 10_000_000  # each operator's collateral in each token
 
 
 @cache
@@ -310,12 +310,12 @@ class Stage(JobDriver):
         """Every claim is final and paid, every lock released, everything owed withdrawn."""
         self.finalise(job)
         for operator in self.locked(job):
-            self.ok("settlement", "release", "stranger", job, operator)
+            self.ok("locks", "release", "stranger", job, operator)
         self.withdraw_all()
 
     def locked(self, job: int) -> Sequence[int]:
-        """Operators with a lot in the job."""
-        return sorted(of for (which, of), job_stake in self.world.standings.items() if which == job and job_stake.lots)
+        """Operators with a lock in the job."""
+        return sorted({of for (which, of, _), stake in self.world.stakes.items() if which == job and stake.is_held})
 
     def withdraw_all(self) -> None:
         for (token, account), amount in list(self.world.owed.items()):

@@ -6,7 +6,7 @@ from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec.clocks import End
-from zoo_compute.spec.params import POLICY_CARRIES
+from zoo_compute.spec.params import DEFAULT_AUDIT_BPS, POLICY_CARRIES, lock_of
 from zoo_compute.spec.state import ClaimStatus, JobState
 from zoo_compute.spec.watching import NOBODY
 
@@ -77,14 +77,14 @@ def a_dispute_without_an_end_makes_its_claim_void(s: Stage) -> None:
     claim = s.commit(job, "alice")
     s.play_round(job)
     checkpoint = next(each for each in s.claims(job) if each.is_aggregation)
-    before, stakes = s.world.run(job), dict(s.world.standings)
+    before, stakes = s.world.run(job), dict(s.world.stakes)
     for each in (claim, checkpoint):
         s.ok("settlement", "open_dispute", "referee", job, each)
     for each in (claim, checkpoint):
         s.close_dispute(job, each, End.AGED)
         assert s.world.claims[job, each.seat, 0].status == ClaimStatus.VOID
         s.no("settlement: unknown claim", "settlement", "finalise", "stranger", job, (each,))
-    assert (s.world.run(job), s.world.standings) == (before, stakes)
+    assert (s.world.run(job), s.world.stakes) == (before, stakes)
     assert s.world.job_ledgers[job].paid == 0
     s.play_round(job)
     s.settle(job)
@@ -128,7 +128,7 @@ def a_convicted_operators_other_claims_are_void_and_judged_all_the_same(s: Stage
     lie, other, disputed, late = claims
     s.ok("settlement", "open_dispute", "referee", job, disputed)
     s.convict(job, lie)
-    assert s.world.stake_of(job, s.ids["alice"]).void_before == 4  # turn 3 is open
+    assert s.world.record_of(job, s.ids["alice"]).void_before == 4  # turn 3 is open
     s.commit(job, "bob")
     s.post_checkpoint(job)
     s.to(s.deadline(job, *s.claims(job)[:1], late) + 1)
@@ -179,16 +179,16 @@ def a_void_claim_that_was_a_lie_rolls_its_round_back(s: Stage) -> None:
 def a_finder_has_its_share_when_its_seal_is_opened_and_of_nobody_it_burns(s: Stage) -> None:
     s.register_all()
     job = s.running(SLOTS, AGGREGATORS, token="usd", rounds=2)
-    usd, lock = s.tokens["usd"], s.world.run(job).lock
+    usd, lock = s.tokens["usd"], lock_of(2 * 80, DEFAULT_AUDIT_BPS)
     first, second = s.commit(job, "alice"), s.commit(job, "bob")
     s.play_round(job)
     s.play_round(job)
     for claim in (first, second):
         s.convict(job, claim)
-    share = 2 * lock * 4_000 // 10_000
+    share = lock * 4_000 // 10_000
     assert [s.world.finder_shares[job, claim] for claim in (first, second)] == [share, share]
     s.settle(job)  # the pot of a job that is over burns, the shares stay
-    assert (s.world.run(job).pot, s.world.pots[usd]) == (0, 2 * share)
+    assert (s.world.job_pots.get(job, 0), s.world.pots[usd]) == (0, 2 * share)
     for _ in range(2):
         s.ok("settlement", "reward_finder", "referee", job, first, s.accounts["carol owner"])
     assert s.world.owed[usd, s.accounts["carol owner"]] == share
@@ -202,12 +202,12 @@ def a_finder_has_its_share_when_its_seal_is_opened_and_of_nobody_it_burns(s: Sta
 def silence_costs_the_lock_and_nobody_earns_by_it(s: Stage) -> None:
     s.register_all()
     job = s.running(SLOTS, AGGREGATORS, token="usd")
-    usd, lock = s.tokens["usd"], s.world.run(job).lock
+    usd, lock = s.tokens["usd"], lock_of(2 * 80, DEFAULT_AUDIT_BPS)
     claim = s.commit(job, "alice")
     s.ok("settlement", "open_dispute", "referee", job, claim)
     s.close_dispute(job, claim, End.SILENT)
-    rest = 2 * lock
-    assert s.world.stake_of(job, s.ids["alice"]).locked == 0
+    rest = lock
+    assert s.world.stake_of(job, s.ids["alice"], False).locked == 0
     assert s.world.owed[usd, s.accounts["audit pool"]] == rest // 10
     assert s.world.burned[usd] == rest - rest // 10
     s.ok("settlement", "reward_finder", "referee", job, claim, s.accounts["stranger"])
@@ -224,11 +224,11 @@ def who_is_exhausted_keeps_what_its_attackers_did_not_pay_for(s: Stage) -> None:
     for burned_part, slashed_part in ((0, (3, 5)), ((1, 5), (2, 5)), ((2, 5), (4, 5)), ((3, 5), (1, 1))):
         job = s.running(SLOTS, AGGREGATORS, token="usd", rounds=1)
         claim, alice = s.commit(job, "alice"), s.ids["alice"]
-        lock = s.world.stake_of(job, alice).locked
+        lock = s.world.stake_of(job, alice, False).locked
         burned = lock * burned_part[0] // burned_part[1] if burned_part else 0
         s.ok("settlement", "open_dispute", "referee", job, claim)
         s.close_dispute(job, claim, End.EXHAUSTED, 0, burned)
-        slashed = lock - s.world.stake_of(job, alice).locked
+        slashed = lock - s.world.stake_of(job, alice, False).locked
         assert abs(slashed - lock * slashed_part[0] // slashed_part[1]) <= 1
         s.take_over(job, claim.seat, "carol")
         s.play_round(job)

@@ -121,7 +121,7 @@ def more_asks_than_an_operator_can_answer_cost_who_asks_half_of_what_it_loses(s:
     slots = {"alice": Offer(60, 1), "bob": Offer(70, 2), "carol": Offer(80, 2, True)}
     t = ExploredJob(s, work, slots=slots, rounds=1, token="usd", policy=0)
     t.commit("alice", "bob", "carol")
-    lock, usd = s.world.stake_of(t.job, s.ids["alice"]).locked, s.tokens["usd"]
+    lock, usd = s.world.stake_of(t.job, s.ids["alice"], False).locked, s.tokens["usd"]
     asks = [t.explorer.first("alice", slot=t.first_slot("alice"), leaf=leaf, by="stranger") for leaf in range(1, 34)]
     assert [t.explorer.known[id][1].clocks.exhausted for id in asks[-2:]] == [False, True]
     t.close_turn()
@@ -129,7 +129,7 @@ def more_asks_than_an_operator_can_answer_cost_who_asks_half_of_what_it_loses(s:
     assert t.word("alice").end == End.EXHAUSTED
     price = s.world.terms[t.job].reserve
     burned = 33 * (price // 2)
-    slashed = lock - s.world.stake_of(t.job, s.ids["alice"]).locked
+    slashed = lock - s.world.stake_of(t.job, s.ids["alice"], False).locked
     assert slashed == clocks.silence_slash(lock, burned, End.EXHAUSTED)
     t.settle_fees()
     assert s.world.disputes.burned[usd] == burned
@@ -158,7 +158,7 @@ def a_true_claim_is_paid_once_nothing_is_left_to_ask(s: Stage) -> None:
     paid = s.world.job_ledgers[t.job]
     s.no("settlement: in dispute", "settlement", "finalise", "stranger", t.job, (t.claims["dave"],))
     s.ok("settlement", "finalise", "stranger", t.job, (t.claims["alice"],))  # the job waits no longer for it
-    assert s.world.stake_of(t.job, s.ids["alice"]).parked == 1
+    assert s.world.record_of(t.job, s.ids["alice"]).parked == 1
     t.close("alice")
     t.close("dave")
     ledger = s.world.job_ledgers[t.job]
@@ -186,7 +186,7 @@ def a_dispute_that_nobody_ends_makes_its_claim_void(s: Stage) -> None:
     assert (t.word("alice").end, t.status("alice")) == (End.AGED, ClaimStatus.VOID)
     t.settle_fees()
     s.settle(t.job)
-    assert s.world.stake_of(t.job, s.ids["alice"]).locked == 0
+    assert s.world.stake_of(t.job, s.ids["alice"], False).locked == 0
     assert s.operator("alice").locks == 0
 
 
@@ -203,7 +203,7 @@ def what_became_of_a_claim_otherwise_ends_its_dispute_without_a_revert(s: Stage)
         s.no("referee: not final", "referee", "close", "stranger", t.job, t.claims["alice"])
         s.lose(t.job, t.claims["alice"])
         assert t.status("alice") == ClaimStatus.CONVICTED
-        before = s.world.standings, s.world.runs, s.world.jobs
+        before = s.world.stakes, s.world.runs, s.world.jobs
         if end == End.SILENT:
             t.expire(first)
         elif end == End.JUDGED:
@@ -213,7 +213,7 @@ def what_became_of_a_claim_otherwise_ends_its_dispute_without_a_revert(s: Stage)
         else:
             s.ok("referee", "close", "stranger", t.job, t.claims["alice"])
         assert t.word("alice").end == end
-        assert (s.world.standings, s.world.runs, s.world.jobs) == before
+        assert (s.world.stakes, s.world.runs, s.world.jobs) == before
         t.settle_fees()
         s.settle(t.job)
 

@@ -32,7 +32,6 @@ def claims_are_paid_once_after_their_window(s: Stage) -> None:
         replace(alice, operator=s.ids["bob"]),
         replace(alice, scope=1),
         replace(alice, price=alice.price + 1),
-        replace(alice, pot_price=1),
         replace(alice, root=b"x" * 32),
         replace(alice, start_root=b"x" * 32),
         replace(alice, round=1),
@@ -51,10 +50,10 @@ def claims_are_paid_once_after_their_window(s: Stage) -> None:
     no("unknown claim", alice, alice)
     s.ok("settlement", "finalise", "stranger", job, (bob, aggregation))
     no("unknown claim", bob)
-    s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["alice"])
+    s.no("settlement: seat still occupied", "locks", "release", "stranger", job, s.ids["alice"])
     s.play_round(job)
     assert s.world.job(job).state == JobState.ENDED
-    s.no("settlement: claims not final", "settlement", "release", "stranger", job, s.ids["alice"])
+    s.no("settlement: claims not final", "locks", "release", "stranger", job, s.ids["alice"])
     s.settle(job)
     no("unknown claim", alice)
     s.no("settlement: no claims", "settlement", "finalise", "stranger", job, ())

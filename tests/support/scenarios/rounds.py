@@ -4,10 +4,15 @@ from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec import seats
-from zoo_compute.spec.params import AGGREGATOR_SEAT, slash_of
+from zoo_compute.spec.params import AGGREGATOR_SEAT, DEFAULT_AUDIT_BPS, lock_of, restitution, slash_of
 from zoo_compute.spec.state import JobState, Seat
 
-TENTH_OF_LOCK = slash_of(2 * 160 * 3)  # of the default terms: 96 a slot
+
+def lock(price: int) -> int:
+    """What is locked behind a claim of this price, at the default audit rate."""
+    return lock_of(price, DEFAULT_AUDIT_BPS)
+
+
 ROOT, CID = b"r" * 32, b"c" * 32
 HUGE = 2**256 - 1
 
@@ -36,7 +41,7 @@ def holders_say_that_they_are_ready(s: Stage) -> None:
     s.no("settlement: not running", "settlement", "time_out", "stranger", job, alice)
     s.no("settlement: not running", "settlement", "post_checkpoint", "dave hot", job, 0, 0, ROOT, CID)
     s.no("settlement: not running", "settlement", "abandon", "stranger", job)
-    s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["alice"])
+    s.no("settlement: seat still occupied", "locks", "release", "stranger", job, s.ids["alice"])
     s.ready(job, "bob", estimate_s=1)
     assert s.world.job(job).state == JobState.RUNNING
     s.no("settlement: not awarded", "settlement", "ready", "bob hot", job, bob, 10)
@@ -57,13 +62,14 @@ def silence_past_the_ready_window_is_a_decline(s: Stage) -> None:
         s.no("settlement: nothing to ready", "settlement", "expire", "stranger", job, seat)
     s.ok("settlement", "expire", "stranger", job, bob)
     run = s.world.run(job)
-    assert (run.state, run.missing, run.pot) == (JobState.RUNNING, 0b11, 2 * TENTH_OF_LOCK)
-    assert s.world.seat(job, bob) == Seat(first=2, count=2, price=80, pot=2 * TENTH_OF_LOCK)
-    stake = s.world.stake_of(job, s.ids["bob"])
-    assert (stake.locked, stake.held, stake.left_turn) == (2 * (run.lock - TENTH_OF_LOCK), 0, 0)
+    tenth = slash_of(lock(2 * 80))
+    assert (run.state, run.missing, s.world.job_pots[job]) == (JobState.RUNNING, 0b11, tenth)
+    assert s.world.seat(job, bob) == Seat(first=2, count=2, price=80, left_at=s.now)
+    stake = s.world.stake_of(job, s.ids["bob"], False)
+    assert (stake.locked, stake.held, stake.left_turn) == (lock(2 * 80) - tenth, 0, 0)
     # Bob has no claim and never will: his lock is free at once, and what he does next is his business.
-    s.ok("settlement", "release", "stranger", job, s.ids["bob"])
-    s.no("settlement: nothing locked", "settlement", "release", "stranger", job, s.ids["bob"])
+    s.ok("locks", "release", "stranger", job, s.ids["bob"])
+    s.no("locks: nothing locked", "locks", "release", "stranger", job, s.ids["bob"])
     assert s.operator("bob").locks == 0
 
 
@@ -74,26 +80,27 @@ def part_of_a_seat_is_declined_and_taken_over_for_the_whole_job(s: Stage) -> Non
     alice, bob, carol = s.seat_of(job, "alice"), s.seat_of(job, "bob"), s.ids["carol"]
     s.ok("settlement", "decline", "bob hot", job, bob, 1)
     assert s.world.seat(job, bob) == Seat(operator=s.ids["bob"], first=2, count=1, price=80)
-    assert s.world.seat(job, 2) == Seat(first=3, count=1, price=80, pot=TENTH_OF_LOCK)
+    assert s.world.seat(job, 2) == Seat(first=3, count=1, price=80, left_at=s.now)
+    stake = s.world.stake_of(job, s.ids["bob"], False)
+    assert (stake.locked, stake.held, stake.slots) == (lock(2 * 80) - slash_of(lock(80)), 1, 1)
     assert s.world.run(job).missing == 0b11  # what was given up is not waited for
     s.ok("settlement", "decline", "bob hot", job, bob, 1)
     s.no("settlement: not running", "settlement", "take_over", "carol hot", 99, 2, carol, 1, 10)
-    s.no("settlement: not the hot key", "settlement", "take_over", "carol owner", job, 2, carol, 1, 0)
+    s.no("settlement: operator not eligible", "settlement", "take_over", "carol owner", job, 2, carol, 1, 0)
+    s.no("settlement: operator not eligible", "settlement", "take_over", "carol hot", job, 2, 99, 1, 0)
     for seat in (alice, 3, AGGREGATOR_SEAT, HUGE):
         s.no("settlement: seat not vacant", "settlement", "take_over", "carol hot", job, seat, carol, 0, 0)
     for count in (0, 2, HUGE):
         s.no("settlement: count out of range", "settlement", "take_over", "carol hot", job, 2, carol, count, 0)
     for estimate_s in (0, 31):
         s.no("settlement: estimate out of range", "settlement", "take_over", "carol hot", job, 2, carol, 1, estimate_s)
-    dave = s.ids["dave"]
-    s.no("auction: no standby", "settlement", "take_over", "dave hot", job, 2, dave, 1, 30)
     s.take_over(job, 2, "carol", estimate_s=30)
     s.take_over(job, bob, "alice", estimate_s=30)
     s.no("settlement: seat not vacant", "settlement", "take_over", "carol hot", job, 2, carol, 1, 10)
-    # Carol asks 80, as bob was paid: nothing of the slash is needed. Alice asks less: escrow pays her own 60.
-    assert (s.world.seat(job, 2).price, s.world.seat(job, bob).price) == (80, 60)
-    assert s.world.burned[s.tokens["usd"]] == 2 * TENTH_OF_LOCK
-    assert s.world.stake_of(job, s.ids["alice"]).held == 2
+    # Both are paid what bob was, whatever they bid: no turn has gone by. So nothing of the slash is needed.
+    assert (s.world.seat(job, 2).price, s.world.seat(job, bob).price) == (80, 80)
+    assert s.world.job_pots[job] == 2 * slash_of(lock(80))
+    assert s.world.stake_of(job, s.ids["alice"], False).held == 2
     for seat in s.seats_of(job, "alice"):
         if s.world.run(job).missing >> seat & 1:
             s.ok("settlement", "ready", "alice hot", job, seat, 10)
@@ -101,69 +108,76 @@ def part_of_a_seat_is_declined_and_taken_over_for_the_whole_job(s: Stage) -> Non
     for _ in range(3):
         s.play_round(job)
     s.settle(job)
-    assert s.world.job_ledgers[job].paid + s.world.job_ledgers[job].fees == 3 * (2 * 80 + 80 + 60 + 40)
+    assert s.world.job_ledgers[job].paid + s.world.job_ledgers[job].fees == 3 * (4 * 80 + 40)
+    assert s.world.burned[s.tokens["usd"]] == 2 * slash_of(lock(80))
 
 
 @scenario
-def the_slash_pays_a_dearer_standby_the_difference(s: Stage) -> None:
+def a_vacant_seat_rises_by_a_tenth_a_turn_and_escrow_has_the_difference_from_the_slash(s: Stage) -> None:
     s.register_all()
     usd = s.tokens["usd"]
-    slots = {"alice": Offer(60, 2, True), "bob": Offer(70, 2), "carol": Offer(70, 2, True), "erin": Offer(97, 2, True)}
-    job = s.running(slots, {"dave": Offer(30)}, token="usd", rounds=4)
+    slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(70, 2)}
+    job = s.running(slots, {"dave": Offer(30)}, token="usd", rounds=9, depth=9)
     alice = s.seat_of(job, "alice")
     assert s.world.seat(job, alice).price == 70  # carol's two losing units
-    s.play_round(job)
-    s.to(s.world.run(job).opened_at + 21)
     s.commit(job, "bob")
+    s.to(s.world.run(job).opened_at + 21)
     s.ok("settlement", "time_out", "stranger", job, alice)
-    tenth = slash_of(s.world.run(job).lock)
-    assert (s.world.run(job).pot, s.world.seat(job, alice).pot, tenth) == (2 * tenth, 2 * tenth, 128)
+    tenth = slash_of(lock(2 * 70))
+    assert s.world.job_pots[job] == tenth == 1_376
+    s.post_checkpoint(job)
+    restored = s.world.job_ledgers[job].restored
+    # Erin never bid. In turn 1 the seat pays 77, rounded up from 70 and a tenth: 7 more in each of 8 rounds.
     taken = s.take_over(job, alice, "erin", 1)
-    # Erin asks 97, alice was paid 70: 27 more in each of 3 rounds, 81 of the 128; 47 are burned.
     assert taken == 2
-    assert s.world.seat(job, taken) == Seat(s.ids["erin"], 1, 1, 70, 27, 10, s.now, 81)
-    assert s.world.seat(job, alice) == Seat(0, 0, 1, 70, 0, 10, 0, 128)
-    assert s.world.burned[usd] == 47
-    before = s.world.deposit_of(s.ids["erin"], usd).balance
+    assert s.world.seat(job, taken) == Seat(s.ids["erin"], 1, 1, 77, 0, 0, 10, s.now)
+    assert s.world.seat(job, alice) == Seat(0, 0, 1, 70, 0, s.world.seat(job, alice).left_at, 10, 0)
+    assert s.world.job_ledgers[job].restored - restored == 8 * 7
+    assert s.world.job_pots[job] == tenth - 8 * 7
     for _ in range(3):
         s.play_round(job)
+    # 70, 77, 85 (84.7), 94 (93.5), 104 (103.4)
+    s.take_over(job, alice, "erin")
+    assert s.world.seat(job, alice).price == 104
+    assert s.world.job_pots[job] == tenth - 8 * 7 - 5 * 34
+    while s.world.job(job).state == JobState.RUNNING:
+        s.play_round(job)
     s.settle(job)
-    assert s.world.deposit_of(s.ids["erin"], usd).balance == before + 81
-    assert s.world.burned[usd] == 47 + 128  # nobody took the other slot
-    assert s.world.run(job).pot == 0
+    assert s.world.burned[usd] == tenth - 8 * 7 - 5 * 34
 
 
 @scenario
-def a_small_slash_pays_a_standby_what_it_can(s: Stage) -> None:
+def a_vacant_seat_costs_the_maximum_at_most_and_a_small_slash_pays_what_it_can(s: Stage) -> None:
     s.register_all()
-    slots = {"alice": Offer(1, 2), "bob": Offer(1, 2), "carol": Offer(1, 2), "erin": Offer(90, 2, True)}
-    job = s.running(slots, {"dave": Offer(30)}, max_price=100, rounds=9)
-    alice, run = s.seat_of(job, "alice"), s.world.run(job)
+    slots = {"alice": Offer(1, 2), "bob": Offer(1, 2), "carol": Offer(1, 2)}
+    most = {"max_price": 3, "reserve": 2, "aggregator_reserve": 30, "aggregator_max_price": 30}
+    job = s.running(slots, {"dave": Offer(30)}, rounds=9, depth=9, audit_bps=10_000, quorum=1, **most)
+    alice = s.seat_of(job, "alice")
+    assert s.world.stake_of(job, s.ids["alice"], False).locked == lock_of(2, 10_000) == 7
     s.commit(job, "bob")
-    s.to(run.opened_at + 21)
+    s.to(s.world.run(job).opened_at + 21)
     s.ok("settlement", "time_out", "stranger", job, alice)
-    taken = s.take_over(job, alice, "erin", 1)
-    # The slash is 80 = 2 * 100 * 4 // 10 a slot, the difference 89 in each of 9 rounds: 8 a round, and 8 are burned.
-    # Escrow pays the 1 that it paid before: erin takes the slot for 9, though she had asked 90.
-    seat = s.world.seat(job, taken)
-    assert (seat.price, seat.pot_price, seat.pot) == (1, 8, 72)
-    assert s.world.burned[s.tokens["zen"]] == 8
-    # Erin is late too: what escrow paid her is the next one's base, and what is left with her slash its pot.
-    s.play_round(job)
-    s.commit(job, "bob")
-    s.wait(31)
-    s.ok("settlement", "time_out", "stranger", job, taken)
-    vacated = s.world.seat(job, taken)
-    assert (vacated.operator, vacated.price, vacated.pot_price, vacated.pot) == (0, 1, 0, 72 - 8 + 80)
-    s.take_over(job, taken, "erin")  # who held it before may take it again, for a lock of its own
-    seat = s.world.seat(job, taken)
-    assert (seat.price, seat.pot_price, seat.pot) == (1, 18, 144)
-    s.to(s.world.run(job).inputs_close)
+    assert s.world.job_pots.get(job, 0) == 0  # a tenth of 7
     s.post_checkpoint(job)
-    s.to(s.world.run(job).inputs_close)
-    s.no("settlement: quorum not reached", "settlement", "post_checkpoint", "dave hot", job, 2, 0, ROOT, CID)
-    s.ok("settlement", "abandon", "stranger", job)
+    for _ in range(2):
+        s.play_round(job)
+    s.take_over(job, alice, "erin")
+    assert s.world.seat(job, alice).price == 3  # 1, 2, 3, and no more
+    assert s.world.job_ledgers[job].restored == 0
+    while s.world.job(job).state == JobState.RUNNING:
+        s.play_round(job)
     s.settle(job)
+
+
+@scenario
+def who_leaves_or_has_too_little_at_stake_takes_no_seat(s: Stage) -> None:
+    s.register_all()
+    job = s.awarded(SLOTS, AGGREGATORS)
+    bob, erin = s.seat_of(job, "bob"), s.ids["erin"]
+    s.ok("settlement", "decline", "bob hot", job, bob, 2)
+    s.ok("registry", "request_exit", "erin owner", erin)
+    s.no("settlement: operator not eligible", "settlement", "take_over", "erin hot", job, bob, erin, 2, 10)
+    s.take_over(job, bob, "carol")
 
 
 @scenario
@@ -183,7 +197,7 @@ def results_are_committed_once_a_seat_while_inputs_are_open(s: Stage) -> None:
         no("not the hot key", "alice hot", seat)
     no("already committed", "dave hot", AGGREGATOR_SEAT)
     claim = s.commit(job, "alice")
-    assert (claim.scope, claim.price, claim.pot_price, claim.round) == (0 << 16 | 2, 2 * 80, 0, 0)
+    assert (claim.scope, claim.price, claim.round) == (0 << 16 | 2, 2 * 80, 0)
     assert claim.start_root == s.world.terms[job].state_root
     no("already committed", "alice hot", alice)
     s.to(s.world.run(job).inputs_close - 1)
@@ -239,8 +253,7 @@ def a_takeover_whose_deadline_is_the_close_of_inputs_can_be_timed_out(s: Stage) 
     s.ok("settlement", "time_out", "stranger", job, carol)
     s.post_checkpoint(job)
     s.take_over(job, bob, "carol", estimate_s=15)
-    no_more = ("settlement", "take_over", "carol hot", job, carol, s.ids["carol"], 1, 15)
-    s.no("auction: no standby", *no_more)  # she bid for two slots, and has had two
+    s.take_over(job, carol, "carol", estimate_s=15)  # for a lock of its own
 
 
 @scenario
@@ -297,23 +310,23 @@ def a_silent_aggregator_loses_its_seat_to_a_standby(s: Stage) -> None:
     s.ok("settlement", "time_out", "stranger", job, seat)
     s.no("settlement: seat vacant", "settlement", "time_out", "stranger", job, seat)
     s.no("settlement: not the hot key", "settlement", "post_checkpoint", "dave hot", job, 0, 0b11, ROOT, CID)
-    lock = s.world.lot(job, 1).lock
-    assert lock == 3 * (4 * 160 + 80) * 10 // 9 + 2 * 80 * 3
-    assert s.world.stake_of(job, dave).locked == lock - slash_of(lock)
-    assert s.world.burned[s.tokens["zen"]] == slash_of(lock)
-    for name in ("carol", "alice"):
-        s.no("auction: no standby", "settlement", "take_over", f"{name} hot", job, seat, s.ids[name], 1, 10)
+    once = restitution(s.world.terms[job])
+    assert once == 3 * (4 * 160 + 80)
+    assert s.world.stake_of(job, dave, True).locked == once + lock(40) - slash_of(lock(40))
+    assert s.world.job_pots[job] == slash_of(lock(40))
     s.no("settlement: count out of range", "settlement", "take_over", "erin hot", job, seat, erin, 2, 10)
     s.to(s.world.run(job).aggregator_due)
     s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
+    # It rises sixteen times within the 15 seconds of an aggregation; so it costs the maximum by now.
     s.take_over(job, seat, "erin")
     assert s.world.run(job).aggregator_due == s.now + 15
-    assert s.world.stake_of(job, erin).locked == lock
+    assert s.world.seat(job, seat).price == 80
+    assert s.world.stake_of(job, erin, True).locked == once + lock(80)
+    assert s.world.job_ledgers[job].restored == 3 * 40
     s.post_checkpoint(job)
     for _ in range(2):
         s.play_round(job)
     s.settle(job)
-    assert s.world.seat(job, seat).price == 40
     assert s.operator("dave").locks == s.operator("erin").locks == 0
 
 
@@ -352,9 +365,9 @@ def a_job_nobody_works_on_is_abandoned_and_refunded(s: Stage) -> None:
     ledger = s.world.job_ledgers[job]
     assert ledger.refunded == ledger.escrowed
     for name in ("alice", "bob", "dave"):
-        s.ok("settlement", "release", "stranger", job, s.ids[name])
-    s.no("settlement: nothing locked", "settlement", "release", "stranger", job, s.ids["alice"])
-    s.no("settlement: nothing locked", "settlement", "release", "stranger", job, 99)
+        s.ok("locks", "release", "stranger", job, s.ids[name])
+    s.no("locks: nothing locked", "locks", "release", "stranger", job, s.ids["alice"])
+    s.no("locks: nothing locked", "locks", "release", "stranger", job, 99)
     s.withdraw_all()
 
 
@@ -369,9 +382,10 @@ def a_winner_with_capacity_left_stands_by_for_its_neighbours(s: Stage) -> None:
     s.ok("registry", "withdraw", "alice owner", alice, zen, s.world.deposit_of(alice, zen).free)
     args = ("settlement", "take_over", "alice hot", job, bob, alice, 1, 10)
     s.no("registry: amount exceeds free collateral", *args)
-    s.ok("registry", "deposit", "stranger", alice, zen, s.world.run(job).lock)
+    s.ok("registry", "deposit", "stranger", alice, zen, lock(80) - 1)
+    s.no("registry: amount exceeds free collateral", *args)
+    s.ok("registry", "deposit", "stranger", alice, zen, 1)
     taken = s.take_over(job, bob, "alice", 1)
-    s.no("auction: no standby", *args)
     assert s.operator("alice").locks == 1
     s.commit(job, "alice", taken)
     s.to(s.world.run(job).inputs_close)
@@ -379,8 +393,8 @@ def a_winner_with_capacity_left_stands_by_for_its_neighbours(s: Stage) -> None:
     for _ in range(2):
         s.play_round(job)
     s.settle(job)
-    # Two slots won at 80, one taken over at her own 60, in 3 rounds; bob's slash was burned, escrow keeps his slot.
-    paid = 3 * (2 * 80 + 60 + 40)
+    # Two slots won at 80, one taken over at 80, in 3 rounds; bob's slash was burned, escrow keeps his slot.
+    paid = 3 * (3 * 80 + 40)
     assert s.world.job_ledgers[job].paid + s.world.job_ledgers[job].fees == paid
 
 
@@ -391,7 +405,7 @@ def an_aggregator_may_stand_by_for_slots_too(s: Stage) -> None:
     s.ok("settlement", "decline", "alice hot", job, s.seat_of(job, "alice"), 1)
     assert s.operator("dave").locks == 1
     s.take_over(job, 1, "dave")
-    assert s.operator("dave").locks == 1  # one job, one count, until it has both lots from the auction
+    assert s.operator("dave").locks == 2  # as a worker and as an aggregator
     for _ in range(3):
         s.play_round(job)
     s.settle(job)

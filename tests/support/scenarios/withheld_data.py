@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.support.lockstep import committed_results
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
-from zoo_compute.spec.params import AGGREGATOR_SEAT
+from zoo_compute.spec.params import AGGREGATOR_SEAT, DEFAULT_AUDIT_BPS, lock_of
 from zoo_compute.spec.state import Claim
 
 
@@ -30,7 +30,7 @@ def data_that_nobody_can_have_convicts_without_challengers(s: Stage) -> None:
     for of, forged in ((job, replace(claim, root=b"x" * 32)), (99, claim)):
         s.no("availability: unknown claim", "availability", "demand", "stranger", of, forged, 130, 0, 0, 0)
     s.lose(job, claim)
-    lock = 2 * s.world.run(job).lock
+    lock = lock_of(claim.price, DEFAULT_AUDIT_BPS)
     assert s.world.burned[s.tokens["usd"]] == lock - lock // 10
     assert s.operator("alice").reputation == 0
     s.commit(job, "bob")

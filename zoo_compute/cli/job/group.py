@@ -93,7 +93,6 @@ def show(settings: Settings, number: int, location: str | None) -> None:
                 "first": seat.first,
                 "count": seat.count,
                 "price": str(seat.price),
-                "pot_price": str(seat.pot_price),
             }
             for number, seat in sorted(view.seats.items())
         },
@@ -160,7 +159,7 @@ def _seats(view: JobView, token: Token) -> list[str]:
             "aggregator" if number == AGGREGATOR_SEAT else f"seat {number}",
             "" if number == AGGREGATOR_SEAT else _run_of(seat.slots),
             f"operator {seat.operator}" if seat.operator else "vacant",
-            token.format(seat.price + seat.pot_price) + (" (part of it from the pot)" if seat.pot_price else ""),
+            token.format(seat.price if seat.operator else view.price_now(number)),
         )
         for number, seat in sorted(view.seats.items())
     ]
@@ -179,12 +178,12 @@ def _losses(progress: Progress) -> list[str]:
 def _money(account: JobAccount, now: int, token: Token) -> list[str]:
     rows = [
         ("escrowed", token.format(account.escrowed)),
-        *([("restored", f"{token.format(account.restored)} out of convicted locks")] if account.restored else []),
+        *([("restored", f"{token.format(account.restored)} out of slashed locks")] if account.restored else []),
         ("paid to nodes", token.format(account.paid)),
         ("fee to treasury", token.format(account.fee)),
         ("refunded", token.format(account.refunded)),
         ("in escrow", f"{token.format(account.held)}, of which {token.format(account.committed)} for accepted work"),
-        ("slashed", f"{token.format(account.slashed)}; {token.format(account.from_pot)} of it paid to standbys"),
+        ("slashed", token.format(account.slashed)),
     ]
     claims = [
         (

@@ -66,10 +66,23 @@ class Auction(Binding):
         return self._call("pause", (until,))
 
     def open(
-        self, job: int, kind: int, token: str, units: int, rounds: int, reserve: int, max_reserve: int, lock: int
+        self,
+        job: int,
+        kind: int,
+        token: str,
+        units: int,
+        rounds: int,
+        reserve: int,
+        max_reserve: int,
+        lock: int,
+        once: int,
     ) -> Call:
-        """Opens a lot of a job just posted."""
-        return self._call("open", (job, kind, token, units, rounds, reserve, max_reserve, lock))
+        """Opens a lot of a job just posted.
+
+        lock: Behind each unit of a bid.
+        once: Behind each bid besides: at most the lock of the aggregator's unit.
+        """
+        return self._call("open", (job, kind, token, units, rounds, reserve, max_reserve, lock, once))
 
     def cancelled(self, job: int) -> Call:
         """Notes when the job was cancelled: bids that could still be revealed then forfeit nothing.
@@ -117,13 +130,6 @@ class Auction(Binding):
     def retire(self, job: int, kind: int, operator: int) -> Call:
         """Frees the place of a bid that can take nothing any more, since its job ended."""
         return self._call("retire", (job, kind, operator))
-
-    def take(self, job: int, kind: int, operator: int, count: int) -> Call:
-        """Counts units that a standby took over.
-
-        Returns: The standby's bid.
-        """
-        return self._call("take", (job, kind, operator, count))
 
     def paused_until(self, block: BlockIdentifier | None = None) -> int:
         """The second before which nobody bids."""

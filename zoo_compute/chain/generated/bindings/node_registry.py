@@ -55,9 +55,9 @@ class NodeRegistry(Binding):
 
     NAME = "NodeRegistry"
 
-    def wire(self, auction_: str, settlement_: str, tasks_: str, rewards_: str, admissions_: str) -> Call:
+    def wire(self, auction_: str, settlement_: str, locks_: str, tasks_: str, rewards_: str, admissions_: str) -> Call:
         """Names the contracts that may lock, slash and admit, once."""
-        return self._call("wire", (auction_, settlement_, tasks_, rewards_, admissions_))
+        return self._call("wire", (auction_, settlement_, locks_, tasks_, rewards_, admissions_))
 
     def pause(self, until: int) -> Call:
         """Pauses registration, and nothing else, until a second below 2^40; one that is over resumes it."""
@@ -207,12 +207,8 @@ class NodeRegistry(Binding):
         """Whether the operator earns its class's multiplier."""
         return self._call("set_admitted", (operator, admitted))
 
-    def credit(self, operator: int, token: str, amount: int) -> Call:
-        """Moves `amount` from the pot to the operator's free collateral."""
-        return self._call("credit", (operator, token, amount))
-
     def pay_out(self, token: str, amount: int) -> Call:
-        """Sends `amount` from the pot to the task registry, where the settlement says whom it is owed to."""
+        """Sends `amount` from the pot to the task registry, where Locks says whom it is owed to."""
         return self._call("pay_out", (token, amount))
 
     def burn(self, token: str, amount: int) -> Call:
@@ -367,6 +363,11 @@ class NodeRegistry(Binding):
     def settlement(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `settlement`."""
         values: str = self._view("settlement", (), block)
+        return values
+
+    def locks(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `locks`."""
+        values: str = self._view("locks", (), block)
         return values
 
     def tasks(self, block: BlockIdentifier | None = None) -> str:

@@ -31,14 +31,12 @@ class Run(NamedTuple):
     aggregator: int
     aggregator_due: int
     token: str
-    lock: int
     flops: int
     seats: int
     missing: int
     committed: int
     holds: int
     held_s: int
-    pot: int
     start_root: bytes
 
 
@@ -49,28 +47,23 @@ class Seat(NamedTuple):
     first: int
     count: int  # type: ignore[assignment]
     price: int
-    pot_price: int
+    left_turn: int
+    left_at: int
     estimate_s: int
     since: int
-    pot: int
 
 
-class JobStake(NamedTuple):
-    """Struct `JobStake`."""
+class OperatorRecord(NamedTuple):
+    """Struct `OperatorRecord`."""
 
-    locked: int
-    lots: int
-    held: int
-    left_turn: int
     void_before: int
-    slots: int
     parked: int
 
 
 class Settlement(Binding):
     """Runs awarded jobs: records which operator has which seat and what it commits in each turn, vacates seats that
-    are late and lets standbys take over, pays claims that survive their window, convicts those that do not, and
-    has the rounds that rest on a false claim done again.
+    are late and lets others take over, pays claims that survive their window, convicts those that do not, and has
+    the rounds that rest on a false claim done again.
     """
 
     NAME = "Settlement"
@@ -101,9 +94,7 @@ class Settlement(Binding):
         return values
 
     def referee(self, block: BlockIdentifier | None = None) -> str:
-        """The contracts deployed after this one, and who is owed the audits' part of a conviction; set once by
-        `wire`.
-        """
+        """The contracts deployed after this one; set once by `wire`."""
         values: str = self._view("referee", (), block)
         return values
 
@@ -112,14 +103,9 @@ class Settlement(Binding):
         values: str = self._view("availability", (), block)
         return values
 
-    def audit_pool(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `audit_pool`."""
-        values: str = self._view("audit_pool", (), block)
-        return values
-
-    def reserves(self, job: int, block: BlockIdentifier | None = None) -> int:
-        """job -> what of its pot convicted operators left for rollbacks to come."""
-        values: int = self._view("reserves", (job,), block)
+    def locks(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `locks`."""
+        values: str = self._view("locks", (), block)
         return values
 
     def parked(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
@@ -127,23 +113,13 @@ class Settlement(Binding):
         values: int = self._view("parked", (job, claim_hash), block)
         return values
 
-    def finder_shares(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
-        """job -> claim_hash -> of a judged claim's lock, what is set aside for who found the lie; no part of the
-        job's pot.
-        """
-        values: int = self._view("finder_shares", (job, claim_hash), block)
-        return values
+    def wire(self, referee_: str, availability_: str) -> Call:
+        """Names who judges disputes, and who asks for data, once."""
+        return self._call("wire", (referee_, availability_))
 
-    def wire(self, referee_: str, availability_: str, audit_pool_: str) -> Call:
-        """Names who judges disputes, who asks for data, and who is owed the audits' part of a conviction, once."""
-        return self._call("wire", (referee_, availability_, audit_pool_))
-
-    def begin(self, job: int, lock: int) -> Call:
-        """Starts the ready window of a job whose seats are all awarded.
-
-        lock: Of one slot.
-        """
-        return self._call("begin", (job, lock))
+    def begin(self, job: int) -> Call:
+        """Starts the ready window of a job whose seats are all awarded."""
+        return self._call("begin", (job,))
 
     def abandon(self, job: int) -> Call:
         """Ends a job that cannot go on. What was committed in the open turn stays payable."""
@@ -181,12 +157,12 @@ class Settlement(Binding):
         """
         return self._call("finalise", (job, claims))
 
-    def seat(self, job: int, kind: int, operator: int, first: int, count: int, price: int, lock: int) -> Call:
+    def seat(self, job: int, kind: int, operator: int, first: int, count: int, price: int) -> Call:
         """Records a seat that the auction awarded.
 
-        lock: The seat's whole lock.
+        Returns: What of its bid's lock the seat needs.
         """
-        return self._call("seat", (job, kind, operator, first, count, price, lock))
+        return self._call("seat", (job, kind, operator, first, count, price))
 
     def ready(self, job: int, seat: int, estimate_s: int) -> Call:
         """Confirms that the holder of a seat has the inputs and timed a step.
@@ -207,13 +183,21 @@ class Settlement(Binding):
         """Vacates a seat whose holder did not commit in time, or whose checkpoint is overdue."""
         return self._call("time_out", (job, seat))
 
-    def release(self, job: int, operator: int) -> Call:
-        """Unlocks what an operator has locked in a job, once nothing of it can be convicted any more."""
-        return self._call("release", (job, operator))
+    def check_free(
+        self, job: int, operator: int, is_held: bool, left_turn: int, block: BlockIdentifier | None = None
+    ) -> str:
+        """For `Locks.release`: reverts unless nothing of an operator can be convicted any more.
+
+        is_held: Whether it holds a seat.
+        left_turn: Otherwise the first turn in which it has surely no claim.
+        Returns: What its locks are in.
+        """
+        values: str = self._view("check_free", (job, operator, is_held, left_turn), block)
+        return values
 
     def take_over(self, job: int, seat: int, operator: int, count: int, estimate_s: int) -> Call:
-        """A standby takes the last `count` slots of a vacant seat at its own bid, or at what escrow paid before and
-        the seat's part of the pot adds, where that is less.
+        """An operator takes the last `count` slots of a vacant seat, at the seat's price now: a tenth more for each
+        turn in which it was vacant, up to the maximum.
         """
         return self._call("take_over", (job, seat, operator, count, estimate_s))
 
@@ -251,14 +235,14 @@ class Settlement(Binding):
         return Run(*values)
 
     def seats(self, job: int, seat: int, block: BlockIdentifier | None = None) -> Seat:
-        """Who holds a seat at what price, or what a standby finds; zeros when there is none."""
+        """Who holds a seat at what price, or since when it is vacant; zeros when there is none."""
         values: Any = self._view("seats", (job, seat), block)
         return Seat(*values)
 
-    def stakes(self, job: int, operator: int, block: BlockIdentifier | None = None) -> JobStake:
-        """What an operator has locked in a job, in how many lots, for how many seats; and since when it holds none."""
-        values: Any = self._view("stakes", (job, operator), block)
-        return JobStake(*values)
+    def records(self, job: int, operator: int, block: BlockIdentifier | None = None) -> OperatorRecord:
+        """Since when an operator's claims in a job are not void, and how many of its parked ones are pending."""
+        values: Any = self._view("records", (job, operator), block)
+        return OperatorRecord(*values)
 
     def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
         """The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status."""

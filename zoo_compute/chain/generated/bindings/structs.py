@@ -14,7 +14,6 @@ class Claim(NamedTuple):
     operator: int
     scope: int
     price: int
-    pot_price: int
     start_root: bytes
     root: bytes
 

@@ -65,14 +65,22 @@ class Schedule(NamedTuple):
     state_root: bytes
 
 
+class LockTerms(NamedTuple):
+    """Struct `LockTerms`."""
+
+    round_price: int
+    restitution: int
+    audit_bps: int
+
+
 class TaskRegistry(Binding):
     """The jobs: their terms, their escrow and their state; and what is owed to whom."""
 
     NAME = "TaskRegistry"
 
-    def wire(self, auction_: str, settlement_: str) -> Call:
-        """Names the contracts that advance jobs, once."""
-        return self._call("wire", (auction_, settlement_))
+    def wire(self, auction_: str, settlement_: str, locks_: str) -> Call:
+        """Names the contracts that advance jobs, and the one that pays into their escrow, once."""
+        return self._call("wire", (auction_, settlement_, locks_))
 
     def pause(self, until: int) -> Call:
         """Pauses `post`, and nothing else, until a second; one that is over resumes it."""
@@ -185,6 +193,16 @@ class TaskRegistry(Binding):
         values: Any = self._view("schedules", (job,), block)
         return Schedule(*values)
 
+    def lock_terms(self, job: int, is_aggregation: bool, block: BlockIdentifier | None = None) -> LockTerms:
+        """What an operator's lock follows from, as a worker or as an aggregator."""
+        values: Any = self._view("lock_terms", (job, is_aggregation), block)
+        return LockTerms(*values)
+
+    def max_price(self, job: int, is_aggregation: bool, block: BlockIdentifier | None = None) -> int:
+        """The most that a slot-round, or an aggregation, may be paid."""
+        values: int = self._view("max_price", (job, is_aggregation), block)
+        return values
+
     def treasury(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `treasury`."""
         values: str = self._view("treasury", (), block)
@@ -213,6 +231,11 @@ class TaskRegistry(Binding):
     def settlement(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `settlement`."""
         values: str = self._view("settlement", (), block)
+        return values
+
+    def locks(self, block: BlockIdentifier | None = None) -> str:
+        """Pays slashed locks into a job's escrow."""
+        values: str = self._view("locks", (), block)
         return values
 
     def paused_until(self, block: BlockIdentifier | None = None) -> int:

@@ -1,0 +1,166 @@
+"""Locks: what operators have at stake in a job, what timeouts and convictions take of it, and to whom that goes (docs/protocol/locks.md)."""
+
+from dataclasses import dataclass, replace
+
+from zoo_compute.spec import jobs, node_registry
+from zoo_compute.spec.clocks import End, silence_slash
+from zoo_compute.spec.params import (
+    AGGREGATOR_SEAT,
+    AUDITS_BPS,
+    BPS,
+    FINDER_BPS,
+    lock_of,
+    lock_once,
+    restitution,
+    round_price,
+    slash_of,
+)
+from zoo_compute.spec.revert import require
+from zoo_compute.spec.state import Claim, JobState, Message, Stake, World
+from zoo_compute.spec.watching import NOBODY
+
+ROLES = (False, True)  # whether an operator aggregates: its two locks never cover each other
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a conviction took of a lock, and where it went; the rest of `slashed` is burned."""
+
+    slashed: int
+    restored: int
+    to_finder: int
+    to_audits: int
+
+
+def award(w: World, job: int, operator: int, seat: int, count: int, price: int) -> int:
+    """For Settlement: what Auction keeps locked behind a seat it awarded."""
+    return _add(w, job, operator, seat, count, price)
+
+
+def take(w: World, job: int, operator: int, seat: int, count: int, price: int, dearer: int) -> None:
+    """For Settlement: locks behind a seat that is taken over; what it costs more is restored from the pot, as far as that goes."""
+    is_new = not w.stake_of(job, operator, is_aggregator(seat)).is_held
+    token = w.job(job).token
+    amount = _add(w, job, operator, seat, count, price)
+    node_registry.lock(w, operator, token, amount, new=is_new)
+    restored = min(w.job_pots.get(job, 0), dearer)
+    if restored:
+        w.job_pots[job] -= restored
+        node_registry.pay_out(w, token, restored)
+        jobs.restore(w, job, restored, NOBODY, 0)
+
+
+def vacate(w: World, job: int, operator: int, seat: int, count: int, price: int, *, whole: bool, left_turn: int) -> int:
+    """For Settlement: slashes a tenth of the seat's lock to the job's pot; returns how much."""
+    key = job, operator, is_aggregator(seat)
+    stake = w.stakes[key]
+    slashed = min(slash_of(lock_of(count * price, w.terms[job].audit_bps)), own_of(w, job, stake, key[2]))
+    slots = stake.slots - slots_of(seat, count)
+    held = stake.held - whole
+    w.stakes[key] = replace(stake, locked=stake.locked - slashed, slots=slots, held=held, left_turn=left_turn)
+    w.job_pots[job] = w.job_pots.get(job, 0) + slashed
+    node_registry.slash(w, operator, w.job(job).token, slashed, convicted=False)
+    return slashed
+
+
+def convict(w: World, job: int, claim: Claim, rounds: int, end: End, burned: int, left_turn: int) -> Taken:
+    """For Settlement: takes a claim's lock, and the price of the rounds that rest on it; the operator's seats in that role are gone."""
+    key = job, claim.operator, claim.is_aggregation
+    stake, terms, token = w.stakes[key], w.terms[job], w.job(job).token
+    lock = lock_of(claim.price, terms.audit_bps)
+    lock = min(silence_slash(lock, burned, end), own_of(w, job, stake, claim.is_aggregation))
+    restored = rounds * round_price(terms)
+    assert restored <= restitution_of(w, job, claim.is_aggregation) - stake.drawn, "more rests on lies than is locked"
+    w.stakes[key] = replace(
+        stake,
+        locked=stake.locked - lock - restored,
+        drawn=stake.drawn + restored,
+        left_turn=left_turn if stake.held else stake.left_turn,
+        slots=0,
+        held=0,
+    )
+    to_finder = lock * FINDER_BPS // BPS if end == End.JUDGED else 0
+    to_audits = lock * AUDITS_BPS // BPS
+    w.finder_shares[job, claim] = to_finder
+    node_registry.slash(w, claim.operator, token, lock + restored, convicted=True)
+    if restored + to_audits:  # some tokens reject a transfer of 0
+        node_registry.pay_out(w, token, restored + to_audits)
+        jobs.restore(w, job, restored, w.config.audit_pool, to_audits)
+    node_registry.burn(w, token, lock - to_finder - to_audits)
+    return Taken(lock + restored, restored, to_finder, to_audits)
+
+
+def reward_finder(w: World, job: int, claim: Claim, finder: str) -> None:
+    """For Settlement: what a judgement set aside goes to the finder of the oldest seal; of nobody, it burns."""
+    amount, token = w.finder_shares.get((job, claim), 0), w.job(job).token
+    if not amount:
+        return
+    w.finder_shares[job, claim] = 0
+    if finder == NOBODY:
+        node_registry.burn(w, token, amount)
+        return
+    node_registry.pay_out(w, token, amount)
+    jobs.restore(w, job, 0, finder, amount)
+
+
+def burn(w: World, job: int) -> None:
+    """For Settlement: the pot of a job that is over."""
+    node_registry.burn(w, w.job(job).token, w.job_pots.get(job, 0))
+    w.job_pots[job] = 0
+
+
+def release(w: World, msg: Message, job: int, operator: int) -> None:
+    """Frees an operator's locks in a job once none of its claims can be convicted."""
+    run, record = w.run(job), w.record_of(job, operator)
+    stakes = {role: w.stakes[job, operator, role] for role in ROLES if w.stake_of(job, operator, role).is_held}
+    require(len(stakes) > 0, "locks: nothing locked")
+    is_seated = any(stake.held for stake in stakes.values())
+    require(not is_seated or run.state == JobState.ENDED, "settlement: seat still occupied")
+    left = run.turn if is_seated else max(stake.left_turn for stake in stakes.values())
+    is_settled = left <= run.turn and all(w.closed_turn(job, turn).pending == 0 for turn in range(left))
+    require(is_settled and record.parked == 0, "settlement: claims not final")
+    for role, stake in stakes.items():
+        w.stakes[job, operator, role] = Stake()
+        node_registry.unlock(w, operator, run.token, stake.locked, last=True)
+
+
+def is_aggregator(seat: int) -> bool:
+    return seat == AGGREGATOR_SEAT
+
+
+def slots_of(seat: int, count: int) -> int:
+    """How many slots a seat has; the aggregator's has none."""
+    return 0 if is_aggregator(seat) else count
+
+
+def seats_of(w: World, job: int, operator: int) -> int:
+    """How many seats an operator has, in both roles."""
+    return sum(w.stake_of(job, operator, role).held for role in ROLES)
+
+
+def restitution_of(w: World, job: int, is_aggregation: bool) -> int:
+    """What an operator locks once in a role, for rounds that its lies undo."""
+    terms = w.terms[job]
+    return restitution(terms) if is_aggregation else lock_once(terms)
+
+
+def own_of(w: World, job: int, stake: Stake, is_aggregation: bool) -> int:
+    """What a lock has left besides restitution."""
+    return stake.locked - (restitution_of(w, job, is_aggregation) - stake.drawn)
+
+
+def _add(w: World, job: int, operator: int, seat: int, count: int, price: int) -> int:
+    """One seat more in a role; returns what it adds to the lock. Restitution is whole again."""
+    role = is_aggregator(seat)
+    stake = w.stake_of(job, operator, role)
+    once = stake.drawn if stake.is_held else restitution_of(w, job, role)
+    amount = lock_of(count * price, w.terms[job].audit_bps) + once
+    w.stakes[job, operator, role] = replace(
+        stake,
+        locked=stake.locked + amount,
+        drawn=0,
+        held=stake.held + 1,
+        slots=stake.slots + slots_of(seat, count),
+        is_held=True,
+    )
+    return amount
