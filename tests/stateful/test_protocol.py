@@ -20,7 +20,7 @@ MUST_ACCEPT = {
     *(f"tasks.{name}" for name in ("post", "withdraw")),
     *(f"auction.{name}" for name in ("bid", "reveal", "reopen", "clear", "award", "reclaim", "retire")),
     *(f"settlement.{name}" for name in ("ready", "decline", "commit", "time_out", "take_over", "post_checkpoint")),
-    *(f"settlement.{name}" for name in ("abandon", "finalise", "release", "open_dispute", "close_dispute")),
+    *(f"settlement.{name}" for name in ("abandon", "finalise", "open_dispute", "close_dispute")),
     *(
         f"referee.{name}"
         for name in ("ask_claim", "ask", "answer", "answer_stage", "judge", "expire", "close", "settle")
@@ -36,7 +36,7 @@ MUST_ACCEPT = {
     ),
     *(f"custody.{name}" for name in ("schedule", "draw", "note_key", "note_seat", "resign", "hold_start")),
     *(f"custody.{name}" for name in ("hold_inputs", "hold_turn", "count", "lapse", "expel", "release")),
-    *("rewards.fund", "rewards.redeem", "datasets.cite", "treasury.collect", "treasury.fund"),
+    *("locks.release", "rewards.fund", "rewards.redeem", "datasets.cite", "treasury.collect", "treasury.fund"),
     *("registry.offer_owner", "registry.accept_owner", "guardian.pause"),
 }
 MUST_CHANGE = {
