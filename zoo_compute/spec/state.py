@@ -12,7 +12,7 @@ from typing import cast
 
 from zoo_compute.spec import merkle
 from zoo_compute.spec.auditing import Budget, Draw, Funds, Statement
-from zoo_compute.spec.custodians import Committee, Note, Offer, Progress, Request, Role
+from zoo_compute.spec.custodians import Committee, Note, Offer, Progress, Record, Request, Role
 from zoo_compute.spec.disputed_claims import Court, Explorations
 from zoo_compute.spec.frames import Frame, Position, height_of
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
