@@ -19,6 +19,7 @@ from .modules import merkle
 from .modules import numbers
 from .modules import openings
 from .modules import outcomes
+from .modules import protocol_time
 
 
 implements: IDisputes
@@ -230,10 +231,10 @@ def answer(operator: uint256, seed: bytes32, root: bytes32):
     block_hash: bytes32 = self._known_hash(entry.block)
     workload: Workload = self._workload_of(operator)
     assert seed == self._seed(block_hash, operator, workload), "admissions: seed does not match"
-    # By the blocks' clock, the wait for the seed included; two blocks may have one time.
+    # By block time, the wait for the seed included; two blocks may have one time. A machine computes while the chain stands still.
     seconds: uint256 = max(1, block.timestamp - entry.entered_at)
     claim: ISettlementViews.Claim = self._claim(operator, workload, seed, root)
-    deadline: uint256 = block.timestamp + window_s
+    deadline: uint256 = protocol_time._now(registry) + window_s
     self.entries[operator] = empty(Entry)
     self.words[operator] = self._word(claim)
     self.trials[operator] = Trial(
@@ -315,7 +316,7 @@ def settle(claim: ISettlementViews.Claim):
     self._check_pending(claim)
     operator: uint256 = claim.operator
     assert not self.is_disputed[operator], "admissions: in dispute"
-    assert block.timestamp > self.trials[claim.operator].deadline, "admissions: window open"
+    assert protocol_time._now(registry) > self.trials[claim.operator].deadline, "admissions: window open"
     assert staticcall INodeRegistry(registry).stake_of(operator) > 0, "admissions: nothing staked"
     score: uint256 = self.trials[operator].score
     self._forget(operator)
@@ -351,7 +352,7 @@ def recall(operator: uint256):
     # A recall that is not answered is not put off by another.
     assert last.due == 0 and last.epoch != epoch, "admissions: already recalled"
     assert self._is_drawn(block_hash, epoch, operator), "admissions: not drawn"
-    due: uint256 = block.timestamp + RECALL_TRIALS * benchmark_s
+    due: uint256 = protocol_time._now(registry) + RECALL_TRIALS * benchmark_s
     self.recalls[operator] = Recall(epoch=epoch, due=due)
     log OperatorRecalled(operator=operator, due=due)
 
@@ -363,7 +364,7 @@ def lapse(operator: uint256):
     """
     due: uint256 = self.recalls[operator].due
     assert due != 0, "admissions: not recalled"
-    assert block.timestamp > due, "admissions: recall not over"
+    assert protocol_time._now(registry) > due, "admissions: recall not over"
     log AdmissionLapsed(operator=operator)
     self._end(operator)
 

@@ -18,6 +18,7 @@ from .interfaces import ITaskViews
 from .modules import auction_words as words
 from .modules import bits
 from .modules import numbers
+from .modules import protocol_time
 
 
 implements: IAuction
@@ -254,9 +255,10 @@ def cancelled(job: uint256) -> uint256:
     if not self._has_failed(job):
         for kind: uint256 in range(2):
             bids += words._unpack_tally(self.tallies[job][kind]).revealed
+    now: uint256 = protocol_time._now(registry)
     for kind: uint256 in range(2):
         clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
-        clock.cancelled_at = block.timestamp
+        clock.cancelled_at = now
         self.lot_words[job][kind].clock = words._pack_clock(clock)
     return bids
 
@@ -272,7 +274,7 @@ def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity:
     clock: uint256 = lot.clock
     # Of the clock's word: phase, cancelled_at and bid_end.
     assert (
-        clock >> 248 == OPEN and clock & bits.U40 == 0 and block.timestamp < clock >> 160 & bits.U40
+        clock >> 248 == OPEN and clock & bits.U40 == 0 and protocol_time._now(registry) < clock >> 160 & bits.U40
     ), "auction: not bidding"
     units: uint256 = clock >> 200 & bits.U16
     assert (
@@ -314,11 +316,12 @@ def reveal(job: uint256, kind: uint256, operator: uint256, price: uint256, salt:
     @notice Opens a sealed bid. Anyone who knows the salt may.
     """
     clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
+    now: uint256 = protocol_time._now(registry)
     assert (
         clock.phase == OPEN
         and clock.cancelled_at == 0
-        and block.timestamp >= clock.bid_end
-        and block.timestamp < clock.reveal_end
+        and now >= clock.bid_end
+        and now < clock.reveal_end
     ), "auction: not revealing"
     entry: words.Entry = self._entry(job, kind, operator)
     # Attempts count from 1: no bid at all has attempt 0.
@@ -351,7 +354,7 @@ def reopen(job: uint256, kind: uint256):
     """
     clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     assert (
-        clock.phase == OPEN and clock.cancelled_at == 0 and block.timestamp >= clock.reveal_end
+        clock.phase == OPEN and clock.cancelled_at == 0 and protocol_time._now(registry) >= clock.reveal_end
     ), "auction: not due"
     # INVARIANT auction: a bid never waits for the other lot for longer than an attempt.
     assert not (self._has_enough(job, 0) and self._has_enough(job, 1)), "auction: enough bids"
@@ -381,7 +384,7 @@ def clear(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
     assert (
         (clock.phase == OPEN or clock.phase == CLEARING)
         and clock.cancelled_at == 0
-        and block.timestamp >= clock.reveal_end
+        and protocol_time._now(registry) >= clock.reveal_end
     ), "auction: not due"
     # INVARIANT auction: clearing starts only when both lots can be sold, so that a job whose escrow can no longer be
     # cancelled is always awarded.
@@ -457,7 +460,7 @@ def reclaim(job: uint256, kind: uint256, operator: uint256):
     assert entry.attempt != 0, "auction: no bid"
     clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     is_earlier: bool = entry.attempt < clock.attempt
-    is_over: bool = block.timestamp >= clock.reveal_end
+    is_over: bool = protocol_time._now(registry) >= clock.reveal_end
     # INVARIANT auction: a bid holds its lock only while it can win, or until its units are cleared.
     assert (
         is_earlier or (is_over and not entry.revealed) or clock.cancelled_at != 0
@@ -533,7 +536,7 @@ def is_lapsed(job: uint256) -> bool:
     clock: words.Clock = words._unpack_clock(self.lot_words[job][0].clock)
     return (
         clock.phase == OPEN
-        and block.timestamp >= clock.reveal_end + LAPSE_S
+        and protocol_time._now(registry) >= clock.reveal_end + LAPSE_S
         and words._unpack_clock(self.lot_words[job][1].clock).phase == OPEN
     )
 
@@ -597,7 +600,7 @@ def bids(job: uint256, kind: uint256, operator: uint256) -> Bid:
 
 @internal
 def _open_attempt(job: uint256, kind: uint256, attempt: uint256, units: uint256, reserve: uint256):
-    bid_end: uint256 = block.timestamp + bid_window_s
+    bid_end: uint256 = protocol_time._now(registry) + bid_window_s
     reveal_end: uint256 = bid_end + reveal_window_s
     self.lot_words[job][kind].clock = words._pack_clock(
         words.Clock(
@@ -752,7 +755,7 @@ def _has_failed(job: uint256) -> bool:
     @notice Whether the attempt is over, and a lot has too few bids.
     """
     return (
-        block.timestamp >= words._unpack_clock(self.lot_words[job][0].clock).reveal_end
+        protocol_time._now(registry) >= words._unpack_clock(self.lot_words[job][0].clock).reveal_end
         and not (self._has_enough(job, 0) and self._has_enough(job, 1))
     )
 

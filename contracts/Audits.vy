@@ -24,6 +24,7 @@ from .modules import chance
 from .modules import claims
 from .modules import numbers
 from .modules import outcomes
+from .modules import protocol_time
 
 
 interface IReferee:
@@ -408,11 +409,12 @@ def draw_units(job: uint256, turn: uint256):
     assert places > 0, "audits: no auditors"
     deadline: uint256 = staticcall ISettlementViews(settlement).claim_deadline(job, turn)
     assert deadline != max_value(uint256), "audits: turn still open"
-    assert block.timestamp < deadline, "audits: window over"
+    now: uint256 = protocol_time._now(registry)
+    assert now < deadline, "audits: window over"
     number: uint256 = block.number + 1
     self.draw_words[job][turn] = (
         convert(convert(number, uint64), uint256) << 192
-        | convert(convert(block.timestamp, uint40), uint256) << 152
+        | convert(convert(now, uint40), uint256) << 152
         | convert(convert(deadline, uint40), uint256) << 112
         | convert(convert(places, uint32), uint256) << 80
         | (staticcall ITaskRegistry(tasks).schedules(job)).audit_bps << 64
@@ -431,7 +433,7 @@ def give_verdicts(job: uint256, turn: uint256, operator: uint256, verdicts: Verd
     """
     draw: Draw = self._draw(job, turn)
     assert draw.is_drawn, "audits: not drawn"
-    assert block.timestamp <= draw.deadline, "audits: window over"
+    assert protocol_time._now(registry) <= draw.deadline, "audits: window over"
     assert staticcall INodeRegistry(registry).hot_key(operator) == msg.sender, "audits: not the hot key"
     role: uint256 = self._role(draw)
     assert self.given[job][turn][operator][role] == 0, "audits: verdicts given"
@@ -443,7 +445,7 @@ def give_verdicts(job: uint256, turn: uint256, operator: uint256, verdicts: Verd
     budget: Budget = self._budget(job)
     assert cost.budget <= budget.balance, "audits: budget spent"
     self._store_budget(job, budget.balance - cost.budget, budget.reserved + cost.budget)
-    self.given[job][turn][operator][role] = self._hash(verdicts) & ~bits.U40 | block.timestamp
+    self.given[job][turn][operator][role] = self._hash(verdicts) & ~bits.U40 | protocol_time._now(registry)
     log VerdictsGiven(job=job, operator=operator, turn=turn, role=role, verdicts=verdicts)
 
 
@@ -465,7 +467,7 @@ def settle_verdicts(
     """
     draw: Draw = self._draw(job, turn)
     self._check_left(job, turn, operator, role, verdicts)
-    assert block.timestamp > draw.deadline, "audits: window open"
+    assert protocol_time._now(registry) > draw.deadline, "audits: window open"
     open: Verdicts = verdicts
     sums: Sums = empty(Sums)
     token: address = empty(address)
@@ -558,7 +560,7 @@ def lapse_verdicts(job: uint256, turn: uint256, operator: uint256, role: uint256
     self._check_left(job, turn, operator, role, verdicts)
     reexecute_s: uint256 = (staticcall ITaskRegistry(tasks).dispute_terms(job))[1]
     deadline: uint256 = self._draw(job, turn).deadline
-    assert block.timestamp > deadline + lapse_s + LAPSE_REEXECUTIONS * reexecute_s, "audits: time left"
+    assert protocol_time._now(registry) > deadline + lapse_s + LAPSE_REEXECUTIONS * reexecute_s, "audits: time left"
     cost: Cost = self._cost(job, verdicts)
     assert cost.count > 0, "audits: nothing to settle"
     nothing: Verdicts = empty(Verdicts)
@@ -744,7 +746,7 @@ def _change(place: uint256, operator: uint256):
         changes = (word & bits.U32) + 1
         self.past_words[place][changes - 1] = word
     self.place_words[place] = (
-        convert(convert(operator, uint56), uint256) << 72 | block.timestamp << 32 | changes
+        convert(convert(operator, uint56), uint256) << 72 | protocol_time._now(registry) << 32 | changes
     )
 
 
@@ -764,7 +766,7 @@ def _hold(operator: uint256, count: uint256):
 @view
 def _role(draw: Draw) -> uint256:
     half: uint256 = draw.named_at + (draw.deadline - draw.named_at) // 2
-    return REPLACEMENT if block.timestamp > half else AUDITOR
+    return REPLACEMENT if protocol_time._now(registry) > half else AUDITOR
 
 
 @internal

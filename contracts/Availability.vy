@@ -17,6 +17,7 @@ from .modules import bits
 from .modules import claims
 from .modules import merkle
 from .modules import numbers
+from .modules import protocol_time
 
 
 # Gas that an answer's transaction is taken to cost: measured below it, see docs/protocol/.
@@ -165,7 +166,7 @@ def demand(
     assert self._is_holder(job, claim, lane, msg.sender), "availability: not the lane's holder"
     assert self._has_slot(claim, slot) and tensor <= bits.U32 and group <= bits.U40, "availability: nothing there"
     assert (
-        block.timestamp + WINDOWS_BEFORE_DEADLINE * answer_s
+        protocol_time._now(registry) + WINDOWS_BEFORE_DEADLINE * answer_s
         <= staticcall ISettlementViews(settlement).claim_deadline(job, claim.turn)
     ), "availability: too late"
     claim_hash: bytes32 = claims._hash(claim)
@@ -208,7 +209,7 @@ def answer(job: uint256, claim: ISettlementViews.Claim, lane: uint256, opening: 
     claim_hash: bytes32 = claims._hash(claim)
     question: Demand = self._demand(job, claim_hash, lane)
     assert question.demander != empty(address), "availability: no demand"
-    assert block.timestamp <= question.opened_at + answer_s, "availability: answer too late"
+    assert protocol_time._now(registry) <= question.opened_at + answer_s, "availability: answer too late"
     assert self._is_shown(claim, question, opening), "availability: bytes do not match"
     self.bonds[job][claim_hash][lane] = 0
     self.owed[staticcall INodeRegistry(registry).owner_of(claim.operator)] += question.deposit
@@ -224,7 +225,7 @@ def close(job: uint256, claim: ISettlementViews.Claim, lane: uint256):
     claim_hash: bytes32 = claims._hash(claim)
     question: Demand = self._demand(job, claim_hash, lane)
     assert question.demander != empty(address), "availability: no demand"
-    assert block.timestamp > question.opened_at + answer_s, "availability: window open"
+    assert protocol_time._now(registry) > question.opened_at + answer_s, "availability: window open"
     # Convicted already, or paid because nobody ended the demand in time: then there is nothing left to void.
     voids: bool = claims._is_pending(settlement, job, claim)
     self.bonds[job][claim_hash][lane] = 0
@@ -350,10 +351,10 @@ def _hold(job: uint256):
     holding: Holding = self._holding(job)
     first: bool = holding.open == 0
     if first:
-        holding.since = block.timestamp
+        holding.since = protocol_time._now(registry)
     holding.open += 1
     # Time does not run backwards: the newest demand ends last.
-    holding.until = block.timestamp + answer_s
+    holding.until = protocol_time._now(registry) + answer_s
     self.holding_words[job] = self._pack_holding(holding)
     if first:
         log ClocksHeld(job=job)
@@ -365,7 +366,7 @@ def _release(job: uint256, lane: uint256, question: Demand):
     if not question.holds:
         return
     # A demand that nobody ended when its time was over counts up to there.
-    seconds: uint256 = min(block.timestamp - question.opened_at, answer_s)
+    seconds: uint256 = min(protocol_time._now(registry) - question.opened_at, answer_s)
     spent: Spent = self._spent(job, lane)
     if spent.turn == question.turn:
         seconds += spent.seconds
@@ -381,7 +382,7 @@ def _release(job: uint256, lane: uint256, question: Demand):
     # A turn that opened meanwhile has its own clock, which ran from then.
     opened_at: uint256 = (staticcall ISettlementViews(settlement).runs(job)).opened_at
     start: uint256 = max(holding.since, opened_at)
-    end: uint256 = min(holding.until, block.timestamp)
+    end: uint256 = min(holding.until, protocol_time._now(registry))
     moved: uint256 = 0
     if end > start:
         moved = end - start
@@ -415,7 +416,7 @@ def _pack_question(
     # `asked` is at most 4; `slot` lies in a 16-bit run, `tensor` and `group` were checked; a turn fits the claim's lane.
     return (
         asked << 248
-        | convert(convert(block.timestamp, uint40), uint256) << 208
+        | convert(convert(protocol_time._now(registry), uint40), uint256) << 208
         | slot << 192
         | tensor << 160
         | group << 120

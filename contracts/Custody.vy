@@ -23,6 +23,7 @@ from .modules import claims
 from .modules import custody_signatures as signatures
 from .modules import custody_words as words
 from .modules import numbers
+from .modules import protocol_time
 
 
 # A later offer displaces the one with the least stake: bounds the gas of a draw.
@@ -245,7 +246,7 @@ def request(job: uint256, custodians: uint256, price: uint256, size: uint256):
     # INVARIANT reserves: any majority's cover what it costs to do again all rounds that may rest on what it lost.
     least: uint256 = self._least(custodians)
     reserve: uint256 = (terms.depth * terms.round_price + least - 1) // least
-    closes_at: uint256 = block.timestamp + bid_window_s
+    closes_at: uint256 = protocol_time._now(registry) + bid_window_s
     self.request_words[job] = words._pack_request(
         words.Request(fee=fee, reserve=reserve, closes_at=closes_at)
     )
@@ -339,7 +340,7 @@ def note_stake(operator: uint256):
         self._refuse("custody: nothing changed")
     if stake > note.stake:
         self._check_hot(operator)
-        note.since = block.timestamp
+        note.since = protocol_time._now(registry)
     note.stake = stake
     self.notes[operator] = note
     log StakeNoted(operator=operator, stake=stake, since=note.since)
@@ -430,7 +431,7 @@ def schedule(job: uint256):
         self._refuse("custody: no place vacant")
     least: uint256 = 1
     if progress.version == 0:
-        if block.timestamp < request.closes_at:
+        if protocol_time._now(registry) < request.closes_at:
             self._refuse("custody: offers open")
         rounds: uint256 = (staticcall ITaskRegistry(tasks).schedules(job)).rounds
         # INVARIANT pay: what every signature of every round costs is here before anybody holds anything.
@@ -683,7 +684,7 @@ def lapse(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS],
     run: ISettlementViews.Run = self._run(job)
     if run.state != numbers.RUNNING or run.opened_at == 0:
         self._refuse("custody: no open turn")
-    if run.holds > 0 or block.timestamp <= run.opened_at + SLOT_TIMES * run.slot_s + answer_s:
+    if run.holds > 0 or protocol_time._now(registry) <= run.opened_at + SLOT_TIMES * run.slot_s + answer_s:
         self._refuse("custody: time left")
     progress: words.Progress = self._progress(job)
     member: words.Member = self._member(job, progress.version, committee, index)
@@ -873,7 +874,7 @@ def _least(custodians: uint256) -> uint256:
 @view
 def _aged_stake(operator: uint256) -> uint256:
     note: words.Note = self.notes[operator]
-    if note.since == 0 or block.timestamp < note.since + exit_delay_s:
+    if note.since == 0 or protocol_time._now(registry) < note.since + exit_delay_s:
         return 0
     return min(note.stake, staticcall INodeRegistry(registry).stake_of(operator) // STAKE_UNIT)
 
@@ -1059,7 +1060,7 @@ def _with_inputs(
         record.mask |= common
         record.inputs |= signers
         if is_new:
-            record.signed_at = block.timestamp
+            record.signed_at = protocol_time._now(registry)
     elif is_new:
         if not is_open or len(inputs) == 0:
             self._refuse("custody: too few signatures")
@@ -1067,7 +1068,7 @@ def _with_inputs(
     else:
         if not covers:
             self._refuse("custody: it lacks seats of the mask")
-        if block.timestamp > record.signed_at + answer_s:
+        if protocol_time._now(registry) > record.signed_at + answer_s:
             self._refuse("custody: too late")
         record.inputs |= signers
     log InputsSigned(job=job, turn=record.turn, mask=record.mask, signers=signers)
@@ -1089,9 +1090,9 @@ def _with_checkpoint(
     if record.checkpoint == 0:
         if len(signed) < self._least(progress.custodians):
             self._refuse("custody: too few signatures")
-        record.signed_at = block.timestamp
+        record.signed_at = protocol_time._now(registry)
     else:
-        if block.timestamp > record.signed_at + answer_s:
+        if protocol_time._now(registry) > record.signed_at + answer_s:
             self._refuse("custody: too late")
     record.checkpoint |= signers
     log CheckpointSigned(job=job, turn=record.turn, root=root, signers=signers)

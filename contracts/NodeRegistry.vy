@@ -4,7 +4,8 @@
 @title NodeRegistry
 @license Apache-2.0
 @notice Who may work: operators, their keys, their stake in ZEN, their collateral in payment tokens, part of which is
-        locked behind what they took on, and the hours in which they promise to be there.
+        locked behind what they took on, and the hours in which they promise to be there. It also keeps the protocol's time, which
+        stops when the chain does.
 @dev Auction and Settlement lock, unlock and slash; nothing here calls them. Only `pay_out` moves tokens to one of them.
 """
 
@@ -28,6 +29,8 @@ PERIODS: constant(uint256) = 24
 BREACH_BPS: constant(uint256) = 100
 # Epochs in which a reputation halves: a season of work counts, an older one half.
 HALVING_EPOCHS: constant(uint256) = 90
+# Epochs of one gap that nobody is judged for, at most: bounds the gas of the beat that ends it.
+MAX_STOPPED: constant(uint256) = 64
 # In a word of beats, above the periods: the epoch was judged.
 JUDGED: constant(uint256) = 2**24
 # In the census, above the count: the second until which registration is paused.
@@ -47,6 +50,8 @@ min_stake: public(immutable(uint256))
 exit_delay_s: public(immutable(uint256))
 # Seconds of an epoch, as in Rewards.
 epoch_s: public(immutable(uint256))
+# Seconds without any beat after which the protocol's time stops.
+outage_s: public(immutable(uint256))
 deployer: public(immutable(address))
 
 
@@ -103,6 +108,10 @@ nonces: public(HashMap[address, uint256])
 answer_keys: HashMap[uint256, HashMap[address, HashMap[address, bool]]]
 # operator -> the account that its owner hands it over to, and that has not accepted yet
 offered_owners: public(HashMap[uint256, address])
+# seconds for which the protocol's time stood still (40) | block time of the last beat (40)
+clock: uint256
+# epoch -> whether the protocol's time stood still in it: then nobody missed a period by its own fault
+is_stopped: public(HashMap[uint256, bool])
 
 
 event OperatorRegistered:
@@ -214,6 +223,13 @@ event HeartbeatCounted:
     period: uint256
 
 
+event TimeStopped:
+    # Seconds that no clock counted, of the gap that this beat ended.
+    seconds: uint256
+    # The sum over all gaps: block time less the protocol's.
+    stopped_s: uint256
+
+
 event AvailabilityBreached:
     operator: indexed(uint256)
     epoch: indexed(uint256)
@@ -226,19 +242,29 @@ event AdmissionChanged:
 
 
 @deploy
-def __init__(zen_: address, guardian_: address, min_stake_: uint256, exit_delay_s_: uint256, epoch_s_: uint256):
+def __init__(
+    zen_: address,
+    guardian_: address,
+    min_stake_: uint256,
+    exit_delay_s_: uint256,
+    epoch_s_: uint256,
+    outage_s_: uint256,
+):
     """
     @param zen_ The token of the stakes.
     @param guardian_ May pause registration.
     @param min_stake_ The least stake, in 10^-18 ZEN.
     @param exit_delay_s_ Seconds from request to withdrawal.
     @param epoch_s_ Seconds of an epoch.
+    @param outage_s_ Seconds without any beat after which the protocol's time stops.
     """
     zen = zen_
     guardian = guardian_
     min_stake = min_stake_
     exit_delay_s = exit_delay_s_
     epoch_s = epoch_s_
+    outage_s = outage_s_
+    self.clock = block.timestamp
     deployer = msg.sender
 
 
@@ -418,7 +444,7 @@ def request_exit(operator: uint256):
     """
     account: words.Account = self._owned(operator)
     assert account.exit_at == 0, "registry: exit already requested"
-    account.exit_at = block.timestamp + exit_delay_s
+    account.exit_at = self._time() + exit_delay_s
     self.accounts[operator] = words._pack_account(account)
     node: words.Node = words._unpack_node(self.nodes[operator])
     node.is_exiting = True
@@ -433,7 +459,7 @@ def withdraw_stake(operator: uint256):
     """
     account: words.Account = self._owned(operator)
     assert account.exit_at != 0, "registry: exit not requested"
-    assert block.timestamp >= account.exit_at, "registry: exit delay runs"
+    assert self._time() >= account.exit_at, "registry: exit delay runs"
     # INVARIANT stake: no stake leaves while collateral is locked for a bid or a seat.
     assert self._locks(operator) == 0, "registry: collateral is locked"
     node: words.Node = words._unpack_node(self.nodes[operator])
@@ -509,9 +535,17 @@ def declare(operator: uint256, tier: uint256, hours: uint256):
 
 
 @external
+def beat():
+    """
+    @notice A beat: the chain takes transactions. Anybody may, at any time.
+    """
+    self._beat()
+
+
+@external
 def heartbeat(operator: uint256):
     """
-    @notice A sign of life of a staked operator, once in each of an epoch's 24 periods.
+    @notice A sign of life of a staked operator, once in each of an epoch's 24 periods; it is a beat.
     """
     node: words.Node = words._unpack_node(self.nodes[operator])
     assert msg.sender == node.hot, "registry: not the hot key"
@@ -524,15 +558,17 @@ def heartbeat(operator: uint256):
     self.beats_words[operator][epoch] = word | 1 << period
     self.total_beats[epoch] += 1
     log HeartbeatCounted(operator=operator, epoch=epoch, period=period)
+    self._beat()
 
 
 @external
 def breach(operator: uint256, epoch: uint256):
     """
     @notice Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake, and
-            from the next epoch on its tier.
+            from the next epoch on its tier. Nobody is judged for an epoch in which the chain stood still.
     """
     assert epoch < block.timestamp // epoch_s, "registry: epoch not over"
+    assert not self.is_stopped[epoch], "registry: time stood still"
     promise: Promise = self._promised(operator, epoch)
     assert promise.hours != 0, "registry: nothing declared"
     word: uint256 = self.beats_words[operator][epoch]
@@ -855,6 +891,33 @@ def discount_bps(operator: uint256) -> uint256:
 
 @external
 @view
+def time() -> uint256:
+    """
+    @notice The protocol's time: seconds in which the chain ran. Of a gap without any beat it counts `outage_s` at most.
+    """
+    return self._time()
+
+
+@external
+@view
+def last_beat() -> uint256:
+    """
+    @notice Block time of the last beat.
+    """
+    return self.clock & bits.U40
+
+
+@external
+@view
+def stopped_s() -> uint256:
+    """
+    @notice Seconds for which the protocol's time stood still, up to the last beat.
+    """
+    return self.clock >> 40
+
+
+@external
+@view
 def multiplier(gpu_class: uint256) -> uint256:
     """
     @notice The reward multiplier of a class in percent; 0 when unknown.
@@ -899,6 +962,41 @@ def reference_price(tier: uint256) -> uint256:
     @notice What a GPU-hour of a tier is expected to cost, in 10^-18 ZEN; 0 when unknown. Binds nobody.
     """
     return gpu_classes._reference_price(tier)
+
+
+@internal
+@view
+def _time() -> uint256:
+    clock: uint256 = self.clock
+    # INVARIANT time: it never runs backwards, and no faster than block time. A beat does not change it: the running gap becomes a
+    # recorded one. tests/differential/test_halts.py
+    return block.timestamp - (clock >> 40) - self._uncounted(clock)
+
+
+@internal
+@view
+def _uncounted(clock: uint256) -> uint256:
+    """
+    @return Seconds by which the running gap is longer than `outage_s`.
+    """
+    counted_until: uint256 = (clock & bits.U40) + outage_s
+    return block.timestamp - counted_until if block.timestamp > counted_until else 0
+
+
+@internal
+def _beat():
+    clock: uint256 = self.clock
+    uncounted: uint256 = self._uncounted(clock)
+    stopped_s: uint256 = (clock >> 40) + uncounted
+    self.clock = stopped_s << 40 | block.timestamp
+    if uncounted == 0:
+        return
+    since: uint256 = (clock & bits.U40) // epoch_s
+    end: uint256 = block.timestamp // epoch_s + 1
+    # INVARIANT beats: a beat is never refused: of a gap that is longer, the first epochs are marked.
+    for epoch: uint256 in range(since, min(end, since + MAX_STOPPED), bound=MAX_STOPPED):
+        self.is_stopped[epoch] = True
+    log TimeStopped(seconds=uncounted, stopped_s=stopped_s)
 
 
 @internal

@@ -27,6 +27,7 @@ from .modules import merkle
 from .modules import openings
 from .modules import outcomes
 from .modules import path_clocks as clock
+from .modules import protocol_time
 
 
 # Status of a node.
@@ -295,7 +296,7 @@ def ask_claim(
     frame.rows = work.rows
     frame.carry = work.carry
     id: bytes32 = self._path_id(node.claim, slot, kind)
-    node.origin = convert(id, uint256) & UNIT_MASK | block.timestamp << 40
+    node.origin = convert(id, uint256) & UNIT_MASK | self._now() << 40
     node.clocks = clock._first(committer_s, asker_s, self._price_of(claim))
     is_heavy: bool = kind == UPDATE or kind == AGGREGATION
     assert (
@@ -399,7 +400,7 @@ def ask_stage(above: bytes32, node: Node, kind: uint256, frame: IEvidence.Frame,
         assert self.nodes[id] == 0, "referee: asked already"
         assert msg.value == 0, "referee: nothing to answer"
         self._check_open(self.claims[node.claim])
-        below.payment = convert(msg.sender, uint256) << 96 | block.timestamp << 8
+        below.payment = convert(msg.sender, uint256) << 96 | self._now() << 8
         below.answerer = empty(address)
         self._save(id, below, ANSWERED)
     log NodeAsked(claim=node.claim, id=id, above=above, place=place, node=below)
@@ -499,7 +500,7 @@ def judge(
         is_static_call=True,
     )
     self._check_open(self.claims[node.claim])
-    self.verdicts[node.claim] = node.origin | block.timestamp
+    self.verdicts[node.claim] = node.origin | self._now()
     self._resolve(job, claim, node.claim, outcomes.JUDGED, place.id, frame.slot)
 
 
@@ -509,7 +510,7 @@ def expire(job: uint256, claim: ISettlementViews.Claim, id: bytes32, node: Node)
     @notice An ask past its clock convicts by silence.
     """
     self._check(id, node, ASKED)
-    assert clock._is_expired(node.clocks), "referee: time left"
+    assert clock._is_expired(node.clocks, self._now()), "referee: time left"
     self.verdicts[node.claim] = node.origin & UNIT_MASK
     outcome: uint256 = outcomes.EXHAUSTED if clock._is_exhausted(node.clocks) else outcomes.SILENT
     self._resolve(job, claim, node.claim, outcome, id, 0)
@@ -531,7 +532,7 @@ def close(job: uint256, claim: ISettlementViews.Claim):
         else:
             deadline: uint256 = word >> DEADLINE_AT & bits.U40
             longest: uint256 = committer_s + asker_s + clock.MOST_COUNTED * (word >> REEXECUTE_AT & U20)
-            assert deadline > 0 and block.timestamp > deadline + AGED_TIMES * longest, "referee: not final"
+            assert deadline > 0 and self._now() > deadline + AGED_TIMES * longest, "referee: not final"
     self._resolve(job, claim, key, outcome, empty(bytes32), 0)
 
 
@@ -624,7 +625,7 @@ def seal(hash: bytes32):
     @notice Places keccak256(abi_encode(finder, step, salt)), with the step's UNIT_MASK of the id under which it is asked for.
     """
     assert self.seals[hash] == 0, "referee: sealed already"
-    self.seals[hash] = block.timestamp
+    self.seals[hash] = self._now()
     log Sealed(account=msg.sender, hash=hash)
 
 
@@ -636,7 +637,7 @@ def open_seal(job: uint256, claim: ISettlementViews.Claim, finder: address, salt
     key: bytes32 = self._key(job, claim)
     verdict: uint256 = self.verdicts[key]
     judged_at: uint256 = verdict & bits.U40
-    assert judged_at > 0 and block.timestamp <= judged_at + opening_s, "referee: not open to seals"
+    assert judged_at > 0 and self._now() <= judged_at + opening_s, "referee: not open to seals"
     placed: uint256 = self.seals[keccak256(abi_encode(finder, verdict & UNIT_MASK, salt))]
     assert placed > 0 and placed + seal_lead_s <= verdict >> 40 & bits.U40, "referee: no such seal"
     best: uint256 = self.finders[key]
@@ -654,12 +655,18 @@ def reward(job: uint256, claim: ISettlementViews.Claim):
     opened_until: uint256 = (self.verdicts[key] & bits.U40) + opening_s
     finder: uint256 = self.finders[key]
     assert finder & bits.U96 != bits.U96 and opened_until > opening_s, "referee: nothing to reward"
-    assert block.timestamp > opened_until, "referee: time left"
+    assert self._now() > opened_until, "referee: time left"
     self.finders[key] = finder | bits.U96
     extcall IDisputes(self._court(job)).reward_finder(job, claim, convert(finder >> 96, address))
 
 
 # --- within
+
+
+@internal
+@view
+def _now() -> uint256:
+    return protocol_time._now(registry)
 
 
 @internal
@@ -673,14 +680,14 @@ def _disputed(job: uint256, claim: ISettlementViews.Claim, work: openings.Work) 
         work.inner_steps > 0 and work.segment_steps > 0 and openings._work_root(work) == terms.work_root
     ), "referee: work does not match"
     key: bytes32 = self._key(job, claim)
-    assert terms.deadline == 0 or block.timestamp <= terms.deadline, "referee: window closed"
+    assert terms.deadline == 0 or self._now() <= terms.deadline, "referee: window closed"
     if self.claims[key] == 0:
         turn: uint256 = 0
         if terms.deadline == 0:
             turn = self._narrow(claim.turn, U20)
         else:
             # Audits: verdicts from before the first ask.
-            turn = min(terms.deadline - block.timestamp, U20)
+            turn = min(terms.deadline - self._now(), U20)
         self.claims[key] = (
             convert(convert(job, uint32), uint256) << JOB_AT
             | self._narrow(claim.operator, U28) << OPERATOR_AT
@@ -703,6 +710,7 @@ def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool) -> Node:
     assert self.nodes[id] == 0, "referee: asked already"
     word: uint256 = self._with_deadline(self.claims[node.claim])
     self._check_pending(word)
+    now: uint256 = self._now()
     # Heavy asks open are never more than asks open, so neither count can run into the field beside it.
     open_asks: uint256 = (word >> OPEN_AT & bits.U16) + 1
     assert open_asks <= bits.U16, "referee: too many asks"
@@ -718,14 +726,14 @@ def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool) -> Node:
         flags = HEAVY
         if is_aggregation:
             flags |= OF_AGGREGATION
-        asked.origin = convert(id, uint256) & UNIT_MASK | block.timestamp << 40
+        asked.origin = convert(id, uint256) & UNIT_MASK | now << 40
         token, price = self._heavy_price(word, is_aggregation, node.clocks >> clock.PRICE_AT)
         word += ONE_HEAVY_OPEN
         # At its greatest it stays: to refuse would keep askers out, and what burns by it may be less.
         if word >> HEAVY_MADE_AT & bits.U16 < bits.U16:
             word += ONE_HEAVY_MADE
     asked.clocks = clock._asked(
-        asked.clocks, word >> DEADLINE_AT & bits.U40, is_heavy, open, slots, word >> REEXECUTE_AT & U20
+        asked.clocks, now, word >> DEADLINE_AT & bits.U40, is_heavy, open, slots, word >> REEXECUTE_AT & U20
     )
     self.claims[node.claim] = word + ONE_OPEN
     fee: uint256 = open_asks * self._answer_gas(asked.position) * max(FEE_MULTIPLE * block.basefee, A_GWEI)
@@ -734,7 +742,7 @@ def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool) -> Node:
     asked.payment = (
         convert(msg.sender, uint256) << 96
         | convert(convert(msg.value // A_GWEI, uint48), uint256) << 48
-        | block.timestamp << 8
+        | now << 8
         | flags
     )
     asked.answerer = empty(address)
@@ -761,9 +769,10 @@ def _answer(id: bytes32, node: Node, stage: IDescent.Stage, is_new: bool) -> add
     answered.frame = stage.frame
     answered.position = stage.position
     answered.root = stage.root
-    answered.clocks = clock._answered(node.clocks)
+    now: uint256 = self._now()
+    answered.clocks = clock._answered(node.clocks, now)
     # INVARIANT fees: who copies the answer of an author that is awake earns nothing: until `exclusive_s` the owner is paid.
-    if not (is_new or clock._is_exclusive(node.clocks, exclusive_s)):
+    if not (is_new or clock._is_exclusive(node.clocks, now, exclusive_s)):
         answered.answerer = msg.sender
     if node.payment & HEAVY != 0:
         self.heavy_asks[word >> OPERATOR_AT] += 1
@@ -810,7 +819,7 @@ def _is_final(word: uint256) -> bool:
     return (
         word >> OPEN_AT & bits.U16 == 0
         and deadline > 0
-        and block.timestamp > max(deadline + asker_s, word >> LATEST_AT & bits.U40)
+        and self._now() > max(deadline + asker_s, word >> LATEST_AT & bits.U40)
     )
 
 

@@ -27,6 +27,7 @@ from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
 from keepers.queue.work_queue import WorkQueue, WorkStatus
 from keepers.services.auditing import Auditing
+from keepers.services.beats import Beats
 from keepers.services.bid_seals import BidSealer, priced_token
 from keepers.services.disputing import Disputing
 from keepers.services.precompute import Speculation
@@ -67,6 +68,7 @@ class Keeper:
         self._speculation = Speculation(work, store)
         self._capacity = Capacity(config)
         self._money = OperatorMoney(config, chain, sender)
+        self._beats = Beats(chain, sender, config.operator, _turn_s(config))
         self.retention = CheckpointRetention(config, chain, store)
         self.peers = PeerDirectory(config, chain, sender, store, self._speculation.files, self.retention)
         self._actions = Actions(
@@ -106,6 +108,9 @@ class Keeper:
             "trouble": [],
             "not_bidding": self._open_jobs.reasons,
         }
+        if operator is not None:
+            with self._contained("beat", status):
+                self._beats.keep(head)
         self._read_views(head, status)
         self._capacity.begin_tick(self._views)  # of all jobs, before anything is decided in one of them
         for view in self._views:
@@ -121,9 +126,9 @@ class Keeper:
         return status
 
     def _read_views(self, head: Head, status: dict[str, Any]) -> None:
-        self._views = []
+        self._views, now = [], self.chain.time(head)
         for job in range(1, self.chain.tasks.job_count(block=head.number) + 1):
-            if self._open_jobs.can_skip(job, head.timestamp):
+            if self._open_jobs.can_skip(job, now):
                 status["jobs"][job] = JobState.OPEN.name
             elif job not in self._finished:
                 with self._contained(f"job {job}", status):
@@ -210,7 +215,7 @@ class Keeper:
             capacity=self._capacity.slots_for(view.job),
             standby=config.standby,
             free=operator.free(view.token) - self._capacity.locked,
-            stagger_s=max(1, round(3 * config.poll_s)),
+            stagger_s=_turn_s(config),
             ready_window_s=self.chain.network.params.ready_window_s,
             relative_paces=relative_paces,
             busy_elsewhere_s=self._capacity.busy_elsewhere_s(view.job),
@@ -242,3 +247,8 @@ class Keeper:
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         return self.work.submit(task, name, {"peers": self.peers.urls, **request})
+
+
+def _turn_s(config: OperatorConfig) -> int:
+    """Seconds that each operator waits for those before it, where any of them may call."""
+    return max(1, round(3 * config.poll_s))

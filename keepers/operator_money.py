@@ -36,14 +36,14 @@ class OperatorMoney:
     def _beat(self, operator: OperatorView) -> None:
         """Send one heartbeat in each period that the configuration lists."""
         epoch_s = self._chain.params.epoch_s
-        beat = (operator.now // epoch_s, operator.now % epoch_s * PERIODS // epoch_s)
+        beat = (operator.block_time // epoch_s, operator.block_time % epoch_s * PERIODS // epoch_s)
         if beat[1] in self._config.availability_hours and beat != self._last_beat and operator.stake:
             self._sender.send(self._chain.registry.heartbeat(operator.operator))
             self._last_beat = beat
 
     def _claim_rewards(self, operator: OperatorView) -> None:
         """Claim network rewards for the owner, once an epoch."""
-        epoch = operator.now // self._chain.params.epoch_s
+        epoch = operator.block_time // self._chain.params.epoch_s
         if epoch != self._rewarded_epoch:
             Operators(self._chain, self._sender).claim_rewards(operator.operator, say=log.info)
             self._rewarded_epoch = epoch

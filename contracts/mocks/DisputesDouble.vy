@@ -43,6 +43,12 @@ event FinderRewarded:
 
 
 @external
+@view
+def time() -> uint256:
+    return block.timestamp
+
+
+@external
 def set_operator(operator: uint256, owner: address, hot: address):
     self.owner_of[operator] = owner
     self.hot_key[operator] = hot

@@ -34,6 +34,12 @@ verifications: public(DynArray[Verification, 32])
 
 
 @external
+@view
+def time() -> uint256:
+    return block.timestamp
+
+
+@external
 def set_operator(operator: uint256, owner: address, hot: address):
     self.owner_of[operator] = owner
     self.hot_key[operator] = hot

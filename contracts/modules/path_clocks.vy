@@ -7,7 +7,7 @@
 @dev docs/design/clocks.md and zoo_compute/spec/clocks.py have the same rules. A word is `price << 152 | since << 112 |
      committer_left << 80 | asker_left << 48 | counted_left << 8 | exhausted`. Seconds stay below 2^32: heavy asks add at most
      MOST_COUNTED re-executions of at most a week to the committer's. The price, of the claim for a slot or the aggregation, is
-     two of 80 bits at most; no clock follows from it: it lies here because there is room.
+     two of 80 bits at most; no clock follows from it: it lies here because there is room. `now` is the protocol's time.
 """
 
 
@@ -46,9 +46,15 @@ def _is_exhausted(clocks: uint256) -> bool:
 
 
 @internal
-@view
+@pure
 def _asked(
-    clocks: uint256, deadline: uint256, is_heavy: bool, open_heavy: uint256, slots: uint256, reexecute_s: uint256
+    clocks: uint256,
+    now: uint256,
+    deadline: uint256,
+    is_heavy: bool,
+    open_heavy: uint256,
+    slots: uint256,
+    reexecute_s: uint256,
 ) -> uint256:
     """
     @notice An ask below an answered node, which takes from the askers' seconds those that passed after the deadline. A heavy one
@@ -57,9 +63,9 @@ def _asked(
     """
     asker_left: uint256 = clocks >> 48 & U32
     since: uint256 = max(self._since(clocks), deadline)
-    if deadline > 0 and block.timestamp > since:
-        assert block.timestamp - since <= asker_left, "referee: askers out of time"
-        asker_left -= block.timestamp - since
+    if deadline > 0 and now > since:
+        assert now - since <= asker_left, "referee: askers out of time"
+        asker_left -= now - since
     counted_left: uint256 = clocks >> 8 & 255
     counted: uint256 = 0
     exhausted: uint256 = 0
@@ -69,7 +75,7 @@ def _asked(
     committer_left: uint256 = self._committer_left(clocks) + counted * reexecute_s
     return (
         clocks >> PRICE_AT << PRICE_AT
-        | block.timestamp << 112
+        | now << 112
         | committer_left << 80
         | asker_left << 48
         | (counted_left - counted) << 8
@@ -78,34 +84,34 @@ def _asked(
 
 
 @internal
-@view
-def _answered(clocks: uint256) -> uint256:
+@pure
+def _answered(clocks: uint256, now: uint256) -> uint256:
     """
     @notice An answer, which takes its seconds from the committer's, whoever gives it.
     """
-    used: uint256 = block.timestamp - self._since(clocks)
+    used: uint256 = now - self._since(clocks)
     left: uint256 = self._committer_left(clocks)
     # INVARIANT clocks: an ask can be answered up to its last second, and expires from the next one on, never both.
     assert used <= left, "referee: out of time"
     kept: uint256 = clocks & ~((2**72 - 1) << 80 | 1)
-    return kept | block.timestamp << 112 | (left - used) << 80
+    return kept | now << 112 | (left - used) << 80
 
 
 @internal
-@view
-def _is_exclusive(clocks: uint256, exclusive_s: uint256) -> bool:
+@pure
+def _is_exclusive(clocks: uint256, now: uint256, exclusive_s: uint256) -> bool:
     """
     @notice Whether the author's owner is paid for an answer yet, whoever gives it: nobody gains by copying the answer of one that
             is awake.
     """
     wait_s: uint256 = min(exclusive_s, self._committer_left(clocks) // 2)
-    return block.timestamp < self._since(clocks) + wait_s
+    return now < self._since(clocks) + wait_s
 
 
 @internal
-@view
-def _is_expired(clocks: uint256) -> bool:
-    return block.timestamp > self._since(clocks) + self._committer_left(clocks)
+@pure
+def _is_expired(clocks: uint256, now: uint256) -> bool:
+    return now > self._since(clocks) + self._committer_left(clocks)
 
 
 @internal

@@ -149,6 +149,7 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
     if len(claims) == 0:
         state._refuse("settlement: no claims")
     batch: Batch = empty(Batch)
+    now: uint256 = state._now()
     for claim: ISettlementViews.Claim in claims:
         word: uint256 = self._known(job, claim)
         is_disputed: bool = word & DISPUTED != 0
@@ -159,7 +160,7 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
             or state._policy(job) & (numbers.ROLL_BACK | numbers.CARRIES) != 0
         ):
             state._refuse("settlement: in dispute")
-        if block.timestamp <= state._claim_deadline(job, claim.turn):
+        if now <= state._claim_deadline(job, claim.turn):
             state._refuse("settlement: window open")
         if is_disputed:
             self._park(job, claim)

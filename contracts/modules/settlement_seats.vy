@@ -112,7 +112,7 @@ def expire(job: uint256, seat: uint256):
     """
     stage: words.Stage = state._awarded(job)
     turn: words.Turn = state._turn(job)
-    if block.timestamp <= turn.opened_at + state.ready_window_s:
+    if state._now() <= turn.opened_at + state.ready_window_s:
         state._refuse("settlement: ready window open")
     self._check_unready(turn, seat)
     self._vacate(job, seat, stage, 1)
@@ -132,12 +132,12 @@ def time_out(job: uint256, seat: uint256):
     if seat == state.AGGREGATION:
         # `due` is after the inputs' close: an aggregator always has `aggregate_s` with complete inputs.
         due: uint256 = state._aggregator(job).due
-        is_late = is_late and block.timestamp > due and turn.committed >= stage.quorum
+        is_late = is_late and state._now() > due and turn.committed >= stage.quorum
     else:
         turns._check_missing(turn, seat)
         deadline: uint256 = turns._deadline(stage, turn, state.seat_timing[job][seat])
         # A standby that took over too late to commit is spared: a deadline after the inputs' close never counts.
-        is_late = is_late and block.timestamp > deadline and deadline <= turns._inputs_close(stage, turn)
+        is_late = is_late and state._now() > deadline and deadline <= turns._inputs_close(stage, turn)
     if not is_late:
         state._refuse("settlement: deadline not passed")
     self._vacate(job, seat, stage, 1)
@@ -276,5 +276,5 @@ def _leave(job: uint256, seat: uint256, holding: words.Holding, turn: uint256, s
     left: words.Holding = holding
     left.operator = 0
     left.left_turn = turn
-    left.left_at = block.timestamp
+    left.left_at = state._now()
     state._set_holding(job, seat, left)

@@ -12,6 +12,7 @@ from ..interfaces import INodeRegistry
 from ..interfaces import ITaskRegistry
 from . import bits
 from . import numbers
+from . import protocol_time
 from . import settlement_words as words
 
 
@@ -112,6 +113,12 @@ def _refuse(reason: String[40]):
     @dev `if not so: _refuse(reason)` is `assert so, reason`, in half the bytes.
     """
     raise reason
+
+
+@internal
+@view
+def _now() -> uint256:
+    return protocol_time._now(registry)
 
 
 @internal
@@ -324,12 +331,12 @@ def _pending(job: uint256, turn: uint256) -> uint256:
 
 
 @internal
-def _record_close(job: uint256, turn: uint256, pending: uint256):
+def _record_close(job: uint256, turn: uint256, pending: uint256, now: uint256):
     """
     @dev The turn closes now. It has the place of the turn `depth` before it, of which nothing is pending.
     """
     place: uint256 = self._record_place(job, turn)
-    self.closed_turns[job][place] = pending * words.ONE_PENDING | block.timestamp
+    self.closed_turns[job][place] = pending * words.ONE_PENDING | now
     was_rolled_back: uint256 = 1 << (words.ROLLED_BACK_AT + place)
     self.stages[job] = (self.stages[job] & ~was_rolled_back) + (pending << words.JOB_PENDING_AT)
 

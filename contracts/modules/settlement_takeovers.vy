@@ -63,7 +63,7 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     is_aggregation: bool = seat == state.AGGREGATION
     steps: uint256 = turn.turn - vacant.left_turn
     if is_aggregation:
-        steps = AGGREGATION_STEPS * (block.timestamp - vacant.left_at) // stage.aggregate_s
+        steps = AGGREGATION_STEPS * (state._now() - vacant.left_at) // stage.aggregate_s
         turns._extend(job, stage)
     # INVARIANT escrow: no seat costs more than the maximum, which escrow covers for every round to come.
     price: uint256 = self._risen(

@@ -74,7 +74,7 @@ def begin(job: uint256):
         words.Turn(
             round=0,
             turn=0,
-            opened_at=block.timestamp,
+            opened_at=state._now(),
             committed=0,
             missing=bits._full(state._seats(job)),
             holds=0,
@@ -94,7 +94,7 @@ def abandon(job: uint256):
     is_overdue: bool = (
         state.holdings[job][state.AGGREGATION] >> 192 == 0
         and turn.holds == 0
-        and block.timestamp > state._aggregator(job).due
+        and state._now() > state._aggregator(job).due
     )
     if turn.opened_at == 0 or not (is_short or is_overdue):
         state._refuse("settlement: job can go on")
@@ -120,7 +120,7 @@ def resume(job: uint256, seconds: uint256):
     turn: words.Turn = state._turn(job)
     turn.holds -= 1
     if turn.opened_at != 0:
-        turn.opened_at = min(block.timestamp, turn.opened_at + seconds)
+        turn.opened_at = min(state._now(), turn.opened_at + seconds)
         turn.held_s += seconds
         aggregator: words.AggregatorState = state._aggregator(job)
         aggregator.due += seconds
@@ -152,7 +152,7 @@ def _since(turn: words.Turn) -> uint256:
     """
     @return Now, less the seconds that holds moved the open turn by: a later hold moves this start as it moves the others.
     """
-    return block.timestamp - turn.held_s
+    return state._now() - turn.held_s
 
 
 @internal
@@ -180,7 +180,7 @@ def _deadline(stage: words.Stage, turn: words.Turn, timing_word: uint256) -> uin
 @internal
 @view
 def _are_closed(stage: words.Stage, turn: words.Turn) -> bool:
-    return turn.holds == 0 and block.timestamp >= self._inputs_close(stage, turn)
+    return turn.holds == 0 and state._now() >= self._inputs_close(stage, turn)
 
 
 @internal
@@ -230,7 +230,7 @@ def _extend(job: uint256, stage: words.Stage):
     @dev Whoever aggregates has `aggregate_s` from now on.
     """
     aggregator: words.AggregatorState = state._aggregator(job)
-    aggregator.due = max(aggregator.due, block.timestamp + stage.aggregate_s)
+    aggregator.due = max(aggregator.due, state._now() + stage.aggregate_s)
     state._set_aggregator(job, aggregator)
 
 
@@ -245,7 +245,7 @@ def _go_on(job: uint256):
     if stage.state == numbers.RUNNING and turn.opened_at == 0:
         # Its place has the turn `depth` before it.
         if words._pending_count(state._closed_turn(job, turn.turn)) == 0:
-            turn.opened_at = block.timestamp
+            turn.opened_at = state._now()
             turn.held_s = 0
             state._set_turn(job, turn)
             inputs_close: uint256 = self._inputs_close(stage, turn)
@@ -276,8 +276,9 @@ def _close(job: uint256, round: uint256, start_root: bytes32, more: uint256):
     if turn.opened_at != 0:
         seats: uint256 = bits._full(state._seats(job))
         count: uint256 = bits._popcount(seats ^ turn.missing) + more
-        state._record_close(job, turn.turn, count)
-        log TurnClosed(job=job, turn=turn.turn, deadline=block.timestamp + state._window_s(job))
+        now: uint256 = state._now()
+        state._record_close(job, turn.turn, count, now)
+        log TurnClosed(job=job, turn=turn.turn, deadline=now + state._window_s(job))
         turn.turn += 1
         turn.opened_at = 0
         turn.committed = 0

@@ -109,7 +109,7 @@ class Defence:
         self._reasons |= {key: dict(reasons) for key, reasons in self._lane.unanswered.items()}
         disputes = self.open_disputes()
         if disputes:
-            now = self._chain.now()
+            now = self._chain.time()
             self._line.show("; ".join(f"{each.name}: {each.status(now)}" for each in disputes))
         else:
             self._line.end()
@@ -124,7 +124,7 @@ class Defence:
 
     def answerable(self) -> set[bytes]:
         """Open asks that anyone may answer now, and that this machine has an answer to."""
-        now, preset = self._chain.now(), self._chain.params.clocks
+        now, preset = self._chain.time(), self._chain.params.clocks
         return {
             node.id
             for each in self.open_disputes()
@@ -142,7 +142,7 @@ class Defence:
         return {"job": self._job, "disputes": disputes, "earned": str(earned), "pending": str(pending)}
 
     def _as_json(self, dispute: Dispute) -> dict[str, Any]:
-        view, now = dispute.view, self._chain.now()
+        view, now = dispute.view, self._chain.time()
         mine = [node for node in view.picture.nodes.values() if node.is_answered and node.record.answerer == self._me]
         fees = sum(node.record.payment.fee for node in mine) * GWEI
         return {

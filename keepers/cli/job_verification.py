@@ -135,7 +135,7 @@ class JobVerification:
 
     def rewards_due(self) -> list[int]:
         """Seconds after which a share of a lock can be collected."""
-        now = self._chain.now()
+        now = self._chain.time()
         return [max(0, after + 1 - now) for after in self._lane.rewards_due.values()] if self._lane is not None else []
 
     def disputes(self) -> list[dict[str, Any]]:
@@ -143,7 +143,7 @@ class JobVerification:
         if not self._asked:
             return []
         known = disputes_of(self._settings, self._job)
-        now = self._chain.now()
+        now = self._chain.time()
         return [_as_json(known[key], each.slot, now) for key, each in self._asked.items() if key in known]
 
 

@@ -76,7 +76,7 @@ def _obstacles(view: JobView, me: OperatorContext, progress: Progress, kind: int
     if me.is_drained:
         yield "the node takes no new jobs: it is draining or leaving, or its stake is too small; zoo node show"
     yield from _for_ever(view, me, kind)
-    if kind == Kind.SLOTS and not _is_for_me(view, me, periods(view.now, max_job_s(view), me.epoch_s)):
+    if kind == Kind.SLOTS and not _is_for_me(view, me, periods(view.wall(view.now), max_job_s(view), me.epoch_s)):
         yield "it would run in hours that availability_hours does not list"
     if kind in me.ring_conflicts:
         yield f"the bid in job {me.ring_conflicts[kind]} has its place on chain, and keeps it until that job is over"

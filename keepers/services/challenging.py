@@ -75,14 +75,14 @@ class Asking:
             return True
         lead_s = self._chain.params.clocks.seal_lead_s
         last = _last_second(dispute, call)
-        if last is not None and head.timestamp + lead_s + min(SPARE_S, lead_s) > last:
+        if last is not None and self._chain.time(head) + lead_s + min(SPARE_S, lead_s) > last:
             return True
         seal = seal_of(self._sender.address, call.id, salt_of(self._secret, dispute.key, call.id))
         placed = self._chain.referee.seals(seal)
         if not placed:
             self._sender.send(self._chain.referee.seal(seal))
             return False
-        return head.timestamp >= placed + lead_s
+        return self._chain.time(head) >= placed + lead_s
 
     def provide(self, job: int, claim: state.Claim) -> None:
         """Let the Referee take what a heavy ask prepays in the job's token. Raises NeedsOperator where it is not there."""

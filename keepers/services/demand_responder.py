@@ -67,7 +67,7 @@ class DemandResponder:
             if demand.is_open and demand.claim.operator == self._operator
         ]
         for view, demand in sorted(demands, key=lambda each: each[1].opened_at):
-            left_s = demand.opened_at + self._answer_s - head.timestamp
+            left_s = demand.opened_at + self._answer_s - self._chain.time(head)
             if left_s >= 0:
                 self._answer(view.job, raw_cid(view.terms.manifest), demand, max(1.0, left_s))
 

@@ -223,17 +223,19 @@ class Disputing:
     def _calls(self, head: Head, work: Work) -> list[Call]:
         dispute, picture = work.dispute, work.dispute.picture
         open_asks = [(each.id, each.record.clocks) for each in picture.open_asks]
-        expired = [id for id, clock in open_asks if clocks.is_expired(clock, head.timestamp)]
-        closable = closable_after(dispute, head.timestamp, self._clocks)
+        expired = [id for id, clock in open_asks if clocks.is_expired(clock, self._chain.time(head))]
+        closable = closable_after(dispute, self._chain.time(head), self._clocks)
         if closable is not None and (work.role != ASKER or not expired):
             accounts = {self._me, NOBODY} if work.role == AUTHOR else {self._me}
-            is_due = head.timestamp > closable + close_delay_s(dispute, accounts, self._clocks)
+            is_due = self._chain.time(head) > closable + close_delay_s(dispute, accounts, self._clocks)
             return [picture.close(dispute.job, self._claim_of(head, dispute)[1])] if is_due else []
         acted_on = expired
         if work.role != ASKER:
             is_author = work.role == AUTHOR
             acted_on = [
-                id for id, clock in open_asks if clocks.may_answer(clock, head.timestamp, is_author, self._clocks)
+                id
+                for id, clock in open_asks
+                if clocks.may_answer(clock, self._chain.time(head), is_author, self._clocks)
             ]
             if not acted_on:
                 return []
@@ -255,12 +257,12 @@ class Disputing:
 
     def _endings_of(self, head: Head, dispute: DisputeView) -> list[Call]:
         """The calls that may end it, the first one that is not refused; none before my turn."""
-        due, picture = ending(dispute, head.timestamp, self._clocks), dispute.picture
-        if due is None or head.timestamp <= due.since + 2 * self._clocks.exclusive_s:
+        due, picture = ending(dispute, self._chain.time(head), self._clocks), dispute.picture
+        if due is None or self._chain.time(head) <= due.since + 2 * self._clocks.exclusive_s:
             return []
         view, claim = self._claim_of(head, dispute)
         seated = {seat.operator for seat in view.seats.values()} - {0, dispute.operator} if view else set()
-        if head.timestamp <= due.since + patience_s(self._operator, seated, dispute.key, self._clocks):
+        if self._chain.time(head) <= due.since + patience_s(self._operator, seated, dispute.key, self._clocks):
             return []
         # A claim that lost its data is closed at once, and its asks do not expire.
         expire = [picture.expire(dispute.job, claim, due.ask)] if due.ask else []
@@ -288,7 +290,7 @@ class Disputing:
         options: dict[str, Any] = {
             "role": role,
             "picture": dispute.picture,
-            "now": head.timestamp,
+            "now": self._chain.time(head),
             "clocks": self._clocks,
             "folder": self._kept(dispute),
             "places": places,
@@ -349,7 +351,7 @@ class Disputing:
 
     def _has_more(self, head: Head, dispute: DisputeView) -> bool:
         after = self._over.get(dispute.key, 0)
-        return after is not None and head.timestamp > after and self._unfinished.is_due(dispute.key)
+        return after is not None and self._chain.time(head) > after and self._unfinished.is_due(dispute.key)
 
     def _finish(self, head: Head, dispute: DisputeView) -> None:
         """Delete the files of a dispute that is over, and take what is mine."""

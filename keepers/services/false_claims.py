@@ -87,7 +87,7 @@ class FalseClaims:
     def _without_asks(self, head: Head, key: bytes, job: int, old: Claim) -> Iterator[DisputeView]:
         hash = claim_hash(old)
         claim = next((c for c in read_job(self._chain, job, head).claims if claim_hash(c) == hash), None)
-        if claim is None or claim.final or head.timestamp > claim.deadline:
+        if claim is None or claim.final or self._chain.time(head) > claim.deadline:
             log.warning("job %d: the claim of turn %d, seat %d cannot be disputed any more", job, old.turn, old.seat)
             self.forget(key)
             return

@@ -111,11 +111,11 @@ class Resolved:
         if not judged_at or finder & _U96 == _U96:
             return None
         is_finder = finder >> 96 == int(me, 16)
-        if is_finder and head.timestamp > judged_at + opening_s:
+        if is_finder and self._chain.time(head) > judged_at + opening_s:
             self._sender.send(referee.reward(dispute.job, claim.fields))  # type: ignore[arg-type]
             log.info("job %d: the reward of turn %d, seat %d is collected", dispute.job, claim.turn, claim.seat)
             return None
-        if not is_finder and head.timestamp <= judged_at + opening_s:
+        if not is_finder and self._chain.time(head) <= judged_at + opening_s:
             salt = salt_of(self._secret, dispute.key, unit_id(verdict))
             placed = referee.seals(seal_of(me, unit_id(verdict), salt))
             is_early = placed + self._chain.params.clocks.seal_lead_s <= verdict >> 40 & _U40

@@ -75,7 +75,7 @@ class CheckpointRetention:
             log.warning("%s; will try again", error)
             return
         views = dict(self._views)  # the ticks go on meanwhile
-        self._let_go(views, head.timestamp)
+        self._let_go(views, self._chain.time(head))
         if self._config.operator and not (self._config.folder / DRAINING).exists():
             for view in views.values():
                 self._look_after(view, head.number)

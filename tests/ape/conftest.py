@@ -26,7 +26,7 @@ else:
     UNLIMITED = 2**256 - 1
     # The devnet preset of docs/protocol/.
     BID_WINDOW_S, REVEAL_WINDOW_S, READY_WINDOW_S, MIN_WINDOW_S = 8, 6, 20, 10
-    EXIT_DELAY_S, EPOCH_S, TIMELOCK_S = 30, 60, 10
+    EXIT_DELAY_S, EPOCH_S, TIMELOCK_S, NEVER_S = 30, 60, 10, 2**40
     MIN_STAKE, EMISSION, WEIGHT_PER_FEE = 100 * ZEN, 1_000 * ZEN, 10**12
     AUDIT_BOND, DRAW_BLOCKS, LAPSE_S, ANSWER_S, BENCHMARK_S = 10 * ZEN, 2, 300, 3, 10
     PAY_FADES_S = 20, 120  # of its own clock, from which on an aggregator is paid less, and nothing
@@ -79,7 +79,9 @@ else:
         zen = project.ZenToken.deploy(10**9 * ZEN, sender=deployer)
         timelock = project.Timelock.deploy(TIMELOCK_S, *3 * [[deployer]], sender=deployer)
         treasury = project.Treasury.deploy(timelock, sender=deployer)
-        registry = project.NodeRegistry.deploy(zen, guardian, MIN_STAKE, EXIT_DELAY_S, EPOCH_S, sender=deployer)
+        registry = project.NodeRegistry.deploy(
+            zen, guardian, MIN_STAKE, EXIT_DELAY_S, EPOCH_S, NEVER_S, sender=deployer
+        )
         tasks = project.TaskRegistry.deploy(treasury, deployer, guardian, sender=deployer)
         rewards = project.Rewards.deploy(zen, registry, timelock, EPOCH_S, EMISSION, WEIGHT_PER_FEE, sender=deployer)
         datasets = project.Datasets.deploy(tasks, rewards, sender=deployer)

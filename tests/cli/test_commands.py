@@ -45,7 +45,7 @@ COMMANDS = {
     "dataset": "claim contribute fetch list show",
     "dispute": "list replay show",
     "job": "audit cancel cite demands list merge parents result score show watch",
-    "network": "allow check govern show",
+    "network": "allow beat check govern show",
     "node": "admit announce answer-key audit benchmark configure conformance consent declare deposit drain earnings estimate hand-over register register-for show stake start status unstake withdraw",
     "node audit": "offer status withdraw",
     "store": "add get ls pin serve unpin",

@@ -12,6 +12,7 @@ from eth_utils.crypto import keccak
 from tests.support.evm import chain
 from tests.support.evm import reverts as refused
 from tests.support.protocol_driver import START, SUPPLY, UNLIMITED, load
+from zoo_compute.spec.clocks import NEVER_S
 from zoo_compute.spec.merkle import result_root
 from zoo_compute.spec.params import DEVNET
 from zoo_compute.spec.trials import TRIALS, Workload
@@ -134,7 +135,7 @@ def deployed_fixture():
     deployer, referee = chain.account("deployer"), chain.account("referee")
     with chain.prank(deployer):
         zen = load("ZenToken").deploy(SUPPLY)
-        registry = load("NodeRegistry").deploy(zen, deployer, DEVNET.min_stake, DEVNET.exit_delay_s, EPOCH_S)
+        registry = load("NodeRegistry").deploy(zen, deployer, DEVNET.min_stake, DEVNET.exit_delay_s, EPOCH_S, NEVER_S)
         contract = load("Admissions").deploy(registry, deployer, BENCHMARK_S, DEVNET.min_window_s, EPOCH_S)
         registry.wire(deployer, deployer, deployer, deployer, deployer, contract)
         contract.wire(referee)

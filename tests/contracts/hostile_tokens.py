@@ -12,6 +12,7 @@ from typing import Any
 from tests.support.evm import chain
 from tests.support.job_driver import POSTING_DEPOSIT
 from tests.support.protocol_driver import COIN, DEVNET, SUPPLY, UNLIMITED, ZEN, Play, deploy_all, load
+from zoo_compute.spec.clocks import NEVER_S
 from zoo_compute.spec.params import STAKE_UNIT
 
 TAKE_FEE, ANSWER_FALSE, ANSWER_NOTHING, CALL_BACK, REFUSE_ZERO, REFUSE_LISTED = (1 << bit for bit in range(6))
@@ -241,7 +242,9 @@ class Bonds(Market):
         self.accounts = accounts
         self.hostile, self.honest = load("mocks/HostileToken").deploy(), load("ZenToken").deploy(SUPPLY)
         zen, guardian = self.hostile, accounts["settlement"]
-        registry = load("NodeRegistry").deploy(zen, guardian, DEVNET.min_stake, DEVNET.exit_delay_s, DEVNET.epoch_s)
+        registry = load("NodeRegistry").deploy(
+            zen, guardian, DEVNET.min_stake, DEVNET.exit_delay_s, DEVNET.epoch_s, NEVER_S
+        )
         rewards = load("Rewards").deploy(
             zen, registry, accounts["settlement"], DEVNET.epoch_s, DEVNET.emission_per_epoch, DEVNET.weight_per_fee
         )

@@ -81,7 +81,7 @@ def test_binding__views__return_named_values():
         return w3.eth.wait_for_transaction_receipt(digest)["blockNumber"]
 
     zen = bindings.ZenToken(w3, deploy("ZenToken", 1_000 * ZEN))
-    registry = bindings.NodeRegistry(w3, deploy("NodeRegistry", zen.address, account, 100 * ZEN, 30, 60))
+    registry = bindings.NodeRegistry(w3, deploy("NodeRegistry", zen.address, account, 100 * ZEN, 30, 60, 2**40))
     send(zen.approve(registry.address, 1_000 * ZEN))
     block = send(registry.register(ADDRESS, 3, 80, 100 * ZEN, "http://here"))
     operator = registry.operators(1)

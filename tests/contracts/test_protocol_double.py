@@ -30,6 +30,7 @@ OFFERED = [
     ("TaskRegistry", "jobs"),
     ("NodeRegistry", "hot_key"),
     ("NodeRegistry", "owner_of"),
+    ("NodeRegistry", "time"),
     ("Rewards", "record_verification"),
 ]
 

@@ -5,6 +5,7 @@ import pytest
 from tests.support.consent import HALF_ORDER, ORDER, Signer, signature_of
 from tests.support.evm import chain, reverts
 from tests.support.protocol_driver import DEVNET, UNLIMITED, ZEN, load
+from zoo_compute.spec.clocks import NEVER_S
 from zoo_compute.spec.params import STAKE_UNIT
 
 ZERO = "0x" + 40 * "0"
@@ -321,7 +322,7 @@ def test_owner_functions__of_an_operator_that_does_not_exist__are_refused(kit, p
 
 
 def test_is_eligible__of_nobody_where_no_stake_is_needed__is_false(kit):
-    registry = load("NodeRegistry").deploy(kit.zen, kit.guardian, 0, DEVNET.exit_delay_s, DEVNET.epoch_s)
+    registry = load("NodeRegistry").deploy(kit.zen, kit.guardian, 0, DEVNET.exit_delay_s, DEVNET.epoch_s, NEVER_S)
     assert not registry.is_eligible(99, ZERO)
 
 

@@ -15,7 +15,7 @@ DEPLOYMENTS = [
     (
         "NodeRegistry",
         "zen guardian",
-        "min_stake exit_delay_s epoch_s",
+        "min_stake exit_delay_s epoch_s outage_s",
         "auction settlement locks tasks rewards admissions",
     ),
     ("TaskRegistry", "treasury governor guardian", "", "auction settlement locks"),

@@ -68,7 +68,7 @@ class Twin:
         return int(chain.timestamp)
 
     def message(self, sender: Any) -> Message:
-        return Message(str(sender), self.now)
+        return Message(str(sender), self.now, block_time=self.now)
 
     def call(self, name: str, ours: Callable[[World], Any], theirs: Callable[[], Any]) -> None:
         """One step on both sides, compared."""

@@ -122,6 +122,7 @@ def lane(monkeypatch: pytest.MonkeyPatch, job: SmallJob, store: BlockStore):
     contract = SimpleNamespace(answer=lambda *args: SimpleNamespace(args=args))
     chain = SimpleNamespace(
         head=lambda: SimpleNamespace(number=5, timestamp=chain_data.now),
+        time=lambda head: head.timestamp,
         network=SimpleNamespace(first_block=0),
         params=SimpleNamespace(answer_s=ANSWER_S),
         availability=contract,

@@ -71,6 +71,7 @@ class Lane:
         block = SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})
         self.chain: Any = SimpleNamespace(
             head=lambda: self.head,
+            time=lambda head: head.timestamp,
             cached=lambda key, make: SimpleNamespace(at=lambda head: []),
             params=SimpleNamespace(clocks=DEVNET),
             w3=SimpleNamespace(eth=block),

@@ -63,7 +63,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     clock = {"now": 1_000}
     recorder = Recorder()
     operator = SimpleNamespace(
-        operator=ME, now=1_000, eligible=True, owed={}, deposits={}, coin_owed={}, owner="0xO", hot="0xH", stake=10**21,
+        operator=ME, now=1_000, block_time=1_000, eligible=True, owed={}, deposits={}, coin_owed={}, owner="0xO", hot="0xH", stake=10**21,
         gpu_class=1,
         free=lambda token: 1_000_000,
     )  # fmt: skip
@@ -79,6 +79,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     chain = SimpleNamespace(
         clock=clock,
         head=lambda: SimpleNamespace(number=5, timestamp=clock["now"]),
+        time=lambda head: head.timestamp,
         tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
         params=SimpleNamespace(epoch_s=60, answer_s=3, clocks=clocks.DEVNET, min_stake=10**20),
         cached=lambda key, make: {COIN: Token("USDC", 6, COIN)} if key == "tokens" else make(),
@@ -257,13 +258,13 @@ def test_heartbeats__are_sent_once_in_each_declared_period(setup):
 
     # An epoch of 60 s has 24 periods of 2.5 s: 1,000 is second 40 of one, in period 16.
     assert [beats(), beats()] == [1, 1]
-    operator.now = 1_003  # period 17, not declared
+    operator.block_time = 1_003  # period 17, not declared
     assert beats() == 1
-    operator.now = 1_005
+    operator.block_time = 1_005
     assert beats() == 2
-    operator.now = 1_060
+    operator.block_time = 1_060
     assert beats() == 3, "the same period of the next epoch"
-    operator.now, operator.stake = 1_065, 0
+    operator.block_time, operator.stake = 1_065, 0
     assert beats() == 3, "who left promises nothing"
 
 

@@ -36,7 +36,7 @@ class Lane:
         self.folder = folder / "keeper"
         self.folder.mkdir()
         config = from_dict({"name": "k", "network": "n", "operator": ME}, self.folder)
-        chain: Any = SimpleNamespace(head=lambda: SimpleNamespace(number=7, timestamp=LATE))
+        chain: Any = SimpleNamespace(head=lambda: SimpleNamespace(number=7), time=lambda head: LATE)
         self.lane = CheckpointRetention(config, chain, self.store)
         self.urls = {operator: f"http://host{operator}:1" for operator in (ME, OTHER, AGGREGATOR)}
         self.lane.endpoints = self.urls

@@ -25,7 +25,7 @@ def ask(clocks: PathClocks, now: int, heavy: bool = False, open_heavy: int = 0, 
     return c.asked(clocks, now, DEADLINE, heavy, open_heavy, slots, 60, PRODUCTION)
 
 
-# --- presets and chain time
+# --- presets and protocol time
 
 
 def test_bound__in_production__is_fourteen_hours_and_32_reexecutions() -> None:
@@ -33,28 +33,31 @@ def test_bound__in_production__is_fourteen_hours_and_32_reexecutions() -> None:
     assert c.aged_at(DEADLINE, 600, PRODUCTION) == DEADLINE + 28 * HOUR + 64 * 600
 
 
+def test_production__leaves_the_askers_time_after_a_halt() -> None:
+    assert 4 * PRODUCTION.outage_s <= PRODUCTION.asker_s  # a halt costs each running clock outage_s at most
+
+
 @pytest.mark.parametrize("preset", [PRODUCTION, DEVNET])
-def test_presets__leave_the_askers_time_after_a_halt(preset: ClockPreset) -> None:
-    assert 4 * preset.outage_s <= preset.asker_s  # a halt costs each running clock outage_s
+def test_presets__fade_the_pay_within_the_committers_clock(preset: ClockPreset) -> None:
     assert preset.asker_s <= preset.committer_s
     assert preset.pay_fades_from_s < preset.pay_gone_at_s <= preset.committer_s
     assert costs.stranger_defence_s(12, preset.committer_s, preset) >= preset.committer_s // 2
 
 
 @given(st.lists(st.integers(0, 30_000), min_size=1, max_size=20), st.randoms())
-def test_chain_time__never_runs_backwards__and_a_halt_costs_outage_s(gaps: list[int], chance: random.Random) -> None:
+def test_protocol_time__never_runs_backwards__and_a_halt_costs_outage_s(gaps: list[int], chance: random.Random) -> None:
     now = beat = stopped = 0
-    time = c.chain_time_s(now, stopped, beat, PRODUCTION)
+    time = c.protocol_time_s(now, stopped, beat, PRODUCTION)
     expected = 0
     for gap in gaps:
         for at in sorted(chance.randrange(gap + 1) for _ in range(3)):
-            read = c.chain_time_s(now + at, stopped, beat, PRODUCTION)
+            read = c.protocol_time_s(now + at, stopped, beat, PRODUCTION)
             assert read >= time
             time = read
         now += gap
         expected += min(gap, PRODUCTION.outage_s)
         stopped, beat = c.stopped_after(now, stopped, beat, PRODUCTION), now
-        assert c.chain_time_s(now, stopped, beat, PRODUCTION) == expected >= time
+        assert c.protocol_time_s(now, stopped, beat, PRODUCTION) == expected >= time
 
 
 # --- a path

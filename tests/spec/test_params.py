@@ -28,8 +28,8 @@ def test_presets_are_those_of_the_text(field: str) -> None:
     assert (getattr(DEVNET, field), getattr(PRODUCTION, field)) == (amount(row[1]), amount(row[2]))
 
 
-# Equal in every deployment, or of no contract yet.
-FIXED_CLOCKS = ("counted_reexecutions", "aged_factor", "outage_s")
+# Equal in every deployment.
+FIXED_CLOCKS = ("counted_reexecutions", "aged_factor")
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(ClockPreset) if field.name not in FIXED_CLOCKS])

@@ -48,7 +48,9 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         zen = load("ZenToken").deploy(SUPPLY)
         timelock = load("Timelock").deploy(preset.timelock_s, *3 * [[deployer]])
         treasury = load("Treasury").deploy(timelock)
-        registry = load("NodeRegistry").deploy(zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s)
+        registry = load("NodeRegistry").deploy(
+            zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s, preset.clocks.outage_s
+        )
         tasks = load("TaskRegistry").deploy(treasury, deployer, guardian)
         rewards = load("Rewards").deploy(
             zen, registry, timelock, preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee

@@ -11,6 +11,7 @@ from eth_account.messages import encode_typed_data
 from tests.support.evm import chain, reverts
 from tests.support.protocol_driver import DEVNET, START, SUPPLY, UNLIMITED, ZEN, load
 from tests.support.sources import of_text
+from zoo_compute.spec.clocks import NEVER_S
 
 EPOCH_S = DEVNET.epoch_s
 GBPS = 125_000_000 * EPOCH_S  # bytes of an epoch
@@ -75,7 +76,7 @@ class RewardsStage:
         with chain.prank(self.deployer):
             self.zen = load("ZenToken").deploy(SUPPLY)
             self.registry = load("NodeRegistry").deploy(
-                self.zen, self.guardian, DEVNET.min_stake, DEVNET.exit_delay_s, EPOCH_S
+                self.zen, self.guardian, DEVNET.min_stake, DEVNET.exit_delay_s, EPOCH_S, NEVER_S
             )
             self.tasks = chain.deploy(of_text("Tasks", TASKS))
             self.rewards = self.deploy_rewards(DEVNET.weight_per_fee)

@@ -20,6 +20,7 @@ from zoo_compute.chain.generated import bindings
 from zoo_compute.chain.network import CONTRACTS, Network
 from zoo_compute.chain.provider import FailoverProvider
 from zoo_compute.errors import Unreachable, WrongDeployment
+from zoo_compute.spec.clocks import NEVER_S
 
 if TYPE_CHECKING:
     from web3.contract import Contract
@@ -32,7 +33,7 @@ BLOCK_POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Head:
-    """A block to pin reads to. `timestamp` is `now` for keepers, which never use the wall clock."""
+    """A block to pin reads to. Keepers never use this machine's clock: `timestamp` is block time, `Chain.time` the protocol's."""
 
     number: int
     timestamp: int
@@ -89,8 +90,18 @@ class Chain:
         return Head(header["number"], header["timestamp"], bytes(header["hash"]), bytes(header["parentHash"]))
 
     def now(self) -> int:
-        """The timestamp of the newest block, in seconds."""
+        """The timestamp of the newest block, in seconds: for epochs, permits and the timelock."""
         return self.head().timestamp
+
+    def time(self, head: Head | None = None) -> int:
+        """The protocol's time, which all clocks of jobs and disputes are read in: at `head`, or at the newest block."""
+        head = head or self.head()
+        if self.params.clocks.outage_s >= NEVER_S:
+            return head.timestamp
+        known: tuple[bytes, int] = self._cache.get("time", (b"", 0))
+        if known[0] != head.hash:
+            known = self._cache["time"] = head.hash, self.registry.time(block=head.number)
+        return known[1]
 
     def wait_for_block(self, seen: int, longest_s: float) -> None:
         """Return once there is a block after number `seen`, or after `longest_s`. What a chain says changes in blocks only, and

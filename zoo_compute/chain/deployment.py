@@ -21,6 +21,7 @@ from zoo_compute.chain.roles import Roles, refuse_unsafe
 from zoo_compute.chain.wiring import WIRED, miswired
 from zoo_compute.errors import ChainError, UserError
 from zoo_compute.spec import auditing
+from zoo_compute.spec.clocks import NEVER_S
 from zoo_compute.spec.params import ZEN, Preset
 
 INITIAL_SUPPLY = 100_000_000 * ZEN
@@ -100,7 +101,7 @@ def deploy(
     """Deploy, wire, allow ZEN as payment token, fund the rewards pool, and check what came of it.
 
     roles: who governs; the deployer alone unless given, which the production preset refuses. UserError is raised before
-    anything is sent. On a devnet the deployer governs payment tokens and workloads. Otherwise the timelock does, and ZEN is scheduled
+    anything is sent. On a devnet the deployer governs payment tokens and workloads, and time never stops: tests travel far. Otherwise the timelock does, and ZEN is scheduled
     there if the deployer is a proposer. Only a devnet gets a workload; nobody can be admitted without one.
     zen: the token of the version before, beside which this one is deployed. Then no supply is minted, and the pool is empty unless
     `rewards_pool` is given: the timelock of that version moves its pool here.
@@ -121,7 +122,13 @@ def deploy(
     at["treasury"] = deployer.deploy("Treasury", at["timelock"])
     at["audit_pool"] = deployer.deploy("AuditPool", at["treasury"])
     at["registry"] = deployer.deploy(
-        "NodeRegistry", at["zen"], at["guardian"], params.min_stake, params.exit_delay_s, params.epoch_s
+        "NodeRegistry",
+        at["zen"],
+        at["guardian"],
+        params.min_stake,
+        params.exit_delay_s,
+        params.epoch_s,
+        NEVER_S if devnet else params.clocks.outage_s,
     )
     at["tasks"] = deployer.deploy("TaskRegistry", at["treasury"], me if devnet else at["timelock"], at["guardian"])
     emission = (params.epoch_s, params.emission_per_epoch, params.weight_per_fee)

@@ -57,7 +57,9 @@ class ClaimRecord:
     kind: str  # "slots" | "aggregation"
     slots: tuple[int, ...]
     state: str  # "in turn" | "challenge window" | "in dispute" | "payable" | "paid" | "convicted"
-    deadline: int | None  # last second of the challenge window, which begins when the turn closes; None until then
+    deadline: (
+        int | None
+    )  # in wall time: last second of the challenge window, which begins when the turn closes; None until then
     amount: int  # gross: what the escrow pays or has paid
     fee: int  # the treasury's part of it
 
@@ -157,7 +159,7 @@ def _claims(view: JobView, finalised: Iterable[Event]) -> Iterable[ClaimRecord]:
             kind="slots" if isinstance(claim, Commit) else "aggregation",
             slots=tuple(claim.slots) if isinstance(claim, Commit) else (),
             state=_state(view, claim),
-            deadline=claim.deadline if view.is_closed(claim.turn) else None,
+            deadline=view.wall(claim.deadline) if view.is_closed(claim.turn) else None,
             amount=claim.price,
             fee=fees[claim.turn, claim.seat] if paid else 0,
         )

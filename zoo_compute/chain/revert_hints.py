@@ -41,6 +41,7 @@ HINTS: dict[str, str] = {
     "registry: nothing staked": "only an operator with a stake can send heartbeats",
     "registry: period already counted": _DONE,
     "registry: epoch not over": "wait: an epoch is judged after it ends",
+    "registry: time stood still": "nobody is judged for an epoch in which the chain halted",
     "registry: nothing declared": "the operator declared nothing for that epoch",
     "registry: epoch already judged": _DONE,
     "registry: promise kept": "the operator missed no more periods than its SLA allows",

@@ -61,13 +61,18 @@ def _read_job(chain: Chain, job: int, head: Head) -> JobView:
             f"there is no job {job} at block {head.number}", hint="check the job's number and the network file"
         )
     made_commits, made_checkpoints = _claims(events)
-    commits, checkpoints = _with_times(chain, made_commits), _with_times(chain, made_checkpoints)
+    now = chain.time(head)
+    stopped_s = head.timestamp - now
+    commits = _with_times(chain, made_commits, stopped_s)
+    checkpoints = _with_times(chain, made_checkpoints, stopped_s)
     asked = demands.demands_of(events, [*commits, *checkpoints])
     of = _read_parts(chain, job, head, events, asked)
     made = {
         "commits": commits,
         "checkpoints": checkpoints,
         "demands": demands.with_contract_state(asked, of("demands")),
+        "now": now,
+        "stopped_s": stopped_s,
     }
     return _job_view(head, posted, events, of, made)
 
@@ -111,11 +116,13 @@ def _read_operator(chain: Chain, operator: int, head: Head, tokens: Sequence[str
     )
     eligible, *owed, of_owner, of_hot, coin_of_owner, coin_of_hot = second
     names = ("OperatorRegistered", "EndpointAnnounced")
+    now = chain.time(head)
     announcements = _history(chain, ("operator", operator), operator=operator, names=names).events_until(head)
     return OperatorView(
         operator=operator,
         block=head.number,
-        now=head.timestamp,
+        now=now,
+        stopped_s=head.timestamp - now,
         discount_bps=discount,
         tier=declared["tier"],
         hours=declared["hours"],
@@ -188,7 +195,6 @@ def _job_view(
     return JobView(
         job=posted.args["job"],
         block=head.number,
-        now=head.timestamp,
         state=JobState(stored["state"]),
         submitter=stored["submitter"],
         token=stored["token"],
@@ -252,11 +258,16 @@ def _claims(events: Sequence[Event]) -> tuple[list[Commit], list[Checkpoint]]:
     return [c for c in every if isinstance(c, Commit)], [c for c in every if isinstance(c, Checkpoint)]
 
 
-def _with_times(chain: Chain, claims: Sequence[C]) -> list[C]:
-    """The claims, with `made_at` of those that are pending in the newest turns: only these are demanded."""
+def _with_times(chain: Chain, claims: Sequence[C], stopped_s: int) -> list[C]:
+    """The claims, with `made_at` of those that are pending in the newest turns: only these are demanded.
+
+    In the protocol's time, too early by what stood still since then: old states are not asked for.
+    """
     newest = max((claim.turn for claim in claims), default=0) - 1
     return [
-        claim if claim.final or claim.turn < newest else replace(claim, made_at=_time_of(chain, claim.block))
+        claim
+        if claim.final or claim.turn < newest
+        else replace(claim, made_at=_time_of(chain, claim.block) - stopped_s)
         for claim in claims
     ]
 

@@ -254,7 +254,7 @@ class Rollback:
 
 @dataclass(frozen=True)
 class JobView:
-    """One job, every read pinned to `block`; `now` is that block's timestamp (never the wall clock)."""
+    """One job, every read pinned to `block`; `now` is the protocol's time there (never this machine's clock)."""
 
     job: int
     block: int
@@ -282,6 +282,11 @@ class JobView:
     closed: bool = False  # the rest of the escrow is owed to the submitter
     bidders: frozenset[int] = frozenset()  # operators that ever revealed a bid
     attempts: Sequence[Attempt] = ()  # of the auction: attempt n is the nth
+    stopped_s: int = 0  # seconds for which the protocol's time has stood still: block time less `now`
+
+    def wall(self, second: int) -> int:
+        """When a second of the protocol's time is, as clocks on walls have it, if time does not stop before."""
+        return second + self.stopped_s
 
     @property
     def over(self) -> bool:
@@ -424,7 +429,7 @@ class JobView:
 
 @dataclass(frozen=True)
 class OperatorView:
-    """One operator, every read pinned to `block`."""
+    """One operator, every read pinned to `block`; `now` is the protocol's time there."""
 
     operator: int
     block: int
@@ -453,6 +458,12 @@ class OperatorView:
     coin_owed: Mapping[str, int] = field(
         default_factory=dict
     )  # by owner and hot key: wei that TaskRegistry.withdraw would send, parts of posting deposits
+    stopped_s: int = 0  # block time less `now`
+
+    @property
+    def block_time(self) -> int:
+        """Epochs and their periods are counted in it."""
+        return self.now + self.stopped_s
 
     def free(self, token: str) -> int:
         balance, locked = self.collateral.get(token, (0, 0))

@@ -39,7 +39,7 @@ def list_(settings: Settings, job: int | None, only_open: bool) -> None:
     chain = settings.chain()
     head = chain.head()
     disputes = [each for each in list_disputes(chain, head, job) if each.view.is_open or not only_open]
-    rows = [(each.name, each.view.operator, each.work, each.brief(head.timestamp)) for each in disputes]
+    rows = [(each.name, each.view.operator, each.work, each.brief(chain.time(head))) for each in disputes]
     settings.emit(
         {"now": head.timestamp, "disputes": [each.to_dict() for each in disputes]},
         table(rows, header=("dispute", "operator", "work", "status")) or ["there is no dispute"],
@@ -60,25 +60,30 @@ def show(settings: Settings, name: str) -> None:
 
     chain = settings.chain()
     head = chain.head()
-    match = dispute_named(chain, head, name)
+    match, now = dispute_named(chain, head, name), chain.time(head)
     summary, tokens = match.to_dict(), _prepaid_tokens(settings, match)
     summary |= {"prepaid_tokens": str(tokens[0]), "token": tokens[1].to_dict()} if tokens else {}
     picture, names = match.view.picture, account_names(chain, match.view)
     rows = [
         ("claimed by", match.about),
-        ("status", match.status(head.timestamp)),
+        ("status", match.status(now)),
         ("asks", _asks_text(summary)),
-        ("first asks", _deadline_text(match.view.deadline, head.timestamp)),
+        ("first asks", _deadline_text(match.view.deadline, now)),
         (
             "prepaid",
             format_amount(int(summary["prepaid"]), "coin") + (f" and {tokens[1].format(tokens[0])}" if tokens else ""),
         ),
     ]
     asks = [
-        {**asdict(ask), "id": ask.id.hex(), "above": ask.above.hex() if ask.above in picture.nodes else None}
+        {
+            **asdict(ask),
+            "due": ask.due + match.stopped_s,
+            "id": ask.id.hex(),
+            "above": ask.above.hex() if ask.above in picture.nodes else None,
+        }
         for ask in asks_of(picture)
     ]
-    tree = table(list(tree_rows(picture, names, head.timestamp)))
+    tree = table(list(tree_rows(picture, names, now)))
     settings.emit({**summary, "now": head.timestamp, "tree": asks}, [*table(rows), "", *tree])
 
 

@@ -116,6 +116,23 @@ def allow(settings: Settings, token: str, window_value: str | None, disallow: bo
     )
 
 
+@network.command("beat")
+@pass_settings
+def beat(settings: Settings) -> None:
+    """Let the protocol's time go on: say that the chain takes transactions. Keepers do it; anybody may, at any time.
+
+    Without a beat for half an hour (the preset's outage_s) time stops, and no clock of a job or dispute runs until the next one.
+    """
+    sender = settings.sender()
+    receipt = sender.send(sender.chain.registry.beat())
+    head = sender.chain.head(receipt.block)
+    stopped_s = head.timestamp - sender.chain.time(head)
+    settings.emit(
+        {"transaction": receipt.transaction_hash, "block": receipt.block, "stopped_s": stopped_s},
+        f"beat in block {receipt.block}; time stood still for {stopped_s} s since the deployment",
+    )
+
+
 @network.command("check")
 @pass_settings
 def check_command(settings: Settings) -> int:

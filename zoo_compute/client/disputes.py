@@ -41,13 +41,15 @@ COMMITTER, ASKERS, ANYBODY = "committer", "askers", "anybody"  # whose clock run
 
 @dataclass(frozen=True)
 class Dispute:
-    """A disputed claim. name: as people write it; turn: of the claim, 0 of a trial; owes: whose clock runs up to second `until`, or empty."""
+    """A disputed claim. name: as people write it; turn: of the claim, 0 of a trial; owes: whose clock runs up to second `until`, or empty.
+    stopped_s: block time less the protocol's, which the clocks are read in; people are shown wall time."""
 
     view: DisputeView
     name: str
     turn: int
     owes: str
     until: int | None
+    stopped_s: int = 0
 
     @property
     def is_trial(self) -> bool:
@@ -125,8 +127,8 @@ class Dispute:
             "slots": sorted({node.frame.slot for node in nodes}),
             "status": view.end.name.lower() if view.end else "exploring",
             "owes": self.owes or None,
-            "until": self.until,
-            "deadline": view.deadline or None,
+            "until": None if self.until is None else self.until + self.stopped_s,
+            "deadline": view.deadline + self.stopped_s if view.deadline else None,
             "asks": len(nodes),
             "open_asks": len(view.picture.open_asks),
             "heavy_asks": sum(node.record.payment.is_heavy for node in nodes),
@@ -138,11 +140,12 @@ class Dispute:
 def list_disputes(chain: Chain, head: Head, job: int | None = None) -> list[Dispute]:
     """All disputes of the network, or of a job, in the order of their first asks."""
     views, seen, disputes = read_disputes(chain, head, job=job), Counter[str](), []
+    now = chain.time(head)
     for view in views:
         name, turn = _name_of(chain, head, view)
         seen[name] += 1  # of a seat that another operator took over in the same turn, or of a later trial
         numbered = name if seen[name] == 1 else f"{name}:{seen[name]}"
-        disputes.append(Dispute(view, numbered, turn, *_clock_of(view, head.timestamp)))
+        disputes.append(Dispute(view, numbered, turn, *_clock_of(view, now), head.timestamp - now))
     return disputes
 
 

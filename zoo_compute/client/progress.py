@@ -199,7 +199,7 @@ def progress_of(
         missing=tuple(missing),
         failed_attempts=_failed_attempts(view),
         block=view.block,
-        now=view.now,
+        now=view.wall(view.now),
         token=token,
     )
 

@@ -70,11 +70,11 @@ def advance_admission(chain: Chain, sender: Sender, operator: int, options: Sequ
     pending = pending_trial(chain, operator)
     if pending is None:
         pending = run_trial(chain, sender, operator, options)
-    elif chain.now() > pending.deadline:
+    elif chain.time() > pending.deadline:
         sender.send(chain.admissions.settle(pending.claim))
         score = chain.admissions.scores(operator)
         return AdmissionStatus(operator, chain.registry.is_admitted(operator), score, 0, pending.seconds)
-    wait_s = max(1, pending.deadline + 1 - chain.now())
+    wait_s = max(1, pending.deadline + 1 - chain.time())
     score = chain.admissions.scores(operator)
     return AdmissionStatus(operator, chain.registry.is_admitted(operator), score, wait_s, pending.seconds)
 

@@ -49,7 +49,7 @@ class OperatorBalances:
             "operator": view.operator, "owner": view.owner, "hot": view.hot, "hot_coin": str(view.hot_coin),
             "stake": str(view.stake), "gpu_class": view.gpu_class, "vram_gb": view.vram_gb, "admitted": view.admitted,
             "multiplier_percent": view.multiplier_percent, "reputation": view.reputation,
-            "discount_bps": view.discount_bps, "eligible": view.eligible, "endpoint": view.endpoint, "exit_at": view.exit_at,
+            "discount_bps": view.discount_bps, "eligible": view.eligible, "endpoint": view.endpoint, "exit_at": view.exit_at and view.exit_at + view.stopped_s,
             "tier": view.tier, "hours": list(slots_in(view.hours)),
             "locks": view.locks, "token": self.token, "collateral": str(self.collateral), "locked": str(self.locked),
             "free": str(self.free), "owed": str(self.owed),

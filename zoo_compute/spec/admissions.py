@@ -1,4 +1,8 @@
-"""Admissions: a class earns more once its machine passed a trial (docs/protocol/admissions.md)."""
+"""Admissions: a class earns more once its machine passed a trial (docs/protocol/admissions.md).
+
+How fast a machine is, wall time says: it computes while the chain stands still. Whether a trial is false, and whether a recall was
+left unanswered, is read in the protocol's time.
+"""
 
 from dataclasses import replace
 
@@ -65,9 +69,11 @@ def set_workload(w: World, msg: Message, vram_gb: int, workload: Workload) -> No
 def enter(w: World, msg: Message, operator: int) -> None:
     require(node_registry.is_eligible(w, operator, msg.sender), "admissions: operator not eligible")
     require(operator not in w.trials, "admissions: trial pending")
-    require(msg.now > _entry(w, operator).entered_at + w.config.preset.benchmark_s, "admissions: entry still open")
+    require(
+        msg.block_time > _entry(w, operator).entered_at + w.config.preset.benchmark_s, "admissions: entry still open"
+    )
     require(workload_of(w, operator).steps > 0, "admissions: no workload")
-    w.entries[operator] = Entry(msg.now, msg.block + 1)
+    w.entries[operator] = Entry(msg.block_time, msg.block + 1)
 
 
 def answer(w: World, msg: Message, operator: int, named: bytes, root: bytes) -> None:
@@ -75,10 +81,10 @@ def answer(w: World, msg: Message, operator: int, named: bytes, root: bytes) -> 
     require(node_registry.is_eligible(w, operator, msg.sender), "admissions: operator not eligible")
     entry, workload = _entry(w, operator), workload_of(w, operator)
     require(entry.block != 0, "admissions: not entered")
-    require(msg.now <= entry.entered_at + w.config.preset.benchmark_s, "admissions: answer too late")
+    require(msg.block_time <= entry.entered_at + w.config.preset.benchmark_s, "admissions: answer too late")
     block_hash = _hash_of(w, entry.block)
     require(named == seed(block_hash, operator, workload), "admissions: seed does not match")
-    seconds = max(1, msg.now - entry.entered_at)
+    seconds = max(1, msg.block_time - entry.entered_at)
     w.entries[operator] = Entry()
     claim = claim_of(operator, workload, named, root)
     w.trials[operator] = Trial(claim, work_of(workload).root, workload.flops // seconds, msg.now + window_s(w))
@@ -130,13 +136,13 @@ def settle(w: World, msg: Message, claim: Claim) -> None:
 
 def schedule(w: World, msg: Message) -> None:
     """The block that draws who is recalled in this epoch."""
-    epoch = msg.now // w.config.preset.epoch_s
+    epoch = msg.block_time // w.config.preset.epoch_s
     require(epoch not in w.recall_blocks, "admissions: already scheduled")
     w.recall_blocks[epoch] = msg.block + 1
 
 
 def recall(w: World, msg: Message, operator: int) -> None:
-    epoch = msg.now // w.config.preset.epoch_s
+    epoch = msg.block_time // w.config.preset.epoch_s
     require(epoch in w.recall_blocks, "admissions: not scheduled")
     block_hash, last = _hash_of(w, w.recall_blocks[epoch]), _recall(w, operator)
     require(w.operator(operator).is_admitted, "admissions: not admitted")

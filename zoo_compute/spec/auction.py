@@ -89,8 +89,8 @@ def bid(w: World, msg: Message, job: int, kind: int, operator: int, seal: Seal, 
     _take_place(w, job, kind, operator)
     w.bids[job, kind, operator] = Bid(attempt=lot.attempt, capacity=capacity, standby=standby, seal=seal)
     locked = lot.lock * capacity + lot.once
-    if not node_registry.lock_bid(w, operator, msg.sender, lot.token, locked, capacity, now=msg.now):
-        require(not is_paused(w, w.config.auction, msg.now), "auction: intake paused")
+    if not node_registry.lock_bid(w, operator, msg.sender, lot.token, locked, capacity, block_time=msg.block_time):
+        require(not is_paused(w, w.config.auction, msg.block_time), "auction: intake paused")
         require(node_registry.is_eligible(w, operator, msg.sender), "auction: operator not eligible")
         raise Refused("auction: stake below the capacity")
 
@@ -103,7 +103,7 @@ def reveal(w: World, msg: Message, job: int, kind: int, operator: int, price: in
     expected = Seal(job, kind, lot.attempt, operator, price, sealed.capacity, salt)
     require(sealed.seal == expected, "auction: seal does not match")
     require(1 <= price <= lot.reserve, "auction: price out of range")
-    discount = node_registry.discount_bps(w, operator, now=msg.now)
+    discount = node_registry.discount_bps(w, operator, now=msg.block_time)
     w.bids[job, kind, operator] = replace(sealed, revealed=True, price=price, discount_bps=discount, seal=None)
     w.lots[job, kind] = replace(
         lot,
@@ -121,7 +121,7 @@ def reopen(w: World, msg: Message, job: int, kind: int) -> None:
     for each in KINDS:
         old = w.lot(job, each)
         grows = not (
-            _has_enough(old) or is_paused(w, w.config.auction, msg.now)
+            _has_enough(old) or is_paused(w, w.config.auction, msg.block_time)
         )  # nobody could bid while bids are paused
         reserve = grown_reserve(old.reserve, old.max_reserve) if grows else old.reserve
         w.lots[job, each] = _next_attempt(w, replace(old, reserve=reserve), msg.now)

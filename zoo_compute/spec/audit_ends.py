@@ -81,7 +81,7 @@ def settle_verdicts(
     w.statements[key] = replace(statement, left=left)
     _book(w, job, operator, sums)
     if w.job(job).token == w.config.zen and sums.slots:
-        rewards.record_verification(w, operator, job, w.terms[job].flops * sums.slots, now=msg.now)
+        rewards.record_verification(w, operator, job, w.terms[job].flops * sums.slots, now=msg.block_time)
 
 
 def lapse_verdicts(w: World, msg: Message, job: int, turn: int, operator: int, role: int, verdicts: Verdicts) -> None:

@@ -1,6 +1,7 @@
 """The clocks of openings: how long each side of a disputed claim has, what an ask costs, and when it is over (docs/design/clocks.md).
 
-Pure functions on integers. `now` and `deadline` are chain time in seconds (`chain_time_s`): time in which the chain ran.
+Pure functions on integers. `now` and `deadline` are the protocol's time in seconds (`protocol_time_s`): time in which the chain
+ran.
 
 A dispute explores the claim's tree. A *path* is a line of asks from a first ask down; each ask names a child of a place
 that was answered. A place is asked about at most once, and its word keeps the clocks of the path that leads to it:
@@ -24,6 +25,7 @@ FEE_MULTIPLE: int = (
 LEAST_GAS_PRICE: int = GWEI  # smallest units of the coin a unit of gas: an ask costs something where gas is free
 BURNED_SHARE: int = 2  # one in so many of a heavy fee burns: as much as asking oneself must cost
 SLASH_PER_BURNED: int = 2  # smallest units that silence slashes at most, for each that exhausting asks burn
+NEVER_S: int = 2**40  # longer than any chain lasts
 SILENCE_FLOOR: tuple[int, int] = (3, 5)  # of the lock: what a judgement costs a liar that earns the seal's 40 % itself
 
 
@@ -66,17 +68,17 @@ DEVNET = ClockPreset(
     counted_reexecutions=32,
     seal_lead_s=1,
     opening_s=10,
-    outage_s=10,
+    outage_s=NEVER_S,
     aged_factor=2,
     pay_fades_from_s=30,
     pay_gone_at_s=180,
 )
 
 
-# --- chain time
+# --- protocol time
 
 
-def chain_time_s(now: int, stopped_s: int, last_beat: int, preset: ClockPreset) -> int:
+def protocol_time_s(now: int, stopped_s: int, last_beat: int, preset: ClockPreset) -> int:
     """Seconds in which the chain ran: block time, less what was stopped, less the running gap beyond `outage_s`.
 
     now, last_beat: block timestamps; stopped_s: the sum that `stopped_after` recorded. It never runs backwards: at a
@@ -97,7 +99,7 @@ def stopped_after(now: int, stopped_s: int, last_beat: int, preset: ClockPreset)
 class PathClocks:
     """What the word of a place keeps of the path that leads to it."""
 
-    since: int  # chain time of the last ask or answer; of no ask yet: the claim's deadline
+    since: int  # protocol time of the last ask or answer; of no ask yet: the claim's deadline
     committer_left_s: int  # of the committer, on this path
     asker_left_s: int  # of the askers, on this path
     counted_left: int  # re-executions that heavy asks can still add on this path
@@ -220,7 +222,7 @@ def bound_s(reexecute_s: int, preset: ClockPreset) -> int:
 
 
 def bound(deadline: int, reexecute_s: int, preset: ClockPreset) -> int:
-    """`bound_s` as chain time."""
+    """`bound_s` as protocol time."""
     return deadline + bound_s(reexecute_s, preset)
 
 

@@ -43,7 +43,7 @@ def close_dispute(w: World, msg: Message, job: int, claim: Claim, outcome: int, 
     is_void = end == End.AGED or settlement.is_void(w, job, claim)
     settlement.end_claim(w, job, claim, ClaimStatus.VOID if is_void else ClaimStatus.PAID)
     if not is_void:
-        settlement.pay(w, job, (claim,), msg.now, used_s)
+        settlement.pay(w, job, (claim,), msg.block_time, used_s)
     seats.open_next_turn(w, job, msg.now)
 
 

@@ -47,4 +47,4 @@ def score(w: World, msg: Message, job: int, qualities: tuple[int, ...]) -> None:
     for number, quality in zip(citation.cited, qualities, strict=True):
         dataset = w.datasets[number]
         weight, most = quality * dataset.size, BEST_SCORE * dataset.size
-        rewards.record_data(w, dataset.contributor, job, weight, most, now=msg.now)
+        rewards.record_data(w, dataset.contributor, job, weight, most, now=msg.block_time)

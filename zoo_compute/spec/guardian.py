@@ -13,22 +13,22 @@ def account(w: World) -> str:
     return w.appointed.get(w.config.guardian, w.config.first_guardian)
 
 
-def is_paused(w: World, intake: str, now: int) -> bool:
-    return now < w.pauses.get(intake, Pause()).end
+def is_paused(w: World, intake: str, block_time: int) -> bool:
+    return block_time < w.pauses.get(intake, Pause()).end
 
 
 def pause(w: World, msg: Message, intake: str) -> None:
     """The guardian pauses an intake for `pause_s`, once in twice that time."""
     last, pause_s = _guardians(w, msg, intake), w.config.preset.pause_s
-    require(msg.now >= last.free_from, "guardian: paused too recently")
-    w.pauses[intake] = Pause(end=msg.now + pause_s, free_from=msg.now + 2 * pause_s)
+    require(msg.block_time >= last.free_from, "guardian: paused too recently")
+    w.pauses[intake] = Pause(end=msg.block_time + pause_s, free_from=msg.block_time + 2 * pause_s)
 
 
 def resume(w: World, msg: Message, intake: str) -> None:
     """The guardian ends its pause early."""
     last = _guardians(w, msg, intake)
-    require(msg.now < last.end, "guardian: not paused")
-    w.pauses[intake] = replace(last, end=msg.now)
+    require(msg.block_time < last.end, "guardian: not paused")
+    w.pauses[intake] = replace(last, end=msg.block_time)
 
 
 def govern(w: World, msg: Message, intake: str, until: int) -> None:
@@ -48,5 +48,5 @@ def _guardians(w: World, msg: Message, intake: str) -> Pause:
     """The last pause of an intake, for the guardian: the governor's is not its to change."""
     require(msg.sender == account(w), "guardian: not the guardian")
     last = w.pauses.get(intake, Pause())
-    require(not (last.is_governed and msg.now < last.end), "guardian: the governor paused it")
+    require(not (last.is_governed and msg.block_time < last.end), "guardian: the governor paused it")
     return last

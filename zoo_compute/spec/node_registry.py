@@ -18,11 +18,20 @@ from zoo_compute.spec.params import (
     UNITS_PER_STAKE,
     UNSHOWN_PERCENT,
 )
-from zoo_compute.spec.promises import beats, breached, declare, heartbeat, promised, total_beats
+from zoo_compute.spec.promises import (
+    beat,
+    beats,
+    breached,
+    declare,
+    heartbeat,
+    promised,
+    protocol_time,
+    total_beats,
+)
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import ZERO_ADDRESS, Collateral, Consent, Message, Operator, SlashLedger, World
 
-__all__ = ["beats", "declare", "heartbeat", "promised", "total_beats"]
+__all__ = ["beat", "beats", "declare", "heartbeat", "promised", "protocol_time", "total_beats"]
 
 
 def reputation_parts(w: World, operator: int, now: int) -> int:
@@ -76,7 +85,7 @@ def register_for(
 ) -> int:
     """A new operator for an owner who signed for it, as its hot key did; the sender pays the stake."""
     _require_machine(w, msg, hot, gpu_class, vram_gb, stake)
-    require(msg.now <= deadline, "registry: consent expired")
+    require(msg.block_time <= deadline, "registry: consent expired")
     nonce = w.nonces.get(owner, 0)
     due = Consent(owner, owner, hot, gpu_class, vram_gb, stake, endpoint, nonce, deadline)
     require(owner_consent == due and owner != ZERO_ADDRESS, "registry: owner did not sign")
@@ -167,7 +176,7 @@ def withdraw(w: World, msg: Message, operator: int, token: str, amount: int) -> 
 
 def breach(w: World, msg: Message, operator: int, epoch: int) -> None:
     """If too many declared periods of a past epoch were missed, slashes a hundredth of the stake and removes the tier."""
-    slash_stake(w, operator, breached(w, operator, epoch, msg.now))
+    slash_stake(w, operator, breached(w, operator, epoch, msg.block_time))
 
 
 def lock(w: World, operator: int, token: str, amount: int, *, new: bool) -> None:
@@ -178,9 +187,9 @@ def lock(w: World, operator: int, token: str, amount: int, *, new: bool) -> None
         _count_locks(w, operator, 1)
 
 
-def lock_bid(w: World, operator: int, hot: str, token: str, amount: int, units: int, *, now: int) -> bool:
+def lock_bid(w: World, operator: int, hot: str, token: str, amount: int, units: int, *, block_time: int) -> bool:
     """For Auction: `lock` if the key may bid for so many units; False if it may not, or if bidding is paused."""
-    if is_paused(w, w.config.auction, now) or not is_eligible(w, operator, hot):
+    if is_paused(w, w.config.auction, block_time) or not is_eligible(w, operator, hot):
         return False
     if w.operator(operator).stake < w.config.preset.min_stake * units // UNITS_PER_STAKE:
         return False
@@ -243,7 +252,7 @@ def reward_outcome(w: World, operator: int, fee: int, *, now: int) -> str:
 
 
 def _require_machine(w: World, msg: Message, hot: str, gpu_class: int, vram_gb: int, stake: int) -> None:
-    require(not is_paused(w, w.config.registry, msg.now), "registry: intake paused")
+    require(not is_paused(w, w.config.registry, msg.block_time), "registry: intake paused")
     require(hot != ZERO_ADDRESS, "registry: zero hot key")
     require(gpu_class in GPU_CLASSES, "registry: unknown class")
     require(vram_gb >= GPU_CLASSES[gpu_class].least_vram_gb, "registry: too little VRAM for the class")

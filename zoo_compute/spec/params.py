@@ -115,6 +115,7 @@ MAX_LOSING_RUNS: int = 128  # that price a lot's winners: bounds the gas of an a
 RING: int = 256  # places an operator has for bids of a kind; job n uses place n mod RING
 STAKE_UNIT: int = 10**12  # smallest units of ZEN: stake is counted in these, so that it fits beside the hot key
 PERIODS: int = 24  # of an epoch: a heartbeat counts once in each
+MAX_STOPPED_EPOCHS: int = 64  # of one halt that nobody is judged for: bounds the gas of the beat that ends it
 BREACH_BPS: int = 100  # of the stake, for an epoch in which more promised periods were missed than the SLA allows
 MAX_LONGER_WINDOWS: int = 3  # usual windows by which a claim's window can be longer, for the cost of a round
 ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it

@@ -1,8 +1,13 @@
-"""NodeRegistry's promised hours: tiers, declarations, heartbeats, breaches (docs/protocol/node-registry.md)."""
+"""NodeRegistry's promised hours: tiers, declarations, heartbeats, breaches; and the protocol's time, of which a heartbeat is a
+beat (docs/protocol/node-registry.md).
+
+Epochs and periods are of wall time: people promise hours of the day.
+"""
 
 from dataclasses import replace
 
-from zoo_compute.spec.params import BPS, BREACH_BPS, DATACENTER, PERIODS, TIERS
+from zoo_compute.spec import clocks
+from zoo_compute.spec.params import BPS, BREACH_BPS, DATACENTER, MAX_STOPPED_EPOCHS, PERIODS, TIERS
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Declaration, Message, Operator, Promise, World
 
@@ -18,7 +23,7 @@ def declare(w: World, msg: Message, operator: int, tier: int, hours: int) -> Non
         require(machine.gpu_class == DATACENTER, "registry: class below the tier")
         require(machine.vram_gb >= TIERS[tier].vram_gb, "registry: too little VRAM for the tier")
         require(hours > 0, "registry: tier without hours")
-    since, old = msg.now // w.config.preset.epoch_s + 1, w.declarations.get(operator, Declaration())
+    since, old = msg.block_time // w.config.preset.epoch_s + 1, w.declarations.get(operator, Declaration())
     require(old.since + 1 != since, "registry: declared in the last epoch")
     if old.since != since:
         old = replace(old, last_tier=old.tier, last_hours=old.hours, last_since=old.since)
@@ -38,16 +43,32 @@ def promised(w: World, operator: int, epoch: int) -> Promise:
 
 
 def heartbeat(w: World, msg: Message, operator: int) -> None:
-    """A heartbeat; counts once in each period."""
+    """A heartbeat; counts once in each period, and is a beat."""
     record = w.operators.get(operator, Operator())
     require(msg.sender == record.hot, "registry: not the hot key")
     require(record.stake > 0, "registry: nothing staked")
     epoch_s = w.config.preset.epoch_s
-    epoch, period = msg.now // epoch_s, msg.now % epoch_s * PERIODS // epoch_s
+    epoch, period = msg.block_time // epoch_s, msg.block_time % epoch_s * PERIODS // epoch_s
     bitmap = beats(w, operator, epoch)
     require(not bitmap >> period & 1, "registry: period already counted")
     w.beats[operator, epoch] = bitmap | 1 << period
     w.total_beats[epoch] = total_beats(w, epoch) + 1
+    beat(w, msg)
+
+
+def beat(w: World, msg: Message) -> None:
+    """Anybody's: the chain takes transactions. The running gap becomes a recorded one, so time does not jump."""
+    stopped_s = clocks.stopped_after(msg.block_time, w.stopped_s, w.last_beat, w.config.preset.clocks)
+    if stopped_s > w.stopped_s:
+        epoch_s = w.config.preset.epoch_s
+        reached = range(w.last_beat // epoch_s, msg.block_time // epoch_s + 1)[:MAX_STOPPED_EPOCHS]
+        w.stopped_epochs.update(dict.fromkeys(reached, True))
+    w.last_beat, w.stopped_s = msg.block_time, stopped_s
+
+
+def protocol_time(w: World, block_time: int) -> int:
+    """What all clocks are read in that slash or make something final: seconds in which the chain ran."""
+    return clocks.protocol_time_s(block_time, w.stopped_s, w.last_beat, w.config.preset.clocks)
 
 
 def beats(w: World, operator: int, epoch: int) -> int:
@@ -60,9 +81,10 @@ def total_beats(w: World, epoch: int) -> int:
     return w.total_beats.get(epoch, 0)
 
 
-def breached(w: World, operator: int, epoch: int, now: int) -> int:
+def breached(w: World, operator: int, epoch: int, block_time: int) -> int:
     """Judge a past epoch; returns the part of the stake that a breach costs, in basis points."""
-    require(epoch < now // w.config.preset.epoch_s, "registry: epoch not over")
+    require(epoch < block_time // w.config.preset.epoch_s, "registry: epoch not over")
+    require(not w.stopped_epochs.get(epoch, False), "registry: time stood still")
     promise = promised(w, operator, epoch)
     require(promise.hours > 0, "registry: nothing declared")
     require(not w.judged.get((operator, epoch), False), "registry: epoch already judged")
@@ -70,7 +92,7 @@ def breached(w: World, operator: int, epoch: int, now: int) -> int:
     allowed = promise.hours.bit_count() * TIERS[promise.tier].slack_bps // BPS
     require(missed > allowed, "registry: promise kept")
     w.judged[operator, epoch] = True
-    _take_tier(w, operator, now // w.config.preset.epoch_s)
+    _take_tier(w, operator, block_time // w.config.preset.epoch_s)
     return BREACH_BPS
 
 

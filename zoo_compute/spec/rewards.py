@@ -61,7 +61,7 @@ def move_pool(w: World, msg: Message, successor: str, amount: int) -> None:
     """The governor moves ZEN of the pool to the next version's; what open epochs may pay stays."""
     require(msg.sender == w.config.treasury_governor, "rewards: not the governor")
     require(amount > 0, "rewards: zero amount")
-    require(w.pool >= amount + reserved(w, msg.now), "rewards: reserved for epochs")
+    require(w.pool >= amount + reserved(w, msg.block_time), "rewards: reserved for epochs")
     w.pool -= amount
     w.move(w.config.zen, w.config.rewards, successor, amount, by="rewards")
 
@@ -115,7 +115,7 @@ def link_bytes(w: World, operator: int, epoch: int) -> int:
 def redeem(w: World, msg: Message, server: int, client: int, epoch: int, total: int, receipt: Receipt) -> int:
     """Redeems a client's receipt for the bytes that a server sent it in this epoch; returns the bytes that newly count."""
     require(msg.sender == w.operator(server).hot, "rewards: not the hot key")
-    require(epoch == epoch_of(w, msg.now), "rewards: not the current epoch")
+    require(epoch == epoch_of(w, msg.block_time), "rewards: not the current epoch")
     require(server != client, "rewards: own receipt")
     signed = w.signed.get((client, epoch), Signed())
     require(not signed.violated, "rewards: signer has violated")
@@ -181,7 +181,7 @@ def extra_of(w: World, operator: int, epoch: int) -> int:
 
 def claim(w: World, msg: Message, operator: int, epoch: int, jobs: tuple[int, ...]) -> int:
     """Pays compute for these jobs, plus uptime and bandwidth within their rooms; each job once."""
-    _require_claimable(w, epoch, now=msg.now)
+    _require_claimable(w, epoch, now=msg.block_time)
     earned = w.earned.get((operator, epoch), Earned())
     due, amount, filled = extra_of(w, operator, epoch) - earned.extra, 0, 0
     for job in dict.fromkeys(jobs):
@@ -198,7 +198,7 @@ def claim(w: World, msg: Message, operator: int, epoch: int, jobs: tuple[int, ..
 
 def claim_verification(w: World, msg: Message, auditor: int, job: int, epoch: int) -> int:
     """Pays an auditor's part of the job's allowance."""
-    _require_claimable(w, epoch, now=msg.now)
+    _require_claimable(w, epoch, now=msg.block_time)
     amount = _granted(w, Flow.VERIFICATION, auditor, job, epoch)
     earned = w.earned.get((auditor, epoch), Earned())
     w.earned[auditor, epoch] = replace(earned, paid=earned.paid + amount)
@@ -208,7 +208,7 @@ def claim_verification(w: World, msg: Message, auditor: int, job: int, epoch: in
 
 def claim_data(w: World, msg: Message, contributor: str, job: int, epoch: int) -> int:
     """Pays a contributor's part of the job's allowance."""
-    _require_claimable(w, epoch, now=msg.now)
+    _require_claimable(w, epoch, now=msg.block_time)
     amount = _granted(w, Flow.DATA, contributor, job, epoch)
     w.move(w.config.zen, w.config.rewards, contributor, amount, by="rewards")
     return amount
@@ -243,7 +243,7 @@ def _spend(w: World, epoch: int, amount: int) -> None:
 
 def recycle(w: World, msg: Message, epoch: int) -> int:
     """Returns an expired epoch's unpaid budget to the pool."""
-    require(epoch_of(w, msg.now) > epoch + CLAIM_EPOCHS, "rewards: claims still open")
+    require(epoch_of(w, msg.block_time) > epoch + CLAIM_EPOCHS, "rewards: claims still open")
     total = w.epoch(epoch)
     unspent = total.budget - total.paid
     require(unspent > 0, "rewards: nothing to recycle")

@@ -153,7 +153,7 @@ def finalise(w: World, msg: Message, job: int, claims: tuple[Claim, ...]) -> Non
         else:
             due.append(claim)
             end_claim(w, job, claim, ClaimStatus.VOID if is_void(w, job, claim) else ClaimStatus.PAID)
-    pay(w, job, tuple(due), msg.now)
+    pay(w, job, tuple(due), msg.block_time)
     seats.open_next_turn(w, job, msg.now)
 
 

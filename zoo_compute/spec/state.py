@@ -48,13 +48,17 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The caller, the time, the `value` in native coin, and the block's number and base fee."""
+    """The caller, the protocol's time, the `value` in native coin, and the block's number, base fee and time.
+
+    Whatever slashes or becomes final reads `now`; `block_time` is for epochs, pauses, signed deadlines and the speed of machines.
+    """
 
     sender: str
     now: int
     value: int = 0
     base_fee: int = 0
     block: int = 0
+    block_time: int = 0
 
 
 def _nothing_holds(evidence: int, frame: Frame, position: Position, data: bytes) -> None:
@@ -470,6 +474,11 @@ class World:
     # by operator, its owner and an account: may it answer asks in disputes beside the hot key?
     answer_keys: dict[tuple[int, str, str], bool] = field(default_factory=dict)
     offered_owners: dict[int, str] = field(default_factory=dict)  # by operator
+    last_beat: int = 0  # block time; the deployment is one
+    stopped_s: int = 0  # seconds for which the protocol's time stood still, up to the last beat
+    stopped_epochs: dict[int, bool] = field(
+        default_factory=dict
+    )  # epochs that a halt reached into: nobody is judged for them
     pots: dict[str, int] = field(default_factory=dict)
     burned: dict[str, int] = field(default_factory=dict)
     # TaskRegistry

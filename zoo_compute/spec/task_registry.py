@@ -33,7 +33,7 @@ def allow(w: World, msg: Message, token: str, allowed: bool, window_value: int) 
 
 def post(w: World, msg: Message, terms: Terms) -> int:
     """A new job: pulls the escrow and opens both lots."""
-    require(not is_paused(w, w.config.tasks, msg.now), "tasks: intake paused")
+    require(not is_paused(w, w.config.tasks, msg.block_time), "tasks: intake paused")
     require(w.allowed.get(terms.token, False), "tasks: token not allowed")
     check_terms(terms)
     require(msg.value >= least_posting_deposit(msg.base_fee), "tasks: deposit too small")

@@ -32,7 +32,7 @@ def collect_audits(w: World, msg: Message, token: str) -> int:
     """AuditPool.collect: what it was paid goes to the audits, whole."""
     amount = w.balances.get((token, w.config.audit_pool), 0)
     require(amount > 0, "pool: nothing to collect")
-    fund(w, Message(w.config.audit_pool, msg.now), token, AUDITS, amount)
+    fund(w, Message(w.config.audit_pool, msg.now, block_time=msg.block_time), token, AUDITS, amount)
     return amount
 
 

@@ -39,7 +39,7 @@ __all__ = ["EXTERNAL", "PROTOCOL_ONLY", "WIRED", "Call", "World", "apply"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A transaction: `args` in the order of docs/protocol/; structs are records of `state` or `params.Terms`."""
+    """A transaction: `args` in the order of docs/protocol/; structs are records of `state` or `params.Terms`. `now` is block time."""
 
     contract: str
     function: str
@@ -93,6 +93,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         node_registry.withdraw,
         node_registry.declare,
         node_registry.heartbeat,
+        node_registry.beat,
         node_registry.breach,
     ),
     "tasks": _named(
@@ -264,7 +265,9 @@ def apply(world: World, call: Call) -> tuple[World, Any]:
         raise Refused(f"{call.contract}: already wired")
     function = EXTERNAL[call.contract][call.function]
     after = world.fork()
-    result = function(after, Message(call.sender, call.now, call.value, call.base_fee, call.block), *call.args)
+    now = node_registry.protocol_time(after, call.now)
+    message = Message(call.sender, now, call.value, call.base_fee, call.block, block_time=call.now)
+    result = function(after, message, *call.args)
     return after, result
 
 

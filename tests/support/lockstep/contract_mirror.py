@@ -95,7 +95,9 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
     zen = load("ZenToken").deploy(2 * WEALTH * len(accounts))
     treasury = load("Treasury").deploy(governor)
     pool = load("AuditPool").deploy(treasury)
-    registry = load("NodeRegistry").deploy(zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s)
+    registry = load("NodeRegistry").deploy(
+        zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s, preset.clocks.outage_s
+    )
     tasks = load("TaskRegistry").deploy(treasury, accounts["deployer"], guardian)
     auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
     emission = (preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)

@@ -14,7 +14,7 @@ from tests.support.job_driver import JobDriver
 from tests.support.lockstep import committed_results
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.invariants import check_invariants
-from zoo_compute.spec import seats
+from zoo_compute.spec import node_registry, seats
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.exploration import abi_words
@@ -105,7 +105,7 @@ class Stage(JobDriver):
         else:
             self.accounts, self.tokens = {name: name for name in ACCOUNTS}, {"zen": "zen", "usd": "usd", "bad": "bad"}
             config = Config(preset=self.preset, judge=judge_by_hash, part_count=parts_of)
-        self.world = World(config=config)
+        self.world = World(config=config, last_beat=self.now)
         for token in self.tokens.values():
             for name in set(ACCOUNTS) - {"sink", *DEPLOYED}:
                 self.world.balances[token, self.accounts[name]] = WEALTH
@@ -152,10 +152,23 @@ class Stage(JobDriver):
         assert refused_for == reason, f"{contract}.{function}{args}: expected {reason!r}, got {refused_for!r}"
 
     def to(self, now: int) -> None:
-        """The clock jumps to `now`; a block passes each second."""
-        assert now >= self.now, "time does not run backwards"
-        self.mine(now - self.now)
-        self.now = now
+        """The clock jumps to `now`; a block passes each second. Somebody beats on the way, so that the protocol's time does not stop."""
+        outage_s = self.preset.clocks.outage_s
+        while now > self.world.last_beat + outage_s:
+            self.halt(max(0, self.world.last_beat + outage_s - self.now))
+            self.ok("registry", "beat", "stranger")
+        self.halt(now - self.now)
+
+    def halt(self, seconds: int) -> None:
+        """The clock jumps, and nobody beats."""
+        assert seconds >= 0, "time does not run backwards"
+        self.mine(seconds)
+        self.now += seconds
+
+    @property
+    def time(self) -> int:
+        """The protocol's, now."""
+        return node_registry.protocol_time(self.world, self.now)
 
     def wait(self, seconds: int) -> None:
         self.to(self.now + seconds)

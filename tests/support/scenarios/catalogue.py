@@ -12,6 +12,7 @@ from tests.support.scenarios import (
     disputes,
     explorations,
     governance,
+    halts,
     parking,
     payments,
     promises,
@@ -23,7 +24,11 @@ from tests.support.scenarios import (
 from tests.support.scenarios.auctions import SCENARIOS, Scenario
 
 # The Referee keeps hashes of records, and of addresses: these are no sequences of names, and have no vectors.
-EXPLORING = {name for name, play in SCENARIOS.items() if play.__module__ == explorations.__name__}
+EXPLORING = {
+    name
+    for name, play in SCENARIOS.items()
+    if play.__module__ == explorations.__name__ or "ExploredJob" in play.__code__.co_names
+}
 
 __all__ = [
     "EXPLORING",
@@ -40,6 +45,7 @@ __all__ = [
     "disputes",
     "explorations",
     "governance",
+    "halts",
     "parking",
     "payments",
     "promises",

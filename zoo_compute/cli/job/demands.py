@@ -14,6 +14,7 @@ from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_L
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
     from zoo_compute.chain.demands import Demand
+    from zoo_compute.chain.views import JobView
 
 ENDS = {
     "bytes": "answered",
@@ -32,25 +33,25 @@ def demands(settings: Settings, number: int) -> None:
 
     chain = settings.chain()
     view = read_job(chain, number)
-    summaries = [_as_json(chain, demand) for demand in view.demands]
+    summaries, now = [_as_json(chain, view, demand) for demand in view.demands], view.wall(view.now)
     rows = [
         (
             f"turn {each['turn']}",
             _work(each),
             f"{LANES.get(each['lane'], 'seat ' + str(each['lane']))} ({each['demander'][:10]}…)",
             format_amount(int(each["deposit"]), "coin"),
-            _end(each, view.now),
+            _end(each, now),
         )
         for each in summaries
     ]
     header = ("", "of", "asked by", "deposit", "")
     settings.emit(
-        {"job": number, "now": view.now, "demands": summaries},
+        {"job": number, "now": now, "demands": summaries},
         table(rows, header=header) or [f"nobody demanded data of job {number} on chain"],
     )
 
 
-def _as_json(chain: Chain, demand: Demand) -> dict[str, Any]:
+def _as_json(chain: Chain, view: JobView, demand: Demand) -> dict[str, Any]:
     from hexbytes import HexBytes
 
     claim, asked_at = demand.claim, chain.head(demand.block).timestamp
@@ -67,7 +68,7 @@ def _as_json(chain: Chain, demand: Demand) -> dict[str, Any]:
         "deposit": str(demand.deposit),
         "holds": demand.holds,
         "asked_at": asked_at,
-        "due": asked_at + chain.params.answer_s,
+        "due": (max(asked_at, view.wall(demand.opened_at)) if demand.is_open else asked_at) + chain.params.answer_s,
         "end": demand.end or None,
         "ended_at": chain.head(demand.end_block).timestamp if demand.end else None,
         "transaction": demand.tx,

@@ -111,7 +111,7 @@ def show(settings: Settings, number: int, location: str | None) -> None:
         _kept(kept),
     ]
     lines += _seats(view, progress.token)
-    settings.emit(data, [*lines, *_money(account, view.now, progress.token)])
+    settings.emit(data, [*lines, *_money(account, view.wall(view.now), progress.token)])
 
 
 def _kept(redundancy: Redundancy | None) -> str:

@@ -50,7 +50,8 @@ class Balance(NamedTuple):
 
 class NodeRegistry(Binding):
     """Who may work: operators, their keys, their stake in ZEN, their collateral in payment tokens, part of which is
-    locked behind what they took on, and the hours in which they promise to be there.
+    locked behind what they took on, and the hours in which they promise to be there. It also keeps the protocol's
+    time, which stops when the chain does.
     """
 
     NAME = "NodeRegistry"
@@ -157,13 +158,17 @@ class NodeRegistry(Binding):
         """
         return self._call("declare", (operator, tier, hours))
 
+    def beat(self) -> Call:
+        """A beat: the chain takes transactions. Anybody may, at any time."""
+        return self._call("beat", ())
+
     def heartbeat(self, operator: int) -> Call:
-        """A sign of life of a staked operator, once in each of an epoch's 24 periods."""
+        """A sign of life of a staked operator, once in each of an epoch's 24 periods; it is a beat."""
         return self._call("heartbeat", (operator,))
 
     def breach(self, operator: int, epoch: int) -> Call:
         """Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake,
-        and from the next epoch on its tier.
+        and from the next epoch on its tier. Nobody is judged for an epoch in which the chain stood still.
         """
         return self._call("breach", (operator, epoch))
 
@@ -303,6 +308,23 @@ class NodeRegistry(Binding):
         values: int = self._view("discount_bps", (operator,), block)
         return values
 
+    def time(self, block: BlockIdentifier | None = None) -> int:
+        """The protocol's time: seconds in which the chain ran. Of a gap without any beat it counts `outage_s` at
+        most.
+        """
+        values: int = self._view("time", (), block)
+        return values
+
+    def last_beat(self, block: BlockIdentifier | None = None) -> int:
+        """Block time of the last beat."""
+        values: int = self._view("last_beat", (), block)
+        return values
+
+    def stopped_s(self, block: BlockIdentifier | None = None) -> int:
+        """Seconds for which the protocol's time stood still, up to the last beat."""
+        values: int = self._view("stopped_s", (), block)
+        return values
+
     def multiplier(self, gpu_class: int, block: BlockIdentifier | None = None) -> int:
         """The reward multiplier of a class in percent; 0 when unknown."""
         values: int = self._view("multiplier", (gpu_class,), block)
@@ -353,6 +375,11 @@ class NodeRegistry(Binding):
     def epoch_s(self, block: BlockIdentifier | None = None) -> int:
         """Seconds of an epoch, as in Rewards."""
         values: int = self._view("epoch_s", (), block)
+        return values
+
+    def outage_s(self, block: BlockIdentifier | None = None) -> int:
+        """Seconds without any beat after which the protocol's time stops."""
+        values: int = self._view("outage_s", (), block)
         return values
 
     def deployer(self, block: BlockIdentifier | None = None) -> str:
@@ -408,4 +435,9 @@ class NodeRegistry(Binding):
     def offered_owners(self, operator: int, block: BlockIdentifier | None = None) -> str:
         """operator -> the account that its owner hands it over to, and that has not accepted yet."""
         values: str = self._view("offered_owners", (operator,), block)
+        return values
+
+    def is_stopped(self, epoch: int, block: BlockIdentifier | None = None) -> bool:
+        """epoch -> whether the protocol's time stood still in it: then nobody missed a period by its own fault."""
+        values: bool = self._view("is_stopped", (epoch,), block)
         return values
