@@ -93,7 +93,7 @@ class AdmissionsDriver:
         self.contract.answer(node.id, seed, ROOT, sender=node.hot)
         root = result_root(0, workload.state_root, ROOT, bytes(32), bytes(32))
         number = int.from_bytes(seed, "big")
-        return (node.id, number, 0, node.id, 1, 0, 0, workload.state_root, root)
+        return (node.id, number, 0, node.id, 1, 0, workload.state_root, root)
 
     def answered(self, seconds: int = 5, node: Node | None = None) -> tuple[Any, ...]:
         self.enter(node)

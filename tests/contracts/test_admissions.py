@@ -231,7 +231,7 @@ def test_settle__after_the_window__admits_with_flops_over_seconds(entrant):
 def test_settle__of_any_other_trial__is_refused(entrant):
     claim = entrant.answered()
     entrant.after(1, WINDOW_S + 1)
-    for place, value in enumerate((99, 7, 128, 99, 2, 1, 1, b"x" * 32, b"x" * 32)):
+    for place, value in enumerate((99, 7, 128, 99, 2, 1, b"x" * 32, b"x" * 32)):
         with refused("admissions: unknown trial"):
             entrant.settle((*claim[:place], value, *claim[place + 1 :]))
     entrant.settle(claim)
