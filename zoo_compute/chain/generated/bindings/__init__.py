@@ -13,6 +13,7 @@ from .datasets import Datasets
 from .descent import Descent
 from .evidence import Evidence
 from .guardian import Guardian
+from .locks import Locks
 from .node_registry import NodeRegistry
 from .op_executor import OpExecutor
 from .referee import Referee
@@ -35,6 +36,7 @@ __all__ = [
     "Descent",
     "Evidence",
     "Guardian",
+    "Locks",
     "NodeRegistry",
     "OpExecutor",
     "Referee",
