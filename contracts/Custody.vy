@@ -246,7 +246,7 @@ def request(job: uint256, custodians: uint256, price: uint256, size: uint256):
     # INVARIANT reserves: any majority's cover what it costs to do again all rounds that may rest on what it lost.
     least: uint256 = self._least(custodians)
     reserve: uint256 = (terms.depth * terms.round_price + least - 1) // least
-    closes_at: uint256 = protocol_time._now(registry) + bid_window_s
+    closes_at: uint256 = self._now() + bid_window_s
     self.request_words[job] = words._pack_request(
         words.Request(fee=fee, reserve=reserve, closes_at=closes_at)
     )
@@ -340,7 +340,7 @@ def note_stake(operator: uint256):
         self._refuse("custody: nothing changed")
     if stake > note.stake:
         self._check_hot(operator)
-        note.since = protocol_time._now(registry)
+        note.since = self._now()
     note.stake = stake
     self.notes[operator] = note
     log StakeNoted(operator=operator, stake=stake, since=note.since)
@@ -431,7 +431,7 @@ def schedule(job: uint256):
         self._refuse("custody: no place vacant")
     least: uint256 = 1
     if progress.version == 0:
-        if protocol_time._now(registry) < request.closes_at:
+        if self._now() < request.closes_at:
             self._refuse("custody: offers open")
         rounds: uint256 = (staticcall ITaskRegistry(tasks).schedules(job)).rounds
         # INVARIANT pay: what every signature of every round costs is here before anybody holds anything.
@@ -684,7 +684,7 @@ def lapse(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS],
     run: ISettlementViews.Run = self._run(job)
     if run.state != numbers.RUNNING or run.opened_at == 0:
         self._refuse("custody: no open turn")
-    if run.holds > 0 or protocol_time._now(registry) <= run.opened_at + SLOT_TIMES * run.slot_s + answer_s:
+    if run.holds > 0 or self._now() <= run.opened_at + SLOT_TIMES * run.slot_s + answer_s:
         self._refuse("custody: time left")
     progress: words.Progress = self._progress(job)
     member: words.Member = self._member(job, progress.version, committee, index)
@@ -828,6 +828,12 @@ def _refuse(reason: String[48]):
 
 @internal
 @view
+def _now() -> uint256:
+    return protocol_time._now(registry)
+
+
+@internal
+@view
 def _job(job: uint256) -> ITaskViews.Job:
     return staticcall ITaskViews(tasks).jobs(job)
 
@@ -874,7 +880,7 @@ def _least(custodians: uint256) -> uint256:
 @view
 def _aged_stake(operator: uint256) -> uint256:
     note: words.Note = self.notes[operator]
-    if note.since == 0 or protocol_time._now(registry) < note.since + exit_delay_s:
+    if note.since == 0 or self._now() < note.since + exit_delay_s:
         return 0
     return min(note.stake, staticcall INodeRegistry(registry).stake_of(operator) // STAKE_UNIT)
 
@@ -1060,7 +1066,7 @@ def _with_inputs(
         record.mask |= common
         record.inputs |= signers
         if is_new:
-            record.signed_at = protocol_time._now(registry)
+            record.signed_at = self._now()
     elif is_new:
         if not is_open or len(inputs) == 0:
             self._refuse("custody: too few signatures")
@@ -1068,7 +1074,7 @@ def _with_inputs(
     else:
         if not covers:
             self._refuse("custody: it lacks seats of the mask")
-        if protocol_time._now(registry) > record.signed_at + answer_s:
+        if self._now() > record.signed_at + answer_s:
             self._refuse("custody: too late")
         record.inputs |= signers
     log InputsSigned(job=job, turn=record.turn, mask=record.mask, signers=signers)
@@ -1090,9 +1096,9 @@ def _with_checkpoint(
     if record.checkpoint == 0:
         if len(signed) < self._least(progress.custodians):
             self._refuse("custody: too few signatures")
-        record.signed_at = protocol_time._now(registry)
+        record.signed_at = self._now()
     else:
-        if protocol_time._now(registry) > record.signed_at + answer_s:
+        if self._now() > record.signed_at + answer_s:
             self._refuse("custody: too late")
     record.checkpoint |= signers
     log CheckpointSigned(job=job, turn=record.turn, root=root, signers=signers)

@@ -134,7 +134,7 @@ class Auctions(Walk):
 
     @when(is_open)
     @rule(job=INDEX, offset=OFFSET)
-    def lapse(self, job: int, offset: int) -> None:
+    def lapse_job(self, job: int, offset: int) -> None:
         """Nobody has anything to do with a job for a month: anyone closes it."""
         job = self.job(job, is_open)
         self.s.to(max(self.s.now, self.s.world.lot(job, 0).reveal_end + LAPSE_S + offset))

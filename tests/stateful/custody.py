@@ -9,6 +9,7 @@ from zoo_compute.spec.state import Claim, JobState
 
 NAMES = (*OPERATORS, *AUDITORS)
 FEE = 3
+EVERYBODY = 0b0101010101  # of a committee: two bits each
 
 
 def has_request(s: Stage, job: int) -> bool:
@@ -134,6 +135,13 @@ class Custody(Walk):
         )
         inputs = self.inputs(job, claim.turn, committee, some >> 3) if some & 1 else ()
         self.s.attempt("custody", "hold_turn", "stranger", job, claim, committee, inputs, signed)
+
+    def sign_checkpoint(self, job: int, claim: Claim, committee: Committee, some: int) -> None:
+        signed = tuple(
+            CheckpointSignature(place, self.key(committee, place), job, claim.turn, claim.root)
+            for place in self.places(job, some | EVERYBODY & -4)
+        )
+        self.s.attempt("custody", "hold_turn", "stranger", job, claim, committee, (), signed)
 
     @when(has_committee)
     @rule(4, job=INDEX, back=(0, 0, 0, 1))

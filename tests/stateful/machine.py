@@ -8,17 +8,18 @@ from typing import Any
 from tests.stateful.admissions import Admissions
 from tests.stateful.auctions import Auctions, draw_prices
 from tests.stateful.audits import Audits
-from tests.stateful.custody import Custody
+from tests.stateful.custody import EVERYBODY, Custody, has_signing_committee
 from tests.stateful.disputes import WORK, Disputes
 from tests.stateful.money import Money
 from tests.stateful.operators import Operators
 from tests.stateful.rounds import Rounds
 from tests.stateful.rules import Step, draw_step, format_steps, is_possible, precondition, rule, shrink
 from tests.stateful.verdicts import Verdicts
-from tests.stateful.walk import BITS, MAX_JOBS, TOKENS, prepared
+from tests.stateful.walk import BITS, INDEX, MAX_JOBS, TOKENS, prepared, when
 from tests.support.evm import chain
 from tests.support.job_driver import POSTING_DEPOSIT
 from tests.support.lockstep.coverage import Coverage
+from zoo_compute.spec.params import AGGREGATOR_SEAT
 
 JOB: dict[str, Any] = {
     "token": TOKENS,
@@ -65,6 +66,20 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admiss
             self.answers(job, many >> 3 if steps == 3 else 0, estimate_s=5 + steps)
         for _ in range(steps - 4):
             self.play_all(job)
+
+    @when(has_signing_committee)
+    @rule(3, job=INDEX, some=BITS)
+    def turn_in_custody(self, job: int, some: int) -> None:
+        """Custodians sign for a turn's inputs, and for its checkpoint once it is posted."""
+        job = self.job(job, has_signing_committee)
+        turn, depth = self.s.world.run(job).turn, self.s.world.run(job).depth
+        committee = self.committee_of(job, turn)
+        signed = self.inputs(job, turn, committee, EVERYBODY)
+        self.s.attempt("custody", "hold_inputs", "stranger", job, turn, committee, signed)
+        self.play_all(job)
+        posted = self.s.world.claims.get((job, AGGREGATOR_SEAT, turn % (depth + 1)))
+        if posted:
+            self.sign_checkpoint(job, posted.claim, self.committee_of(job, turn), some)
 
 
 def walk_from(seed: int, steps: int, coverage: Coverage) -> int:

@@ -61,7 +61,8 @@ def a_board(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
         datasets=None,
         tasks=SimpleNamespace(is_allowed=lambda _token: True),
         token=lambda _token: SimpleNamespace(balanceOf=lambda _account: board.zen),
-        coin=lambda _account: 1,
+        coin=lambda _account: 10**18,
+        w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _number: {})),
     )
     monkeypatch.setattr(Client, "chain", chain)
     monkeypatch.setattr(Client, "sender", None)

@@ -3,6 +3,7 @@
 from tests.support.scenarios import (
     admissions,
     auctions,
+    audited_lies,
     audits,
     availability,
     clearing,
@@ -27,7 +28,7 @@ from tests.support.scenarios.auctions import SCENARIOS, Scenario
 EXPLORING = {
     name
     for name, play in SCENARIOS.items()
-    if play.__module__ == explorations.__name__ or "ExploredJob" in play.__code__.co_names
+    if play.__module__ in (explorations.__name__, audited_lies.__name__) or "ExploredJob" in play.__code__.co_names
 }
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Scenario",
     "admissions",
     "auctions",
+    "audited_lies",
     "audits",
     "availability",
     "clearing",

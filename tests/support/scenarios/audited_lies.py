@@ -1,0 +1,120 @@
+"""Directed sequences in which an auditor judges a lie that the Referee explores: what its verdict earns or costs."""
+
+from __future__ import annotations
+
+from tests.support.explorations.explored_job import ExploredJob
+from tests.support.lockstep.stage import Stage
+from tests.support.scenarios.auctions import scenario
+from tests.support.scenarios.explorations import SALT, unit_of_update
+from zoo_compute.spec.auditing import Verdicts, verdicts_of
+from zoo_compute.spec.disputed_claims import claim_key
+from zoo_compute.spec.frames import Kind
+from zoo_compute.spec.verdicts import sealed
+
+
+class AuditedLie:
+    """A job all of whose units are drawn: erin, the only auditor, says what it will of a turn in which alice's claim is a lie."""
+
+    def __init__(self, s: Stage, says_false: bool) -> None:
+        self.s, self.t = s, (t := ExploredJob(s, rounds=1, token="usd", audit_bps=10_000))
+        self.usd, self.erin, self.fee = s.tokens["usd"], s.ids["erin"], s.world.terms[t.job].reserve
+        s.ok("audits", "fund", "submitter", t.job, 100 * self.fee)
+        for token, amount in (("zen", s.preset.audit_bond), ("usd", 50 * 20 * self.fee)):
+            s.ok("audits", "deposit", "stranger", self.erin, s.tokens[token], amount)
+        s.ok("audits", "offer", "erin owner", self.erin, 1)
+        t.commit("alice", "bob")
+        self.unit = t.first_slot("alice") + 1
+        units = list(range(1, t.claims["alice"].count + t.claims["bob"].count + 1))
+        wrong = [self.unit] if says_false else []
+        self.said = verdicts_of([unit for unit in units if unit not in wrong], wrong)
+
+    def close_and_draw(self) -> None:
+        self.t.close_turn()
+        for _ in range(2):
+            self.s.wait(self.s.preset.draw_blocks + 2)
+            self.s.ok("audits", "draw_units", "stranger", self.t.job, 0)
+
+    def speak(self) -> None:
+        self.s.ok("audits", "give_verdicts", "erin hot", self.t.job, 0, self.erin, self.said)
+
+    def settle(self, reason: str = "") -> None:
+        draw = self.s.world.draws[self.t.job, 0]
+        self.s.to(max(self.s.now, draw.deadline + 1))
+        left = self.s.world.statements[self.t.job, 0, self.erin, 0].left
+        args = (self.t.job, 0, self.erin, 0, left, tuple(self.t.claims.values()), Verdicts())
+        refusal = self.s.attempt("audits", "settle_verdicts", "stranger", *args)
+        assert refusal == (f"audits: {reason}" if reason else None), refusal
+
+    @property
+    def paid(self) -> int:
+        return self.s.world.audit_owed.get((self.usd, self.s.accounts["erin owner"]), 0)
+
+
+@scenario
+def who_called_a_lie_clean_pays_who_found_it(s: Stage) -> None:
+    a = AuditedLie(s, says_false=False)
+    t, finder = a.t, s.accounts["guardian"]
+    s.ok("referee", "seal", "guardian", sealed(finder, unit_of_update(t, "alice"), SALT))
+    s.wait(s.preset.clocks.seal_lead_s)
+    a.close_and_draw()
+    a.speak()
+    t.convict("alice")
+    s.ok("referee", "open_seal", "stranger", t.job, t.claims["alice"], finder, SALT)
+    a.settle()  # what is decided: whose lie it was to find is not
+    assert s.world.statements[t.job, 0, a.erin, 0].left == verdicts_of([a.unit], [])
+    assert a.paid == (len(a.said.units) - 1) * a.fee
+    s.to(
+        max(
+            s.now,
+            s.world.disputes.verdicts[claim_key(t.job, t.claims["alice"])].judged_at + s.preset.clocks.opening_s + 1,
+        )
+    )
+    a.settle("nothing to settle")
+    s.ok("referee", "reward", "stranger", t.job, t.claims["alice"])
+    deposit = s.world.audit_funds_of(a.erin, a.usd).balance
+    a.settle()
+    loss = 50 * a.fee
+    assert deposit - s.world.audit_funds_of(a.erin, a.usd).balance == loss
+    assert s.world.audit_owed[a.usd, finder] == loss * 4 // 10
+    assert s.world.audits_burned[a.usd] == loss - loss * 4 // 10
+    s.ok("audits", "withdraw", "guardian", a.usd, finder)
+
+
+@scenario
+def a_lie_called_false_before_anyone_asked_earns_the_bounty(s: Stage) -> None:
+    a = AuditedLie(s, says_false=True)
+    a.close_and_draw()
+    a.speak()
+    s.wait(1)
+    a.t.convict("alice")
+    a.settle()
+    assert a.paid == (len(a.said.units) + 10) * a.fee
+    assert s.world.budget_of(a.t.job).reserved == 0
+
+
+@scenario
+def a_lie_called_false_after_the_first_ask_earns_its_fee(s: Stage) -> None:
+    """In the same second, after it, or asked about while the turn was open; a liar that falls silent changes nothing."""
+    a = AuditedLie(s, says_false=True)
+    t = a.t
+    asked = t.explorer.first("alice", Kind.UPDATE, t.first_slot("alice"), by="stranger")
+    a.close_and_draw()
+    a.speak()
+    a.settle()  # of what is decided
+    assert a.paid == (len(a.said.units) - t.claims["alice"].count) * a.fee
+    t.expire(asked)
+    a.settle()
+    assert a.paid == len(a.said.units) * a.fee
+
+
+@scenario
+def a_silent_lie_that_was_called_false_first_earns_the_bounty(s: Stage) -> None:
+    a = AuditedLie(s, says_false=True)
+    t = a.t
+    a.close_and_draw()
+    a.speak()
+    s.wait(1)
+    asked = t.explorer.first("alice", Kind.UPDATE, t.first_slot("alice"), by="stranger")
+    t.expire(asked)
+    a.settle()
+    assert a.paid == (len(a.said.units) + 10) * a.fee
