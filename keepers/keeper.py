@@ -128,7 +128,8 @@ class Keeper:
     def _read_views(self, head: Head, status: dict[str, Any]) -> None:
         self._views, now = [], self.chain.time(head)
         for job in range(1, self.chain.tasks.job_count(block=head.number) + 1):
-            if self._open_jobs.can_skip(job, now):
+            # An auditor has to do with jobs for which it never bids.
+            if self._auditing is None and self._open_jobs.can_skip(job, now):
                 status["jobs"][job] = JobState.OPEN.name
             elif job not in self._finished:
                 with self._contained(f"job {job}", status):
