@@ -8,7 +8,6 @@ Everything is computed here from the constants of `zoo_compute.spec.params`, and
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +18,11 @@ from zoo_compute.spec import params
 ROOT = Path(__file__).resolve().parents[2]
 
 PAGE = ROOT / "docs" / "design" / "economics.md"
-LOCK = params.LOCK_MULTIPLE  # of the price at risk
-LOST = 0.6  # of a convicted lock, at least: a cheat that challenges itself gets 40 % of the slash back
+LOST = (
+    1 - params.FINDER_BPS / params.BPS
+)  # of a convicted lock, at least: a cheat that seals first has the finder's share back
+PRICE = 10**6  # smallest units: so that rounding up is no matter
+RATES = (200, params.DEFAULT_AUDIT_BPS, 1_000, 2_000, 10_000)  # bps
 GPU_HOUR = {tier.name: tier.reference_price / params.ZEN for tier in params.TIERS.values() if tier.id}  # ZEN
 RETURNS = (0.15, 0.20, 0.25)  # a year, on stake: what seeds 000 and 001 expect
 YEAR_H = 8_760
@@ -35,18 +37,18 @@ def detected(rate: float, units: float) -> float:
 
 
 def cheat_profit(p: float, lock: float) -> float:
-    """Expected profit of skipping all work, in units of the price at risk; `lock` likewise. It challenges itself, at best."""
+    """Expected profit of skipping all work, in units of the price; `lock` likewise. It challenges itself, at best."""
     return (1 - p) - p * LOST * lock
 
 
-def deterred_from(lock: float) -> float:
-    """The least chance of detection from which skipping does not pay."""
-    return 1 / (1 + LOST * lock)
+def lock(rate_bps: int) -> float:
+    """What a slot locks in a job with this rate of audits, in its prices."""
+    return params.lock_of(PRICE, rate_bps) / PRICE
 
 
-def units_for(p: float, rate: float) -> int:
-    """The least number of units for which `rate` detects with probability p."""
-    return math.ceil(math.log(1 - p) / math.log(1 - rate))
+def caught(rate_bps: int, hostile: float = 1 / 3, diligent: float = 0.5) -> float:
+    """Chance that one lie is found: drawn, by an honest auditor, who looks."""
+    return rate_bps / params.BPS * (1 - hostile) * diligent
 
 
 def max_reward_share() -> float:
@@ -64,34 +66,18 @@ def detection_table() -> str:
 
 
 def bond_table() -> str:
-    rows = []
-    for lock in (1, LOCK, 4):
-        p = deterred_from(lock)
-        rows.append(
-            [
-                f"{lock} P" + (" (ours)" if lock == LOCK else ""),
-                percent(p),
-                *(str(units_for(p, s)) for s in (0.01, 0.05)),
-            ]
-        )
-    return table(["lock", "skipping never pays from p =", "steps for that at s = 1 %", "at s = 5 %"], rows)
-
-
-def numeric_bond_table() -> str:
-    rows = []
-    for p in (0.10, 0.30, deterred_from(LOCK), 0.634, 0.994, 1.0):
-        first = (1 - p) / (LOST * p)
-        rows.append(
-            [
-                percent(p),
-                f"{first:.2f} P",
-                "2 P",
-                "P + W",
-                "yes" if first <= LOCK + 1e-9 else "no",
-                f"{cheat_profit(p, LOCK):+.2f} P",
-            ]
-        )
-    return table(["p", "P(1-p)/(0.6 p)", "2 P", "W + P", "our lock suffices", "expected profit of skipping"], rows)
+    rows = [
+        [
+            percent(rate / params.BPS, 0),
+            percent(caught(rate)),
+            f"{lock(rate):.1f} P",
+            *(f"{cheat_profit(caught(rate, hostile), lock(rate)):+.2f} P" for hostile in (0, 0.1, 1 / 3, 0.5)),
+            f"{cheat_profit(1, lock(rate)):+.1f} P",
+        ]
+        for rate in RATES
+    ]
+    head = ["audit rate s", "p", "lock", *(f"lie, {name} hostile" for name in ("none", "10 %", "a third", "half"))]
+    return table([*head, "lie, if anybody looks"], rows)
 
 
 def return_table() -> str:
@@ -144,7 +130,6 @@ def attack_table() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "detection": detection_table,
     "bonds": bond_table,
-    "bond numbers": numeric_bond_table,
     "returns": return_table,
     "emission": emission_table,
     "attacks": attack_table,
@@ -159,43 +144,36 @@ def _line(n: int, low: float, high: float) -> list[float]:
 
 
 def plot_rate(path: Path) -> None:
-    """A cheat's expected profit against the audit rate, one line for each lock."""
+    """A lie's expected profit against the hostile share of stake, one line for each audit rate, with the lock that it asks for."""
     figure, drawn = axes()
-    rates = _line(300, 0, 0.03)
-    for lock, colour in zip((0.5, 1, 2, 4), COLOURS, strict=True):
-        profits = [cheat_profit(detected(s, 100), lock) for s in rates]
-        label = f"lock {lock:g} P" + (" (ours)" if lock == LOCK else "")
-        drawn.plot([100 * s for s in rates], profits, color=colour, label=label, lw=2.6 if lock == LOCK else 1.4)
+    shares = _line(100, 0, 1)
+    for rate, colour in zip((200, 500, 2_000, 10_000), COLOURS, strict=True):
+        profits = [cheat_profit(caught(rate, share), lock(rate)) for share in shares]
+        drawn.plot(
+            [100 * x for x in shares], profits, color=colour, label=f"s = {rate / 100:g} %: {lock(rate):.1f} P", lw=1.8
+        )
     drawn.axhline(0, color="black", lw=0.8)
-    drawn.axvline(1, color="grey", lw=0.8, ls=":")
-    drawn.annotate("s = 1 %: p = 63 %", (1, 0.75), xytext=(6, 0), textcoords="offset points", color="dimgrey")
-    drawn.set(xlabel="audit rate s, percent of steps (100 steps skipped)", ylabel="expected profit of skipping, in P")
-    drawn.set(xlim=(0, 3), title="Skipping all work against the audit rate")
+    drawn.axvline(100 / 3, color="grey", lw=0.8, ls=":")
+    drawn.set(xlabel="hostile share of stake, percent", ylabel="expected profit of a lie, in P", xlim=(0, 100))
+    drawn.set(title="A lie against the hostile share of stake")
     drawn.legend(frameon=False)
     save(figure, path)
 
 
 def plot_lock(path: Path) -> None:
-    """A cheat's expected profit against the lock, one line for each audit rate."""
+    """A lie's expected profit against the lock, one line for each audit rate."""
     figure, drawn = axes()
-    locks = _line(200, 0, 4)
-    for rate, colour in zip((0.001, 0.005, 0.01, 0.05), COLOURS, strict=True):
-        p = detected(rate, 100)
-        drawn.plot(
-            locks,
-            [cheat_profit(p, lock) for lock in locks],
-            color=colour,
-            label=f"s = {100 * rate:g} % (p = {100 * p:.0f} %)",
-            lw=1.8,
-        )
+    locks = _line(200, 0, 150)
+    for rate, colour in zip((200, 500, 1_000, 2_000), COLOURS, strict=True):
+        p = caught(rate)
+        label = f"s = {rate / 100:g} % (p = {100 * p:.1f} %)"
+        drawn.plot(locks, [cheat_profit(p, each) for each in locks], color=colour, label=label, lw=1.8)
+    ours = lock(params.DEFAULT_AUDIT_BPS)
     drawn.axhline(0, color="black", lw=0.8)
-    drawn.axvline(LOCK, color="grey", lw=0.8, ls=":")
-    drawn.annotate("our lock: 2 P", (LOCK, 0.55), xytext=(6, 0), textcoords="offset points", color="dimgrey")
+    drawn.axvline(ours, color="grey", lw=0.8, ls=":")
+    drawn.annotate(f"at 5 %: {ours:.1f} P", (ours, 0.55), xytext=(6, 0), textcoords="offset points", color="dimgrey")
     drawn.set(
-        xlabel="lock, in P",
-        ylabel="expected profit of skipping, in P",
-        xlim=(0, 4),
-        title="Skipping 100 steps against the lock",
+        xlabel="lock, in P", ylabel="expected profit of a lie, in P", xlim=(0, 150), title="A lie against the lock"
     )
     drawn.legend(frameon=False)
     save(figure, path)

@@ -3,7 +3,16 @@
 import pytest
 
 from tests.support.attacks import ATTACKS, EVERYBODY, LARGE, Attack, ProfitMeter, farm, honest_course, new_stage, play
-from zoo_compute.spec.params import BPS, FEE_BPS, LOCK_MULTIPLE, REWARD_CAP_BPS, REWARD_FLOW_BPS, ZEN
+from zoo_compute.spec.params import (
+    BPS,
+    DEFAULT_AUDIT_BPS,
+    FEE_BPS,
+    REWARD_CAP_BPS,
+    REWARD_FLOW_BPS,
+    ZEN,
+    lock_of,
+    slash_of,
+)
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.title)
@@ -25,16 +34,14 @@ def test_the_table__names_every_attack_once() -> None:
 
 
 def test_self_challenge__costs_six_tenths_of_the_lock() -> None:
-    lock = 2 * LOCK_MULTIPLE * 160 * 3  # two slots, three rounds within the depth
-    assert profit_of("self-challenge") == -lock * 6 // 10
+    lock = lock_of(2 * 80, DEFAULT_AUDIT_BPS)  # of two slots at 80
+    assert profit_of("self-challenge") == -lock + lock * 4 // 10
     assert profit_of("silence instead of a judgement") == -lock
     assert profit_of("copying results") == -lock  # somebody else found it
 
 
-def test_own_standby__gets_back_its_slash_but_for_the_dust() -> None:
-    """The slash of two slots, 2 * 160 * 2 // 10 each, pays its standby one more in each of 40 rounds; the rest is burned."""
-    slash = 2 * 64
-    assert profit_of("own standby in a long job") == 2 * 40 - slash
+def test_own_standby__in_the_same_turn__costs_a_tenth_of_the_lock() -> None:
+    assert profit_of("timeouts farmed by a colluding standby") == -slash_of(lock_of(2 * 80, DEFAULT_AUDIT_BPS))
 
 
 def test_forfeit__is_the_reserve_for_every_unit() -> None:

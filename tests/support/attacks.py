@@ -371,7 +371,7 @@ def open_bids(s: Stage, job: int, *, silent: Sequence[str]) -> None:
 
 @attack(
     "timeouts farmed by a colluding standby",
-    "escrow pays no more than before: the difference comes from one's own slash, and what is left of that is burned",
+    "in the turn of the timeout the seat costs what it did before, and a tenth of the lock is gone",
 )
 def farmed_timeout() -> Outcome:
     slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2), "erin": Offer(100, 2, True)}
@@ -388,28 +388,49 @@ def farmed_timeout() -> Outcome:
             s.take_over(job, seat, "erin")
         finish(s, job)
         profits.append(watched.profit)
-    return Outcome("lets its seat time out; its own standby takes it at the reserve", profits[1] - profits[0])
+    return Outcome("lets its seat time out; its own standby takes it in the same turn", profits[1] - profits[0])
 
 
-@attack(
-    "own standby in a long job",
-    "what escrow pays for a seat never rises: what the standby has above the old price comes from the attacker's own slash",
-)
-def own_standby_in_a_long_job() -> Outcome:
-    slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2), "erin": Offer(160, 2, True)}
+def own_standby(vacant_turns: int, *, taken_by_others: bool) -> int:
+    """Alice gives her seat up in the first of many rounds; erin, who is hers, takes it when it is dearer, unless carol does first."""
     profits = []
     for is_attack in (False, True):
         s = new_stage()
         watched = ProfitMeter(s, "alice", "erin")
-        job = s.running(slots, {"dave": Offer(30)}, rounds=LONG, depth=2, reserve=160)
+        job = s.running(SLOTS, {"dave": Offer(30)}, rounds=LONG, depth=2, reserve=160, quorum=2)
         if is_attack:
             seat = s.seat_of(job, "alice")
             s.ok("settlement", "decline", "alice hot", job, seat, 2)
-            s.take_over(job, seat, "erin")
+            if taken_by_others:
+                s.take_over(job, seat, "carol")
+            else:
+                for _ in range(vacant_turns):
+                    s.play_round(job)
+                s.until_open(job)
+                s.take_over(job, seat, "erin")
         finish(s, job)
         profits.append(watched.profit)
-    how = f"bids the reserve under another name as a standby, and gives its seat to it in the first of {LONG} rounds, depth 2"
-    return Outcome(how, profits[1] - profits[0])
+    return profits[1] - profits[0]
+
+
+@attack(
+    "own standby in a long job",
+    "who lost the auction at the old price takes the seat at once: the attacker has lost its seat and a tenth of its lock",
+)
+def own_standby_in_a_long_job() -> Outcome:
+    how = f"gives its seat up in the first of {LONG} rounds, to take it under another name when it is dearer; a loser is there"
+    return Outcome(how, own_standby(0, taken_by_others=True))
+
+
+@attack(
+    "own standby that nobody competes with",
+    "a vacant seat is open to every operator at each price on the way up, and escrow covers the maximum, which the submitter set",
+)
+def own_standby_without_competition() -> Outcome:
+    how = f"the same, and no other operator takes the seat at any price before: best of 0 to 8 turns of {LONG}"
+    limit = 2 * 80 * LONG
+    bound = f"<= {limit:,}: the maximum for every round left"
+    return Outcome(how, max(own_standby(turns, taken_by_others=False) for turns in range(9)), bound, limit)
 
 
 @attack(
