@@ -39,7 +39,7 @@ def award(w: World, job: int, operator: int, seat: int, count: int, price: int) 
 
 def take(w: World, job: int, operator: int, seat: int, count: int, price: int, dearer: int) -> None:
     """For Settlement: locks behind a seat that is taken over; what it costs more is restored from the pot, as far as that goes."""
-    is_new = not w.stake_of(job, operator, is_aggregator(seat)).is_held
+    is_new = not w.stake_of(job, operator, is_aggregator(seat)).has_lock
     token = w.job(job).token
     amount = _add(w, job, operator, seat, count, price)
     node_registry.lock(w, operator, token, amount, new=is_new)
@@ -112,7 +112,7 @@ def burn(w: World, job: int) -> None:
 def release(w: World, msg: Message, job: int, operator: int) -> None:
     """Frees an operator's locks in a job once none of its claims can be convicted."""
     run, record = w.run(job), w.record_of(job, operator)
-    stakes = {role: w.stakes[job, operator, role] for role in ROLES if w.stake_of(job, operator, role).is_held}
+    stakes = {role: w.stakes[job, operator, role] for role in ROLES if w.stake_of(job, operator, role).has_lock}
     require(len(stakes) > 0, "locks: nothing locked")
     is_seated = any(stake.held for stake in stakes.values())
     require(not is_seated or run.state == JobState.ENDED, "settlement: seat still occupied")
@@ -153,7 +153,7 @@ def _add(w: World, job: int, operator: int, seat: int, count: int, price: int) -
     """One seat more in a role; returns what it adds to the lock. Restitution is whole again."""
     role = is_aggregator(seat)
     stake = w.stake_of(job, operator, role)
-    once = stake.drawn if stake.is_held else restitution_of(w, job, role)
+    once = stake.drawn if stake.has_lock else restitution_of(w, job, role)
     amount = lock_of(count * price, w.terms[job].audit_bps) + once
     w.stakes[job, operator, role] = replace(
         stake,
@@ -161,6 +161,6 @@ def _add(w: World, job: int, operator: int, seat: int, count: int, price: int) -
         drawn=0,
         held=stake.held + 1,
         slots=stake.slots + slots_of(seat, count),
-        is_held=True,
+        has_lock=True,
     )
     return amount

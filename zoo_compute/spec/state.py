@@ -287,7 +287,7 @@ class Stake:
     left_turn: int = 0  # the first turn in which it surely has no claim, once it has no seat
     slots: int = 0  # of the seats it has; the aggregator's has none
     held: int = 0  # seats
-    is_held: bool = False  # whether there is a lock; not in the contract's view
+    has_lock: bool = False  # whether there is a lock; not in the contract's view
 
 
 @dataclass(frozen=True, slots=True)

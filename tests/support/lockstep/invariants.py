@@ -145,9 +145,9 @@ def check_locks(w: World) -> None:
         count[operator] += units > 0
     for (job, operator, role), stake in w.stakes.items():
         locked[operator, w.jobs[job].token] += stake.locked
-        count[operator] += stake.is_held
-        assert stake.is_held or not stake.locked, f"operator {operator}: a lock of no lot"
-        restitution = locks.restitution_of(w, job, role) - stake.drawn if stake.is_held else 0
+        count[operator] += stake.has_lock
+        assert stake.has_lock or not stake.locked, f"operator {operator}: a lock of no lot"
+        restitution = locks.restitution_of(w, job, role) - stake.drawn if stake.has_lock else 0
         assert stake.locked >= restitution >= 0, f"operator {operator}: restitution is not locked"
         assert not (stake.held and stake.drawn), f"operator {operator}: holds a seat, and its restitution is not whole"
         due = rounds_at_risk(w, job, operator, role) * round_price(w.terms[job])
@@ -199,7 +199,7 @@ def check_seats(w: World) -> None:
             seat_counts[seat.operator, False] += 1
         seat_counts[w.seat(job, AGGREGATOR_SEAT).operator, True] += 1
         for (of, operator, role), stake in w.stakes.items():
-            if of == job and stake.is_held:
+            if of == job and stake.has_lock:
                 assert stake.held == seat_counts[operator, role], f"job {job}: operator {operator} miscounts seats"
                 assert role or stake.slots == slot_counts[operator], f"job {job}: operator {operator} miscounts slots"
 
@@ -223,7 +223,7 @@ def check_claims(w: World) -> None:
             )
         for _, posted in pending_claims(w, job):
             stake = w.stake_of(job, posted.claim.operator, posted.claim.is_aggregation)
-            assert stake.is_held, f"job {job}: a claim with nothing behind it"
+            assert stake.has_lock, f"job {job}: a claim with nothing behind it"
             is_explored = claim_key(job, posted.claim) in w.disputes.claims
             assert posted.is_disputed or not is_explored, f"job {job}: a claim that is explored could be paid"
         parked = Counter(claim.operator for claim in seats.parked_of(w, job))
@@ -231,8 +231,8 @@ def check_claims(w: World) -> None:
             assert of != job or record.parked == parked[operator], (
                 f"job {job}: operator {operator} miscounts parked claims"
             )
-            is_held = w.stake_of(job, operator, False).is_held
-            assert of != job or is_held or not record.parked, f"job {job}: a parked claim with nothing behind it"
+            has_lock = w.stake_of(job, operator, False).has_lock
+            assert of != job or has_lock or not record.parked, f"job {job}: a parked claim with nothing behind it"
 
 
 def check_bounds(w: World) -> None:

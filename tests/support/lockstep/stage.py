@@ -328,7 +328,7 @@ class Stage(JobDriver):
 
     def locked(self, job: int) -> Sequence[int]:
         """Operators with a lock in the job."""
-        return sorted({of for (which, of, _), stake in self.world.stakes.items() if which == job and stake.is_held})
+        return sorted({of for (which, of, _), stake in self.world.stakes.items() if which == job and stake.has_lock})
 
     def withdraw_all(self) -> None:
         for (token, account), amount in list(self.world.owed.items()):
