@@ -231,7 +231,7 @@ def answer(operator: uint256, seed: bytes32, root: bytes32):
     block_hash: bytes32 = self._known_hash(entry.block)
     workload: Workload = self._workload_of(operator)
     assert seed == self._seed(block_hash, operator, workload), "admissions: seed does not match"
-    # By block time, the wait for the seed included; two blocks may have one time. A machine computes while the chain stands still.
+    # By block time, the wait for the seed included; two blocks may have one time. A machine computes while the chain is halted.
     seconds: uint256 = max(1, block.timestamp - entry.entered_at)
     claim: ISettlementViews.Claim = self._claim(operator, workload, seed, root)
     deadline: uint256 = protocol_time._now(registry) + window_s

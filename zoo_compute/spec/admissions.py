@@ -1,6 +1,6 @@
 """Admissions: a class earns more once its machine passed a trial (docs/protocol/admissions.md).
 
-How fast a machine is, wall time says: it computes while the chain stands still. Whether a trial is false, and whether a recall was
+How fast a machine is, wall time says: it computes while the chain is halted. Whether a trial is false, and whether a recall was
 left unanswered, is read in the protocol's time.
 """
 
