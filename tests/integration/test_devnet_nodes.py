@@ -138,7 +138,7 @@ def test_a_job__posted_without_any_export_is_trained_and_paid_and_nothing_outliv
 
 def test_the_next_start__has_the_same_operators_and_a_kill_ends_them_too(terminal: Terminal) -> None:
     with terminal.devnet(1) as (process, output):
-        assert [node["operator"] for node in output["nodes"]] == [1, 2, None]
+        assert [node["operator"] for node in output["nodes"]] == [1, 2, 3]
         assert {node["name"] for node in output["nodes"]} == {"node-1", "aggregator", "verifier"}
         assert [job["state"] for job in terminal.zoo("job", "list")["jobs"]] == ["ended"]
         assert terminal.zoo("node", "show", "--operator", "1")["endpoint"] == output["nodes"][0]["endpoint"]
