@@ -148,7 +148,7 @@ def test_a_claim_that_lost_its_data__is_closed_where_its_ask_does_not_expire(
 def test_an_aged_trial__is_closed_by_its_operator_and_by_others(
     tmp_path: Path, disputes: list[DisputeView], monkeypatch: pytest.MonkeyPatch, later_s: int, names: list[str]
 ):
-    answer: Any = SimpleNamespace(claim_hash=b"hash", claim=tuple(range(9)))
+    answer: Any = SimpleNamespace(claim_hash=b"hash", claim=tuple(range(8)))
     monkeypatch.setattr(disputing, "trial_answers", lambda chain, operator: [answer])
     node = opened(clocks=replace(OPEN, since=NOW + 10**9))
     aged_at = clocks.aged_at(NOW, REEXECUTE_S, DEVNET)

@@ -19,7 +19,7 @@ PUPIL = """
 import os, sys, time
 
 def main():
-    print("a pupil", sys.argv[1:], os.getpid(), "torch" in sys.modules, repr(sys.stdin.read()), flush=True)
+    print("a pupil", sys.argv[1:], os.getpid(), "celery.apps.worker" in sys.modules, repr(sys.stdin.read()), flush=True)
     time.sleep(60)
 
 if __name__ == "__main__":
@@ -71,7 +71,7 @@ def test_a_killed_worker__is_replaced_by_the_spare__and_the_spare_by_another(dae
     assert pid(worker) == warm
     until(
         lambda: said(worker, f"a pupil ['--name', '0'] {warm} True ''")
-    )  # its arguments, torch loaded, an empty input
+    )  # its arguments, the modules loaded, an empty input
     assert waiting.running
     assert pid(waiting) != warm
     until(lambda: is_warm(waiting), 60)
