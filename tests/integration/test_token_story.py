@@ -51,6 +51,7 @@ def test_a_budget__is_what_a_job_may_cost_and_not_what_it_costs(zoo: Zoo, place:
     coin.mint(zoo.json("account", "show", *account)["address"], 1_000 * USDC)
     zoo.json("network", "allow", coin.address, *deployer(place))
     zoo.json("node", "register", "--gpu-type", "rtx4090", "--memory", "24GB", *home, *account)
+    zoo.json("node", "deposit", "1500", *home, *account)
     zoo.json("node", "deposit", "1000", "--token", coin.address, *home, *account)
     zoo.json("node", "configure", "--role", "provider", "--role", "aggregator", *home)
     zoo.json("node", "configure", "--price", "0.8", "--aggregator-price", "0.1", "--token", coin.address, *home)
