@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow ci-computing ci-networks ci-machines test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
+.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -62,17 +62,7 @@ test-long: setup ## what draws, walks or kills at length
 	$(SPARE) $(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m long $(FAST) $(ARGS)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m long $(RERUN) $(ARGS)
 
-# The three lanes of .ci/run, of about equal length. Together they are `make test test-slow journeys`.
-ci-computing: setup
-	@$(MAKE) --no-print-directory -j1 test-computing test-long
-
-ci-networks: setup
-	@$(MAKE) --no-print-directory -j1 test-integration test-network
-
-ci-machines: setup
-	@$(MAKE) --no-print-directory -j1 journeys chaos
-
-test-slow: setup ## what CI runs beside `make test` and the journeys: the tests that are long, on networks, or kill
+test-slow: setup ## what CI runs beside the journeys: the tests that are long, on networks, or kill
 	@$(MAKE) --no-print-directory -j1 test-long test-network chaos
 
 test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (five minutes)
@@ -101,7 +91,7 @@ mutate: setup ## mutants of the contracts, each of which a test must notice (hou
 	$(BIN)/python -m tests.campaigns.mutation.campaign $(ARGS)
 
 chaos: setup ## kill every role in the middle of a job, and a side whenever it has to act in a dispute; withhold what was committed
-	$(BIN)/python -m pytest -q -rR -p no:ape_test -n 2 --dist loadfile tests/chaos -m chaos $(RERUN) $(ARGS)
+	$(BIN)/python -m pytest -q -rR -p no:ape_test tests/chaos -m chaos $(RERUN) $(ARGS)
 
 journeys: setup ## what the docs print, run as a newcomer would from built wheels in empty folders (ten minutes)
 	$(BIN)/python -m tests.journeys $(ARGS)
