@@ -113,7 +113,7 @@ def test_register__killed_at_any_step__goes_on_and_registers_once(
     monkeypatch.setattr(owner, name, step)
     answer = zoo.json("node", "register")
     assert place.devnet.chain.registry.operator_count() == before + 1
-    assert (answer["new"], answer["stake"], answer["collateral"]) == (False, str(100 * ZEN), str(500 * ZEN))
+    assert (answer["new"], answer["stake"], answer["collateral"]) == (False, str(100 * ZEN), str(2_500 * ZEN))
     assert place.devnet.chain.coin(str(answer["hot"])) == 10**18
     assert json.loads((tmp_path / "home" / "node" / "operator.json").read_text())["operator"] == answer["operator"]
 
@@ -127,7 +127,7 @@ def test_register__without_options_and_without_a_gpu__makes_a_node_that_may_bid_
     answer = json.loads(out)
     assert (answer["class"], answer["collateral"], answer["roles"]) == (
         "consumer",
-        str(500 * ZEN),
+        str(2_500 * ZEN),
         ["provider", "aggregator"],
     )
     assert "using the CPU, which a devnet allows" in err
@@ -180,13 +180,13 @@ def test_register__in_a_terminal__asks_for_what_it_cannot_know_and_sends_when_ag
 def test_register__without_a_terminal_in_production__deposits_only_where_it_is_asked_to(
     production: CliNetwork, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    zoo = zoo_of(production, tmp_path, capsys, monkeypatch, zen=1_500 * ZEN)
+    zoo = zoo_of(production, tmp_path, capsys, monkeypatch, zen=3_500 * ZEN)
     code, out, err = zoo.run("node", "register", *CARD)
     assert code == 0, err
     assert "no collateral yet, so it cannot bid: zoo node deposit 2500" in out
     assert "no --endpoint: others cannot fetch" in err
     assert "gateway_host" not in json.loads((tmp_path / "home" / "node" / "operator.json").read_text())
-    assert zoo.json("node", "register", "--yes")["collateral"] == str(500 * ZEN)
+    assert zoo.json("node", "register", "--yes")["collateral"] == str(2_500 * ZEN)
     answer = [need["what"] for need in zoo.json("node", "status")["needs"]]
     assert "no endpoint is announced, so nobody can fetch your results" in answer
 
@@ -253,7 +253,7 @@ def test_stake_and_collateral__move_to_the_wei(zoo: Zoo) -> None:
     withdrawn = zoo.json("node", "withdraw", "--collateral", "all")
     assert withdrawn.pop("token")["symbol"] == "ZEN"
     assert withdrawn == {
-        "operator": number, "payments": "0", "rewards": "0", "collateral": str(200 * ZEN),
+        "operator": number, "payments": "0", "rewards": "0", "coin": "0", "collateral": str(200 * ZEN),
     }  # fmt: skip
     answer = zoo.refused("node", "withdraw", "--collateral", "1")
     assert "exceeds free collateral" in answer
@@ -348,7 +348,7 @@ def test_bad_input__is_refused_with_what_to_do(zoo: Zoo, place: CliNetwork) -> N
     answer = zoo.refused("node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "200.0000001")
     assert "a stake must be a multiple of 0.000001 ZEN" in answer
     answer = zoo.refused("node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "5000")
-    assert "1,000 ZEN" in answer
+    assert "lacks 2,500 ZEN" in answer
     assert "5,000 ZEN" in answer
     register(zoo)
     other = place.account("stranger")

@@ -111,7 +111,7 @@ def test_unfunded_account__is_refused_before_anything_is_stored(zoo: Zoo, place:
     assert "11 ZEN" in answer
     dry = place.account("dry", zen=100 * ZEN, coin=0)
     answer = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14", "--account", dry)
-    assert "no coin for gas" in answer
+    assert "has 0 coin; posting takes a deposit" in answer
 
 
 def test_wrong_passphrase__is_refused(
