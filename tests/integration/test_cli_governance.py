@@ -53,7 +53,7 @@ def test_check__of_a_network_that_is_wired_as_its_file_says(zoo: Zoo, place: Cli
     assert (found["ok"], found["faults"], found["paused_until"]) == (True, [], {})
     assert found["timelock_s"] == DEVNET.timelock_s
     assert found["guardian"] == place.devnet.account("deployer").address
-    assert "19 contracts are wired as the file says" in zoo.run("network", "check")[1]
+    assert "21 contracts are wired as the file says" in zoo.run("network", "check")[1]
 
 
 def test_a_contract_of_another_version__passes_the_code_hashes_and_is_noticed(
