@@ -95,13 +95,14 @@ def devnet(
 
 
 def operator_plans(nodes: int) -> tuple[OperatorPlan, ...]:
-    """Providers node-1 to node-N, an aggregator, and a verifier, which needs no registration."""
+    """Providers node-1 to node-N, an aggregator, and a verifier, which is a registered auditor."""
     if not nodes:
         return ()
     _check_extra()
     from keepers.processes.local_network import OperatorPlan
 
-    rich = OperatorPlan("", price="0.5", aggregator_price="0.5", capacity=64, collateral=20_000 * ZEN)
+    # Bids lock 98 times a job's maximum price, which follows from its budget: thousands for a small job, where people try things.
+    rich = OperatorPlan("", price="0.5", aggregator_price="0.5", capacity=64, collateral=1_500_000 * ZEN)
     return (
         *(dataclasses.replace(rich, name=f"node-{number}") for number in range(1, nodes + 1)),
         dataclasses.replace(rich, name="aggregator", roles=("aggregator",)),
