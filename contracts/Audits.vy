@@ -390,8 +390,8 @@ def leave(operator: uint256, places: DynArray[uint256, MAX_PLACES]):
 @external
 def draw_units(job: uint256, turn: uint256):
     """
-    @notice Of a closed turn: names the block whose hash will draw, the next one; later reads the hash. One that nothing on chain knows
-            any more is drawn again, from a block named now.
+    @notice Draws the units of a closed turn, in two calls. The first names the next block; the second, once that block is buried, reads
+            its hash. A hash too old for the chain to know is given up: the call names another block.
     """
     draw: Draw = self._draw(job, turn)
     assert not draw.is_drawn, "audits: already drawn"

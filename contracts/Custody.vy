@@ -679,7 +679,7 @@ def count(job: uint256, version: uint256, committee: DynArray[words.Member, word
 def lapse(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS], index: uint256):
     """
     @notice Too few signed for the open turn's inputs in time: a custodian that did not loses its place and a part of its reserve.
-            Who lacks an update is excused by a signature for the seats it holds, be they none.
+            A custodian that lacks an update signs for the seats it holds, or for none, and is excused.
     """
     run: ISettlementViews.Run = self._run(job)
     if run.state != numbers.RUNNING or run.opened_at == 0:

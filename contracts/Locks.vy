@@ -4,8 +4,8 @@
 """
 @title Locks
 @license Apache-2.0
-@notice What operators have at stake in a job: what is locked behind their seats, what of it timeouts and convictions take, and
-        to whom that goes.
+@notice The collateral that operators lock behind their seats in a job, how much of it a timeout or a conviction takes, and who
+        receives that.
 @dev An operator has two locks in a job, as a worker and as an aggregator, and neither covers the other. A lock is a part for each
      slot, which follows its price, and restitution once, where a conviction undoes rounds. Calls go to the protocol's own
      contracts only, and none of those calls anybody back while it serves this one.

@@ -35,6 +35,7 @@ from keepers.services.progress import measured_progress, progress_of
 from keepers.services.retention import CheckpointRetention
 from keepers.services.verification import REPORTS, Verifier
 from zoo_compute.chain.answered_results import published_result
+from zoo_compute.chain.audits import read_audits
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.explorations import Explorations
 from zoo_compute.chain.sender import Sender
@@ -154,12 +155,13 @@ class Keeper:
     def _serve(self, view: JobView, operator: OperatorView | None) -> bool:
         """Do what is due for one job. Returns whether money of this operator is still bound in it."""
         self.retention.record(view)
-        if self._verifier is not None:
-            if self._auditing is not None:
-                self._verifier.owe(view.job, self._auditing.work(view))
+        if self._verifier is not None and self._auditing is not None:
+            audits = read_audits(self.chain, view)
+            self._verifier.owe(view.job, self._auditing.work(view, audits))
             self._verifier.observe(view)
-            if self._auditing is not None:
-                self._auditing.act(view)
+            self._auditing.act(view, audits)
+        elif self._verifier is not None:
+            self._verifier.observe(view)
         if operator is None:
             # A job that ended may run again after a conviction, until it is closed.
             if view.settled and self._is_verified(view):

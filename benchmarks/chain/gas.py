@@ -83,10 +83,8 @@ class Bench(DevnetDriver):
 
     def send(self, contract: str, function: str, sender: Sender, *args: Any, value: int = 0) -> Receipt:
         """Keep the first measurement of an operation, and the last."""
-        receipt, name = (
-            super().send(contract, function, sender, *args, value=value),
-            self._name(contract, function, args),
-        )
+        receipt = super().send(contract, function, sender, *args, value=value)
+        name = self._name(contract, function, args)
         self.gas.setdefault(f"{name}_first", receipt.gas_used)
         self.gas[name] = receipt.gas_used
         self.spent += receipt.gas_used
@@ -146,14 +144,10 @@ class Bench(DevnetDriver):
     def verdicts(self, operators: Sequence[Operator], aggregator: Operator, auditor: Operator) -> int:
         """One auditor's verdicts of a turn, on every unit of the job, where what it writes beside them was written before."""
         chain, audits, submitter = self.chain, self.chain.audits, self.submitter
-        for payer, amount, call in (
-            (auditor.owner, 9_000 * ZEN, audits.deposit(auditor.id, chain.zen.address, 9_000 * ZEN)),
-            (submitter, 100 * ZEN, None),
-        ):
-            payer.send(chain.zen.approve(audits.address, amount))
-            if call is not None:
-                payer.send(call)
+        auditor.owner.send(chain.zen.approve(audits.address, 9_000 * ZEN))
+        auditor.owner.send(audits.deposit(auditor.id, chain.zen.address, 9_000 * ZEN))
         auditor.owner.send(audits.offer(auditor.id, 1))
+        submitter.send(chain.zen.approve(audits.address, 100 * ZEN))
         job = self.auction(operators, aggregator, rounds=4)
         submitter.send(audits.fund(job, 100 * ZEN))
         gas = []

@@ -113,7 +113,7 @@ class Market:
             token="zen", work_root=b"p" * 32, state_root=b"s" * 32, data_root=b"d" * 32, manifest=b"m" * 32, rounds=rounds,
             slots=slots, quorum=slots // 2 + 1, reserve=price, max_price=price, aggregator_reserve=ZEN, aggregator_max_price=ZEN,
             slot_s=SLOT_S, aggregate_s=SLOT_S, reexecute_s=SLOT_S, flops=STEP_FLOPS * INNER_STEPS, depth=min(rounds, 16), policy=0,
-            audit_bps=500,
+            audit_bps=params.DEFAULT_AUDIT_BPS,
         )  # fmt: skip
         return int(self.call("tasks", "post", "submitter", terms, value=params.least_posting_deposit(0)))
 

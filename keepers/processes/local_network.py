@@ -52,7 +52,7 @@ class OperatorPlan:
     collateral: int = 2_000 * ZEN
     audit_deposit: int = (
         1_000 * ZEN
-    )  # of a verifier: the bond of its place among the auditors, and what verdicts reserve
+    )  # of a verifier: the bond of its place as an auditor, and what its verdicts reserve
 
 
 @dataclass

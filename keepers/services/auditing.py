@@ -14,7 +14,6 @@ from zoo_compute.chain.audits import (
     Drawn,
     Statement,
     budget_of,
-    read_audits,
     reserve_of,
     units_of,
 )
@@ -58,17 +57,15 @@ class Auditing:
         self._retry_at: dict[tuple[int, int, Role], int] = {}
         self._open: set[int] = set()  # jobs in which there is more to do
 
-    def work(self, view: JobView) -> set[Work]:
-        """Make draws that are due. Returns what is to be re-executed for me."""
-        audits = read_audits(self._chain, view)
+    def work(self, view: JobView, audits: AuditsView) -> set[Work]:
+        """Make draws that are due. Returns what is to be re-executed for me. audits: of the view's block."""
         if not audits.is_funded:
             return set()
         self._draw(view, audits)
         return {(unit.turn, unit.slot) for unit in self._units(view, audits)}
 
-    def act(self, view: JobView) -> None:
+    def act(self, view: JobView, audits: AuditsView) -> None:
         """Send the verdicts that are due, and end those whose time has come."""
-        audits = read_audits(self._chain, view)
         if not audits.is_funded:
             return
         units = self._units(view, audits)

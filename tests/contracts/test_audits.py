@@ -154,43 +154,43 @@ def test_audits__tell_of_deposits_places_draws_and_verdicts(stage: Stage) -> Non
     contract, erin, usd = audits_of(s), s.ids["erin"], s.tokens["usd"]
     zen, bond = s.tokens["zen"], s.preset.audit_bond
 
-    def told() -> list[tuple[str, dict]]:
+    def events_since() -> list[tuple[str, dict]]:
         logs = [log for log in contract.get_logs(s.mirror.last) if log.address == contract.address]
         return [(type(log).__name__, {k: v for k, v in log._asdict().items() if k != "address"}) for log in logs]
 
     t.ok("fund", "submitter", t.job, 10_000)
-    assert told() == [("AuditsFunded", {"job": t.job, "amount": 10_000})]
+    assert events_since() == [("AuditsFunded", {"job": t.job, "amount": 10_000})]
     t.ok("deposit", "stranger", erin, zen, bond)
-    assert told() == [("AuditorFunded", {"operator": erin, "token": zen, "amount": bond})]
+    assert events_since() == [("AuditorFunded", {"operator": erin, "token": zen, "amount": bond})]
     t.ok("offer", "erin owner", erin, 1)
-    assert told() == [("PlacesChanged", {"operator": erin, "held": 1, "places": 1})]
+    assert events_since() == [("PlacesChanged", {"operator": erin, "held": 1, "places": 1})]
     t.ok("deposit", "stranger", erin, usd, 50_000)
     t.ok("pay_out", "erin owner", erin, usd, 1)
-    assert told() == [("AuditorPaidOut", {"operator": erin, "token": usd, "amount": 1})]
+    assert events_since() == [("AuditorPaidOut", {"operator": erin, "token": usd, "amount": 1})]
     s.wait(1)
     t.ok("draw_units", "stranger", t.job, 0)
-    assert told() == [("DrawNamed", {"job": t.job, "turn": 0, "block": s.block + 1})]
+    assert events_since() == [("DrawNamed", {"job": t.job, "turn": 0, "block": s.block + 1})]
     s.wait(s.preset.draw_blocks + 2)
     t.ok("draw_units", "stranger", t.job, 0)
-    assert told() == [("UnitsDrawn", {"job": t.job, "turn": 0, "seed": contract.draws(t.job, 0).seed})]
+    assert events_since() == [("UnitsDrawn", {"job": t.job, "turn": 0, "seed": contract.draws(t.job, 0).seed})]
     t.give("erin", said := verdicts_of([0, 1], []))
     where = {"job": t.job, "operator": erin, "turn": 0, "role": 0}
-    [(name, args)] = told()
+    [(name, args)] = events_since()
     assert (name, {key: args[key] for key in where}) == ("VerdictsGiven", where)
     assert Bitmaps(*args["verdicts"]) == Bitmaps([3], [])
     t.ok("leave", "erin owner", erin, (0,))
-    assert told() == [("PlacesChanged", {"operator": erin, "held": 0, "places": 0})]
+    assert events_since() == [("PlacesChanged", {"operator": erin, "held": 0, "places": 0})]
     t.after_window()
     t.settle("erin", said, claims=(t.claims[AGGREGATOR_SEAT],))
-    [(name, args)] = told()
+    [(name, args)] = events_since()
     settled = {**where, "settled": 1, "paid": 50, "slashed": 0}
     assert (name, {key: args[key] for key in settled}) == ("VerdictsSettled", settled)
     assert Bitmaps(*args["left"]) == Bitmaps([2], [])
     t.ok("withdraw", "stranger", usd, s.accounts["erin owner"])
-    assert told() == [("Withdrawn", {"token": usd, "account": s.accounts["erin owner"], "amount": 50})]
+    assert events_since() == [("Withdrawn", {"token": usd, "account": s.accounts["erin owner"], "amount": 50})]
     s.to(t.deadline + audit_seconds(s))
     t.ok("lapse_verdicts", "stranger", t.job, 0, erin, 0, s.world.statements[t.job, 0, erin, 0].left)
-    assert told() == [("VerdictsLapsed", {**where, "lapsed": 1, "slashed": 100})]
+    assert events_since() == [("VerdictsLapsed", {**where, "lapsed": 1, "slashed": 100})]
 
 
 def audit_seconds(s: Stage) -> int:

@@ -63,8 +63,9 @@ class Lane:
         chain = self.job.chain
         for _ in range(times):
             view = self.job.view()
-            self.asked |= self.lane.work(view)
-            self.lane.act(self.job.view())
+            self.asked |= self.lane.work(view, read_audits(chain, view))
+            view = self.job.view()
+            self.lane.act(view, read_audits(chain, view))
             if mine:
                 chain.w3.provider.make_request(RPCEndpoint("anvil_mine"), [hex(chain.params.draw_blocks + 2)])
 

@@ -85,8 +85,9 @@ class Audits(Binding):
         return self._call("leave", (operator, places))
 
     def draw_units(self, job: int, turn: int) -> Call:
-        """Of a closed turn: names the block whose hash will draw, the next one; later reads the hash. One that
-        nothing on chain knows any more is drawn again, from a block named now.
+        """Draws the units of a closed turn, in two calls. The first names the next block; the second, once that
+        block is buried, reads its hash. A hash too old for the chain to know is given up: the call names another
+        block.
         """
         return self._call("draw_units", (job, turn))
 

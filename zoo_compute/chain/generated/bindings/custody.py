@@ -194,7 +194,7 @@ class Custody(Binding):
 
     def lapse(self, job: int, committee: Sequence[Member], index: int) -> Call:
         """Too few signed for the open turn's inputs in time: a custodian that did not loses its place and a part of
-        its reserve. Who lacks an update is excused by a signature for the seats it holds, be they none.
+        its reserve. A custodian that lacks an update signs for the seats it holds, or for none, and is excused.
         """
         return self._call("lapse", (job, committee, index))
 

@@ -20,8 +20,8 @@ class Stake(NamedTuple):
 
 
 class Locks(Binding):
-    """What operators have at stake in a job: what is locked behind their seats, what of it timeouts and convictions
-    take, and to whom that goes.
+    """The collateral that operators lock behind their seats in a job, how much of it a timeout or a conviction
+    takes, and who receives that.
     """
 
     NAME = "Locks"
