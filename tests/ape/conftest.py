@@ -79,6 +79,7 @@ else:
         zen = project.ZenToken.deploy(10**9 * ZEN, sender=deployer)
         timelock = project.Timelock.deploy(TIMELOCK_S, *3 * [[deployer]], sender=deployer)
         treasury = project.Treasury.deploy(timelock, sender=deployer)
+        audit_pool = project.AuditPool.deploy(treasury, sender=deployer)
         registry = project.NodeRegistry.deploy(
             zen, guardian, MIN_STAKE, EXIT_DELAY_S, EPOCH_S, NEVER_S, sender=deployer
         )
@@ -100,7 +101,7 @@ else:
         rewards.wire(settlement, audits, datasets, sender=deployer)
         auction.wire(settlement, sender=deployer)
         settlement.wire(referee, availability, sender=deployer)
-        locks.wire(settlement, treasury, sender=deployer)
+        locks.wire(settlement, audit_pool, sender=deployer)
         tasks.allow(zen, True, 0, sender=deployer)
         return SimpleNamespace(**{key: value for key, value in locals().items() if hasattr(value, "contract_type")})
 

@@ -2,6 +2,8 @@
 
 import ape
 
+from zoo_compute.spec.params import lock_of
+
 ZEN = 10**18
 
 
@@ -102,21 +104,21 @@ def test_a_convicted_worker_is_never_paid_and_its_lock_is_divided(
     kit.settlement.open_dispute(job, claims[0], sender=referee)
     to(deadline(kit, job, claims) + 1)
     kit.settlement.finalise(job, claims[:1], sender=anyone)
-    assert kit.settlement.stakes(job, holders[0].id).parked == 1, "in dispute it is not paid, and nothing waits for it"
+    # In dispute it is not paid, and nothing waits for it.
     with ape.reverts("settlement: in dispute"):
         kit.settlement.finalise(job, claims[:1], sender=anyone)
     before = kit.registry.burned(kit.zen)
     kit.settlement.close_dispute(job, claims[0], 2, 0, 0, sender=referee)  # judged
-    lock = 2 * 2_000 * 2
+    lock = lock_of(1_000, 500)
     kit.settlement.reward_finder(job, claims[0], anyone, sender=referee)
     assert kit.tasks.owed(kit.zen, anyone) == lock * 4_000 // 10_000
-    assert kit.tasks.owed(kit.zen, kit.treasury) == lock // 10
-    assert kit.registry.burned(kit.zen) - before == lock - lock * 5_000 // 10_000
+    assert kit.tasks.owed(kit.zen, kit.audit_pool) == lock // 10
+    assert kit.registry.burned(kit.zen) - before == lock - lock * 4_000 // 10_000 - lock // 10
     assert kit.registry.operators(holders[0].id).reputation == 0
     assert kit.settlement.seats(job, 0).operator == 0
     kit.settlement.finalise(job, claims[1:], sender=anyone)
     assert kit.tasks.owed(kit.zen, holders[0].owner) == 0
     assert kit.settlement.pending(job, 0) == 0
-    assert kit.settlement.stakes(job, holders[0].id).locked == 0
+    assert kit.locks.stakes(job, holders[0].id, False).locked == 0
     with ape.reverts("settlement: claims not final"):  # it held its seat when the open turn began
         kit.locks.release(job, holders[0].id, sender=anyone)

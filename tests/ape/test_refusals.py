@@ -2,6 +2,8 @@
 
 import ape
 
+from zoo_compute.spec.params import lock_of, slash_of
+
 ZEN = 10**18
 
 
@@ -48,15 +50,15 @@ def test_only_the_protocol_moves_locks_jobs_and_seats(kit, deployer):
     with ape.reverts("tasks: not a protocol contract"):
         kit.tasks.pay(1, deployer, 1, sender=deployer)
     with ape.reverts("auction: not the task registry"):
-        kit.auction.open(1, 0, kit.zen, 1, 1, 1, 1, 1, sender=deployer)
+        kit.auction.open(1, 0, kit.zen, 1, 1, 1, 1, 1, 0, sender=deployer)
     with ape.reverts("settlement: not the auction"):
         kit.settlement.begin(1, sender=deployer)
     with ape.reverts("rewards: not the settlement"):
         kit.rewards.record(1, 1, 1, 1, sender=deployer)
     with ape.reverts("settlement: already wired"):
-        kit.settlement.wire(deployer, deployer, deployer, sender=deployer)
+        kit.settlement.wire(deployer, deployer, sender=deployer)
     with ape.reverts("registry: already wired"):
-        kit.registry.wire(*[deployer] * 5, sender=deployer)
+        kit.registry.wire(*[deployer] * 6, sender=deployer)
 
 
 def test_a_job_is_cancelled_with_its_whole_escrow_before_it_clears(kit, play, submitter, anyone):
@@ -77,8 +79,8 @@ def test_a_late_holder_loses_a_tenth_of_its_lock(kit, running, operators, anyone
         kit.settlement.time_out(job, 0, sender=anyone)
     to(deadline + 1)
     kit.settlement.time_out(job, 0, sender=anyone)
-    lock = 2 * 2_000 * 2
-    assert kit.registry.pot(kit.zen) == lock // 10
-    assert kit.settlement.stakes(job, holder.id).locked == lock - lock // 10
+    lock = lock_of(1_000, 500)
+    slashed = slash_of(lock)
+    assert kit.registry.pot(kit.zen) == kit.locks.pots(job) == slashed
+    assert kit.locks.stakes(job, holder.id, False).locked == lock - slashed
     assert kit.settlement.seats(job, 0).operator == 0
-    assert kit.settlement.seats(job, 0).pot == lock // 10
