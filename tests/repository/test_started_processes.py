@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 def test_an_orphan_in_a_session_of_its_own__is_ended_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(started_processes, "END_S", 0.3)
-    with pytest.raises(AssertionError, match="this test left running: .* sleep 600"), none_outlives("this test"):
+    with pytest.raises(AssertionError, match=r"this test left running: .* sleep 600"), none_outlives("this test"):
         orphan = int(subprocess.check_output([sys.executable, "-c", ORPHAN]))
     deadline = time.monotonic() + 5
     while Path(f"/proc/{orphan}").exists() and time.monotonic() < deadline:
