@@ -83,13 +83,17 @@ def wire(settlement_: address, audit_pool_: address):
 
 
 @external
-def award(job: uint256, operator: uint256, seat: uint256, count: uint256, price: uint256) -> uint256:
+def award(job: uint256, operator: uint256, seat: uint256, count: uint256, locked: uint256):
     """
     @notice Takes over from the auction what is locked behind a seat.
-    @return How much that seat needs: at most what its bid locked, since its price is at most the maximum.
     """
     self._check_settlement()
-    return self._add(job, operator, seat, count, price)
+    # INVARIANT locks: an operator wins once in a role, so nothing is locked there yet. The auction sends its seat's part and the
+    # role's restitution.
+    role: uint256 = self._role(seat)
+    self.stake_words[job][operator][role] = words._pack(
+        words.Stake(locked=locked, drawn=0, left_turn=0, slots=self._slots(role, count), held=1)
+    )
 
 
 @external
@@ -178,15 +182,18 @@ def convict(
     stake.slots = 0
     self.stake_words[job][operator][role] = words._pack(stake)
 
-    # INVARIANT slashes: slashed == restored + to finder + to audits + burned.
+    # INVARIANT slashes: slashed == restored + to finder + to audits + to the pot + burned.
     to_finder: uint256 = 0
     if outcome == outcomes.JUDGED:
         to_finder = lock * numbers.CHALLENGERS_BPS // numbers.BPS
         self.finder_shares[job][claim_hash] = to_finder
     to_audits: uint256 = lock * numbers.AUDITS_BPS // numbers.BPS
+    # As of a seat that is given up: who takes it may be dearer. What is left burns when the job is over.
+    to_pot: uint256 = lock * numbers.SLASH_BPS // numbers.BPS
+    self.pots[job] += to_pot
     extcall INodeRegistry(registry).slash(operator, token, lock + restored, True)
     self._pay_out(job, restored, self.audit_pool, to_audits, token)
-    self._burn(lock - to_finder - to_audits, token)
+    self._burn(lock - to_finder - to_audits - to_pot, token)
     return ILocks.Taken(slashed=lock + restored, restored=restored, to_finder=to_finder, to_audits=to_audits)
 
 
