@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from benchmarks.economy.network import OPERATORS, ROUND_COST, ROUND_PRICE, SLOT_COST, SLOT_PRICE, Network
+from benchmarks.economy.network import PARTIES, ROUND_COST, SLOT_COST, Network
 from zoo_compute.spec.auditing import AGGREGATION_UNIT
 from zoo_compute.spec.params import RESERVED_FEES
 from zoo_compute.spec.state import Claim
@@ -26,13 +26,6 @@ class Worth:
     unaggregated: set[int] = field(default_factory=set)
     risked: int = 0
     draws: dict[str, int] = field(default_factory=dict)  # by auditor: what honesty earns with its units
-
-    def __post_init__(self) -> None:
-        self.before = {name: self.network.wealth([name]) for name in self.parties}
-
-    @property
-    def parties(self) -> tuple[str, ...]:
-        return (*OPERATORS, "submitter", "sink")
 
     def closed(self, turn: int, claims: Iterable[Claim], lies: set[Claim], made: Claim | None) -> None:
         self.claims += claims
@@ -71,7 +64,8 @@ class Worth:
 
     def gained(self, names: Iterable[str]) -> int:
         """Money, less what work cost; of an auditor, less what honesty earns with its draws."""
-        return sum(self.network.wealth([name]) - self.before[name] - self.draws.get(name, 0) for name in names)
+        n = self.network
+        return sum(n.wealth([name]) - n.before[name] - self.draws.get(name, 0) for name in names)
 
     def is_undone(self, claim: Claim) -> bool:
         """Rolled back, or resting on a lie."""
@@ -81,7 +75,7 @@ class Worth:
     def work(self, *, kept: bool) -> int:
         """The worth of true work at the prices of the honest course. kept: only of rounds that are in the model."""
         return sum(
-            ROUND_PRICE if claim.is_aggregation else claim.count * SLOT_PRICE
+            self.network.round_price if claim.is_aggregation else claim.count * self.network.slot_price
             for claim in self.claims
             if claim not in self.lies and not (kept and self.is_undone(claim))
         )
@@ -93,7 +87,7 @@ class Worth:
 
     def honest_losses(self) -> dict[str, int]:
         """What honest parties paid more than they had for it; of the submitter, beyond its audits."""
-        names = [name for name in self.parties if name not in self.hostile]
+        names = [name for name in PARTIES if name not in self.hostile]
         out = {name: -self.gained([name]) - self.draws.get(name, 0) for name in names}
         if "submitter" in out:
             out["submitter"] = self._paid_for_rounds() - self.work(kept=True)

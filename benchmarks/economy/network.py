@@ -9,25 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cache
 from typing import Any, ClassVar
 
 from tests.support.job_driver import Offer
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import WEALTH, Stage, block_hash
-from zoo_compute.spec.params import BPS, FEE_BPS, KIND_SLOTS, SIGNED_BYTES
+from zoo_compute.spec.custodians import Note
+from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FEE_BPS, SIGNED_BYTES, STAKE_UNIT
 from zoo_compute.spec.revert import Refused
-from zoo_compute.spec.state import Claim, Message, World
+from zoo_compute.spec.state import Claim, Message
 from zoo_compute.spec.world import EXTERNAL
 
 K = 1_000  # smallest units of a unit of price
-# Operators by role. "spare" is another name of whoever is hostile; "loser" and "rival" lost the auctions, and take vacant seats.
+# Operators by role. "spare" is another name of whoever is hostile.
 WORKERS = {"worker": Offer(60 * K, 2), "peer": Offer(60 * K, 2), "loser": Offer(80 * K, 2)}
 AGGREGATORS = {"aggregator": Offer(30 * K), "rival": Offer(40 * K)}
 AUDITORS = {"auditor": 1, "watcher": 2}  # places: a third of them hostile
 CUSTODIANS = ("custodian", "keeper", "holder")
 OPERATORS = (*WORKERS, *AGGREGATORS, "spare", *AUDITORS, *CUSTODIANS)
-SLOT_PRICE, ROUND_PRICE = 80 * K, 40 * K  # of a slot-round and of an aggregation, as losing bids set them
+PARTIES = (*OPERATORS, "submitter", "sink")
+LOSERS = ("loser", "rival")
 CUSTODY_FEE = K
 
 
@@ -41,19 +44,27 @@ SLOT_COST, SLOT_COSTS = cost(WORKERS["worker"]), {"loser": cost(WORKERS["loser"]
 ROUND_COST, ROUND_COSTS = cost(AGGREGATORS["aggregator"]), {"rival": cost(AGGREGATORS["rival"])}
 
 
+class Losers(Enum):
+    """Who lost the auctions: they set the prices, and take vacant seats."""
+
+    THERE = "losers take vacant seats"
+    LEFT = "losers set the prices and left"
+    NEVER = "nobody lost: seats cost the reserve"
+
+
 @dataclass(frozen=True)
 class Circumstances:
     """What a play begins with."""
 
     name: str
-    rounds: int = 3
-    depth: int = 3
+    rounds: int = 2
+    depth: int = 2
     policy: int = 0
     audit_bps: int = 500
     is_watched: bool = (
         True  # somebody honest re-executes everything; else a lie is found with the chance that locks count on
     )
-    has_losers: bool = True  # operators that lost the auctions take vacant seats
+    losers: Losers = Losers.THERE
     has_audits: bool = False
     has_custody: bool = False
 
@@ -63,9 +74,11 @@ CIRCUMSTANCES = (
     Circumstances("a convicted worker's round is done again", policy=1),
     Circumstances("nobody looks but auditors", is_watched=False),
     Circumstances("nobody looks but auditors, and rounds are done again", policy=1, is_watched=False),
-    Circumstances("no loser is left, 12 rounds", rounds=12, has_losers=False),
-    Circumstances("no loser is left, 3 rounds", has_losers=False),
-    Circumstances("no loser is left, nobody looks but auditors", has_losers=False, is_watched=False),
+    Circumstances("losers left, 8 rounds", rounds=8, losers=Losers.LEFT),
+    Circumstances("losers left", losers=Losers.LEFT),
+    Circumstances("losers left, nobody looks but auditors", losers=Losers.LEFT, is_watched=False),
+    Circumstances("nobody else ever bid, 8 rounds", rounds=8, losers=Losers.NEVER),
+    Circumstances("nobody else ever bid, nobody looks but auditors", losers=Losers.NEVER, is_watched=False),
     Circumstances("all is drawn for audits", audit_bps=10_000, has_audits=True),
     Circumstances("custodians sign", has_custody=True),
     Circumstances("all is drawn for audits, and custodians sign", audit_bps=10_000, has_audits=True, has_custody=True),
@@ -95,6 +108,9 @@ class Network(Stage):
     coverage: Coverage = field(default_factory=Coverage)
     spent: dict[str, int] = field(default_factory=dict)  # by party: what its work cost it
     calls: int = 0
+    before: dict[str, int] = field(default_factory=dict)  # by party: what it had when the job was awarded
+    slot_price: int = 0  # of a slot-round and of an aggregation, as auctioned
+    round_price: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,15 +183,18 @@ def awarded(circumstances: Circumstances) -> Network:
     job = n.post(**terms, audit_bps=circumstances.audit_bps)
     if circumstances.has_custody:
         for name in CUSTODIANS:
-            n.ok("custody", "note_stake", f"{name} hot", n.ids[name])
+            n.world.stake_notes[n.ids[name]] = Note(n.world.operators[n.ids[name]].stake // STAKE_UNIT, since=1)
             n.ok("custody", "deposit", "stranger", n.ids[name], "zen", 100_000 * K)
         n.ok("custody", "request", "submitter", job, len(CUSTODIANS), CUSTODY_FEE, SIGNED_BYTES)
         n.ok("custody", "fund", "submitter", job, 2 * CUSTODY_FEE * len(CUSTODIANS) * 3 * circumstances.rounds)
-        n.world.stake_notes = {of: copy_aged(note) for of, note in n.world.stake_notes.items()}
         for name in CUSTODIANS:
             n.ok("custody", "offer", f"{name} hot", job, n.ids[name])
-    n.bid_all(job, WORKERS, AGGREGATORS)
-    n.reveal_all(job, WORKERS, AGGREGATORS)
+    lots = [
+        {name: offer for name, offer in lot.items() if circumstances.losers != Losers.NEVER or name not in LOSERS}
+        for lot in (WORKERS, AGGREGATORS)
+    ]
+    n.bid_all(job, *lots)
+    n.reveal_all(job, *lots)
     n.award_all(job)
     if circumstances.has_audits:
         n.ok("audits", "fund", "submitter", job, 100_000 * K)
@@ -183,16 +202,7 @@ def awarded(circumstances: Circumstances) -> Network:
             n.ok("audits", "deposit", "stranger", n.ids[name], "zen", places * n.preset.audit_bond + 1_000_000 * K)
             n.ok("audits", "offer", f"{name} owner", n.ids[name], places)
     assert job == 1
-    assert {n.world.seat(job, 0).price, n.world.seat(job, 1).price} == {SLOT_PRICE}
-    assert n.world.lot(job, KIND_SLOTS).winners == 2
+    n.slot_price, n.round_price = n.world.seat(job, 0).price, n.world.seat(job, AGGREGATOR_SEAT).price
+    assert {n.named(n.world.seat(job, seat).operator) for seat in (0, 1)} == {"worker", "peer"}
+    n.before = {name: n.wealth([name]) for name in PARTIES}
     return n
-
-
-def copy_aged(note: Any) -> Any:
-    """Stake that has been there for long."""
-    from dataclasses import replace
-
-    return replace(note, since=1)
-
-
-__all__ = ["CIRCUMSTANCES", "K", "Circumstances", "Network", "World", "awarded"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from benchmarks.economy.choices import Chance, Strategy
 from benchmarks.economy.money import Worth
-from benchmarks.economy.network import AUDITORS, CUSTODIANS, ROUND_PRICE, SLOT_PRICE, Circumstances, Network, awarded
+from benchmarks.economy.network import AUDITORS, Circumstances, Losers, Network, awarded
 from zoo_compute.spec import audits, seats, settlement
-from zoo_compute.spec.auditing import AGGREGATION_UNIT, Role, Verdicts, verdicts_of
+from zoo_compute.spec.auditing import AGGREGATION_UNIT, Draw, Role, Verdicts, verdicts_of
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.custodians import CheckpointSignature, Committee, InputsSignature, StartSignature
 from zoo_compute.spec.disputed_claims import DisputedClaim, Finder, claim_key
@@ -35,7 +35,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "custodian": ("custodian",),
 }
 ALWAYS = ("spare", "sink")
-MOST_TURNS = 8  # beyond the job's rounds, in which a coalition decides anything
+MOST_TURNS = 4  # beyond the job's rounds, in which a coalition decides anything
 MOST_CHANCES = 3  # lies of a play that are left to chance: each doubles its outcomes
 
 
@@ -199,7 +199,7 @@ class Play:
             if does != "leaves it":
                 count = max(1, vacant.count // 2) if does.startswith("half") else vacant.count
                 self._take(does.split()[-1], seat, count)
-            if self.circumstances.has_losers and not self._operator(seat):
+            if self.circumstances.losers == Losers.THERE and not self._operator(seat):
                 taker = "rival" if seat == AGGREGATOR_SEAT else "loser"
                 if not any(self._operator(of) == self.n.ids[taker] for of in range(self.run.seats)):
                     self._take(taker, seat, self.n.world.seats[JOB, seat].count)
@@ -348,24 +348,32 @@ class Play:
         if dispute.claim not in self.disputes:
             self.n.ok("settlement", "open_dispute", "referee", JOB, dispute.claim)
             self.disputes[dispute.claim] = dispute
+            self._tell_audits(dispute.claim, None)
 
     def _resolve(self, dispute: Dispute) -> None:
-        claim, w = dispute.claim, self.n.world
+        claim = dispute.claim
         del self.disputes[claim]
-        deadline = seats.claim_deadline(w, JOB, claim.turn)
         if dispute.end == End.FINAL:
-            self.n.to(max(self.n.now, deadline + 1))
+            self.n.to(max(self.n.now, seats.claim_deadline(self.n.world, JOB, claim.turn) + 1))
         self.n.ok("settlement", "close_dispute", "referee", JOB, claim, int(dispute.end), 0, 0)
         if dispute.end == End.JUDGED:
             self.n.ok("settlement", "reward_finder", "referee", JOB, claim, dispute.finder)
-        if self.circumstances.has_audits:  # what Audits reads of it in the referee
-            key, slot = claim_key(JOB, claim), claim.scope >> 16
-            w.disputes.claims[key] = DisputedClaim(
-                JOB, claim.operator, claim.turn, 5, claim.count, deadline, end=dispute.end, slot=slot, left_s=0
-            )
-            if dispute.end == End.JUDGED:
-                w.disputes.finders[key] = Finder(dispute.finder, 0, is_rewarded=True)
+        self._tell_audits(claim, dispute.end, dispute.finder)
         self._drop(claim)
+
+    def _tell_audits(self, claim: Claim, end: End | None, finder: str = "") -> None:
+        """What they read of a dispute in the referee."""
+        if not self.circumstances.has_audits:
+            return
+        disputes, key = self.n.world.disputes, claim_key(JOB, claim)
+        known = disputes.claims.get(key)
+        deadline = known.deadline if known else seats.claim_deadline(self.n.world, JOB, claim.turn)
+        slots, slot = max(claim.count, 1), claim.scope >> 16
+        disputes.claims[key] = DisputedClaim(
+            JOB, claim.operator, claim.turn, 5, slots, deadline, end=end, slot=slot, left_s=0
+        )
+        if end == End.JUDGED:
+            disputes.finders[key] = Finder(finder, 0, is_rewarded=True)
 
     def _drop(self, claim: Claim) -> None:
         kept = self.pending.get(claim.turn)
@@ -411,7 +419,7 @@ class Play:
                 if mine:
                     self._judge(turn, name, role, {unit: units[unit] for unit in mine})
 
-    def _is_left(self, turn: int, draw: audits.Draw, unit: int, claim: Claim) -> bool:
+    def _is_left(self, turn: int, draw: Draw, unit: int, claim: Claim) -> bool:
         auditor = audits.judge_of(self.n.world, draw, unit, claim.operator, Role.AUDITOR)
         said = self.said.get((turn, self.n.named(auditor), Role.AUDITOR)) if auditor else None
         return said is None or unit not in said.units
@@ -500,11 +508,3 @@ class Play:
 
 def units_of(claim: Claim) -> tuple[int, ...]:
     return (AGGREGATION_UNIT,) if claim.is_aggregation else tuple(slot + 1 for slot in claim.slots)
-
-
-def price_of(claim: Claim) -> int:
-    """What the claim would have cost in the honest course."""
-    return ROUND_PRICE if claim.is_aggregation else claim.count * SLOT_PRICE
-
-
-assert len(CUSTODIANS) == 3
