@@ -15,7 +15,7 @@ def deadline(kit, job, claims):
 
 
 def test_a_job_pays_everyone_and_refunds_the_rest(kit, chain, running, play, operators, submitter, anyone, to):
-    job, aggregator = running, operators[-1]
+    job = running
     assert kit.tasks.jobs(job).state == 3
     claims = [ref for _ in range(2) for ref in play.turn(job)]
     assert kit.tasks.jobs(job).state == 4
