@@ -92,6 +92,18 @@ OLD_RULES = (
         ),
     ),
     OldRule(
+        ("stall",),
+        "each move has the same clock, however many there are",
+        (
+            Change(CLOCKS, "return kept | now << 112 | (left - used) << 80", "return kept | now << 112 | left << 80"),
+            Change(f"{SPEC}/clocks.py", "committer_left_s=left_s, exhausted=False", "exhausted=False"),
+        ),
+        (
+            "tests/referee/test_hostile_askers.py::test_a_liar_that_answers_in_its_last_second__is_convicted_within_the_bound",
+            "tests/referee/test_referee_hostile.py::test_path__of_late_answers_and_late_asks__ends_at_the_bound",
+        ),
+    ),
+    OldRule(
         ("exhaust",),
         "a keeper counts what one job can ask of it, not all of them",
         (
