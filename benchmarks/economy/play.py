@@ -146,7 +146,10 @@ class Play:
     def _close_turn(self, turn: int, made: Claim | None) -> None:
         if made is None:
             self.n.ok("settlement", "abandon", "stranger", JOB)
-        claims = self.pending.setdefault(turn, [])
+        lost = self.pending.pop(turn, [])  # but for those whose data nobody could have
+        claims = [claim for claim in lost if self._is_pending(claim)]
+        if claims or made is not None:
+            self.pending[turn] = claims
         for dispute in self.disputes.values():
             dispute.turns -= 1
         if made is not None:
@@ -154,14 +157,11 @@ class Play:
             if self.committee:
                 self._sign_checkpoint(made)
         self.worth.closed(turn, claims, self.lies, made)
-        if not claims:
-            del self.pending[turn]
-            return
-        for claim in claims:
+        for claim in list(claims):
             self._look(claim)
         self._ask(turn, claims)
-        if self.circumstances.has_audits:
-            self._audit(turn, claims)
+        if self.circumstances.has_audits and claims:
+            self._audit(turn, list(claims))
         self.n.wait(1)
 
     def _end(self) -> None:
@@ -312,8 +312,11 @@ class Play:
 
     def _look(self, claim: Claim) -> None:
         name = self.n.named(claim.operator)
-        is_pending = settlement.status_of(self.n.world, JOB, claim) == ClaimStatus.PENDING
-        if claim in self.lies and is_pending and (self.circumstances.is_watched or self._found_by_chance(claim)):
+        if (
+            claim in self.lies
+            and self._is_pending(claim)
+            and (self.circumstances.is_watched or self._found_by_chance(claim))
+        ):
             self._dispute(claim, name)
 
     def _ask(self, turn: int, claims: list[Claim]) -> None:
@@ -321,15 +324,16 @@ class Play:
         true = {
             f"asks about seat {claim.seat}{until}": (claim, turns)
             for claim in claims
-            if claim not in self.lies
-            and self.n.named(claim.operator) not in self.hostile
-            and settlement.status_of(self.n.world, JOB, claim) == ClaimStatus.PENDING
+            if claim not in self.lies and self.n.named(claim.operator) not in self.hostile and self._is_pending(claim)
             for turns, until in enumerate(("", " for a turn", " for two turns"))
         }
         asks = self.pick("sink", f"after turn {turn}", "asks nothing", *true)
         if asks in true:
             claim, turns = true[asks]
             self._open(Dispute(claim, turns, End.FINAL, ""))
+
+    def _is_pending(self, claim: Claim) -> bool:
+        return settlement.status_of(self.n.world, JOB, claim) == ClaimStatus.PENDING
 
     def _found_by_chance(self, claim: Claim) -> bool:
         """As locks count on it: drawn, its auditor honest, and looking; each slot for itself."""
