@@ -90,7 +90,7 @@ def close_dispute(job: uint256, claim: ISettlementViews.Claim, outcome: uint256,
         price: uint256 = claim.price
         if claim.seat == state.AGGREGATION:
             price = self._fading_pay(price, used_s)
-        claims._pay(job, claims._added(job, empty(claims.Batch), claim, price))
+        claims._pay_alone(job, claim, price)
         turns._go_on(job)
     elif outcome == outcomes.AGED:
         claims._void(job, claim)
