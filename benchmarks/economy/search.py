@@ -9,7 +9,8 @@ from itertools import combinations
 
 from benchmarks.economy.choices import Chance, Strategy, outcomes
 from benchmarks.economy.network import CIRCUMSTANCES, Circumstances
-from benchmarks.economy.play import ROLES, Play
+from benchmarks.economy.play import Play
+from benchmarks.economy.table import ROLES
 
 KEPT = 12  # of a coalition's best strategies in some circumstances
 FRESH = 0.2  # of strategies begin from nothing

@@ -92,6 +92,18 @@ OLD_RULES = (
         ),
     ),
     OldRule(
+        ("stall",),
+        "each move has the same clock, however many there are",
+        (
+            Change(CLOCKS, "return kept | now << 112 | (left - used) << 80", "return kept | now << 112 | left << 80"),
+            Change(f"{SPEC}/clocks.py", "committer_left_s=left_s, exhausted=False", "exhausted=False"),
+        ),
+        (
+            "tests/referee/test_hostile_askers.py::test_a_liar_that_answers_in_its_last_second__is_convicted_within_the_bound",
+            "tests/referee/test_referee_hostile.py::test_path__of_late_answers_and_late_asks__ends_at_the_bound",
+        ),
+    ),
+    OldRule(
         ("exhaust",),
         "a keeper counts what one job can ask of it, not all of them",
         (
@@ -195,9 +207,21 @@ OLD_RULES = (
         "no rule of old, the arithmetic held; here the contract rounds ties up",
         (Change("contracts/modules/float32.vy", "m >> cut & 1)) >> cut", "1)) >> cut"),),
         (
-            "tests/referee/test_operators.py::test_an_elementwise_operator__edges_of_its_words__is_its_recipe[fma]",
-            "tests/referee/test_operators.py::test_elements_of_random_programs__part_by_part__are_the_reference_executors",
+            "tests/referee/test_float32.py::test_arithmetic__edges_and_random_words__is_the_executors[mul]",
+            "tests/referee/test_float32.py::test_arithmetic__edges_and_random_words__is_the_executors[fma]",
         ),
+    ),
+    OldRule(
+        ("differential",),
+        "nor here: the contract counts a block too many in a long dot product",
+        (
+            Change(
+                "contracts/modules/element_parts.vy",
+                "self._groups(self._groups(node.terms, table.BLOCK) - 1, self._joined(size))",
+                "self._groups(self._groups(node.terms, table.BLOCK), self._joined(size))",
+            ),
+        ),
+        ("tests/referee/test_operators.py::test_a_reduction__of_a_chosen_form__is_as_repops_has_it_in_parts_all_over",),
     ),
 )
 
