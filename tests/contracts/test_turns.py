@@ -302,3 +302,33 @@ def test_auctions_functions__are_the_auctions(kit, play, cast, awarded):
     ):
         with play.refused("settlement: not the auction"):
             call()
+
+
+@pytest.mark.parametrize("depth", [4, 5, 6, 11])
+def test_records_of_turns__keep_their_deadline_and_count_whatever_is_paid_first(kit, play, cast, depth):
+    """The ring of `depth` turns wraps round, and claims are paid in no order of turns."""
+    ada, bob, agg = cast
+    job, closed = play.running(*offers(cast), rounds=2 * depth + 1, depth=depth), {}
+
+    def check(pending):
+        newest = kit.settlement.runs(job).turn
+        for turn in range(max(0, newest - depth), newest):
+            assert kit.settlement.pending(job, turn) == pending.get(turn, 0)
+            assert kit.settlement.claim_deadline(job, turn) == closed[turn] + kit.settlement.runs(job).window_s
+
+    for first in (0, depth):
+        claims = {}
+        for turn in range(first, first + depth):
+            claims[turn] = [play.commit(job, ada), play.commit(job, bob)]
+            play.to(play.now + 1)
+            claims[turn].append(play.post_checkpoint(job, agg))
+            closed[turn] = play.now
+            check({each: 3 for each in claims})
+        play.to(kit.settlement.claim_deadline(job, first + depth - 1) + 1)
+        pending = {each: 3 for each in claims}
+        order = [first + place for place in (*range(1, depth, 2), *range(0, depth, 2))]
+        for turn in order:
+            for part in (claims[turn][2:], claims[turn][:2]):
+                kit.settlement.finalise(job, part, sender=play.anyone)
+                pending[turn] -= len(part)
+                check(pending)
