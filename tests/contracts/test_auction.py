@@ -217,8 +217,9 @@ def test_reopen__too_few_bids__grows_a_short_lots_reserve_by_a_quarter(kit, play
     play.to(reveal_end - 1)
     with play.refused("auction: not due"):
         auction.reopen(job, 0, sender=play.anyone)
-    for reserve, seat_reserve in ((1_250, 625), (1_562, 781), (1_952, 976), (2_000, 1_000), (2_000, 1_000)):
-        play.to(auction.lots(job, 0).reveal_end)
+    grown = (1_250, 625), (1_562, 781), (1_952, 976), (2_000, 1_000), (2_000, 1_000)
+    for late_s, (reserve, seat_reserve) in enumerate(grown):
+        play.to(auction.lots(job, 0).reveal_end + late_s)
         auction.reopen(job, 0, sender=play.anyone)
         assert auction.lots(job, 0).reserve == reserve
         assert auction.lots(job, 1).reserve == seat_reserve

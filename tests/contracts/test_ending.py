@@ -4,6 +4,7 @@ import pytest
 
 from tests.contracts.three_slots import LOCK, rounds_played
 from tests.support.job_driver import Offer
+from tests.support.protocol_driver import events_of
 
 # --- abandon
 
@@ -34,6 +35,7 @@ def test_abandon__nothing_committed__closes_at_once(kit, play, cast, running):
     play.to(kit.settlement.runs(running).opened_at + 2 * 60)
     escrow = kit.tasks.jobs(running).escrow
     kit.settlement.abandon(running, sender=play.anyone)
+    assert "PotBurned" not in [name for name, _ in events_of(kit.settlement, kit.registry)], "there is nothing to burn"
     assert kit.tasks.owed(kit.zen, play.submitter) == escrow
     play.release(running, *cast)
 

@@ -6,7 +6,7 @@ from eth_utils.crypto import keccak
 
 from tests.contracts.three_slots import LOCK, offers, rounds_played
 from tests.support.job_driver import Offer
-from tests.support.protocol_driver import DEVNET, ZEN, Play, load
+from tests.support.protocol_driver import DEVNET, ZEN, Play, events_of, load
 from zoo_compute.spec.params import lock_of
 
 # --- ready, decline, expire
@@ -211,6 +211,8 @@ def test_finalise__claims_of_one_operator__are_paid_at_once_and_fees_add_up(kit,
     fees = [event.fee for event in events if event.operator == ada.id]
     # 3 claims of 111: 333 - 316 is 17, in steps of 6, 6 and 5; each alone would have cost 6.
     assert (fees, sum(fees)) == ([6, 6, 5], 17)
+    paid = [fields["account"] for name, fields in events_of(kit.settlement, kit.tasks) if name == "Paid"]
+    assert paid == [ada.owner, agg.owner], "each once, and nobody else"
     assert kit.tasks.owed(kit.zen, ada.owner) == 316
     assert kit.settlement.pending(job, 2) == 0
 

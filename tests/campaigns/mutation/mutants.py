@@ -22,7 +22,7 @@ SKIPPED = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT)
 NO_TYPE = re.compile(r"\b(?:u?int|bytes)(?:[01]\b|-1|\()")
 # What a variable begins with before a function's several answers are assigned to it: Vyper wants a value, nobody reads it.
 BEGINNING = re.compile(r"(\s+\w+): [\w\[\]]+ = (?:0|False|empty\(\w+\)|b\"\")$")
-SEVERAL = re.compile(r"(\s+)(\w+(?:, \w+)+) = (.*)")
+SEVERAL = re.compile(r"(\s+)([\w.]+(?:, [\w.]+)+) = (.*)")
 # Of functions of two values whose order means nothing. `words._part` multiplies them; `self._add` is float32's.
 COMMUTATIVE = re.compile(r"\b(min|max|words\._part|self\._add|float32\._(?:add|mul|is_equal))\(([^(),]+),([^(),]+)\)")
 # Unsigned numbers: both spellings of a line mean the same, so that no test could tell them apart.

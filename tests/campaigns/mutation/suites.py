@@ -80,6 +80,7 @@ SUITES = {
     ),
     "Audits": (
         "contracts/test_audits.py",
+        "contracts/test_tokens.py",
         WIRING,
         SCENARIOS,
     ),
