@@ -197,7 +197,7 @@ class Settlement(Binding):
 
     def take_over(self, job: int, seat: int, operator: int, count: int, estimate_s: int) -> Call:
         """An operator takes the last `count` slots of a vacant seat, at the seat's price now: a tenth more for each
-        turn in which it was vacant, up to the maximum.
+        turn in which it was vacant, up to the reserve of the auction that sold it.
         """
         return self._call("take_over", (job, seat, operator, count, estimate_s))
 

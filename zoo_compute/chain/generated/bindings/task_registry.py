@@ -198,11 +198,6 @@ class TaskRegistry(Binding):
         values: Any = self._view("lock_terms", (job, is_aggregation), block)
         return LockTerms(*values)
 
-    def max_price(self, job: int, is_aggregation: bool, block: BlockIdentifier | None = None) -> int:
-        """The most that a slot-round, or an aggregation, may be paid."""
-        values: int = self._view("max_price", (job, is_aggregation), block)
-        return values
-
     def treasury(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `treasury`."""
         values: str = self._view("treasury", (), block)
