@@ -101,8 +101,8 @@ def operator_plans(nodes: int) -> tuple[OperatorPlan, ...]:
     _check_extra()
     from keepers.processes.local_network import OperatorPlan
 
-    # Bids lock 98 times a job's maximum price, which follows from its budget: thousands for a small job, where people try things.
-    rich = OperatorPlan("", price="0.5", aggregator_price="0.5", capacity=64, collateral=1_500_000 * ZEN)
+    # A bid locks, once, up to all of a job's escrow, which is at most what an account of a devnet has; and 98 reserves a slot.
+    rich = OperatorPlan("", price="0.5", aggregator_price="0.5", capacity=64, collateral=150_000 * ZEN)
     return (
         *(dataclasses.replace(rich, name=f"node-{number}") for number in range(1, nodes + 1)),
         dataclasses.replace(rich, name="aggregator", roles=("aggregator",)),

@@ -86,10 +86,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ("", f"{_about(priced.per_million_tokens, money)} a million {unit}"),
         ("", f"{_about(priced.per_pflop, money)} a PFLOP, {_about(priced.per_pflop_day, money)} a PFLOP-day"),
         ("budget", _budget_line(budget, covered, priced.escrow, money)),
-        (
-            "locks",
-            f"{money.format(priced.lock_slot)} a slot, {money.format(priced.lock_aggregator)} for the aggregator, provided by operators",
-        ),
+        ("locks", _locks_line(priced, money)),
         (
             "auction",
             _auction_line(priced),
@@ -103,6 +100,13 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         *(("warning", text) for text in priced.warnings),
     ]
     settings.emit(data, table(rows))
+
+
+def _locks_line(priced: Quote, money: Token) -> str:
+    """What operators lock, not the submitter."""
+    once = f" and {money.format(priced.lock_once)} besides" if priced.lock_once else ""
+    aggregator = f"{money.format(priced.lock_aggregator)} by the aggregator's"
+    return f"{money.format(priced.lock_slot)} a slot{once} by an operator's bid, {aggregator}, at the first reserve"
 
 
 def _auction_line(priced: Quote) -> str:
