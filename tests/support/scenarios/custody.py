@@ -511,7 +511,7 @@ def a_job_that_nobody_holds_a_seat_of_keeps_its_deposit(s: Stage) -> None:
     s.award_all(t.job)
     s.ok("settlement", "decline", "alice hot", t.job, 0, 1)
     dave = s.world.seat(t.job, AGGREGATOR_SEAT)
-    assert s.world.run(t.job).state == JobState.RUNNING and dave.operator == s.ids["dave"]
+    assert (s.world.run(t.job).state, dave.operator) == (JobState.RUNNING, s.ids["dave"])
     s.to(s.world.run(t.job).aggregator_due + 1)
     deposit = s.world.deposits[t.job]
     s.ok("settlement", "abandon", "stranger", t.job)
