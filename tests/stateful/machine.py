@@ -60,7 +60,7 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admiss
         if terms["audit_bps"] > 200:
             self.s.attempt("audits", "fund", "stranger", job, 7_000)
         if many & 2:
-            self.ask_for_custodians(job, quiet)
+            self.ask_for_custodians(job, quiet | EVERYBODY if steps > 3 else quiet)
         if steps:
             self.auction(job, prices, many, quiet)
             self.draw_committee(job)
