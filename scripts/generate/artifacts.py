@@ -17,7 +17,14 @@ from scripts.generate.compiled import CONTRACTS, ROOT, Compiled, compile_contrac
 ARTIFACTS = ROOT / "zoo_compute" / "chain" / "generated" / "artifacts"
 BINDINGS = ROOT / "zoo_compute" / "chain" / "generated" / "bindings"
 CODE_LIMIT = 24_576  # EIP-170, bytes of deployed code
-MARGIN = 960  # bytes below it that every contract keeps for the next change
+MARGIN = 2_000  # bytes below it that every contract keeps for the next change
+# Jobs with custodians took the room of these two, until Custody's market (requests, offers, draws) has a contract of its own.
+MARGINS = {"Settlement": 900, "Custody": 900}
+
+
+def most_bytes(name: str) -> int:
+    """Of a contract's deployed code."""
+    return CODE_LIMIT - MARGINS.get(name, MARGIN)
 
 
 def outputs(compiled: list[Compiled]) -> dict[Path, str]:
@@ -37,9 +44,9 @@ def main() -> int:
     check: bool = parser.parse_args().check
     compiled = [compile_contract(name) for name in CONTRACTS]
     sizes = {each.name: each.deployed_bytes for each in compiled}
-    too_big = [f"{name} ({size:,})" for name, size in sizes.items() if size > CODE_LIMIT - MARGIN]
+    too_big = [f"{name} ({size:,} of {most_bytes(name):,})" for name, size in sizes.items() if size > most_bytes(name)]
     if too_big:
-        print(f"larger than {CODE_LIMIT:,} - {MARGIN:,} bytes: {', '.join(too_big)}", file=sys.stderr)
+        print(f"larger than they may be, in bytes: {', '.join(too_big)}", file=sys.stderr)
     files = outputs(compiled)
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if check:

@@ -215,15 +215,16 @@ def unseat(w: World, job: int, operator: int, is_aggregation: bool, now: int) ->
 
 
 def price_now(w: World, job: int, number: int, now: int) -> int:
-    """What whoever takes a vacant seat now is paid for it: a tenth more for each turn in which it was vacant, up to the maximum.
+    """What whoever takes a vacant seat now is paid for it: a tenth more for each turn in which it was vacant.
 
-    The aggregator's rises within the time of an aggregation instead: no turn ends without one.
+    The aggregator's rises within the time of an aggregation instead: no turn ends without one. Neither rises above the reserve
+    of the auction that sold it: who gives a seat up and takes it back is paid no more than a lone bidder was.
     """
-    run, seat, terms = w.run(job), w.seat(job, number), w.terms[job]
+    run, seat = w.run(job), w.seat(job, number)
     if number == AGGREGATOR_SEAT:
         steps = AGGREGATION_STEPS * (now - seat.left_at) // run.aggregate_s
-        return vacant_price(seat.price, steps, terms.aggregator_max_price)
-    return vacant_price(seat.price, run.turn - seat.left_turn, terms.max_price)
+        return vacant_price(seat.price, steps, w.lot(job, KIND_AGGREGATOR).reserve)
+    return vacant_price(seat.price, run.turn - seat.left_turn, w.lot(job, KIND_SLOTS).reserve)
 
 
 def next_turn(run: Run) -> int:

@@ -55,6 +55,16 @@ SUITES = {
         "contracts/test_ending.py",
         SCENARIOS,
     ),
+    "Locks": (
+        "contracts/test_convictions.py",
+        "contracts/test_takeover.py",
+        "contracts/test_dispute_ends.py",
+        "contracts/test_ending.py",
+        "contracts/test_parking.py",
+        EVENTS,
+        WIRING,
+        SCENARIOS,
+    ),
     "Settlement": (
         "contracts/test_takeover.py",
         "contracts/test_turns.py",
