@@ -521,7 +521,9 @@ def a_place_of_the_ring_is_counted_before_it_is_used_again(s: Stage) -> None:
     t.posted(inputs=t.inputs(7, 0, 1))
     s.finalise(job)
     t.count()
-    t.closed()
+    t.commit_all()
+    t.hold(7, 0, 1)
+    t.posted()
     s.finalise(job)
     t.count()
 

@@ -239,6 +239,26 @@ def a_checkpoint_may_be_signed_by_those_drawn_meanwhile(s: Stage) -> None:
 
 
 @scenario
+def inputs_whose_signers_all_left_are_signed_for_again(s: Stage) -> None:
+    t = CustodyScenario(s).ready()
+    job = t.job
+    t.commit_all()
+    t.hold(7, 0, 1)
+    due = s.world.run(job).aggregator_due
+    for place in (0, 1):
+        t.ok("expel", s.world.config.availability, job, t.committee[place].operator, 0, t.committee)
+    t.offered("alice", "bob")
+    t.drawn()
+    t.hold(7, 2)
+    record = s.world.custody_records[job, 0]
+    assert (record.mask, record.inputs, record.answered) == (7, 0, 0b100)
+    t.no("inputs not held", "post_checkpoint", "dave hot", *t.post_args(0, 1))
+    t.hold(7, 0, 1)
+    assert s.world.run(job).aggregator_due == due
+    t.posted(0, 2)
+
+
+@scenario
 def reserves_wait_for_parked_claims(s: Stage) -> None:
     t = CustodyScenario(s, rounds=1, depth=1).ready()
     job = t.job
