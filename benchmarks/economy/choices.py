@@ -47,30 +47,30 @@ HONEST = frozenset(
 
 @dataclass
 class Chance:
-    """Whether lies are found, one after the other: the first ones as given, those after them not."""
+    """Whether lies are detected, one after the other: the first ones as `fixed` says, those after them not."""
 
-    given: Sequence[bool] = ()
+    fixed: Sequence[bool] = ()
     weight: float = 1.0
     taken: list[bool] = field(default_factory=list)
 
-    def finds(self, probability: float) -> bool:
-        found = self.given[len(self.taken)] if len(self.taken) < len(self.given) else False
-        self.taken.append(found)
-        self.weight *= probability if found else 1 - probability
-        return found
+    def detects(self, probability: float) -> bool:
+        is_detected = self.fixed[len(self.taken)] if len(self.taken) < len(self.fixed) else False
+        self.taken.append(is_detected)
+        self.weight *= probability if is_detected else 1 - probability
+        return is_detected
 
 
 def outcomes(play: Callable[[Chance], None]) -> int:
     """Plays once for everything that chance can do; how often that was."""
-    given: list[bool] = []
+    fixed: list[bool] = []
     count = 0
     while True:
-        chance = Chance(given)
+        chance = Chance(fixed)
         play(chance)
         count += 1
-        given = chance.taken
-        while given and given[-1]:
-            given.pop()
-        if not given:
+        fixed = chance.taken
+        while fixed and fixed[-1]:
+            fixed.pop()
+        if not fixed:
             return count
-        given[-1] = True
+        fixed[-1] = True

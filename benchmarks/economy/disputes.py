@@ -18,7 +18,7 @@ class Disputes(Table):
         if (
             claim in self.lies
             and self.is_pending(claim)
-            and (self.circumstances.is_watched or self._found_by_chance(claim))
+            and (self.circumstances.is_watched or self._is_detected_by_chance(claim))
         ):
             self._dispute(claim, name)
 
@@ -35,10 +35,10 @@ class Disputes(Table):
             claim, turns = true[asks]
             self._open(Dispute(claim, turns, End.FINAL, ""))
 
-    def _found_by_chance(self, claim: Claim) -> bool:
+    def _is_detected_by_chance(self, claim: Claim) -> bool:
         """As locks count on it: drawn, its auditor honest, and looking; each slot for itself."""
         p = self.circumstances.audit_bps * HONEST_PARTS * DILIGENT_PARTS / (BPS * HONEST_OF * DILIGENT_OF)
-        return self.chance.finds(1 - (1 - p) ** max(claim.count, 1))
+        return self.chance.detects(1 - (1 - p) ** max(claim.count, 1))
 
     def _dispute(self, claim: Claim, name: str) -> None:
         where = f"whose lie in turn {claim.turn}, seat {claim.seat} is found,"

@@ -27,7 +27,7 @@ from benchmarks.economy.search import Result, coalitions, search
 
 SLOT_ROUND = 80 * K  # its usual price
 RESULT = Path(__file__).resolve().parents[1] / "results" / "plays.json"
-PARTS = 4  # in which a coalition is searched, each from the beginning: a search that is stuck is not all there is
+PARTS = 8  # in which a coalition is searched, each from the beginning: a search that is stuck is not all there is
 
 
 def summary(results: list[Result]) -> dict[str, Any]:
@@ -39,12 +39,12 @@ def summary(results: list[Result]) -> dict[str, Any]:
         assert each.best is not None
         if known is None or known.best is None or each.best.profit > known.best.profit:
             best[each.coalition] = each
-        for name, found in each.losses.items():
-            if name not in losses or found.profit / SLOT_ROUND > losses[name]["loss"]:
+        for name, worst in each.losses.items():
+            if name not in losses or worst.profit / SLOT_ROUND > losses[name]["loss"]:
                 losses[name] = {
-                    "loss": round(found.profit / SLOT_ROUND, 3),
+                    "loss": round(worst.profit / SLOT_ROUND, 3),
                     "coalition": list(each.coalition),
-                } | described(found)
+                } | described(worst)
     return {
         "plays": sum(each.plays for each in results),
         "strategies": sum(each.strategies for each in results),
@@ -60,10 +60,10 @@ def summary(results: list[Result]) -> dict[str, Any]:
     }
 
 
-def described(found: Any) -> dict[str, Any]:
+def described(best: Any) -> dict[str, Any]:
     return {
-        "circumstances": found.circumstances,
-        "play": [f"{where}: {does}" for where, does in found.decisions.items()],
+        "circumstances": best.circumstances,
+        "play": [f"{where}: {does}" for where, does in best.decisions.items()],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ MOST_CHANGES = 3  # of decisions of a kept strategy
 
 
 @dataclass(frozen=True)
-class Found:
+class Best:
     """What a coalition gains over the honest course, expected over what chance does, and by which decisions."""
 
     profit: int
@@ -34,9 +35,9 @@ class Result:
     plays: int = 0
     strategies: int = 0
     calls: int = 0
-    best: Found | None = None
+    best: Best | None = None
     # by honest party: the most that a play costs it beyond what it has for it
-    losses: dict[str, Found] = field(default_factory=dict)
+    losses: dict[str, Best] = field(default_factory=dict)
 
 
 def coalitions() -> Iterator[tuple[str, ...]]:
@@ -66,7 +67,7 @@ class Search:
         profit, met = self._value(strategy, result)
         result.strategies += 1
         if result.best is None or round(profit) > result.best.profit:
-            result.best = Found(round(profit), self.circumstances.name, met)
+            result.best = Best(round(profit), self.circumstances.name, met)
         self.kept.append((profit, strategy.decisions))
         self.kept.sort(key=lambda each: -each[0])
         del self.kept[KEPT:]
@@ -101,11 +102,13 @@ class Search:
         for name, loss in losses.items():
             worst = result.losses.get(name)
             if loss > 0 and (worst is None or loss > worst.profit):
-                result.losses[name] = Found(loss, self.circumstances.name, strategy.hostile)
+                result.losses[name] = Best(loss, self.circumstances.name, strategy.hostile)
 
 
 def search(coalition: tuple[str, ...], plays: int, seed: int) -> Result:
-    """So many plays of one coalition, in all circumstances that concern it, in turns."""
+    """So many plays of one coalition, in all circumstances that concern it, in turns. Plays make no cycles: nothing is to be collected."""
+    gc.freeze()
+    gc.disable()
     rng = random.Random(f"{seed} {coalition}")
     searches = [Search(coalition, each, rng) for each in CIRCUMSTANCES if concerns(each, coalition)]
     result = Result(coalition)

@@ -149,15 +149,15 @@ def network_table() -> str:
     """Every hostile operator of a thousand lies in each of so many turns, in a job of its own; chance draws as Audits does."""
     rows = []
     for rate in NETWORK_RATES:
-        found = found_lies(rate)
+        detected_count = detected_lies(rate)
         lies = HOSTILE * TURNS
-        share, locked = found / lies, lock(rate)
+        share, locked = detected_count / lies, lock(rate)
         gained = (1 - share) * KEPT - share * LOST * locked
         rows.append(
             [
                 percent(rate / params.BPS, 0),
                 f"{lies:,}",
-                f"{found:,} ({percent(share, 2)})",
+                f"{detected_count:,} ({percent(share, 2)})",
                 percent(caught(rate), 2),
                 f"{gained:+.2f} P",
                 f"{gained - (KEPT - WORK):+.2f} P",
@@ -170,16 +170,16 @@ def network_table() -> str:
     )
 
 
-def found_lies(rate_bps: int) -> int:
+def detected_lies(rate_bps: int) -> int:
     """How many an honest auditor that looks was drawn for: of the hostile every third place is, and of the others every second looks."""
-    found = 0
+    detected_count = 0
     for turn in range(TURNS):
         draw = auditing.Draw(1, 1, NETWORK, 1, rate_bps, is_drawn=True, seed=turn.to_bytes(32, "big"))
         for author in range(1, NETWORK + 1):
             if not author % 3 and auditing.is_drawn(draw.seed, author, rate_bps):
                 auditor, _ = auditing.assigned(draw, author, author, lambda place: place + 1)
-                found += auditor % 3 != 0 and auditor % 2 == 0
-    return found
+                detected_count += auditor % 3 != 0 and auditor % 2 == 0
+    return detected_count
 
 
 def party_table() -> str:
@@ -201,16 +201,16 @@ def party_table() -> str:
 
 def plays_table() -> str:
     """Of the last search (benchmarks/plays.py): the best of every party alone, and of so many together."""
-    found = json.loads(PLAYS.read_text())
+    last = json.loads(PLAYS.read_text())
     rows = []
-    for size in range(1, 1 + max(len(each["coalition"]) for each in found["best"])):
-        of_size = [each for each in found["best"] if len(each["coalition"]) == size]
-        shown = of_size if size == 1 else [max(of_size, key=lambda each: each["profit"])]
-        for each in shown:
+    for size in range(1, 1 + max(len(each["coalition"]) for each in last["best"])):
+        of_size = [each for each in last["best"] if len(each["coalition"]) == size]
+        chosen = of_size if size == 1 else [max(of_size, key=lambda each: each["profit"])]
+        for each in chosen:
             who = each["coalition"][0] if size == 1 else f"{size} together, {len(of_size)} coalitions"
             play = "; ".join(each["play"]) or "the honest course"
             rows.append([who, f"{each['profit']:+.3f}", each["circumstances"], play])
-    said = f"{found['plays']:,} plays of {found['strategies']:,} strategies, {found['calls']:,} calls of the specification:\n\n"
+    said = f"{last['plays']:,} plays of {last['strategies']:,} strategies, {last['calls']:,} calls of the specification:\n\n"
     return said + table(["coalition", "best, in slot-rounds", "where", "by"], rows)
 
 

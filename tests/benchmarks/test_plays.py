@@ -54,8 +54,8 @@ def test_chance__is_played_out_whole() -> None:
     weights: list[float] = []
 
     def play(chance: Chance) -> None:
-        if not chance.finds(0.25):
-            chance.finds(0.5)
+        if not chance.detects(0.25):
+            chance.detects(0.5)
         weights.append(chance.weight)
 
     assert outcomes(play) == 3

@@ -81,6 +81,7 @@ SUITES = {
     "Audits": (
         "contracts/test_audits.py",
         WIRING,
+        SCENARIOS,
     ),
     "Availability": ("contracts/test_availability.py", "contracts/test_availability_ends.py", WIRING),
     "Custody": ("differential/test_custody.py", "differential/test_custody_events.py", WIRING, SCENARIOS),
@@ -118,7 +119,6 @@ LAWS = {
     "NodeRegistry": (WALKS,),
     "Rewards": (WALKS, SCENARIOS),
     "Datasets": (WALKS,),
-    "Audits": (SCENARIOS,),
     "Availability": (SCENARIOS,),
     "Admissions": (SCENARIOS,),
 }
