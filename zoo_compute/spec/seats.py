@@ -57,7 +57,7 @@ def begin(w: World, job: int, *, now: int) -> None:
 
 def inputs_closed(run: Run, now: int) -> bool:
     """Whether it is too late to commit in the open turn."""
-    return run.is_held or (run.holds == 0 and now >= run.inputs_close)
+    return run.is_signed or (run.holds == 0 and now >= run.inputs_close)
 
 
 def inputs_complete(w: World, job: int, now: int) -> bool:
@@ -134,7 +134,7 @@ def open_next_turn(w: World, job: int, now: int) -> None:
     if run.state == JobState.RUNNING and not run.is_open and w.closed_turn(job, run.turn - run.depth).pending == 0:
         due = now + 2 * run.slot_s + run.aggregate_s
         due += w.config.preset.ready_window_s if run.has_custodians else 0
-        w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due, is_held=False, is_short=False)
+        w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due, is_signed=False, is_short=False)
     if run.state == JobState.ENDED and pending_of(w, job) == 0:
         kept = parked_of(w, job)
         locks.burn(w, job)

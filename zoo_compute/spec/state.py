@@ -255,7 +255,7 @@ class Run:
     holds: int = 0
     held_s: int = 0  # seconds by which ended holds have moved the open turn
     start_root: bytes = EMPTY_BYTES32
-    is_held: bool = False  # custodians hold inputs of the open turn, and closed them; not in the contract's view
+    is_signed: bool = False  # custodians hold inputs of the open turn, and closed them; not in the contract's view
     is_short: bool = False  # too few of them sign for its checkpoint; not in the contract's view
 
     @property
