@@ -159,6 +159,15 @@ class TaskRegistry(Binding):
         """
         return self._call("close", (job, kept))
 
+    def forsake(self, job: int, registry: str, seats: int) -> Call:
+        """For Settlement, of a job that never began: its posting deposit becomes owed, in equal parts, to those who
+        have its seats.
+
+        registry: Knows their owners.
+        seats: How many seats of slots there are.
+        """
+        return self._call("forsake", (job, registry, seats))
+
     def jobs(self, job: int, block: BlockIdentifier | None = None) -> Job:
         """Everything stored of a job; zeros when there is none."""
         values: Any = self._view("jobs", (job,), block)
