@@ -100,6 +100,9 @@ class Play(Work, Disputes, Audits):
         for turn in sorted(self.pending):
             self.finalise(turn)
         assert self.n.world.job(JOB).escrow == 0, "the job is not closed"
-        self.settle_verdicts()
+        if self.said:
+            ends = [self.n.world.draws[JOB, turn].deadline for turn, _, _ in self.said]
+            self.n.to(max(self.n.now, max(ends) + 1))
+            self.settle_verdicts()
         if self.committee:
             self.count_signatures()

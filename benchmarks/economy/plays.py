@@ -70,6 +70,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no part after so long")
+    parser.add_argument("--only", default="", metavar="TEXT", help="circumstances whose names have this in them")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
@@ -77,7 +78,9 @@ def main() -> int:
     share = -(-options.plays // len(tasks))
     began, results, waiting = time.monotonic(), [], iter(tasks)
     with ProcessPoolExecutor(options.processes, multiprocessing.get_context("fork")) as pool:
-        running = {pool.submit(search, of, share, seed) for of, seed in _some(waiting, 2 * options.processes)}
+        running = {
+            pool.submit(search, of, share, seed, options.only) for of, seed in _some(waiting, 2 * options.processes)
+        }
         while running:
             done = next(as_completed(running))
             running.remove(done)
@@ -85,7 +88,7 @@ def main() -> int:
             minutes = (time.monotonic() - began) / 60
             print(f"{sum(r.plays for r in results):,} plays, {minutes:.1f} min", file=sys.stderr, flush=True)
             if minutes < options.minutes:
-                running |= {pool.submit(search, of, share, seed) for of, seed in _some(waiting, 1)}
+                running |= {pool.submit(search, of, share, seed, options.only) for of, seed in _some(waiting, 1)}
             out = summary(results) | {
                 "seconds": round(60 * minutes),
                 "processes": options.processes,
