@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.economy.table import JOB, Table
-from zoo_compute.spec import seats
+from zoo_compute.spec import bits, seats
 from zoo_compute.spec.custodians import CheckpointSignature, InputsSignature, StartSignature
-from zoo_compute.spec.state import Claim
 
 
 class Custody(Table):
@@ -18,34 +17,51 @@ class Custody(Table):
         n.mine(n.preset.draw_blocks + 2)
         n.ok("custody", "draw", "stranger", JOB, ())
         self.committee = n.world.committees[JOB, 1]
+
+    def hold_start(self) -> None:
         signed = tuple(StartSignature(place, each.key, JOB) for place, each in enumerate(self.committee))
-        n.ok("custody", "hold_start", "stranger", JOB, self.committee, signed)
+        self.n.ok("custody", "hold_start", "stranger", JOB, self.committee, signed)
 
     def count_signatures(self) -> None:
         """Of turns that are final; nothing where there are none."""
         version = self.n.world.custody[JOB].version
         self.n.attempt("custody", "count", "stranger", JOB, version, self.committee)
 
-    def _signers(self, what: str, turn: int) -> list[int]:
+    def hold_inputs(self, turn: int) -> None:
+        """Honest custodians sign for what they were served; a hostile one for everything, or less. Seats that no majority holds are left out."""
+        if turn > self.run.depth:
+            self.count_signatures()
+        present = seats.present(self.run)
+        served = bits.without(present, sum(1 << seat for seat in self.unserved))
+        for places in (self._places(is_hostile=False), self._places(is_hostile=True)):
+            if not places:
+                continue
+            signs = ["signs", "does not", "signs for less"]
+            does = self._pick_of(places[0], f"of the inputs of turn {turn}", *signs)
+            if does != "does not":
+                of = present if places[0] in self._places(is_hostile=True) else served
+                of = bits.without(of, of & -of) if does == "signs for less" else of
+                signed = tuple(InputsSignature(place, self.committee[place].key, JOB, turn, of) for place in places)
+                self.n.ok("custody", "hold_inputs", "stranger", JOB, turn, self.committee, signed)
+        if served != present:
+            self.n.wait(self.n.preset.answer_s + 1)
+            self.n.ok("custody", "leave_out", "stranger", JOB, turn)
+        self.unserved.clear()
+
+    def sign_checkpoint(self, turn: int, root: bytes) -> tuple[CheckpointSignature, ...]:
+        """Of whoever does, be it a lie: it is held, that is all they say."""
+        return tuple(
+            CheckpointSignature(place, each.key, JOB, turn, root)
+            for place, each in enumerate(self.committee)
+            if self._pick_of(place, f"of the checkpoint of turn {turn}", "signs", "does not") == "signs"
+        )
+
+    def _places(self, *, is_hostile: bool) -> list[int]:
         return [
             place
             for place, each in enumerate(self.committee)
-            if self.pick(self.n.named(each.operator), f"of the {what} of turn {turn}", "signs", "does not") == "signs"
+            if (self.n.named(each.operator) in self.hostile) == is_hostile
         ]
 
-    def sign_inputs(self, turn: int) -> None:
-        if turn > self.run.depth:
-            self.count_signatures()
-        seen = seats.present(self.run)
-        signed = tuple(
-            InputsSignature(place, self.committee[place].key, JOB, turn, seen)
-            for place in self._signers("inputs", turn)
-        )
-        self.n.ok("custody", "hold_inputs", "stranger", JOB, turn, self.committee, signed)
-
-    def sign_checkpoint(self, made: Claim) -> None:
-        signed = tuple(
-            CheckpointSignature(place, self.committee[place].key, JOB, made.turn, made.root)
-            for place in self._signers("checkpoint", made.turn)
-        )
-        self.n.ok("custody", "hold_turn", "stranger", JOB, made, self.committee, (), signed)
+    def _pick_of(self, place: int, where: str, *options: str) -> str:
+        return self.pick(self.n.named(self.committee[place].operator), where, *options)

@@ -16,7 +16,8 @@ STRANGERS_LIE = 50  # one unit in so many of strangers, which somebody shows
 
 @dataclass
 class Worth:
-    """Of one play. A submitter that is hostile has the worth of all true work, also of rounds that were undone."""
+    """Of one play. A submitter that is hostile has the worth of all true work, of rounds that were undone, too: of its own parties'
+    what that cost them, since they could do it without the protocol."""
 
     network: Network
     hostile: set[str]
@@ -74,11 +75,17 @@ class Worth:
 
     def work(self, *, kept: bool) -> int:
         """The worth of true work at the prices of the honest course. kept: only of rounds that are in the model."""
-        return sum(
-            self.network.round_price if claim.is_aggregation else claim.count * self.network.slot_price
-            for claim in self.claims
-            if claim not in self.lies and not (kept and self.is_undone(claim))
-        )
+        total = 0
+        for claim in self.claims:
+            if claim in self.lies:
+                continue
+            is_undone = self.is_undone(claim)
+            is_own = self.network.named(claim.operator) in self.hostile
+            if not is_undone or not (kept or is_own):
+                total += self.network.round_price if claim.is_aggregation else claim.count * self.network.slot_price
+            elif not kept:
+                total += ROUND_COST if claim.is_aggregation else claim.count * SLOT_COST
+        return total
 
     @property
     def of_coalition(self) -> int:

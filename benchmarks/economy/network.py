@@ -17,7 +17,7 @@ from tests.support.job_driver import Offer
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import WEALTH, Stage, block_hash
 from zoo_compute.spec.custodians import Note
-from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FEE_BPS, SIGNED_BYTES, STAKE_UNIT
+from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, CUSTODIANS_AT, FEE_BPS, SIGNED_BYTES, STAKE_UNIT
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim, Message
 from zoo_compute.spec.world import EXTERNAL
@@ -179,13 +179,14 @@ def awarded(circumstances: Circumstances) -> Network:
     for name in OPERATORS:
         n.register(name)
         n.ok("registry", "deposit", f"{name} owner", n.ids[name], "zen", 1_000_000 * K)
-    terms = {"rounds": circumstances.rounds, "depth": circumstances.depth, "policy": circumstances.policy}
+    policy = circumstances.policy | (len(CUSTODIANS) << CUSTODIANS_AT if circumstances.has_custody else 0)
+    terms = {"rounds": circumstances.rounds, "depth": circumstances.depth, "policy": policy}
     job = n.post(**terms, audit_bps=circumstances.audit_bps)
     if circumstances.has_custody:
         for name in CUSTODIANS:
             n.world.stake_notes[n.ids[name]] = Note(n.world.operators[n.ids[name]].stake // STAKE_UNIT, since=1)
             n.ok("custody", "deposit", "stranger", n.ids[name], "zen", 100_000 * K)
-        n.ok("custody", "request", "submitter", job, len(CUSTODIANS), CUSTODY_FEE, SIGNED_BYTES)
+        n.ok("custody", "request", "submitter", job, CUSTODY_FEE, SIGNED_BYTES)
         n.ok("custody", "fund", "submitter", job, 2 * CUSTODY_FEE * len(CUSTODIANS) * 3 * circumstances.rounds)
         for name in CUSTODIANS:
             n.ok("custody", "offer", f"{name} hot", job, n.ids[name])

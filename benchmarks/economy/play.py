@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from benchmarks.economy.audits import Audits
-from benchmarks.economy.custody import Custody
 from benchmarks.economy.disputes import Disputes
 from benchmarks.economy.money import Worth
 from benchmarks.economy.table import JOB
@@ -12,13 +11,15 @@ from zoo_compute.spec import seats
 from zoo_compute.spec.state import Claim, JobState
 
 
-class Play(Work, Disputes, Audits, Custody):
+class Play(Work, Disputes, Audits):
     """Of a coalition in some circumstances."""
 
     def play(self) -> Worth:
         if self.circumstances.has_custody:
             self.draw_custodians()
         self._ready()
+        if self.committee:
+            self.hold_start()
         while self._goes_on():
             self._play_turn()
         self._end()
@@ -71,12 +72,10 @@ class Play(Work, Disputes, Audits, Custody):
         self.time_out_the_late()
         if not seats.inputs_complete(self.n.world, JOB, self.n.now):
             self.n.to(self.run.inputs_close)
-        if self.run.committed < self.run.quorum:
-            self._close_turn(turn, None)
-            return
-        if self.committee:
-            self.sign_inputs(turn)
-        self._close_turn(turn, self.aggregate(turn))
+        if self.committee and self.run.committed >= self.run.quorum:
+            self.hold_inputs(turn)
+        is_enough = self.run.committed >= self.run.quorum
+        self._close_turn(turn, self.aggregate(turn) if is_enough else None)
 
     def _close_turn(self, turn: int, made: Claim | None) -> None:
         if made is None:
@@ -89,8 +88,6 @@ class Play(Work, Disputes, Audits, Custody):
             dispute.turns -= 1
         if made is not None:
             claims.append(made)
-            if self.committee:
-                self.sign_checkpoint(made)
         self.worth.closed(turn, claims, self.lies, made)
         for claim in list(claims):
             self.look(claim)

@@ -8,6 +8,7 @@ three decisions. What chance does (which lies are found where nobody looks but a
 
   profit   expected, in prices of a slot-round: money and what work cost, less the same of the honest course; gas is left out. A
            hostile submitter has the worth of all true work too, also of rounds that were undone
+  best     of each coalition; best_that_bends: of plays in which it did more than ask about true claims
   losses   of honest parties, where everything is re-executed: what they paid beyond what they have for it
 """
 
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.economy.network import CIRCUMSTANCES, K
-from benchmarks.economy.search import Result, coalitions, search
+from benchmarks.economy.search import Best, Result, coalitions, search
 
 SLOT_ROUND = 80 * K  # its usual price
 RESULT = Path(__file__).resolve().parents[1] / "results" / "plays.json"
@@ -31,37 +32,33 @@ PARTS = 8  # in which a coalition is searched, each from the beginning: a search
 
 
 def summary(results: list[Result]) -> dict[str, Any]:
-    """Of all parts that are done, the best of each coalition."""
-    best: dict[tuple[str, ...], Result] = {}
-    losses: dict[str, Any] = {}
+    """Of all parts that are done, the best of each coalition, and the best in which it did more than ask."""
+    best: dict[tuple[str, ...], Best] = {}
+    bent: dict[tuple[str, ...], Best] = {}
+    losses: dict[str, tuple[tuple[str, ...], Best]] = {}
     for each in results:
-        known = best.get(each.coalition)
-        assert each.best is not None
-        if known is None or known.best is None or each.best.profit > known.best.profit:
-            best[each.coalition] = each
+        for kept, made in ((best, each.best), (bent, each.bent)):
+            if made is not None and (each.coalition not in kept or made.profit > kept[each.coalition].profit):
+                kept[each.coalition] = made
         for name, worst in each.losses.items():
-            if name not in losses or worst.profit / SLOT_ROUND > losses[name]["loss"]:
-                losses[name] = {
-                    "loss": round(worst.profit / SLOT_ROUND, 3),
-                    "coalition": list(each.coalition),
-                } | described(worst)
+            if name not in losses or worst.profit > losses[name][1].profit:
+                losses[name] = each.coalition, worst
     return {
         "plays": sum(each.plays for each in results),
         "strategies": sum(each.strategies for each in results),
         "calls": sum(each.calls for each in results),
         "coalitions": len(best),
         "circumstances": [each.name for each in CIRCUMSTANCES],
-        "best": [
-            {"coalition": list(of), "profit": round(each.best.profit / SLOT_ROUND, 3)} | described(each.best)
-            for of, each in sorted(best.items(), key=lambda item: (len(item[0]), item[0]))
-            if each.best is not None
-        ],
-        "losses_of_honest_parties": dict(sorted(losses.items())),
+        "best": [described(of, best[of]) for of in sorted(best, key=lambda of: (len(of), of))],
+        "best_that_bends": [described(of, bent[of]) for of in sorted(bent, key=lambda of: (len(of), of))],
+        "losses_of_honest_parties": {name: described(*losses[name]) for name in sorted(losses)},
     }
 
 
-def described(best: Any) -> dict[str, Any]:
+def described(coalition: tuple[str, ...], best: Best) -> dict[str, Any]:
     return {
+        "coalition": list(coalition),
+        "profit": round(best.profit / SLOT_ROUND, 3),
         "circumstances": best.circumstances,
         "play": [f"{where}: {does}" for where, does in best.decisions.items()],
     }

@@ -36,6 +36,7 @@ class Result:
     strategies: int = 0
     calls: int = 0
     best: Best | None = None
+    bent: Best | None = None  # the best of plays in which somebody did more than ask about a true claim
     # by honest party: the most that a play costs it beyond what it has for it
     losses: dict[str, Best] = field(default_factory=dict)
 
@@ -66,8 +67,12 @@ class Search:
         strategy = Strategy(self.rng, self._begun())
         profit, met = self._value(strategy, result)
         result.strategies += 1
-        if result.best is None or round(profit) > result.best.profit:
-            result.best = Best(round(profit), self.circumstances.name, met)
+        made = Best(round(profit), self.circumstances.name, met)
+        if result.best is None or made.profit > result.best.profit:
+            result.best = made
+        is_bent = any(not does.startswith("asks") for does in met.values())
+        if is_bent and (result.bent is None or made.profit > result.bent.profit):
+            result.bent = made
         self.kept.append((profit, strategy.decisions))
         self.kept.sort(key=lambda each: -each[0])
         del self.kept[KEPT:]

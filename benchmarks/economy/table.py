@@ -50,6 +50,7 @@ class Table:
     disputes: dict[Claim, Dispute] = field(default_factory=dict)
     said: dict[tuple[int, str, Role], Verdicts] = field(default_factory=dict)
     committee: Committee = ()
+    unserved: set[int] = field(default_factory=set)  # seats of the open turn whose updates nobody can have
 
     def __post_init__(self) -> None:
         self.n: Network = awarded(self.circumstances).forked()

