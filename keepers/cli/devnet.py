@@ -159,6 +159,7 @@ def _operators(settings: Settings, chain: Devnet, plans: tuple[OperatorPlan, ...
         for number, plan in enumerate(plans, 1):
             settings.say(f"starting {plan.name} ({', '.join(plan.roles)}), {number} of {len(plans)}")
             operators.enlist(plan)
+        operators.age_stake()
         operators.wait_ready(say=settings.say)
         yield operators
     finally:

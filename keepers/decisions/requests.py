@@ -257,6 +257,19 @@ def pin_request(view: JobView) -> dict[str, Any]:
     return {"job": view.job, "manifest": raw_cid(view.terms.manifest), "checkpoint": pointer}
 
 
+def hold_name(view: JobView, made: Checkpoint | None) -> str:
+    """Of what a job starts from, or of a checkpoint."""
+    return f"hold-{view.job}-{made.turn}-{made.root.hex()[:16]}" if made else f"hold-{view.job}-start"
+
+
+def hold_request(view: JobView, made: Checkpoint | None) -> dict[str, Any]:
+    """What a custodian signs that it holds."""
+    if made is None:
+        return _base(view, 0, 0, view.checkpoint_roots[0])
+    base = _base(view, 0, 0, view.checkpoint_roots[0])
+    return {**base, "round": made.round + 1, "checkpoint": raw_cid(made.cid), "start_root": made.root.hex()}
+
+
 def dispute_name(
     dispute: DisputeView, role: str, acted_on: Sequence[bytes], places: Sequence[Any], skipped: Sequence[bytes]
 ) -> str:
