@@ -97,6 +97,7 @@ class Keeper:
             sealer=BidSealer(self._secret),
             capacity=self._capacity,
             speculation=self._speculation,
+            custody=self._custody,
         )
         self.disputing = Disputing(
             chain,
@@ -183,7 +184,7 @@ class Keeper:
                 self._finished.add(view.job)
             return False
         me = self._context(view, operator)
-        self._custody.act(view, operator, self._custody_price(me))
+        view = self._custody.act(view, operator, self._custody_price(me))
         progress = self._progress(view, operator.operator)
         due = duties(view, me, progress)
         self._open_jobs.record(view, me, progress, due)

@@ -1,23 +1,17 @@
-"""What a custodian's keeper does in a job: offer, have the committee drawn, sign, hand signatures in. Pure, as `duties`.
-
-docs/protocol/custody.md has the rules. Signatures pass between keepers off chain (keepers/services/statements.py); whoever has enough of
-them sends them: the aggregator first, whose turn waits for them, then the custodians by place.
-"""
+"""What a custodian's keeper does in a job but signing: offers, draws, lapses, pay. Pure, as `duties` (docs/protocol/custody.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
 
 from keepers.decisions.orders import Send
 from zoo_compute.chain.custody import CustodyView, words_of
 from zoo_compute.chain.custody_statements import Signed
-from zoo_compute.chain.views import Checkpoint, Commit, JobState, JobView
-from zoo_compute.spec import bits
-from zoo_compute.spec.custodians import Committee, CustodyStatus, Record, Role
+from zoo_compute.chain.views import JobState, JobView
+from zoo_compute.spec.custodians import CustodyStatus, Record, Role
 from zoo_compute.spec.custody import escrow_of, fee_of
-from zoo_compute.spec.params import MAX_SEATS, STAKE_UNIT
+from zoo_compute.spec.params import STAKE_UNIT
 
 GROWTH = 2  # stake is noted anew once it grew by so much: until then it counts as what it was, afterwards it is young for days
 
@@ -61,7 +55,7 @@ def pays(custody: CustodyView, me: Custodian, round_bytes: int) -> bool:
     return me.asked is not None and custody.request.fee >= fee_of(me.asked, round_bytes)
 
 
-def draw_duties(view: JobView, custody: CustodyView, me: Custodian) -> Iterator[Send]:
+def draw_duties(view: JobView, custody: CustodyView) -> Iterator[Send]:
     """Have vacant places drawn; end an offer that nobody needs; note custodians' keys and seats."""
     progress, job = custody.progress, view.job
     if view.state not in (JobState.AWARDED, JobState.RUNNING):
@@ -81,139 +75,7 @@ def draw_duties(view: JobView, custody: CustodyView, me: Custodian) -> Iterator[
                 return  # the list is another one then
 
 
-# -- what I hold, and when I sign for it
-
-
-def turns_to_sign(view: JobView, custody: CustodyView, operator: int) -> list[int]:
-    """The turns of which my signatures may still count, from the oldest on."""
-    place, run = custody.place_of(operator), view.run
-    if place is None or run is None:
-        return []
-    newest = run.turn if view.state == JobState.RUNNING and not run.is_waiting else run.turn - 1
-    first = max(custody.progress.counted, custody.committee[place].from_turn, newest - run.depth)
-    return list(range(first, newest + 1))
-
-
-def claims_of(view: JobView, turn: int) -> list[Commit]:
-    """The newest claim of each seat in a turn."""
-    by_seat = {commit.seat: commit for commit in view.committed(turn).values()}
-    return [by_seat[seat] for seat in sorted(by_seat)]
-
-
-def checkpoint_of(view: JobView, turn: int) -> Checkpoint | None:
-    return next((made for made in reversed(view.checkpoints) if made.turn == turn), None)
-
-
-def is_time_for_inputs(view: JobView, turn: int, held: int, answer_s: int) -> bool:
-    """Whether to sign for these seats now: they are all there will be, or it is late."""
-    run = view.run
-    assert run is not None, "a job with turns runs"
-    committed = sum(1 << commit.seat for commit in claims_of(view, turn))
-    if view.is_closed(turn):
-        made = checkpoint_of(view, turn)
-        return held & (made.mask if made else committed) == (made.mask if made else committed)
-    if not view.inputs_complete(view.now):
-        return False
-    return held == committed or view.now > run.inputs_close + answer_s // 2
-
-
-# -- handing in
-
-
-def majorities(seats: Mapping[int, int], committee: Committee, least: int, mask: int) -> list[list[int]]:
-    """Groups of places to hand in together, so that every seat that a majority holds joins the mask. seats: by place, as signed.
-
-    Each group adds what all its members hold and the mask lacks; the greatest first. Nobody's signature counts for its own seat.
-    """
-    held = {place: bits.without(signed, committee[place].own) for place, signed in seats.items()}
-    groups: list[list[int]] = []
-    while len(held) >= least:
-        common = {group: _common(held, group) for group in combinations(sorted(held), least)}
-        best = max(common, key=lambda group: bits.without(common[group], mask).bit_count())
-        if not bits.without(common[best], mask) and (mask or groups):
-            return groups
-        groups.append([place for place in sorted(held) if bits.without(common[best], held[place]) == 0])
-        mask |= common[best]
-        if not common[best]:  # they hold nothing: an empty mask, in which nobody is present
-            return groups
-    return groups
-
-
-def _common(held: Mapping[int, int], group: tuple[int, ...]) -> int:
-    common = bits.full(MAX_SEATS)
-    for place in group:
-        common &= held[place]
-    return common
-
-
-@dataclass(frozen=True)
-class Heard:
-    """The valid signatures of one turn that are known, by place of the record's committee."""
-
-    inputs: Mapping[int, Signed]
-    checkpoint: Mapping[int, Signed]
-
-
-def hand_in(
-    view: JobView, custody: CustodyView, turn: int, heard: Heard, answer_s: int, *, late: bool
-) -> Iterator[Send]:
-    """The calls that record what is known of a turn. late: whether it is time for those who sign after a majority."""
-    record = custody.record_of(turn)
-    committee = custody.committees[record.version]
-    made = checkpoint_of(view, turn) if view.is_closed(turn) else None
-    if view.is_closed(turn) and made is None:
-        return
-    inputs = list(
-        _inputs_to_hand_in(custody, record, committee, heard, view.now, answer_s, late=late, closed=made is not None)
-    )
-    if made is None:
-        for group in inputs:
-            yield Send("custody", "hold_inputs", (view.job, turn, words_of(committee), group))
-        return
-    signed = {place: each for place, each in heard.checkpoint.items() if each.value == made.root.hex()}
-    checkpoint = _signers(record, record.checkpoint, signed, custody.progress.least, view.now, answer_s, late=late)
-    words = [(place, *heard.checkpoint[place].words) for place in checkpoint]
-    for group in inputs or [[]]:
-        if group or words:
-            yield Send("custody", "hold_turn", (view.job, made.fields, words_of(committee), group, words))
-        words = []
-
-
-def _inputs_to_hand_in(
-    custody: CustodyView,
-    record: Record,
-    committee: Committee,
-    heard: Heard,
-    now: int,
-    answer_s: int,
-    *,
-    late: bool,
-    closed: bool,
-) -> Iterator[list[tuple[int, int, bytes, bytes]]]:
-    least, seats = custody.progress.least, {place: each.seats for place, each in heard.inputs.items()}
-    groups = [] if record.inputs and closed else majorities(seats, committee, least, record.mask)
-    if closed and groups:
-        groups = groups[:1]  # of a closed turn only the first majority adds seats
-    if record.inputs:
-        covering = {
-            place: each
-            for place, each in heard.inputs.items()
-            if bits.without(record.mask, each.seats | committee[place].own) == 0
-        }
-        groups = [*groups, _signers(record, record.inputs, covering, 1, now, answer_s, late=late)]
-    for group in groups:
-        if group:
-            yield [(place, heard.inputs[place].seats, *heard.inputs[place].words) for place in group]
-
-
-def _signers(
-    record: Record, known: int, signed: Mapping[int, Signed], least: int, now: int, answer_s: int, *, late: bool
-) -> list[int]:
-    """Places whose signatures are not recorded: a majority of them first, or any while they may follow it."""
-    new = sorted(place for place in signed if not known >> place & 1)
-    if not known:
-        return new if len(new) >= least else []
-    return new if late and now <= record.signed_at + answer_s else []
+# -- lapses
 
 
 def excuse_duty(view: JobView, custody: CustodyView, place: int, mine: Signed, answer_s: int) -> Iterator[Send]:

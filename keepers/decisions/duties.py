@@ -82,6 +82,10 @@ def _while_awarded(view: JobView, run: Run, me: OperatorContext, progress: Progr
 def _while_running(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     if run.is_waiting:
         yield from _finalise(view, _awaited(view, run, me))
+        if view.custodians and run.turn == 0 and view.now > run.aggregator_due + stagger_delay_s(view, me, 0):
+            yield Send(
+                "settlement", "abandon", (view.job,)
+            )  # they never signed that they hold what the job starts from
         yield from _take_vacant(view, run, me, progress)
         return
     yield from demands.fetch_or_demand(view, run, me, progress)
@@ -197,6 +201,8 @@ def training_time_s(slot_s: float, slots: int, relative_paces: Sequence[float]) 
 def _aggregate(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     if run.aggregator != me.operator or not view.inputs_complete(view.now) or run.committed < run.quorum:
         return
+    if view.taken is None or sum(commit.count for commit in present_claims(view)) < run.quorum:
+        return  # custodians have not signed, or hold too little
     yield from _time_out_others(view, run, me, 0)  # a silent holder must not escape its slash by the turn's end
     if progress.aggregated:
         yield PostAggregate(present_mask(view, run))
@@ -210,6 +216,11 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterato
     if run.committed < run.quorum:
         if view.inputs_complete(view.now - turn):
             yield Send("settlement", "abandon", (view.job,))
+    elif run.aggregator and view.custodians and view.now > run.aggregator_due + turn:
+        if view.mask is None or _slots_of(view, view.mask) < run.quorum:
+            yield Send("settlement", "abandon", (view.job,))
+        elif run.aggregator != me.operator:
+            yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))
     elif run.aggregator and view.now > run.aggregator_due + turn:
         if run.aggregator != me.operator and not run.holds:
             yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))
@@ -221,6 +232,12 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterato
             yield Send("settlement", "take_over", (view.job, AGGREGATOR_SEAT, me.operator, 1, estimate))
         elif view.now > run.aggregator_due + turn and not run.holds:
             yield Send("settlement", "abandon", (view.job,))
+
+
+def _slots_of(view: JobView, seats: int) -> int:
+    """How many slots with a claim in the open turn these seats have."""
+    assert view.run is not None, "a turn is open"
+    return sum(1 for commit in view.committed(view.run.turn).values() if seats >> commit.seat & 1)
 
 
 # -- money -----------------------------------------------------------------------------------------------------------

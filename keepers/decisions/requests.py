@@ -20,6 +20,7 @@ from zoo_compute.formats.manifest import MAX_CARRY
 from zoo_compute.json_codec import encode
 from zoo_compute.operators.admission import TrialAnswer
 from zoo_compute.spec.admissions import work_of
+from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.carry import claim_before, is_restart
 from zoo_compute.spec.clocks import ClockPreset
 from zoo_compute.spec.frames import Result
@@ -135,7 +136,9 @@ def _links(view: JobView, before: Sequence[Commit]) -> list[dict[str, Any]]:
 
 def present_claims(view: JobView) -> list[Commit]:
     """The claims that the open turn's aggregation combines, in slot order."""
-    by_seat = {commit.seat: commit for commit in view.committed(_run(view).turn).values()}
+    taken = UINT256_MAX if view.taken is None else view.taken
+    commits = view.committed(_run(view).turn).values()
+    by_seat = {commit.seat: commit for commit in commits if taken >> commit.seat & 1}
     return sorted(by_seat.values(), key=lambda commit: commit.first)
 
 
@@ -268,6 +271,14 @@ def hold_request(view: JobView, made: Checkpoint | None) -> dict[str, Any]:
         return _base(view, 0, 0, view.checkpoint_roots[0])
     base = _base(view, 0, 0, view.checkpoint_roots[0])
     return {**base, "round": made.round + 1, "checkpoint": raw_cid(made.cid), "start_root": made.root.hex()}
+
+
+def proposal_work(view: JobView, root: str, pointer: str) -> tuple[str, dict[str, Any]]:
+    """The open turn's checkpoint as its aggregator shows it: its name, and the request."""
+    run = _run(view)
+    base = _base(view, 0, 0, view.checkpoint_roots[0])
+    name = f"hold-{view.job}-{run.turn}-{root[:16]}"
+    return name, {**base, "round": run.round + 1, "checkpoint": pointer, "start_root": root}
 
 
 def dispute_name(

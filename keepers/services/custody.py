@@ -12,15 +12,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from keepers.decisions import custody as decisions
-from keepers.decisions.custody import Custodian, Heard
+from keepers.decisions import custody_signatures as signatures
+from keepers.decisions.custody import Custodian
+from keepers.decisions.custody_signatures import Heard
 from keepers.decisions.orders import Send
-from keepers.decisions.requests import fetch_name, fetch_request, hold_name, hold_request
+from keepers.decisions.requests import fetch_name, fetch_request, hold_name, hold_request, proposal_work
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.custody import CustodyView, read_custody, words_of
-from zoo_compute.chain.custody_statements import CHECKPOINT, INPUTS, START, Signed, is_signed_by, sign
+from zoo_compute.chain.custody_statements import CHECKPOINT, INPUTS, START, Proposal, Signed, is_signed_by, sign
+from zoo_compute.chain.views import JobState
 from zoo_compute.errors import Refusal
 from zoo_compute.spec.custodians import CustodyStatus, Member, Role
-from zoo_compute.store.cid import raw_cid
+from zoo_compute.store.cid import digest_of, raw_cid
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.views import Checkpoint, JobView, OperatorView
 
 log = logging.getLogger("zoo.custody")
+PROPOSALS = 4  # checkpoints of one turn that I download for its aggregator: it may find another mask, or be replaced
 
 
 class Custody:
@@ -60,24 +64,28 @@ class Custody:
         self._open: set[int] = set()  # jobs in which there is more to do
         self._since: dict[tuple[object, ...], int] = {}  # what is due -> when I saw that first
         self._noted = -1  # the stake that was compared last
+        self._proposals: dict[tuple[int, int], set[str]] = {}  # by job and turn: roots that an aggregator proposed
         self._valid: dict[tuple[str, int, Signed], bool] = {}
 
     def pending(self, job: int) -> bool:
         return job in self._open
 
-    def act(self, view: JobView, operator: OperatorView, asked: int | None) -> None:
-        """Do what is due in one job. asked: my price per GiB and round in its token; None: I offer nothing."""
+    def act(self, view: JobView, operator: OperatorView, asked: int | None) -> JobView:
+        """Do what is due in one job; return its view with what custodians hold of the open turn.
+
+        asked: my price per GiB and round in the job's token; None: I offer nothing.
+        """
         if asked is not None and operator.stake != self._noted:
             self._note(view, operator, asked)
         custody = read_custody(self._chain, view)
         if custody is None:
-            return
+            return view
         role = custody.roles.get(self._operator, Role())
         is_involved = role != Role() or (view.run is not None and view.run.aggregator == self._operator)
         if decisions.is_over(view, custody) and role.reserve == 0:
             self._open.discard(view.job)
             self._statements.forget(view.job)
-            return
+            return view
         if is_involved:
             self._open.add(view.job)
         me = self._me(view, custody, operator, asked)
@@ -89,6 +97,20 @@ class Custody:
         if is_involved:
             self._tend(view, custody, me)
             self._hand_in(view, custody, place)
+        return self._with_mask(view, custody)
+
+    def _with_mask(self, view: JobView, custody: CustodyView) -> JobView:
+        """Of a job whose turns wait for custodians: what the open turn takes in."""
+        run = view.run
+        if not view.custodians or run is None or run.is_waiting or view.state != JobState.RUNNING:
+            return view
+        if not custody.committees:
+            return replace(view, taken=None)
+        record, heard = custody.record_of(run.turn), Heard({}, {})
+        if run.aggregator == self._operator:
+            heard = self._heard(view, run.turn, custody.committees[record.version])
+        mask = record.mask if signatures.is_final(view, record, self._answer_s) else None
+        return replace(view, mask=mask, taken=signatures.taken_in(view, custody, heard, self._answer_s))
 
     # -- offers
 
@@ -128,14 +150,19 @@ class Custody:
         said, job, account = self._statements.mine(view.job), view.job, self._account
         if not custody.progress.started and said.of(START) is None and self._holds(view, None):
             said = said.adding(sign(self._chain, account, job, START))
-        for turn in decisions.turns_to_sign(view, custody, self._operator):
+        for turn in signatures.turns_to_sign(view, custody, self._operator):
             held, before = self._held(view, turn), said.of(INPUTS, turn)
             is_more = before is None or held & ~before.seats
-            if is_more and decisions.is_time_for_inputs(view, turn, held, self._answer_s):
+            if is_more and signatures.is_time_for_inputs(view, turn, held, self._answer_s):
                 said = said.adding(sign(self._chain, account, job, INPUTS, turn, held.to_bytes(32, "big")))
-            made = decisions.checkpoint_of(view, turn)
+            made = signatures.checkpoint_of(view, turn)
             if made is not None and said.of(CHECKPOINT, turn) is None and self._holds(view, made):
                 said = said.adding(sign(self._chain, account, job, CHECKPOINT, turn, made.root))
+            proposed = self._proposed(view, turn) if made is None else None
+            last = said.of(CHECKPOINT, turn)
+            is_new = proposed is not None and (last is None or last.value != proposed.root)
+            if proposed is not None and is_new and self._holds_proposed(view, proposed):
+                said = said.adding(sign(self._chain, account, job, CHECKPOINT, turn, bytes.fromhex(proposed.root)))
         self._statements.publish(said)
 
     def _holds(self, view: JobView, made: Checkpoint | None) -> bool:
@@ -145,11 +172,58 @@ class Custody:
     def _held(self, view: JobView, turn: int) -> int:
         """The seats of a turn whose bundles and updates are here, checked; what is not is asked for."""
         held = 0
-        for commit in decisions.claims_of(view, turn):
+        for commit in signatures.claims_of(view, turn):
             request = fetch_request(view, commit, raw_cid(commit.bundle), self._answer_s)
             if self._ask("work.fetch", fetch_name(commit, view.job), request).state == "done":
                 held |= 1 << commit.seat
         return held
+
+    # -- the aggregator's checkpoint, before it is posted
+
+    def _proposed(self, view: JobView, turn: int) -> Proposal | None:
+        """What the open turn's aggregator would post. It may change its mind a few times, not fill my disk."""
+        run = view.run
+        if run is None or turn != run.turn or not run.aggregator or not view.custodians:
+            return None
+        is_mine = run.aggregator == self._operator
+        said = self._statements.mine(view.job) if is_mine else self._statements.of(view.job, run.aggregator)
+        proposed = said.proposed if said is not None else None
+        if proposed is None or proposed.turn != turn:
+            return None
+        seen = self._proposals.setdefault((view.job, turn), set())
+        if len(seen) < PROPOSALS:
+            seen.add(proposed.root)
+        return proposed if proposed.root in seen else None
+
+    def _holds_proposed(self, view: JobView, proposed: Proposal) -> bool:
+        return self._ask("work.hold", *proposal_work(view, proposed.root, proposed.pointer)).state == "done"
+
+    def propose(self, view: JobView, root: bytes, pointer: str) -> None:
+        """Show custodians the open turn's checkpoint, and post it once a majority holds it."""
+        run, custody = view.run, read_custody(self._chain, view)
+        assert run is not None, "a checkpoint is posted while the job runs"
+        said = self._statements.mine(view.job)
+        self._statements.publish(replace(said, proposed=Proposal(run.turn, root.hex(), pointer)))
+        if custody is None or not custody.committees:
+            return
+        record, job = custody.record_of(run.turn), view.job
+        committee = custody.committees[record.version]
+        heard = self._heard(view, run.turn, committee)
+        signed = {place: each for place, each in heard.checkpoint.items() if each.value == root.hex()}
+        is_pressed = view.now > run.aggregator_due - self._answer_s  # then it is recorded that they did not sign
+        if len(signed) < (1 if is_pressed else custody.progress.least):
+            return
+        is_whole = len(signed) == sum(1 for member in committee if member.operator)
+        if not is_pressed and not self._is_my_turn(view, (job, run.turn, root), None, is_whole=is_whole):
+            return
+        groups = signatures.groups_of(custody, record, heard)
+        if len(groups) > 1:  # one call joins one group's seats
+            for group in groups:
+                self._send(view, Send("custody", "hold_inputs", (job, run.turn, words_of(committee), group)))
+            groups = []
+        words = [(place, *each.words) for place, each in sorted(signed.items())]
+        args = (job, run.turn, root, digest_of(pointer), words_of(committee), groups[0] if groups else [], words)
+        self._send(view, Send("custody", "post_checkpoint", args))
 
     # -- handing in
 
@@ -166,7 +240,7 @@ class Custody:
             members = custody.committees[record.version]
             heard = self._heard(view, turn, members)
             is_late = view.now >= record.signed_at + self._answer_s // 2
-            calls = list(decisions.hand_in(view, custody, turn, heard, self._answer_s, late=is_late))
+            calls = list(signatures.hand_in(view, custody, turn, heard, self._answer_s, late=is_late))
             everyone = sum(1 for member in members if member.operator)
             lacking = heard.checkpoint if record.inputs else heard.inputs
             what = (view.job, turn, bool(record.inputs), bool(record.checkpoint))
@@ -216,7 +290,7 @@ class Custody:
     # -- the committee, pay, the end
 
     def _tend(self, view: JobView, custody: CustodyView, me: Custodian) -> None:
-        duties = [*decisions.draw_duties(view, custody, me), *decisions.lapse_duties(view, custody, self._answer_s)]
+        duties = [*decisions.draw_duties(view, custody), *decisions.lapse_duties(view, custody, self._answer_s)]
         order = [*sorted(custody.roles), 0]
         rank = order.index(self._operator if self._operator in custody.roles else 0)
         for duty in duties:

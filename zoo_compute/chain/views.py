@@ -283,6 +283,15 @@ class JobView:
     bidders: frozenset[int] = frozenset()  # operators that ever revealed a bid
     attempts: Sequence[Attempt] = ()  # of the auction: attempt n is the nth
     stopped_s: int = 0  # seconds for which the protocol's time has stood still: block time less `now`
+    # Of a job with custodians, in the open turn: the seats that they hold, once that is final on chain; and those that the
+    # aggregation takes in, once enough of them signed (keepers/services/custody.py).
+    mask: int | None = None
+    taken: int | None = UINT256_MAX
+
+    @property
+    def custodians(self) -> int:
+        """How many custodians sign for what the job commits; 0: it runs without any."""
+        return self.terms.policy >> 4
 
     def wall(self, second: int) -> int:
         """When a second of the protocol's time is, as clocks on walls have it, if time does not stop before."""

@@ -1,0 +1,299 @@
+"""What a custodian's keeper decides: when it offers and signs, and how signatures are put together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keepers.decisions import custody as decisions
+from keepers.decisions import custody_signatures as signatures
+from keepers.decisions.custody import Custodian
+from keepers.decisions.custody_signatures import Heard, majorities
+from keepers.decisions.orders import Send
+from tests.keepers.test_duties import AGGREGATOR, CHAIR, OPENED, RUN, SLOT_S, opening, view
+from tests.keepers.test_duties import ROOT as START
+from zoo_compute.chain.custody import CustodyView, member_of, words_of
+from zoo_compute.chain.custody_statements import CHECKPOINT, INPUTS, Signed
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobState, JobView, Seat
+from zoo_compute.spec import bits
+from zoo_compute.spec.custodians import CustodyStatus, Member, Progress, Record, Request, Role
+from zoo_compute.spec.custody import escrow_of, fee_of
+from zoo_compute.spec.params import STAKE_UNIT
+
+ME, TURN, ANSWER_S, FEE, RESERVE = 4, 1, 60, 10, 100
+KEYS = [f"0x{number:040x}" for number in range(9)]
+COMMITTEE = tuple(Member(operator, 0, 0, key) for operator, key in zip((3, ME, 5), KEYS, strict=False))
+ABLE = Custodian(ME, asked=1, eligible=True, stake=9 * STAKE_UNIT, noted=9, aged=9, funds=RESERVE)
+COMMITS = [
+    Commit(TURN, 1, seat, 1 + seat, 2 * seat << 16 | 2, 90, START, START, OPENED + 900, bundle=START)
+    for seat in range(3)
+]
+WHOLE = replace(RUN, missing=0, committed=6, seats=3)
+
+
+def custody(**changes: object) -> CustodyView:
+    made = CustodyView(Request(FEE, RESERVE, OPENED), Progress(3, 4, version=1), 10**6, {1: COMMITTEE})
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def asked(**changes: object) -> CustodyView:
+    return custody(progress=replace(Progress(3, 4, vacant=0b111), **changes), committees={})  # type: ignore[arg-type]
+
+
+def job(now: int, **changes: object) -> JobView:
+    return view(now, **{"run": WHOLE, "commits": COMMITS} | changes)
+
+
+def signed(kind: str, value: int, turn: int = TURN) -> Signed:
+    return Signed(kind, turn, f"{value:064x}")
+
+
+# -- offers
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [{"asked": None}, {"eligible": False}, {"aged": 0}, {"funds": RESERVE - 1}],
+    ids=["no price", "not eligible", "young stake", "no funds"],
+)
+def test_offer__needs_a_price_a_registration_old_stake_and_the_reserve(lacking: dict[str, object]) -> None:
+    assert decisions.may_offer(opening(OPENED), asked(), ABLE)
+    assert not decisions.may_offer(opening(OPENED), asked(), replace(ABLE, **lacking))  # type: ignore[arg-type]
+
+
+def test_offer__is_made_once_while_a_place_is_vacant_and_no_draw_is_scheduled() -> None:
+    assert decisions.may_offer(job(OPENED), asked(version=2), ABLE), "a place that fell vacant"
+    assert not decisions.may_offer(job(OPENED), asked(vacant=0), ABLE)
+    assert not decisions.may_offer(job(OPENED), asked(draw_block=9), ABLE)
+    assert not decisions.may_offer(job(OPENED), replace(asked(), roles={ME: Role(RESERVE, CustodyStatus.LEFT)}), ABLE)
+    assert not decisions.may_offer(job(OPENED, state=JobState.ENDED), asked(), ABLE)
+
+
+def test_offer__is_worth_my_price_for_the_bytes_that_the_job_really_has() -> None:
+    size = 2**30
+    assert fee_of(2 * FEE, size) == FEE
+    assert decisions.pays(asked(), replace(ABLE, asked=2 * FEE), size)
+    assert not decisions.pays(asked(), replace(ABLE, asked=2 * FEE), 2 * size)
+
+
+@pytest.mark.parametrize(
+    ("noted", "stake", "expected"), [(0, 5, True), (5, 5, False), (5, 4, True), (5, 9, False), (5, 10, True)]
+)
+def test_stake__is_noted_when_it_fell_or_doubled__since_growth_makes_it_young(
+    noted: int, stake: int, expected: bool
+) -> None:
+    assert decisions.notes_stake(replace(ABLE, noted=noted, stake=stake * STAKE_UNIT)) is expected
+
+
+def test_an_offer_that_was_not_drawn__ends_unless_it_waits_as_a_standby() -> None:
+    idle = custody(roles={ME: Role(RESERVE, CustodyStatus.OFFERED)})
+    assert decisions.offer_to_end(idle, replace(ABLE, keeps_offers=False))
+    assert not decisions.offer_to_end(idle, ABLE)
+    assert not decisions.offer_to_end(
+        replace(idle, progress=replace(idle.progress, vacant=1)), replace(ABLE, keeps_offers=False)
+    )
+
+
+# -- draws
+
+
+def test_a_draw__is_scheduled_once_offers_and_escrow_suffice() -> None:
+    terms = view(OPENED).terms
+    enough = escrow_of(FEE, 3, terms.rounds)
+    ready = replace(asked(offers=3), escrow=enough)
+    due = list(decisions.draw_duties(job(OPENED), ready))
+    assert due == [Send("custody", "schedule", (1,))]
+    for lacking in (replace(ready, escrow=enough - 1), replace(asked(offers=2), escrow=enough)):
+        assert not list(decisions.draw_duties(job(OPENED), lacking))
+    assert not list(decisions.draw_duties(job(OPENED - 1), ready)), "offers are still open"
+    assert not list(decisions.draw_duties(opening(OPENED), ready)), "nobody has a seat yet"
+
+
+def test_a_vacated_place__is_drawn_from_a_single_offer() -> None:
+    vacated = custody(progress=Progress(3, 4, version=1, vacant=1, offers=1), escrow=0)
+    assert list(decisions.draw_duties(job(OPENED), vacated)) == [Send("custody", "schedule", (1,))]
+
+
+def test_a_custodians_seat__is_noted__so_that_its_signature_does_not_count_for_it() -> None:
+    seated = job(OPENED, seats={2: Seat(ME, 4, 2, 90, 0, 0, 10, OPENED), AGGREGATOR_SEAT: CHAIR})
+    assert list(decisions.draw_duties(seated, custody())) == [
+        Send("custody", "note_seat", (1, words_of(COMMITTEE), 1, 2))
+    ]
+    noted = (COMMITTEE[0], replace(COMMITTEE[1], own=0b100), COMMITTEE[2])
+    assert not list(decisions.draw_duties(seated, custody(committees={1: noted})))
+
+
+@given(st.integers(1, 2**60), st.integers(0, 2**24 - 1), st.integers(0, 2**128 - 1), st.integers(0, 2**160 - 1))
+def test_a_member__is_read_from_its_words(operator: int, from_turn: int, own: int, key: int) -> None:
+    [words] = words_of([Member(operator, from_turn, own, f"0x{key:040x}")])
+    read = member_of(*words)
+    assert (read.operator, read.from_turn, read.own, int(read.key, 16)) == (operator, from_turn, own, key)
+
+
+# -- signing
+
+
+def test_inputs__are_signed_once_no_more_can_come_and_all_of_them_are_here() -> None:
+    def is_time(now: int, held: int, **changes: object) -> bool:
+        return signatures.is_time_for_inputs(job(now, **changes), TURN, held, ANSWER_S)
+
+    closes = OPENED + 2 * SLOT_S
+    assert is_time(OPENED + 1, 0b111)
+    assert not is_time(OPENED + 1, 0b011)
+    early = replace(WHOLE, missing=0b100, committed=4)
+    waits_for = {0: Seat(1, 0, 2, 90, 0, 0, 10, OPENED), 2: Seat(3, 4, 2, 90, 0, 0, 10, OPENED), AGGREGATOR_SEAT: CHAIR}
+    assert not is_time(OPENED + 1, 0b011, run=early, commits=COMMITS[:2], seats=waits_for), "a seat may still commit"
+    assert is_time(closes, 0b011, run=early, commits=COMMITS[:2], seats=waits_for)
+    assert not is_time(closes + ANSWER_S // 2, 0b001), "what is missing may still come"
+    assert is_time(closes + ANSWER_S // 2 + 1, 0b001), "an excuse, before silence lapses"
+
+
+def test_turns_before_my_draw__are_not_mine_to_sign() -> None:
+    late = tuple(replace(member, from_turn=3) for member in COMMITTEE)
+    assert signatures.turns_to_sign(job(OPENED), custody(), ME) == [0, 1]
+    assert signatures.turns_to_sign(job(OPENED), custody(committees={1: late}), ME) == []
+    assert signatures.turns_to_sign(job(OPENED), custody(), operator=77) == []
+    counted = custody(progress=Progress(3, 4, version=1, counted=1))
+    assert signatures.turns_to_sign(job(OPENED), counted, ME) == [1]
+
+
+# -- handing in
+
+
+@given(st.sampled_from([3, 5, 7]), st.data())
+def test_majorities__add_exactly_the_seats_that_a_majority_holds__own_seats_apart(
+    count: int, data: st.DataObject
+) -> None:
+    least, seats = (count + 1) // 2, range(6)
+    own = [data.draw(st.integers(0, 2**6 - 1), label="own") for _ in range(count)]
+    committee = tuple(Member(place + 1, 0, own[place], KEYS[place]) for place in range(count))
+    said = data.draw(st.dictionaries(st.integers(0, count - 1), st.integers(0, 2**6 - 1)), label="signed")
+    mask = before = data.draw(st.integers(0, 2**6 - 1), label="mask")
+    groups = majorities(said, committee, least, mask)
+    for group in groups:
+        assert len(group) >= least
+        common = bits.full(6)
+        for place in group:
+            common &= bits.without(said[place], own[place])
+        mask |= common  # as the contract joins them
+    held = {seat for seat in seats if sum(bits.without(s, own[p]) >> seat & 1 for p, s in said.items()) >= least}
+    assert mask == before | sum(1 << seat for seat in held)
+
+
+def test_majorities__of_custodians_that_hold_the_same__are_one_group_of_all() -> None:
+    assert majorities({0: 0b11, 1: 0b11, 2: 0b11}, COMMITTEE, 2, mask=0) == [[0, 1, 2]]
+    assert majorities({0: 0b11}, COMMITTEE, 2, mask=0) == []
+    assert majorities({0: 0, 2: 0}, COMMITTEE, 2, mask=0) == [[0, 2]], "nobody held anything: an empty mask"
+
+
+def test_majorities__of_custodians_with_seats__are_several_groups() -> None:
+    """Each seat of a custodian needs the two others."""
+    seated = tuple(replace(member, own=1 << place) for place, member in enumerate(COMMITTEE))
+    groups = majorities(dict.fromkeys(range(3), 0b111), seated, 2, mask=0)
+    assert sorted(groups) == [list(pair) for pair in combinations(range(3), 2)]
+
+
+def made(turn: int = TURN) -> Checkpoint:
+    return Checkpoint(turn, 1, AGGREGATOR_SEAT, AGGREGATOR, 0b111, 50, START, START, OPENED + 900, cid=START)
+
+
+def closed(now: int, **changes: object) -> JobView:
+    return job(now, **{"run": replace(RUN, turn=TURN + 1, round=2), "checkpoints": [made()]} | changes)
+
+
+def test_a_closed_turn__is_recorded_by_a_majority_then_others_follow_for_a_while() -> None:
+    inputs = {place: signed(INPUTS, 0b111) for place in (0, 1)}
+    root = int.from_bytes(START, "big")
+    checkpoint = {place: signed(CHECKPOINT, root) for place in (0, 1)} | {2: signed(CHECKPOINT, root + 1)}
+    now = OPENED + 100
+    [call] = signatures.hand_in(closed(now), custody(), TURN, Heard(inputs, checkpoint), ANSWER_S, late=False)
+    _, claim, committee, first, second = call.args
+    assert (call.function, claim, committee) == ("hold_turn", made().fields, words_of(COMMITTEE))
+    assert [each[:2] for each in first] == [(0, 0b111), (1, 0b111)]  # type: ignore[attr-defined]
+    assert [each[0] for each in second] == [0, 1], "a signature of another root is none"  # type: ignore[attr-defined]
+    record = Record(TURN, 1, 0b111, now, inputs=0b011, checkpoint=0b011)
+    held = custody(records={TURN: record})
+    third = {2: signed(INPUTS, 0b111)}
+    for late, at, expected in (
+        (False, now, 0),
+        (True, now, 1),
+        (True, now + ANSWER_S, 1),
+        (True, now + ANSWER_S + 1, 0),
+    ):
+        assert len(list(signatures.hand_in(closed(at), held, TURN, Heard(third, {}), ANSWER_S, late=late))) == expected
+    poor = {2: signed(INPUTS, 0b011)}
+    assert not list(signatures.hand_in(closed(now), held, TURN, Heard(poor, {}), ANSWER_S, late=True)), (
+        "it lacks a seat"
+    )
+
+
+def test_too_few_signatures__are_not_handed_in() -> None:
+    one = Heard({0: signed(INPUTS, 0b111)}, {0: signed(CHECKPOINT, int.from_bytes(START, "big"))})
+    assert not list(signatures.hand_in(closed(OPENED), custody(), TURN, one, ANSWER_S, late=True))
+    assert not list(signatures.hand_in(job(OPENED), custody(), TURN, one, ANSWER_S, late=True))
+
+
+# -- lapses, pay, the end
+
+
+def test_silence__lapses_after_the_deadline_and_a_lone_signature_excuses() -> None:
+    late = OPENED + 2 * SLOT_S + ANSWER_S
+    assert not list(decisions.lapse_duties(job(late), custody(), ANSWER_S))
+    [lapse] = decisions.lapse_duties(job(late + 1), custody(), ANSWER_S)
+    assert lapse.args[2] == 0
+    answered = custody(records={TURN: Record(TURN, 1, answered=0b001)})
+    [lapse] = decisions.lapse_duties(job(late + 1), answered, ANSWER_S)
+    assert lapse.args[2] == 1
+    held = custody(records={TURN: Record(TURN, 1, 0b111, OPENED, inputs=0b110)})
+    assert not list(decisions.lapse_duties(job(late + 1), held, ANSWER_S))
+    excuse = signed(INPUTS, 0)
+    half = OPENED + 2 * SLOT_S + ANSWER_S // 2
+    assert not list(decisions.excuse_duty(job(half), custody(), 1, excuse, ANSWER_S))
+    [call] = decisions.excuse_duty(job(half + 1), custody(), 1, excuse, ANSWER_S)
+    assert (call.function, [each[:2] for each in call.args[3]]) == ("hold_inputs", [(1, 0)])  # type: ignore[attr-defined]
+    assert not list(
+        decisions.excuse_duty(
+            job(half + 1), custody(records={TURN: Record(TURN, 1, answered=0b010)}), 1, excuse, ANSWER_S
+        )
+    )
+
+
+def test_turns__are_counted_when_the_ring_needs_their_place_and_at_the_end() -> None:
+    def due(turn: int, **changes: object) -> list[str]:
+        run = replace(RUN, turn=turn)
+        return [each.function for each in decisions.count_duty(job(OPENED, run=run, commits=[], **changes), custody())]
+
+    assert due(turn=4) == []
+    assert due(turn=5) == ["count"], "turn 5 takes the place of turn 0"
+    assert due(turn=1, state=JobState.ENDED) == ["count"]
+    pending = job(OPENED, run=replace(RUN, turn=5), commits=[replace(COMMITS[0], turn=0)])
+    assert not list(decisions.count_duty(pending, custody())), "nothing is final"
+
+
+def test_count__is_called_with_the_committee_that_signed() -> None:
+    other = (COMMITTEE[2], *COMMITTEE[:2])
+    changed = custody(
+        progress=Progress(3, 4, version=2),
+        committees={1: COMMITTEE, 2: other},
+        records={1: Record(1, 1, inputs=1), 2: Record(2, 2, inputs=1)},
+    )
+    ended = job(OPENED, state=JobState.ENDED, run=replace(RUN, turn=3), commits=[])
+    [call] = decisions.count_duty(ended, changed)
+    assert call.args == (1, 1, words_of(COMMITTEE))
+    [call] = decisions.count_duty(ended, replace(changed, progress=replace(changed.progress, counted=2)))
+    assert call.args == (1, 2, words_of(other))
+
+
+def test_a_reserve__comes_back_once_the_job_is_over_and_counted() -> None:
+    mine = custody(roles={ME: Role(RESERVE, CustodyStatus.CUSTODIAN, 1)})
+    over = job(OPENED, state=JobState.ENDED, run=replace(RUN, turn=3), commits=[])
+    assert [each.function for each in decisions.closing_duties(over, mine, ABLE)] == ["count"]
+    counted = replace(mine, progress=replace(mine.progress, counted=3))
+    assert list(decisions.closing_duties(over, counted, ABLE)) == [Send("custody", "release", (1, ME))]
+    assert not list(decisions.closing_duties(over, replace(counted, roles={ME: Role(0, CustodyStatus.LEFT)}), ABLE))
+    cancelled = job(OPENED, state=JobState.CANCELLED, run=None, commits=[])
+    assert list(decisions.closing_duties(cancelled, mine, ABLE)) == [Send("custody", "release", (1, ME))]
