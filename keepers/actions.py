@@ -153,6 +153,6 @@ class Actions:
         assert result is not None, "PostAggregate follows a finished aggregation"
         root, digest = bytes.fromhex(result["root"]), digest_of(result["pointer"])
         if view.custodians:
-            self._custody.propose(view, root, result["pointer"])
+            self._custody.propose(view, mask, root, result["pointer"])
             return
         self._send(view, self._chain.settlement.post_checkpoint(view.job, view.run.turn, mask, root, digest))

@@ -50,8 +50,9 @@ def turns_to_sign(view: JobView, custody: CustodyView, operator: int) -> list[in
 
 
 def claims_of(view: JobView, turn: int) -> list[Commit]:
-    """The newest claim of each seat in a turn."""
-    by_seat = {commit.seat: commit for commit in view.committed(turn).values()}
+    """The newest claim of each seat in a turn; of the open one, of those that are not left out."""
+    missing = view.run.missing if view.run is not None and view.run.turn == turn else 0
+    by_seat = {commit.seat: commit for commit in view.committed(turn).values() if not missing >> commit.seat & 1}
     return [by_seat[seat] for seat in sorted(by_seat)]
 
 
@@ -115,19 +116,22 @@ def groups_of(custody: CustodyView, record: Record, heard: Heard) -> list[Group]
     return [heard.group(g) for g in majorities(heard.seats, committee, custody.progress.least, record.mask)]
 
 
-def taken_in(view: JobView, custody: CustodyView, heard: Heard, answer_s: int) -> int | None:
-    """The seats that the open turn's aggregation takes in; None while that may change, or too few signed."""
+def awaits_custodians(view: JobView, custody: CustodyView, heard: Heard) -> bool:
+    """Whether a seat committed in the open turn that no majority holds, as far as is known."""
     run = view.run
     assert run is not None, "a turn is open"
-    record, committed = custody.record_of(run.turn), seats_of(view, run.turn)
-    if committed & ~_covered(custody, record, heard) == 0:
-        return committed
-    return committed & record.mask if is_final(view, record, answer_s) else None
+    return seats_of(view, run.turn) & ~_covered(custody, custody.record_of(run.turn), heard) != 0
 
 
-def is_final(view: JobView, record: Record, answer_s: int) -> bool:
-    """Whether no seat can join the mask any more."""
-    return record.inputs != 0 and view.now > record.signed_at + answer_s
+def leave_out_duty(view: JobView, custody: CustodyView, answer_s: int) -> Iterator[Send]:
+    """Leave seats out of the open turn that no majority held in time."""
+    run = view.run
+    if run is None or view.state != JobState.RUNNING or run.is_waiting or not view.custodians:
+        return
+    record = custody.record_of(run.turn)
+    is_over = record.inputs != 0 and view.now > record.signed_at + answer_s
+    if is_over and seats_of(view, run.turn) & ~record.mask:
+        yield Send("custody", "leave_out", (view.job, run.turn))
 
 
 def _covered(custody: CustodyView, record: Record, heard: Heard) -> int:

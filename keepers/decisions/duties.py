@@ -201,8 +201,8 @@ def training_time_s(slot_s: float, slots: int, relative_paces: Sequence[float]) 
 def _aggregate(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     if run.aggregator != me.operator or not view.inputs_complete(view.now) or run.committed < run.quorum:
         return
-    if view.taken is None or sum(commit.count for commit in present_claims(view)) < run.quorum:
-        return  # custodians have not signed, or hold too little
+    if view.awaits_custodians:
+        return
     yield from _time_out_others(view, run, me, 0)  # a silent holder must not escape its slash by the turn's end
     if progress.aggregated:
         yield PostAggregate(present_mask(view, run))
@@ -217,7 +217,7 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterato
         if view.inputs_complete(view.now - turn):
             yield Send("settlement", "abandon", (view.job,))
     elif run.aggregator and view.custodians and view.now > run.aggregator_due + turn:
-        if view.mask is None or _slots_of(view, view.mask) < run.quorum:
+        if not view.is_held:
             yield Send("settlement", "abandon", (view.job,))
         elif run.aggregator != me.operator:
             yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))
@@ -232,12 +232,6 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterato
             yield Send("settlement", "take_over", (view.job, AGGREGATOR_SEAT, me.operator, 1, estimate))
         elif view.now > run.aggregator_due + turn and not run.holds:
             yield Send("settlement", "abandon", (view.job,))
-
-
-def _slots_of(view: JobView, seats: int) -> int:
-    """How many slots with a claim in the open turn these seats have."""
-    assert view.run is not None, "a turn is open"
-    return sum(1 for commit in view.committed(view.run.turn).values() if seats >> commit.seat & 1)
 
 
 # -- money -----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from zoo_compute.formats.manifest import MAX_CARRY
 from zoo_compute.json_codec import encode
 from zoo_compute.operators.admission import TrialAnswer
 from zoo_compute.spec.admissions import work_of
-from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.carry import claim_before, is_restart
 from zoo_compute.spec.clocks import ClockPreset
 from zoo_compute.spec.frames import Result
@@ -136,9 +135,9 @@ def _links(view: JobView, before: Sequence[Commit]) -> list[dict[str, Any]]:
 
 def present_claims(view: JobView) -> list[Commit]:
     """The claims that the open turn's aggregation combines, in slot order."""
-    taken = UINT256_MAX if view.taken is None else view.taken
-    commits = view.committed(_run(view).turn).values()
-    by_seat = {commit.seat: commit for commit in commits if taken >> commit.seat & 1}
+    run = _run(view)
+    commits = view.committed(run.turn).values()
+    by_seat = {commit.seat: commit for commit in commits if not run.missing >> commit.seat & 1}
     return sorted(by_seat.values(), key=lambda commit: commit.first)
 
 

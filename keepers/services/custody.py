@@ -97,20 +97,20 @@ class Custody:
         if is_involved:
             self._tend(view, custody, me)
             self._hand_in(view, custody, place)
-        return self._with_mask(view, custody)
+        return self._with_inputs(view, custody)
 
-    def _with_mask(self, view: JobView, custody: CustodyView) -> JobView:
-        """Of a job whose turns wait for custodians: what the open turn takes in."""
+    def _with_inputs(self, view: JobView, custody: CustodyView) -> JobView:
+        """Of a job whose turns wait for custodians: whether the open turn does."""
         run = view.run
         if not view.custodians or run is None or run.is_waiting or view.state != JobState.RUNNING:
             return view
         if not custody.committees:
-            return replace(view, taken=None)
+            return replace(view, awaits_custodians=True)
         record, heard = custody.record_of(run.turn), Heard({}, {})
         if run.aggregator == self._operator:
             heard = self._heard(view, run.turn, custody.committees[record.version])
-        mask = record.mask if signatures.is_final(view, record, self._answer_s) else None
-        return replace(view, mask=mask, taken=signatures.taken_in(view, custody, heard, self._answer_s))
+        awaits = signatures.awaits_custodians(view, custody, heard)
+        return replace(view, is_held=record.inputs != 0, awaits_custodians=awaits)
 
     # -- offers
 
@@ -198,7 +198,7 @@ class Custody:
     def _holds_proposed(self, view: JobView, proposed: Proposal) -> bool:
         return self._ask("work.hold", *proposal_work(view, proposed.root, proposed.pointer)).state == "done"
 
-    def propose(self, view: JobView, root: bytes, pointer: str) -> None:
+    def propose(self, view: JobView, mask: int, root: bytes, pointer: str) -> None:
         """Show custodians the open turn's checkpoint, and post it once a majority holds it."""
         run, custody = view.run, read_custody(self._chain, view)
         assert run is not None, "a checkpoint is posted while the job runs"
@@ -222,7 +222,7 @@ class Custody:
                 self._send(view, Send("custody", "hold_inputs", (job, run.turn, words_of(committee), group)))
             groups = []
         words = [(place, *each.words) for place, each in sorted(signed.items())]
-        args = (job, run.turn, root, digest_of(pointer), words_of(committee), groups[0] if groups else [], words)
+        args = (job, run.turn, mask, root, digest_of(pointer), words_of(committee), groups[0] if groups else [], words)
         self._send(view, Send("custody", "post_checkpoint", args))
 
     # -- handing in
@@ -290,7 +290,11 @@ class Custody:
     # -- the committee, pay, the end
 
     def _tend(self, view: JobView, custody: CustodyView, me: Custodian) -> None:
-        duties = [*decisions.draw_duties(view, custody), *decisions.lapse_duties(view, custody, self._answer_s)]
+        duties = [
+            *decisions.draw_duties(view, custody),
+            *decisions.lapse_duties(view, custody, self._answer_s),
+            *signatures.leave_out_duty(view, custody, self._answer_s),
+        ]
         order = [*sorted(custody.roles), 0]
         rank = order.index(self._operator if self._operator in custody.roles else 0)
         for duty in duties:

@@ -283,10 +283,10 @@ class JobView:
     bidders: frozenset[int] = frozenset()  # operators that ever revealed a bid
     attempts: Sequence[Attempt] = ()  # of the auction: attempt n is the nth
     stopped_s: int = 0  # seconds for which the protocol's time has stood still: block time less `now`
-    # Of a job with custodians, in the open turn: the seats that they hold, once that is final on chain; and those that the
-    # aggregation takes in, once enough of them signed (keepers/services/custody.py).
-    mask: int | None = None
-    taken: int | None = UINT256_MAX
+    # Of the open turn of a job with custodians: a majority of them is on record for its inputs; and whether that, or what is known
+    # off chain, is not enough for what committed (keepers/services/custody.py).
+    is_held: bool = False
+    awaits_custodians: bool = False
 
     @property
     def custodians(self) -> int:
