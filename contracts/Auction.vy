@@ -14,11 +14,11 @@ from .interfaces import IAuction
 from .interfaces import INodeRegistry
 from .interfaces import ISettlement
 from .interfaces import ITaskRegistry
-from .interfaces import ITaskViews
 from .modules import auction_words as words
 from .modules import bits
 from .modules import numbers
 from .modules import protocol_time
+from .modules import terms as terms_of
 
 
 implements: IAuction
@@ -56,10 +56,11 @@ struct Lot:
     phase: uint256
     token: address
     units: uint256
-    rounds: uint256
     reserve: uint256
     max_reserve: uint256
+    # Behind a unit of a bid in this attempt, and behind each bid besides.
     lock: uint256
+    once: uint256
     attempt: uint256
     bid_end: uint256
     reveal_end: uint256
@@ -77,40 +78,40 @@ struct Lot:
 
 struct Bid:
     attempt: uint256
+    # Of its attempt: its lock follows from it.
+    reserve: uint256
     capacity: uint256
-    standby: bool
     revealed: bool
     price: uint256
     discount_bps: uint256
     won: uint256
     first_slot: uint256
-    taken: uint256
     # The upper 160 bits of the seal, in place; 0 once revealed.
     seal: bytes32
 
 
 # Side by side in storage, where a bid finds both by one hash.
 struct LotWords:
-    # phase (8) | attempt (32) | units (16) | bid_end (40) | reveal_end (40) | reserve (80) | cancelled_at (40)
+    # phase (8) | attempt (32) | units (16) | bid_end (40) | audit_bps (40) | reserve (80) | cancelled_at (40)
     clock: uint256
-    # token (160) | lock of a unit (96)
+    # token (160) | what a bid locks besides its units (96): restitution, where the winner may have to pay for rounds done again
     security: uint256
-    # What a bid locks besides: restitution, where a job's slots may be rolled back.
-    once: uint256
 
 
 # Records the seats; set once by `wire`.
 settlement: public(address)
 # job -> kind -> the words that a bid reads
 lot_words: HashMap[uint256, HashMap[uint256, LotWords]]
-# job -> kind -> second_excess (16) | max_reserve (80) | rounds (16) | revealed (24) | units_capped (32) | units_uncapped (32)
-#                | sold (16) | winners (16) | priced (16)
+# job -> kind -> second_excess (16) | max_reserve (80) | revealed (24) | units_capped (32) | units_uncapped (32) | sold (16)
+#                | winners (16) | priced (16)
 tallies: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> attempt that is over -> its reserves, by which its bids are locked: of the slots (80) | of the aggregator (80)
+past_reserves: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> kind -> cleared (24) | cursor (160) | losing_units (16) | runs (8) | sweep (32)
 progresses: HashMap[uint256, HashMap[uint256, uint256]]
-# operator -> kind (1) | job mod RING (8) -> job (40) | attempt (32) | capacity (16) | standby (1) | revealed (1), and either
-#         seal (160), or priced (1) | price (80) | discount (10) | won (15) | first_slot (15) | taken (15) | sweep (30);
-#         SPENT in place of a bid that can win and take nothing any more
+# operator -> kind (1) | job mod RING (8) -> job (40) | attempt (32) | capacity (16) | revealed (1), and either seal (160), or
+#         priced (1) | price (80) | discount (10) | won (15) | first_slot (15) | sweep (30); SPENT in place of a bid that was
+#         reclaimed
 rings: HashMap[uint256, uint256[2 * RING]]
 # job -> kind -> losing runs in the order of clearing: score (96) | operator (64) | units (16)
 losing_runs: HashMap[uint256, HashMap[uint256, uint256[MAX_RUNS]]]
@@ -163,12 +164,6 @@ event BidReclaimed:
     forfeited: uint256
 
 
-event BidRetired:
-    job: indexed(uint256)
-    operator: indexed(uint256)
-    kind: uint256
-
-
 @deploy
 def __init__(
     registry_: address, tasks_: address, guardian_: address, bid_window_s_: uint256, reveal_window_s_: uint256
@@ -213,23 +208,21 @@ def open(
     kind: uint256,
     token: address,
     units: uint256,
-    rounds: uint256,
     reserve: uint256,
     max_reserve: uint256,
-    lock: uint256,
+    audit_bps: uint256,
     once: uint256,
 ):
     """
     @notice Opens a lot of a job just posted.
-    @param lock Behind each unit of a bid.
-    @param once Behind each bid besides: at most the lock of the aggregator's unit.
+    @param audit_bps The job's: the lock of each unit of a bid follows from it and the reserve.
+    @param once Locked behind each bid besides.
     """
     assert msg.sender == tasks, "auction: not the task registry"
-    assert lock < 2**96, "auction: lock out of range"
+    assert once < 2**96, "auction: lock out of range"
     self.tallies[job][kind] = words._pack_tally(
         words.Tally(
             max_reserve=max_reserve,
-            rounds=rounds,
             revealed=0,
             units_capped=0,
             units_uncapped=0,
@@ -239,9 +232,8 @@ def open(
             priced=0,
         )
     )
-    self.lot_words[job][kind].security = words._pack_security(token, lock)
-    self.lot_words[job][kind].once = once
-    self._open_attempt(job, kind, 1, units, reserve)
+    self.lot_words[job][kind].security = words._pack_security(token, once)
+    self._open_attempt(job, kind, 1, units, audit_bps, reserve)
 
 
 @external
@@ -264,11 +256,10 @@ def cancelled(job: uint256) -> uint256:
 
 
 @external
-def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity: uint256, standby: bool):
+def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity: uint256):
     """
-    @notice Seals a bid for up to `capacity` units and locks collateral for them.
+    @notice Seals a bid for up to `capacity` units and locks collateral for them, as for seats at this attempt's reserve.
     @param seal keccak256(abi_encode(job, kind, attempt, operator, price, capacity, salt)).
-    @param standby Whether the operator may later take over what falls vacant, at its bid.
     """
     lot: LotWords = self.lot_words[job][kind]
     clock: uint256 = lot.clock
@@ -286,21 +277,19 @@ def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity:
     # Jobs count from 1: only a place that is spent, or was never used, is of none.
     if current > words.SPENT:
         assert self._is_free(current, job, kind), "auction: already bid"
-    # A sealed word, as `auction_words` lays it out: job, attempt, capacity, standby and the upper 160 bits of the seal.
+    # A sealed word, as `auction_words` lays it out: job, attempt, capacity and the upper 160 bits of the seal.
     self.rings[operator][place] = (
-        job << 216
-        | (clock >> 216 & bits.U32) << 184
-        | capacity << 168
-        | convert(standby, uint256) << 167
-        | convert(seal, uint256) >> 96
+        job << 216 | (clock >> 216 & bits.U32) << 184 | capacity << 168 | convert(seal, uint256) >> 96
     )
     log BidSealed(job=job, operator=operator, kind=kind, capacity=capacity)
-    # One call asks whether the operator may bid, and locks: below 2^96 a unit and once, for at most 2^14 units.
+    # INVARIANT locks: no price exceeds the reserve, so what a bid locks covers its seat. tests/support/lockstep/invariants.py
+    lock: uint256 = terms_of._lock(clock >> 40 & bits.U80, clock >> 120 & bits.U40)
+    # One call asks whether the operator may bid, and locks: below 2^88 a unit, for at most 2^14 units, and 2^96.
     if not extcall INodeRegistry(registry).lock_bid(
         operator,
         msg.sender,
         convert(lot.security >> 96, address),
-        unsafe_add(unsafe_mul(lot.security & bits.U96, capacity), lot.once),
+        unsafe_add(unsafe_mul(lock, capacity), lot.security & bits.U96),
         capacity,
     ):
         assert (
@@ -321,7 +310,7 @@ def reveal(job: uint256, kind: uint256, operator: uint256, price: uint256, salt:
         clock.phase == OPEN
         and clock.cancelled_at == 0
         and now >= clock.bid_end
-        and now < clock.reveal_end
+        and now < clock.bid_end + reveal_window_s
     ), "auction: not revealing"
     entry: words.Entry = self._entry(job, kind, operator)
     # Attempts count from 1: no bid at all has attempt 0.
@@ -354,14 +343,16 @@ def reopen(job: uint256, kind: uint256):
     """
     clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     assert (
-        clock.phase == OPEN and clock.cancelled_at == 0 and protocol_time._now(registry) >= clock.reveal_end
+        clock.phase == OPEN and clock.cancelled_at == 0 and protocol_time._now(registry) >= clock.bid_end + reveal_window_s
     ), "auction: not due"
     # INVARIANT auction: a bid never waits for the other lot for longer than an attempt.
     assert not (self._has_enough(job, 0) and self._has_enough(job, 1)), "auction: enough bids"
     # While bids are paused a reserve does not grow: nobody could bid.
     grows: bool = block.timestamp >= staticcall INodeRegistry(registry).bids_paused_until()
+    past: uint256 = 0
     for each: uint256 in range(2):
         lot: words.Clock = words._unpack_clock(self.lot_words[job][each].clock)
+        past = past << 80 | lot.reserve
         tally: words.Tally = words._unpack_tally(self.tallies[job][each])
         reserve: uint256 = lot.reserve
         if grows and tally.units_uncapped < lot.units:
@@ -371,7 +362,8 @@ def reopen(job: uint256, kind: uint256):
         tally.units_uncapped = 0
         tally.second_excess = 0
         self.tallies[job][each] = words._pack_tally(tally)
-        self._open_attempt(job, each, lot.attempt + 1, lot.units, reserve)
+        self._open_attempt(job, each, lot.attempt + 1, lot.units, lot.audit_bps, reserve)
+    self.past_reserves[job][clock.attempt] = past
 
 
 @external
@@ -384,7 +376,7 @@ def clear(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
     assert (
         (clock.phase == OPEN or clock.phase == CLEARING)
         and clock.cancelled_at == 0
-        and protocol_time._now(registry) >= clock.reveal_end
+        and protocol_time._now(registry) >= clock.bid_end + reveal_window_s
     ), "auction: not due"
     # INVARIANT auction: clearing starts only when both lots can be sold, so that a job whose escrow can no longer be
     # cancelled is always awarded.
@@ -418,9 +410,9 @@ def award(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
     tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
     runs: uint256 = words._unpack_progress(self.progresses[job][kind]).runs
     token: address = empty(address)
-    lock: uint256 = 0
-    token, lock = words._unpack_security(self.lot_words[job][kind].security)
-    once: uint256 = self.lot_words[job][kind].once
+    once: uint256 = 0
+    token, once = words._unpack_security(self.lot_words[job][kind].security)
+    lock: uint256 = terms_of._lock(clock.reserve, clock.audit_bps)
     for operator: uint256 in operators:
         entry: words.Entry = self._entry(job, kind, operator)
         assert (
@@ -433,11 +425,14 @@ def award(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
         log SeatAwarded(
             job=job, operator=operator, kind=kind, price=price, first=entry.first_slot, count=entry.won
         )
-        needed: uint256 = extcall ISettlement(self.settlement).seat(
-            job, kind, operator, entry.first_slot, entry.won, price
+        # INVARIANT locks: a bid locks for the reserve, a seat for its price, which is at most that. At the reserve they differ by
+        # what each unit's lock is rounded up: less than one a unit, and it stays until `release`.
+        spare: uint256 = 0
+        if price < clock.reserve:
+            spare = lock * entry.won - terms_of._lock(price * entry.won, clock.audit_bps)
+        extcall ISettlement(self.settlement).seat(
+            job, kind, operator, entry.first_slot, entry.won, price, lock * entry.won - spare + once
         )
-        # INVARIANT locks: a bid locks for the maximum, a seat for its price, which is at most that.
-        spare: uint256 = lock * entry.won + once - needed
         if spare > 0:
             extcall INodeRegistry(registry).unlock(operator, token, spare, False)
     self.tallies[job][kind] = words._pack_tally(tally)
@@ -460,49 +455,33 @@ def reclaim(job: uint256, kind: uint256, operator: uint256):
     assert entry.attempt != 0, "auction: no bid"
     clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     is_earlier: bool = entry.attempt < clock.attempt
-    is_over: bool = protocol_time._now(registry) >= clock.reveal_end
+    is_over: bool = protocol_time._now(registry) >= clock.bid_end + reveal_window_s
     # INVARIANT auction: a bid holds its lock only while it can win, or until its units are cleared.
     assert (
         is_earlier or (is_over and not entry.revealed) or clock.cancelled_at != 0
     ), "auction: bid still active"
     # A job cancelled before the end of the reveal phase left this attempt's bids nothing to reveal.
     had_its_chance: bool = is_earlier or (
-        is_over and (clock.cancelled_at == 0 or clock.cancelled_at >= clock.reveal_end)
+        is_over and (clock.cancelled_at == 0 or clock.cancelled_at >= clock.bid_end + reveal_window_s)
     )
     self.rings[operator][self._place(job, kind)] = words.SPENT
     token: address = empty(address)
-    lock: uint256 = 0
-    token, lock = words._unpack_security(self.lot_words[job][kind].security)
+    once: uint256 = 0
+    token, once = words._unpack_security(self.lot_words[job][kind].security)
+    reserve: uint256 = self._reserve_of(job, kind, entry.attempt, clock)
     forfeited: uint256 = 0
     if had_its_chance and not entry.revealed:
-        forfeited = min(clock.reserve, lock) * entry.capacity
+        # Less than it locks, which is more than three reserves.
+        forfeited = reserve * entry.capacity
     log BidReclaimed(job=job, operator=operator, kind=kind, forfeited=forfeited)
     if forfeited > 0:
         extcall INodeRegistry(registry).slash(operator, token, forfeited, False)
         extcall INodeRegistry(registry).burn(token, forfeited)
-    locked: uint256 = lock * entry.capacity + self.lot_words[job][kind].once
+    locked: uint256 = terms_of._lock(reserve, clock.audit_bps) * entry.capacity + once
     extcall INodeRegistry(registry).unlock(operator, token, locked - forfeited, True)
     if entry.revealed and not is_earlier:
         # The job was cancelled. INVARIANT deposits: the place is spent, so no bid is paid twice.
         extcall ITaskRegistry(tasks).compensate(job, staticcall INodeRegistry(registry).owner_of(operator))
-
-
-@external
-def retire(job: uint256, kind: uint256, operator: uint256):
-    """
-    @notice Frees the place of a bid that can take nothing any more, since its job ended.
-    """
-    entry: words.Entry = self._entry(job, kind, operator)
-    assert entry.attempt != 0, "auction: no bid"
-    # INVARIANT auction: a place is freed only when nothing is locked for its bid. Of a job that was awarded every bid
-    # revealed in the last attempt was unlocked or handed its lock to the settlement; any other one is reclaimed.
-    assert (
-        entry.revealed
-        and entry.attempt == words._unpack_clock(self.lot_words[job][kind].clock).attempt
-        and (staticcall ITaskViews(tasks).jobs(job)).state == numbers.ENDED
-    ), "auction: bid still active"
-    self.rings[operator][self._place(job, kind)] = words.SPENT
-    log BidRetired(job=job, operator=operator, kind=kind)
 
 
 @external
@@ -536,9 +515,18 @@ def is_lapsed(job: uint256) -> bool:
     clock: words.Clock = words._unpack_clock(self.lot_words[job][0].clock)
     return (
         clock.phase == OPEN
-        and protocol_time._now(registry) >= clock.reveal_end + LAPSE_S
+        and protocol_time._now(registry) >= clock.bid_end + reveal_window_s + LAPSE_S
         and words._unpack_clock(self.lot_words[job][1].clock).phase == OPEN
     )
+
+
+@external
+@view
+def reserve_of(job: uint256, kind: uint256) -> uint256:
+    """
+    @notice The reserve of a lot's present attempt; once it is awarded, the most that its seats may cost.
+    """
+    return self.lot_words[job][kind].clock >> 40 & bits.U80
 
 
 @external
@@ -550,20 +538,22 @@ def lots(job: uint256, kind: uint256) -> Lot:
     clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
     progress: words.Progress = words._unpack_progress(self.progresses[job][kind])
+    if clock.phase == 0:
+        return empty(Lot)
     token: address = empty(address)
-    lock: uint256 = 0
-    token, lock = words._unpack_security(self.lot_words[job][kind].security)
+    once: uint256 = 0
+    token, once = words._unpack_security(self.lot_words[job][kind].security)
     return Lot(
         phase=clock.phase,
         token=token,
         units=clock.units,
-        rounds=tally.rounds,
         reserve=clock.reserve,
         max_reserve=tally.max_reserve,
-        lock=lock,
+        lock=terms_of._lock(clock.reserve, clock.audit_bps),
+        once=once,
         attempt=clock.attempt,
         bid_end=clock.bid_end,
-        reveal_end=clock.reveal_end,
+        reveal_end=clock.bid_end + reveal_window_s,
         revealed=tally.revealed,
         units_capped=tally.units_capped,
         units_uncapped=tally.units_uncapped,
@@ -584,38 +574,56 @@ def bids(job: uint256, kind: uint256, operator: uint256) -> Bid:
     @notice An operator's bid; zeros when there is none. `won` and `first_slot` are settled once the lot is cleared.
     """
     entry: words.Entry = self._entry(job, kind, operator)
+    if entry.attempt == 0:
+        return empty(Bid)
+    clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     return Bid(
         attempt=entry.attempt,
+        reserve=self._reserve_of(job, kind, entry.attempt, clock),
         capacity=entry.capacity,
-        standby=entry.standby,
         revealed=entry.revealed,
         price=entry.price,
         discount_bps=entry.discount_bps,
         won=entry.won,
         first_slot=entry.first_slot,
-        taken=entry.taken,
         seal=convert(entry.seal << 96, bytes32),
     )
 
 
 @internal
-def _open_attempt(job: uint256, kind: uint256, attempt: uint256, units: uint256, reserve: uint256):
-    bid_end: uint256 = protocol_time._now(registry) + bid_window_s
-    reveal_end: uint256 = bid_end + reveal_window_s
-    self.lot_words[job][kind].clock = words._pack_clock(
-        words.Clock(
-            phase=OPEN,
-            attempt=attempt,
-            units=units,
-            bid_end=bid_end,
-            reveal_end=reveal_end,
-            reserve=reserve,
-            cancelled_at=0,
-        )
+def _open_attempt(
+    job: uint256, kind: uint256, attempt: uint256, units: uint256, audit_bps: uint256, reserve: uint256
+):
+    clock: words.Clock = words.Clock(
+        phase=OPEN,
+        attempt=attempt,
+        units=units,
+        bid_end=protocol_time._now(registry) + bid_window_s,
+        audit_bps=audit_bps,
+        reserve=reserve,
+        cancelled_at=0,
     )
+    self.lot_words[job][kind].clock = words._pack_clock(clock)
     log LotOpened(
-        job=job, kind=kind, attempt=attempt, reserve=reserve, bid_end=bid_end, reveal_end=reveal_end
+        job=job,
+        kind=kind,
+        attempt=attempt,
+        reserve=reserve,
+        bid_end=clock.bid_end,
+        reveal_end=clock.bid_end + reveal_window_s,
     )
+
+
+@internal
+@view
+def _reserve_of(job: uint256, kind: uint256, attempt: uint256, clock: words.Clock) -> uint256:
+    """
+    @return The reserve of an attempt, the present one or one before: its bids are locked by it.
+    """
+    if attempt == clock.attempt:
+        return clock.reserve
+    past: uint256 = self.past_reserves[job][attempt]
+    return past >> 80 if kind == numbers.SLOTS else past & bits.U80
 
 
 @internal
@@ -648,9 +656,11 @@ def _clear_one(
     unlocked: uint256 = reserved - won
     if unlocked > 0:
         token: address = empty(address)
-        lock: uint256 = 0
-        token, lock = words._unpack_security(self.lot_words[job][kind].security)
-        once: uint256 = self.lot_words[job][kind].once if won == 0 else 0
+        once: uint256 = 0
+        token, once = words._unpack_security(self.lot_words[job][kind].security)
+        if won > 0:
+            once = 0
+        lock: uint256 = terms_of._lock(clock.reserve, clock.audit_bps)
         extcall INodeRegistry(registry).unlock(operator, token, lock * unlocked + once, won == 0)
     tally.sold += won
     if won > 0:
@@ -739,7 +749,7 @@ def _is_free(word: uint256, job: uint256, kind: uint256) -> bool:
     """
     other: uint256 = words._job(word)
     entry: words.Entry = words._unpack_entry(word)
-    if other == job or not entry.revealed or entry.standby:
+    if other == job or not entry.revealed:
         return False
     if entry.won > 0:
         return entry.priced
@@ -755,7 +765,7 @@ def _has_failed(job: uint256) -> bool:
     @notice Whether the attempt is over, and a lot has too few bids.
     """
     return (
-        protocol_time._now(registry) >= words._unpack_clock(self.lot_words[job][0].clock).reveal_end
+        protocol_time._now(registry) >= words._unpack_clock(self.lot_words[job][0].clock).bid_end + reveal_window_s
         and not (self._has_enough(job, 0) and self._has_enough(job, 1))
     )
 

@@ -83,13 +83,17 @@ def wire(settlement_: address, audit_pool_: address):
 
 
 @external
-def award(job: uint256, operator: uint256, seat: uint256, count: uint256, price: uint256) -> uint256:
+def award(job: uint256, operator: uint256, seat: uint256, count: uint256, locked: uint256):
     """
     @notice Takes over from the auction what is locked behind a seat.
-    @return How much that seat needs: at most what its bid locked, since its price is at most the maximum.
     """
     self._check_settlement()
-    return self._add(job, operator, seat, count, price)
+    # INVARIANT locks: an operator wins once in a role, so nothing is locked there yet. The auction sends its seat's part and the
+    # role's restitution.
+    role: uint256 = self._role(seat)
+    self.stake_words[job][operator][role] = words._pack(
+        words.Stake(locked=locked, drawn=0, left_turn=0, slots=self._slots(role, count), held=1)
+    )
 
 
 @external

@@ -456,10 +456,9 @@ def _open(terms: terms_of.Terms) -> (uint256, uint256):
         numbers.SLOTS,
         terms.token,
         terms.slots,
-        terms.rounds,
         terms.reserve,
         terms.max_price,
-        terms_of._lock(terms.max_price, terms.audit_bps),
+        terms.audit_bps,
         terms_of._restitution(self.schedule_words[job], self.price_words[job], False),
     )
     extcall IAuction(auction).open(
@@ -467,12 +466,10 @@ def _open(terms: terms_of.Terms) -> (uint256, uint256):
         numbers.AGGREGATOR,
         terms.token,
         1,
-        terms.rounds,
         terms.aggregator_reserve,
         terms.aggregator_max_price,
-        terms_of._lock(terms.aggregator_max_price, terms.audit_bps)
-        + terms_of._restitution(self.schedule_words[job], self.price_words[job], True),
-        0,
+        terms.audit_bps,
+        terms_of._restitution(self.schedule_words[job], self.price_words[job], True),
     )
     return job, escrow
 

@@ -123,8 +123,7 @@ class Actions:
     def _seal_bid(self, view: JobView, bid: SealBid) -> None:
         operator, price = self._config.operator, self._price_of(view, bid)
         seal = self._sealer.seal(view.job, bid.kind, bid.attempt, operator, price, bid.capacity)
-        args = (view.job, bid.kind, operator, seal, bid.capacity, self._config.standby)
-        self._send(view, self._chain.auction.bid(*args))
+        self._send(view, self._chain.auction.bid(view.job, bid.kind, operator, seal, bid.capacity))
 
     def _open_bid(self, view: JobView, bid: OpenBid) -> None:
         price = self._price_of(view, bid)

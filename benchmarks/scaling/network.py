@@ -124,7 +124,7 @@ class Market:
         salt = b"s" * 32
         for job, kind, operator, price, count in bids:
             seal = Seal(job, kind, 1, operator, price, count, salt)
-            self.call("auction", "bid", f"hot {operator}", job, kind, operator, seal, count, False)
+            self.call("auction", "bid", f"hot {operator}", job, kind, operator, seal, count)
         self.now += PRODUCTION.bid_window_s
         for job, kind, operator, price, _ in bids:
             self.call("auction", "reveal", "submitter", job, kind, operator, price, salt)

@@ -3,7 +3,7 @@
 """
 @title The storage words of Auction
 @license Apache-2.0
-@notice What is kept of a lot (four words), of a bid and of a losing run (one word each).
+@notice What is kept of a lot (four words, and one for each attempt that is over), of a bid and of a losing run (one word each).
 @dev A bid's word names its job, since a place of the ring serves one job in 256 after another.
 """
 
@@ -20,13 +20,14 @@ U30: constant(uint256) = 2**30 - 1
 SPENT: constant(uint256) = 1
 
 
-# A lot is four words: what secures a unit (token and lock), what the clock says,
+# A lot is four words: what secures a bid (token, and what it locks besides its units), what the clock says,
 struct Clock:
     phase: uint256
     attempt: uint256
     units: uint256
     bid_end: uint256
-    reveal_end: uint256
+    # The job's; with the reserve it makes the lock of a unit.
+    audit_bps: uint256
     reserve: uint256
     cancelled_at: uint256
 
@@ -34,7 +35,6 @@ struct Clock:
 # what was revealed and sold,
 struct Tally:
     max_reserve: uint256
-    rounds: uint256
     revealed: uint256
     units_capped: uint256
     units_uncapped: uint256
@@ -59,14 +59,12 @@ struct Entry:
     job: uint256
     attempt: uint256
     capacity: uint256
-    standby: bool
     revealed: bool
     seal: uint256
     price: uint256
     discount_bps: uint256
     won: uint256
     first_slot: uint256
-    taken: uint256
     priced: bool
     sweep: uint256
 
@@ -80,7 +78,7 @@ def _pack_clock(clock: Clock) -> uint256:
         | convert(convert(clock.attempt, uint32), uint256) << 216
         | convert(convert(clock.units, uint16), uint256) << 200
         | convert(convert(clock.bid_end, uint40), uint256) << 160
-        | convert(convert(clock.reveal_end, uint40), uint256) << 120
+        | convert(convert(clock.audit_bps, uint40), uint256) << 120
         | convert(convert(clock.reserve, uint80), uint256) << 40
         | convert(convert(clock.cancelled_at, uint40), uint256)
     )
@@ -94,7 +92,7 @@ def _unpack_clock(word: uint256) -> Clock:
         attempt=word >> 216 & bits.U32,
         units=word >> 200 & bits.U16,
         bid_end=word >> 160 & bits.U40,
-        reveal_end=word >> 120 & bits.U40,
+        audit_bps=word >> 120 & bits.U40,
         reserve=word >> 40 & bits.U80,
         cancelled_at=word & bits.U40,
     )
@@ -104,9 +102,8 @@ def _unpack_clock(word: uint256) -> Clock:
 @pure
 def _pack_tally(tally: Tally) -> uint256:
     return (
-        convert(convert(tally.second_excess, uint16), uint256) << 232
-        | convert(convert(tally.max_reserve, uint80), uint256) << 152
-        | convert(convert(tally.rounds, uint16), uint256) << 136
+        convert(convert(tally.second_excess, uint16), uint256) << 216
+        | convert(convert(tally.max_reserve, uint80), uint256) << 136
         | convert(convert(tally.revealed, uint24), uint256) << 112
         | convert(convert(tally.units_capped, uint32), uint256) << 80
         | convert(convert(tally.units_uncapped, uint32), uint256) << 48
@@ -120,12 +117,11 @@ def _pack_tally(tally: Tally) -> uint256:
 @pure
 def _unpack_tally(word: uint256) -> Tally:
     return Tally(
-        max_reserve=word >> 152 & bits.U80,
-        rounds=word >> 136 & bits.U16,
+        max_reserve=word >> 136 & bits.U80,
         revealed=word >> 112 & bits.U24,
         units_capped=word >> 80 & bits.U32,
         units_uncapped=word >> 48 & bits.U32,
-        second_excess=word >> 232,
+        second_excess=word >> 216,
         sold=word >> 32 & bits.U16,
         winners=word >> 16 & bits.U16,
         priced=word & bits.U16,
@@ -158,8 +154,8 @@ def _unpack_progress(word: uint256) -> Progress:
 
 @internal
 @pure
-def _pack_security(token: address, lock: uint256) -> uint256:
-    return convert(token, uint256) << 96 | convert(convert(lock, uint96), uint256)
+def _pack_security(token: address, once: uint256) -> uint256:
+    return convert(token, uint256) << 96 | convert(convert(once, uint96), uint256)
 
 
 @internal
@@ -193,21 +189,19 @@ def _pack_entry(entry: Entry) -> uint256:
     """
     @notice The word of a revealed bid.
     """
-    # The price is at most the reserve, the discount at most 1,000, won and taken at most the capacity, and first_slot
+    # The price is at most the reserve, the discount at most 1,000, won at most the capacity, and first_slot
     # below units, at most 16,384: 15 bits hold each. A clearing starts again at the cost of a transaction each time: 30
     # bits hold more starts than a chain has room for.
     return (
         entry.job << 216
         | entry.attempt << 184
         | entry.capacity << 168
-        | convert(entry.standby, uint256) << 167
-        | 1 << 166
-        | convert(entry.priced, uint256) << 165
-        | entry.price << 85
-        | entry.discount_bps << 75
-        | entry.won << 60
-        | entry.first_slot << 45
-        | entry.taken << 30
+        | 1 << 167
+        | convert(entry.priced, uint256) << 166
+        | entry.price << 70
+        | entry.discount_bps << 60
+        | entry.won << 45
+        | entry.first_slot << 30
         | entry.sweep
     )
 
@@ -219,15 +213,13 @@ def _unpack_entry(word: uint256) -> Entry:
     entry.job = word >> 216
     entry.attempt = word >> 184 & bits.U32
     entry.capacity = word >> 168 & bits.U16
-    entry.standby = word >> 167 & 1 != 0
-    entry.revealed = word >> 166 & 1 != 0
+    entry.revealed = word >> 167 & 1 != 0
     if entry.revealed:
-        entry.priced = word >> 165 & 1 != 0
-        entry.price = word >> 85 & bits.U80
-        entry.discount_bps = word >> 75 & U10
-        entry.won = word >> 60 & U15
-        entry.first_slot = word >> 45 & U15
-        entry.taken = word >> 30 & U15
+        entry.priced = word >> 166 & 1 != 0
+        entry.price = word >> 70 & bits.U80
+        entry.discount_bps = word >> 60 & U10
+        entry.won = word >> 45 & U15
+        entry.first_slot = word >> 30 & U15
         entry.sweep = word & U30
     else:
         entry.seal = word & bits.U160

@@ -53,10 +53,12 @@ event SeatVacated:
 
 
 @external
-def seat(job: uint256, kind: uint256, operator: uint256, first: uint256, count: uint256, price: uint256) -> uint256:
+def seat(
+    job: uint256, kind: uint256, operator: uint256, first: uint256, count: uint256, price: uint256, locked: uint256
+):
     """
     @notice Records a seat that the auction awarded.
-    @return What of its bid's lock the seat needs.
+    @param locked What of its bid's lock stays behind the seat.
     """
     state._check_auction()
     number: uint256 = state.AGGREGATION
@@ -69,7 +71,7 @@ def seat(job: uint256, kind: uint256, operator: uint256, first: uint256, count: 
         words.Holding(operator=operator, first=first, count=count, price=price, left_turn=0, left_at=0),
     )
     log SeatTaken(job=job, operator=operator, seat=number, first=first, count=count, price=price)
-    return extcall ILocks(state.locks).award(job, operator, number, count, price)
+    extcall ILocks(state.locks).award(job, operator, number, count, locked)
 
 
 @external

@@ -101,10 +101,10 @@ def operator_plans(nodes: int) -> tuple[OperatorPlan, ...]:
     _check_extra()
     from keepers.processes.local_network import OperatorPlan
 
-    # Bids lock 98 times a job's maximum price, which follows from its budget: thousands for a small job, where people try things.
-    # A custodian reserves up to twice a round's price and more, of jobs as large.
+    # A bid locks, once, up to all of a job's escrow, which is at most what an account of a devnet has; and 98 reserves a slot. An
+    # offer of custody reserves up to half of it.
     rich = OperatorPlan(
-        "", price="0.5", aggregator_price="0.5", capacity=64, collateral=1_500_000 * ZEN, custody_deposit=50_000 * ZEN
+        "", price="0.5", aggregator_price="0.5", capacity=64, collateral=150_000 * ZEN, custody_deposit=50_000 * ZEN
     )
     roles = {f"node-{number}": "provider" for number in range(1, nodes + 1)}
     roles |= {"aggregator": "aggregator", "verifier": "verifier"}

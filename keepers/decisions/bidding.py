@@ -41,8 +41,6 @@ def reclaim_dead_bids(view: JobView, me: OperatorContext) -> Iterator[Duty]:
         unrevealed = not bid.revealed and view.now >= lot.reveal_end
         if operator == me.operator and (stale or unrevealed):
             yield Send("auction", "reclaim", (view.job, kind, operator))
-        elif operator == me.operator and view.closed:
-            yield Send("auction", "retire", (view.job, kind, operator))
 
 
 def attempt_failed(view: JobView) -> bool:

@@ -50,7 +50,7 @@ def free(view: JobView, me: OperatorContext) -> int:
     for (kind, operator), bid in view.bids.items():
         lot = view.lots[kind]
         over = bid.attempt < lot.attempt or view.now >= lot.reveal_end
-        dead += view.bid_lock(kind, bid.capacity) if operator == me.operator and over and bid.revealed else 0
+        dead += view.locked_by(kind, bid) if operator == me.operator and over and bid.revealed else 0
     return max(0, me.free + dead)
 
 

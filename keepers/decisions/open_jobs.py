@@ -54,6 +54,6 @@ def ring_conflicts(view: JobView, others: Iterable[JobView], operator: int) -> d
         for kind in (Kind.SLOTS, Kind.AGGREGATOR):
             bid = other.bids.get((kind, operator))
             # As `Auction._is_free` has it: every winner of a job that was awarded is priced.
-            if bid is not None and (other.state == JobState.OPEN or not bid.revealed or bid.standby):
+            if bid is not None and (other.state == JobState.OPEN or not bid.revealed):
                 conflicts[int(kind)] = other.job
     return conflicts

@@ -15,7 +15,7 @@ def deadline(kit, job, claims):
 
 
 def test_a_job_pays_everyone_and_refunds_the_rest(kit, chain, running, play, operators, submitter, anyone, to):
-    job, aggregator = running, operators[-1]
+    job = running
     assert kit.tasks.jobs(job).state == 3
     claims = [ref for _ in range(2) for ref in play.turn(job)]
     assert kit.tasks.jobs(job).state == 4
@@ -42,7 +42,6 @@ def test_a_job_pays_everyone_and_refunds_the_rest(kit, chain, running, play, ope
         assert kit.zen.balanceOf(account) == before + amount
     for each in operators:
         kit.locks.release(job, each.id, sender=anyone)
-        kit.auction.retire(job, int(each is aggregator), each.id, sender=anyone)
         assert kit.registry.collateral(each.id, kit.zen).locked == 0
         assert kit.registry.operators(each.id).locks == 0
         kit.registry.withdraw(each.id, kit.zen, 100 * ZEN, sender=each.owner)

@@ -7,7 +7,7 @@ from tests.support.job_driver import Offer
 from tests.support.protocol_driver import DEVNET, ZEN
 from zoo_compute.spec.params import lock_of
 
-LOCK = lock_of(2_000, 500)  # of a slot's bid, in the kit's default terms
+LOCK = lock_of(1_000, 500)  # of a slot's bid at the first reserve, in the kit's default terms
 ZEN_REFUSES = "erc20: transfer amount exceeds balance"
 
 
@@ -35,10 +35,10 @@ def rate(kit, operator, points):
 def test_bid__locks_for_all_its_units(kit, play):
     ada = play.register("ada")
     job = play.post()
-    offer = Offer(123, 2, standby=True)
+    offer = Offer(123, 2)
     play.bid(job, 0, ada, offer)
     bid = kit.auction.bids(job, 0, ada.id)
-    assert (bid.attempt, bid.capacity, bid.standby, bid.revealed, bid.price) == (1, 2, True, False, 0)
+    assert (bid.attempt, bid.reserve, bid.capacity, bid.revealed, bid.price) == (1, 1_000, 2, False, 0)
     assert bid.seal == play.seal(job, 0, ada, offer)[:20] + bytes(12)
     assert kit.registry.collateral(ada.id, kit.zen).locked == 2 * LOCK
     assert kit.registry.operators(ada.id).locks == 1
@@ -52,20 +52,20 @@ def test_bid__out_of_range__is_refused_in_order(kit, play):
     auction = kit.auction
     many = 2**256 - 1
     with play.refused("auction: not bidding"):
-        auction.bid(99, 0, ada.id, seal, 0, False, sender=play.anyone)
+        auction.bid(99, 0, ada.id, seal, 0, sender=play.anyone)
     with play.refused("auction: not bidding"):
-        auction.bid(job, 2, ada.id, seal, 0, False, sender=play.anyone)
+        auction.bid(job, 2, ada.id, seal, 0, sender=play.anyone)
     for capacity in (0, 4, 2**250, many):
         with play.refused("auction: capacity out of range"):
-            auction.bid(job, 0, 99, seal, capacity, False, sender=ada.owner)
+            auction.bid(job, 0, 99, seal, capacity, sender=ada.owner)
     for operator, sender in ((ada.id, ada.owner), (99, ada.hot), (0, ada.hot), (many, ada.hot)):
         with play.refused("auction: operator not eligible"):
-            auction.bid(job, 0, operator, seal, 1, False, sender=sender)
+            auction.bid(job, 0, operator, seal, 1, sender=sender)
     with play.refused("auction: capacity out of range"):
-        auction.bid(job, 1, ada.id, seal, 2, False, sender=ada.hot)
+        auction.bid(job, 1, ada.id, seal, 2, sender=ada.hot)
     play.bid(job, 0, ada, Offer(1))
     with play.refused("auction: already bid"):
-        auction.bid(job, 0, ada.id, seal, 1, False, sender=ada.owner)
+        auction.bid(job, 0, ada.id, seal, 1, sender=ada.owner)
     with play.refused("registry: amount exceeds free collateral"):
         play.bid(job, 0, poor, Offer(1))
 
@@ -99,9 +99,9 @@ def test_bid__least_capacity__is_a_64th_of_the_lot(kit, play):
 
 
 def test_bid__lock_beyond_its_field__is_refused_when_the_job_is_posted(kit, play):
-    # Of the aggregator: 16 * (16,384 * 2^80 + 1) and more, which is above 2^96; of the slots it is 2^85.
+    # Restitution of the aggregator: 4 * (16,384 + 1) * (2^80 - 1) is above 2^96, 4 * (16,383 + 1) * (2^80 - 1) is not.
     greatest = 2**80 - 1
-    for slots, depth, is_fitting in ((16_384, 16, False), (16_384, 4, False), (16_384, 3, True), (3, 16, True)):
+    for slots, depth, is_fitting in ((16_384, 16, False), (16_384, 4, False), (16_383, 4, True), (3, 16, True)):
         terms = {"slots": slots, "rounds": 100, "max_price": greatest, "depth": depth, "aggregator_max_price": greatest}
         with play.refused(ZEN_REFUSES if is_fitting else "auction: lock out of range"):
             play.post(**terms)
@@ -115,7 +115,7 @@ def far(kit, play, job, distance=256):
     other = job + distance
     lot = kit.auction.lots(job, 0)
     for kind in (0, 1):
-        args = (other, kind, lot.token, 3 if kind == 0 else 1, 3, 1_000, 2_000, LOCK, 0)
+        args = (other, kind, lot.token, 3 if kind == 0 else 1, 1_000, 2_000, 500, 0)
         kit.auction.open(*args, sender=kit.tasks.address)
     return other
 
@@ -136,14 +136,14 @@ def test_ring__standing_bid_of_another_job_in_the_place__refuses_until_it_is_rec
             play.bid(other, kind, ada, Offer(10))
     kit.tasks.cancel(job, sender=play.submitter)
     kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
-    assert stored(kit, ada, job) == stored(kit, ada, other) == (0, 0, False, False, 0, 0, 0, 0, 0, bytes(32))
+    assert stored(kit, ada, job) == stored(kit, ada, other) == (0, 0, 0, False, 0, 0, 0, 0, bytes(32))
     play.bid(other, 0, ada, Offer(10))
-    assert stored(kit, ada, other)[:2] == (1, 1)
+    assert stored(kit, ada, other)[:3] == (1, 1_000, 1)
     with play.refused("auction: no bid"):
         kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
 
 
-def test_ring__seated_winner_and_loser_without_standby__make_room_by_themselves(kit, play, agg):
+def test_ring__seated_winner_and_loser__make_room_by_themselves(kit, play, agg):
     ada, bob = play.register_all(2)
     offers = ({ada: Offer(10, 3), bob: Offer(20, 3)}, {agg: Offer(1)})
     job = revealed(play, *offers)
@@ -176,36 +176,6 @@ def test_ring__revealed_bid_of_an_earlier_attempt__keeps_its_place(kit, play, ag
     other = far(kit, play, job)
     with play.refused("auction: already bid"):  # its lock is still there
         play.bid(other, 0, ada, Offer(10))
-
-
-def test_ring__standby__keeps_its_place_until_its_job_ended_and_it_is_retired(kit, play, agg):
-    ada, bob, cy = play.register_all(3)
-    offers = ({ada: Offer(10, 3, True), bob: Offer(20, 3, True), cy: Offer(30, 3)}, {agg: Offer(1)})
-    job = play.post()
-    play.bid_all(job, *offers)
-    play.reveal_all(job, {ada: offers[0][ada], bob: offers[0][bob]}, offers[1])  # cy never reveals
-    retire = kit.auction.retire
-    with play.refused("auction: no bid"):
-        retire(job, 0, 99, sender=play.anyone)
-    with play.refused("auction: no bid"):
-        retire(job, 2, ada.id, sender=play.anyone)
-    for kind in (0, 1):
-        play.clear(job, kind, offers[kind] if kind else {ada: 0, bob: 0})
-        play.award(job, kind, offers[kind])
-    other = far(kit, play, job)
-    for each in (ada, bob):
-        with play.refused("auction: already bid"):
-            play.bid(other, 0, each, Offer(10))
-        with play.refused("auction: bid still active"):
-            retire(job, 0, each.id, sender=play.anyone)
-    kit.tasks.advance(job, 4, sender=kit.settlement.address)
-    with play.refused("auction: bid still active"):  # it is reclaimed
-        retire(job, 0, cy.id, sender=play.anyone)
-    for each in (ada, bob):
-        retire(job, 0, each.id, sender=play.anyone)
-        with play.refused("auction: no bid"):
-            retire(job, 0, each.id, sender=play.anyone)
-        play.bid(other, 0, each, Offer(10))
 
 
 # --- reveal
@@ -258,7 +228,7 @@ def test_reopen__too_few_bids__grows_a_short_lots_reserve_by_a_quarter(kit, play
 
 def test_reopen__one_lot_short__takes_both_to_the_next_attempt(kit, play, agg):
     ada, bob = play.register_all(2)
-    job = revealed(play, {ada: Offer(10, 2), bob: Offer(20, 1)}, {})
+    job = revealed(play, {ada: Offer(10, 2), bob: Offer(20)}, {})
     kit.auction.reopen(job, 0, sender=play.anyone)
     slots, seat = kit.auction.lots(job, 0), kit.auction.lots(job, 1)
     assert (slots.attempt, seat.attempt, slots.bid_end) == (2, 2, seat.bid_end)
@@ -292,25 +262,27 @@ def test_reclaim__unrevealed_bid__forfeits_the_reserve_a_unit(kit, play):
         kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
 
 
-def test_reclaim__unrevealed_bid_of_an_earlier_attempt__forfeits_the_grown_reserve(kit, play):
-    ada = play.register("ada")
-    job = play.post()
-    play.bid(job, 0, ada, Offer(10, 1))
-    play.to(kit.auction.lots(job, 0).reveal_end)
-    kit.auction.reopen(job, 0, sender=play.anyone)
-    kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
-    assert kit.registry.burned(kit.zen) == 1_250
-
-
-def test_reclaim__forfeit_above_the_lock__takes_the_lock(kit, play):
-    ada = play.register("ada")
-    # Opened by hand: no terms give a lot a lock below its reserve.
-    kit.auction.open(9, 1, kit.zen, 1, 3, 50_000, 50_000, 3_000, 0, sender=kit.tasks.address)
-    play.bid(9, 1, ada, Offer(10))
-    play.to(kit.auction.lots(9, 1).reveal_end)
-    kit.auction.reclaim(9, 1, ada.id, sender=play.anyone)
-    assert kit.registry.burned(kit.zen) == 3_000
-    assert kit.registry.collateral(ada.id, kit.zen).locked == 0
+def test_reclaim__bids_of_every_attempt__unlock_and_forfeit_by_the_reserve_of_their_own(kit, play):
+    """Four operators, an attempt each while the reserves grow: 1,000, 1,250, 1,562, 1,952 a slot; 500 to 976 a round."""
+    names, reserves, seat_reserves = play.register_all(4), (1_000, 1_250, 1_562, 1_952), (500, 625, 781, 976)
+    job = play.post(policy=1)
+    once, locked = 3 * (3 * 2_000 + 1_000), lambda each: kit.registry.collateral(each.id, kit.zen).locked
+    for each, reserve, of_seat in zip(names, reserves, seat_reserves, strict=True):
+        play.bid(job, 0, each, Offer(10, 2))
+        play.bid(job, 1, each, Offer(10))
+        assert locked(each) == 2 * lock_of(reserve, 500) + lock_of(of_seat, 500) + 2 * once
+        assert [kit.auction.bids(job, kind, each.id).reserve for kind in (0, 1)] == [reserve, of_seat]
+        play.to(kit.auction.lots(job, 0).bid_end)
+        if each is names[1]:
+            play.reveal(job, 0, each)
+        play.to(kit.auction.lots(job, 0).reveal_end)
+        kit.auction.reopen(job, 0, sender=play.anyone)
+    assert [kit.auction.bids(job, 0, each.id).reserve for each in names] == list(reserves)
+    for each, reserve, of_seat in zip(names, reserves, seat_reserves, strict=True):
+        for kind in (1, 0):
+            kit.auction.reclaim(job, kind, each.id, sender=play.anyone)
+        forfeited = of_seat + (0 if each is names[1] else 2 * reserve)
+        assert tuple(kit.registry.collateral(each.id, kit.zen)) == (10**9 - forfeited, 0)
 
 
 def test_reclaim__revealed_bid_of_this_attempt__still_stands(kit, play, agg):
@@ -363,7 +335,7 @@ def test_reclaim__unrevealed_bid_of_a_job_that_runs__frees_the_exit(kit, play, a
 
 def test_protocol_functions__by_anyone_else__are_refused(kit, play):
     with play.refused("auction: not the task registry"):
-        kit.auction.open(1, 0, kit.zen, 1, 1, 1, 1, 1, 0, sender=kit.settlement.address)
+        kit.auction.open(1, 0, kit.zen, 1, 1, 1, 500, 0, sender=kit.settlement.address)
     with play.refused("auction: not the task registry"):
         kit.auction.cancelled(1, sender=kit.settlement.address)
 
@@ -371,7 +343,7 @@ def test_protocol_functions__by_anyone_else__are_refused(kit, play):
 def test_bid__where_slots_are_rolled_back__locks_restitution_once_until_it_cannot_win(kit, play, agg):
     """Whatever its capacity; who wins nothing, or misses its reveal, has it back with the rest."""
     ada, bob, cy, dee = play.register_all(4)
-    offers = {ada: Offer(10, 3), bob: Offer(20, 1), cy: Offer(30, 2), dee: Offer(40, 1)}
+    offers = {ada: Offer(10, 3), bob: Offer(20), cy: Offer(30, 2), dee: Offer(40)}
     job = play.post(policy=1)
     once, locked = 3 * (3 * 2_000 + 1_000), lambda each: kit.registry.collateral(each.id, kit.zen).locked
     play.bid_all(job, offers, {agg: Offer(5)})
@@ -383,9 +355,19 @@ def test_bid__where_slots_are_rolled_back__locks_restitution_once_until_it_canno
     play.clear(job, 0, {ada: 0, bob: 0, cy: 0})
     assert [locked(each) for each in (ada, bob, cy)] == [once + LOCK] * 3
     play.award(job, 0, {ada: 0, bob: 0, cy: 0})
-    # A seat's price is below the maximum: its lock is what that asks for.
     assert {kit.settlement.seats(job, seat).price for seat in range(3)} == {1_000}
-    assert [locked(each) for each in (ada, bob, cy)] == [once + lock_of(1_000, 500)] * 3
+    assert [locked(each) for each in (ada, bob, cy)] == [once + LOCK] * 3
+
+
+def test_award__what_rounding_locks_too_much__stays_behind_the_seat(kit, play, agg):
+    """Less than one a unit, at the reserve. Below it the seat's lock follows from all its units at once."""
+    ada, bob = play.register_all(2)
+    play.awarded({ada: Offer(10, 3)}, {agg: Offer(1)})
+    assert 3 * LOCK - lock_of(3_000, 500) == 2
+    assert kit.registry.collateral(ada.id, kit.zen).locked == 3 * LOCK
+    job = play.awarded({ada: Offer(10, 3), bob: Offer(999, 2)}, {agg: Offer(1)})
+    assert kit.settlement.seats(job, 0).price == (2 * 999 + 1_000) // 3 == 999
+    assert kit.locks.stakes(job, ada.id, False).locked == lock_of(3 * 999, 500)
 
 
 def test_clear__loser_where_slots_are_rolled_back__is_unlocked_whole(kit, play, agg):

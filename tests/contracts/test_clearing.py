@@ -6,7 +6,7 @@ from tests.support.job_driver import Offer
 from tests.support.protocol_driver import ZEN
 from zoo_compute.spec.params import lock_of
 
-LOCK = lock_of(2_000, 500)  # of a slot's bid, in the kit's default terms
+LOCK = lock_of(1_000, 500)  # of a slot's bid, in the kit's default terms
 SEAT_LOCK = 3 * (3 * 2_000 + 1_000) + lock_of(500, 500)  # of the aggregator, at its price
 
 

@@ -13,7 +13,7 @@ RUNNING, ENDED = 3, 4
 @pytest.mark.parametrize("depth", [1, 2, 16])
 def test_a_delayed_job__of_any_depth__starts_from_what_was_known_when_the_turn_before_began(kit, play, depth):
     ada, agg, heir = play.register_all(3)
-    bids = {ada: Offer(10, 3)}, {agg: Offer(5), heir: Offer(6, 1, True)}
+    bids = {ada: Offer(10, 3)}, {agg: Offer(5), heir: Offer(6)}
     job = play.running(*bids, rounds=2 * depth + 3, quorum=3, depth=depth, policy=2)
     made, posted = [FIRST], []
 

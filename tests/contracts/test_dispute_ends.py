@@ -21,7 +21,7 @@ def cast(play):
 @pytest.fixture
 def running(play, cast):
     ada, bob, cy, agg, eve = cast
-    return play.running({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(5), eve: Offer(9, standby=True)})
+    return play.running({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(5), eve: Offer(9)})
 
 
 # --- claims that are not convicted
@@ -197,7 +197,7 @@ def test_dispute_terms__follow_from_the_job_and_from_what_the_operator_holds(kit
 def test_dispute_terms__count_the_slots_of_all_seats__never_fewer_than_the_claims(kit, play):
     """Slots that are split off, given up or taken over; the aggregator's seat has none."""
     ada, bob = play.register_all(2)
-    bids = {ada: Offer(10, 4, standby=True), bob: Offer(20, 2)}
+    bids = {ada: Offer(10, 4), bob: Offer(20, 2)}
     job = play.running(bids, {bob: Offer(5)}, slots=6, quorum=1)
     assert [kit.locks.slots_of(job, each.id) for each in (ada, bob)] == [4, 2]
     kit.settlement.decline(job, play.seat_of(job, bob), 1, sender=bob.hot)

@@ -100,7 +100,7 @@ def test_auction__tells_of_a_lot_from_its_bids_to_its_winners(kit, play):
         ("LotOpened", {"job": job, "kind": SLOTS, "attempt": 1, "reserve": 1_000, **times}),
         ("LotOpened", {"job": job, "kind": AGGREGATOR, "attempt": 1, "reserve": 500, **times}),
     ]
-    slots, aggregator = {ada: Offer(700, 1), bob: Offer(800, 1), eve: Offer(900, 1)}, {eve: Offer(400), bob: Offer(450)}
+    slots, aggregator = {ada: Offer(700), bob: Offer(800), eve: Offer(900)}, {eve: Offer(400), bob: Offer(450)}
     play.bid(job, SLOTS, ada, slots[ada])
     assert events_of(auction) == [("BidSealed", {"job": job, "operator": ada.id, "kind": SLOTS, "capacity": 1})]
     play.bid_all(job, {bob: slots[bob], eve: slots[eve]}, aggregator)
@@ -125,25 +125,15 @@ def test_auction__tells_of_a_lot_from_its_bids_to_its_winners(kit, play):
     ]
 
 
-def test_auction__tells_of_bids_taken_back_and_retired(kit, play):
-    auction = kit.auction
-    ada, bob, eve = play.register_all(3)
-    slots, aggregator = (
-        {ada: Offer(700), bob: Offer(800), eve: Offer(900, standby=True)},
-        {eve: Offer(400), bob: Offer(450)},
-    )
-    job = play.awarded(slots, aggregator, slots=2)
-    bid = {"job": job, "operator": eve.id, "kind": SLOTS}
-    kit.tasks.advance(job, ENDED, sender=kit.settlement.address)
-    auction.retire(job, SLOTS, eve.id, sender=play.anyone)
-    assert events_of(auction) == [("BidRetired", bid)]
-    other = play.post()
-    play.bid(other, SLOTS, ada, Offer(600, 2))
-    play.to(auction.lots(other, SLOTS).reveal_end)
-    auction.reclaim(other, SLOTS, ada.id, sender=play.anyone)
-    forfeited = {"job": other, "operator": ada.id, "kind": SLOTS, "forfeited": 2 * 1_000}
+def test_auction__emits_what_a_reclaimed_bid_forfeits(kit, play):
+    auction, ada = kit.auction, play.register("ada")
+    job = play.post()
+    play.bid(job, SLOTS, ada, Offer(600, 2))
+    play.to(auction.lots(job, SLOTS).reveal_end)
+    auction.reclaim(job, SLOTS, ada.id, sender=play.anyone)
+    forfeited = {"job": job, "operator": ada.id, "kind": SLOTS, "forfeited": 2 * 1_000}
     assert events_of(auction) == [("BidReclaimed", forfeited)]
-    auction.reopen(other, SLOTS, sender=play.anyone)
+    auction.reopen(job, SLOTS, sender=play.anyone)
     assert [(name, fields["attempt"], fields["reserve"]) for name, fields in events_of(auction)] == [
         ("LotOpened", 2, 1_250),
         ("LotOpened", 2, 625),

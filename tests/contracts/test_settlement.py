@@ -64,7 +64,7 @@ def test_decline__part_of_a_seat__numbers_the_rest_anew(kit, play):
     kept, second = kit.settlement.seats(job, 0), kit.settlement.seats(job, 1)
     assert (kept.operator, kept.first, kept.count) == (ada.id, 0, 1)
     assert (second.operator, second.first, second.count, second.price) == (0, 1, 2, 1_000)
-    left = lock_of(3_000, 500) - lock_of(2_000, 500) // 10
+    left = 3 * lock_of(1_000, 500) - lock_of(2_000, 500) // 10
     assert tuple(kit.locks.stakes(job, ada.id, False)) == (left, 0, 1, 1, 1)
     run = kit.settlement.runs(job)
     assert (run.seats, run.missing) == (2, 0b11)
@@ -157,7 +157,7 @@ def test_post_checkpoint__128_seats__counts_every_bit(kit, play, present):
     """Of one holder's 128 slots 127 are given up, one by one, and taken again by itself: as many seats as there can be."""
     kit.zen.transfer(play.submitter, ZEN, sender=kit.deployer)
     ada, bob, agg = (play.register(name, units=128) for name in ("ada", "bob", "agg"))
-    job = play.running({ada: Offer(10, 128), bob: Offer(11, 128, True)}, {agg: Offer(5)}, slots=128, quorum=1)
+    job = play.running({ada: Offer(10, 128), bob: Offer(11, 128)}, {agg: Offer(5)}, slots=128, quorum=1)
     for _ in range(127):
         kit.settlement.decline(job, 0, 1, sender=ada.hot)
         seat = kit.settlement.runs(job).seats - 1

@@ -22,12 +22,12 @@ def offers(cast, cy_price=700):
     ada, bob, cy, dee, agg, eve = cast
     # Three slots, four bidders: the cap is one, so ada, bob and the next win one each. dee's 990 is the losing unit.
     slots = {
-        ada: Offer(10, 3, standby=True),
-        bob: Offer(20, 1),
-        cy: Offer(cy_price, 2, standby=True),
-        dee: Offer(990, 1, standby=True),
+        ada: Offer(10, 3),
+        bob: Offer(20),
+        cy: Offer(cy_price, 2),
+        dee: Offer(990),
     }
-    return slots, {agg: Offer(5), eve: Offer(400, standby=True)}
+    return slots, {agg: Offer(5), eve: Offer(400)}
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_take_over__by_who_leaves__is_refused(kit, play, cast, running):
 def test_take_over__of_a_seat_that_was_vacant_for_turns__costs_a_tenth_more_for_each(kit, play, turns, costs):
     """Rounded up, and never above the maximum of 2,000. Escrow has the difference from the slash, as far as it goes."""
     ada, bob, cy, dee, agg = play.register_all(5)
-    bids = {ada: Offer(100, 1), bob: Offer(100, 1), cy: Offer(100, 1), dee: Offer(100, 1)}
+    bids = {ada: Offer(100), bob: Offer(100), cy: Offer(100), dee: Offer(100)}
     job = play.running(bids, {agg: Offer(5)}, slots=3, quorum=1, rounds=60, depth=60)
     seat = time_out(kit, play, job, ada)
     assert price(kit, job, seat) == 100

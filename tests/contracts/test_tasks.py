@@ -26,21 +26,21 @@ def test_post__stores_the_job_and_pulls_the_most_it_can_cost(kit, play):
 def test_post__opens_both_lots_with_their_locks(kit, play):
     job = play.post(rounds=7, slots=5)
     slots, seat = kit.auction.lots(job, 0), kit.auction.lots(job, 1)
-    assert (slots.phase, slots.units, slots.rounds, slots.attempt) == (1, 5, 7, 1)
-    assert (slots.reserve, slots.max_reserve, slots.lock) == (1_000, 2_000, 196_667)
-    lock = 4 * (5 * 2_000 + 1_000) + 98_334
-    assert (seat.units, seat.reserve, seat.max_reserve, seat.lock) == (1, 500, 1_000, lock)
+    assert (slots.phase, slots.units, slots.attempt) == (1, 5, 1)
+    assert (slots.reserve, slots.max_reserve, slots.lock, slots.once) == (1_000, 2_000, 98_334, 0)
+    once = 4 * (5 * 2_000 + 1_000)
+    assert (seat.units, seat.reserve, seat.max_reserve, seat.lock, seat.once) == (1, 500, 1_000, 49_167, once)
     assert slots.bid_end == seat.bid_end == play.now + 12
     assert slots.reveal_end == seat.reveal_end == play.now + 18
 
 
 @pytest.mark.parametrize("audit_bps", LOCKS)
 def test_post__the_rate_of_audits__decides_what_is_locked_behind_a_price(kit, play, audit_bps):
-    job = play.post(reserve=6_000, max_price=6_000, aggregator_max_price=6_000, audit_bps=audit_bps, slots=1, quorum=1)
+    prices = {"reserve": 6_000, "max_price": 7_000, "aggregator_reserve": 6_000, "aggregator_max_price": 7_000}
+    job = play.post(**prices, audit_bps=audit_bps, slots=1, quorum=1)
     p = Fraction(audit_bps, 10_000) * Fraction(2, 3) / 2
     assert LOCKS[audit_bps] == ceil(6_000 * (1 - p) / (Fraction(6, 10) * p))
-    assert kit.auction.lots(job, 0).lock == LOCKS[audit_bps]
-    assert kit.auction.lots(job, 1).lock == LOCKS[audit_bps] + 3 * 12_000
+    assert [kit.auction.lots(job, kind).lock for kind in (0, 1)] == [LOCKS[audit_bps]] * 2
 
 
 @pytest.mark.parametrize(("policy", "of_workers"), [(0, 0), (1, 1), (2, 0), (3, 1), (4, 0), (7, 1)])
@@ -70,7 +70,7 @@ def test_allow__after_a_job_was_posted__leaves_its_windows(kit, play):
 
 def test_post__fewer_rounds_than_the_depth__locks_for_those(kit, play):
     job = play.post(rounds=2)
-    assert kit.auction.lots(job, 1).lock == 2 * (3 * 2_000 + 1_000) + 98_334
+    assert kit.auction.lots(job, 1).once == 2 * (3 * 2_000 + 1_000)
 
 
 def test_post__least_terms__are_accepted(kit, play):
@@ -121,8 +121,8 @@ def test_post__greatest_price__fits_every_word(kit, play):
     )
     assert kit.tasks.jobs(job).escrow == most * 7_001 * 10_000
     own = -(-most * 295 // 3)
-    assert kit.auction.lots(job, 0).lock == own
-    assert kit.auction.lots(job, 1).lock == 7_001 * most * 4 + own
+    assert [kit.auction.lots(job, kind).lock for kind in (0, 1)] == [own] * 2
+    assert [kit.auction.lots(job, kind).once for kind in (0, 1)] == [0, 7_001 * most * 4]
 
 
 def test_cancel__while_lots_are_open__owes_the_whole_escrow(kit, play):

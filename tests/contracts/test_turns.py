@@ -20,7 +20,7 @@ def cast(play):
 
 def offers(cast):
     ada, bob, agg = cast
-    return {ada: Offer(10, 2), bob: Offer(990, 3, standby=True)}, {agg: Offer(5)}
+    return {ada: Offer(10, 2), bob: Offer(990, 3)}, {agg: Offer(5)}
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_take_over__is_of_a_vacant_seat_by_who_is_eligible_within_the_bounds(kit
 def test_take_over__of_a_part__is_at_least_a_64th_of_the_jobs_slots(kit, play):
     ada, agg, cy = (play.register(name, deposit=10**12, units=129) for name in ("ada", "agg", "cy"))
     kit.zen.transfer(play.submitter, 10**9, sender=kit.deployer)
-    slots = {ada: Offer(10, 129), cy: Offer(20, 129, standby=True)}
+    slots = {ada: Offer(10, 129), cy: Offer(20, 129)}
     job = play.running(slots, {agg: Offer(5)}, slots=129, quorum=1, rounds=1)
     take = kit.settlement.take_over
     kit.settlement.decline(job, 0, 129, sender=ada.hot)
@@ -297,7 +297,7 @@ def test_release__of_who_left__waits_for_the_claims_that_its_lock_stands_behind(
 
 def test_auctions_functions__are_the_auctions(kit, play, cast, awarded):
     for call in (
-        lambda: kit.settlement.seat(awarded, 0, cast[0].id, 0, 1, 1, sender=play.anyone),
+        lambda: kit.settlement.seat(awarded, 0, cast[0].id, 0, 1, 1, 1, sender=play.anyone),
         lambda: kit.settlement.begin(awarded, sender=kit.deployer),
     ):
         with play.refused("settlement: not the auction"):

@@ -100,7 +100,7 @@ def test_a_seal_is_compared_by_its_upper_160_bits() -> None:
         for kept, reason in ((20, None), (19, "auction: seal does not match")):
             flipped = seal[:kept] + bytes(byte ^ 0xFF for byte in seal[kept:])
             with chain.anchor():
-                auction.bid(job, 0, 1, flipped, 1, False, sender=hot)
+                auction.bid(job, 0, 1, flipped, 1, sender=hot)
                 chain.timestamp = stage.world.lot(job, 0).bid_end
                 if reason is None:
                     auction.reveal(*reveal)

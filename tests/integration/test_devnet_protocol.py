@@ -34,7 +34,7 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
     driver = DevnetDriver(devnet)
     prices = {"one": 5, "two": 6, "three": 7}
     one, two, three = parties = [driver.operator(name, price) for name, price in prices.items()]
-    offers = [{party: Offer(party.price, standby=True) for party in parties}, {two: Offer(4, standby=True)}]
+    offers = [{party: Offer(party.price) for party in parties}, {two: Offer(4)}]
     job = driver.post()
     slots, aggregator = int(Kind.SLOTS), int(Kind.AGGREGATOR)
     auction, settlement = chain.auction, chain.settlement
@@ -45,7 +45,7 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
     # -- bids, for an hour
     assert view().lots[slots].bid_end - view().now == params.bid_window_s
     driver.bid_all(job, *offers)
-    refused(one, auction.bid(job, slots, one.id, bytes(32), 1, False), "auction: already bid")
+    refused(one, auction.bid(job, slots, one.id, bytes(32), 1), "auction: already bid")
     refused(one, auction.reveal(job, slots, one.id, 5, driver.salt(one)), "auction: not revealing")
     lot = view().lots[slots]
     assert lot.bidding(lot.bid_end - 1)
@@ -53,7 +53,7 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
 
     # -- reveals, for half an hour
     devnet.warp_to(lot.bid_end)
-    refused(one, auction.bid(job, aggregator, one.id, bytes(32), 1, False), "auction: not bidding")
+    refused(one, auction.bid(job, aggregator, one.id, bytes(32), 1), "auction: not bidding")
     refused(one, auction.reveal(job, slots, one.id, 4, driver.salt(one)), "auction: seal does not match")
     for kind, lot_offers in enumerate(offers):
         for party in lot_offers:

@@ -153,7 +153,7 @@ class Trial:
         self.store = BlockStore(folder / "store")
         driver = DevnetDriver(devnet)
         self.liar, other = driver.operator("liar", ZEN // 2), driver.operator("other", ZEN * 9 // 10)
-        offers = [{party: Offer(party.price, standby=True)} for party in (self.liar, other)]
+        offers = [{party: Offer(party.price)} for party in (self.liar, other)]
         driver.bid_all(self.job, *offers)
         driver.reveal_all(self.job, *offers)
         driver.award_all(self.job)

@@ -19,7 +19,7 @@ from tests.support.devnet_driver import DevnetOperator
 from tests.support.disputed_job import Dispute
 from tests.support.small_job import SmallJob, publish
 from zoo_compute.chain.snapshot import read_job
-from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView
 from zoo_compute.client.job import Job, Redundancy
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.formats.bundles import Pointer
@@ -199,9 +199,6 @@ def test_a_job__keeps_what_its_claims_need__then_what_outlives_it__and_its_redun
     assert all(store.has(cid) for store in (one, two) for cid in kept)
 
     # -- with copies enough nobody else fetches one; then a holder leaves
-    loser = stage.dispute.parties[2]
-    for party, kind in ((loser, Kind.SLOTS), (stage.dispute.parties[1], Kind.AGGREGATOR)):
-        party.send(stage.devnet.chain.auction.retire(stage.dispute.job, kind, party.id))
     stage.poll_once(2)
     stage.poll_once(2)
     assert stage.redundancy() == Redundancy(wanted=2, confirmed=2)

@@ -180,8 +180,10 @@ def check_quoted(board: Board, quoted: dict[str, Any]) -> None:
     assert (quoted["inner_steps"], quoted["steps"]) == (manifest.inner_steps, steps)
     assert quoted["flops"] == terms.flops * terms.rounds * terms.slots
     assert int(quoted["escrow"]) == params.escrow(terms)
-    assert int(quoted["lock_slot"]) == params.lock_per_slot(terms)
-    assert int(quoted["lock_aggregator"]) == params.aggregator_lock(terms)
+    assert int(quoted["lock_slot"]) == params.lock_of(terms.reserve, terms.audit_bps)
+    assert int(quoted["lock_once"]) == params.lock_once(terms)
+    of_aggregator = params.lock_of(terms.aggregator_reserve, terms.audit_bps)
+    assert int(quoted["lock_aggregator"]) == of_aggregator + params.restitution(terms)
     assert quoted["round_longest_s"] == 2 * terms.slot_s + terms.aggregate_s
     window_s = params.window_s(params.DEVNET, terms.reexecute_s, params.windows(terms, params.DEVNET.window_value))
     assert quoted["window_s"] == window_s

@@ -115,8 +115,9 @@ def test_quote__adds_up_as_the_protocol_says() -> None:
     assert priced.at_reserve == (1 * 6 + 1) * 4 * WEI
     assert priced.fee == priced.escrow // 20
     # p = 5 % * 2/3 honest * 1/2 diligent = 1/60: a lock of (1 - p) / (0.6 p) = 295/3 prices, and W of four rounds.
-    assert priced.lock_slot == -(-2 * WEI * 295 // 3)
-    assert priced.lock_aggregator == -(-1 * WEI * 295 // 3) + 4 * (6 * 2 + 1) * WEI
+    assert priced.lock_slot == -(-1 * WEI * 295 // 3)
+    assert priced.lock_aggregator == priced.lock_slot + 4 * (6 * 2 + 1) * WEI
+    assert priced.lock_once in (0, 4 * (6 * 2 + 1) * WEI)
     assert (priced.steps, priced.tokens) == (4 * 6 * 10, 4 * 6 * 10 * 8 * 64)
     assert priced.flops == job.flops * 24
     assert (priced.auction_s, priced.attempts, priced.auction_longest_s) == (18, 5, 90)

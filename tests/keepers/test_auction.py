@@ -27,7 +27,7 @@ from tests.keepers.test_duties import (
 from zoo_compute.amounts import Token
 from zoo_compute.chain.auction_attempts import Attempt
 from zoo_compute.chain.views import AGGREGATOR_SEAT, LotPhase
-from zoo_compute.spec.params import LAPSE_S
+from zoo_compute.spec.params import LAPSE_S, lock_of
 
 
 def test_bidding__fetches_checks_and_times_the_job_before_it_binds_a_lock():
@@ -221,6 +221,14 @@ def test_bidding_again__with_all_collateral_in_the_bid_of_the_attempt_before():
     bound = {(0, ME): replace(BID, revealed=True)}
     reopened = opening(1_000, lots={0: replace(LOT, attempt=2)}, bids=bound)
     assert duties(reopened, poor, TIMED) == [Send("auction", "reclaim", (1, 0, ME)), SealBid(0, 2, 4, 80)]
+
+
+def test_bidding_again__where_the_reserve_grew__takes_no_more_slots_than_what_the_old_bid_locked():
+    """Four at a reserve of 100 lock what three do at 125."""
+    grown = replace(LOT, attempt=2, reserve=125, lock=lock_of(125, TERMS.audit_bps))
+    reopened = opening(1_000, lots={0: grown}, bids={(0, ME): BID})
+    due = duties(reopened, replace(ME_PROVIDER, free=0), TIMED)
+    assert due == [Send("auction", "reclaim", (1, 0, ME)), SealBid(0, 2, 3, 80)]
 
 
 def test_a_bid_smaller_than_the_lot_takes__is_not_sent():

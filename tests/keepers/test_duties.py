@@ -43,8 +43,8 @@ ME, OTHER, AGGREGATOR = 1, 2, 9
 OPENED, SLOT_S, ESTIMATE = 1_000, 40, 10
 
 TERMS = Terms("0xT", ROOT, ROOT, ROOT, ROOT, 4, 6, 4, 100, 120, 50, 60, SLOT_S, 20, SLOT_S, 10**9, 4, 0, 500)
-LOT = Lot(LotPhase.OPEN, "0xT", 6, 4, 100, 120, 10, 1, 1_010, 1_020, 0, 0, 0, 0, 0, 0, 0, 0)
-BID = Bid(1, 4, True, True, 80, 0, 2, 0, 0, bytes(32))
+LOT = Lot(LotPhase.OPEN, "0xT", 6, 100, 120, 10, 0, 1, 1_010, 1_020, 0, 0, 0, 0, 0, 0, 0, 0)
+BID = Bid(1, 100, 4, True, 80, 0, 2, 0, bytes(32))
 SEAT = Seat(ME, 0, 2, 90, 0, 0, ESTIMATE, OPENED)
 OTHERS = Seat(OTHER, 2, 4, 90, 0, 0, ESTIMATE, OPENED)
 CHAIR = Seat(AGGREGATOR, 0, 1, 50, 0, 0, 0, OPENED)

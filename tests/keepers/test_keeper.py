@@ -223,15 +223,16 @@ def test_a_keeper_that_cannot_bid__says_why_once_a_job_and_goes_on_saying_it_in_
     assert keeper.tick()["not_bidding"] == {}
 
 
-def test_a_standby_of_a_job_that_runs__does_not_bid_where_its_place_in_the_ring_is_taken(setup):
+def test_a_bid_never_opened_in_a_job_that_runs__keeps_its_place_in_the_ring(setup):
     keeper, views, recorder, _ = setup
-    runs = awarded(1_001, seats={}, bids={(0, ME): replace(BID, won=0, first_slot=0)})
+    lost = replace(BID, won=0, first_slot=0)
+    runs = awarded(1_001, seats={}, bids={(0, ME): replace(lost, revealed=False)})
     views |= {1: numbered(runs, 1), 257: numbered(opening(1_000), 257)}
     keeper.chain.tasks.job_count = lambda block: 257
     views |= {job: numbered(awarded(1_001, seats={}, bids={}, stakes={}), job) for job in range(2, 257)}
     assert "the bid in job 1 has its place" in keeper.tick()["not_bidding"][257]
     assert bids(recorder) == []
-    views[1] = numbered(replace(runs, bids={(0, ME): replace(BID, won=0, standby=False)}), 1)
+    views[1] = numbered(replace(runs, bids={(0, ME): lost}), 1)
     keeper.chain.clock["now"] += 5
     keeper.tick()
     assert bids(recorder) == [(257, 4)]

@@ -99,8 +99,3 @@ def test_an_operator_that_lost_its_seat__releases_its_lock_when_the_turns_it_ser
         {"stakes": {ME: JobStake(0, 0, 0, 2)}},
     ):
         assert "release" not in sends(duties(replace(left, **waits), ME_PROVIDER, Progress()))
-
-
-def test_a_settled_job__frees_my_bids_place_in_the_ring():
-    over = view(2_000, state=JobState.ENDED, run=OVER, stakes={}, closed=True)
-    assert duties(over, ME_PROVIDER, Progress()) == [Send("auction", "retire", (1, 0, ME))]

@@ -69,9 +69,8 @@ def test_locks_cover_what_may_rest_on_a_claim() -> None:
     for rounds, covered in ((1, 1), (3, 3), (4, 4), (5, 4), (10_000, 4)):
         terms = replace(TERMS, rounds=rounds)
         restitution = covered * (4 * 160 + 80)
-        assert params.bid_lock(terms, 3) == 3 * params.lock_per_slot(terms) == 3 * 15_734
-        assert params.bid_lock(replace(terms, policy=1), 3) == 3 * 15_734 + restitution
-        assert params.aggregator_lock(terms) == 7_867 + restitution
+        assert params.restitution(terms) == restitution
+        assert [params.lock_once(replace(terms, policy=policy)) for policy in (0, 1, 2, 7)] == [0, restitution] * 2
 
 
 @given(price=st.integers(1, 2**80 - 1), steps=st.integers(0, 10_000), most=st.integers(1, 2**80 - 1))

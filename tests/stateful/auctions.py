@@ -6,7 +6,6 @@ from tests.stateful.disputes import WORK
 from tests.stateful.rules import precondition, rule
 from tests.stateful.walk import (
     BITS,
-    BOTH,
     INDEX,
     MAX_JOBS,
     OFFSET,
@@ -48,30 +47,30 @@ class Auctions(Walk):
         )
 
     @when(is_biddable)
-    @rule(job=INDEX, kind=range(2), who=INDEX, price=range(1, 131), capacity=INDEX, standby=BOTH)
-    def bid(self, job: int, kind: int, who: int, price: int, capacity: int, standby: bool) -> None:
-        self.place(self.job(job, is_biddable), kind, OPERATORS[who % 5], price, capacity, standby)
+    @rule(job=INDEX, kind=range(2), who=INDEX, price=range(1, 131), capacity=INDEX)
+    def bid(self, job: int, kind: int, who: int, price: int, capacity: int) -> None:
+        self.place(self.job(job, is_biddable), kind, OPERATORS[who % 5], price, capacity)
 
-    def place(self, job: int, kind: int, name: str, price: int, capacity: int, standby: bool) -> None:
+    def place(self, job: int, kind: int, name: str, price: int, capacity: int) -> None:
         """Bids, and remembers the price for the reveal."""
         attempt = self.s.world.lot(job, kind).attempt
         seal = self.s.seal(job, kind, name, Offer(price, capacity))
-        args = (job, kind, self.s.ids[name], seal, capacity, standby)
+        args = (job, kind, self.s.ids[name], seal, capacity)
         if self.s.attempt("auction", "bid", f"{name} hot", *args) is None:
             self.prices[job, kind, name, attempt] = price
 
     @when(is_biddable)
-    @rule(4, job=INDEX, prices=draw_prices, many=BITS, standbys=BITS)
-    def hold_auction(self, job: int, prices: list[int], many: int, standbys: int) -> None:
+    @rule(4, job=INDEX, prices=draw_prices, many=BITS, quiet=BITS)
+    def hold_auction(self, job: int, prices: list[int], many: int, quiet: int) -> None:
         """From the first bid to the last award, where the bids suffice."""
-        self.auction(self.job(job, is_biddable), prices, many, standbys)
+        self.auction(self.job(job, is_biddable), prices, many, quiet)
 
-    def auction(self, job: int, prices: list[int], many: int, standbys: int) -> None:
+    def auction(self, job: int, prices: list[int], many: int, quiet: int) -> None:
         for index, price in enumerate(prices):
             kind, who = divmod(index, 5)
             capacity = 1 + (many >> index & 7) % max(1, self.s.world.lot(job, kind).units)
-            self.place(job, kind, OPERATORS[who], price, capacity, standbys >> index & 3 != 0)
-        silent = 0b111 << standbys % 10 if many & 3 == 0 else 0
+            self.place(job, kind, OPERATORS[who], price, capacity)
+        silent = 0b111 << quiet % 10 if many & 3 == 0 else 0
         self.open_bids(job, self.s.world.lot(job, 0).bid_end, silent=silent)
         self.s.to(max(self.s.now, self.s.world.lot(job, 0).reveal_end))
         for of, kind, operator in [key for key, bid in self.s.world.bids.items() if not bid.revealed]:
@@ -145,15 +144,14 @@ class Auctions(Walk):
     def stay_silent(self, job: int, kind: int, who: int, capacity: int, offset: int) -> None:
         """A bid that nobody opens costs what it offered, once the reveal phase has ended."""
         job, name = self.job(job, is_biddable), OPERATORS[who % 5]
-        self.place(job, kind, name, 20, capacity, False)
+        self.place(job, kind, name, 20, capacity)
         self.s.to(max(self.s.now, self.s.world.lot(job, kind).reveal_end + offset))
         self.s.attempt("auction", "reclaim", "stranger", job, kind, self.s.ids[name])
 
     @when(has_bids)
     @rule(who=INDEX)
     def reclaim(self, who: int) -> None:
-        """Every bid of some operator, whatever it is worth still: given back, or its place freed."""
+        """Every bid of some operator, whatever it is worth still."""
         for job, kind, operator in list(self.s.world.bids):
             if who == 7 or operator == who:
-                self.s.attempt("auction", "retire", "stranger", job, kind, operator)
                 self.s.attempt("auction", "reclaim", "stranger", job, kind, operator)

@@ -30,7 +30,7 @@ JOB: dict[str, Any] = {
     "policy": range(4),
     "prices": draw_prices,
     "many": BITS,
-    "standbys": BITS,
+    "quiet": BITS,
     "steps": (0, 1, 3, 5, 5, 6, 6, 7),
     "reexecute_s": (5, 5, 40),  # so windows of 15 and of 120 seconds
     "audit_bps": (200, 5_000, 10_000, 10_000),
@@ -42,7 +42,7 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admiss
 
     @precondition(lambda self: self.is_idle and len(self.s.world.jobs) < MAX_JOBS)
     @rule(4, **JOB)
-    def begin(self, *, prices: list[int], many: int, standbys: int, steps: int, **terms: Any) -> None:
+    def begin(self, *, prices: list[int], many: int, quiet: int, steps: int, **terms: Any) -> None:
         """Most jobs are driven to some turn at once, some to a step of their auctions. Most pay for audits."""
         terms["quorum"] = min(terms["quorum"], terms["slots"])
         if self.s.attempt(
@@ -57,9 +57,9 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admiss
         if terms["audit_bps"] > 200:
             self.s.attempt("audits", "fund", "stranger", job, 7_000)
         if many & 3:
-            self.ask_for_custodians(job, 3 if many & 4 else 5, standbys)
+            self.ask_for_custodians(job, 3 if many & 4 else 5, quiet)
         if steps:
-            self.auction(job, prices, many, standbys)
+            self.auction(job, prices, many, quiet)
             self.draw_committee(job)
         if steps > 2:
             self.s.attempt("datasets", "cite", "submitter", job, (1, 2))

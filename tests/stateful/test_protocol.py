@@ -18,7 +18,7 @@ SEEDS, STEPS = range(96), 80
 MUST_ACCEPT = {
     *(f"registry.{name}" for name in ("withdraw", "declare", "heartbeat", "breach")),
     *(f"tasks.{name}" for name in ("post", "withdraw")),
-    *(f"auction.{name}" for name in ("bid", "reveal", "reopen", "clear", "award", "reclaim", "retire")),
+    *(f"auction.{name}" for name in ("bid", "reveal", "reopen", "clear", "award", "reclaim")),
     *(f"settlement.{name}" for name in ("ready", "decline", "commit", "time_out", "take_over", "post_checkpoint")),
     *(f"settlement.{name}" for name in ("abandon", "finalise", "open_dispute", "close_dispute")),
     *(

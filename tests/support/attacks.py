@@ -19,8 +19,8 @@ from zoo_compute.spec.state import Claim, Message
 from zoo_compute.spec.trials import TRIALS, Workload
 
 # Alice and bob win two slots each at 80, carol's price; dave aggregates at 40, erin's. Three rounds, depth 4: n = 3.
-SLOTS = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2, True)}
-AGGREGATORS = {"dave": Offer(30), "erin": Offer(40, 1, True)}
+SLOTS = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2)}
+AGGREGATORS = {"dave": Offer(30), "erin": Offer(40)}
 LONG = 40  # rounds: far above the depth
 COST = 60  # of a slot-round, to whoever bids it truthfully
 
@@ -346,8 +346,8 @@ def copied_seal() -> Outcome:
     job = s.post()
     watched = ProfitMeter(s, "bob")
     seal = s.seal(job, 0, "alice", Offer(60, 2))
-    s.ok("auction", "bid", "alice hot", job, 0, s.ids["alice"], seal, 2, False)
-    s.ok("auction", "bid", "bob hot", job, 0, s.ids["bob"], seal, 2, False)
+    s.ok("auction", "bid", "alice hot", job, 0, s.ids["alice"], seal, 2)
+    s.ok("auction", "bid", "bob hot", job, 0, s.ids["bob"], seal, 2)
     s.to(s.world.lot(job, 0).bid_end)
     args = ("auction", "reveal", "bob hot", job, 0, s.ids["bob"], 60, s.salt("alice"))
     s.no("auction: seal does not match", *args)
@@ -374,7 +374,7 @@ def open_bids(s: Stage, job: int, *, silent: Sequence[str]) -> None:
     "in the turn of the timeout the seat costs what it did before, and a tenth of the lock is gone",
 )
 def farmed_timeout() -> Outcome:
-    slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2), "erin": Offer(100, 2, True)}
+    slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2), "erin": Offer(100, 2)}
     profits = []
     for is_attack in (False, True):
         s = new_stage()

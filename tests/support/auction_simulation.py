@@ -124,7 +124,7 @@ class AuctionSimulation:
         auction, play = self.play.kit.auction, self.play
         match duty:
             case SealBid(kind, _, capacity, price):
-                play.bid(self.job, kind, node.operator, Offer(price, capacity, standby=True))
+                play.bid(self.job, kind, node.operator, Offer(price, capacity))
                 node.sent["bid"] += 1
             case OpenBid(kind) if node.reveals:
                 play.reveal(self.job, kind, node.operator)

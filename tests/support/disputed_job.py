@@ -35,9 +35,9 @@ class Dispute(DevnetDriver):
         one, two, three = self.parties = [
             self.operator(name, price) for name, price in (("one", 5), ("two", 6), ("three", 7))
         ]
-        offers = {party: Offer(party.price, standby=True) for party in self.parties}
+        offers = {party: Offer(party.price) for party in self.parties}
         terms = work.terms if work else {"work_root": frames.Work(*WORK).root}
-        self.job = self.running(offers, {two: Offer(4, standby=True)}, **terms)
+        self.job = self.running(offers, {two: Offer(4)}, **terms)
         self.commit(self.job, one)
         self.commit(self.job, two)
         self.post_checkpoint(self.job)

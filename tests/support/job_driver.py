@@ -32,7 +32,6 @@ class Offer:
 
     price: int
     capacity: int = 1
-    standby: bool = False
 
 
 class JobDriver:
@@ -164,8 +163,7 @@ class JobDriver:
 
     def bid(self, job: int, kind: int, party: Party, offer: Offer) -> None:
         seal = self.seal(job, kind, party, offer)
-        args = (job, kind, self.id_of(party), seal, offer.capacity, offer.standby)
-        self.send("auction", "bid", self.hot_of(party), *args)
+        self.send("auction", "bid", self.hot_of(party), job, kind, self.id_of(party), seal, offer.capacity)
         self.sealed[job, kind, self.id_of(party)] = offer
 
     def reveal(self, job: int, kind: int, party: Party, offer: Offer | None = None) -> None:

@@ -87,7 +87,7 @@ HINTS: dict[str, str] = {
     "auction: not bidding": _LATE,
     "auction: operator not eligible": "bid with the hot key of an operator with enough stake that is not leaving",
     "auction: capacity out of range": "bid for at least a 64th of the lot's units and at most all of them",
-    "auction: already bid": "an operator makes one bid per lot and attempt; reclaim the bid of an earlier attempt, or retire the one of the job 256 before",
+    "auction: already bid": "an operator makes one bid per lot and attempt; reclaim the bid of an earlier attempt, and wait for the award of the job 256 before",
     "auction: not revealing": _LATE,
     "auction: stake below the capacity": "bid for fewer units, or add stake: the least stake covers 16 units of a bid",
     "tasks: deposit too small": "send at least `TaskRegistry.least_deposit` of the chain's coin, with room for the base fee",

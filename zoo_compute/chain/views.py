@@ -49,10 +49,10 @@ class Lot:
     phase: int
     token: str
     units: int
-    rounds: int
     reserve: int
     max_reserve: int
-    lock: int  # per unit
+    lock: int  # per unit of a bid in this attempt
+    once: int  # per bid besides
     attempt: int  # from 1
     bid_end: int
     reveal_end: int
@@ -83,14 +83,13 @@ class Bid:
     """`Auction.bids(job, kind, operator)`."""
 
     attempt: int
+    reserve: int  # of its attempt: its lock follows from it
     capacity: int
-    standby: bool
     revealed: bool
     price: int
     discount_bps: int
     won: int
     first_slot: int
-    taken: int
     seal: bytes  # its upper 160 bits, then zeros; all zeros once revealed
 
 
@@ -341,8 +340,12 @@ class JobView:
         return lock + (0 if self.seats_of(operator) else lock_once(self.terms))
 
     def bid_lock(self, kind: int, capacity: int) -> int:
-        """What a bid for so many units locks."""
-        return self.lots[kind].lock * capacity + (lock_once(self.terms) if kind == Kind.SLOTS else 0)
+        """What a bid for so many units locks in this attempt."""
+        return self.lots[kind].lock * capacity + self.lots[kind].once
+
+    def locked_by(self, kind: int, bid: Bid) -> int:
+        """What a bid locked, in this attempt or in one before."""
+        return lock_of(bid.reserve, self.terms.audit_bps) * bid.capacity + self.lots[kind].once
 
     @property
     def vacant_seats(self) -> Mapping[int, Seat]:

@@ -88,10 +88,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ("", f"{_about(priced.per_pflop, money)} a PFLOP, {_about(priced.per_pflop_day, money)} a PFLOP-day"),
         *([("custody", _custody_line(priced.custody, money))] if priced.custody else []),
         ("budget", _budget_line(budget, covered, priced.most, money)),
-        (
-            "locks",
-            f"{money.format(priced.lock_slot)} a slot, {money.format(priced.lock_aggregator)} for the aggregator, provided by operators",
-        ),
+        ("locks", _locks_line(priced, money)),
         (
             "auction",
             _auction_line(priced),
@@ -105,6 +102,13 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         *(("warning", text) for text in priced.warnings),
     ]
     settings.emit(data, table(rows))
+
+
+def _locks_line(priced: Quote, money: Token) -> str:
+    """What operators lock, not the submitter."""
+    once = f" and {money.format(priced.lock_once)} besides" if priced.lock_once else ""
+    aggregator = f"{money.format(priced.lock_aggregator)} by the aggregator's"
+    return f"{money.format(priced.lock_slot)} a slot{once} by an operator's bid, {aggregator}, at the first reserve"
 
 
 def _auction_line(priced: Quote) -> str:

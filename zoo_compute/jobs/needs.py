@@ -26,7 +26,8 @@ def job_requirements(job: ComputeJob, terms: Terms | None = None) -> JobRequirem
         memory = least_bytes(job.model.parameters, str(job.model.options.get("optimizer")))
     if terms is None:
         return JobRequirements(job.training.slots, memory)
-    return JobRequirements(job.training.slots, memory, lock=params.lock_per_slot(terms), flops=terms.flops)
+    lock = params.lock_of(terms.reserve, terms.audit_bps)
+    return JobRequirements(job.training.slots, memory, lock=lock, once=params.lock_once(terms), flops=terms.flops)
 
 
 def check_capacity(

@@ -19,7 +19,7 @@ from zoo_compute.training.rounds import tokens_of
 
 AMOUNTS = {
     "escrow", "posting_deposit", "at_reserve", "expected", "per_gpu_hour", "per_million_tokens", "per_pflop", "per_pflop_day", "fee", "lock_slot",
-    "lock_aggregator",
+    "lock_once", "lock_aggregator",
 }  # fmt: skip
 PFLOP = 10**15
 DAY_S = 86_400
@@ -61,7 +61,8 @@ class Quote:
     per_pflop: int
     per_pflop_day: int
     fee: int  # the treasury's share of the worst case
-    lock_slot: int
+    lock_slot: int  # of a bid, for each slot, in the first auction
+    lock_once: int  # of a bid for slots besides
     lock_aggregator: int
     attempts: int  # auctions until the reserve has grown to the maximum
     auction_s: int
@@ -167,8 +168,9 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         per_pflop=expected * PFLOP // flops,
         per_pflop_day=expected * PFLOP * DAY_S // flops,
         fee=params.fee_of(params.escrow(terms)),
-        lock_slot=params.lock_per_slot(terms),
-        lock_aggregator=params.aggregator_lock(terms),
+        lock_slot=params.lock_of(terms.reserve, terms.audit_bps),
+        lock_once=params.lock_once(terms),
+        lock_aggregator=params.lock_of(terms.aggregator_reserve, terms.audit_bps) + params.restitution(terms),
         attempts=attempts,
         auction_s=auction_s,
         auction_longest_s=auction_s * attempts,

@@ -25,13 +25,14 @@ USUAL_SLOTS = 4  # of one job per node, by default (`capacity` in operator.json)
 class JobRequirements:
     """What one job asks of operators.
 
-    memory_bytes: of one step; None if unknown. lock: collateral per slot, in the smallest unit of the offers' token.
-    flops: of one slot-round.
+    memory_bytes: of one step; None if unknown. lock: what a bid locks per slot, in the smallest unit of the offers' token;
+    once: what it locks besides. flops: of one slot-round.
     """
 
     slots: int
     memory_bytes: int | None
     lock: int = 0
+    once: int = 0
     flops: int = 0
 
 
@@ -80,7 +81,7 @@ def shortfall(needs: JobRequirements, offers: Sequence[Offer]) -> list[str]:
     fitting = [offer for offer in fitting or able if _is_for(needs, offer)]
     if not fitting:
         lacks.append("every operator's card is of a class for light jobs, and this job's slots are heavy")
-    funded = [offer for offer in fitting or able if offer.free_collateral >= max(1, needs.lock)]
+    funded = [offer for offer in fitting or able if offer.free_collateral >= needs.once + max(1, needs.lock)]
     if not funded:
         empty = not any(offer.free_collateral for offer in fitting or able)
         lacks.append(
@@ -103,11 +104,11 @@ def missing(view: JobView, offered_by: Sequence[Offer], memory_bytes: int | None
         lacks.append("no aggregator has bid")
     lacks += [text for kind, lot in view.lots.items() if offered[kind] >= lot.units for text in _not_counted(view, lot)]
     if offered[Kind.SLOTS] < slots.units:
-        mine = {operator: bid.capacity for (kind, operator), bid in view.bids.items() if kind == Kind.SLOTS}
+        mine = {who: view.locked_by(kind, bid) for (kind, who), bid in view.bids.items() if kind == Kind.SLOTS}
         free = [
-            replace(o, free_collateral=o.free_collateral + mine.get(o.operator, 0) * slots.lock) for o in offered_by
+            replace(o, free_collateral=o.free_collateral + mine.get(o.operator, 0)) for o in offered_by
         ]  # collateral locked by bids on this job is available to it
-        lacks += shortfall(JobRequirements(slots.units, memory_bytes, slots.lock, view.terms.flops), free)
+        lacks += shortfall(JobRequirements(slots.units, memory_bytes, slots.lock, slots.once, view.terms.flops), free)
     return lacks
 
 
@@ -132,7 +133,7 @@ def _too_few(needs: JobRequirements, funded: Sequence[Offer]) -> list[str]:
     count = len(funded)
     who = "1 operator" if count == 1 else f"{count} operators"
     if needs.lock:
-        covered = sum(min(needs.slots, offer.free_collateral // needs.lock) for offer in funded)
+        covered = sum(min(needs.slots, (offer.free_collateral - needs.once) // needs.lock) for offer in funded)
         if covered < needs.slots:
             return [f"the free collateral of {who} covers {covered} of {needs.slots} slots"]
     if needs.slots > USUAL_SLOTS * count:

@@ -1,4 +1,4 @@
-"""Auction: sealed bids, critical prices, seats and standbys (docs/protocol/auction.md).
+"""Auction: sealed bids, critical prices, seats (docs/protocol/auction.md).
 
 The arithmetic is in `pricing`, re-exported here: keepers and `zoo quote` use it as `auction.critical_prices` and so on.
 """
@@ -12,13 +12,13 @@ from zoo_compute.spec.params import (
     KIND_AGGREGATOR,
     KIND_SLOTS,
     LAPSE_S,
-    MAX_LOCK,
+    MAX_ONCE,
     RING,
     Terms,
-    aggregator_lock,
     grown_reserve,
+    lock_of,
     lock_once,
-    lock_per_slot,
+    restitution,
 )
 from zoo_compute.spec.pricing import (
     Allocation,
@@ -67,29 +67,28 @@ def open_lots(w: World, job: int, terms: Terms, *, now: int) -> None:
         units=terms.slots,
         reserve=terms.reserve,
         max_reserve=terms.max_price,
-        lock=lock_per_slot(terms),
         once=lock_once(terms),
     )
     seat = Lot(
         units=1,
         reserve=terms.aggregator_reserve,
         max_reserve=terms.aggregator_max_price,
-        lock=aggregator_lock(terms),
+        once=restitution(terms),
     )
     for kind, lot in ((KIND_SLOTS, slots), (KIND_AGGREGATOR, seat)):
-        require(lot.lock <= MAX_LOCK, "auction: lock out of range")
-        w.lots[job, kind] = _next_attempt(w, replace(lot, token=terms.token, rounds=terms.rounds), now)
+        require(lot.once <= MAX_ONCE, "auction: lock out of range")
+        w.lots[job, kind] = _next_attempt(w, job, replace(lot, token=terms.token), now)
 
 
-def bid(w: World, msg: Message, job: int, kind: int, operator: int, seal: Seal, capacity: int, standby: bool) -> None:
-    """A sealed bid: the capacity is public and locked, the price is not."""
+def bid(w: World, msg: Message, job: int, kind: int, operator: int, seal: Seal, capacity: int) -> None:
+    """A sealed bid: the capacity is public, and locked for as at the reserve; the price is secret, and at most the reserve."""
     lot = w.lot(job, kind)
     require(_is_open(w, job, lot) and msg.now < lot.bid_end, "auction: not bidding")
     require(least_capacity(lot.units) <= capacity <= lot.units, "auction: capacity out of range")
     _take_place(w, job, kind, operator)
-    w.bids[job, kind, operator] = Bid(attempt=lot.attempt, capacity=capacity, standby=standby, seal=seal)
-    locked = lot.lock * capacity + lot.once
-    if not node_registry.lock_bid(w, operator, msg.sender, lot.token, locked, capacity, block_time=msg.block_time):
+    w.bids[job, kind, operator] = Bid(attempt=lot.attempt, reserve=lot.reserve, capacity=capacity, seal=seal)
+    amount = lot.lock * capacity + lot.once
+    if not node_registry.lock_bid(w, operator, msg.sender, lot.token, amount, capacity, block_time=msg.block_time):
         require(not is_paused(w, w.config.auction, msg.block_time), "auction: intake paused")
         require(node_registry.is_eligible(w, operator, msg.sender), "auction: operator not eligible")
         raise Refused("auction: stake below the capacity")
@@ -124,7 +123,7 @@ def reopen(w: World, msg: Message, job: int, kind: int) -> None:
             _has_enough(old) or is_paused(w, w.config.auction, msg.block_time)
         )  # nobody could bid while bids are paused
         reserve = grown_reserve(old.reserve, old.max_reserve) if grows else old.reserve
-        w.lots[job, each] = _next_attempt(w, replace(old, reserve=reserve), msg.now)
+        w.lots[job, each] = _next_attempt(w, job, replace(old, reserve=reserve), msg.now)
 
 
 def clear(w: World, msg: Message, job: int, kind: int, operators: tuple[int, ...]) -> None:
@@ -157,8 +156,10 @@ def award(w: World, msg: Message, job: int, kind: int, operators: tuple[int, ...
         require(is_due, "auction: not an unpriced winner")
         w.bids[job, kind, operator] = replace(winner, priced=True)
         price = critical_price(operator, winner.discount_bps, winner.won, lot.losing, lot.reserve)
-        needed = seats.award(w, job, kind, operator, winner.first_slot, winner.won, price)
-        node_registry.unlock(w, operator, lot.token, lot.lock * winner.won + lot.once - needed, last=False)
+        bid_lock = lot.lock * winner.won  # at the reserve it stays, with what each unit's lock is rounded up
+        seat_lock = lock_of(winner.won * price, w.terms[job].audit_bps) if price < lot.reserve else bid_lock
+        seats.award(w, job, kind, operator, winner.first_slot, winner.won, price, seat_lock + lot.once)
+        node_registry.unlock(w, operator, lot.token, bid_lock - seat_lock, last=False)
         lot = replace(lot, priced=lot.priced + 1)
     if lot.priced == lot.winners:
         lot = replace(lot, phase=Phase.AWARDED)
@@ -168,7 +169,7 @@ def award(w: World, msg: Message, job: int, kind: int, operators: tuple[int, ...
 
 
 def reclaim(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
-    """Ends a bid that can no longer win; if it was not revealed in time, it forfeits the reserve for every unit."""
+    """Ends a bid that can no longer win; if it was not revealed in time, it forfeits its attempt's reserve for every unit."""
     lot, ended = w.lot(job, kind), w.bid(job, kind, operator)
     require(ended.attempt > 0, "auction: no bid")
     is_cancelled = w.job(job).state == JobState.CANCELLED
@@ -177,23 +178,15 @@ def reclaim(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
     require(is_cancelled or is_earlier or is_late, "auction: bid still active")
     due_until = lot.cancelled_at if is_cancelled else msg.now
     has_missed = not ended.revealed and (is_earlier or due_until >= lot.reveal_end)
-    forfeited = min(lot.reserve, lot.lock) * ended.capacity if has_missed else 0
+    forfeited = ended.reserve * ended.capacity if has_missed else 0
     del w.bids[job, kind, operator]
     if has_missed:
         node_registry.slash(w, operator, lot.token, forfeited, convicted=False)
         node_registry.burn(w, lot.token, forfeited)
-    node_registry.unlock(w, operator, lot.token, lot.lock * ended.capacity + lot.once - forfeited, last=True)
+    locked = lock_of(ended.reserve, w.terms[job].audit_bps) * ended.capacity + lot.once
+    node_registry.unlock(w, operator, lot.token, locked - forfeited, last=True)
     if is_cancelled and ended.revealed and not is_earlier:
         jobs.owe(w, COIN, w.operator(operator).owner, w.deposits[job])
-
-
-def retire(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
-    """Frees the ring place of a standby's bid after its job ended."""
-    lot, ended = w.lot(job, kind), w.bid(job, kind, operator)
-    require(ended.attempt > 0, "auction: no bid")
-    is_last = ended.revealed and ended.attempt == lot.attempt
-    require(is_last and w.job(job).state == JobState.ENDED, "auction: bid still active")
-    del w.bids[job, kind, operator]
 
 
 def cancelled(w: World, job: int, *, now: int) -> None:
@@ -222,9 +215,9 @@ def _take_place(w: World, job: int, kind: int, operator: int) -> None:
 
 
 def _is_spent(w: World, job: int, kind: int, operator: int) -> bool:
-    """Whether the bid has nothing locked, and can no longer win or take over anything."""
+    """Whether the bid has nothing locked, and can no longer win anything."""
     lot, bid = w.lot(job, kind), w.bid(job, kind, operator)
-    if bid.standby or not bid.revealed:
+    if not bid.revealed:
         return False
     if bid.won:
         return bid.priced
@@ -243,11 +236,12 @@ def _is_filled(w: World, job: int) -> bool:
     return all(_has_enough(w.lot(job, kind)) for kind in KINDS)
 
 
-def _next_attempt(w: World, lot: Lot, now: int) -> Lot:
+def _next_attempt(w: World, job: int, lot: Lot, now: int) -> Lot:
     bid_end = now + w.config.preset.bid_window_s
     return replace(
         lot,
         phase=Phase.OPEN,
+        lock=lock_of(lot.reserve, w.terms[job].audit_bps),
         attempt=lot.attempt + 1,
         bid_end=bid_end,
         reveal_end=bid_end + w.config.preset.reveal_window_s,

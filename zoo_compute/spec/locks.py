@@ -32,9 +32,10 @@ class Taken:
     to_audits: int
 
 
-def award(w: World, job: int, operator: int, seat: int, count: int, price: int) -> int:
-    """For Settlement: what Auction keeps locked behind a seat it awarded."""
-    return _add(w, job, operator, seat, count, price)
+def award(w: World, job: int, operator: int, seat: int, count: int, locked: int) -> None:
+    """For Settlement: takes over what Auction locked behind a seat it awarded. An operator wins once in a role."""
+    key = job, operator, is_aggregator(seat)
+    w.stakes[key] = Stake(locked=locked, held=1, slots=slots_of(seat, count), has_lock=True)
 
 
 def take(w: World, job: int, operator: int, seat: int, count: int, price: int, dearer: int) -> None:

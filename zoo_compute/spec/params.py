@@ -109,7 +109,7 @@ MAX_PRICE: int = 2**80 - 1  # smallest units per slot-round: no product of the p
 MAX_SECONDS: int = 604_800  # of any clock in a job's terms: one week
 MAX_FLOPS: int = 2**96 - 1  # of one slot-round
 MAX_VRAM_GB: int = 65_535  # 16 bits in the operator's word
-MAX_LOCK: int = 2**96 - 1  # of one unit of a lot: shares a word with the token
+MAX_ONCE: int = 2**96 - 1  # of what a bid locks besides its units: shares a word with the token
 MAX_WINNERS: int = 64  # of a lot: a bid is for at least a 64th of it, so that seats suffice
 MAX_LOSING_RUNS: int = 128  # that price a lot's winners: bounds the gas of an award
 RING: int = 256  # places an operator has for bids of a kind; job n uses place n mod RING
@@ -310,24 +310,9 @@ def lock_of(price: int, audit_bps: int) -> int:
     return -(-price * (whole - parts) * BPS // ((BPS - FINDER_BPS) * parts))
 
 
-def lock_per_slot(terms: Terms) -> int:
-    """What a bid locks for one slot: as for a claim at the maximum price."""
-    return lock_of(terms.max_price, terms.audit_bps)
-
-
 def lock_once(terms: Terms) -> int:
     """What a worker locks besides, once in the job: the restitution of a rollback, if the job rolls back."""
     return restitution(terms) if terms.policy & POLICY_ROLL_BACK else 0
-
-
-def bid_lock(terms: Terms, capacity: int) -> int:
-    """What a bid for so many slots locks."""
-    return capacity * lock_per_slot(terms) + lock_once(terms)
-
-
-def aggregator_lock(terms: Terms) -> int:
-    """What a bid for the aggregator's seat locks: as for a claim at the maximum price, and the restitution of a rollback."""
-    return lock_of(terms.aggregator_max_price, terms.audit_bps) + restitution(terms)
 
 
 def vacant_price(price: int, steps: int, most: int) -> int:

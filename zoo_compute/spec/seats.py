@@ -19,14 +19,14 @@ from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim, ClaimStatus, ClosedTurn, JobState, Run, Seat, World
 
 
-def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int) -> int:
-    """For Auction (`Settlement.seat`): an operator's winnings, at its critical price. Returns what stays locked behind them."""
+def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int, locked: int) -> None:
+    """For Auction (`Settlement.seat`): an operator's winnings, at its critical price, and what of its bid's lock stays behind them."""
     run = w.run(job)
     number = AGGREGATOR_SEAT if kind == KIND_AGGREGATOR else run.seats
     if kind == KIND_SLOTS:
         w.runs[job] = replace(run, seats=run.seats + 1)
     w.seats[job, number] = Seat(operator=operator, first=first, count=won, price=price)
-    return locks.award(w, job, operator, number, won, price)
+    locks.award(w, job, operator, number, won, locked)
 
 
 def begin(w: World, job: int, *, now: int) -> None:

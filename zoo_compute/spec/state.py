@@ -182,11 +182,10 @@ class Lot:
     phase: Phase = Phase.NONE
     token: str = ZERO_ADDRESS
     units: int = 0
-    rounds: int = 0
     reserve: int = 0
     max_reserve: int = 0
-    lock: int = 0  # per unit
-    once: int = 0  # what a bid locks besides its units; not in the contract's view
+    lock: int = 0  # per unit of a bid, at this attempt's reserve
+    once: int = 0  # what a bid locks besides its units
     attempt: int = 0
     bid_end: int = 0
     reveal_end: int = 0
@@ -220,14 +219,13 @@ class Seal:
 @dataclass(frozen=True, slots=True)
 class Bid:
     attempt: int = 0
+    reserve: int = 0  # of its attempt: its lock follows from it
     capacity: int = 0
-    standby: bool = False
     revealed: bool = False
     price: int = 0
     discount_bps: int = 0
     won: int = 0
     first_slot: int = 0
-    taken: int = 0  # units taken over as a standby
     seal: Seal | None = None
     cleared_pass: int = 0  # not in the contract's view: the pass that cleared it last, 0 for none
     priced: bool = False  # not in the contract's view

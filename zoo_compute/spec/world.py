@@ -111,7 +111,6 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         auction.clear,
         auction.award,
         auction.reclaim,
-        auction.retire,
     ),
     "referee": {
         function.__name__: _of_disputes(function)

@@ -21,6 +21,7 @@ from zoo_compute.spec.params import (
     RING,
     STAKE_UNIT,
     Flow,
+    lock_of,
     round_price,
 )
 from zoo_compute.spec.state import ClaimStatus, JobState, Phase, Posted, SlashLedger, World
@@ -141,7 +142,10 @@ def check_locks(w: World) -> None:
         lot = w.lot(job, kind)
         is_cleared = lot.phase >= Phase.CLEARING and bid.attempt == lot.attempt and bid.revealed
         units = 0 if bid.priced else bid.won if is_cleared and bid.cleared_pass else bid.capacity
-        locked[operator, lot.token] += lot.lock * units + (lot.once if units else 0)
+        # INVARIANT auction: no price exceeds the reserve of a bid's attempt, by which it is locked.
+        assert bid.price <= bid.reserve, f"job {job}, operator {operator}: bids above the reserve"
+        lock = lock_of(bid.reserve, w.terms[job].audit_bps)
+        locked[operator, lot.token] += lock * units + (lot.once if units else 0)
         count[operator] += units > 0
     for (job, operator, role), stake in w.stakes.items():
         locked[operator, w.jobs[job].token] += stake.locked

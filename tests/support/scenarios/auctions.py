@@ -9,15 +9,15 @@ from typing import Any
 
 from tests.support.job_driver import POSTING_DEPOSIT, Offer
 from tests.support.lockstep.stage import DEPOSIT, OPERATORS, Stage
-from zoo_compute.spec.params import COIN, LAPSE_S, STAKE_UNIT, Terms
+from zoo_compute.spec.params import COIN, DEFAULT_AUDIT_BPS, LAPSE_S, STAKE_UNIT, Terms, lock_of, restitution
 from zoo_compute.spec.state import ZERO_ADDRESS, JobState
 
 Scenario = Callable[[Stage], None]
 SCENARIOS: dict[str, Scenario] = {}
 
-# Alice is cheapest; three bidders, so nobody wins more than two of four slots; all may stand by.
-SLOTS = {"alice": Offer(60, 3, True), "bob": Offer(70, 2, True), "carol": Offer(80, 2, True)}
-AGGREGATORS = {"dave": Offer(30, 1, True), "erin": Offer(40, 1, True)}
+# Alice is cheapest; three bidders, so nobody wins more than two of four slots.
+SLOTS = {"alice": Offer(60, 3), "bob": Offer(70, 2), "carol": Offer(80, 2)}
+AGGREGATORS = {"dave": Offer(30), "erin": Offer(40)}
 
 
 def scenario(function: Scenario) -> Scenario:
@@ -357,20 +357,45 @@ def a_lot_without_enough_bids_reopens_with_its_sibling_at_a_higher_reserve(s: St
 
 
 @scenario
-def a_bid_of_an_earlier_attempt_forfeits_at_the_grown_reserve(s: Stage) -> None:
+def a_bid_locks_and_forfeits_by_the_reserve_of_its_own_attempt(s: Stage) -> None:
     s.register_all()
-    job = s.post()
-    s.bid(job, 0, "alice", Offer(60, 2))
-    s.to(s.world.lot(job, 0).reveal_end)
-    s.ok("auction", "reopen", "stranger", job, 0)
-    s.ok("auction", "reclaim", "stranger", job, 0, s.ids["alice"])
-    assert s.world.burned[s.tokens["zen"]] == 2 * 125
-    s.bid(job, 0, "alice", Offer(60, 2))
+    job, zen, alice = s.post(policy=1), s.tokens["zen"], s.ids["alice"]
+    once = restitution(s.world.terms[job])
+
+    def locked(name: str) -> int:
+        return s.world.deposit_of(s.ids[name], zen).locked
+
+    for name, reserve in (("alice", 100), ("bob", 125), ("carol", 156)):
+        s.bid(job, 0, name, Offer(60, 2))
+        assert locked(name) == 2 * lock_of(reserve, DEFAULT_AUDIT_BPS) + once
+        s.to(s.world.lot(job, 0).bid_end)
+        if name == "bob":
+            s.reveal(job, 0, "bob", Offer(60, 2))
+        s.to(s.world.lot(job, 0).reveal_end)
+        s.ok("auction", "reopen", "stranger", job, 0)
+    s.ok("auction", "reclaim", "stranger", job, 0, s.ids["bob"])
+    assert (locked("bob"), s.world.burned.get(zen, 0)) == (0, 0)
+    s.ok("auction", "reclaim", "stranger", job, 0, alice)
+    assert (locked("alice"), s.world.burned[zen]) == (0, 2 * 100)
+    s.bid(job, 0, "alice", Offer(60, 2))  # at 160, the maximum
     s.to(s.world.lot(job, 0).reveal_end)
     s.ok("auction", "reopen", "stranger", job, 1)
     s.ok("tasks", "cancel", "submitter", job)
-    s.ok("auction", "reclaim", "stranger", job, 0, s.ids["alice"])
-    assert s.world.burned[s.tokens["zen"]] == 2 * 125 + 2 * 156
+    s.ok("auction", "reclaim", "stranger", job, 0, s.ids["carol"])
+    assert (locked("carol"), s.world.burned[zen]) == (0, 2 * 100 + 2 * 156)
+    s.ok("auction", "reclaim", "stranger", job, 0, alice)
+    assert (locked("alice"), s.world.burned[zen]) == (0, 2 * 100 + 2 * 156 + 2 * 160)
+
+
+@scenario
+def a_seat_below_the_reserve_locks_by_its_price_and_at_the_reserve_what_its_bid_did(s: Stage) -> None:
+    s.register_all()
+    for rivals, price in (({}, 100), ({"bob": Offer(99, 4)}, 99)):
+        job = s.awarded({"alice": Offer(60, 4), **rivals}, {"dave": Offer(30)})
+        lock = 4 * lock_of(100, DEFAULT_AUDIT_BPS) if price == 100 else lock_of(4 * price, DEFAULT_AUDIT_BPS)
+        assert s.world.seat(job, 0).price == price
+        assert s.world.stake_of(job, s.ids["alice"], False).locked == lock
+    assert 4 * lock_of(100, DEFAULT_AUDIT_BPS) > lock_of(4 * 100, DEFAULT_AUDIT_BPS)
 
 
 @scenario
@@ -476,7 +501,7 @@ def a_job_that_waits_for_a_month_is_closed_by_anyone(s: Stage) -> None:
 def the_cap_of_a_third_yields_to_the_least_that_fills_the_lot(s: Stage) -> None:
     s.register_all()
     job = s.post(slots=6)
-    s.bid_all(job, {"alice": Offer(60, 3), "bob": Offer(70, 1), "carol": Offer(80, 1)}, AGGREGATORS)
+    s.bid_all(job, {"alice": Offer(60, 3), "bob": Offer(70), "carol": Offer(80)}, AGGREGATORS)
     s.reveal_all(job, {"alice": Offer(60), "bob": Offer(70), "carol": Offer(80)}, AGGREGATORS)
     s.no("auction: too few bids", "auction", "clear", "stranger", job, 0, s.order(job, 0))
     s.ok("auction", "reopen", "stranger", job, 0)
@@ -538,5 +563,5 @@ def two_bidders_may_win_everything(s: Stage) -> None:
     s.ok("registry", "withdraw_stake", "bob owner", s.ids["bob"])
 
 
-def bid_args(s: Stage, job: int, kind: int, name: str, capacity: int = 1, standby: bool = False) -> tuple[Any, ...]:
-    return (job, kind, s.ids[name], s.seal(job, kind, name, Offer(50, capacity)), capacity, standby)
+def bid_args(s: Stage, job: int, kind: int, name: str, capacity: int = 1) -> tuple[Any, ...]:
+    return (job, kind, s.ids[name], s.seal(job, kind, name, Offer(50, capacity)), capacity)

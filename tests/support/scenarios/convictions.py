@@ -172,7 +172,7 @@ def lies_convicted_in_any_order_are_all_done_again(s: Stage) -> None:
 def a_lock_that_a_timeout_cut_pays_for_a_rollback_still(s: Stage) -> None:
     s.register_all()
     cheap = {"aggregator_reserve": 1, "aggregator_max_price": 1}
-    job = s.running(SLOTS, {"dave": Offer(1, 1, True), "erin": Offer(1, 1, True)}, rounds=5, depth=2, **cheap)
+    job = s.running(SLOTS, {"dave": Offer(1), "erin": Offer(1)}, rounds=5, depth=2, **cheap)
     s.commit_all(job)
     lie = s.post_checkpoint(job)
     s.ok("settlement", "open_dispute", "referee", job, lie)
@@ -195,8 +195,8 @@ def a_lock_that_a_timeout_cut_pays_for_a_rollback_still(s: Stage) -> None:
 def two_locks_for_both_roles_pay_each_for_its_own_lies(s: Stage) -> None:
     s.register_all()
     cheap = {"aggregator_reserve": 1, "aggregator_max_price": 1}
-    slots, dave = {"alice": Offer(60, 1), "dave": Offer(70, 3)}, s.ids["dave"]
-    job = s.running(slots, {"dave": Offer(1), "erin": Offer(1, 1, True)}, rounds=5, depth=2, quorum=1, **cheap)
+    slots, dave = {"alice": Offer(60), "dave": Offer(70, 3)}, s.ids["dave"]
+    job = s.running(slots, {"dave": Offer(1), "erin": Offer(1)}, rounds=5, depth=2, quorum=1, **cheap)
     work = s.commit(job, "dave")
     s.commit(job, "alice")
     lie = s.post_checkpoint(job)

@@ -21,7 +21,7 @@ from zoo_compute.spec.state import ZERO_ADDRESS
 
 FUNDS = 100_000
 HOLDERS = {"alice": Offer(40, 1), "bob": Offer(40, 1), "carol": Offer(40, 1)}
-AGGREGATORS = {"dave": Offer(40), "erin": Offer(50, 1, True)}
+AGGREGATORS = {"dave": Offer(40), "erin": Offer(50)}
 LARGE = ("erin", "frank", "grace")  # operators without a seat
 FEE = 7
 

@@ -94,7 +94,7 @@ def a_delayed_job_that_is_rolled_back_starts_from_the_checkpoint_itself(s: Stage
 @scenario
 def a_false_aggregation_of_a_delayed_job_is_done_again(s: Stage) -> None:
     s.register_all()
-    job = s.running(SLOTS, {"dave": Offer(30, 1, True), "erin": Offer(31, 1, True)}, policy=2, rounds=4, depth=4)
+    job = s.running(SLOTS, {"dave": Offer(30), "erin": Offer(31)}, policy=2, rounds=4, depth=4)
     s.play_round(job)
     s.commit_all(job)
     lie = s.post_checkpoint(job)

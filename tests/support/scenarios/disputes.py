@@ -11,7 +11,7 @@ from zoo_compute.spec.state import ClaimStatus, JobState
 from zoo_compute.spec.watching import NOBODY
 
 # Everybody may stand by with what is left.
-STANDBYS = {"alice": Offer(60, 4, True), "bob": Offer(70, 4, True), "carol": Offer(80, 4, True)}
+STANDBYS = {"alice": Offer(60, 4), "bob": Offer(70, 4), "carol": Offer(80, 4)}
 
 
 @scenario

@@ -117,7 +117,7 @@ def an_ask_that_nobody_answers_convicts(s: Stage) -> None:
 def more_asks_than_an_operator_can_answer_cost_who_asks_half_of_what_it_loses(s: Stage) -> None:
     """Of an operator with one slot: thirty-three steps are asked for at once."""
     work = replace(WORK, inner_steps=40, segment_steps=1)
-    slots = {"alice": Offer(60, 1), "bob": Offer(70, 2), "carol": Offer(80, 2, True)}
+    slots = {"alice": Offer(60), "bob": Offer(70, 2), "carol": Offer(80, 2)}
     t = ExploredJob(s, work, slots=slots, rounds=1, token="usd", policy=0)
     t.commit("alice", "bob", "carol")
     lock, usd = s.world.stake_of(t.job, s.ids["alice"], False).locked, s.tokens["usd"]

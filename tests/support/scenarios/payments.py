@@ -205,7 +205,7 @@ def the_largest_job_fits_its_words(s: Stage) -> None:
         s.ok("registry", "deposit", f"{name} owner", s.ids[name], s.tokens["zen"], 10**26)
     for name in ("alice", "bob"):
         s.back(name, 10_000)
-    slots = {"alice": Offer(top - 1, 10_000, True), "bob": Offer(top, 10_000, True)}
+    slots = {"alice": Offer(top - 1, 10_000), "bob": Offer(top, 10_000)}
     prices = {"reserve": top, "max_price": top}
     changes = {"slots": 16_384, "quorum": 1, "rounds": 2, "flops": 2**96 - 1, "depth": 16}
     job = s.running(slots, {"dave": Offer(30)}, **prices, **changes)

@@ -294,7 +294,7 @@ def the_aggregator_closes_a_turn_over_who_is_present(s: Stage) -> None:
 @scenario
 def a_silent_aggregator_loses_its_seat_to_a_standby(s: Stage) -> None:
     s.register_all()
-    aggregators = {"dave": Offer(30, 1, True), "erin": Offer(40, 1, True), "carol": Offer(45)}
+    aggregators = {"dave": Offer(30), "erin": Offer(40), "carol": Offer(45)}
     job = s.running(SLOTS, aggregators)
     dave, erin, seat = s.ids["dave"], s.ids["erin"], AGGREGATOR_SEAT
     s.commit_all(job)
@@ -401,7 +401,7 @@ def a_winner_with_capacity_left_stands_by_for_its_neighbours(s: Stage) -> None:
 @scenario
 def an_aggregator_may_stand_by_for_slots_too(s: Stage) -> None:
     s.register_all()
-    job = s.running({"alice": Offer(60, 4), "dave": Offer(70, 1, True)}, {"dave": Offer(30)})
+    job = s.running({"alice": Offer(60, 4), "dave": Offer(70)}, {"dave": Offer(30)})
     s.ok("settlement", "decline", "alice hot", job, s.seat_of(job, "alice"), 1)
     assert s.operator("dave").locks == 1
     s.take_over(job, 1, "dave")
@@ -463,7 +463,7 @@ def a_standby_takes_no_smaller_part_than_a_bid_may_be_for(s: Stage) -> None:
     s.register_all()
     s.back("alice", 130)
     s.back("carol", 130)
-    job = s.running({"alice": Offer(60, 130), "carol": Offer(80, 130, True)}, AGGREGATORS, slots=130, quorum=1)
+    job = s.running({"alice": Offer(60, 130), "carol": Offer(80, 130)}, AGGREGATORS, slots=130, quorum=1)
     s.ok("settlement", "decline", "alice hot", job, 0, 7)
 
     def no(count: int, seat: int) -> None:

@@ -16,10 +16,10 @@ class Lot(NamedTuple):
     phase: int
     token: str
     units: int
-    rounds: int
     reserve: int
     max_reserve: int
     lock: int
+    once: int
     attempt: int
     bid_end: int
     reveal_end: int
@@ -39,14 +39,13 @@ class Bid(NamedTuple):
     """Struct `Bid`."""
 
     attempt: int
+    reserve: int
     capacity: int
-    standby: bool
     revealed: bool
     price: int
     discount_bps: int
     won: int
     first_slot: int
-    taken: int
     seal: bytes
 
 
@@ -66,23 +65,14 @@ class Auction(Binding):
         return self._call("pause", (until,))
 
     def open(
-        self,
-        job: int,
-        kind: int,
-        token: str,
-        units: int,
-        rounds: int,
-        reserve: int,
-        max_reserve: int,
-        lock: int,
-        once: int,
+        self, job: int, kind: int, token: str, units: int, reserve: int, max_reserve: int, audit_bps: int, once: int
     ) -> Call:
         """Opens a lot of a job just posted.
 
-        lock: Behind each unit of a bid.
-        once: Behind each bid besides: at most the lock of the aggregator's unit.
+        audit_bps: The job's: the lock of each unit of a bid follows from it and the reserve.
+        once: Locked behind each bid besides.
         """
-        return self._call("open", (job, kind, token, units, rounds, reserve, max_reserve, lock, once))
+        return self._call("open", (job, kind, token, units, reserve, max_reserve, audit_bps, once))
 
     def cancelled(self, job: int) -> Call:
         """Notes when the job was cancelled: bids that could still be revealed then forfeit nothing.
@@ -91,13 +81,13 @@ class Auction(Binding):
         """
         return self._call("cancelled", (job,))
 
-    def bid(self, job: int, kind: int, operator: int, seal: bytes, capacity: int, standby: bool) -> Call:
-        """Seals a bid for up to `capacity` units and locks collateral for them.
+    def bid(self, job: int, kind: int, operator: int, seal: bytes, capacity: int) -> Call:
+        """Seals a bid for up to `capacity` units and locks collateral for them, as for seats at this attempt's
+        reserve.
 
         seal: keccak256(abi_encode(job, kind, attempt, operator, price, capacity, salt)).
-        standby: Whether the operator may later take over what falls vacant, at its bid.
         """
-        return self._call("bid", (job, kind, operator, seal, capacity, standby))
+        return self._call("bid", (job, kind, operator, seal, capacity))
 
     def reveal(self, job: int, kind: int, operator: int, price: int, salt: bytes) -> Call:
         """Opens a sealed bid. Anyone who knows the salt may."""
@@ -127,10 +117,6 @@ class Auction(Binding):
         """
         return self._call("reclaim", (job, kind, operator))
 
-    def retire(self, job: int, kind: int, operator: int) -> Call:
-        """Frees the place of a bid that can take nothing any more, since its job ended."""
-        return self._call("retire", (job, kind, operator))
-
     def paused_until(self, block: BlockIdentifier | None = None) -> int:
         """The second before which nobody bids."""
         values: int = self._view("paused_until", (), block)
@@ -146,6 +132,11 @@ class Auction(Binding):
         again.
         """
         values: bool = self._view("is_lapsed", (job,), block)
+        return values
+
+    def reserve_of(self, job: int, kind: int, block: BlockIdentifier | None = None) -> int:
+        """The reserve of a lot's present attempt; once it is awarded, the most that its seats may cost."""
+        values: int = self._view("reserve_of", (job, kind), block)
         return values
 
     def lots(self, job: int, kind: int, block: BlockIdentifier | None = None) -> Lot:

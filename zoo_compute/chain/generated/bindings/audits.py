@@ -12,13 +12,6 @@ from zoo_compute.chain.call import Binding, Call
 from .structs import Claim as Claim
 
 
-class Verdicts(NamedTuple):
-    """Struct `Verdicts`."""
-
-    clean: Sequence[int]
-    wrong: Sequence[int]
-
-
 class Budget(NamedTuple):
     """Struct `Budget`."""
 
@@ -45,114 +38,19 @@ class Draw(NamedTuple):
     seed: bytes
 
 
+class Verdicts(NamedTuple):
+    """Struct `Verdicts`."""
+
+    clean: Sequence[int]
+    wrong: Sequence[int]
+
+
 class Audits(Binding):
     """Pays auditors to re-execute parts of a job that chance picks after the work was committed, and slashes those
     that call clean what is judged false.
     """
 
     NAME = "Audits"
-
-    def wire(self, referee_: str) -> Call:
-        """Names the referee, once."""
-        return self._call("wire", (referee_,))
-
-    def fund(self, job: int, amount: int) -> Call:
-        """Adds to what a job's audits are paid from, in the job's token. What is left goes to the submitter."""
-        return self._call("fund", (job, amount))
-
-    def refund(self, job: int) -> Call:
-        """When a job is over, what no verdict has reserved becomes owed to its submitter."""
-        return self._call("refund", (job,))
-
-    def deposit(self, operator: int, token: str, amount: int) -> Call:
-        """Adds to an operator's deposit: in ZEN for places, in a job's token for verdicts."""
-        return self._call("deposit", (operator, token, amount))
-
-    def pay_out(self, operator: int, token: str, amount: int) -> Call:
-        """Sends the owner what neither places nor verdicts have reserved."""
-        return self._call("pay_out", (operator, token, amount))
-
-    def offer(self, operator: int, count: int) -> Call:
-        """Takes places, each behind a bond from the operator's deposit: units fall to it by its share of all places,
-        in draws whose block is named later.
-        """
-        return self._call("offer", (operator, count))
-
-    def leave(self, operator: int, places: Sequence[int]) -> Call:
-        """Gives places up, one after the other; the last place there is moves to where each was. Who was drawn
-        before stays drawn.
-        """
-        return self._call("leave", (operator, places))
-
-    def draw_units(self, job: int, turn: int) -> Call:
-        """Draws the units of a closed turn, in two calls. The first names the next block; the second, once that
-        block is buried, reads its hash. A hash too old for the chain to know is given up: the call names another
-        block.
-        """
-        return self._call("draw_units", (job, turn))
-
-    def give_verdicts(self, job: int, turn: int, operator: int, verdicts: Verdicts) -> Call:
-        """All that an auditor says of a turn's units, once in each half of the window. Each verdict reserves part of
-        its deposit, and its fee of the job's budget. Whether the units are its own is checked when they are
-        settled: others cost it a fee each.
-        """
-        return self._call("give_verdicts", (job, turn, operator, verdicts))
-
-    def settle_verdicts(
-        self,
-        job: int,
-        turn: int,
-        operator: int,
-        role: int,
-        verdicts: Verdicts,
-        claimed: Sequence[Claim],
-        first: Verdicts,
-    ) -> Call:
-        """Ends the verdicts on claims that are decided: paid where nothing contradicts them; a unit that was called
-        clean and judged false costs what it reserved. Claims that are unknown or undecided are passed over.
-
-        verdicts: What of the operator's verdicts is not settled.
-        first: Of a replacement: all verdicts of the units' auditor, where it gave any; units that it judged are
-        not paid twice.
-        """
-        return self._call("settle_verdicts", (job, turn, operator, role, verdicts, claimed, first))
-
-    def lapse_verdicts(self, job: int, turn: int, operator: int, role: int, verdicts: Verdicts) -> Call:
-        """Once every dispute of a turn must be over: frees what is left of verdicts, for a fee each. So nobody keeps
-        a job's budget by verdicts on units that are not its own.
-        """
-        return self._call("lapse_verdicts", (job, turn, operator, role, verdicts))
-
-    def withdraw(self, token: str, account: str) -> Call:
-        """Sends an account what it is owed."""
-        return self._call("withdraw", (token, account))
-
-    def budgets(self, job: int, block: BlockIdentifier | None = None) -> Budget:
-        """What is left to pay a job's audits with."""
-        values: Any = self._view("budgets", (job,), block)
-        return Budget(*values)
-
-    def funds(self, operator: int, token: str, block: BlockIdentifier | None = None) -> Funds:
-        """An operator's deposit in a token."""
-        values: Any = self._view("funds", (operator, token), block)
-        return Funds(*values)
-
-    def draws(self, job: int, turn: int, block: BlockIdentifier | None = None) -> Draw:
-        """A turn's draw."""
-        values: Any = self._view("draws", (job, turn), block)
-        return Draw(*values)
-
-    def holders(self, start: int, count: int, at: int, block: BlockIdentifier | None = None) -> Sequence[int]:
-        """The operators of `count` places from `start` on, just before a second."""
-        values: Sequence[int] = self._view("holders", (start, count, at), block)
-        return values
-
-    def assigned(
-        self, job: int, turn: int, unit: int, author: int, role: int, block: BlockIdentifier | None = None
-    ) -> int:
-        """Whom a unit of an operator's claim falls to; 0 where it is not drawn, or falls to nobody."""
-        values: int = self._view("assigned", (job, turn, unit, author, role), block)
-        return values
 
     def registry(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `registry`."""
@@ -204,6 +102,50 @@ class Audits(Binding):
         values: str = self._view("referee", (), block)
         return values
 
+    def wire(self, referee_: str) -> Call:
+        """Names the referee, once."""
+        return self._call("wire", (referee_,))
+
+    def owed(self, token: str, account: str, block: BlockIdentifier | None = None) -> int:
+        """token -> account -> what it may withdraw."""
+        values: int = self._view("owed", (token, account), block)
+        return values
+
+    def burned(self, token: str, block: BlockIdentifier | None = None) -> int:
+        """token -> what nothing can spend."""
+        values: int = self._view("burned", (token,), block)
+        return values
+
+    def fund(self, job: int, amount: int) -> Call:
+        """Adds to what a job's audits are paid from, in the job's token. What is left goes to the submitter."""
+        return self._call("fund", (job, amount))
+
+    def refund(self, job: int) -> Call:
+        """When a job is over, what no verdict has reserved becomes owed to its submitter."""
+        return self._call("refund", (job,))
+
+    def deposit(self, operator: int, token: str, amount: int) -> Call:
+        """Adds to an operator's deposit: in ZEN for places, in a job's token for verdicts."""
+        return self._call("deposit", (operator, token, amount))
+
+    def pay_out(self, operator: int, token: str, amount: int) -> Call:
+        """Sends the owner what neither places nor verdicts have reserved."""
+        return self._call("pay_out", (operator, token, amount))
+
+    def withdraw(self, token: str, account: str) -> Call:
+        """Sends an account what it is owed."""
+        return self._call("withdraw", (token, account))
+
+    def budgets(self, job: int, block: BlockIdentifier | None = None) -> Budget:
+        """What is left to pay a job's audits with."""
+        values: Any = self._view("budgets", (job,), block)
+        return Budget(*values)
+
+    def funds(self, operator: int, token: str, block: BlockIdentifier | None = None) -> Funds:
+        """An operator's deposit in a token."""
+        values: Any = self._view("funds", (operator, token), block)
+        return Funds(*values)
+
     def place_count(self, block: BlockIdentifier | None = None) -> int:
         """The contract variable `place_count`."""
         values: int = self._view("place_count", (), block)
@@ -212,6 +154,42 @@ class Audits(Binding):
     def held(self, operator: int, block: BlockIdentifier | None = None) -> int:
         """operator -> places."""
         values: int = self._view("held", (operator,), block)
+        return values
+
+    def offer(self, operator: int, count: int) -> Call:
+        """Takes places, each behind a bond from the operator's deposit: units fall to it by its share of all places,
+        in draws whose block is named later.
+        """
+        return self._call("offer", (operator, count))
+
+    def leave(self, operator: int, places: Sequence[int]) -> Call:
+        """Gives places up, one after the other; the last place there is moves to where each was. Who was drawn
+        before stays drawn.
+        """
+        return self._call("leave", (operator, places))
+
+    def holders(self, start: int, count: int, at: int, block: BlockIdentifier | None = None) -> Sequence[int]:
+        """The operators of `count` places from `start` on, just before a second."""
+        values: Sequence[int] = self._view("holders", (start, count, at), block)
+        return values
+
+    def draw_units(self, job: int, turn: int) -> Call:
+        """Draws the units of a closed turn, in two calls. The first names the next block; the second, once that
+        block is buried, reads its hash. A hash too old for the chain to know is given up: the call names another
+        block.
+        """
+        return self._call("draw_units", (job, turn))
+
+    def draws(self, job: int, turn: int, block: BlockIdentifier | None = None) -> Draw:
+        """A turn's draw."""
+        values: Any = self._view("draws", (job, turn), block)
+        return Draw(*values)
+
+    def assigned(
+        self, job: int, turn: int, unit: int, author: int, role: int, block: BlockIdentifier | None = None
+    ) -> int:
+        """Whom a unit of an operator's claim falls to; 0 where it is not drawn, or falls to nobody."""
+        values: int = self._view("assigned", (job, turn, unit, author, role), block)
         return values
 
     def given(self, job: int, turn: int, operator: int, role: int, block: BlockIdentifier | None = None) -> int:
@@ -224,12 +202,34 @@ class Audits(Binding):
         values: bytes = self._view("left", (arg0, arg1, arg2, arg3), block)
         return values
 
-    def owed(self, token: str, account: str, block: BlockIdentifier | None = None) -> int:
-        """token -> account -> what it may withdraw."""
-        values: int = self._view("owed", (token, account), block)
-        return values
+    def give_verdicts(self, job: int, turn: int, operator: int, verdicts: Verdicts) -> Call:
+        """All that an auditor says of a turn's units, once in each half of the window. Each verdict reserves part of
+        its deposit, and its fee of the job's budget. Whether the units are its own is checked when they are
+        settled: others cost it a fee each.
+        """
+        return self._call("give_verdicts", (job, turn, operator, verdicts))
 
-    def burned(self, token: str, block: BlockIdentifier | None = None) -> int:
-        """token -> what nothing can spend."""
-        values: int = self._view("burned", (token,), block)
-        return values
+    def settle_verdicts(
+        self,
+        job: int,
+        turn: int,
+        operator: int,
+        role: int,
+        verdicts: Verdicts,
+        claimed: Sequence[Claim],
+        first: Verdicts,
+    ) -> Call:
+        """Ends the verdicts on claims that are decided: paid where nothing contradicts them; a unit that was called
+        clean and judged false costs what it reserved. Claims that are unknown or undecided are passed over.
+
+        verdicts: What of the operator's verdicts is not settled.
+        first: Of a replacement: all verdicts of the units' auditor, where it gave any; units that it judged are
+        not paid twice.
+        """
+        return self._call("settle_verdicts", (job, turn, operator, role, verdicts, claimed, first))
+
+    def lapse_verdicts(self, job: int, turn: int, operator: int, role: int, verdicts: Verdicts) -> Call:
+        """Once every dispute of a turn must be over: frees what is left of verdicts, for a fee each. So nobody keeps
+        a job's budget by verdicts on units that are not its own.
+        """
+        return self._call("lapse_verdicts", (job, turn, operator, role, verdicts))

@@ -30,12 +30,9 @@ class Locks(Binding):
         """Names the settlement, and who is owed the audits' part of a conviction, once."""
         return self._call("wire", (settlement_, audit_pool_))
 
-    def award(self, job: int, operator: int, seat: int, count: int, price: int) -> Call:
-        """Takes over from the auction what is locked behind a seat.
-
-        Returns: How much that seat needs: at most what its bid locked, since its price is at most the maximum.
-        """
-        return self._call("award", (job, operator, seat, count, price))
+    def award(self, job: int, operator: int, seat: int, count: int, locked: int) -> Call:
+        """Takes over from the auction what is locked behind a seat."""
+        return self._call("award", (job, operator, seat, count, locked))
 
     def take(self, job: int, operator: int, seat: int, count: int, price: int, dearer: int, token: str) -> Call:
         """Locks behind a seat that somebody takes over, and pays what it is dearer by out of what was slashed."""

@@ -9,17 +9,11 @@ from web3.types import BlockIdentifier
 from zoo_compute.chain.call import Binding, Call
 
 
-class Operator(NamedTuple):
-    """Struct `Operator`."""
+class Balance(NamedTuple):
+    """Struct `Balance`."""
 
-    owner: str
-    stake: int
-    hot: str
-    gpu_class: int
-    vram_gb: int
-    reputation: int
-    locks: int
-    exit_at: int
+    balance: int
+    locked: int
 
 
 class Declaration(NamedTuple):
@@ -41,11 +35,17 @@ class Promise(NamedTuple):
     hours: int
 
 
-class Balance(NamedTuple):
-    """Struct `Balance`."""
+class Operator(NamedTuple):
+    """Struct `Operator`."""
 
-    balance: int
-    locked: int
+    owner: str
+    stake: int
+    hot: str
+    gpu_class: int
+    vram_gb: int
+    reputation: int
+    locks: int
+    exit_at: int
 
 
 class NodeRegistry(Binding):
@@ -56,17 +56,296 @@ class NodeRegistry(Binding):
 
     NAME = "NodeRegistry"
 
+    def zen(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `zen`."""
+        values: str = self._view("zen", (), block)
+        return values
+
+    def min_stake(self, block: BlockIdentifier | None = None) -> int:
+        """The least stake, in 10^-18 ZEN."""
+        values: int = self._view("min_stake", (), block)
+        return values
+
+    def epoch_s(self, block: BlockIdentifier | None = None) -> int:
+        """Seconds of an epoch, as in Rewards."""
+        values: int = self._view("epoch_s", (), block)
+        return values
+
+    def deployer(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `deployer`."""
+        values: str = self._view("deployer", (), block)
+        return values
+
+    def settlement(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `settlement`."""
+        values: str = self._view("settlement", (), block)
+        return values
+
+    def locks(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `locks`."""
+        values: str = self._view("locks", (), block)
+        return values
+
+    def tasks(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `tasks`."""
+        values: str = self._view("tasks", (), block)
+        return values
+
+    def rewards(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `rewards`."""
+        values: str = self._view("rewards", (), block)
+        return values
+
+    def admissions(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `admissions`."""
+        values: str = self._view("admissions", (), block)
+        return values
+
+    def burned(self, arg0: str, block: BlockIdentifier | None = None) -> int:
+        """Slashed collateral of a token, and slashed stake, that nothing can spend."""
+        values: int = self._view("burned", (arg0,), block)
+        return values
+
     def wire(self, auction_: str, settlement_: str, locks_: str, tasks_: str, rewards_: str, admissions_: str) -> Call:
         """Names the contracts that may lock, slash and admit, once."""
         return self._call("wire", (auction_, settlement_, locks_, tasks_, rewards_, admissions_))
 
-    def pause(self, until: int) -> Call:
-        """Pauses registration, and nothing else, until a second below 2^40; one that is over resumes it."""
-        return self._call("pause", (until,))
+    def outage_s(self, block: BlockIdentifier | None = None) -> int:
+        """Seconds without any beat after which the protocol's time stops."""
+        values: int = self._view("outage_s", (), block)
+        return values
+
+    def is_stopped(self, epoch: int, block: BlockIdentifier | None = None) -> bool:
+        """epoch -> whether the protocol's time stood still in it: then nobody missed a period by its own fault."""
+        values: bool = self._view("is_stopped", (epoch,), block)
+        return values
+
+    def beat(self) -> Call:
+        """A beat: the chain takes transactions. Anybody may, at any time."""
+        return self._call("beat", ())
+
+    def time(self, block: BlockIdentifier | None = None) -> int:
+        """The protocol's time: seconds in which the chain ran. Of a gap without any beat it counts `outage_s` at
+        most.
+        """
+        values: int = self._view("time", (), block)
+        return values
+
+    def last_beat(self, block: BlockIdentifier | None = None) -> int:
+        """Block time of the last beat."""
+        values: int = self._view("last_beat", (), block)
+        return values
+
+    def stopped_s(self, block: BlockIdentifier | None = None) -> int:
+        """Seconds for which the protocol's time stood still, up to the last beat."""
+        values: int = self._view("stopped_s", (), block)
+        return values
+
+    def pot(self, arg0: str, block: BlockIdentifier | None = None) -> int:
+        """Slashed collateral of a token that escrow, a finder or a submitter may still be paid from."""
+        values: int = self._view("pot", (arg0,), block)
+        return values
 
     def pause_bids(self, until: int) -> Call:
         """For Auction, whose guardian pauses bids until a second: kept here, where a bid reads a word anyway."""
         return self._call("pause_bids", (until,))
+
+    def deposit(self, operator: int, token: str, amount: int) -> Call:
+        """Adds the caller's tokens to an operator's collateral."""
+        return self._call("deposit", (operator, token, amount))
+
+    def withdraw(self, operator: int, token: str, amount: int) -> Call:
+        """Sends free collateral to the owner."""
+        return self._call("withdraw", (operator, token, amount))
+
+    def lock(self, operator: int, token: str, amount: int, new: bool) -> Call:
+        """Locks free collateral behind a seat.
+
+        new: Whether the operator had nothing locked in this lot.
+        """
+        return self._call("lock", (operator, token, amount, new))
+
+    def lock_bid(self, operator: int, hot: str, token: str, amount: int, units: int) -> Call:
+        """Locks free collateral behind a bid of an operator that may bid for so many units with this hot key; else
+        locks nothing. The least stake covers 16 units, and more stake more of them: names are not free.
+
+        Without an event: Auction logs the bid, its lot and its capacity. Without a lock against reentrance: it
+        calls nobody, Auction has such a lock itself, and whatever here calls out has done all its effects by
+        then.
+        Returns: Whether the operator may bid, and bids are not paused.
+        """
+        return self._call("lock_bid", (operator, hot, token, amount, units))
+
+    def unlock(self, operator: int, token: str, amount: int, last: bool) -> Call:
+        """Frees locked collateral.
+
+        last: Whether nothing stays locked in this lot.
+        """
+        return self._call("unlock", (operator, token, amount, last))
+
+    def slash(self, operator: int, token: str, amount: int, convicted: bool) -> Call:
+        """Moves locked collateral to the pot, and halves the operator's reputation, or clears it at a conviction."""
+        return self._call("slash", (operator, token, amount, convicted))
+
+    def pay_out(self, token: str, amount: int) -> Call:
+        """Sends `amount` from the pot to the task registry, where Locks says whom it is owed to."""
+        return self._call("pay_out", (token, amount))
+
+    def burn(self, token: str, amount: int) -> Call:
+        """Moves `amount` from the pot to where nothing can spend it."""
+        return self._call("burn", (token, amount))
+
+    def auction(self, block: BlockIdentifier | None = None) -> str:
+        """The auction that locks behind bids."""
+        values: str = self._view("auction", (), block)
+        return values
+
+    def bids_paused_until(self, block: BlockIdentifier | None = None) -> int:
+        """The second before which nobody bids."""
+        values: int = self._view("bids_paused_until", (), block)
+        return values
+
+    def collateral(self, operator: int, token: str, block: BlockIdentifier | None = None) -> Balance:
+        """An operator's deposit in a token, and how much of it is locked."""
+        values: Any = self._view("collateral", (operator, token), block)
+        return Balance(*values)
+
+    def exit_delay_s(self, block: BlockIdentifier | None = None) -> int:
+        """Seconds from a request of exit to the withdrawal of the stake."""
+        values: int = self._view("exit_delay_s", (), block)
+        return values
+
+    def add_stake(self, operator: int, amount: int) -> Call:
+        """Adds the caller's ZEN to an operator's stake."""
+        return self._call("add_stake", (operator, amount))
+
+    def request_exit(self, operator: int) -> Call:
+        """Starts the exit delay. The operator is no longer eligible to bid."""
+        return self._call("request_exit", (operator,))
+
+    def withdraw_stake(self, operator: int) -> Call:
+        """Sends the whole stake to the owner, from `exit_at` on, and ends the operator's admission. It may stake
+        again.
+        """
+        return self._call("withdraw_stake", (operator,))
+
+    def slash_stake(self, operator: int, bps: int) -> Call:
+        """Moves a part of an operator's stake to where nothing can spend it. Also while it exits.
+
+        Returns: How much.
+        """
+        return self._call("slash_stake", (operator, bps))
+
+    def stake_of(self, operator: int, block: BlockIdentifier | None = None) -> int:
+        """The operator's stake, in 10^-18 ZEN."""
+        values: int = self._view("stake_of", (operator,), block)
+        return values
+
+    def is_eligible(self, operator: int, hot: str, block: BlockIdentifier | None = None) -> bool:
+        """Whether the hot key matches, no exit is requested and the stake is enough."""
+        values: bool = self._view("is_eligible", (operator, hot), block)
+        return values
+
+    def total_beats(self, epoch: int, block: BlockIdentifier | None = None) -> int:
+        """epoch -> heartbeats of all operators."""
+        values: int = self._view("total_beats", (epoch,), block)
+        return values
+
+    def declare(self, operator: int, tier: int, hours: int) -> Call:
+        """Promises to be there, from the next epoch on, in the periods whose bits are set; with a tier at its SLA.
+
+        A change leaves the promise of the running epoch as it was: who could still change that would never miss
+        it.
+        tier: 0 none, 1 bronze, 2 silver, 3 gold.
+        hours: Bit `i` is period `i` of 24.
+        """
+        return self._call("declare", (operator, tier, hours))
+
+    def heartbeat(self, operator: int) -> Call:
+        """A sign of life of a staked operator, once in each of an epoch's 24 periods; it is a beat."""
+        return self._call("heartbeat", (operator,))
+
+    def breach(self, operator: int, epoch: int) -> Call:
+        """Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake,
+        and from the next epoch on its tier. Nobody is judged for an epoch in which the chain stood still.
+        """
+        return self._call("breach", (operator, epoch))
+
+    def declarations(self, operator: int, block: BlockIdentifier | None = None) -> Declaration:
+        """What the operator declared last and before: tier, hours, and the epoch from which on each binds."""
+        values: Any = self._view("declarations", (operator,), block)
+        return Declaration(*values)
+
+    def promised(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> Promise:
+        """The tier and the hours that bind in an epoch; zeros where nothing does, or where it is no longer known."""
+        values: Any = self._view("promised", (operator, epoch), block)
+        return Promise(*values)
+
+    def beats(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> int:
+        """The periods of an epoch in which the operator gave a sign of life, bit `i` for period `i`."""
+        values: int = self._view("beats", (operator, epoch), block)
+        return values
+
+    def is_judged(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> bool:
+        """Whether the operator broke its promise of an epoch."""
+        values: bool = self._view("is_judged", (operator, epoch), block)
+        return values
+
+    def offered_owners(self, operator: int, block: BlockIdentifier | None = None) -> str:
+        """operator -> the account that its owner hands it over to, and that has not accepted yet."""
+        values: str = self._view("offered_owners", (operator,), block)
+        return values
+
+    def announce(self, operator: int, endpoint: str) -> Call:
+        """Announces where the operator's store serves blocks. An event only."""
+        return self._call("announce", (operator, endpoint))
+
+    def set_hot(self, operator: int, hot: str) -> Call:
+        """Replaces the hot key."""
+        return self._call("set_hot", (operator, hot))
+
+    def allow_answers(self, operator: int, account: str, allowed: bool) -> Call:
+        """Lets an account answer asks in disputes about the operator's claims, as the hot key may, or no longer."""
+        return self._call("allow_answers", (operator, account, allowed))
+
+    def offer_owner(self, operator: int, account: str) -> Call:
+        """Offers the operator to a new owner, which must accept; the zero address takes the offer back."""
+        return self._call("offer_owner", (operator, account))
+
+    def accept_owner(self, operator: int) -> Call:
+        """Makes the caller, to which the operator was offered, its owner: of its stake, its free collateral, and all
+        that it is paid from then on. What is owed to the old owner already stays the old owner's.
+        """
+        return self._call("accept_owner", (operator,))
+
+    def hot_key(self, operator: int, block: BlockIdentifier | None = None) -> str:
+        """The operator's hot key; the zero address when there is no such operator."""
+        values: str = self._view("hot_key", (operator,), block)
+        return values
+
+    def may_answer(self, operator: int, account: str, block: BlockIdentifier | None = None) -> bool:
+        """Whether an account may answer asks for an operator: its hot key, or one that its owner allowed to."""
+        values: bool = self._view("may_answer", (operator, account), block)
+        return values
+
+    def owner_of(self, operator: int, block: BlockIdentifier | None = None) -> str:
+        """The operator's owner; the zero address when there is no such operator."""
+        values: str = self._view("owner_of", (operator,), block)
+        return values
+
+    def guardian(self, block: BlockIdentifier | None = None) -> str:
+        """May pause `register` and `register_for`, and nothing else."""
+        values: str = self._view("guardian", (), block)
+        return values
+
+    def nonces(self, owner: str, block: BlockIdentifier | None = None) -> int:
+        """owner -> registrations it consented to that were used."""
+        values: int = self._view("nonces", (owner,), block)
+        return values
+
+    def pause(self, until: int) -> Call:
+        """Pauses registration, and nothing else, until a second below 2^40; one that is over resumes it."""
+        return self._call("pause", (until,))
 
     def register(self, hot: str, gpu_class: int, vram_gb: int, stake: int, endpoint: str) -> Call:
         """Registers the caller as the owner of a new operator and pulls its stake.
@@ -104,121 +383,9 @@ class NodeRegistry(Binding):
             "register_for", (owner, hot, gpu_class, vram_gb, stake, endpoint, deadline, owner_signature, hot_signature)
         )
 
-    def announce(self, operator: int, endpoint: str) -> Call:
-        """Announces where the operator's store serves blocks. An event only."""
-        return self._call("announce", (operator, endpoint))
-
-    def set_hot(self, operator: int, hot: str) -> Call:
-        """Replaces the hot key."""
-        return self._call("set_hot", (operator, hot))
-
-    def allow_answers(self, operator: int, account: str, allowed: bool) -> Call:
-        """Lets an account answer asks in disputes about the operator's claims, as the hot key may, or no longer."""
-        return self._call("allow_answers", (operator, account, allowed))
-
-    def offer_owner(self, operator: int, account: str) -> Call:
-        """Offers the operator to a new owner, which must accept; the zero address takes the offer back."""
-        return self._call("offer_owner", (operator, account))
-
-    def accept_owner(self, operator: int) -> Call:
-        """Makes the caller, to which the operator was offered, its owner: of its stake, its free collateral, and all
-        that it is paid from then on. What is owed to the old owner already stays the old owner's.
-        """
-        return self._call("accept_owner", (operator,))
-
-    def add_stake(self, operator: int, amount: int) -> Call:
-        """Adds the caller's ZEN to an operator's stake."""
-        return self._call("add_stake", (operator, amount))
-
-    def request_exit(self, operator: int) -> Call:
-        """Starts the exit delay. The operator is no longer eligible to bid."""
-        return self._call("request_exit", (operator,))
-
-    def withdraw_stake(self, operator: int) -> Call:
-        """Sends the whole stake to the owner, from `exit_at` on, and ends the operator's admission. It may stake
-        again.
-        """
-        return self._call("withdraw_stake", (operator,))
-
-    def deposit(self, operator: int, token: str, amount: int) -> Call:
-        """Adds the caller's tokens to an operator's collateral."""
-        return self._call("deposit", (operator, token, amount))
-
-    def withdraw(self, operator: int, token: str, amount: int) -> Call:
-        """Sends free collateral to the owner."""
-        return self._call("withdraw", (operator, token, amount))
-
-    def declare(self, operator: int, tier: int, hours: int) -> Call:
-        """Promises to be there, from the next epoch on, in the periods whose bits are set; with a tier at its SLA.
-
-        A change leaves the promise of the running epoch as it was: who could still change that would never miss
-        it.
-        tier: 0 none, 1 bronze, 2 silver, 3 gold.
-        hours: Bit `i` is period `i` of 24.
-        """
-        return self._call("declare", (operator, tier, hours))
-
-    def beat(self) -> Call:
-        """A beat: the chain takes transactions. Anybody may, at any time."""
-        return self._call("beat", ())
-
-    def heartbeat(self, operator: int) -> Call:
-        """A sign of life of a staked operator, once in each of an epoch's 24 periods; it is a beat."""
-        return self._call("heartbeat", (operator,))
-
-    def breach(self, operator: int, epoch: int) -> Call:
-        """Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake,
-        and from the next epoch on its tier. Nobody is judged for an epoch in which the chain stood still.
-        """
-        return self._call("breach", (operator, epoch))
-
-    def lock(self, operator: int, token: str, amount: int, new: bool) -> Call:
-        """Locks free collateral behind a seat.
-
-        new: Whether the operator had nothing locked in this lot.
-        """
-        return self._call("lock", (operator, token, amount, new))
-
-    def lock_bid(self, operator: int, hot: str, token: str, amount: int, units: int) -> Call:
-        """Locks free collateral behind a bid of an operator that may bid for so many units with this hot key; else
-        locks nothing. The least stake covers 16 units, and more stake more of them: names are not free.
-
-        Without an event: Auction logs the bid, its lot and its capacity. Without a lock against reentrance: it
-        calls nobody, Auction has such a lock itself, and whatever here calls out has done all its effects by
-        then.
-        Returns: Whether the operator may bid, and bids are not paused.
-        """
-        return self._call("lock_bid", (operator, hot, token, amount, units))
-
-    def unlock(self, operator: int, token: str, amount: int, last: bool) -> Call:
-        """Frees locked collateral.
-
-        last: Whether nothing stays locked in this lot.
-        """
-        return self._call("unlock", (operator, token, amount, last))
-
-    def slash(self, operator: int, token: str, amount: int, convicted: bool) -> Call:
-        """Moves locked collateral to the pot, and halves the operator's reputation, or clears it at a conviction."""
-        return self._call("slash", (operator, token, amount, convicted))
-
-    def slash_stake(self, operator: int, bps: int) -> Call:
-        """Moves a part of an operator's stake to where nothing can spend it. Also while it exits.
-
-        Returns: How much.
-        """
-        return self._call("slash_stake", (operator, bps))
-
     def set_admitted(self, operator: int, admitted: bool) -> Call:
         """Whether the operator earns its class's multiplier."""
         return self._call("set_admitted", (operator, admitted))
-
-    def pay_out(self, token: str, amount: int) -> Call:
-        """Sends `amount` from the pot to the task registry, where Locks says whom it is owed to."""
-        return self._call("pay_out", (token, amount))
-
-    def burn(self, token: str, amount: int) -> Call:
-        """Moves `amount` from the pot to where nothing can spend it."""
-        return self._call("burn", (token, amount))
 
     def reward_outcome(self, operator: int, fee: int) -> Call:
         """Adds a point of reputation for each ZEN that the treasury is paid of the operator's work, up to the most.
@@ -233,16 +400,6 @@ class NodeRegistry(Binding):
         values: int = self._view("operator_count", (), block)
         return values
 
-    def auction(self, block: BlockIdentifier | None = None) -> str:
-        """The auction that locks behind bids."""
-        values: str = self._view("auction", (), block)
-        return values
-
-    def bids_paused_until(self, block: BlockIdentifier | None = None) -> int:
-        """The second before which nobody bids."""
-        values: int = self._view("bids_paused_until", (), block)
-        return values
-
     def paused_until(self, block: BlockIdentifier | None = None) -> int:
         """The second before which nobody registers."""
         values: int = self._view("paused_until", (), block)
@@ -253,76 +410,9 @@ class NodeRegistry(Binding):
         values: Any = self._view("operators", (operator,), block)
         return Operator(*values)
 
-    def declarations(self, operator: int, block: BlockIdentifier | None = None) -> Declaration:
-        """What the operator declared last and before: tier, hours, and the epoch from which on each binds."""
-        values: Any = self._view("declarations", (operator,), block)
-        return Declaration(*values)
-
-    def promised(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> Promise:
-        """The tier and the hours that bind in an epoch; zeros where nothing does, or where it is no longer known."""
-        values: Any = self._view("promised", (operator, epoch), block)
-        return Promise(*values)
-
-    def beats(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> int:
-        """The periods of an epoch in which the operator gave a sign of life, bit `i` for period `i`."""
-        values: int = self._view("beats", (operator, epoch), block)
-        return values
-
-    def is_judged(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> bool:
-        """Whether the operator broke its promise of an epoch."""
-        values: bool = self._view("is_judged", (operator, epoch), block)
-        return values
-
-    def collateral(self, operator: int, token: str, block: BlockIdentifier | None = None) -> Balance:
-        """An operator's deposit in a token, and how much of it is locked."""
-        values: Any = self._view("collateral", (operator, token), block)
-        return Balance(*values)
-
-    def stake_of(self, operator: int, block: BlockIdentifier | None = None) -> int:
-        """The operator's stake, in 10^-18 ZEN."""
-        values: int = self._view("stake_of", (operator,), block)
-        return values
-
-    def is_eligible(self, operator: int, hot: str, block: BlockIdentifier | None = None) -> bool:
-        """Whether the hot key matches, no exit is requested and the stake is enough."""
-        values: bool = self._view("is_eligible", (operator, hot), block)
-        return values
-
-    def hot_key(self, operator: int, block: BlockIdentifier | None = None) -> str:
-        """The operator's hot key; the zero address when there is no such operator."""
-        values: str = self._view("hot_key", (operator,), block)
-        return values
-
-    def may_answer(self, operator: int, account: str, block: BlockIdentifier | None = None) -> bool:
-        """Whether an account may answer asks for an operator: its hot key, or one that its owner allowed to."""
-        values: bool = self._view("may_answer", (operator, account), block)
-        return values
-
-    def owner_of(self, operator: int, block: BlockIdentifier | None = None) -> str:
-        """The operator's owner; the zero address when there is no such operator."""
-        values: str = self._view("owner_of", (operator,), block)
-        return values
-
     def discount_bps(self, operator: int, block: BlockIdentifier | None = None) -> int:
         """What an operator's score is discounted by: one basis point a point of reputation."""
         values: int = self._view("discount_bps", (operator,), block)
-        return values
-
-    def time(self, block: BlockIdentifier | None = None) -> int:
-        """The protocol's time: seconds in which the chain ran. Of a gap without any beat it counts `outage_s` at
-        most.
-        """
-        values: int = self._view("time", (), block)
-        return values
-
-    def last_beat(self, block: BlockIdentifier | None = None) -> int:
-        """Block time of the last beat."""
-        values: int = self._view("last_beat", (), block)
-        return values
-
-    def stopped_s(self, block: BlockIdentifier | None = None) -> int:
-        """Seconds for which the protocol's time stood still, up to the last beat."""
-        values: int = self._view("stopped_s", (), block)
         return values
 
     def multiplier(self, gpu_class: int, block: BlockIdentifier | None = None) -> int:
@@ -350,94 +440,4 @@ class NodeRegistry(Binding):
     def reference_price(self, tier: int, block: BlockIdentifier | None = None) -> int:
         """What a GPU-hour of a tier is expected to cost, in 10^-18 ZEN; 0 when unknown. Binds nobody."""
         values: int = self._view("reference_price", (tier,), block)
-        return values
-
-    def zen(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `zen`."""
-        values: str = self._view("zen", (), block)
-        return values
-
-    def guardian(self, block: BlockIdentifier | None = None) -> str:
-        """May pause `register` and `register_for`, and nothing else."""
-        values: str = self._view("guardian", (), block)
-        return values
-
-    def min_stake(self, block: BlockIdentifier | None = None) -> int:
-        """The least stake, in 10^-18 ZEN."""
-        values: int = self._view("min_stake", (), block)
-        return values
-
-    def exit_delay_s(self, block: BlockIdentifier | None = None) -> int:
-        """Seconds from a request of exit to the withdrawal of the stake."""
-        values: int = self._view("exit_delay_s", (), block)
-        return values
-
-    def epoch_s(self, block: BlockIdentifier | None = None) -> int:
-        """Seconds of an epoch, as in Rewards."""
-        values: int = self._view("epoch_s", (), block)
-        return values
-
-    def outage_s(self, block: BlockIdentifier | None = None) -> int:
-        """Seconds without any beat after which the protocol's time stops."""
-        values: int = self._view("outage_s", (), block)
-        return values
-
-    def deployer(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `deployer`."""
-        values: str = self._view("deployer", (), block)
-        return values
-
-    def settlement(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `settlement`."""
-        values: str = self._view("settlement", (), block)
-        return values
-
-    def locks(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `locks`."""
-        values: str = self._view("locks", (), block)
-        return values
-
-    def tasks(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `tasks`."""
-        values: str = self._view("tasks", (), block)
-        return values
-
-    def rewards(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `rewards`."""
-        values: str = self._view("rewards", (), block)
-        return values
-
-    def admissions(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `admissions`."""
-        values: str = self._view("admissions", (), block)
-        return values
-
-    def pot(self, arg0: str, block: BlockIdentifier | None = None) -> int:
-        """Slashed collateral of a token that a standby, a finder or a submitter may still be paid from."""
-        values: int = self._view("pot", (arg0,), block)
-        return values
-
-    def burned(self, arg0: str, block: BlockIdentifier | None = None) -> int:
-        """Slashed collateral of a token, and slashed stake, that nothing can spend."""
-        values: int = self._view("burned", (arg0,), block)
-        return values
-
-    def total_beats(self, epoch: int, block: BlockIdentifier | None = None) -> int:
-        """epoch -> heartbeats of all operators."""
-        values: int = self._view("total_beats", (epoch,), block)
-        return values
-
-    def nonces(self, owner: str, block: BlockIdentifier | None = None) -> int:
-        """owner -> registrations it consented to that were used."""
-        values: int = self._view("nonces", (owner,), block)
-        return values
-
-    def offered_owners(self, operator: int, block: BlockIdentifier | None = None) -> str:
-        """operator -> the account that its owner hands it over to, and that has not accepted yet."""
-        values: str = self._view("offered_owners", (operator,), block)
-        return values
-
-    def is_stopped(self, epoch: int, block: BlockIdentifier | None = None) -> bool:
-        """epoch -> whether the protocol's time stood still in it: then nobody missed a period by its own fault."""
-        values: bool = self._view("is_stopped", (epoch,), block)
         return values

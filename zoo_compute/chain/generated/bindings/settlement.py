@@ -157,12 +157,12 @@ class Settlement(Binding):
         """
         return self._call("finalise", (job, claims))
 
-    def seat(self, job: int, kind: int, operator: int, first: int, count: int, price: int) -> Call:
+    def seat(self, job: int, kind: int, operator: int, first: int, count: int, price: int, locked: int) -> Call:
         """Records a seat that the auction awarded.
 
-        Returns: What of its bid's lock the seat needs.
+        locked: What of its bid's lock stays behind the seat.
         """
-        return self._call("seat", (job, kind, operator, first, count, price))
+        return self._call("seat", (job, kind, operator, first, count, price, locked))
 
     def ready(self, job: int, seat: int, estimate_s: int) -> Call:
         """Confirms that the holder of a seat has the inputs and timed a step.

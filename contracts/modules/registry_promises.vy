@@ -1,0 +1,186 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title Declared hours and heartbeats in NodeRegistry
+@license Apache-2.0
+@notice The hours in which operators promise to be there, their signs of life, and the part of the stake that a broken promise costs.
+"""
+
+
+from . import bits
+from . import gpu_classes
+from . import node_words as words
+from . import numbers
+from . import registry_state as state
+from . import registry_time as time
+
+
+uses: state
+uses: time
+
+
+# An epoch has so many periods; a heartbeat counts once in each.
+PERIODS: constant(uint256) = 24
+# Of the stake, for an epoch in which more declared periods were missed than the SLA allows.
+BREACH_BPS: constant(uint256) = 100
+# In a word of beats, above the periods: the epoch was judged.
+JUDGED: constant(uint256) = 2**24
+
+
+struct Promise:
+    tier: uint256
+    hours: uint256
+
+
+declared: HashMap[uint256, uint256]
+# operator -> epoch -> judged (1) | a bit for each period in which the hot key gave a sign of life
+beats_words: HashMap[uint256, HashMap[uint256, uint256]]
+# epoch -> heartbeats of all operators
+total_beats: public(HashMap[uint256, uint256])
+
+
+event AvailabilityDeclared:
+    operator: indexed(uint256)
+    tier: uint256
+    hours: uint256
+    since: uint256
+
+
+event HeartbeatCounted:
+    operator: indexed(uint256)
+    epoch: indexed(uint256)
+    period: uint256
+
+
+event AvailabilityBreached:
+    operator: indexed(uint256)
+    epoch: indexed(uint256)
+    missed: uint256
+
+
+@external
+def declare(operator: uint256, tier: uint256, hours: uint256):
+    """
+    @notice Promises to be there, from the next epoch on, in the periods whose bits are set; with a tier at its SLA.
+    @dev A change leaves the promise of the running epoch as it was: who could still change that would never miss it.
+    @param tier 0 none, 1 bronze, 2 silver, 3 gold.
+    @param hours Bit `i` is period `i` of 24.
+    """
+    account: words.Account = state._owned(operator)
+    assert tier <= gpu_classes.GOLD, "registry: unknown tier"
+    assert hours < 2**PERIODS, "registry: hours out of range"
+    if tier != 0:
+        assert account.gpu_class == gpu_classes.DATACENTER, "registry: class below the tier"
+        assert account.vram_gb >= gpu_classes._tier_vram_gb(tier), "registry: too little VRAM for the tier"
+        assert hours != 0, "registry: tier without hours"
+    since: uint256 = block.timestamp // state.epoch_s + 1
+    declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
+    # INVARIANT promises: what binds in an epoch is known until the next one is over. Two changes in a row would hide it.
+    assert declaration.since + 1 != since, "registry: declared in the last epoch"
+    if declaration.since != since:
+        declaration.last_tier = declaration.tier
+        declaration.last_hours = declaration.hours
+        declaration.last_since = declaration.since
+    declaration.tier = tier
+    declaration.hours = hours
+    declaration.since = since
+    self.declared[operator] = words._pack_declaration(declaration)
+    log AvailabilityDeclared(operator=operator, tier=tier, hours=hours, since=since)
+
+
+@external
+def heartbeat(operator: uint256):
+    """
+    @notice A sign of life of a staked operator, once in each of an epoch's 24 periods; it is a beat.
+    """
+    node: words.Node = words._unpack_node(state.nodes[operator])
+    assert msg.sender == node.hot, "registry: not the hot key"
+    # Exiting operators keep their promises too; only whoever left has nothing at stake.
+    assert node.stake > 0, "registry: nothing staked"
+    epoch: uint256 = block.timestamp // state.epoch_s
+    period: uint256 = block.timestamp % state.epoch_s * PERIODS // state.epoch_s
+    word: uint256 = self.beats_words[operator][epoch]
+    assert word >> period & 1 == 0, "registry: period already counted"
+    self.beats_words[operator][epoch] = word | 1 << period
+    self.total_beats[epoch] += 1
+    log HeartbeatCounted(operator=operator, epoch=epoch, period=period)
+    time._beat()
+
+
+@external
+def breach(operator: uint256, epoch: uint256):
+    """
+    @notice Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake, and
+            from the next epoch on its tier. Nobody is judged for an epoch in which the chain stood still.
+    """
+    assert epoch < block.timestamp // state.epoch_s, "registry: epoch not over"
+    assert not time.is_stopped[epoch], "registry: time stood still"
+    promise: Promise = self._promised(operator, epoch)
+    assert promise.hours != 0, "registry: nothing declared"
+    word: uint256 = self.beats_words[operator][epoch]
+    assert word & JUDGED == 0, "registry: epoch already judged"
+    missed: uint256 = bits._popcount(promise.hours & ~word)
+    allowed: uint256 = bits._popcount(promise.hours) * gpu_classes._slack_bps(promise.tier) // numbers.BPS
+    assert missed > allowed, "registry: promise kept"
+    self.beats_words[operator][epoch] = word | JUDGED
+    next: uint256 = block.timestamp // state.epoch_s + 1
+    declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
+    # INVARIANT promises: what binds in the running epoch stays as it is, for receipts are signed by its tier already.
+    if declaration.since == next:
+        declaration.tier = 0
+    if self._promised(operator, next - 1).tier != 0:
+        declaration.barred_from = next
+    self.declared[operator] = words._pack_declaration(declaration)
+    log AvailabilityBreached(operator=operator, epoch=epoch, missed=missed)
+    state._slash_stake(operator, BREACH_BPS)
+
+
+@external
+@view
+def declarations(operator: uint256) -> words.Declaration:
+    """
+    @notice What the operator declared last and before: tier, hours, and the epoch from which on each binds.
+    """
+    return words._unpack_declaration(self.declared[operator])
+
+
+@external
+@view
+def promised(operator: uint256, epoch: uint256) -> Promise:
+    """
+    @notice The tier and the hours that bind in an epoch; zeros where nothing does, or where it is no longer known.
+    """
+    return self._promised(operator, epoch)
+
+
+@external
+@view
+def beats(operator: uint256, epoch: uint256) -> uint256:
+    """
+    @notice The periods of an epoch in which the operator gave a sign of life, bit `i` for period `i`.
+    """
+    return self.beats_words[operator][epoch] & ~JUDGED
+
+
+@external
+@view
+def is_judged(operator: uint256, epoch: uint256) -> bool:
+    """
+    @notice Whether the operator broke its promise of an epoch.
+    """
+    return self.beats_words[operator][epoch] & JUDGED != 0
+
+
+@internal
+@view
+def _promised(operator: uint256, epoch: uint256) -> Promise:
+    declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
+    barred_from: uint256 = declaration.barred_from
+    # No declaration has `since` 0: it would have been made before the first epoch.
+    if declaration.since != 0 and epoch >= declaration.since:
+        is_barred: bool = declaration.since < barred_from and barred_from <= epoch
+        return Promise(tier=0 if is_barred else declaration.tier, hours=declaration.hours)
+    if declaration.last_since != 0 and epoch >= declaration.last_since:
+        is_barred: bool = declaration.last_since < barred_from and barred_from <= epoch
+        return Promise(tier=0 if is_barred else declaration.last_tier, hours=declaration.last_hours)
+    return empty(Promise)
