@@ -163,6 +163,10 @@ def demand(
     """
     assert claims._is_pending(settlement, job, claim), "availability: unknown claim"
     run: ISettlementViews.Run = staticcall ISettlementViews(settlement).runs(job)
+    # Custodians say what of an open turn can be had.
+    assert (
+        claim.turn != run.turn or run.policy >> numbers.CUSTODIANS_AT == 0
+    ), "availability: turn is open"
     assert self._is_holder(job, claim, lane, msg.sender), "availability: not the lane's holder"
     assert self._has_slot(claim, slot) and tensor <= bits.U32 and group <= bits.U40, "availability: nothing there"
     assert (

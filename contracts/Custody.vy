@@ -24,12 +24,12 @@ from .modules import custody_signatures as signatures
 from .modules import custody_words as words
 from .modules import numbers
 from .modules import protocol_time
+from .modules import settlement_words
 
 
 # A later offer displaces the one with the least stake: bounds the gas of a draw.
 MAX_OFFERS: constant(uint256) = 32
 NO_OFFER: constant(uint256) = MAX_OFFERS
-LEAST_CUSTODIANS: constant(uint256) = 3
 # Of the reserve, for a turn in which too few signed, of each who did not.
 LAPSE_BPS: constant(uint256) = 100
 # The price is per GiB and round, and a round takes two signatures.
@@ -40,17 +40,17 @@ STAKE_UNIT: constant(uint256) = 10**12
 OPEN_TURN: constant(uint256) = max_value(uint256)
 
 
-registry: public(immutable(address))
-tasks: public(immutable(address))
-settlement: public(immutable(address))
-availability: public(immutable(address))
+registry: immutable(address)
+tasks: immutable(address)
+settlement: immutable(address)
+availability: immutable(address)
 # Seconds in which a request takes its first offers.
-bid_window_s: public(immutable(uint256))
+bid_window_s: immutable(uint256)
 # Stake counts once it is that old: what left a registration cannot be there again before.
-exit_delay_s: public(immutable(uint256))
-answer_s: public(immutable(uint256))
+exit_delay_s: immutable(uint256)
+answer_s: immutable(uint256)
 # Blocks that bury the draw's block before it is read.
-draw_blocks: public(immutable(uint256))
+draw_blocks: immutable(uint256)
 
 
 # job -> fee (112) | reserve (104) | closes_at (40)
@@ -58,21 +58,21 @@ request_words: HashMap[uint256, uint256]
 # job -> started (1) | custodians (8) | depth (8) | version (24) | vacant (9) | offers (8) | draw_block (64) | counted (24)
 progress_words: HashMap[uint256, uint256]
 # job -> what is left to pay custodians with
-escrows: public(HashMap[uint256, uint256])
+escrows: reentrant(public(HashMap[uint256, uint256]))
 # job -> place -> operator | weight (64)
 offer_words: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> operator -> reserve | index (8) | status (8)
 role_words: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> version -> keccak256 of the committee's ABI encoding
-committees: public(HashMap[uint256, HashMap[uint256, bytes32]])
+committees: reentrant(public(HashMap[uint256, HashMap[uint256, bytes32]]))
 # job -> turn mod (depth + 1) -> mask (128) | signed_at (40) | turn (24) | version (24) | signers of inputs, of the checkpoint, of less (10 each)
 record_words: HashMap[uint256, HashMap[uint256, uint256]]
 # operator -> stake that counts once it is old enough
-notes: public(HashMap[uint256, words.Note])
+notes: reentrant(public(HashMap[uint256, words.Note]))
 # token -> operator -> what it has here and has not put up
-funds: public(HashMap[address, HashMap[uint256, uint256]])
+funds: reentrant(public(HashMap[address, HashMap[uint256, uint256]]))
 # token -> reserves that were lost, which nothing can spend
-burned: public(HashMap[address, uint256])
+burned: reentrant(public(HashMap[address, uint256]))
 
 
 event CustodyRequested:
@@ -223,10 +223,9 @@ def __init__(
 
 
 @external
-def request(job: uint256, custodians: uint256, price: uint256, size: uint256):
+def request(job: uint256, price: uint256, size: uint256):
     """
-    @notice The submitter asks, once, for custodians of its job.
-    @param custodians An odd number from 3 to 9.
+    @notice The submitter asks, once, for the custodians that its job's terms say it has.
     @param price Per GiB and round, in the job's token.
     @param size Bytes that a custodian holds of a round.
     """
@@ -237,12 +236,13 @@ def request(job: uint256, custodians: uint256, price: uint256, size: uint256):
         self._refuse("custody: job not open")
     if self.request_words[job] != 0:
         self._refuse("custody: already requested")
-    if custodians < LEAST_CUSTODIANS or custodians > words.MAX_CUSTODIANS or custodians % 2 == 0:
-        self._refuse("custody: custodians out of range")
+    terms: ITaskRegistry.Schedule = staticcall ITaskRegistry(tasks).schedules(job)
+    custodians: uint256 = terms.policy >> numbers.CUSTODIANS_AT
+    if custodians == 0:
+        self._refuse("custody: no custodians")
     if price > numbers.MAX_PRICE or size > MAX_SIZE or price * size < SIGNED_BYTES:
         self._refuse("custody: price out of range")
     fee: uint256 = price * size // SIGNED_BYTES
-    terms: ITaskRegistry.Schedule = staticcall ITaskRegistry(tasks).schedules(job)
     # INVARIANT reserves: any majority's cover what it costs to do again all rounds that may rest on what it lost.
     least: uint256 = self._least(custodians)
     reserve: uint256 = (terms.depth * terms.round_price + least - 1) // least
@@ -567,7 +567,7 @@ def hold_start(
     signed: DynArray[signatures.Signature, words.MAX_CUSTODIANS],
 ):
     """
-    @notice A majority of the committee holds the job's program, data and first state.
+    @notice A majority of the committee holds the job's program, data and first state: its first turn opens.
     """
     progress: words.Progress = self._progress(job)
     if progress.version == 0:
@@ -582,6 +582,7 @@ def hold_start(
     progress.started = 1
     self.progress_words[job] = words._pack_progress(progress)
     log StartSigned(job=job, signers=signers)
+    extcall ISettlementViews(settlement).start(job)
 
 
 @external
@@ -592,19 +593,83 @@ def hold_inputs(
     inputs: DynArray[signatures.InputsSignature, words.MAX_CUSTODIANS],
 ):
     """
-    @notice Custodians hold the updates of these seats in the open turn. Of a majority: the seats that all of them hold join the
-            mask. Of fewer: they signed, and do not lapse; once a majority did, those who hold the whole mask join it.
-    @param committee The turn's: of its record if it has one, else the present one.
+    @notice Custodians hold the updates of these seats in the open turn, whose inputs are complete. Of a majority: nobody commits any
+            more, and the seats that all of them hold join the mask. Of fewer: they signed, and do not lapse; once a majority did,
+            those who hold the whole mask join it.
+    @param committee The present one; or, once a majority signed, that of the turn's record.
     """
     if staticcall ISettlementViews(settlement).pending(job, turn) != OPEN_TURN:
         self._refuse("custody: turn is closed")
     progress: words.Progress = self._progress(job)
     record: words.Record = self._record(job, progress, turn, committee)
-    if record.signed_at == 0 and len(inputs) < self._least(progress.custodians):
-        run: ISettlementViews.Run = self._run(job)
-        if run.state != numbers.RUNNING or run.turn != turn or run.opened_at == 0:
-            self._refuse("custody: not the open turn")
-    self._store(job, progress, self._with_inputs(job, progress, record, committee, inputs, True))
+    is_new: bool = record.inputs == 0
+    record = self._with_inputs(job, progress, record, committee, inputs)
+    self._store(job, progress, record)
+    if is_new:
+        if record.inputs != 0:
+            extcall ISettlementViews(settlement).note_custody(job, turn, settlement_words.HELD, answer_s)
+        else:
+            run: ISettlementViews.Run = self._run(job)
+            if run.state != numbers.RUNNING or run.turn != turn or run.opened_at == 0:
+                self._refuse("custody: not the open turn")
+
+
+@external
+def leave_out(job: uint256, turn: uint256):
+    """
+    @notice Custodians had their time: seats whose inputs no majority of them holds are left out of the open turn. Anyone may call it.
+    """
+    progress: words.Progress = self._progress(job)
+    record: words.Record = self._record_at(job, progress, turn)
+    if record.turn != turn or record.inputs == 0 or self._now() <= record.signed_at + answer_s:
+        self._refuse("custody: mask is open")
+    extcall ISettlementViews(settlement).leave_out(job, turn, record.mask)
+
+
+@external
+def post_checkpoint(
+    job: uint256,
+    turn: uint256,
+    mask: uint256,
+    root: bytes32,
+    cid: bytes32,
+    committee: DynArray[words.Member, words.MAX_CUSTODIANS],
+    inputs: DynArray[signatures.InputsSignature, words.MAX_CUSTODIANS],
+    signed: DynArray[signatures.Signature, words.MAX_CUSTODIANS],
+):
+    """
+    @notice The aggregator closes the open turn with a checkpoint, and the inputs of its seats, that a majority of custodians holds.
+            With fewer signatures for the checkpoint, at least one of another operator first, it is short of them: it may be
+            replaced, and is not slashed.
+    @param inputs Those that are not on record yet.
+    """
+    aggregator: uint256 = (
+        staticcall ISettlementViews(settlement).seats(job, claims.AGGREGATION)
+    ).operator
+    self._check_hot(aggregator)
+    progress: words.Progress = self._progress(job)
+    record: words.Record = self._record(job, progress, turn, committee)
+    is_held: bool = record.inputs != 0
+    if len(inputs) > 0:
+        record = self._with_inputs(job, progress, record, committee, inputs)
+    # INVARIANT held: no seat is taken in, and no checkpoint posted, that a majority does not hold.
+    if record.inputs == 0 or mask & ~record.mask != 0:
+        self._refuse("custody: inputs not held")
+    signers: uint256 = self._checkpoint_signers(job, turn, root, committee, signed)
+    if len(signed) >= self._least(progress.custodians):
+        record.checkpoint = signers
+        record.signed_at = self._now()
+        self._store(job, progress, record)
+        extcall ISettlementViews(settlement).post_checkpoint(job, turn, mask, root, cid)
+    else:
+        if (
+            not is_held
+            or len(signed) == 0
+            or words._operator_of(committee[signed[0].index]) == aggregator
+        ):
+            self._refuse("custody: too few signatures")
+        self._store(job, progress, record)
+        extcall ISettlementViews(settlement).note_custody(job, turn, settlement_words.SHORT, 0)
 
 
 @external
@@ -616,17 +681,20 @@ def hold_turn(
     signed: DynArray[signatures.Signature, words.MAX_CUSTODIANS],
 ):
     """
-    @notice Custodians hold a turn's checkpoint, and its inputs where that is not recorded yet.
+    @notice More custodians hold a closed turn's inputs, and its checkpoint.
     @param claim The turn's aggregation.
+    @param committee Of the turn's record.
     """
     if claim.seat != claims.AGGREGATION or not claims._is_kept(settlement, job, claim):
         self._refuse("custody: unknown claim")
     progress: words.Progress = self._progress(job)
     record: words.Record = self._record(job, progress, claim.turn, committee)
+    if self._now() > record.signed_at + answer_s:
+        self._refuse("custody: too late")
     if len(inputs) > 0:
-        record = self._with_inputs(job, progress, record, committee, inputs, False)
+        record = self._with_inputs(job, progress, record, committee, inputs)
     if len(signed) > 0:
-        record = self._with_checkpoint(job, progress, record, committee, signed, claim.root)
+        record.checkpoint |= self._checkpoint_signers(job, claim.turn, claim.root, committee, signed)
     self._store(job, progress, record)
 
 
@@ -647,9 +715,7 @@ def count(job: uint256, version: uint256, committee: DynArray[words.Member, word
     for _: uint256 in range(numbers.MAX_DEPTH):
         if staticcall ISettlementViews(settlement).pending(job, turn) != 0:
             break
-        record: words.Record = words._unpack_record(
-            self.record_words[job][self._place(progress, turn)]
-        )
+        record: words.Record = self._record_at(job, progress, turn)
         if record.version != 0 and record.turn == turn:
             if record.version != version:
                 break
@@ -691,7 +757,7 @@ def lapse(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS],
     # INVARIANT duty: nobody lapses in a turn that was open when it was drawn, or for its predecessor.
     if words._from_of(member) > run.turn:
         self._refuse("custody: not on duty")
-    record: words.Record = words._unpack_record(self.record_words[job][self._place(progress, run.turn)])
+    record: words.Record = self._record_at(job, progress, run.turn)
     if record.version != 0 and record.turn == run.turn:
         if record.inputs != 0:
             self._refuse("custody: inputs are held")
@@ -760,6 +826,7 @@ def release(job: uint256, operator: uint256):
 
 
 @external
+@reentrant
 @view
 def requests(job: uint256) -> words.Request:
     """
@@ -769,6 +836,7 @@ def requests(job: uint256) -> words.Request:
 
 
 @external
+@reentrant
 @view
 def progress(job: uint256) -> words.Progress:
     """
@@ -778,15 +846,17 @@ def progress(job: uint256) -> words.Progress:
 
 
 @external
+@reentrant
 @view
 def records(job: uint256, turn: uint256) -> words.Record:
     """
     @notice The record in a turn's place of the ring.
     """
-    return words._unpack_record(self.record_words[job][self._place(self._progress(job), turn)])
+    return self._record_at(job, self._progress(job), turn)
 
 
 @external
+@reentrant
 @view
 def roles(job: uint256, operator: uint256) -> words.Role:
     """
@@ -796,6 +866,7 @@ def roles(job: uint256, operator: uint256) -> words.Role:
 
 
 @external
+@reentrant
 @view
 def offers(job: uint256, place: uint256) -> (uint256, uint256):
     """
@@ -806,6 +877,7 @@ def offers(job: uint256, place: uint256) -> (uint256, uint256):
 
 
 @external
+@reentrant
 @view
 def aged_stake(operator: uint256) -> uint256:
     """
@@ -1001,6 +1073,12 @@ def _picked(
 
 @internal
 @view
+def _record_at(job: uint256, progress: words.Progress, turn: uint256) -> words.Record:
+    return words._unpack_record(self.record_words[job][self._place(progress, turn)])
+
+
+@internal
+@view
 def _record(
     job: uint256,
     progress: words.Progress,
@@ -1008,22 +1086,32 @@ def _record(
     committee: DynArray[words.Member, words.MAX_CUSTODIANS],
 ) -> words.Record:
     """
-    @dev The turn's record, or a new one in the place of an older turn that is counted.
+    @dev The turn's record, or a new one in the place of an older turn that is counted. Until its checkpoint is posted, the present
+         committee may take it over: who is not in that any more, or was drawn meanwhile, is not paid for inputs signed before.
     """
     if progress.version == 0:
         self._refuse("custody: no committee")
     if turn < progress.counted:
         self._refuse("custody: turn is counted")
-    record: words.Record = words._unpack_record(self.record_words[job][self._place(progress, turn)])
+    record: words.Record = self._record_at(job, progress, turn)
     if record.version == 0 or record.turn != turn:
         if record.version != 0 and record.turn >= progress.counted:
             self._refuse("custody: turn not counted")
         record = words.Record(
             turn=turn, version=progress.version, mask=0, signed_at=0, inputs=0, checkpoint=0, answered=0
         )
-    if record.inputs == 0 and record.checkpoint == 0:
-        # Whoever is drawn in place of those that did not sign may do so.
+    if (
+        record.version != progress.version
+        and record.checkpoint == 0
+        and self.committees[job][record.version] != keccak256(abi_encode(committee))
+    ):
         record.version = progress.version
+        stayed: uint256 = 0
+        for index: uint256 in range(len(committee), bound=words.MAX_CUSTODIANS):
+            if committee[index].word != 0 and words._from_of(committee[index]) <= turn:
+                stayed |= 1 << index
+        record.inputs &= stayed
+        record.answered &= stayed
     self._check_committee(job, record.version, committee)
     return record
 
@@ -1040,15 +1128,14 @@ def _with_inputs(
     before: words.Record,
     committee: DynArray[words.Member, words.MAX_CUSTODIANS],
     inputs: DynArray[signatures.InputsSignature, words.MAX_CUSTODIANS],
-    is_open: bool,
 ) -> words.Record:
     record: words.Record = before
     domain: bytes32 = signatures._domain()
     digest: bytes32 = empty(bytes32)
     last: uint256 = 0
     signers: uint256 = 0
+    covering: uint256 = 0
     common: uint256 = bits.U128
-    covers: bool = True
     for each: signatures.InputsSignature in inputs:
         if digest == empty(bytes32) or each.seats != last:
             last = each.seats
@@ -1058,51 +1145,40 @@ def _with_inputs(
         own: uint256 = committee[each.index].word & bits.U128
         # INVARIANT own: nobody's signature counts for its own seat.
         common &= each.seats & ~own
-        covers = covers and record.mask & ~(each.seats | own) == 0
+        if record.mask & ~(each.seats | own) == 0:
+            covering |= 1 << each.index
     is_new: bool = record.inputs == 0
-    adds: bool = is_new or is_open and common & ~record.mask != 0
-    if len(inputs) >= self._least(progress.custodians) and adds:
+    is_in_time: bool = is_new or self._now() <= record.signed_at + answer_s
+    if (
+        is_in_time
+        and len(inputs) >= self._least(progress.custodians)
+        and (is_new or common & ~record.mask != 0)
+    ):
         # INVARIANT mask: a seat joins it by the signatures of a majority, and never leaves it.
         record.mask |= common
         record.inputs |= signers
         if is_new:
             record.signed_at = self._now()
     elif is_new:
-        if not is_open or len(inputs) == 0:
-            self._refuse("custody: too few signatures")
         record.answered |= signers
-    else:
-        if not covers:
-            self._refuse("custody: it lacks seats of the mask")
-        if self._now() > record.signed_at + answer_s:
-            self._refuse("custody: too late")
-        record.inputs |= signers
+    elif is_in_time:
+        record.inputs |= covering
     log InputsSigned(job=job, turn=record.turn, mask=record.mask, signers=signers)
     return record
 
 
 @internal
-def _with_checkpoint(
+def _checkpoint_signers(
     job: uint256,
-    progress: words.Progress,
-    before: words.Record,
+    turn: uint256,
+    root: bytes32,
     committee: DynArray[words.Member, words.MAX_CUSTODIANS],
     signed: DynArray[signatures.Signature, words.MAX_CUSTODIANS],
-    root: bytes32,
-) -> words.Record:
-    record: words.Record = before
-    digest: bytes32 = signatures._checkpoint_digest(signatures._domain(), job, record.turn, root)
+) -> uint256:
+    digest: bytes32 = signatures._checkpoint_digest(signatures._domain(), job, turn, root)
     signers: uint256 = self._signers(committee, signed, digest)
-    if record.checkpoint == 0:
-        if len(signed) < self._least(progress.custodians):
-            self._refuse("custody: too few signatures")
-        record.signed_at = self._now()
-    else:
-        if self._now() > record.signed_at + answer_s:
-            self._refuse("custody: too late")
-    record.checkpoint |= signers
-    log CheckpointSigned(job=job, turn=record.turn, root=root, signers=signers)
-    return record
+    log CheckpointSigned(job=job, turn=turn, root=root, signers=signers)
+    return signers
 
 
 @internal
@@ -1144,14 +1220,18 @@ def _check_signer(
 @view
 def _is_over(job: uint256) -> bool:
     """
-    @notice Whether nothing can be earned, or asked for, any more: the job never began, or every turn of it is final and counted.
+    @notice Whether nothing can be earned, or asked for, any more: the job never began, or every claim of it is resolved, also those
+            parked, and every turn counted.
     """
-    state: uint256 = self._job(job).state
-    if state == numbers.CANCELLED:
+    record: ITaskViews.Job = self._job(job)
+    if record.state == numbers.CANCELLED:
         return True
     progress: words.Progress = self._progress(job)
-    return state == numbers.ENDED and (
-        progress.version == 0 or progress.counted >= self._run(job).turn
+    # An ended job's escrow is what its claims may still be paid.
+    return (
+        record.state == numbers.ENDED
+        and record.escrow == 0
+        and (progress.version == 0 or progress.counted >= self._run(job).turn)
     )
 
 

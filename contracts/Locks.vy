@@ -128,6 +128,7 @@ def vacate(
 ) -> uint256:
     """
     @notice Slashes a tenth of a seat's lock; the rest stays until `release`, since it secures earlier claims.
+    @param price The seat's; 0 slashes nothing.
     """
     self._check_settlement()
     role: uint256 = self._role(seat)
@@ -143,7 +144,8 @@ def vacate(
     stake.left_turn = left_turn
     self.stake_words[job][operator][role] = words._pack(stake)
     self.pots[job] += slashed
-    extcall INodeRegistry(registry).slash(operator, token, slashed, False)
+    if price > 0:
+        extcall INodeRegistry(registry).slash(operator, token, slashed, False)
     return slashed
 
 

@@ -10,6 +10,8 @@
 
 from ethereum.ercs import IERC20
 from .interfaces import IAuction
+from .interfaces import INodeRegistry
+from .interfaces import ISettlementViews
 from .interfaces import ITaskRegistry
 from .modules import bits
 from .modules import numbers
@@ -27,6 +29,8 @@ COIN: constant(address) = empty(address)
 DEPOSIT_GAS: constant(uint256) = 2_000_000
 # A chain's base fee counts as at least this, so that no job is posted for nothing.
 LEAST_BASE_FEE: constant(uint256) = 10**9
+# The aggregator's seat; those of slots have lower numbers.
+AGGREGATION: constant(uint256) = 128
 
 
 treasury: public(immutable(address))
@@ -342,6 +346,30 @@ def close(job: uint256, kept: uint256):
     if deposit > 0:
         self.postings[job] = posting - deposit
         self._owe_coin(submitter, deposit)
+
+
+@external
+def forsake(job: uint256, registry: address, seats: uint256):
+    """
+    @notice For Settlement, of a job that never began: its posting deposit becomes owed, in equal parts, to those who have its seats.
+    @param registry Knows their owners.
+    @param seats How many seats of slots there are.
+    """
+    assert msg.sender == self.settlement, "tasks: not a protocol contract"
+    owners: DynArray[address, AGGREGATION + 1] = []
+    for index: uint256 in range(seats + 1, bound=AGGREGATION + 1):
+        seat: uint256 = AGGREGATION if index == seats else index
+        operator: uint256 = (staticcall ISettlementViews(msg.sender).seats(job, seat)).operator
+        if operator != 0:
+            owners.append(staticcall INodeRegistry(registry).owner_of(operator))
+    if len(owners) == 0:
+        return
+    posting: uint256 = self.postings[job]
+    share: uint256 = (posting & bits.U96) // len(owners)
+    # What does not divide is the submitter's, at `close`.
+    self.postings[job] = posting - share * len(owners)
+    for owner: address in owners:
+        self._owe_coin(owner, share)
 
 
 @external

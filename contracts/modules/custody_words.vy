@@ -11,9 +11,10 @@
 
 
 from . import bits
+from . import numbers
 
 
-MAX_CUSTODIANS: constant(uint256) = 9
+MAX_CUSTODIANS: constant(uint256) = numbers.MAX_CUSTODIANS
 # Of an operator in a job.
 OFFERED: constant(uint256) = 1
 CUSTODIAN: constant(uint256) = 2

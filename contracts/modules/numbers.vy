@@ -31,6 +31,10 @@ ROLL_BACK: constant(uint256) = 1
 DELAYED: constant(uint256) = 2
 # Slots carry private state from one round into the next: a claim is judged with the claim before it.
 CARRIES: constant(uint256) = 4
+# Above the policies: the number of custodians, of a job that has any.
+CUSTODIANS_AT: constant(uint256) = 4
+LEAST_CUSTODIANS: constant(uint256) = 3
+MAX_CUSTODIANS: constant(uint256) = 9
 
 # Kinds of lots.
 SLOTS: constant(uint256) = 0

@@ -60,6 +60,13 @@ event CheckpointPosted:
     cid: bytes32
 
 
+event SeatsAbsent:
+    job: indexed(uint256)
+    turn: uint256
+    # Too few custodians hold what they committed: their claims are void.
+    seats: uint256
+
+
 event ClaimFinalised:
     job: indexed(uint256)
     operator: indexed(uint256)
@@ -92,7 +99,7 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
     """
     stage: words.Stage = state._running(job)
     newest: words.Turn = turns._open_turn(job, turn)
-    if turns._are_closed(stage, newest):
+    if turns._are_closed(job, stage, newest):
         state._refuse("settlement: inputs closed")
     holding: words.Holding = state._holding(job, seat)
     state._check_hot(holding.operator)
@@ -113,7 +120,8 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
 @external
 def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, cid: bytes32):
     """
-    @notice Closes a turn with the aggregation of what was committed; opens the next one, or ends the job.
+    @notice Closes a turn with the aggregation of what was committed; opens the next one, or ends the job. Where there are custodians,
+            Custody calls for the aggregator.
     @param mask The seats that committed.
     @param root State root of the new checkpoint.
     @param cid Digest of the CID of its pointer.
@@ -121,9 +129,11 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
     stage: words.Stage = state._running(job)
     newest: words.Turn = turns._open_turn(job, turn)
     holding: words.Holding = state._holding(job, state.AGGREGATION)
-    state._check_hot(holding.operator)
-    if not turns._are_complete(job, stage, newest):
-        state._refuse("settlement: inputs open")
+    if state._has_custodians(job):
+        state._check_custody()
+    else:
+        state._check_hot(holding.operator)
+    turns._check_complete(job, stage, newest)
     if mask != turns._present(job, newest):
         state._refuse("settlement: mask differs")
     if newest.committed < stage.quorum:
@@ -138,6 +148,26 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
         turns._end(job)
     else:
         turns._go_on(job)
+
+
+@external
+def leave_out(job: uint256, turn: uint256, mask: uint256):
+    """
+    @notice Seats that committed in the open turn, and whose inputs too few custodians hold, are missing again; their claims are void.
+    @param mask The seats whose inputs a majority holds.
+    """
+    state._check_custody()
+    newest: words.Turn = turns._open_turn(job, turn)
+    absent: uint256 = turns._present(job, newest) & ~mask
+    place: uint256 = state._place(job, turn)
+    for seat: uint256 in range(state.MAX_SEATS):
+        if absent >> seat & 1 == 1:
+            # Nobody asks about a claim of the open turn where there are custodians: it is pending.
+            state.claim_words[job][seat][place] += VOID - PENDING
+            newest.committed -= state.holdings[job][seat] >> 160 & bits.U16
+    newest.missing |= absent
+    state._set_turn(job, newest)
+    log SeatsAbsent(job=job, turn=turn, seats=absent)
 
 
 @external

@@ -69,6 +69,9 @@ def open_dispute(job: uint256, claim: ISettlementViews.Claim):
     word: uint256 = claims._known(job, claim)
     if word & claims.DISPUTED != 0:
         return
+    # INVARIANT absence: a seat that custodians sign for has one claim in a turn.
+    if claim.turn == state._newest(job) and state._has_custodians(job):
+        state._refuse("settlement: turn is open")
     claims._mark(job, claim, word | claims.DISPUTED)
     log DisputeOpened(job=job, turn=claim.turn, seat=claim.seat)
 

@@ -133,8 +133,12 @@ def time_out(job: uint256, seat: uint256):
     is_late: bool = turn.opened_at != 0 and turn.holds == 0
     if seat == state.AGGREGATION:
         # `due` is after the inputs' close: an aggregator always has `aggregate_s` with complete inputs.
-        due: uint256 = state._aggregator(job).due
-        is_late = is_late and state._now() > due and turn.committed >= stage.quorum
+        is_late = (
+            is_late
+            and state._now() > state._aggregator(job).due
+            and turn.committed >= stage.quorum
+            and turns._can_be_aggregated(job)
+        )
     else:
         turns._check_missing(turn, seat)
         deadline: uint256 = turns._deadline(stage, turn, state.seat_timing[job][seat])
@@ -210,12 +214,20 @@ def _settle_readiness(job: uint256, seat: uint256, stage: words.Stage):
     """
     turn: words.Turn = state._turn(job)
     turn.missing = turn.missing & ~(1 << seat)
-    if turn.missing == 0:
+    is_first: bool = turn.missing == 0
+    if is_first:
         turn.opened_at = 0
         turn.missing = bits._full(state._seats(job))
         state._advance(job, numbers.RUNNING)
     state._set_turn(job, turn)
-    turns._go_on(job)
+    if is_first:
+        if state._has_custodians(job):
+            # Custody starts it.
+            aggregator: words.AggregatorState = state._aggregator(job)
+            aggregator.due = state._now() + state.ready_window_s
+            state._set_aggregator(job, aggregator)
+        else:
+            turns._go_on(job)
 
 
 @internal
@@ -252,12 +264,16 @@ def _vacate(job: uint256, seat: uint256, stage: words.Stage, seats: uint256):
     """
     holding: words.Holding = state._holding(job, seat)
     turn: words.Turn = state._turn(job)
+    price: uint256 = holding.price
+    # INVARIANT short: whoever lacks custodians' signatures for its checkpoint is replaced, and not slashed.
+    if seat == state.AGGREGATION and state._aggregator(job).said & words.SHORT != 0:
+        price = 0
     slashed: uint256 = extcall ILocks(state.locks).vacate(
         job,
         holding.operator,
         seat,
         holding.count,
-        holding.price,
+        price,
         seats,
         turns._next_turn(stage, turn),
         state._token(job),

@@ -38,11 +38,12 @@ pay_gone_at_s: immutable(uint256)
 # The contracts deployed after this one; set once by `wire`.
 referee: public(address)
 availability: public(address)
+custody: public(address)
 # job -> what its terms fix, and its state
 stages: HashMap[uint256, uint256]
 # job -> its newest turn
 turns: HashMap[uint256, uint256]
-# job -> aggregator's clock, number of seats
+# job -> aggregator's clock, number of seats, what custodians did in the open turn
 aggregator_state: HashMap[uint256, uint256]
 # job -> token (160) | flops of a slot-round (96)
 payment_terms: HashMap[uint256, uint256]
@@ -94,9 +95,9 @@ def __init__(
 
 
 @external
-def wire(referee_: address, availability_: address):
+def wire(referee_: address, availability_: address, custody_: address):
     """
-    @notice Names who judges disputes, and who asks for data, once.
+    @notice Names who judges disputes, who asks for data, and who records what custodians hold, once.
     """
     if msg.sender != deployer:
         self._refuse("settlement: not the deployer")
@@ -104,6 +105,7 @@ def wire(referee_: address, availability_: address):
         self._refuse("settlement: already wired")
     self.referee = referee_
     self.availability = availability_
+    self.custody = custody_
 
 
 @internal
@@ -250,6 +252,13 @@ def _check_availability():
 
 @internal
 @view
+def _check_custody():
+    if msg.sender != self.custody:
+        self._refuse("settlement: not the custody")
+
+
+@internal
+@view
 def _check_hot(operator: uint256):
     if msg.sender != staticcall INodeRegistry(registry).hot_key(operator):
         self._refuse("settlement: not the hot key")
@@ -290,6 +299,12 @@ def _depth(job: uint256) -> uint256:
 @view
 def _policy(job: uint256) -> uint256:
     return self.stages[job] >> 184 & bits.U8
+
+
+@internal
+@view
+def _has_custodians(job: uint256) -> bool:
+    return self._policy(job) >> numbers.CUSTODIANS_AT != 0
 
 
 @internal

@@ -65,6 +65,9 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     if is_aggregation:
         steps = AGGREGATION_STEPS * (state._now() - vacant.left_at) // stage.aggregate_s
         turns._extend(job, stage)
+    elif turn.opened_at != 0 and turns._are_held(job):
+        # It could not commit in time.
+        state._refuse("settlement: inputs closed")
     # INVARIANT escrow: no seat costs more than the maximum, which escrow covers for every round to come.
     price: uint256 = self._risen(
         vacant.price, steps, staticcall ITaskRegistry(state.tasks).max_price(job, is_aggregation)

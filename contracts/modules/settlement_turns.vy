@@ -86,20 +86,57 @@ def begin(job: uint256):
 @external
 def abandon(job: uint256):
     """
-    @notice Ends a job that cannot go on. What was committed in the open turn stays payable.
+    @notice Ends a job that cannot go on. What was committed in the open turn stays payable. One whose custodians never held what it
+            starts from leaves its posting deposit to those who have its seats.
     """
     stage: words.Stage = state._running(job)
     turn: words.Turn = state._turn(job)
-    is_short: bool = self._are_complete(job, stage, turn) and turn.committed < stage.quorum
-    is_overdue: bool = (
-        state.holdings[job][state.AGGREGATION] >> 192 == 0
-        and turn.holds == 0
-        and state._now() > state._aggregator(job).due
-    )
-    if turn.opened_at == 0 or not (is_short or is_overdue):
+    aggregator: words.AggregatorState = state._aggregator(job)
+    is_overdue: bool = turn.holds == 0 and state._now() > aggregator.due
+    if turn.opened_at == 0:
+        if turn.turn != 0 or not is_overdue:
+            state._refuse("settlement: job can go on")
+        extcall ITaskRegistry(state.tasks).forsake(job, state.registry, aggregator.seats)
+    elif not (
+        self._are_complete(job, stage, turn)
+        and turn.committed < stage.quorum
+        or is_overdue
+        and (
+            state.holdings[job][state.AGGREGATION] >> 192 == 0
+            or not self._can_be_aggregated(job)
+        )
+    ):
         state._refuse("settlement: job can go on")
     self._close(job, turn.round, state._start_root(job, turn.turn), 0)
     self._end(job)
+
+
+@external
+def start(job: uint256):
+    """
+    @notice Opens the first turn of a job whose custodians hold what it starts from.
+    """
+    state._check_custody()
+    stage: words.Stage = state._running(job)
+    self._go_on(job)
+
+
+@external
+def note_custody(job: uint256, turn: uint256, said: uint256, seconds: uint256):
+    """
+    @notice What custodians say of the open turn, whose inputs are complete: a majority holds inputs, and nobody commits any more; or
+            too few sign for its checkpoint, and whoever aggregates may be replaced, but is not slashed.
+    @param said Bits of HELD and SHORT.
+    @param seconds After which the aggregator has `aggregate_s` more.
+    """
+    state._check_custody()
+    stage: words.Stage = state._running(job)
+    self._check_complete(job, stage, self._open_turn(job, turn))
+    aggregator: words.AggregatorState = state._aggregator(job)
+    if aggregator.said & said == 0:
+        aggregator.said |= said
+        aggregator.due = max(aggregator.due, state._now() + seconds + stage.aggregate_s)
+        state._set_aggregator(job, aggregator)
 
 
 @external
@@ -179,8 +216,33 @@ def _deadline(stage: words.Stage, turn: words.Turn, timing_word: uint256) -> uin
 
 @internal
 @view
-def _are_closed(stage: words.Stage, turn: words.Turn) -> bool:
-    return turn.holds == 0 and state._now() >= self._inputs_close(stage, turn)
+def _are_closed(job: uint256, stage: words.Stage, turn: words.Turn) -> bool:
+    return (turn.holds == 0 and state._now() >= self._inputs_close(stage, turn)) or self._are_held(job)
+
+
+@internal
+@view
+def _are_held(job: uint256) -> bool:
+    """
+    @return Whether custodians closed the inputs of the open turn.
+    """
+    return state._has_custodians(job) and state.aggregator_state[job] >> words.SAID_AT & words.HELD != 0
+
+
+@internal
+@view
+def _can_be_aggregated(job: uint256) -> bool:
+    """
+    @return Whether an aggregator lacks nothing of its custodians to begin.
+    """
+    return not state._has_custodians(job) or self._are_held(job)
+
+
+@internal
+@view
+def _check_complete(job: uint256, stage: words.Stage, turn: words.Turn):
+    if not self._are_complete(job, stage, turn):
+        state._refuse("settlement: inputs open")
 
 
 @internal
@@ -189,7 +251,7 @@ def _are_complete(job: uint256, stage: words.Stage, turn: words.Turn) -> bool:
     """
     @return Whether nobody can commit any more, or nobody holds a seat that is missing and the quorum is there.
     """
-    if turn.missing == 0 or self._are_closed(stage, turn):
+    if turn.missing == 0 or self._are_closed(job, stage, turn):
         return True
     if turn.committed < stage.quorum:
         return False
@@ -231,6 +293,7 @@ def _extend(job: uint256, stage: words.Stage):
     """
     aggregator: words.AggregatorState = state._aggregator(job)
     aggregator.due = max(aggregator.due, state._now() + stage.aggregate_s)
+    aggregator.said &= words.HELD
     state._set_aggregator(job, aggregator)
 
 
@@ -251,6 +314,10 @@ def _go_on(job: uint256):
             inputs_close: uint256 = self._inputs_close(stage, turn)
             aggregator: words.AggregatorState = state._aggregator(job)
             aggregator.due = inputs_close + stage.aggregate_s
+            if state._has_custodians(job):
+                # In which those that do not sign are replaced.
+                aggregator.due += state.ready_window_s
+            aggregator.said = 0
             state._set_aggregator(job, aggregator)
             log TurnOpened(
                 job=job,

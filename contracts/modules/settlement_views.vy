@@ -17,6 +17,7 @@ uses: state
 
 
 @external
+@reentrant
 @view
 def runs(job: uint256) -> ISettlementViews.Run:
     """
@@ -52,6 +53,7 @@ def runs(job: uint256) -> ISettlementViews.Run:
 
 
 @external
+@reentrant
 @view
 def seats(job: uint256, seat: uint256) -> ISettlementViews.Seat:
     """
@@ -72,6 +74,7 @@ def seats(job: uint256, seat: uint256) -> ISettlementViews.Seat:
 
 
 @external
+@reentrant
 @view
 def records(job: uint256, operator: uint256) -> words.OperatorRecord:
     """
@@ -82,6 +85,7 @@ def records(job: uint256, operator: uint256) -> words.OperatorRecord:
 
 
 @external
+@reentrant
 @view
 def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
     """
@@ -91,6 +95,7 @@ def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
 
 
 @external
+@reentrant
 @view
 def pending(job: uint256, turn: uint256) -> uint256:
     """
@@ -100,6 +105,7 @@ def pending(job: uint256, turn: uint256) -> uint256:
 
 
 @external
+@reentrant
 @view
 def deadline(job: uint256, seat: uint256) -> uint256:
     """
@@ -111,6 +117,7 @@ def deadline(job: uint256, seat: uint256) -> uint256:
 
 
 @external
+@reentrant
 @view
 def claim_deadline(job: uint256, turn: uint256) -> uint256:
     """

@@ -22,6 +22,11 @@ ROLLED_BACK_AT: constant(uint256) = 104
 STATE_AT: constant(uint256) = 248
 # In an operator's record: the first turn after its last conviction (24) | its parked claims that are pending (40).
 ONE_PARKED: constant(uint256) = 1 << 24
+# In the aggregator's state, what custodians said of the open turn: a majority holds inputs, and nobody commits any more; too few
+# sign for a checkpoint.
+SAID_AT: constant(uint256) = 48
+HELD: constant(uint256) = 1
+SHORT: constant(uint256) = 2
 # In the turn.
 ONE_HOLD: constant(uint256) = 1 << 248
 
@@ -52,10 +57,11 @@ struct Turn:
     held_s: uint256
 
 
-# When the checkpoint is due, how many seats there are.
+# When the checkpoint is due, how many seats there are; and of the open turn of a job with custodians what they said: HELD, SHORT.
 struct AggregatorState:
     due: uint256
     seats: uint256
+    said: uint256
 
 
 # The first word of a seat: all that a commitment reads of it.
@@ -153,13 +159,13 @@ def _unpack_turn(word: uint256) -> Turn:
 @internal
 @pure
 def _pack_aggregator(aggregator: AggregatorState) -> uint256:
-    return convert(convert(aggregator.due, uint40), uint256) << 8 | aggregator.seats
+    return aggregator.said << SAID_AT | convert(convert(aggregator.due, uint40), uint256) << 8 | aggregator.seats
 
 
 @internal
 @pure
 def _unpack_aggregator(word: uint256) -> AggregatorState:
-    return AggregatorState(due=word >> 8, seats=word & bits.U8)
+    return AggregatorState(due=word >> 8 & bits.U40, seats=word & bits.U8, said=word >> SAID_AT)
 
 
 @internal

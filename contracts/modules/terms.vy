@@ -46,7 +46,8 @@ struct Terms:
     flops: uint256
     # The most turns that may have claims that are not final.
     depth: uint256
-    # Bits: 1 a convicted worker's round is done again; 2 slots start one turn behind; 4 they carry private state over.
+    # Bits: 1 a convicted worker's round is done again; 2 slots start one turn behind; 4 they carry private state over. From 16 on
+    # the number of custodians: none, or 3, 5, 7 or 9.
     policy: uint256
     # How many of 10,000 slot-rounds and aggregations are drawn for a paid audit: locks are larger the fewer it is.
     audit_bps: uint256
@@ -69,7 +70,18 @@ def _check(terms: Terms):
     ), "tasks: seconds out of range"
     assert terms.flops >= 1 and terms.flops <= numbers.MAX_FLOPS, "tasks: flops out of range"
     assert terms.depth >= 1 and terms.depth <= numbers.MAX_DEPTH, "tasks: depth out of range"
-    assert terms.policy <= numbers.ROLL_BACK | numbers.DELAYED | numbers.CARRIES, "tasks: unknown policy"
+    custodians: uint256 = terms.policy >> numbers.CUSTODIANS_AT
+    assert (
+        terms.policy % (1 << numbers.CUSTODIANS_AT) <= numbers.ROLL_BACK | numbers.DELAYED | numbers.CARRIES
+        and (
+            custodians == 0
+            or (
+                custodians % 2 == 1
+                and custodians >= numbers.LEAST_CUSTODIANS
+                and custodians <= numbers.MAX_CUSTODIANS
+            )
+        )
+    ), "tasks: unknown policy"
     assert (
         terms.audit_bps >= numbers.MIN_AUDIT_BPS and terms.audit_bps <= numbers.BPS
     ), "tasks: audit rate out of range"

@@ -100,7 +100,7 @@ else:
         tasks.wire(auction, settlement, locks, sender=deployer)
         rewards.wire(settlement, audits, datasets, sender=deployer)
         auction.wire(settlement, sender=deployer)
-        settlement.wire(referee, availability, sender=deployer)
+        settlement.wire(referee, availability, deployer, sender=deployer)
         locks.wire(settlement, audit_pool, sender=deployer)
         tasks.allow(zen, True, 0, sender=deployer)
         return SimpleNamespace(**{key: value for key, value in locals().items() if hasattr(value, "contract_type")})

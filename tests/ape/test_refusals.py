@@ -56,7 +56,7 @@ def test_only_the_protocol_moves_locks_jobs_and_seats(kit, deployer):
     with ape.reverts("rewards: not the settlement"):
         kit.rewards.record(1, 1, 1, 1, sender=deployer)
     with ape.reverts("settlement: already wired"):
-        kit.settlement.wire(deployer, deployer, sender=deployer)
+        kit.settlement.wire(deployer, deployer, deployer, sender=deployer)
     with ape.reverts("registry: already wired"):
         kit.registry.wire(*[deployer] * 6, sender=deployer)
 

@@ -29,7 +29,7 @@ DEPLOYMENTS = [
         "Settlement",
         "registry tasks auction locks rewards zen",
         "ready_window_s min_window_s pay_fades_from_s pay_gone_at_s",
-        "referee availability",
+        "referee availability custody",
     ),
     ("Locks", "registry tasks", "", "settlement audit_pool"),
     ("Availability", "registry tasks settlement", "answer_s", ""),

@@ -44,6 +44,8 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
     referee, audit_pool = chain.account("referee"), chain.account("audit pool")
     # Says who is admitted; the contract has a kit of its own.
     admissions = chain.account("admissions")
+    # Says what custodians hold, of jobs that have any.
+    custody = chain.account("custody")
     with chain.prank(deployer):
         zen = load("ZenToken").deploy(SUPPLY)
         timelock = load("Timelock").deploy(preset.timelock_s, *3 * [[deployer]])
@@ -78,7 +80,7 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         rewards.wire(settlement, audits, datasets)
         audits.wire(referee)
         auction.wire(settlement)
-        settlement.wire(referee, availability)
+        settlement.wire(referee, availability, custody)
         locks.wire(settlement, audit_pool)
         tasks.allow(zen, True, preset.window_value)
     return SimpleNamespace(
@@ -99,6 +101,7 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         audits=audits,
         audit_pool=audit_pool,
         admissions=admissions,
+        custody=custody,
     )
 
 

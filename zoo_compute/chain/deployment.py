@@ -249,7 +249,9 @@ def _wire(deployer: Deployer, at: Mapping[str, str]) -> None:
     deployer.call("NodeRegistry", at["registry"], "wire", *(at[name] for name in registry))
     deployer.call("TaskRegistry", at["tasks"], "wire", at["auction"], at["settlement"], at["locks"])
     deployer.call("Auction", at["auction"], "wire", at["settlement"])
-    deployer.call("Settlement", at["settlement"], "wire", at["referee"], at["availability"])
+    deployer.call(
+        "Settlement", at["settlement"], "wire", *(at[name] for name in ("referee", "availability", "custody"))
+    )
     deployer.call("Locks", at["locks"], "wire", at["settlement"], at["audit_pool"])
     deployer.call("Audits", at["audits"], "wire", at["referee"])
     deployer.call("Admissions", at["admissions"], "wire", at["referee"])

@@ -27,7 +27,7 @@ WIRED: dict[str, tuple[str, ...]] = {
     "locks": ("settlement", "audit_pool"),
     "rewards": ("settlement", "audits", "datasets"),
     "auction": ("settlement",),
-    "settlement": ("referee", "availability"),
+    "settlement": ("referee", "availability", "custody"),
     "audits": ("referee",),
     "admissions": ("referee",),
 }

@@ -26,6 +26,7 @@ def demand(w: World, msg: Message, job: int, claim: Claim, lane: int, slot: int,
     """One chunk of a pending claim's data."""
     answer_s, run = w.config.preset.answer_s, w.run(job)
     require(known(w, job, claim) is not None, "availability: unknown claim")
+    require(claim.turn != run.turn or not run.has_custodians, "availability: turn is open")
     require(_is_holder(w, job, claim, lane, msg.sender), "availability: not the lane's holder")
     is_there = _has_slot(claim, slot) and tensor < 2**32 and group < 2**40
     require(is_there, "availability: nothing there")

@@ -23,8 +23,9 @@ def dispute_terms(w: World, job: int, claim: Claim) -> Terms:
 def open_dispute(w: World, msg: Message, job: int, claim: Claim) -> None:
     """For Referee: a pending claim is not paid before its dispute is closed."""
     require(msg.sender == w.config.referee, "settlement: not the referee")
-    posted = require_known(w, job, claim)
+    posted, run = require_known(w, job, claim), w.run(job)
     if not posted.is_disputed:
+        require(claim.turn < run.turn or not run.has_custodians, "settlement: turn is open")
         w.claims[place_of(w, job, claim)] = replace(posted, is_disputed=True)
 
 

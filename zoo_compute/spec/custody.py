@@ -7,7 +7,7 @@ from math import comb
 
 from eth_utils.crypto import keccak
 
-from zoo_compute.spec import bits
+from zoo_compute.spec import bits, seats
 from zoo_compute.spec.custodians import (
     Committee,
     CustodyStatus,
@@ -24,14 +24,13 @@ from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
     BPS,
     CUSTODY_LAPSE_BPS,
-    MAX_CUSTODIANS,
     MAX_CUSTODY_OFFERS,
     MAX_CUSTODY_SIZE,
     MAX_PRICE,
     MAX_SEATS,
-    MIN_CUSTODIANS,
     SIGNED_BYTES,
     STAKE_UNIT,
+    custodians_of,
     turns_at_risk,
 )
 from zoo_compute.spec.params import restitution as restitution_of
@@ -63,16 +62,16 @@ def capture_chance(custodians: int, hostile: Fraction) -> Fraction:
     ) + Fraction(0)
 
 
-def request(w: World, msg: Message, job: int, custodians: int, price: int, size: int) -> None:
+def request(w: World, msg: Message, job: int, price: int, size: int) -> None:
     record = w.job(job)
     require(record.submitter == msg.sender, "custody: not the submitter")
     require(record.state == JobState.OPEN, "custody: job not open")
     require(job not in w.custody_requests, "custody: already requested")
-    in_range = MIN_CUSTODIANS <= custodians <= MAX_CUSTODIANS and custodians % 2 == 1
-    require(in_range, "custody: custodians out of range")
+    terms = w.terms[job]
+    custodians = custodians_of(terms.policy)
+    require(custodians > 0, "custody: no custodians")
     is_paid = price <= MAX_PRICE and size <= MAX_CUSTODY_SIZE and fee_of(price, size) >= 1
     require(is_paid, "custody: price out of range")
-    terms = w.terms[job]
     reserve = reserve_of(restitution_of(terms), custodians)
     w.custody_requests[job] = Request(fee_of(price, size), reserve, msg.now + w.config.preset.bid_window_s)
     w.custody[job] = Progress(custodians, turns_at_risk(terms), vacant=bits.full(custodians))
@@ -340,10 +339,11 @@ def _end_offer(w: World, job: int, operator: int) -> None:
 
 
 def _is_over(w: World, job: int) -> bool:
-    """Nothing can be earned, or asked for, any more."""
+    """Nothing can be earned, or asked for, any more: also no parked claim is open."""
     state, progress = w.job(job).state, w.custody.get(job, Progress())
     is_counted = progress.version == 0 or progress.counted >= w.run(job).turn
-    return state == JobState.CANCELLED or (state == JobState.ENDED and is_counted)
+    is_resolved = seats.pending_of(w, job) == 0 and not seats.parked_of(w, job)
+    return state == JobState.CANCELLED or (state == JobState.ENDED and is_resolved and is_counted)
 
 
 def _require_hot(w: World, msg: Message, operator: int) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from zoo_compute.spec import bits
+from zoo_compute.spec import bits, settlement
 from zoo_compute.spec.custodians import (
     CheckpointSignature,
     Committee,
@@ -12,9 +12,8 @@ from zoo_compute.spec.custodians import (
     Record,
     StartSignature,
 )
-from zoo_compute.spec.params import MAX_DEPTH, MAX_SEATS
+from zoo_compute.spec.params import AGGREGATOR_SEAT, MAX_CUSTODIANS, MAX_DEPTH, MAX_SEATS
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.settlement import status_of
 from zoo_compute.spec.state import ZERO_ADDRESS, Claim, Message, World
 
 
@@ -27,18 +26,64 @@ def hold_start(w: World, msg: Message, job: int, committee: Committee, signed: t
     require(len(signed) >= progress.least, "custody: too few signatures")
     _signers(committee, [(each.index, each.signer, each.job == job) for each in signed])
     w.custody[job] = replace(progress, started=True)
+    settlement.start(w, msg, job)
 
 
 def hold_inputs(
     w: World, msg: Message, job: int, turn: int, committee: Committee, inputs: tuple[InputsSignature, ...]
 ) -> None:
+    """The first of a majority end the turn's inputs."""
     run = w.run(job)
     require(turn >= run.turn, "custody: turn is closed")
-    progress = w.custody.get(job, Progress())
     record = _record(w, job, turn, committee)
-    if record.signed_at == 0 and len(inputs) < progress.least:
+    is_new = record.inputs == 0
+    record = _with_inputs(w, msg, job, record, committee, inputs)
+    _store(w, job, record)
+    if is_new and record.inputs:
+        settlement.note_inputs(w, msg, job, turn)
+    elif is_new:
         require(run.is_open and run.turn == turn, "custody: not the open turn")
-    _store(w, job, _with_inputs(w, msg, job, record, committee, inputs, is_open=True))
+
+
+def leave_out(w: World, msg: Message, job: int, turn: int) -> None:
+    """Once custodians had their time: committed seats whose inputs no majority holds are absent."""
+    progress = w.custody.get(job, Progress())
+    record = w.custody_records.get((job, turn % (progress.depth + 1)), Record())
+    is_over = record.turn == turn and record.inputs != 0 and msg.now > record.signed_at + w.config.preset.answer_s
+    require(is_over, "custody: mask is open")
+    settlement.leave_out(w, msg, job, turn, record.mask)
+
+
+def post_checkpoint(
+    w: World,
+    msg: Message,
+    job: int,
+    turn: int,
+    mask: int,
+    root: bytes,
+    cid: bytes,
+    committee: Committee,
+    inputs: tuple[InputsSignature, ...],
+    signed: tuple[CheckpointSignature, ...],
+) -> None:
+    """For the aggregator: of what a majority holds. With fewer signatures it is known to be short of them."""
+    aggregator = w.seat(job, AGGREGATOR_SEAT).operator
+    require(w.operator(aggregator).hot == msg.sender, "custody: not the hot key")
+    record = _record(w, job, turn, committee)
+    is_on_record = record.inputs != 0
+    if inputs:
+        record = _with_inputs(w, msg, job, record, committee, inputs)
+    is_held = record.inputs != 0 and bits.without(mask, record.mask) == 0
+    require(is_held, "custody: inputs not held")
+    signers = _checkpoint_signers(job, turn, root, committee, signed)
+    if len(signed) >= w.custody[job].least:
+        _store(w, job, replace(record, checkpoint=signers, signed_at=msg.now))
+        settlement.post_checkpoint(w, replace(msg, sender=w.config.custody), job, turn, mask, root, cid)
+        return
+    is_short = is_on_record and len(signed) > 0 and committee[signed[0].index].operator != aggregator
+    require(is_short, "custody: too few signatures")
+    _store(w, job, record)
+    settlement.note_short(w, msg, job, turn)
 
 
 def hold_turn(
@@ -50,14 +95,14 @@ def hold_turn(
     inputs: tuple[InputsSignature, ...],
     signed: tuple[CheckpointSignature, ...],
 ) -> None:
-    """Of a closed turn: its checkpoint, and its inputs where they are not recorded yet."""
-    require(claim.is_aggregation and status_of(w, job, claim) is not None, "custody: unknown claim")
+    """More signatures for a closed turn."""
+    require(claim.is_aggregation and settlement.status_of(w, job, claim) is not None, "custody: unknown claim")
     record = _record(w, job, claim.turn, committee)
+    require(msg.now <= record.signed_at + w.config.preset.answer_s, "custody: too late")
     if inputs:
-        record = _with_inputs(w, msg, job, record, committee, inputs, is_open=False)
-    if signed:
-        record = _with_checkpoint(w, msg, job, record, committee, signed, claim.root)
-    _store(w, job, record)
+        record = _with_inputs(w, msg, job, record, committee, inputs)
+    signers = _checkpoint_signers(job, claim.turn, claim.root, committee, signed)
+    _store(w, job, replace(record, checkpoint=record.checkpoint | signers))
 
 
 def count(w: World, msg: Message, job: int, version: int, committee: Committee) -> None:
@@ -92,11 +137,20 @@ def _record(w: World, job: int, turn: int, committee: Committee) -> Record:
     if record.version == 0 or record.turn != turn:
         is_free = record.version == 0 or record.turn < progress.counted
         require(is_free, "custody: turn not counted")
-        record = Record(turn)
-    if not record.inputs and not record.checkpoint:
-        record = replace(record, version=progress.version)
+        record = Record(turn, progress.version)
+    if not record.checkpoint and w.committees.get((job, record.version)) != committee:
+        record = _taken_over(record, progress.version, committee)
     require_committee(w, job, record.version, committee)
     return record
+
+
+def _taken_over(record: Record, version: int, committee: Committee) -> Record:
+    """By the present committee: what others signed before is not paid."""
+    stayed = bits.full(MAX_CUSTODIANS)
+    for index, member in enumerate(committee):
+        if member.operator == 0 or member.from_turn > record.turn:
+            stayed = bits.without(stayed, bits.bit(index))
+    return replace(record, version=version, inputs=record.inputs & stayed, answered=record.answered & stayed)
 
 
 def _store(w: World, job: int, record: Record) -> None:
@@ -104,54 +158,34 @@ def _store(w: World, job: int, record: Record) -> None:
 
 
 def _with_inputs(
-    w: World,
-    msg: Message,
-    job: int,
-    record: Record,
-    committee: Committee,
-    inputs: tuple[InputsSignature, ...],
-    *,
-    is_open: bool,
+    w: World, msg: Message, job: int, record: Record, committee: Committee, inputs: tuple[InputsSignature, ...]
 ) -> Record:
+    """Seats that all of a majority hold join the mask; who signs with fewer must hold the whole mask. Late signatures change nothing."""
     signers = _signers(
         committee, [(each.index, each.signer, (each.job, each.turn) == (job, record.turn)) for each in inputs]
     )
-    common = bits.full(MAX_SEATS)
+    common, covering = bits.full(MAX_SEATS), 0
     for each in inputs:
-        common &= bits.without(each.seats, committee[each.index].own)
+        own = committee[each.index].own
+        common &= bits.without(each.seats, own)
+        covering |= 0 if bits.without(record.mask, each.seats | own) else bits.bit(each.index)
     is_new, is_many = record.inputs == 0, len(inputs) >= w.custody[job].least
-    adds = is_new or (is_open and bits.without(common, record.mask) != 0)
-    if is_many and adds:
+    is_in_time = is_new or msg.now <= record.signed_at + w.config.preset.answer_s
+    if is_in_time and is_many and (is_new or bits.without(common, record.mask)):
         signed_at = msg.now if is_new else record.signed_at
         return replace(record, mask=record.mask | common, inputs=record.inputs | signers, signed_at=signed_at)
     if is_new:
-        require(is_open and bool(inputs), "custody: too few signatures")
         return replace(record, answered=record.answered | signers)
-    covers = all(bits.without(record.mask, each.seats | committee[each.index].own) == 0 for each in inputs)
-    require(covers, "custody: it lacks seats of the mask")
-    require(msg.now <= record.signed_at + w.config.preset.answer_s, "custody: too late")
-    return replace(record, inputs=record.inputs | signers)
+    return replace(record, inputs=record.inputs | covering) if is_in_time else record
 
 
-def _with_checkpoint(
-    w: World,
-    msg: Message,
-    job: int,
-    record: Record,
-    committee: Committee,
-    signed: tuple[CheckpointSignature, ...],
-    root: bytes,
-) -> Record:
-    wanted = (job, record.turn, root)
-    signers = _signers(
+def _checkpoint_signers(
+    job: int, turn: int, root: bytes, committee: Committee, signed: tuple[CheckpointSignature, ...]
+) -> int:
+    wanted = (job, turn, root)
+    return _signers(
         committee, [(each.index, each.signer, (each.job, each.turn, each.root) == wanted) for each in signed]
     )
-    if record.checkpoint == 0:
-        require(len(signed) >= w.custody[job].least, "custody: too few signatures")
-        record = replace(record, signed_at=msg.now)
-    else:
-        require(msg.now <= record.signed_at + w.config.preset.answer_s, "custody: too late")
-    return replace(record, checkpoint=record.checkpoint | signers)
 
 
 def _signers(committee: Committee, signed: Sequence[tuple[int, str, bool]]) -> int:

@@ -44,6 +44,15 @@ def close(w: World, job: int, kept: int = 0) -> None:
     w.job_ledgers[job] = replace(ledger, refunded=ledger.refunded + refunded)
 
 
+def forsake(w: World, job: int) -> None:
+    """For Settlement, of a job that never began: the posting deposit, in equal parts, to the owners of its seats' operators."""
+    holders = [seat.operator for (of, _), seat in sorted(w.seats.items()) if of == job and seat.operator]
+    for operator in holders:
+        owe(w, COIN, w.operator(operator).owner, w.deposits[job] // len(holders))
+    if holders:
+        w.deposits[job] %= len(holders)
+
+
 def owe(w: World, token: str, account: str, amount: int) -> None:
     """In a token, or in the coin: paid at `withdraw`."""
     w.owed[token, account] = w.owed.get((token, account), 0) + amount

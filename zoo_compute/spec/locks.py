@@ -52,7 +52,7 @@ def take(w: World, job: int, operator: int, seat: int, count: int, price: int, d
 
 
 def vacate(w: World, job: int, operator: int, seat: int, count: int, price: int, *, whole: bool, left_turn: int) -> int:
-    """For Settlement: slashes a tenth of the seat's lock to the job's pot; returns how much."""
+    """For Settlement: slashes a tenth of the seat's lock to the job's pot; returns how much. price: the seat's; 0 slashes nothing."""
     key = job, operator, is_aggregator(seat)
     stake = w.stakes[key]
     slashed = min(slash_of(lock_of(count * price, w.terms[job].audit_bps)), own_of(w, job, stake, key[2]))
@@ -60,7 +60,8 @@ def vacate(w: World, job: int, operator: int, seat: int, count: int, price: int,
     held = stake.held - whole
     w.stakes[key] = replace(stake, locked=stake.locked - slashed, slots=slots, held=held, left_turn=left_turn)
     w.job_pots[job] = w.job_pots.get(job, 0) + slashed
-    node_registry.slash(w, operator, w.job(job).token, slashed, convicted=False)
+    if price:
+        node_registry.slash(w, operator, w.job(job).token, slashed, convicted=False)
     return slashed
 
 

@@ -163,6 +163,12 @@ POLICY_TOLERATE: int = 0  # a convicted worker's update stays in the checkpoints
 POLICY_ROLL_BACK: int = 1  # a bit: the round of a convicted worker is done again
 POLICY_DELAYED: int = 2  # a bit: slots start from what the turn before started from
 POLICY_CARRIES: int = 4  # a bit: slots carry private state over, so a claim is judged with the one before it
+CUSTODIANS_AT: int = 4  # from this bit on: the number of custodians, 0 for none
+
+
+def custodians_of(policy: int) -> int:
+    """How many custodians a job has by its terms."""
+    return policy >> CUSTODIANS_AT
 
 
 class Flow(IntEnum):

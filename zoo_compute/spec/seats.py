@@ -57,7 +57,7 @@ def begin(w: World, job: int, *, now: int) -> None:
 
 def inputs_closed(run: Run, now: int) -> bool:
     """Whether it is too late to commit in the open turn."""
-    return run.holds == 0 and now >= run.inputs_close
+    return run.is_held or (run.holds == 0 and now >= run.inputs_close)
 
 
 def inputs_complete(w: World, job: int, now: int) -> bool:
@@ -113,9 +113,11 @@ def start_if_ready(w: World, job: int, now: int) -> None:
     """Turn 0 opens once every seat's operator is ready."""
     run = w.runs[job]
     if run.missing == 0:
-        w.runs[job] = replace(run, opened_at=0, missing=bits.full(run.seats))
+        due = now + w.config.preset.ready_window_s if run.has_custodians else run.aggregator_due
+        w.runs[job] = replace(run, opened_at=0, missing=bits.full(run.seats), aggregator_due=due)
         advance(w, job, JobState.RUNNING)
-        open_next_turn(w, job, now)
+        if not run.has_custodians:
+            open_next_turn(w, job, now)
 
 
 def close_turn(w: World, job: int, now: int, *, more: int) -> None:
@@ -131,7 +133,8 @@ def open_next_turn(w: World, job: int, now: int) -> None:
     run = w.runs[job]
     if run.state == JobState.RUNNING and not run.is_open and w.closed_turn(job, run.turn - run.depth).pending == 0:
         due = now + 2 * run.slot_s + run.aggregate_s
-        w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due)
+        due += w.config.preset.ready_window_s if run.has_custodians else 0
+        w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due, is_held=False, is_short=False)
     if run.state == JobState.ENDED and pending_of(w, job) == 0:
         kept = parked_of(w, job)
         locks.burn(w, job)
@@ -184,9 +187,13 @@ def split(w: World, job: int, seat: int, count: int) -> int:
 
 
 def vacate(w: World, job: int, seat: int, now: int, *, whole: bool = True) -> None:
-    """Vacates a seat: a tenth of its lock goes to the job's pot. whole: whether it is not a part that was split off."""
+    """Vacates a seat: a tenth of its lock goes to the job's pot, unless its aggregator is short of custodians' signatures.
+
+    whole: whether it is not a part that was split off.
+    """
     run, left = w.runs[job], w.seats[job, seat]
-    locks.vacate(w, job, left.operator, seat, left.count, left.price, whole=whole, left_turn=next_turn(run))
+    price = 0 if seat == AGGREGATOR_SEAT and run.is_short else left.price
+    locks.vacate(w, job, left.operator, seat, left.count, price, whole=whole, left_turn=next_turn(run))
     leave(w, job, seat, now)
     if seat == AGGREGATOR_SEAT:
         give_time(w, job, now)
@@ -227,4 +234,4 @@ def next_turn(run: Run) -> int:
 def give_time(w: World, job: int, now: int) -> None:
     """The aggregator's deadline is `aggregate_s` from now."""
     run = w.runs[job]
-    w.runs[job] = replace(run, aggregator_due=max(run.aggregator_due, now + run.aggregate_s))
+    w.runs[job] = replace(run, aggregator_due=max(run.aggregator_due, now + run.aggregate_s), is_short=False)

@@ -72,6 +72,7 @@ def time_out(w: World, msg: Message, job: int, seat: int) -> None:
     is_late = run.is_open and run.holds == 0
     if seat == AGGREGATOR_SEAT:
         is_late = is_late and msg.now > run.aggregator_due and run.committed >= run.quorum
+        is_late = is_late and (run.is_held or not run.has_custodians)
     else:
         require(seats.is_missing(run, seat), "settlement: already committed")
         is_late = is_late and seats.deadline_of(run, seat_state) < min(msg.now, run.inputs_close + 1)
@@ -94,16 +95,21 @@ def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count:
     taken = seats.split(w, job, seat, count)
     if seat == AGGREGATOR_SEAT:
         seats.give_time(w, job, msg.now)
+    else:
+        require(not (run.is_open and run.is_held), "settlement: inputs closed")
     since = seats.since(run, msg.now)
     w.seats[job, taken] = Seat(operator, w.seats[job, taken].first, count, price, estimate_s=estimate_s, since=since)
     locks.take(w, job, operator, seat, count, price, (price - vacant.price) * count * (run.rounds - run.round))
 
 
 def post_checkpoint(w: World, msg: Message, job: int, turn: int, mask: int, root: bytes, cid: bytes) -> None:
-    """The aggregator closes the turn with exactly the seats that committed."""
+    """The aggregator closes the turn with exactly the seats that committed; where there are custodians, by Custody."""
     run, seat_state = w.run(job), w.seat(job, AGGREGATOR_SEAT)
     _require_open(run, turn)
-    _require_hot(w, msg, seat_state.operator)
+    if run.has_custodians:
+        require(msg.sender == w.config.custody, "settlement: not the custody")
+    else:
+        _require_hot(w, msg, seat_state.operator)
     require(seats.inputs_complete(w, job, msg.now), "settlement: inputs open")
     require(mask == seats.present(run), "settlement: mask differs")
     require(run.committed >= run.quorum, "settlement: quorum not reached")
@@ -130,14 +136,54 @@ def post_checkpoint(w: World, msg: Message, job: int, turn: int, mask: int, root
 
 
 def abandon(w: World, msg: Message, job: int) -> None:
-    """Ends a job that cannot continue; claims of the open turn stay payable."""
+    """Ends a job that cannot continue; claims of the open turn stay payable. One that never began pays its seats the posting deposit."""
     run = w.run(job)
     require(run.state == JobState.RUNNING, "settlement: not running")
-    is_short = seats.inputs_complete(w, job, msg.now) and run.committed < run.quorum
-    is_leaderless = w.seat(job, AGGREGATOR_SEAT).operator == 0 and run.holds == 0 and msg.now > run.aggregator_due
-    require(run.is_open and (is_short or is_leaderless), "settlement: job can go on")
+    is_overdue = run.holds == 0 and msg.now > run.aggregator_due
+    lacks_custodians = run.has_custodians and not run.is_held
+    if run.is_open:
+        is_short = seats.inputs_complete(w, job, msg.now) and run.committed < run.quorum
+        can_end = is_short or (is_overdue and (w.seat(job, AGGREGATOR_SEAT).operator == 0 or lacks_custodians))
+    else:
+        can_end = is_overdue and run.turn == 0
+    require(can_end, "settlement: job can go on")
+    if not run.is_open:
+        jobs.forsake(w, job)
     seats.close_turn(w, job, msg.now, more=0)
     seats.end(w, job, msg.now)
+
+
+def start(w: World, msg: Message, job: int) -> None:
+    """For Custody: a majority of custodians holds what the job starts from."""
+    require(w.run(job).state == JobState.RUNNING, "settlement: not running")
+    seats.open_next_turn(w, job, msg.now)
+
+
+def note_inputs(w: World, msg: Message, job: int, turn: int) -> None:
+    """For Custody: a majority holds inputs. Nobody commits any more; others may sign for `answer_s`, then the aggregator has its time."""
+    run = _require_complete(w, msg, job, turn)
+    if not run.is_held:
+        due = msg.now + w.config.preset.answer_s + run.aggregate_s
+        w.runs[job] = replace(run, is_held=True, aggregator_due=max(run.aggregator_due, due))
+
+
+def note_short(w: World, msg: Message, job: int, turn: int) -> None:
+    """For Custody: too few sign for a checkpoint. Whoever aggregates has its time once more, and may then be replaced, unslashed."""
+    run = _require_complete(w, msg, job, turn)
+    if not run.is_short:
+        due = max(run.aggregator_due, msg.now + run.aggregate_s)
+        w.runs[job] = replace(run, is_short=True, aggregator_due=due)
+
+
+def leave_out(w: World, msg: Message, job: int, turn: int, mask: int) -> None:
+    """For Custody: seats that committed, and whose inputs no majority holds, are missing again; their claims are void."""
+    run = w.run(job)
+    _require_open(run, turn)
+    for seat in bits.slots_in(bits.without(seats.present(run), mask)):
+        claim = w.claims[job, seat, turn % (run.depth + 1)].claim
+        w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.VOID)
+        run = replace(run, missing=run.missing | bits.bit(seat), committed=run.committed - claim.count)
+    w.runs[job] = run
 
 
 def finalise(w: World, msg: Message, job: int, claims: tuple[Claim, ...]) -> None:
@@ -253,6 +299,13 @@ def _require_open(run: Run, turn: int) -> None:
     require(run.state == JobState.RUNNING, "settlement: not running")
     require(turn == run.turn, "settlement: not the current turn")
     require(run.is_open, "settlement: depth reached")
+
+
+def _require_complete(w: World, msg: Message, job: int, turn: int) -> Run:
+    run = w.run(job)
+    _require_open(run, turn)
+    require(seats.inputs_complete(w, job, msg.now), "settlement: inputs open")
+    return run
 
 
 def _require_hot(w: World, msg: Message, operator: int) -> None:

@@ -15,7 +15,7 @@ from zoo_compute.spec.auditing import Budget, Draw, Funds, Statement
 from zoo_compute.spec.custodians import Committee, Note, Offer, Progress, Record, Request, Role
 from zoo_compute.spec.disputed_claims import Court, Explorations
 from zoo_compute.spec.frames import Frame, Position, height_of
-from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
+from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms, custodians_of
 from zoo_compute.spec.pricing import LosingRun
 from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
@@ -254,6 +254,12 @@ class Run:
     holds: int = 0
     held_s: int = 0  # seconds by which ended holds have moved the open turn
     start_root: bytes = EMPTY_BYTES32
+    is_held: bool = False  # custodians hold inputs of the open turn, and closed them; not in the contract's view
+    is_short: bool = False  # too few of them sign for its checkpoint; not in the contract's view
+
+    @property
+    def has_custodians(self) -> bool:
+        return custodians_of(self.policy) > 0
 
     @property
     def is_open(self) -> bool:

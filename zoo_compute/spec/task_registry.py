@@ -5,6 +5,8 @@ from zoo_compute.spec.guardian import is_paused
 from zoo_compute.spec.params import (
     BPS,
     COIN,
+    CUSTODIANS_AT,
+    MAX_CUSTODIANS,
     MAX_DEPTH,
     MAX_FLOPS,
     MAX_PRICE,
@@ -12,10 +14,12 @@ from zoo_compute.spec.params import (
     MAX_SECONDS,
     MAX_SLOTS,
     MIN_AUDIT_BPS,
+    MIN_CUSTODIANS,
     POLICY_CARRIES,
     POLICY_DELAYED,
     POLICY_ROLL_BACK,
     Terms,
+    custodians_of,
     escrow,
     least_posting_deposit,
     windows,
@@ -74,7 +78,10 @@ def check_terms(terms: Terms) -> None:
     require(all(1 <= value <= MAX_SECONDS for value in seconds), "tasks: seconds out of range")
     require(1 <= terms.flops <= MAX_FLOPS, "tasks: flops out of range")
     require(1 <= terms.depth <= MAX_DEPTH, "tasks: depth out of range")
-    require(0 <= terms.policy <= POLICY_ROLL_BACK | POLICY_DELAYED | POLICY_CARRIES, "tasks: unknown policy")
+    policy, custodians = terms.policy % (1 << CUSTODIANS_AT), custodians_of(terms.policy)
+    is_known = policy <= POLICY_ROLL_BACK | POLICY_DELAYED | POLICY_CARRIES
+    is_odd = custodians % 2 == 1 and MIN_CUSTODIANS <= custodians <= MAX_CUSTODIANS
+    require(is_known and (custodians == 0 or is_odd), "tasks: unknown policy")
     require(MIN_AUDIT_BPS <= terms.audit_bps <= BPS, "tasks: audit rate out of range")
 
 

@@ -186,6 +186,8 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         custody.resign,
         custody_turns.hold_start,
         custody_turns.hold_inputs,
+        custody_turns.leave_out,
+        custody_turns.post_checkpoint,
         custody_turns.hold_turn,
         custody_turns.count,
         custody.lapse,
@@ -229,7 +231,9 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
     ),
     "tasks": {
         "pause": "tasks: not the guardian",
-        **dict.fromkeys(("advance", "pay", "restore", "close", "compensate"), "tasks: not a protocol contract"),
+        **dict.fromkeys(
+            ("advance", "pay", "restore", "close", "compensate", "forsake"), "tasks: not a protocol contract"
+        ),
     },
     "auction": {
         "pause": "auction: not the guardian",
@@ -239,6 +243,7 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
     "settlement": {
         **dict.fromkeys(("seat", "begin"), "settlement: not the auction"),
         **dict.fromkeys(("void", "hold", "resume"), "settlement: not the availability"),
+        **dict.fromkeys(("start", "note_custody", "leave_out"), "settlement: not the custody"),
     },
     "locks": dict.fromkeys(
         ("award", "take", "vacate", "convict", "reward_finder", "burn"), "locks: not the settlement"

@@ -160,7 +160,7 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
     registry.wire(auction, settlement, locks, tasks, rewards, admissions)
     tasks.wire(auction, settlement, locks)
     auction.wire(settlement)
-    settlement.wire(referee, availability)
+    settlement.wire(referee, availability, custody)
     locks.wire(settlement, pool)
     rewards.wire(settlement, audits, datasets)
     audits.wire(referee)

@@ -358,7 +358,9 @@ def check_custody(w: World) -> None:
         most = w.custody_requests[job].reserve
         assert all(each.reserve <= most for each in roles.values()), f"job {job}: a reserve that grew"
     for (job, _), record in w.custody_records.items():
-        least = w.custody[job].least
-        for signers in (record.inputs, record.checkpoint):
-            assert signers == 0 or bits.popcount(signers) >= least, f"job {job}: {signers:b} is no majority"
-        assert record.inputs or not record.mask, f"job {job}: a mask that nobody signed"
+        signers, least = record.checkpoint, w.custody[job].least
+        assert signers == 0 or bits.popcount(signers) >= least, f"job {job}: {signers:b} is no majority"
+        posted = w.claims.get((job, AGGREGATOR_SEAT, record.turn % (w.run(job).depth + 1)))
+        if posted and posted.claim.turn == record.turn:
+            assert bits.without(posted.claim.scope, record.mask) == 0, f"job {job}: a seat that no majority holds"
+            assert signers, f"job {job}: a checkpoint that no majority holds"

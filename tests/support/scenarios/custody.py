@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.support.job_driver import Offer
+from tests.support.job_driver import POSTING_DEPOSIT, Offer
 from tests.support.lockstep.stage import AUDITORS, Stage
 from tests.support.scenarios.auctions import scenario
+from zoo_compute.spec.availability import least_deposit
+from zoo_compute.spec.clocks import End
 from zoo_compute.spec.custodians import (
     CheckpointSignature,
     Committee,
@@ -16,14 +18,29 @@ from zoo_compute.spec.custodians import (
     Member,
     StartSignature,
 )
-from zoo_compute.spec.params import AGGREGATOR_SEAT, MAX_CUSTODY_OFFERS, SIGNED_BYTES, STAKE_UNIT
-from zoo_compute.spec.state import ZERO_ADDRESS
+from zoo_compute.spec.params import (
+    AGGREGATOR_SEAT,
+    COIN,
+    CUSTODIANS_AT,
+    MAX_CUSTODY_OFFERS,
+    POLICY_CARRIES,
+    POLICY_ROLL_BACK,
+    SIGNED_BYTES,
+    STAKE_UNIT,
+    custodians_of,
+)
+from zoo_compute.spec.seats import deadline_of, present
+from zoo_compute.spec.state import ZERO_ADDRESS, Claim, ClaimStatus, JobState
 
 FUNDS = 100_000
 HOLDERS = {"alice": Offer(40, 1), "bob": Offer(40, 1), "carol": Offer(40, 1)}
 AGGREGATORS = {"dave": Offer(40), "erin": Offer(50)}
 LARGE = ("erin", "frank", "grace")  # operators without a seat
 FEE = 7
+
+
+def custodians_policy(custodians: int, policy: int = 0) -> int:
+    return custodians << CUSTODIANS_AT | policy
 
 
 class CustodyScenario:
@@ -38,8 +55,15 @@ class CustodyScenario:
             self.ok("note_stake", f"{name} hot", operator)
             self.ok("deposit", "stranger", operator, self.token, FUNDS)
         s.wait(s.preset.exit_delay_s)
-        terms = {"slots": 3, "quorum": 1, "rounds": 3, "depth": 2, "reexecute_s": 1}
-        self.job = s.post(token=token, **{**terms, **changes})
+        self.terms = {
+            "slots": 3,
+            "quorum": 1,
+            "rounds": 3,
+            "depth": 2,
+            "reexecute_s": 1,
+            "policy": custodians_policy(3),
+        }
+        self.job = s.post(token=token, **{**self.terms, **changes})
 
     def ok(self, function: str, sender: str, *args: Any) -> None:
         self.s.ok("custody", function, sender, *args)
@@ -49,11 +73,11 @@ class CustodyScenario:
 
     # --- before the job runs
 
-    def asked(self, custodians: int = 3, more: int = 0) -> None:
+    def asked(self, more: int = 0) -> None:
         """For a fee of 7 a signature, and no more escrow than that takes."""
-        self.ok("request", "submitter", self.job, custodians, FEE, SIGNED_BYTES)
+        self.ok("request", "submitter", self.job, FEE, SIGNED_BYTES)
         terms = self.s.world.terms[self.job]
-        self.ok("fund", "stranger", self.job, 2 * FEE * custodians * terms.rounds + more)
+        self.ok("fund", "stranger", self.job, 2 * FEE * custodians_of(terms.policy) * terms.rounds + more)
 
     def offered(self, *names: str) -> None:
         for name in names:
@@ -67,8 +91,10 @@ class CustodyScenario:
         s.award_all(self.job)
 
     def running(self) -> None:
+        """The first turn is open: all are ready, and a majority holds what the job starts from."""
         for name in HOLDERS:
             self.s.ready(self.job, name)
+        self.ok("hold_start", "stranger", self.job, self.committee, self.start(0, 1))
 
     def drawn(self) -> None:
         self.ok("schedule", "stranger", self.job)
@@ -125,10 +151,36 @@ class CustodyScenario:
         for name in HOLDERS:
             self.s.commit(self.job, name)
 
-    def closed(self) -> Any:
-        """The aggregation that closes the open turn."""
+    @property
+    def aggregator(self) -> str:
+        return f"{self.s.party(self.s.world.seat(self.job, AGGREGATOR_SEAT).operator)} hot"
+
+    def checkpoint_of(self, *places: int, turn: int, root: bytes, **changes: Any) -> tuple[CheckpointSignature, ...]:
+        signed = (CheckpointSignature(place, self.committee[place].key, self.job, turn, root) for place in places)
+        return tuple(replace(each, **changes) for each in signed)
+
+    def post_args(
+        self, *places: int, inputs: tuple[InputsSignature, ...] = (), mask: int | None = None, **changes: Any
+    ) -> tuple[Any, ...]:
+        """Of `post_checkpoint`, with what these places sign for the checkpoint."""
+        run = self.s.world.run(self.job)
+        root, cid = self.s.checkpoint(self.job, run.turn)
+        mask = present(run) if mask is None else mask
+        signed = self.checkpoint_of(*places, **{"turn": run.turn, "root": root, **changes})
+        return self.job, run.turn, mask, root, cid, self.committee, inputs, signed
+
+    def posted(self, *places: int, inputs: tuple[InputsSignature, ...] = ()) -> Claim:
+        """The aggregation that closes the open turn, by what these places sign."""
+        run, seat = self.s.world.run(self.job), self.s.world.seat(self.job, AGGREGATOR_SEAT)
+        args = self.post_args(*(places or (0, 1)), inputs=inputs)
+        self.ok("post_checkpoint", self.aggregator, *args)
+        fixed = (run.turn, run.round, AGGREGATOR_SEAT, seat.operator, args[2], seat.price, run.start_root, args[3])
+        return self.s.record(self.job, Claim(*fixed))
+
+    def closed(self) -> Claim:
+        """A turn in one transaction: places 0 and 1 sign for all."""
         self.commit_all()
-        return self.s.post_checkpoint(self.job)
+        return self.posted(inputs=self.inputs(7, 0, 1))
 
     def held_turn(self, claim: Any, *places: int) -> None:
         self.ok("hold_turn", "stranger", self.job, claim, self.committee, (), self.checkpoint(claim, *places))
@@ -139,18 +191,19 @@ class CustodyScenario:
 
 @scenario
 def custodians_are_asked_for_once_and_their_escrow_comes_back(s: Stage) -> None:
-    t = CustodyScenario(s, token="usd")
+    t = CustodyScenario(s, token="usd", policy=custodians_policy(9, POLICY_ROLL_BACK | POLICY_CARRIES))
     job, size = t.job, SIGNED_BYTES
     t.no("nothing requested", "fund", "submitter", job, 9)
     t.no("nothing requested", "offer", "alice hot", job, s.ids["alice"])
     t.no("nothing requested", "schedule", "stranger", job)
-    t.no("not the submitter", "request", "stranger", job, 3, 7, size)
-    for custodians in (0, 1, 2, 4, 8, 10, 11):
-        t.no("custodians out of range", "request", "submitter", job, custodians, 7, size)
+    t.no("not the submitter", "request", "stranger", job, 7, size)
+    for policy in (8, *(custodians_policy(custodians) for custodians in (1, 2, 4, 8, 10, 11, 16, 2**200))):
+        s.no("tasks: unknown policy", "tasks", "post", "submitter", s.terms(policy=policy), value=POSTING_DEPOSIT)
+    t.no("no custodians", "request", "submitter", s.post(token="usd"), 7, size)
     for price, bytes_held in ((2**80, size), (1, size - 1), (0, size), (2**80 - 1, 2**50 + 1)):
-        t.no("price out of range", "request", "submitter", job, 3, price, bytes_held)
-    t.ok("request", "submitter", job, 9, 1, size)
-    t.no("already requested", "request", "submitter", job, 9, 1, size)
+        t.no("price out of range", "request", "submitter", job, price, bytes_held)
+    t.ok("request", "submitter", job, 1, size)
+    t.no("already requested", "request", "submitter", job, 1, size)
     t.no("zero amount", "fund", "submitter", job, 0)
     t.ok("fund", "stranger", job, 30)
     t.no("job not over", "refund", "stranger", job)
@@ -158,7 +211,7 @@ def custodians_are_asked_for_once_and_their_escrow_comes_back(s: Stage) -> None:
     t.no("job not over", "release", "stranger", job, s.ids["alice"])
     t.no("nothing reserved", "release", "stranger", job, s.ids["bob"])
     s.ok("tasks", "cancel", "submitter", job)
-    t.no("job not open", "request", "submitter", job, 9, 1, size)
+    t.no("job not open", "request", "submitter", job, 1, size)
     t.no("job is over", "offer", "bob hot", job, s.ids["bob"])
     t.no("job not awarded", "schedule", "stranger", job)
     t.ok("refund", "stranger", job)
@@ -167,8 +220,8 @@ def custodians_are_asked_for_once_and_their_escrow_comes_back(s: Stage) -> None:
     t.no("nothing reserved", "release", "stranger", job, s.ids["alice"])
     t.ok("retire", "alice hot", job, 0)
     assert s.world.custody_funds[t.token, s.ids["alice"]] == FUNDS
-    large = s.post(token="usd")
-    t.ok("request", "submitter", large, 9, 2**80 - 1, 2**50)
+    large = s.post(token="usd", policy=custodians_policy(9))
+    t.ok("request", "submitter", large, 2**80 - 1, 2**50)
 
 
 @scenario
@@ -181,7 +234,7 @@ def an_operators_funds_are_its_owners(s: Stage) -> None:
     t.no("zero amount", "withdraw", "alice owner", alice, t.token, 0)
     t.no("amount exceeds funds", "withdraw", "alice owner", alice, t.token, FUNDS + 1)
     t.ok("withdraw", "alice owner", alice, t.token, FUNDS)
-    t.ok("request", "submitter", t.job, 3, 7, SIGNED_BYTES)
+    t.ok("request", "submitter", t.job, 7, SIGNED_BYTES)
     t.no("amount exceeds funds", "offer", "alice hot", t.job, alice)
     reserve = s.world.custody_requests[t.job].reserve
     t.ok("deposit", "stranger", alice, t.token, reserve - 1)
@@ -198,7 +251,7 @@ def stake_counts_once_it_is_old_and_while_it_is_there(s: Stage) -> None:
     t.no("nothing changed", "note_stake", "alice hot", alice)
     s.ok("registry", "add_stake", "stranger", alice, 5 * STAKE_UNIT)
     t.no("not the hot key", "note_stake", "stranger", alice)
-    t.ok("request", "submitter", t.job, 3, 7, SIGNED_BYTES)
+    t.ok("request", "submitter", t.job, 7, SIGNED_BYTES)
     t.no("not eligible", "offer", "alice owner", t.job, alice)
     t.ok("note_stake", "alice hot", alice)
     s.wait(delay - 1)
@@ -231,8 +284,8 @@ def of_many_offers_the_one_with_the_least_stake_makes_room(s: Stage) -> None:
         t.ok("note_stake", "alice hot", many[-1])
         t.ok("deposit", "stranger", many[-1], t.token, FUNDS)
     s.wait(s.preset.exit_delay_s)
-    t.job = s.post(slots=3, quorum=1, rounds=3, depth=2)
-    t.ok("request", "submitter", t.job, 3, 7, SIGNED_BYTES)
+    t.job = s.post(**t.terms)
+    t.ok("request", "submitter", t.job, 7, SIGNED_BYTES)
     for operator in many[:MAX_CUSTODY_OFFERS]:
         t.ok("offer", "alice hot", t.job, operator)
     t.no("offers full", "offer", "alice hot", t.job, many[-1])
@@ -337,13 +390,18 @@ def custodians_sign_for_what_they_hold(s: Stage) -> None:
     t.no("committee differs", "hold_start", "stranger", job, (), t.start(0, 1))
     for wrong in ({"job": job + 1}, {"index": 0}, {"index": 3}, {"signer": s.accounts["alice hot"]}):
         s.no(forged, "custody", "hold_start", "stranger", job, committee, t.start(0, 1, **wrong))
-    t.ok("hold_start", "stranger", job, committee, t.start(0, 1))
-    t.no("already held", "hold_start", "stranger", job, committee, t.start(0, 1))
     t.no("not the open turn", "hold_inputs", "stranger", job, 0, committee, t.inputs(0, 0))
     t.running()
-    t.commit_all()
-    t.no("not the open turn", "hold_inputs", "stranger", job, 1, committee, t.inputs(0, 0))
-    t.no("too few signatures", "hold_inputs", "stranger", job, 0, committee, ())
+    t.no("already held", "hold_start", "stranger", job, committee, t.start(0, 1))
+    s.commit(job, "alice")
+    early = t.inputs(7, 0, 1)
+    s.no("settlement: inputs open", "custody", "hold_inputs", "stranger", job, 0, committee, early)
+    s.no("settlement: inputs open", "custody", "post_checkpoint", "dave hot", *t.post_args(0, 1, inputs=early))
+    for name in ("bob", "carol"):
+        s.commit(job, name)
+    t.no("not the open turn", "hold_inputs", "stranger", job, 1, committee, t.inputs(0, 0, turn=1))
+    later = t.inputs(0, 0, 1, turn=1)
+    s.no("settlement: not the current turn", "custody", "hold_inputs", "stranger", job, 1, committee, later)
     for wrong in ({"turn": 1}, {"job": 0}, {"index": 1}, {"signer": s.accounts["alice hot"]}):
         s.no(forged, "custody", "hold_inputs", "stranger", job, 0, committee, t.inputs(7, 0, 1, **wrong))
     t.hold(0b001, 2)  # alone: it answered
@@ -352,35 +410,290 @@ def custodians_sign_for_what_they_hold(s: Stage) -> None:
     t.ok("hold_inputs", "stranger", job, 0, committee, two)
     record = s.world.custody_records[job, 0]
     assert (record.mask, record.inputs, record.answered, record.signed_at) == (0b010, 0b011, 0b100, s.now)
-    t.no("it lacks seats of the mask", "hold_inputs", "stranger", job, 0, committee, t.inputs(0b101, 2))
+    t.hold(0b101, 2)
+    assert s.world.custody_records[job, 0] == record, "it lacks a seat of the mask: skipped"
+    t.no("inputs not held", "post_checkpoint", "dave hot", *t.post_args(0, 1))
+    s.no("settlement: mask differs", "custody", "post_checkpoint", "dave hot", *t.post_args(0, 1, mask=0b010))
     t.hold(0b010, 2)
-    t.no("it lacks seats of the mask", "hold_inputs", "stranger", job, 0, committee, t.inputs(0, 0, 1))
     t.hold(0b101, 0, 2)
-    assert s.world.custody_records[job, 0].mask == 0b111, "signatures only add"
     s.wait(s.preset.answer_s)
     t.hold(0b111, 1)
-    s.wait(1)
-    t.no("too late", "hold_inputs", "stranger", job, 0, committee, t.inputs(0b111, 1))
-    claim = s.post_checkpoint(job)
+    record = s.world.custody_records[job, 0]
+    assert (record.mask, record.inputs) == (0b111, 0b111), "signatures only add"
+    for wrong in ({"turn": 1}, {"root": b"x" * 32}, {"index": 1}, {"signer": s.accounts["alice hot"]}):
+        s.no(forged, "custody", "post_checkpoint", "dave hot", *t.post_args(0, 1, **wrong))
+    t.no("not the hot key", "post_checkpoint", "stranger", *t.post_args(0, 1))
+    s.no("settlement: not the custody", "settlement", "post_checkpoint", "dave hot", *t.post_args()[:5])
+    t.no("too few signatures", "post_checkpoint", "dave hot", *t.post_args())
+    claim = t.posted(0, 2)
     t.no("turn is closed", "hold_inputs", "stranger", job, 0, committee, t.inputs(7, 0, 1))
     for wrong_claim in (replace(claim, root=b"x" * 32), t.s.claims(job)[0]):
         t.no("unknown claim", "hold_turn", "stranger", job, wrong_claim, committee, (), ())
     for wrong in ({"turn": 1}, {"root": b"x" * 32}, {"index": 1}, {"signer": s.accounts["alice hot"]}):
         s.no(forged, "custody", "hold_turn", "stranger", job, claim, committee, (), t.checkpoint(claim, 0, 1, **wrong))
-    t.no("too few signatures", "hold_turn", "stranger", job, claim, committee, (), t.checkpoint(claim, 0))
-    t.held_turn(claim, 0, 2)
     s.wait(s.preset.answer_s)
     t.held_turn(claim, 1)
     s.wait(1)
     t.no("too late", "hold_turn", "stranger", job, claim, committee, (), t.checkpoint(claim, 1))
-    # A turn that nobody recorded while it was open; nobody adds seats to one that is closed.
+    # A turn in one transaction; others hold it afterwards.
     other = t.closed()
-    early = t.inputs(7, 0, turn=other.turn)
-    t.no("too few signatures", "hold_turn", "stranger", job, other, committee, early, ())
-    both = (*t.inputs(3, 0, turn=other.turn), *t.inputs(7, 1, turn=other.turn))
-    t.ok("hold_turn", "stranger", job, other, committee, both, t.checkpoint(other, 1, 2))
-    t.ok("hold_turn", "stranger", job, other, committee, t.inputs(7, 1, 2, turn=other.turn), ())
-    assert s.world.custody_records[job, 1].mask == 0b011
+    both = (*t.inputs(3, 0, turn=other.turn), *t.inputs(7, 2, turn=other.turn))
+    t.ok("hold_turn", "stranger", job, other, committee, both, t.checkpoint(other, 2))
+    record = s.world.custody_records[job, 1]
+    assert (record.mask, record.inputs, record.checkpoint) == (0b111, 0b111, 0b111)
+
+
+@scenario
+def late_signatures_for_inputs_do_not_stop_a_checkpoint(s: Stage) -> None:
+    t = CustodyScenario(s).ready()
+    t.commit_all()
+    t.hold(7, 0, 1)
+    s.wait(s.preset.answer_s + 1)
+    claim = t.posted(0, 1, inputs=t.inputs(7, 0, 1, 2))
+    assert s.world.custody_records[t.job, claim.turn].inputs == 0b011, "too late for the third's pay"
+
+
+@scenario
+def a_job_waits_until_custodians_hold_what_it_starts_from(s: Stage) -> None:
+    t = CustodyScenario(s)
+    job = t.job
+    t.asked()
+    t.offered(*LARGE)
+    t.awarded()
+    t.drawn()
+    s.no("settlement: not running", "custody", "hold_start", "stranger", job, t.committee, t.start(0, 1))
+    for name in HOLDERS:
+        s.ready(job, name)
+    run = s.world.run(job)
+    assert (run.state, run.opened_at, run.aggregator_due) == (JobState.RUNNING, 0, s.now + s.preset.ready_window_s)
+    s.no("settlement: depth reached", "settlement", "commit", "alice hot", job, 0, 0, b"r" * 32, b"b" * 32)
+    s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, 0)
+    s.to(run.aggregator_due)
+    s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
+    t.ok("hold_start", "stranger", job, t.committee, t.start(1, 2))
+    run = s.world.run(job)
+    assert (run.opened_at, run.aggregator_due) == (s.now, run.inputs_close + run.aggregate_s + s.preset.ready_window_s)
+    t.closed()
+
+
+@scenario
+def a_job_that_never_begins_pays_its_seats_the_posting_deposit(s: Stage) -> None:
+    t = CustodyScenario(s)
+    job, deposit = t.job, s.world.deposits[t.job]
+    t.asked()
+    t.offered(*LARGE)
+    t.awarded()
+    t.drawn()
+    carol = s.seat_of(job, "carol")
+    s.ok("settlement", "decline", "carol hot", job, carol, 1)
+    for name in ("alice", "bob"):
+        s.ready(job, name)
+    s.to(s.world.run(job).aggregator_due + 1)
+    submitter, escrow = s.accounts["submitter"], s.world.job(job).escrow
+    s.ok("settlement", "abandon", "stranger", job)
+    for name in ("alice", "bob", "dave"):
+        assert s.world.owed[COIN, s.accounts[f"{name} owner"]] == deposit // 3
+    assert s.world.owed[COIN, submitter] == deposit % 3
+    assert s.world.owed[t.token, submitter] == escrow
+    s.no("settlement: not running", "custody", "hold_start", "stranger", job, t.committee, t.start(0, 1))
+    s.settle(job)
+    for name in LARGE:
+        t.ok("release", "stranger", job, s.ids[name])
+    t.ok("refund", "stranger", job)
+
+
+@scenario
+def a_job_that_nobody_holds_a_seat_of_keeps_its_deposit(s: Stage) -> None:
+    t = CustodyScenario(s, slots=1)
+    lots = ({"alice": Offer(40, 1)}, {"dave": Offer(40)})
+    s.bid_all(t.job, *lots)
+    s.reveal_all(t.job, *lots)
+    s.award_all(t.job)
+    s.ok("settlement", "decline", "alice hot", t.job, 0, 1)
+    dave = s.world.seat(t.job, AGGREGATOR_SEAT)
+    assert s.world.run(t.job).state == JobState.RUNNING and dave.operator == s.ids["dave"]
+    s.to(s.world.run(t.job).aggregator_due + 1)
+    deposit = s.world.deposits[t.job]
+    s.ok("settlement", "abandon", "stranger", t.job)
+    assert s.world.owed[COIN, s.accounts["dave owner"]] == deposit, "of one seat that is held"
+
+
+@scenario
+def a_seat_that_too_few_custodians_hold_is_left_out(s: Stage) -> None:
+    """Carol commits a root, answers every demand and serves nobody: no aggregator needs what she has."""
+    t = CustodyScenario(s).ready()
+    job = t.job
+    t.no("mask is open", "leave_out", "stranger", job, 0)
+    t.commit_all()
+    carol = s.seat_of(job, "carol")
+    mask = 7 ^ 1 << carol
+    claim = s.world.claims[job, carol, 0].claim
+    s.no("settlement: turn is open", "settlement", "open_dispute", "referee", job, claim)
+    demand = (job, claim, AGGREGATOR_SEAT, claim.scope >> 16, 0, 0)
+    s.no("availability: turn is open", "availability", "demand", "dave hot", *demand, value=least_deposit(s.base_fee))
+    t.hold(mask, 0, 1)
+    t.no("inputs not held", "post_checkpoint", "dave hot", *t.post_args(0, 1))
+    s.wait(s.preset.answer_s)
+    t.no("mask is open", "leave_out", "stranger", job, 0)
+    s.wait(1)
+    t.no("mask is open", "leave_out", "stranger", job, 1)
+    before = s.operator("carol")
+    locked = s.world.deposit_of(s.ids["carol"], t.token)
+    t.ok("leave_out", "stranger", job, 0)
+    assert s.world.run(job).missing == 1 << carol
+    s.no("settlement: inputs closed", "settlement", "commit", "carol hot", job, carol, 0, b"r" * 32, b"b" * 32)
+    posted = t.posted(1, 2)
+    assert (posted.scope, s.world.closed_turn(job, 0).pending) == (mask, 3)
+    assert s.world.claims[job, carol, 0].status == ClaimStatus.VOID
+    t.closed()
+    s.finalise(job)
+    s.no("settlement: unknown claim", "settlement", "finalise", "stranger", job, (claim,))
+    assert (s.operator("carol").stake, s.world.deposit_of(s.ids["carol"], t.token)) == (before.stake, locked)
+    t.count()
+    t.closed()
+    s.settle(job)
+
+
+@scenario
+def seats_that_are_left_out_can_cost_the_quorum(s: Stage) -> None:
+    t = CustodyScenario(s, quorum=2).ready()
+    job = t.job
+    t.commit_all()
+    t.hold(0b001, 0, 1)
+    s.wait(s.preset.answer_s + 1)
+    s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
+    t.ok("leave_out", "stranger", job, 0)
+    t.ok("leave_out", "stranger", job, 0)  # again: nobody
+    s.no("settlement: quorum not reached", "custody", "post_checkpoint", "dave hot", *t.post_args(0, 1))
+    s.to(s.world.run(job).aggregator_due + 1)
+    s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)
+    s.ok("settlement", "abandon", "stranger", job)
+    s.settle(job)
+
+
+@scenario
+def whoever_comes_once_custodians_hold_the_inputs_waits_for_the_next_turn(s: Stage) -> None:
+    t = CustodyScenario(s).ready()
+    job = t.job
+    for name in ("alice", "bob"):
+        s.commit(job, name)
+    carol = s.seat_of(job, "carol")
+    s.to(deadline_of(s.world.run(job), s.world.seat(job, carol)) + 1)
+    s.ok("settlement", "time_out", "stranger", job, carol)
+    t.hold(7 ^ 1 << carol, 0, 1)
+    take = (job, carol, s.ids["erin"], 1, 10)
+    s.no("settlement: inputs closed", "settlement", "take_over", "erin hot", *take)
+    t.posted()
+    s.take_over(job, carol, "erin")
+    for name in ("alice", "bob", "erin"):
+        s.commit(job, name)
+    t.posted(inputs=t.inputs(7, 0, 1))
+    s.finalise(job)
+    t.count()
+
+
+@scenario
+def an_aggregator_whose_custodians_do_not_sign_is_replaced_and_not_slashed(s: Stage) -> None:
+    t = CustodyScenario(s, rounds=2).ready("erin", "frank", "grace")
+    job = t.job
+    t.commit_all()
+    one_transaction = t.post_args(0, inputs=t.inputs(7, 0, 1))
+    t.no("too few signatures", "post_checkpoint", "dave hot", *one_transaction)
+    t.hold(7, 0, 1)
+    run = s.world.run(job)
+    due = s.now + s.preset.answer_s + run.aggregate_s
+    assert run.aggregator_due == max(run.inputs_close + run.aggregate_s + s.preset.ready_window_s, due)
+    s.to(run.aggregator_due - 1)
+    t.ok("post_checkpoint", "dave hot", *t.post_args(2))
+    due = s.now + run.aggregate_s
+    assert s.world.run(job).aggregator_due == due
+    s.wait(1)
+    t.ok("post_checkpoint", "dave hot", *t.post_args(2))
+    assert s.world.run(job).aggregator_due == due, "it has its time once more, and no more"
+    s.to(due)
+    s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)
+    s.wait(1)
+    dave, locked = s.operator("dave"), s.world.deposit_of(s.ids["dave"], t.token)
+    s.ok("settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)
+    assert s.world.deposit_of(s.ids["dave"], t.token) == locked
+    assert s.operator("dave").reputation == dave.reputation
+    s.take_over(job, AGGREGATOR_SEAT, "erin")
+    erin = t.place("erin")
+    t.no("too few signatures", "post_checkpoint", "erin hot", *t.post_args(erin))
+    s.to(s.world.run(job).aggregator_due + 1)
+    locked = s.world.deposit_of(s.ids["erin"], t.token)
+    s.ok("settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)
+    assert s.world.deposit_of(s.ids["erin"], t.token) != locked, "its own signature spares nobody"
+    s.take_over(job, AGGREGATOR_SEAT, "dave")
+    t.posted(1, 2)
+    s.finalise(job)
+    t.closed()
+    s.settle(job)
+
+
+@scenario
+def a_job_whose_custodians_fall_silent_ends(s: Stage) -> None:
+    t = CustodyScenario(s).ready()
+    job = t.job
+    t.commit_all()
+    due = s.world.run(job).aggregator_due
+    s.to(due)
+    s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
+    s.wait(1)
+    s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)
+    s.ok("settlement", "abandon", "stranger", job)
+    assert s.world.closed_turn(job, 0).pending == 3, "what was committed is paid"
+    s.settle(job)
+    t.count()
+    t.ok("refund", "stranger", job)
+
+
+@scenario
+def a_checkpoint_may_be_signed_by_those_drawn_meanwhile(s: Stage) -> None:
+    t = CustodyScenario(s).ready()
+    job, old = t.job, t.committee
+    t.commit_all()
+    t.hold(7, 0, 1)
+    gone = t.name(1)
+    t.ok("expel", s.world.config.availability, job, s.ids[gone], 0, t.committee)
+    t.ok("resign", f"{t.name(2)} hot", job, t.committee, 2)
+    t.offered("alice", "bob")
+    t.drawn()
+    assert {t.name(1), t.name(2)} == {"alice", "bob"}
+    claim = t.posted(1, 2)  # by two that are new
+    record = s.world.custody_records[job, 0]
+    assert (record.version, record.inputs, record.checkpoint) == (t.version, 0b001, 0b110)
+    t.no("committee differs", "hold_turn", "stranger", job, claim, old, (), ())
+    s.finalise(job)
+    before = s.world.custody_funds[t.token, s.ids["alice"]]
+    t.count()
+    assert s.world.custody_funds[t.token, s.ids["alice"]] == before + FEE
+    # A committee that changes after the inputs were signed stops nobody: that of the record may go on.
+    t.commit_all()
+    t.hold(7, 0, 1)
+    before, places = t.committee, (t.inputs(7, 0), t.post_args(0, 1))
+    s.ok("registry", "set_hot", "erin owner", s.ids["erin"], s.accounts["stranger"])
+    changed = next((place for place in range(3) if t.name(place) == "erin"), None)
+    if changed is not None:
+        t.ok("note_key", "stranger", job, t.committee, changed)
+    t.ok("hold_inputs", "stranger", job, 1, before, places[0])
+    t.ok("post_checkpoint", "dave hot", *places[1])
+
+
+@scenario
+def reserves_wait_for_parked_claims(s: Stage) -> None:
+    t = CustodyScenario(s, rounds=1, depth=1).ready()
+    job = t.job
+    t.closed()
+    claim = s.world.claims[job, s.seat_of(job, "alice"), 0].claim
+    s.ok("settlement", "open_dispute", "referee", job, claim)
+    s.finalise(job)
+    t.count()
+    assert s.world.parked[job, claim] == ClaimStatus.PENDING
+    t.no("job not over", "release", "stranger", job, s.ids["erin"])
+    t.no("job not over", "refund", "stranger", job)
+    s.close_dispute(job, claim, End.FINAL)
+    t.ok("release", "stranger", job, s.ids["erin"])
 
 
 @scenario
@@ -409,14 +722,12 @@ def signatures_are_paid_once_their_turn_is_final(s: Stage) -> None:
     for _ in range(2):
         t.commit_all()
         t.hold(7, 0, 1)
-        claims.append(s.post_checkpoint(job))
-        t.held_turn(claims[-1], 1, 2)
+        claims.append(t.posted(1, 2))
     t.no("nothing to count", "count", "stranger", job, t.version, t.committee)
     s.finalise(job)
     t.commit_all()
     t.hold(7, 1, 2)
-    claims.append(s.post_checkpoint(job))
-    t.held_turn(claims[-1], 1, 2)
+    claims.append(t.posted(1, 2))
     t.no("job not over", "release", "stranger", job, s.ids["erin"])
     t.count()
     assert s.world.custody[job].counted == 2
@@ -437,34 +748,28 @@ def signatures_are_paid_once_their_turn_is_final(s: Stage) -> None:
 
 @scenario
 def a_place_of_the_ring_is_counted_before_it_is_used_again(s: Stage) -> None:
-    t = CustodyScenario(s, rounds=7, depth=1).ready()
+    t = CustodyScenario(s, rounds=5, depth=1).ready()
     job, committee = t.job, t.committee
-    t.commit_all()
-    t.hold(7, 0, 1)
-    t.held_turn(s.post_checkpoint(job), 0, 1)
-    s.finalise(job)
-    t.closed()  # without custodians
-    s.finalise(job)
-    t.no("turn not counted", "hold_inputs", "stranger", job, 2, committee, t.inputs(7, 0, 1))
-    t.count()
-    t.hold(7, 2)  # alone
-    claim = t.closed()
-    t.held_turn(claim, 0, 1)
-    t.ok("hold_turn", "stranger", job, claim, committee, t.inputs(7, 0, 1, turn=claim.turn), ())
-    s.finalise(job)
-    t.commit_all()
-    t.hold(7, 0)
-    s.post_checkpoint(job)
-    s.finalise(job)
-    t.count()
-    t.commit_all()
-    t.hold(7, 0, 1)
-    s.post_checkpoint(job)
+    t.closed()
     s.finalise(job)
     t.closed()
     s.finalise(job)
+    t.commit_all()
+    t.no("turn not counted", "hold_inputs", "stranger", job, 2, committee, t.inputs(7, 0, 1))
+    t.no("turn not counted", "post_checkpoint", "dave hot", *t.post_args(0, 1, inputs=t.inputs(7, 0, 1)))
     t.count()
-    t.hold(3, 1)
+    t.hold(7, 2)  # alone
+    claim = t.posted(inputs=t.inputs(7, 0, 1))
+    t.ok("hold_turn", "stranger", job, claim, committee, t.inputs(7, 2, turn=claim.turn), ())
+    s.finalise(job)
+    t.commit_all()
+    t.hold(7, 0)
+    t.posted(inputs=t.inputs(7, 0, 1))
+    s.finalise(job)
+    t.count()
+    t.closed()
+    s.finalise(job)
+    t.count()
 
 
 @scenario
@@ -472,9 +777,7 @@ def an_escrow_that_rollbacks_spent_pays_all_alike(s: Stage) -> None:
     t = CustodyScenario(s, rounds=1, depth=1).ready()
     job = t.job
     t.commit_all()
-    t.hold(7, 0, 1, 2)
-    claim = s.post_checkpoint(job)
-    t.held_turn(claim, 0, 1, 2)
+    claim = t.posted(0, 1, 2, inputs=t.inputs(7, 0, 1, 2))
     s.convict(job, claim)  # the round is done again
     s.finalise(job)
     t.count()
@@ -482,10 +785,7 @@ def an_escrow_that_rollbacks_spent_pays_all_alike(s: Stage) -> None:
     assert escrow == 0
     t.ok("fund", "stranger", job, 9)
     s.take_over(job, AGGREGATOR_SEAT, "erin")
-    t.commit_all()
-    t.hold(7, 0, 1)
-    again = s.post_checkpoint(job)
-    t.held_turn(again, 0, 1)
+    t.closed()
     s.finalise(job)
     t.count()
     assert s.world.custody_escrows[job] == 1, "four signatures at 2 each"
@@ -522,10 +822,9 @@ def who_does_not_sign_in_time_is_replaced(s: Stage) -> None:
     t.drawn()
     bob = t.place("bob")
     t.no("not on duty", "lapse", "stranger", job, t.committee, bob)
-    t.hold(0b001, bob, 2)  # the replacement signs for the turn that is open
+    t.hold(7, bob, 2)  # the replacement signs for the turn that is open
     t.no("inputs are held", "lapse", "stranger", job, t.committee, 1)
-    claim = s.post_checkpoint(job)
-    t.held_turn(claim, bob, 2)
+    t.posted(bob, 2)
 
 
 @scenario
@@ -555,8 +854,8 @@ def a_hostile_token_stops_only_the_custody_that_is_paid_in_it(s: Stage) -> None:
     t = CustodyScenario(s)
     bad = s.tokens["bad"]
     s.ok("tasks", "allow", "deployer", bad, True, 0)
-    job = s.post(token="bad")
-    t.ok("request", "submitter", job, 3, 7, SIGNED_BYTES)
+    job = s.post(token="bad", policy=custodians_policy(3))
+    t.ok("request", "submitter", job, 7, SIGNED_BYTES)
     t.ok("fund", "stranger", job, 70)
     t.ok("deposit", "stranger", s.ids["alice"], bad, 7)
     s.ok("token", "refuse", "stranger", bad, True)
