@@ -126,7 +126,7 @@ def awaits_custodians(view: JobView, custody: CustodyView, heard: Heard) -> bool
 def leave_out_duty(view: JobView, custody: CustodyView, answer_s: int) -> Iterator[Send]:
     """Leave seats out of the open turn that no majority held in time."""
     run = view.run
-    if run is None or view.state != JobState.RUNNING or run.is_waiting or not view.custodians:
+    if run is None or view.state != JobState.RUNNING or run.is_waiting:
         return
     record = custody.record_of(run.turn)
     is_over = record.inputs != 0 and view.now > record.signed_at + answer_s
@@ -151,54 +151,32 @@ def hand_in(
 ) -> Iterator[Send]:
     """The calls that record what is known of a turn. late: whether it is time for those who sign after a majority."""
     record = custody.record_of(turn)
+    committee, followers = custody.committees[record.version], list[int]()
+    is_open_to_more = record.inputs != 0 and late and view.now <= record.signed_at + answer_s
+    if is_open_to_more:
+        followers = _followers(record, heard, committee)
     if view.is_closed(turn):
-        yield from _after_the_post(view, custody, record, heard, answer_s, late=late)
+        made = checkpoint_of(view, turn)
+        if made is None or not is_open_to_more:
+            return
+        signed = {place for place, each in heard.checkpoint.items() if each.value == made.root.hex()}
+        words = [(p, *heard.checkpoint[p].words) for p in sorted(signed) if not record.checkpoint >> p & 1]
+        if followers or words:
+            args = (view.job, made.fields, words_of(committee), heard.group(followers), words)
+            yield Send("custody", "hold_turn", args)
         return
-    groups = groups_of(custody, record, heard)
     is_carried = seats_of(view, turn) & ~_covered(custody, record, heard) == 0
-    if view.custodians and is_carried and not is_late(view, answer_s):
+    if is_carried and not is_late(view, answer_s):
         return  # the aggregator's post carries them; later, its silence must not end the job
-    if record.inputs:
-        groups.append(heard.group(_followers(custody, record, heard, view.now, answer_s, late=late)))
-    for group in groups:
+    for group in (*groups_of(custody, record, heard), heard.group(followers)):
         if group:
-            yield Send("custody", "hold_inputs", (view.job, turn, words_of(custody.committees[record.version]), group))
+            yield Send("custody", "hold_inputs", (view.job, turn, words_of(committee), group))
 
 
-def _after_the_post(
-    view: JobView, custody: CustodyView, record: Record, heard: Heard, answer_s: int, *, late: bool
-) -> Iterator[Send]:
-    made = checkpoint_of(view, record.turn)
-    if made is None:
-        return
-    if record.inputs:
-        group = heard.group(_followers(custody, record, heard, view.now, answer_s, late=late))
-    else:
-        group = next(iter(groups_of(custody, record, heard)), [])  # of a closed turn only the first majority adds seats
-    signed = {place: each for place, each in heard.checkpoint.items() if each.value == made.root.hex()}
-    places = _signers(record, record.checkpoint, signed, custody.progress.least, view.now, answer_s, late=late)
-    words = [(place, *heard.checkpoint[place].words) for place in places]
-    if group or words:
-        committee = words_of(custody.committees[record.version])
-        yield Send("custody", "hold_turn", (view.job, made.fields, committee, group, words))
-
-
-def _followers(custody: CustodyView, record: Record, heard: Heard, now: int, answer_s: int, *, late: bool) -> list[int]:
+def _followers(record: Record, heard: Heard, committee: Committee) -> list[int]:
     """Places that hold the whole mask but their own seats, and are not on record."""
-    committee = custody.committees[record.version]
-    covering = {
-        place: each
-        for place, each in heard.inputs.items()
-        if bits.without(record.mask, each.seats | committee[place].own) == 0
-    }
-    return _signers(record, record.inputs, covering, 1, now, answer_s, late=late)
-
-
-def _signers(
-    record: Record, known: int, signed: Mapping[int, Signed], least: int, now: int, answer_s: int, *, late: bool
-) -> list[int]:
-    """Places whose signatures are not recorded: a majority of them first, or any while they may follow it."""
-    new = sorted(place for place in signed if not known >> place & 1)
-    if not known:
-        return new if len(new) >= least else []
-    return new if late and now <= record.signed_at + answer_s else []
+    return [
+        place
+        for place, each in sorted(heard.inputs.items())
+        if not record.inputs >> place & 1 and bits.without(record.mask, each.seats | committee[place].own) == 0
+    ]

@@ -217,7 +217,7 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterato
         if view.inputs_complete(view.now - turn):
             yield Send("settlement", "abandon", (view.job,))
     elif run.aggregator and view.custodians and view.now > run.aggregator_due + turn:
-        if not view.is_held:
+        if not view.inputs_signed:
             yield Send("settlement", "abandon", (view.job,))
         elif run.aggregator != me.operator:
             yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))

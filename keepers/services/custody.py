@@ -100,9 +100,9 @@ class Custody:
         return self._with_inputs(view, custody)
 
     def _with_inputs(self, view: JobView, custody: CustodyView) -> JobView:
-        """Of a job whose turns wait for custodians: whether the open turn does."""
+        """Whether the open turn waits for custodians."""
         run = view.run
-        if not view.custodians or run is None or run.is_waiting or view.state != JobState.RUNNING:
+        if run is None or run.is_waiting or view.state != JobState.RUNNING:
             return view
         if not custody.committees:
             return replace(view, awaits_custodians=True)
@@ -110,7 +110,7 @@ class Custody:
         if run.aggregator == self._operator:
             heard = self._heard(view, run.turn, custody.committees[record.version])
         awaits = signatures.awaits_custodians(view, custody, heard)
-        return replace(view, is_held=record.inputs != 0, awaits_custodians=awaits)
+        return replace(view, inputs_signed=record.inputs != 0, awaits_custodians=awaits)
 
     # -- offers
 
@@ -151,7 +151,7 @@ class Custody:
         if not custody.progress.started and said.of(START) is None and self._holds(view, None):
             said = said.adding(sign(self._chain, account, job, START))
         for turn in signatures.turns_to_sign(view, custody, self._operator):
-            held, before = self._held(view, turn), said.of(INPUTS, turn)
+            held, before = self._fetched(view, turn), said.of(INPUTS, turn)
             is_more = before is None or held & ~before.seats
             if is_more and signatures.is_time_for_inputs(view, turn, held, self._answer_s):
                 said = said.adding(sign(self._chain, account, job, INPUTS, turn, held.to_bytes(32, "big")))
@@ -169,7 +169,7 @@ class Custody:
         """Whether a checkpoint, or what the job starts from, is here, checked; if not, it is asked for."""
         return self._ask("work.hold", hold_name(view, made), hold_request(view, made)).state == "done"
 
-    def _held(self, view: JobView, turn: int) -> int:
+    def _fetched(self, view: JobView, turn: int) -> int:
         """The seats of a turn whose bundles and updates are here, checked; what is not is asked for."""
         held = 0
         for commit in signatures.claims_of(view, turn):
@@ -183,7 +183,7 @@ class Custody:
     def _proposed(self, view: JobView, turn: int) -> Proposal | None:
         """What the open turn's aggregator would post. It may change its mind a few times, not fill my disk."""
         run = view.run
-        if run is None or turn != run.turn or not run.aggregator or not view.custodians:
+        if run is None or turn != run.turn or not run.aggregator:
             return None
         is_mine = run.aggregator == self._operator
         said = self._statements.mine(view.job) if is_mine else self._statements.of(view.job, run.aggregator)

@@ -238,7 +238,7 @@ class Job:
         chain, view = self._client.chain, self.view()
         asked = chain.custody.requests(self.id).fee
         if not asked and view.state == JobState.OPEN:
-            self._client.sender.send(chain.custody.request(self.id, terms.custodians, terms.price, terms.size))
+            self._client.sender.send(chain.custody.request(self.id, terms.price, terms.size))
             self._client.say(f"job {self.id} asks for {terms.custodians} custodians")
         missing = terms.cost - chain.custody.escrows(self.id)
         if missing > 0 and not view.over and (asked or view.state == JobState.OPEN):

@@ -21,6 +21,7 @@ from zoo_compute.errors import UserError
 from zoo_compute.formats.lineage import Parents
 from zoo_compute.spec.params import (
     BPS,
+    CUSTODIANS_AT,
     DEFAULT_AUDIT_BPS,
     MAX_CUSTODIANS,
     MAX_DEPTH,
@@ -326,8 +327,9 @@ class Manifest:
 
     @property
     def policy_bits(self) -> int:
-        """`Terms.policy`: the policy, the delay, and whether state is carried over, as the contracts encode them."""
-        return POLICIES[self.policy] | self.delay * POLICY_DELAYED | (self.carry > 1) * POLICY_CARRIES
+        """`Terms.policy`: the policy, the delay, whether state is carried over, and the custodians, as the contracts encode them."""
+        bits = POLICIES[self.policy] | self.delay * POLICY_DELAYED | (self.carry > 1) * POLICY_CARRIES
+        return bits | self.custodians << CUSTODIANS_AT
 
     @property
     def aggregation_spec(self) -> AggregationSpec:
