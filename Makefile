@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow test-network test-ipfs campaign lies fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
+.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow test-network test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -76,6 +76,9 @@ campaign: setup ## 100,000 calls and more on contracts and specification alike (
 
 lies: setup ## 5,000 lies and 500 honest claims through openings, among sybils (20 minutes; ARGS="--lies N --honest N")
 	$(BIN)/python -m tests.campaigns.lies $(ARGS)
+
+old-rules: setup ## bring back each rule that a review broke; the tests beside it must fail (ten minutes; ARGS="sixteen ftz")
+	$(BIN)/python -m tests.campaigns.old_rules $(ARGS)
 
 fuzz: setup ## 10,000 mutated program files under address and undefined-behaviour sanitizers
 	$(BIN)/python -m tests.campaigns.fuzz.campaign $(or $(ARGS),--files 10000)

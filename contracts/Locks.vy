@@ -184,15 +184,18 @@ def convict(
     stake.slots = 0
     self.stake_words[job][operator][role] = words._pack(stake)
 
-    # INVARIANT slashes: slashed == restored + to finder + to audits + burned.
+    # INVARIANT slashes: slashed == restored + to finder + to audits + to the pot + burned.
     to_finder: uint256 = 0
     if outcome == outcomes.JUDGED:
         to_finder = lock * numbers.CHALLENGERS_BPS // numbers.BPS
         self.finder_shares[job][claim_hash] = to_finder
     to_audits: uint256 = lock * numbers.AUDITS_BPS // numbers.BPS
+    # As of a seat that is given up: who takes it may be dearer. What is left burns when the job is over.
+    to_pot: uint256 = lock * numbers.SLASH_BPS // numbers.BPS
+    self.pots[job] += to_pot
     extcall INodeRegistry(registry).slash(operator, token, lock + restored, True)
     self._pay_out(job, restored, self.audit_pool, to_audits, token)
-    self._burn(lock - to_finder - to_audits, token)
+    self._burn(lock - to_finder - to_audits - to_pot, token)
     return ILocks.Taken(slashed=lock + restored, restored=restored, to_finder=to_finder, to_audits=to_audits)
 
 

@@ -1,6 +1,5 @@
 # pragma version ==0.4.3
 # pragma nonreentrancy on
-# pragma optimize codesize
 """
 @title Referee
 @license Apache-2.0
@@ -275,14 +274,16 @@ def ask_claim(
     @param states Of the segment leaf and of the one before it; read with `path` alone.
     @param path Of the segment leaf under the segments' root.
     """
-    assert (
-        kind <= RESULT
-        and (kind == AGGREGATION) == (claim.seat == claim_hashes.AGGREGATION)
-        and (kind == TRAINING or kind == RESULT or job != claim_hashes.TRIALS)
-    ), "referee: not of this kind"
+    if (
+        kind > RESULT
+        or (kind == AGGREGATION) != (claim.seat == claim_hashes.AGGREGATION)
+        or (job == claim_hashes.TRIALS and kind != TRAINING and kind != RESULT)
+    ):
+        self._refuse("referee: not of this kind")
     frame: IEvidence.Frame = empty(IEvidence.Frame)
     node: Node = empty(Node)
-    node.claim = self._disputed(job, claim, work)
+    now: uint256 = self._now()
+    node.claim = self._disputed(job, claim, work, now)
     frame.job = job
     frame.round = claim.round
     frame.slot = slot
@@ -296,12 +297,11 @@ def ask_claim(
     frame.rows = work.rows
     frame.carry = work.carry
     id: bytes32 = self._path_id(node.claim, slot, kind)
-    node.origin = convert(id, uint256) & UNIT_MASK | self._now() << 40
+    node.origin = convert(id, uint256) & UNIT_MASK | now << 40
     node.clocks = clock._first(committer_s, asker_s, self._price_of(claim))
     is_heavy: bool = kind == UPDATE or kind == AGGREGATION
-    assert (
-        slot == 0 if kind == AGGREGATION else claim_hashes._covers(claim.scope, slot)
-    ), "referee: no such slot"
+    if slot != 0 if kind == AGGREGATION else not claim_hashes._covers(claim.scope, slot):
+        self._refuse("referee: no such slot")
     if kind != RESULT:
         frame.program_root = work.programs[kind]
     if kind == AGGREGATION:
@@ -311,9 +311,8 @@ def ask_claim(
         leaf: bytes32 = merkle._result_root(
             slot, claim.start_root, result.segment_root, result.end_root, result.update_root
         )
-        assert claim_hashes._has_result(
-            claim.root, claim.scope, slot, leaf, result.path
-        ), "referee: result does not match"
+        if not claim_hashes._has_result(claim.root, claim.scope, slot, leaf, result.path):
+            self._refuse("referee: result does not match")
         frame.segment_root = result.segment_root
         frame.end_root = result.end_root
         frame.update_root = result.update_root
@@ -333,25 +332,25 @@ def ask_claim(
             node.position = tree._segments_position(height, 0, work.inner_steps, work.segment_steps)
         else:
             # INVARIANT index: it is below the count before it becomes part of a position, whose next field is the count.
-            assert index < tree._count(node.position), "referee: states do not match"
+            self._check_states(index < tree._count(node.position))
             node.position = tree._segments_position(0, index, work.inner_steps, work.segment_steps)
             step: uint256 = min(index * work.segment_steps, work.inner_steps)
             node.root = merkle._segment_leaf(step, states.after)
-            assert (
+            self._check_states(
                 len(path) == height and merkle._climb(node.root, index, path) == result.segment_root
-            ), "referee: states do not match"
+            )
             frame.after = states.after
             if index > 0:
                 before: bytes32 = merkle._segment_leaf((index - 1) * work.segment_steps, states.before)
-                assert (
+                self._check_states(
                     len(states.path) == height
                     and merkle._climb(before, index - 1, states.path) == result.segment_root
-                ), "referee: states do not match"
+                )
                 frame.before = states.before
             id = self._segment_id(node.origin, index)
             is_heavy = tree._is_heavy(node.position)
     node.frame = keccak256(abi_encode(frame))
-    node = self._ask(id, node, is_heavy, kind == AGGREGATION)
+    node = self._ask(id, node, is_heavy, kind == AGGREGATION, now)
     log ClaimAsked(job=job, claim=node.claim, id=id, claim_hash=frame.claim, frame=frame, node=node)
 
 
@@ -368,11 +367,12 @@ def ask(above: bytes32, node: Node, place: uint256, child: bytes32, path: DynArr
     below: Node = node
     below.position = tree._below(node.position, node.root, place, child, path)
     below.root = child
-    assert tree._is_askable(below.position, child), "referee: nothing to answer"
+    if not tree._is_askable(below.position, child):
+        self._refuse("referee: nothing to answer")
     id: bytes32 = keccak256(concat(above, convert(place, bytes32)))
     if below.position & 65_535 == tree.SEGMENTS:
         id = self._segment_id(node.origin, tree._index(below.position))
-    below = self._ask(id, below, tree._is_heavy(below.position), False)
+    below = self._ask(id, below, tree._is_heavy(below.position), False, self._now())
     log NodeAsked(claim=node.claim, id=id, above=above, place=place, node=below)
 
 
@@ -392,15 +392,17 @@ def ask_stage(above: bytes32, node: Node, kind: uint256, frame: IEvidence.Frame,
     below.frame = stage.frame
     below.position = stage.position
     below.root = stage.root
+    now: uint256 = self._now()
     id: bytes32 = keccak256(concat(above, convert(place, bytes32)))
     if tree._is_askable(stage.position, stage.root):
-        below = self._ask(id, below, False, False)
+        below = self._ask(id, below, False, False, now)
     else:
         # A state of one entry shows nothing below: it can be judged at once, and nobody owes an answer.
-        assert self.nodes[id] == 0, "referee: asked already"
-        assert msg.value == 0, "referee: nothing to answer"
-        self._check_open(self.claims[node.claim])
-        below.payment = convert(msg.sender, uint256) << 96 | self._now() << 8
+        self._check_new(id)
+        if msg.value > 0:
+            self._refuse("referee: nothing to answer")
+        self._check_open(self.claims[node.claim], now)
+        below.payment = convert(msg.sender, uint256) << 96 | now << 8
         below.answerer = empty(address)
         self._save(id, below, ANSWERED)
     log NodeAsked(claim=node.claim, id=id, above=above, place=place, node=below)
@@ -464,21 +466,24 @@ def judge(
     """
     node: Node = place.node
     self._check(place.id, node, place.status)
-    assert keccak256(abi_encode(frame)) == node.frame, "referee: other frame"
+    if keccak256(abi_encode(frame)) != node.frame:
+        self._refuse("referee: other frame")
     is_shown: bool = place.status == ANSWERED and tree._is_shown(node.position)
     position: uint256 = node.position
     root: bytes32 = node.root
     if place.is_child:
-        assert place.status == ANSWERED, "referee: not answered"
+        if place.status != ANSWERED:
+            self._refuse("referee: not answered")
         root = place.child
         position = tree._below(node.position, node.root, place.number, root, place.path)
     # INVARIANT leaves: what lies beyond a tree's last leaf is evidence of nothing. An element or a whole trace is no leaf.
-    assert (
-        tree._height(position) > 0
-        or tree._phase(position) == tree.ELEMENT
-        or node.position == tree.NODES
-        or tree._index(position) < tree._leaves(position)
-    ), "referee: no such leaf"
+    if (
+        tree._height(position) == 0
+        and tree._phase(position) != tree.ELEMENT
+        and node.position != tree.NODES
+        and tree._index(position) >= tree._leaves(position)
+    ):
+        self._refuse("referee: no such leaf")
     open_leaf: bytes32 = root if is_shown and tree._height(position) == 0 else empty(bytes32)
     # `IEvidence.judge`, which reverts where the claim is not shown to be false. A call by the interface would send as many bytes
     # as there can be, for 16,000 gas more, and so would one that reads the answer.
@@ -499,8 +504,9 @@ def judge(
         ),
         is_static_call=True,
     )
-    self._check_open(self.claims[node.claim])
-    self.verdicts[node.claim] = node.origin | self._now()
+    now: uint256 = self._now()
+    self._check_open(self.claims[node.claim], now)
+    self.verdicts[node.claim] = node.origin | now
     self._resolve(job, claim, node.claim, outcomes.JUDGED, place.id, frame.slot)
 
 
@@ -510,7 +516,7 @@ def expire(job: uint256, claim: ISettlementViews.Claim, id: bytes32, node: Node)
     @notice An ask past its clock convicts by silence.
     """
     self._check(id, node, ASKED)
-    assert clock._is_expired(node.clocks, self._now()), "referee: time left"
+    self._check_over(clock._is_expired(node.clocks, self._now()))
     self.verdicts[node.claim] = node.origin & UNIT_MASK
     outcome: uint256 = outcomes.EXHAUSTED if clock._is_exhausted(node.clocks) else outcomes.SILENT
     self._resolve(job, claim, node.claim, outcome, id, 0)
@@ -526,13 +532,15 @@ def close(job: uint256, claim: ISettlementViews.Claim):
     word: uint256 = self._with_deadline(self.claims[key])
     self._check_pending(word)
     outcome: uint256 = outcomes.AGED
+    now: uint256 = self._now()
     if self._is_kept(job, claim):
-        if self._is_final(word):
+        if self._is_final(word, now):
             outcome = outcomes.FINAL
         else:
             deadline: uint256 = word >> DEADLINE_AT & bits.U40
             longest: uint256 = committer_s + asker_s + clock.MOST_COUNTED * (word >> REEXECUTE_AT & U20)
-            assert deadline > 0 and self._now() > deadline + AGED_TIMES * longest, "referee: not final"
+            if deadline == 0 or now <= deadline + AGED_TIMES * longest:
+                self._refuse("referee: not final")
     self._resolve(job, claim, key, outcome, empty(bytes32), 0)
 
 
@@ -543,7 +551,7 @@ def is_final(key: bytes32) -> bool:
     @notice Whether `close` would make this claim final now, if its data is not lost.
     """
     word: uint256 = self._with_deadline(self.claims[key])
-    return word & STATUS == PENDING and self._is_final(word)
+    return word & STATUS == PENDING and self._is_final(word, self._now())
 
 
 @external
@@ -568,7 +576,7 @@ def settle(
     @param records Theirs, in the same order, as the last event has them.
     @param statuses Theirs: 1 asked, 2 answered.
     """
-    assert len(records) == len(ids) and len(statuses) == len(ids), "referee: other node"
+    self._check_node(len(records) == len(ids) and len(statuses) == len(ids))
     i: uint256 = 0
     for id: bytes32 in ids:
         node: Node = records[i]
@@ -577,7 +585,8 @@ def settle(
         i += 1
         word: uint256 = self.claims[node.claim]
         outcome: uint256 = word & STATUS
-        assert outcome != PENDING, "referee: not resolved"
+        if outcome == PENDING:
+            self._refuse("referee: not resolved")
         account: address = convert(node.payment >> 96, address)
         if outcome == outcomes.FINAL:
             account = node.answerer
@@ -605,7 +614,8 @@ def withdraw(token: address, account: address) -> uint256:
     @notice Sends what is owed; the zero address means the chain's coin.
     """
     amount: uint256 = self.owed[token][account]
-    assert amount > 0, "referee: nothing owed"
+    if amount == 0:
+        self._refuse("referee: nothing owed")
     self.owed[token][account] = 0
     log Withdrawn(token=token, account=account, amount=amount)
     if token == empty(address):
@@ -624,7 +634,8 @@ def seal(hash: bytes32):
     """
     @notice Places keccak256(abi_encode(finder, step, salt)), with the step's UNIT_MASK of the id under which it is asked for.
     """
-    assert self.seals[hash] == 0, "referee: sealed already"
+    if self.seals[hash] != 0:
+        self._refuse("referee: sealed already")
     self.seals[hash] = self._now()
     log Sealed(account=msg.sender, hash=hash)
 
@@ -637,11 +648,14 @@ def open_seal(job: uint256, claim: ISettlementViews.Claim, finder: address, salt
     key: bytes32 = self._key(job, claim)
     verdict: uint256 = self.verdicts[key]
     judged_at: uint256 = verdict & bits.U40
-    assert judged_at > 0 and self._now() <= judged_at + opening_s, "referee: not open to seals"
+    if judged_at == 0 or self._now() > judged_at + opening_s:
+        self._refuse("referee: not open to seals")
     placed: uint256 = self.seals[keccak256(abi_encode(finder, verdict & UNIT_MASK, salt))]
-    assert placed > 0 and placed + seal_lead_s <= verdict >> 40 & bits.U40, "referee: no such seal"
+    if placed == 0 or placed + seal_lead_s > verdict >> 40 & bits.U40:
+        self._refuse("referee: no such seal")
     best: uint256 = self.finders[key]
-    assert best == 0 or placed < best & bits.U96, "referee: an older seal"
+    if best != 0 and placed >= best & bits.U96:
+        self._refuse("referee: an older seal")
     self.finders[key] = convert(finder, uint256) << 96 | placed
     log SealOpened(claim=key, finder=finder, placed_at=placed)
 
@@ -654,8 +668,9 @@ def reward(job: uint256, claim: ISettlementViews.Claim):
     key: bytes32 = self._key(job, claim)
     opened_until: uint256 = (self.verdicts[key] & bits.U40) + opening_s
     finder: uint256 = self.finders[key]
-    assert finder & bits.U96 != bits.U96 and opened_until > opening_s, "referee: nothing to reward"
-    assert self._now() > opened_until, "referee: time left"
+    if finder & bits.U96 == bits.U96 or opened_until == opening_s:
+        self._refuse("referee: nothing to reward")
+    self._check_over(self._now() > opened_until)
     self.finders[key] = finder | bits.U96
     extcall IDisputes(self._court(job)).reward_finder(job, claim, convert(finder >> 96, address))
 
@@ -670,24 +685,24 @@ def _now() -> uint256:
 
 
 @internal
-def _disputed(job: uint256, claim: ISettlementViews.Claim, work: openings.Work) -> bytes32:
+def _disputed(job: uint256, claim: ISettlementViews.Claim, work: openings.Work, now: uint256) -> bytes32:
     """
     @notice The key of a claim that may be asked about; with the first ask it gets its word.
     """
     court: address = self._court(job)
     terms: IDisputes.Terms = staticcall IDisputes(court).dispute_terms(job, claim)
-    assert (
-        work.inner_steps > 0 and work.segment_steps > 0 and openings._work_root(work) == terms.work_root
-    ), "referee: work does not match"
+    if work.inner_steps == 0 or work.segment_steps == 0 or openings._work_root(work) != terms.work_root:
+        self._refuse("referee: work does not match")
     key: bytes32 = self._key(job, claim)
-    assert terms.deadline == 0 or self._now() <= terms.deadline, "referee: window closed"
+    if terms.deadline != 0 and now > terms.deadline:
+        self._refuse("referee: window closed")
     if self.claims[key] == 0:
         turn: uint256 = 0
         if terms.deadline == 0:
             turn = self._narrow(claim.turn, U20)
         else:
             # Audits: verdicts from before the first ask.
-            turn = min(terms.deadline - self._now(), U20)
+            turn = min(terms.deadline - now, U20)
         self.claims[key] = (
             convert(convert(job, uint32), uint256) << JOB_AT
             | self._narrow(claim.operator, U28) << OPERATOR_AT
@@ -703,17 +718,17 @@ def _disputed(job: uint256, claim: ISettlementViews.Claim, work: openings.Work) 
 
 @internal
 @payable
-def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool) -> Node:
+def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool, now: uint256) -> Node:
     """
     @param node With the clocks of the node above, or those of a path before its first ask.
     """
-    assert self.nodes[id] == 0, "referee: asked already"
+    self._check_new(id)
     word: uint256 = self._with_deadline(self.claims[node.claim])
     self._check_pending(word)
-    now: uint256 = self._now()
     # Heavy asks open are never more than asks open, so neither count can run into the field beside it.
     open_asks: uint256 = (word >> OPEN_AT & bits.U16) + 1
-    assert open_asks <= bits.U16, "referee: too many asks"
+    if open_asks > bits.U16:
+        self._refuse("referee: too many asks")
     asked: Node = node
     open: uint256 = 0
     slots: uint256 = word >> SLOTS_AT & bits.U8
@@ -737,7 +752,8 @@ def _ask(id: bytes32, node: Node, is_heavy: bool, is_aggregation: bool) -> Node:
     )
     self.claims[node.claim] = word + ONE_OPEN
     fee: uint256 = open_asks * self._answer_gas(asked.position) * max(FEE_MULTIPLE * block.basefee, A_GWEI)
-    assert msg.value >= fee, "referee: fee too small"
+    if msg.value < fee:
+        self._refuse("referee: fee too small")
     # Coin below a gwei is the asker's gift: it is counted in gwei.
     asked.payment = (
         convert(msg.sender, uint256) << 96
@@ -763,8 +779,8 @@ def _answer(id: bytes32, node: Node, stage: IDescent.Stage, is_new: bool) -> add
     word: uint256 = self.claims[node.claim]
     self._check_pending(word)
     if is_new:
-        is_author: bool = staticcall INodeRegistry(registry).may_answer(word >> OPERATOR_AT & U28, msg.sender)
-        assert is_author, "referee: not the committer"
+        if not staticcall INodeRegistry(registry).may_answer(word >> OPERATOR_AT & U28, msg.sender):
+            self._refuse("referee: not the committer")
     answered: Node = node
     answered.frame = stage.frame
     answered.position = stage.position
@@ -790,7 +806,8 @@ def _answer(id: bytes32, node: Node, stage: IDescent.Stage, is_new: bool) -> add
 def _resolve(
     job: uint256, claim: ISettlementViews.Claim, key: bytes32, outcome: uint256, node: bytes32, slot: uint256
 ):
-    assert self._key(job, claim) == key, "referee: other claim"
+    if self._key(job, claim) != key:
+        self._refuse("referee: other claim")
     word: uint256 = self.claims[key]
     self._check_pending(word)
     # INVARIANT heavy: what is counted against an operator is the heavy asks open of claims that are pending.
@@ -814,12 +831,12 @@ def _resolve(
 
 @internal
 @view
-def _is_final(word: uint256) -> bool:
+def _is_final(word: uint256, now: uint256) -> bool:
     deadline: uint256 = word >> DEADLINE_AT & bits.U40
     return (
         word >> OPEN_AT & bits.U16 == 0
         and deadline > 0
-        and self._now() > max(deadline + asker_s, word >> LATEST_AT & bits.U40)
+        and now > max(deadline + asker_s, word >> LATEST_AT & bits.U40)
     )
 
 
@@ -910,9 +927,9 @@ def _check(id: bytes32, node: Node, status: uint256):
     """
     @notice That the record is the node's, and its status this one. Any other number would set bits of the hash.
     """
-    assert (
-        status == ASKED or status == ANSWERED
-    ) and self.nodes[id] == self._word(node, status), "referee: other node"
+    self._check_node(
+        (status == ASKED or status == ANSWERED) and self.nodes[id] == self._word(node, status)
+    )
 
 
 @internal
@@ -950,36 +967,78 @@ def _segment_id(origin: uint256, index: uint256) -> bytes32:
 @internal
 @pure
 def _check_pending(word: uint256):
-    assert word & STATUS == PENDING, "referee: not pending"
+    if word & STATUS != PENDING:
+        self._refuse("referee: not pending")
 
 
 @internal
 @view
-def _check_open(word: uint256):
+def _check_open(word: uint256, now: uint256):
     """
     @notice That nothing is final yet.
     """
     self._check_pending(word)
-    assert not self._is_final(self._with_deadline(word)), "referee: final"
+    if self._is_final(self._with_deadline(word), now):
+        self._refuse("referee: final")
 
 
 @internal
 @pure
 def _narrow(number: uint256, most: uint256) -> uint256:
-    assert number <= most, "referee: too large"
+    if number > most:
+        self._refuse("referee: too large")
     return number
 
 
 @internal
 @pure
+def _refuse(reason: String[32]):
+    """
+    @dev `if not so: _refuse(reason)` is `assert so, reason`, in half the bytes.
+    """
+    raise reason
+
+
+@internal
+@view
+def _check_new(id: bytes32):
+    if self.nodes[id] != 0:
+        self._refuse("referee: asked already")
+
+
+@internal
+@pure
+def _check_node(is_that: bool):
+    if not is_that:
+        self._refuse("referee: other node")
+
+
+@internal
+@pure
+def _check_over(is_over: bool):
+    if not is_over:
+        self._refuse("referee: time left")
+
+
+@internal
+@pure
+def _check_states(is_matched: bool):
+    if not is_matched:
+        self._refuse("referee: states do not match")
+
+
+@internal
+@pure
 def _check_here(is_here: bool):
-    assert is_here, "referee: not here"
+    if not is_here:
+        self._refuse("referee: not here")
 
 
 @internal
 @pure
 def _check_transfer(is_done: bool):
-    assert is_done, "referee: transfer failed"
+    if not is_done:
+        self._refuse("referee: transfer failed")
 
 
 @internal

@@ -455,14 +455,6 @@ def lock_terms(job: uint256, is_aggregation: bool) -> ITaskRegistry.LockTerms:
     return terms_of._lock_terms(self.schedule_words[job], self.price_words[job], is_aggregation)
 
 
-@external
-@view
-def max_price(job: uint256, is_aggregation: bool) -> uint256:
-    """
-    @notice The most that a slot-round, or an aggregation, may be paid.
-    """
-    return terms_of._max_price(self.price_words[job], is_aggregation)
-
 
 @internal
 @payable

@@ -15,6 +15,8 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import IO, Any
 
+from zoo_compute.subprocesses import tied_to_parent
+
 SILENCE_S = 180.0  # without a word of a program, which takes seconds; compiling its kernels on a slow machine more
 SAY_EVERY = 5  # programs
 
@@ -39,6 +41,7 @@ def examine(device: str, say: Callable[[str], None]) -> Answer:
             stderr=errors,
             text=True,
             env=os.environ | {"PYTHONPATH": path},
+            preexec_fn=tied_to_parent(),
         ) as child,
     ):
         try:

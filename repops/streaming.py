@@ -7,7 +7,7 @@ what it reads from earlier pieces.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,6 +21,32 @@ Prepare = Callable[[Graph], backend.Runner]
 Values = Iterator[tuple[int, Array]]
 
 
+@dataclass
+class KeptPieces:
+    """Pieces of one graph that are ready to run again, for whoever traces several of its steps. Not for several threads.
+
+    A piece is not kept where its values would bring all kept ones above `limit_bytes`: a runner holds the memory of its values.
+    """
+
+    limit_bytes: int = 1 << 26
+    size_bytes: int = 0
+    pieces: dict[tuple[int, ...], tuple[list[int], backend.Runner]] = field(default_factory=dict)
+
+    def ready(
+        self, graph: Graph, piece: Sequence[int], make: Callable[[], tuple[list[int], backend.Runner]]
+    ) -> tuple[list[int], backend.Runner]:
+        """The nodes outside that the piece reads, and its runner."""
+        key = tuple(piece)
+        if key in self.pieces:
+            return self.pieces[key]
+        made = make()
+        size = WORD_BYTES * sum(graph.nodes[at].elements for at in (*made[0], *piece))
+        if self.size_bytes + size <= self.limit_bytes:
+            self.size_bytes += size
+            self.pieces[key] = made
+        return made
+
+
 def values(
     graph: Graph,
     state: Mapping[str, Array],
@@ -30,6 +56,7 @@ def values(
     piece_bytes: int = PIECE_BYTES,
     prepare: Prepare = backend.prepare,
     threads: int = 1,
+    kept: KeptPieces | None = None,
 ) -> Values:
     """Yields (node, value) in the program's order, with canonical NaNs. wanted: only these nodes and their ancestors.
 
@@ -43,7 +70,7 @@ def values(
         if nodes[piece[0]].op == "input":
             made = [canonical(_input_array(graph, nodes[piece[0]], state, batch))]
         else:
-            made = compute(graph, piece, live, prepare=prepare, threads=threads)
+            made = compute(graph, piece, live, prepare=prepare, threads=threads, kept=kept)
         live |= zip(piece, made, strict=True)
         del made
         for at in piece:
@@ -82,8 +109,16 @@ def compute(
     *,
     prepare: Prepare = backend.prepare,
     threads: int = 1,
+    kept: KeptPieces | None = None,
 ) -> list[Array]:
     """The values of the nodes in `piece` (ascending, no inputs). live: values of the other nodes that they read."""
+    sources, runner = (KeptPieces() if kept is None else kept).ready(graph, piece, lambda: _cut(graph, piece, prepare))
+    traced = runner.trace({f"node {at}": live[at] for at in sources}, threads=threads)
+    return [np.asarray(value) for value in traced[len(sources) : -1]]
+
+
+def _cut(graph: Graph, piece: Sequence[int], prepare: Prepare) -> tuple[list[int], backend.Runner]:
+    """The nodes outside that a piece reads, and the runner of a program that is the piece."""
     inside = set(piece)
     sources = sorted({operand.node for at in piece for operand in graph.nodes[at].operands} - inside)
     place = {at: number for number, at in enumerate([*sources, *piece])}
@@ -97,6 +132,4 @@ def compute(
     nodes.append(Node("scalar", F32, (), (), (), (0,)))  # a program has a loss
     constants = {place[at]: graph.constants[at] for at in piece if at in graph.constants}
     named = tuple((f"node {at}", place[at]) for at in sources)
-    cut = Graph(tuple(nodes), (), named, len(nodes) - 1, constants)
-    traced = prepare(cut).trace({f"node {at}": live[at] for at in sources}, threads=threads)
-    return [np.asarray(value) for value in traced[len(sources) : -1]]
+    return sources, prepare(Graph(tuple(nodes), (), named, len(nodes) - 1, constants))

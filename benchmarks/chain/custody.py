@@ -1,7 +1,8 @@
 """Gas of a turn's custody: five of nine custodians sign for its inputs, and for its checkpoint.
 
-Nine operators without a seat; the ring of records was used before. `custody_turn` is one transaction with both;
-`custody_turn_apart` is one of each kind, as when a turn's mask must be fixed before its aggregation.
+Nine operators without a seat; the ring of records was used before. What counts is by how much a turn costs more than in the same
+job without custodians. `custody_turn`: the aggregator sends both lists with its checkpoint; `custody_turn_apart`: those for the
+inputs were sent before, as where some seat may have to be left out.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from eth_account.signers.local import LocalAccount
 from tests.support.job_driver import AGGREGATOR, SLOTS, Offer
 from tests.support.lockstep.custody_records import compact
 from zoo_compute.chain.sender import Receipt
-from zoo_compute.spec.custodians import CheckpointSignature, InputsSignature
+from zoo_compute.spec.custodians import CheckpointSignature, InputsSignature, StartSignature
 from zoo_compute.spec.custody import escrow_of, fee_of, reserve_of
-from zoo_compute.spec.params import ZEN
+from zoo_compute.spec.params import AGGREGATOR_SEAT, CUSTODIANS_AT, ZEN
+from zoo_compute.spec.state import Claim
 
 CUSTODIANS, SIGNERS = 9, 5
-TURNS, DEPTH, SEATS = 6, 2, 4
+TURNS, DEPTH, SEATS = 7, 2, 4
+APART, TOGETHER = 4, 5  # the turns that count: neither the first, whose words are new, nor the last, which ends the job
 PRICE, SIZE = ZEN // 1_000, 2**34  # per GiB and round; 16 GiB
 GREATEST = 2**256 - 1
 Word = tuple[Any, ...]
@@ -51,8 +54,8 @@ class CustodyBench:
             self.send("deposit", each.owner, each.id, zen, reserve)
             self.send("note_stake", each.hot, each.id)
         self.devnet.warp(self.chain.params.exit_delay_s)
-        job: int = bench.post(rounds=TURNS, depth=DEPTH)
-        self.send("request", bench.submitter, job, CUSTODIANS, PRICE, SIZE)
+        job: int = bench.post(rounds=TURNS, depth=DEPTH, policy=CUSTODIANS << CUSTODIANS_AT)
+        self.send("request", bench.submitter, job, PRICE, SIZE)
         bench.submitter.send(self.chain.zen.approve(custody, GREATEST))
         self.send("fund", bench.submitter, job, escrow_of(fee_of(PRICE, SIZE), CUSTODIANS, TURNS))
         for each in self.custodians:
@@ -67,13 +70,16 @@ class CustodyBench:
         changed = self.send("draw", bench.anyone, job, []).event("CommitteeChanged")
         self.committee = [(member["word"], member["key"]) for member in changed.args["committee"]]
         bench.ready(job, *self.holders)
+        signed = [StartSignature(place, "", job) for place in range(SIGNERS)]
+        starts = [(each.index, *self.signature(each)) for each in signed]
+        self.send("hold_start", bench.anyone, job, self.committee, starts)
         return job
 
     def key(self, place: int) -> bytes:
         address = self.committee[place][1]
         return bytes(next(key.key for key in self.keys if int(key.address, 16) == address))
 
-    def signature(self, signed: InputsSignature | CheckpointSignature) -> tuple[bytes, bytes]:
+    def signature(self, signed: StartSignature | InputsSignature | CheckpointSignature) -> tuple[bytes, bytes]:
         key, network = self.key(signed.index), self.chain.network
         return compact(key, self.chain.custody.address, signed, network.chain_id)
 
@@ -82,26 +88,45 @@ class CustodyBench:
         signed = [InputsSignature(place, "", job, turn, mask) for place in range(SIGNERS)]
         return [(each.index, mask, *self.signature(each)) for each in signed]
 
-    def checkpoint(self, job: int, claim: Word) -> list[Word]:
-        signed = [CheckpointSignature(place, "", job, claim[0], claim[-1]) for place in range(SIGNERS)]
+    def checkpoint(self, job: int, turn: int, root: bytes) -> list[Word]:
+        signed = [CheckpointSignature(place, "", job, turn, root) for place in range(SIGNERS)]
         return [(each.index, *self.signature(each)) for each in signed]
 
+    def post(self, job: int, turn: int, inputs: list[Word]) -> int:
+        """The aggregator closes the turn; the gas."""
+        bench, run, seat = self.bench, self.bench.run(job), self.bench.seat(job, AGGREGATOR_SEAT)
+        mask, (root, cid) = 2**SEATS - 1, bench.checkpoint(job, turn)
+        args = (job, turn, mask, root, cid, self.committee, inputs, self.checkpoint(job, turn, root))
+        used = self.send("post_checkpoint", bench.party(seat.operator).hot, *args).gas_used
+        fixed = (turn, run.round, AGGREGATOR_SEAT, seat.operator, mask, seat.price, run.start_root, root)
+        bench.record(job, Claim(*fixed))
+        return used
+
+    def without(self) -> list[int]:
+        """Gas of `post_checkpoint` in each turn of the same job without custodians."""
+        bench, gas = self.bench, list[int]()
+        job = bench.running(*self.lots, rounds=TURNS, depth=DEPTH)
+        for _ in range(TURNS):
+            if not bench.run(job).opened_at:
+                bench.finalise(job)
+            bench.commit_all(job)
+            bench.post_checkpoint(job)
+            gas.append(bench.gas["post_checkpoint"])
+        return gas
+
     def measure(self) -> dict[str, int]:
-        """Turns of separate transactions, then one in which both are one."""
-        bench, job, gas = self.bench, self.drawn(), dict[str, int]()
+        bench, plain, job, gas = self.bench, self.without(), self.drawn(), list[int]()
         for turn in range(TURNS):
-            is_last = turn == TURNS - 1
             if not bench.run(job).opened_at:
                 bench.finalise(job)
                 self.send("count", bench.anyone, job, 1, self.committee)
             bench.commit_all(job)
-            args = (job, turn, self.committee, self.inputs(job, turn))
-            inputs = 0 if is_last else self.send("hold_inputs", bench.anyone, *args).gas_used
-            claim = bench.post_checkpoint(job)
-            signed = self.checkpoint(job, claim)
-            again = self.inputs(job, turn) if is_last else []
-            used = self.send("hold_turn", bench.anyone, job, claim, self.committee, again, signed).gas_used
-            gas["custody_turn" if is_last else "custody_turn_apart"] = inputs + used
-            if turn == 0:
-                gas["custody_turn_apart_first"] = inputs + used
-        return gas
+            inputs, used = self.inputs(job, turn), 0
+            if turn != TOGETHER:
+                used, inputs = self.send("hold_inputs", bench.anyone, job, turn, self.committee, inputs).gas_used, []
+            gas.append(used + self.post(job, turn, inputs) - plain[turn])
+        return {
+            "custody_turn": gas[TOGETHER],
+            "custody_turn_apart": gas[APART],
+            "custody_turn_apart_first": gas[0],
+        }

@@ -20,6 +20,7 @@ from . import claims
 from . import numbers
 from . import outcomes
 from . import protocol_time
+from . import terms as terms_of
 
 
 uses: state
@@ -36,8 +37,10 @@ UNITS_A_CLAIM: constant(uint256) = numbers.MAX_SLOTS
 MAX_CLAIMS: constant(uint256) = 32
 # What a verdict reserves of its operator's deposit, in fees; it is lost when a unit was called clean and is judged false.
 RESERVED_FEES: constant(uint256) = 50
-# What a verdict of "false" from before the first ask earns beside its fee, in fees.
+# What a verdict of "false" from before the first ask earns beside its fee: so many fees at most, and at most one in so many parts of
+# what is locked behind the lie.
 BOUNTY_FEES: constant(uint256) = 10
+BOUNTY_OF_LOCK: constant(uint256) = 2
 # Verdicts lapse this many re-executions after the deadline, beside `lapse_s`: disputes are over by then.
 LAPSE_REEXECUTIONS: constant(uint256) = 64
 # A claim's word in Referee: status, deadline, and seconds from the first ask to it; of a judged claim, its slot.
@@ -180,6 +183,10 @@ def settle_verdicts(
             fee = (staticcall ITaskViews(state.tasks).reexecution_price(job, True))[1]
             unit = 0
             count = 1
+        # INVARIANT bounty: whoever lies to have its own auditor call it false loses more than that earns.
+        bounty: uint256 = min(
+            fee * BOUNTY_FEES, terms_of._lock(claim.price // count, draw.rate_bps) // BOUNTY_OF_LOCK
+        )
         for i: uint256 in range(count, bound=UNITS_A_CLAIM):
             number: uint256 = unit + i
             is_false: bool = words._has(open.wrong, number)
@@ -208,7 +215,7 @@ def settle_verdicts(
                 if outcome.end != outcomes.FINAL:
                     paid = fee
                     if outcome.is_early and (is_judged or outcome.end != outcomes.JUDGED):
-                        paid += fee * BOUNTY_FEES
+                        paid += bounty
             else:
                 open.clean[number // 256] ^= 1 << number % 256
                 if not is_judged:

@@ -178,24 +178,48 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
     """
     if len(claims) == 0:
         state._refuse("settlement: no claims")
-    batch: Batch = empty(Batch)
+    stage: words.Stage = state._stage(job)
+    newest: uint256 = state._newest(job)
     now: uint256 = state._now()
+    batch: Batch = empty(Batch)
+    settled: uint256 = 0
     for claim: ISettlementViews.Claim in claims:
-        word: uint256 = self._known(job, claim)
-        is_disputed: bool = word & DISPUTED != 0
+        # As `_known`, `_claim_deadline` and `_settle` have it, with each word read once.
+        claim_hash: uint256 = self._hash(claim)
+        place: uint256 = claim.turn % (stage.depth + 1)
+        word: uint256 = state.claim_words[job][claim.seat][place]
+        if word & ~DISPUTED != claim_hash | PENDING:
+            word = self._known(job, claim)
         # INVARIANT depth: a claim keeps its place in the ring where rounds rest on it, or where it is judged with others' places.
+        is_disputed: bool = word & DISPUTED != 0
         if is_disputed and (
             word == IS_PARKED
             or claim.seat == state.AGGREGATION
-            or state._policy(job) & (numbers.ROLL_BACK | numbers.CARRIES) != 0
+            or stage.policy & (numbers.ROLL_BACK | numbers.CARRIES) != 0
         ):
             state._refuse("settlement: in dispute")
-        if now <= state._claim_deadline(job, claim.turn):
+        record_place: uint256 = claim.turn % stage.depth
+        # Of the claim's own turn: while one of its claims is pending in the ring, no other turn has its place.
+        record: uint256 = state.closed_turns[job][record_place]
+        if claim.turn >= newest or now <= (record & bits.U40) + stage.window_s:
             state._refuse("settlement: window open")
         if is_disputed:
             self._park(job, claim)
+            continue
+        if claim.operator != batch.operator or (claim.seat == state.AGGREGATION) != batch.is_aggregation:
+            self._pay(job, batch)
+            batch = self._batch(job, claim)
+        # INVARIANT void: nothing is paid of what an operator claimed before its conviction.
+        is_void: bool = claim.turn < batch.void_before
+        # INVARIANT claims: paid once. The word says so before anything is paid.
+        state.claim_words[job][claim.seat][place] = claim_hash | (VOID if is_void else PAID)
+        state.closed_turns[job][record_place] = record - words.ONE_PENDING
+        settled += 1
+        if is_void:
+            log ClaimVoided(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat)
         else:
-            batch = self._added(job, batch, claim, claim.price)
+            batch = self._joined(job, batch, claim, claim.price)
+    state.stages[job] -= settled << words.JOB_PENDING_AT
     self._pay(job, batch)
     turns._go_on(job)
 
@@ -229,40 +253,48 @@ def _claim(
 
 
 @internal
-def _added(job: uint256, batch: Batch, claim: ISettlementViews.Claim, price: uint256) -> Batch:
+@view
+def _batch(job: uint256, claim: ISettlementViews.Claim) -> Batch:
+    return Batch(
+        operator=claim.operator,
+        is_aggregation=claim.seat == state.AGGREGATION,
+        void_before=state._void_before(job, claim.operator),
+        count=0,
+        amount=0,
+    )
+
+
+@internal
+def _joined(job: uint256, batch: Batch, claim: ISettlementViews.Claim, price: uint256) -> Batch:
     """
-    @dev The claim is no longer pending: it joins the batch, or the batch is paid and another begins; or it is void.
+    @dev What is paid of a claim joins what is paid of the others of its operator.
     """
     joined: Batch = batch
-    is_aggregation: bool = claim.seat == state.AGGREGATION
-    if claim.operator != batch.operator or is_aggregation != batch.is_aggregation:
-        self._pay(job, batch)
-        joined = Batch(
-            operator=claim.operator,
-            is_aggregation=is_aggregation,
-            void_before=state._void_before(job, claim.operator),
-            count=0,
-            amount=0,
-        )
-    # INVARIANT void: nothing is paid of what an operator claimed before its conviction.
-    if claim.turn < joined.void_before:
-        self._void(job, claim)
-        return joined
-    # INVARIANT claims: paid once. The word says so before anything is paid.
-    self._settle(job, claim, PAID)
-    joined.count += 1 if is_aggregation else claim.scope & bits.U16
-    # The fee is rounded over a batch: a claim's is by how much it raises that.
-    fee: uint256 = self._fee(joined.amount + price) - self._fee(joined.amount)
+    joined.count += 1 if batch.is_aggregation else claim.scope & bits.U16
     joined.amount += price
+    # The fee is rounded over a batch: a claim's is by how much it raises that.
     log ClaimFinalised(
         job=job,
         operator=claim.operator,
         turn=claim.turn,
         seat=claim.seat,
         paid=price,
-        fee=fee,
+        fee=self._fee(joined.amount) - self._fee(batch.amount),
     )
     return joined
+
+
+@internal
+def _pay_alone(job: uint256, claim: ISettlementViews.Claim, price: uint256):
+    """
+    @dev As `finalise` does, of one claim in the ring or parked, at its price or less.
+    """
+    batch: Batch = self._batch(job, claim)
+    if claim.turn < batch.void_before:
+        self._void(job, claim)
+    else:
+        self._settle(job, claim, PAID)
+        self._pay(job, self._joined(job, batch, claim, price))
 
 
 @internal

@@ -93,7 +93,7 @@ def close_dispute(job: uint256, claim: ISettlementViews.Claim, outcome: uint256,
         price: uint256 = claim.price
         if claim.seat == state.AGGREGATION:
             price = self._fading_pay(price, used_s)
-        claims._pay(job, claims._added(job, empty(claims.Batch), claim, price))
+        claims._pay_alone(job, claim, price)
         turns._go_on(job)
     elif outcome == outcomes.AGED:
         claims._void(job, claim)
@@ -160,7 +160,11 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
         and claim.round < turn.round
         and not state._is_rolled_back(job, claim.turn)
     ):
-        rounds = turn.round - claim.round + convert(turn.opened_at != 0, uint256)
+        # INVARIANT restitution: of the open turn, and of the one in which a job was abandoned, claims are paid too.
+        has_open: bool = turn.opened_at != 0
+        if stage.state == numbers.ENDED and turn.round < stage.rounds:
+            has_open = not state._is_rolled_back(job, turn.turn - 1)
+        rounds = turn.round - claim.round + convert(has_open, uint256)
     next_turn: uint256 = turns._next_turn(stage, turn)
     record: uint256 = state.operator_records[job][claim.operator]
     state.operator_records[job][claim.operator] = record & ~bits.U24 | next_turn

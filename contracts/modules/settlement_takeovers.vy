@@ -6,9 +6,9 @@
 """
 
 
+from ..interfaces import IAuction
 from ..interfaces import ILocks
 from ..interfaces import INodeRegistry
-from ..interfaces import ITaskRegistry
 from . import numbers
 from . import settlement_seats as seats
 from . import settlement_state as state
@@ -41,7 +41,7 @@ event SeatTakenOver:
 def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, estimate_s: uint256):
     """
     @notice An operator takes the last `count` slots of a vacant seat, at the seat's price now: a tenth more for each turn in which it
-            was vacant, up to the maximum.
+            was vacant, up to the reserve of the auction that sold it.
     """
     stage: words.Stage = state._taking(job)
     if not staticcall INodeRegistry(state.registry).is_eligible(operator, msg.sender):
@@ -68,9 +68,12 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     elif turn.opened_at != 0 and turns._are_held(job):
         # It could not commit in time.
         state._refuse("settlement: inputs closed")
-    # INVARIANT escrow: no seat costs more than the maximum, which escrow covers for every round to come.
+    # INVARIANT escrow: no seat costs more than a lone bidder was paid, so nobody gains by giving one up and taking it back; and
+    # no reserve is above the maximum, which escrow covers for every round to come.
     price: uint256 = self._risen(
-        vacant.price, steps, staticcall ITaskRegistry(state.tasks).max_price(job, is_aggregation)
+        vacant.price,
+        steps,
+        staticcall IAuction(state.auction).reserve_of(job, convert(is_aggregation, uint256)),
     )
     state._set_timing(job, taken, words.SeatTiming(estimate_s=estimate_s, since=turns._since(turn)))
     holding: words.Holding = state._holding(job, taken)

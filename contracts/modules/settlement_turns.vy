@@ -217,7 +217,9 @@ def _deadline(stage: words.Stage, turn: words.Turn, timing_word: uint256) -> uin
 @internal
 @view
 def _are_closed(job: uint256, stage: words.Stage, turn: words.Turn) -> bool:
-    return (turn.holds == 0 and state._now() >= self._inputs_close(stage, turn)) or self._are_held(job)
+    closes: uint256 = self._inputs_close(stage, turn)
+    # INVARIANT time: the protocol's is never ahead of the block's, which costs nothing to read and usually says it already.
+    return (turn.holds == 0 and block.timestamp >= closes and state._now() >= closes) or self._are_held(job)
 
 
 @internal

@@ -212,11 +212,6 @@ def _highest_price(word: uint256, prices: uint256) -> uint256:
     return (word >> 184 & bits.U16) * (prices >> 160) + (prices >> 80 & bits.U80)
 
 
-@internal
-@pure
-def _max_price(prices: uint256, is_aggregation: bool) -> uint256:
-    return prices >> 80 & bits.U80 if is_aggregation else prices >> 160
-
 
 @internal
 @pure

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ from zoo_compute.errors import ZooError
 from zoo_compute.store import open_store
 
 log = logging.getLogger("zoo.process")
+END_S = 10  # from the first request to end; a daemon that lives waits for half of it
 
 
 def configure_logging() -> None:
@@ -61,6 +63,11 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
     worker.start(app, worker_name(config.name, name), queue)
 
 
+def _end_in_time(**_: object) -> None:
+    """Have the kernel end this process soon: Celery lets a task run to its end, which may be hours away, and a daemon that died ends nobody."""
+    signal.alarm(END_S)
+
+
 def main(argv: list[str] | None = None, tasks: Mapping[str, TaskBody] | None = None) -> int:
     """tasks: bodies instead of a worker's own."""
     parser = argparse.ArgumentParser(prog="keepers.processes.run", description=__doc__)
@@ -71,6 +78,7 @@ def main(argv: list[str] | None = None, tasks: Mapping[str, TaskBody] | None = N
     parser.add_argument("--queue", default=WORK_QUEUE, choices=(WORK_QUEUE, DISPUTE_QUEUE), help="what a worker serves")
     arguments = parser.parse_args(argv)
     configure_logging()
+    worker_shutting_down.connect(_end_in_time, weak=False)
     os.umask(0o077)  # the broker's file holds sealed prices, the logs say what was decided
     try:
         config = load(arguments.home)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -17,11 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from node.backends import on_switch
 from node.compute.programs import Programs, State
 from node.device import runner
 from node.disputes.element_words import words_of_parts
 from node.hardware import CPU, Device, threads
-from repops import streaming
+from repops import backend, streaming
 from repops.commitments import Array, state_root_of, tensor_roots
 from repops.files import load_state, save_state, write_file
 from repops.graph import SEED, STATE_ROLE, Graph
@@ -38,7 +40,25 @@ if TYPE_CHECKING:
 log = logging.getLogger("zoo.disputes")
 
 Roots = dict[str, bytes]  # of a state's tensors, by name
+KEPT_GRAPHS = 2  # whose pieces stay ready to run: a job's step and its aggregation
 KEPT_STATES = 3  # of a slot-round, beside those that a dispute asks for: no step is then further than a quarter of it
+
+
+_pieces: OrderedDict[tuple[int, str], tuple[Graph, streaming.KeptPieces]] = OrderedDict()
+on_switch(_pieces.clear)
+
+
+def pieces_of(graph: Graph, device: Device) -> streaming.KeptPieces | None:
+    """Pieces of a graph that are ready to run, whoever computes it; none on a GPU, whose memory is a step's."""
+    if device.type == "cuda":
+        return None
+    key = id(graph), backend.current()
+    if key not in _pieces:
+        _pieces[key] = graph, streaming.KeptPieces()  # the graph lives as long as its key
+    _pieces.move_to_end(key)
+    while len(_pieces) > KEPT_GRAPHS:
+        _pieces.popitem(last=False)
+    return _pieces[key][1]
 
 
 class DisputedWord(NamedTuple):
@@ -173,7 +193,9 @@ class Computation(ABC):
     def values(self, step: int, wanted: Sequence[int] | None = None) -> streaming.Values:
         """As `repops.streaming.values`, of one step."""
         prepare = partial(runner, device=self.device)
-        return streaming.values(self.graph, *self.step_inputs(step), wanted=wanted, prepare=prepare, threads=threads())
+        kept = pieces_of(self.graph, self.device)
+        inputs = self.step_inputs(step)
+        return streaming.values(self.graph, *inputs, wanted=wanted, prepare=prepare, threads=threads(), kept=kept)
 
     def parts(self, step: int, node: int, element: int) -> Array:
         """The words of the parts of an element, the last one as it is committed."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from scripts.generate.bindings import binding, index, module_of, shared_module, shared_structs
@@ -17,7 +19,14 @@ from scripts.generate.compiled import CONTRACTS, ROOT, Compiled, compile_contrac
 ARTIFACTS = ROOT / "zoo_compute" / "chain" / "generated" / "artifacts"
 BINDINGS = ROOT / "zoo_compute" / "chain" / "generated" / "bindings"
 CODE_LIMIT = 24_576  # EIP-170, bytes of deployed code
-MARGIN = 960  # bytes below it that every contract keeps for the next change
+MARGIN = 2_000  # bytes below it that every contract keeps for the next change
+# Jobs with custodians took the room of these two, until Custody's market (requests, offers, draws) has a contract of its own.
+MARGINS = {"Settlement": 900, "Custody": 900}
+
+
+def most_bytes(name: str) -> int:
+    """Of a contract's deployed code."""
+    return CODE_LIMIT - MARGINS.get(name, MARGIN)
 
 
 def outputs(compiled: list[Compiled]) -> dict[Path, str]:
@@ -31,15 +40,31 @@ def outputs(compiled: list[Compiled]) -> dict[Path, str]:
     return files
 
 
+def compile_whole(name: str) -> Compiled:
+    """Compiled to the end, so that whoever gets it from another process has nothing left to compile."""
+    compiled = compile_contract(name)
+    compiled.artifact()
+    return compiled
+
+
+def _kept_size(name: str) -> int:
+    path = ARTIFACTS / f"{name}.json"
+    return path.stat().st_size if path.exists() else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 when something is stale")
     check: bool = parser.parse_args().check
-    compiled = [compile_contract(name) for name in CONTRACTS]
+    # The largest first: at the end no process waits for one that began late.
+    by_size = sorted(CONTRACTS, key=lambda name: -_kept_size(name))
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        by_name = dict(zip(by_size, pool.map(compile_whole, by_size), strict=True))
+    compiled = [by_name[name] for name in CONTRACTS]
     sizes = {each.name: each.deployed_bytes for each in compiled}
-    too_big = [f"{name} ({size:,})" for name, size in sizes.items() if size > CODE_LIMIT - MARGIN]
+    too_big = [f"{name} ({size:,} of {most_bytes(name):,})" for name, size in sizes.items() if size > most_bytes(name)]
     if too_big:
-        print(f"larger than {CODE_LIMIT:,} - {MARGIN:,} bytes: {', '.join(too_big)}", file=sys.stderr)
+        print(f"larger than they may be, in bytes: {', '.join(too_big)}", file=sys.stderr)
     files = outputs(compiled)
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     if check:

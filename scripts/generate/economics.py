@@ -2,18 +2,19 @@
 
     python -m scripts.generate economics [--check]
 
-Everything is computed here from the constants of `zoo_compute.spec.params`, and the attacks are played on the specification
-(tests/support/attacks.py). `--check` exits 1 when a table is stale; plots are only looked for, since fonts differ between machines.
+Everything is computed here from the constants of `zoo_compute.spec.params`; the attacks are played on the specification
+(tests/support/attacks.py), and the search for plays is benchmarks/results/plays.json. `--check` exits 1 when a table is stale; plots are only looked for, since fonts differ between machines.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from scripts.generate.computed_pages import COLOURS, axes, build, percent, save, table
-from zoo_compute.spec import params
+from zoo_compute.spec import auditing, params
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,6 +27,16 @@ RATES = (200, params.DEFAULT_AUDIT_BPS, 1_000, 2_000, 10_000)  # bps
 GPU_HOUR = {tier.name: tier.reference_price / params.ZEN for tier in params.TIERS.values() if tier.id}  # ZEN
 RETURNS = (0.15, 0.20, 0.25)  # a year, on stake: what seeds 000 and 001 expect
 YEAR_H = 8_760
+KEPT = 1 - params.FEE_BPS / params.BPS  # of a payment, by whoever works
+WORK = 0.57 / 0.8  # what a slot-round costs, in its price: the worker of benchmarks/economy bids 60 and is paid 80
+RESERVE = 1.25  # what a verdict is paid, in the same: 100 to 80
+NETWORK, HOSTILE, TURNS = (
+    1_000,
+    333,
+    300,
+)  # operators, each with a place among the auditors; turns in which the hostile lie
+NETWORK_RATES = (params.DEFAULT_AUDIT_BPS, 2_000)
+PLAYS = ROOT / "benchmarks" / "results" / "plays.json"
 
 
 # --- arithmetic -------------------------------------------------------------------------------------------------------
@@ -131,12 +142,87 @@ def attack_table() -> str:
     return table(["attack", "what is played", "attacker's profit", "bound", "why"], rows)
 
 
+# --- a network, and plays ---------------------------------------------------------------------------------------------
+
+
+def network_table() -> str:
+    """Every hostile operator of a thousand lies in each of so many turns, in a job of its own; chance draws as Audits does."""
+    rows = []
+    for rate in NETWORK_RATES:
+        detected_count = detected_lies(rate)
+        lies = HOSTILE * TURNS
+        share, locked = detected_count / lies, lock(rate)
+        gained = (1 - share) * KEPT - share * LOST * locked
+        rows.append(
+            [
+                percent(rate / params.BPS, 0),
+                f"{lies:,}",
+                f"{detected_count:,} ({percent(share, 2)})",
+                percent(caught(rate), 2),
+                f"{gained:+.2f} P",
+                f"{gained - (KEPT - WORK):+.2f} P",
+                f"{-LOST * locked - (KEPT - WORK):+.1f} P",
+            ]
+        )
+    return table(
+        ["audit rate s", "lies", "found", "p", "a lie earns", "against honest work", "where anybody looks"],
+        rows,
+    )
+
+
+def detected_lies(rate_bps: int) -> int:
+    """How many an honest auditor that looks was drawn for: of the hostile every third place is, and of the others every second looks."""
+    detected_count = 0
+    for turn in range(TURNS):
+        draw = auditing.Draw(1, 1, NETWORK, 1, rate_bps, is_drawn=True, seed=turn.to_bytes(32, "big"))
+        for author in range(1, NETWORK + 1):
+            if not author % 3 and auditing.is_drawn(draw.seed, author, rate_bps):
+                auditor, _ = auditing.assigned(draw, author, author, lambda place: place + 1)
+                detected_count += auditor % 3 != 0 and auditor % 2 == 0
+    return detected_count
+
+
+def party_table() -> str:
+    """What each party earns and risks a unit of its work, in prices P of a slot-round, at the default rate and the preset's numbers."""
+    locked, fee = lock(params.DEFAULT_AUDIT_BPS), RESERVE
+    lazy = fee * params.RESERVED_FEES
+    rows = [
+        ["worker", f"{KEPT - WORK:+.2f} P", "skips a slot-round", f"{-0.05 * (1 - caught(500)) - (KEPT - WORK):+.2f} P by audits alone, {-LOST * locked:+.0f} P if anybody looks"],
+        ["worker", f"{KEPT - WORK:+.2f} P", "gives its seat up, or is late", f"{-locked * params.SLASH_BPS / params.BPS:+.1f} P, and the seat"],
+        ["aggregator", "its price, less its work", "a false checkpoint", f"{-LOST * locked:+.0f} of its prices and every round that rests on it, if anybody looks"],
+        ["auditor", f"{fee - WORK:+.2f} P a unit", '"clean" without a look', f"{fee:+.2f} P, less {lazy:.0f} P for each lie that somebody shows: it pays below one lie in {lazy / WORK:.0f} units"],
+        ["auditor", f"{fee - WORK:+.2f} P a unit", '"false" of a true unit', "nothing, and the asks"],
+        ["custodian", "its fee a signature", "does not sign where too few do", f"the turn's pay and {percent(params.CUSTODY_LAPSE_BPS / params.BPS, 0)} of its reserve"],
+        ["submitter", "its model", "judges its own aggregator to train for nothing", "every undone round at the maximum from its own lock"],
+        ["bidder", "its critical price", "does not open its bid", f"{-RESERVE:+.2f} P a unit"],
+    ]  # fmt: skip
+    return table(["party", "honest", "dishonest", "earns"], rows)
+
+
+def plays_table() -> str:
+    """Of the last search (benchmarks/plays.py): the best of every party alone, and of so many together."""
+    last = json.loads(PLAYS.read_text())
+    rows = []
+    for size in range(1, 1 + max(len(each["coalition"]) for each in last["best"])):
+        of_size = [each for each in last["best"] if len(each["coalition"]) == size]
+        chosen = of_size if size == 1 else [max(of_size, key=lambda each: each["profit"])]
+        for each in chosen:
+            who = each["coalition"][0] if size == 1 else f"{size} together, {len(of_size)} coalitions"
+            play = "; ".join(each["play"]) or "the honest course"
+            rows.append([who, f"{each['profit']:+.3f}", each["circumstances"], play])
+    said = f"{last['plays']:,} plays of {last['strategies']:,} strategies, {last['calls']:,} calls of the specification:\n\n"
+    return said + table(["coalition", "best, in slot-rounds", "where", "by"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "detection": detection_table,
     "bonds": bond_table,
     "returns": return_table,
     "emission": emission_table,
     "attacks": attack_table,
+    "parties": party_table,
+    "network": network_table,
+    "plays": plays_table,
 }
 
 

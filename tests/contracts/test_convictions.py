@@ -46,12 +46,12 @@ def test_convict__worker_under_policy_0__divides_its_lock_and_leaves_the_rounds(
     share, to_audits = LOCK * 4_000 // 10_000, LOCK // 10
     assert tuple(event)[1:] == (running, ada.id, 0, claim[2], LOCK, 0, share, to_audits)
     assert kit.tasks.owed(kit.zen, kit.audit_pool) == to_audits
-    assert kit.registry.burned(kit.zen) == LOCK - share - to_audits
-    assert kit.registry.pot(kit.zen) == share
+    assert kit.registry.burned(kit.zen) == LOCK - share - to_audits - LOCK // 10
+    assert kit.registry.pot(kit.zen) == share + LOCK // 10
     assert tuple(kit.locks.stakes(running, ada.id, False)) == (0, 0, 2, 0, 0)
     assert tuple(kit.settlement.records(running, ada.id)) == (2, 0)
     run = kit.settlement.runs(running)
-    assert (run.turn, run.round, kit.locks.pots(running)) == (1, 1, 0)
+    assert (run.turn, run.round, kit.locks.pots(running)) == (1, 1, LOCK // 10)
     assert kit.settlement.pending(running, 0) == 3
     assert kit.settlement.claims(running, claim[2], 0)[30:] == b"\x00\x03"
     with play.refused("settlement: unknown claim"):
@@ -64,7 +64,7 @@ def test_convict__of_the_smallest_lock_with_a_part_for_audits__pays_that_unit(ki
     event = convict(kit, job, play.commit(job, cast[0]), SILENT)
     assert (event.slashed, event.to_audits) == (10, 1)
     assert kit.tasks.owed(kit.zen, kit.audit_pool) == 1
-    assert (kit.registry.pot(kit.zen), kit.registry.burned(kit.zen)) == (0, 9)
+    assert (kit.registry.pot(kit.zen), kit.registry.burned(kit.zen)) == (1, 8)
 
 
 @pytest.mark.parametrize("outcome", [SILENT, EXHAUSTED])
@@ -72,10 +72,10 @@ def test_convict__by_silence__sets_nothing_aside_for_a_finder(kit, play, cast, r
     claim = play.commit(running, cast[0])
     event = convict(kit, running, claim, outcome, burned=LOCK)
     assert (event.slashed, event.to_finder, event.to_audits) == (LOCK, 0, LOCK // 10)
-    assert kit.registry.burned(kit.zen) == LOCK - LOCK // 10
+    assert kit.registry.burned(kit.zen) == LOCK - 2 * (LOCK // 10)
     reward(kit, running, claim, play.anyone)
     assert kit.settlement.get_logs() == []
-    assert kit.tasks.owed(kit.zen, play.anyone) == kit.registry.pot(kit.zen) == 0
+    assert (kit.tasks.owed(kit.zen, play.anyone), kit.registry.pot(kit.zen)) == (0, LOCK // 10)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_convict__of_an_operator_that_was_exhausted__takes_twice_what_burned(kit
 def test_void__burns_the_finders_part(kit, play, cast, running):
     claim = play.commit(running, cast[0])
     kit.settlement.void(running, claim, sender=kit.availability.address)
-    assert kit.registry.burned(kit.zen) == LOCK - LOCK // 10
+    assert kit.registry.burned(kit.zen) == LOCK - 2 * (LOCK // 10)
     assert kit.registry.discount_bps(cast[0].id) == 0
 
 
@@ -122,7 +122,7 @@ def test_reward_finder__pays_what_a_judgement_set_aside__once(kit, play, cast, r
     rewarded = [tuple(event)[1:] for event in events_named(kit, "FinderRewarded")]
     assert rewarded == [(running, play.anyone, claim[0], claim[2], share)]
     assert kit.tasks.owed(kit.zen, play.anyone) == share
-    assert kit.registry.pot(kit.zen) == 0
+    assert kit.registry.pot(kit.zen) == LOCK // 10
     reward(kit, running, claim, play.anyone)
     assert (kit.tasks.owed(kit.zen, play.anyone), kit.settlement.get_logs()) == (share, [])
 
@@ -133,7 +133,7 @@ def test_reward_finder__without_one__burns_it(kit, play, cast, running):
     burned = kit.registry.burned(kit.zen)
     reward(kit, running, claim, NOBODY)
     assert kit.registry.burned(kit.zen) - burned == event.to_finder
-    assert kit.registry.pot(kit.zen) == kit.tasks.owed(kit.zen, NOBODY) == 0
+    assert (kit.registry.pot(kit.zen), kit.tasks.owed(kit.zen, NOBODY)) == (LOCK // 10, 0)
 
 
 def test_reward_finder__after_the_end_of_the_job__pays_still(kit, play, cast, running):
@@ -197,7 +197,7 @@ def test_convict__aggregation__restores_what_is_done_again_and_leaves_the_rest_o
     assert kit.tasks.jobs(running).escrow == escrow + 2 * ROUND
     assert kit.zen.balanceOf(kit.tasks) == paid_in + 2 * ROUND + rest // 10
     assert tuple(kit.locks.stakes(running, agg.id, True)) == (ROUND, 2 * ROUND, 2, 0, 0)
-    assert kit.registry.pot(kit.zen) == rest * 4 // 10
+    assert kit.registry.pot(kit.zen) == rest * 4 // 10 + rest // 10
     run = kit.settlement.runs(running)
     assert (run.turn, run.round, run.start_root, run.aggregator) == (2, 0, lie[6], 0)
     assert run.opened_at == play.now  # its lane is free: the round is done again at once

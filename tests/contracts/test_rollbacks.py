@@ -70,7 +70,7 @@ def test_convict__of_a_turn_that_was_rolled_back__rolls_nothing_back_again(kit, 
         assert tuple(kit.locks.stakes(running, cast[seat].id, False))[:2] == (WORST, 0)
     run = kit.settlement.runs(running)
     assert (run.turn, run.round) == (3, 0)
-    assert kit.registry.pot(kit.zen) == 3 * (LOCK * 4 // 10)
+    assert kit.registry.pot(kit.zen) == 3 * (LOCK * 4 // 10 + LOCK // 10)
     assert kit.tasks.owed(kit.zen, kit.audit_pool) == 3 * (LOCK // 10)
     assert [kit.settlement.pending(running, turn) for turn in range(3)] == [2, 3, 0]
 
@@ -88,30 +88,31 @@ def test_convict__of_an_earlier_turn__is_paid_by_the_restitution_that_the_later_
     assert convict(kit, running, turns[0][0]) == (ROUND, ROUND, 0, 0)
     assert rolled_back(kit) == [(running, 3, 0)]
     assert tuple(kit.locks.stakes(running, cast[0].id, False))[:2] == (0, 3 * ROUND)
-    # What is set aside for who found the first lie.
-    assert kit.registry.pot(kit.zen) == found == LOCK * 4 // 10
+    # What is set aside for who found the first lie, and for whoever takes the seat dearer.
+    assert kit.registry.pot(kit.zen) == found == LOCK * 4 // 10 + LOCK // 10
 
 
 def test_convict__of_an_abandoned_job__pays_the_submitter_what_rested_on_the_lie(kit, play, cast, running):
-    """M6 of the audit of money: it was burned."""
+    """M6 of the audit of money: it was burned. What was committed in the turn in which it was abandoned is paid, and rested on it."""
     turns = played(play, running, cast, 2)
     lie, late = turns[1][0], turns[0][1]
+    play.commit(running, cast[2])
     play.to(kit.settlement.runs(running).opened_at + 2 * 60)
     kit.settlement.abandon(running, sender=play.anyone)
     escrow = kit.tasks.jobs(running).escrow
-    assert convict(kit, running, lie)[:2] == (LOCK + ROUND, ROUND)
+    assert convict(kit, running, lie)[:2] == (LOCK + 2 * ROUND, 2 * ROUND)
     assert rolled_back(kit) == [(running, 3, 1)]
     run = kit.settlement.runs(running)
     assert (run.state, run.round, run.start_root, kit.tasks.jobs(running).state) == (4, 1, lie[6], 4)
     assert convict(kit, running, late)[:2] == (LOCK + ROUND, ROUND)
     assert (kit.settlement.runs(running).state, kit.settlement.runs(running).round) == (4, 0)
-    assert kit.tasks.jobs(running).escrow == escrow + 2 * ROUND
+    assert kit.tasks.jobs(running).escrow == escrow + 3 * ROUND
     for claim in (lie, late):
         play.refs[running].remove(claim)
     before = kit.tasks.owed(kit.zen, play.submitter)
     play.finalise(running)
-    paid = 2 * 1_000 + 2 * 500  # other claims of ada and bob are void
-    assert kit.tasks.owed(kit.zen, play.submitter) - before == escrow + 2 * ROUND - paid
+    paid = 3 * 1_000 + 2 * 500  # other claims of ada and bob are void
+    assert kit.tasks.owed(kit.zen, play.submitter) - before == escrow + 3 * ROUND - paid
     play.release(running, *cast)
 
 

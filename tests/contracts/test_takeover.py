@@ -175,10 +175,10 @@ def test_take_over__by_who_leaves__is_refused(kit, play, cast, running):
 
 
 @pytest.mark.parametrize(
-    ("turns", "costs"), [(0, 100), (1, 110), (2, 121), (3, 134), (4, 148), (8, 218), (31, 1_987), (32, 2_000)]
+    ("turns", "costs"), [(0, 100), (1, 110), (2, 121), (3, 134), (4, 148), (8, 218), (23, 924), (24, 1_000)]
 )
 def test_take_over__of_a_seat_that_was_vacant_for_turns__costs_a_tenth_more_for_each(kit, play, turns, costs):
-    """Rounded up, and never above the maximum of 2,000. Escrow has the difference from the slash, as far as it goes."""
+    """Rounded up, and never above the reserve of 1,000, though the maximum is 2,000. Escrow has the difference from the slash, as far as it goes."""
     ada, bob, cy, dee, agg = play.register_all(5)
     bids = {ada: Offer(100), bob: Offer(100), cy: Offer(100), dee: Offer(100)}
     job = play.running(bids, {agg: Offer(5)}, slots=3, quorum=1, rounds=60, depth=60)
@@ -253,9 +253,9 @@ def test_time_out__aggregator_when_due__is_refused_and_after_it_accepted(kit, pl
         play.post_checkpoint(running, agg)
 
 
-@pytest.mark.parametrize(("seconds", "costs"), [(0, 400), (1, 400), (2, 440), (15, 862), (18, 949), (30, 1_000)])
+@pytest.mark.parametrize(("seconds", "costs"), [(0, 400), (1, 400), (2, 440), (4, 484), (6, 500), (30, 500)])
 def test_take_over__aggregator__rises_within_the_time_of_an_aggregation(kit, play, cast, running, seconds, costs):
-    """Sixteen times in the 30 seconds after which the job could be abandoned, up to the maximum of 1,000."""
+    """Sixteen times in the 30 seconds after which the job could be abandoned, up to the reserve of 500."""
     agg, eve = cast[4:]
     aggregator_timed_out(kit, play, running, cast)
     play.to(play.now + seconds)

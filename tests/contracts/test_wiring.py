@@ -42,6 +42,16 @@ NAMES = [each[0] for each in DEPLOYMENTS]
 UNTOLD = {
     "Settlement": {"rewards", "zen", "deployer", "pay_fades_from_s", "pay_gone_at_s"},
     "Admissions": {"min_window_s"},
+    "Custody": {
+        "registry",
+        "tasks",
+        "settlement",
+        "availability",
+        "bid_window_s",
+        "exit_delay_s",
+        "answer_s",
+        "draw_blocks",
+    },
 }
 SPEAKERS = {
     "NodeRegistry": "registry",

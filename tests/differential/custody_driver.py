@@ -13,7 +13,7 @@ from tests.support.protocol_driver import load
 from tests.support.scenarios.custody import CustodyScenario
 from tests.support.sources import load as compiled
 
-__all__ = ["LISTENED", "custody_stage", "last_events", "load"]
+__all__ = ["LISTENED", "custody_stage", "events_of", "last_events", "load"]
 
 LISTENED = [entry["name"] for entry in compiled("Custody").abi if entry["type"] == "event"]
 
@@ -25,9 +25,14 @@ def custody_stage(**terms: Any) -> Iterator[CustodyScenario]:
 
 
 def last_events(t: CustodyScenario) -> list[tuple[str, dict[str, Any]]]:
-    """Custody's of the last call, as (name, fields)."""
+    """Custody's of the last call."""
+    return events_of(t, "custody")
+
+
+def events_of(t: CustodyScenario, name: str) -> list[tuple[str, dict[str, Any]]]:
+    """A contract's, as (name, fields)."""
     mirror: Any = t.s.mirror
-    contract = mirror.contracts["custody"]
+    contract = mirror.contracts[name]
     events = [event for event in contract.get_logs(mirror.last) if event.address == contract.address]
     fields = [(type(event).__name__, event._asdict()) for event in events]
     return [

@@ -22,7 +22,9 @@ PARITY = 1 << 255
 @pytest.fixture(name="t")
 def custody_fixture():
     with custody_stage() as scenario:
-        yield scenario.ready()
+        scenario.ready()
+        scenario.commit_all()
+        yield scenario
 
 
 class Signer:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.differential.custody_driver import LISTENED, custody_stage, last_events
+from tests.differential.custody_driver import LISTENED, custody_stage, events_of, last_events
 from tests.support.lockstep.custody_records import member_words
 from zoo_compute.spec.params import SIGNED_BYTES
 
@@ -20,7 +20,7 @@ def told(t):
 
 def test_a_request_and_its_escrow__are_told(t):
     s, job = t.s, t.job
-    t.ok("request", "submitter", job, 3, 7, SIGNED_BYTES)
+    t.ok("request", "submitter", job, 7, SIGNED_BYTES)
     reserve = s.world.custody_requests[job].reserve
     asked = {"job": job, "custodians": 3, "fee": 7, "reserve": reserve, "closes_at": s.now + s.preset.bid_window_s}
     assert told(t) == [("CustodyRequested", asked)]
@@ -66,15 +66,17 @@ def test_offers_and_draws__are_told(t):
 def test_signatures_and_pay__are_told(t):
     s, job = t.s, t.job
     t.ready()
-    t.ok("hold_start", "stranger", job, t.committee, t.start(0, 2))
-    assert told(t) == [("StartSigned", {"job": job, "signers": 0b101})]
+    assert told(t) == [("StartSigned", {"job": job, "signers": 0b011})]
     t.commit_all()
     t.hold(0b011, 0, 1)
     assert told(t) == [("InputsSigned", {"job": job, "turn": 0, "mask": 0b011, "signers": 0b011})]
     t.hold(0b111, 2)
     assert told(t) == [("InputsSigned", {"job": job, "turn": 0, "mask": 0b011, "signers": 0b100})]
-    claim = s.post_checkpoint(job)
-    t.held_turn(claim, 1, 2)
+    s.wait(s.preset.answer_s + 1)
+    t.ok("leave_out", "stranger", job, 0)
+    absent = [event for event in events_of(t, "settlement") if event[0] == "SeatsAbsent"]
+    assert absent == [("SeatsAbsent", {"job": job, "turn": 0, "seats": 0b100})]
+    claim = t.posted(1, 2)
     assert told(t) == [("CheckpointSigned", {"job": job, "turn": 0, "root": claim.root, "signers": 0b110})]
     s.finalise(job)
     t.count()
@@ -96,6 +98,7 @@ def test_those_who_leave__are_told(t):
     assert told(t)[0] == ("CustodianLapsed", lapsed)
     members = [member_words(member) for member in t.committee]
     assert told(t)[1] == ("CommitteeChanged", {"job": job, "version": 3, "committee": members})
+    s.to(s.world.run(job).aggregator_due + 1)
     s.ok("settlement", "abandon", "stranger", job)
     t.ok("count", "stranger", job, t.version, t.committee) if s.world.run(job).turn else None
     s.settle(job)

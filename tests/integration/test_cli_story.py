@@ -16,6 +16,7 @@ import pytest
 from repops.files import load_state
 from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from zoo_compute.spec.params import ZEN
+from zoo_compute.subprocesses import tied_to_parent
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
@@ -44,7 +45,9 @@ def test_register_and_start__are_enough_for_an_operator_to_train_a_job__until_it
     account = ("--account", place.account("operator"))
     operator = zoo.json("register", "--home", home, *account)["operator"]
     command = [sys.executable, "-m", "zoo_compute.cli.main", "start", "--home", str(home), "--json"]
-    daemon = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    daemon = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=tied_to_parent()
+    )
     try:
         assert daemon.stdout is not None
         answer = json.loads(daemon.stdout.readline())

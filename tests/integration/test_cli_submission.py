@@ -21,6 +21,7 @@ from zoo_compute.chain.sender import Sender
 from zoo_compute.errors import Retryable, Unreachable
 from zoo_compute.jobs.submission import AlreadyPosted, _Record
 from zoo_compute.spec.params import ZEN
+from zoo_compute.subprocesses import tied_to_parent
 
 pytestmark = pytest.mark.integration
 
@@ -312,7 +313,9 @@ def test_devnet__prints_what_it_started_ends_with_ctrl_c_and_resumes(tmp_path: P
     command = [sys.executable, "-m", "zoo_compute.cli.main", "devnet", "--dir", str(tmp_path / "dev"), "--json"]
 
     def start() -> tuple[subprocess.Popen[str], dict[str, Any]]:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=tied_to_parent()
+        )
         assert process.stdout is not None
         return process, json.loads(process.stdout.readline())
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from zoo_compute.subprocesses import tied_to_parent
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
@@ -50,19 +53,18 @@ class Terminal:
         log = (self.folder / "devnet.log").open("a")
         process = subprocess.Popen(
             [*ZOO, "devnet", "--nodes", str(nodes), "--json"], cwd=self.folder, env=self.environ,
-            stdout=subprocess.PIPE, stderr=log, text=True,
+            stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=tied_to_parent(),
         )  # fmt: skip
-        stopper = None
+        stopper = threading.Timer(START_S, process.terminate)
         try:
             assert process.stdout is not None
-            stopper = subprocess.Popen(["sh", "-c", f"sleep {START_S}; kill {process.pid}"], start_new_session=True)
+            stopper.start()
             line = process.stdout.readline()
+            stopper.cancel()
             assert line, (self.folder / "devnet.log").read_text()
             yield process, json.loads(line)
         finally:
-            if stopper is not None:
-                os.killpg(stopper.pid, signal.SIGKILL)
-                stopper.wait()
+            stopper.cancel()
             if process.poll() is None:
                 process.kill()
             process.communicate()

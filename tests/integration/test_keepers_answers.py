@@ -1,9 +1,10 @@
 """Workers beside each other: a slot-round or another job's dispute that takes long makes no answer late, and stopping a worker ends
-the child process in which it measures a program."""
+the child process in which it measures a program. A daemon's death ends a worker, whatever that was computing."""
 
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from keepers.config import OperatorConfig, from_dict, save
+from keepers.processes import run
 from keepers.processes.daemon import Daemon, commands
 from keepers.queue import broker
 from keepers.queue.app import make_app
@@ -22,6 +24,18 @@ pytestmark = pytest.mark.integration
 START_S = 60.0
 QUICK_S = 10.0
 STOP_S = 4.0  # before the daemon would kill it
+DAEMON = """
+import sys, time
+from pathlib import Path
+from keepers.config import load
+from tests.integration.test_keepers_answers import daemons
+
+parts = daemons(load(Path(sys.argv[1])))
+for part in parts:
+    part.start()
+print(*(child.process.pid for part in parts for child in part.children.values()), flush=True)
+time.sleep(3600)
+"""
 
 
 @pytest.fixture
@@ -35,10 +49,7 @@ def config(tmp_path: Path) -> OperatorConfig:
 def daemon(config: OperatorConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """The broker and the workers that an operator with one worker has; what they compute is replaced."""
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
-    slow = [sys.executable, "-m", "tests.integration.slow_worker"]
-    workers = {name: made for name, made in commands(config).items() if name.startswith("worker-")}
-    command_overrides = {name: [*slow, *made[made.index("worker") + 1 :]] for name, made in workers.items()}
-    parts = [Daemon(config, only=part, command_overrides=command_overrides) for part in ("broker", "worker")]
+    parts = daemons(config)
     try:
         for part in parts:
             part.start()
@@ -46,6 +57,13 @@ def daemon(config: OperatorConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     finally:
         for part in reversed(parts):
             part.stop()
+
+
+def daemons(config: OperatorConfig) -> list[Daemon]:
+    slow = [sys.executable, "-m", "tests.integration.slow_worker"]
+    workers = {name: made for name, made in commands(config).items() if name.startswith("worker-")}
+    command_overrides = {name: [*slow, *made[made.index("worker") + 1 :]] for name, made in workers.items()}
+    return [Daemon(config, only=part, command_overrides=command_overrides) for part in ("broker", "worker")]
 
 
 def until(what: str, reached: Callable[[], bool]) -> None:
@@ -110,3 +128,33 @@ def test_a_worker_that_is_stopped_while_it_measures__leaves_no_process_and_no_fa
         assert queue.status("prepare-1").state == "absent", "to be done again, and no fault of the job's"
     else:
         assert len(list(scratch.iterdir())) == 1, "swept away by the next measurement"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells a process that its parent died")
+def test_a_daemon_that_is_killed__takes_its_workers_with_it_in_the_middle_of_a_slot_round_and_a_dispute(
+    config: OperatorConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
+    command = [sys.executable, "-c", DAEMON, str(config.folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(pids) == 5, "broker, worker, two workers of disputes, spare"
+        queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
+        until("the slot-round", lambda: queue.submit("work.train", "shard", {}).state == "running")
+        slow = {"job": 1, "takes_s": 3_600}
+        until("the dispute", lambda: queue.submit(DISPUTE_TASK, "slow", slow).state == "running")
+    finally:
+        process.kill()
+        process.communicate()
+    killed = time.monotonic()
+    until("the end of all processes", lambda: not any(is_alive(pid) for pid in pids))
+    assert time.monotonic() - killed < run.END_S + QUICK_S
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

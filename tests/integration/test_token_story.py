@@ -15,6 +15,7 @@ import pytest
 from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from tests.integration.test_cli_tokens import USDC, Coin, deployer
 from zoo_compute.spec.params import ZEN
+from zoo_compute.subprocesses import tied_to_parent
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
@@ -56,7 +57,9 @@ def test_a_budget__is_what_a_job_may_cost_and_not_what_it_costs(zoo: Zoo, place:
     zoo.json("node", "configure", "--role", "provider", "--role", "aggregator", *home)
     zoo.json("node", "configure", "--price", "0.8", "--aggregator-price", "0.1", "--token", coin.address, *home)
     command = [sys.executable, "-m", "zoo_compute.cli.main", "node", "start", *map(str, home), "--json"]
-    daemon = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    daemon = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=tied_to_parent()
+    )
     try:
         assert daemon.stdout is not None
         daemon.stdout.readline()

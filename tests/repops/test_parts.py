@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -110,6 +111,32 @@ def test_part__of_the_longest_sum__takes_no_longer_than_that_of_a_short_one() ->
     assert part(node, 0, last, lambda *_: 0).carried == tuple(range(last - 4, last))
     reads = part(node, 0, last - 5, lambda *_: 0).reads  # the end of lane 31
     assert reads[-1] == (0, (1 << 29) - 1)
+
+
+def _python_events(node: Node, sources: list[np.ndarray], name: str) -> int:
+    """Calls that the interpreter makes for all parts of the node's one element."""
+    count = 0
+
+    def counted(*_: object) -> None:
+        nonlocal count
+        count += 1
+
+    sys.setprofile(counted)
+    try:
+        part_words(node, 0, sources, name=name)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("op", ["sum", "sum_sequential", "dot"])
+def test_part_words__of_more_terms__take_no_more_steps_of_python(kernels: str, op: str) -> None:
+    """An opening of 2^29 terms takes seconds: nothing is done in Python for each term, or for each part."""
+    few, many = (_reducing(op, count, 0) for count in (1 << 8, 1 << 14))
+    sources = [np.array([0x3F800000], np.uint32)] * len(few.operands)
+    part_words(few, 0, sources, name=kernels)  # numba compiles
+    assert _python_events(many, sources, kernels) <= 2 * _python_events(few, sources, kernels)
+    assert _python_events(many, sources, "reference") > 16 * _python_events(few, sources, "reference")
 
 
 def test_part_words__of_a_view_that_leaves_its_source__are_refused() -> None:

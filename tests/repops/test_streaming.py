@@ -58,6 +58,42 @@ def test_values__hold_no_more_than_what_is_still_read(monkeypatch):
     assert max(sizes) < total / 4
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values__of_pieces_that_are_kept__are_those_of_fresh_ones_whatever_was_computed_between(name):
+    graph, given, batch = PROGRAMS[name]
+    state = backend.prepare(graph).state | given
+    kept, made = streaming.KeptPieces(), []
+
+    def prepare(piece):
+        made.append(piece)
+        return backend.prepare(piece)
+
+    def zeros(arrays):
+        return {entry: np.zeros_like(array) for entry, array in arrays.items()}
+
+    for inputs in ((state, batch), (zeros(state), zeros(batch)), (state, batch)):
+        again = list(streaming.values(graph, *inputs, piece_bytes=2000, prepare=prepare, kept=kept))
+        for (at, value), (_, fresh) in zip(again, streaming.values(graph, *inputs, piece_bytes=2000), strict=True):
+            assert (bits(value) == bits(fresh)).all(), at
+    assert len(made) == len(kept.pieces), "each piece is made ready once"
+
+
+def test_pieces__above_the_limit__are_made_anew_each_time():
+    graph, given, batch = PROGRAMS["elementwise"]
+    state = backend.prepare(graph).state | given
+    kept, made = streaming.KeptPieces(limit_bytes=4_000), []
+
+    def prepare(piece):
+        made.append(piece)
+        return backend.prepare(piece)
+
+    for _ in range(2):
+        list(streaming.values(graph, state, batch, piece_bytes=2000, prepare=prepare, kept=kept))
+    assert 0 < kept.size_bytes <= 4_000
+    assert len(made) > len(kept.pieces) > 0
+    assert (len(made) - len(kept.pieces)) % 2 == 0
+
+
 @pytest.mark.parametrize("leaves", [0, 1, 2, 3, 5, 8, 19])
 def test_tree__opens_what_proofs_open(leaves):
     hashes = [sha256(bytes([at])) for at in range(leaves)]

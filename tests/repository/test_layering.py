@@ -96,7 +96,6 @@ LONG_FOR_A_REASON = {
     "zoo_compute/chain/views.py": "a job and an operator as read at one block, one frozen record each",
     "zoo_compute/spec/state.py": "every record of the protocol's state, and nothing else",
     "tests/support/scenarios/auctions.py": "scenarios of one contract, each a few lines, in order",
-    "tests/contracts/test_auction.py": "one contract, function by function",
     "tests/support/lockstep/contract_views.py": "what each view must show, a few lines a key",
     "tests/support/scenarios/custody.py": "scenarios of one contract, each a few lines, in order",
     "tests/support/scenarios/rounds.py": "scenarios of one phase of a job, each a few lines, in order",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 
 import pytest
 
 pytest.importorskip("universalmutator", reason="universalmutator is not installed; `make mutate` installs it")
 
-from tests.campaigns.mutation.campaign import EQUIVALENT, equivalents, sources
 from tests.campaigns.mutation.mutants import Statement, generate, sampled, statements, text_of
-from tests.campaigns.mutation.suites import CONTRACTS, LEFT_OUT, ROOT, SUITES, files, users
+from tests.campaigns.mutation.suites import CONTRACTS
 
 SOURCE = '''# pragma version ==0.4.3
 """
@@ -86,26 +84,3 @@ def test_sampled__is_the_same_for_a_seed_and_begins_with_every_function():
     assert {mutant.function for mutant in drawn[: len(functions)]} == functions
     assert sorted(drawn, key=lambda each: each.key) == sorted(mutants, key=lambda each: each.key)
     assert drawn == list(sampled(mutants, 1)) != list(sampled(mutants, 2))
-
-
-def test_suites__name_tests_that_exist_for_every_contract():
-    assert {path.stem for path in CONTRACTS.glob("*.vy")} <= set(SUITES)
-    every = "".join((ROOT / name).read_text() for name in files(list(SUITES), whole=True))
-    scenarios = "".join(path.read_text() for path in (ROOT / "tests" / "support" / "scenarios").glob("*.py"))
-    assert [name for name in LEFT_OUT if name not in every + scenarios] == []
-
-
-def test_users__of_a_module__are_the_contracts_that_import_it_by_any_way():
-    assert users(CONTRACTS / "Auction.vy") == ["Auction"]
-    assert users(CONTRACTS / "modules" / "terms.vy") == ["TaskRegistry"]
-    assert {"Auction", "NodeRegistry", "Settlement"} <= set(users(CONTRACTS / "modules" / "bits.vy"))
-
-
-def test_equivalents__are_each_of_a_statement_that_still_stands_and_have_a_reason():
-    entries = tomllib.loads(EQUIVALENT.read_text()).get("equivalent", [])
-    for entry in entries:
-        (source,) = sources([entry["source"]])
-        texts = {each.text.strip() for each in statements(source.read_text())}
-        assert entry["before"] in texts, f"no longer in {entry['source']}: {entry['before']}"
-        assert len(entry["reason"]) > 20
-        assert (entry["before"], entry["after"]) in equivalents(entry["source"])

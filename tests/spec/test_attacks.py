@@ -3,7 +3,9 @@
 import pytest
 
 from tests.support.attacks import ATTACKS, EVERYBODY, LARGE, Attack, ProfitMeter, farm, honest_course, new_stage, play
+from zoo_compute.spec import audit_ends, seats
 from zoo_compute.spec.params import (
+    BOUNTY_FEES,
     BPS,
     DEFAULT_AUDIT_BPS,
     FEE_BPS,
@@ -12,6 +14,7 @@ from zoo_compute.spec.params import (
     ZEN,
     lock_of,
     slash_of,
+    vacant_price,
 )
 
 
@@ -40,8 +43,28 @@ def test_self_challenge__costs_six_tenths_of_the_lock() -> None:
     assert profit_of("copying results") == -lock  # somebody else found it
 
 
-def test_own_standby__in_the_same_turn__costs_a_tenth_of_the_lock() -> None:
+def test_own_seat__taken_back_in_the_same_turn__costs_a_tenth_of_the_lock() -> None:
     assert profit_of("timeouts farmed by a colluding standby") == -slash_of(lock_of(2 * 80, DEFAULT_AUDIT_BPS))
+
+
+@pytest.mark.parametrize(
+    ("title", "module", "rule", "old"),
+    [
+        (
+            "own seat taken back by a lone bidder",
+            seats,
+            "vacant_price",
+            lambda price, n, _: vacant_price(price, n, 160),
+        ),
+        ("a lie for the bounty of an own auditor", audit_ends, "bounty_of", lambda fee, *_: BOUNTY_FEES * fee),
+    ],
+)
+def test_attack__under_the_rule_that_plays_broke__paid(
+    monkeypatch: pytest.MonkeyPatch, title: str, module: object, rule: str, old: object
+) -> None:
+    assert profit_of(title) <= 0
+    monkeypatch.setattr(module, rule, old)
+    assert profit_of(title) > 0
 
 
 def test_forfeit__is_the_reserve_for_every_unit() -> None:

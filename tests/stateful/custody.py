@@ -2,9 +2,18 @@
 
 from tests.stateful.rules import rule
 from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, is_ended, is_running, when
+from tests.support.lockstep import committed_results
 from tests.support.lockstep.stage import AUDITORS, OPERATORS, Stage
-from zoo_compute.spec.custodians import CheckpointSignature, Committee, InputsSignature, Record, StartSignature
-from zoo_compute.spec.params import SIGNED_BYTES
+from zoo_compute.spec import seats
+from zoo_compute.spec.custodians import (
+    CheckpointSignature,
+    Committee,
+    InputsSignature,
+    Progress,
+    Record,
+    StartSignature,
+)
+from zoo_compute.spec.params import AGGREGATOR_SEAT, SIGNED_BYTES, custodians_of
 from zoo_compute.spec.state import Claim, JobState
 
 NAMES = (*OPERATORS, *AUDITORS)
@@ -40,10 +49,10 @@ def has_ended_with_custody(s: Stage, job: int) -> bool:
 class Custody(Walk):
     """From a request to the last reserve."""
 
-    def ask_for_custodians(self, job: int, custodians: int, some: int) -> None:
+    def ask_for_custodians(self, job: int, some: int) -> None:
         """Nearly enough operators offer, or a few more."""
-        self.s.attempt("custody", "request", "submitter", job, custodians, FEE, SIGNED_BYTES)
-        rounds = self.s.world.terms[job].rounds
+        self.s.attempt("custody", "request", "submitter", job, FEE, SIGNED_BYTES)
+        rounds, custodians = self.s.world.terms[job].rounds, custodians_of(self.s.world.terms[job].policy)
         self.s.attempt("custody", "fund", "stranger", job, 2 * FEE * custodians * rounds - (some & 15 == 15))
         self.offers(job, some)
 
@@ -53,8 +62,7 @@ class Custody(Walk):
                 self.s.attempt("custody", "offer", f"{name} hot", job, self.s.ids[name])
 
     def committee(self, job: int, version: int | None = None) -> Committee:
-        progress = self.s.world.custody.get(job)
-        newest = progress.version if progress else 0
+        newest = self.s.world.custody.get(job, Progress()).version
         return self.s.world.committees.get((job, newest if version is None else version), ())
 
     @when(has_vacant_place)
@@ -85,7 +93,9 @@ class Custody(Walk):
     @when(has_committee)
     @rule(job=INDEX, some=BITS)
     def hold_start(self, job: int, some: int) -> None:
-        job = self.job(job, has_committee)
+        self.start(self.job(job, has_committee), some)
+
+    def start(self, job: int, some: int) -> None:
         committee = self.committee(job)
         signed = tuple(StartSignature(place, self.key(committee, place), job) for place in self.places(job, some))
         self.s.attempt("custody", "hold_start", "stranger", job, committee, signed)
@@ -101,7 +111,7 @@ class Custody(Walk):
         )
 
     def record_of(self, job: int, turn: int) -> Record:
-        depth = self.s.world.custody[job].depth
+        depth = self.s.world.custody.get(job, Progress()).depth
         record = self.s.world.custody_records.get((job, turn % (depth + 1)), Record())
         return record if record.turn == turn else Record()
 
@@ -136,6 +146,34 @@ class Custody(Walk):
         inputs = self.inputs(job, claim.turn, committee, some >> 3) if some & 1 else ()
         self.s.attempt("custody", "hold_turn", "stranger", job, claim, committee, inputs, signed)
 
+    def post_in_custody(self, job: int, lie: int, some: int) -> None:
+        """By the aggregator, with inputs that are not on record, or some that are; `lie` is what its mask gets wrong."""
+        run = self.s.world.run(job)
+        self.count_all(job)
+        committee = self.committee_of(job, run.turn)
+        root = committed_results.checkpoint_root(run.turn)
+        is_on_record = self.record_of(job, run.turn).inputs and some & 64
+        inputs = () if is_on_record else self.inputs(job, run.turn, committee, EVERYBODY)
+        signed = tuple(
+            CheckpointSignature(place, self.key(committee, place), job, run.turn, root)
+            for place in self.places(job, some)
+        )
+        mask, sender = seats.present(run) ^ lie, self.hot(self.s.world.seat(job, AGGREGATOR_SEAT).operator)
+        args = (job, run.turn, mask, root, b"c" * 32, committee, inputs, signed)
+        self.s.attempt("custody", "post_checkpoint", sender, *args)
+
+    def count_all(self, job: int) -> None:
+        """All turns that are final."""
+        for _ in range(2):
+            self.count_first(job)
+
+    def count_first(self, job: int, back: int = 0) -> None:
+        if job not in self.s.world.custody:
+            return
+        first = self.record_of(job, self.s.world.custody[job].counted)
+        version = max(0, (first.version or self.s.world.custody[job].version) - back)
+        self.s.attempt("custody", "count", "stranger", job, version, self.committee(job, version))
+
     def sign_checkpoint(self, job: int, claim: Claim, committee: Committee, some: int) -> None:
         signed = tuple(
             CheckpointSignature(place, self.key(committee, place), job, claim.turn, claim.root)
@@ -146,10 +184,7 @@ class Custody(Walk):
     @when(has_committee)
     @rule(4, job=INDEX, back=(0, 0, 0, 1))
     def count_turns(self, job: int, back: int) -> None:
-        job = self.job(job, has_committee)
-        first = self.record_of(job, self.s.world.custody[job].counted)
-        version = (first.version or self.s.world.custody[job].version) - back
-        self.s.attempt("custody", "count", "stranger", job, version, self.committee(job, version))
+        self.count_first(self.job(job, has_committee), back)
 
     @when(has_committee)
     @rule(2, job=INDEX, place=INDEX, seat=INDEX, who=INDEX)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -15,11 +16,11 @@ from tests.stateful.operators import Operators
 from tests.stateful.rounds import Rounds
 from tests.stateful.rules import Step, draw_step, format_steps, is_possible, precondition, rule, shrink
 from tests.stateful.verdicts import Verdicts
-from tests.stateful.walk import BITS, INDEX, MAX_JOBS, TOKENS, prepared, when
+from tests.stateful.walk import BITS, BOTH, INDEX, MAX_JOBS, TOKENS, prepared, when
 from tests.support.evm import chain
 from tests.support.job_driver import POSTING_DEPOSIT
 from tests.support.lockstep.coverage import Coverage
-from zoo_compute.spec.params import AGGREGATOR_SEAT
+from zoo_compute.spec.params import AGGREGATOR_SEAT, CUSTODIANS_AT
 
 JOB: dict[str, Any] = {
     "token": TOKENS,
@@ -45,6 +46,8 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admiss
     def begin(self, *, prices: list[int], many: int, quiet: int, steps: int, **terms: Any) -> None:
         """Most jobs are driven to some turn at once, some to a step of their auctions. Most pay for audits."""
         terms["quorum"] = min(terms["quorum"], terms["slots"])
+        if many & 2:
+            terms["policy"] |= (3 if many & 4 else 5) << CUSTODIANS_AT
         if self.s.attempt(
             "tasks",
             "post",
@@ -56,30 +59,47 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admiss
         job = self.s.result
         if terms["audit_bps"] > 200:
             self.s.attempt("audits", "fund", "stranger", job, 7_000)
-        if many & 3:
-            self.ask_for_custodians(job, 3 if many & 4 else 5, quiet)
+        if many & 2:
+            self.ask_for_custodians(job, quiet | EVERYBODY if steps > 3 else quiet)
         if steps:
             self.auction(job, prices, many, quiet)
             self.draw_committee(job)
         if steps > 2:
             self.s.attempt("datasets", "cite", "submitter", job, (1, 2))
             self.answers(job, many >> 3 if steps == 3 else 0, estimate_s=5 + steps)
+        if steps > 3:
+            self.start(job, EVERYBODY)
         for _ in range(steps - 4):
             self.play_all(job)
 
     @when(has_signing_committee)
-    @rule(3, job=INDEX, some=BITS)
-    def turn_in_custody(self, job: int, some: int) -> None:
-        """Custodians sign for a turn's inputs, and for its checkpoint once it is posted."""
+    @rule(3, job=INDEX, some=BITS, lacking=BOTH)
+    def turn_in_custody(self, job: int, some: int, lacking: bool) -> None:
+        """Custodians sign for a turn's inputs before its checkpoint; now and then they lack a seat, which is left out."""
         job = self.job(job, has_signing_committee)
-        turn, depth = self.s.world.run(job).turn, self.s.world.run(job).depth
-        committee = self.committee_of(job, turn)
-        signed = self.inputs(job, turn, committee, EVERYBODY)
-        self.s.attempt("custody", "hold_inputs", "stranger", job, turn, committee, signed)
-        self.play_all(job)
-        posted = self.s.world.claims.get((job, AGGREGATOR_SEAT, turn % (depth + 1)))
+        run = self.s.world.run(job)
+        for number, _ in self.seats(job):
+            self.commit_results(job, number)
+        self.count_all(job)
+        committee = self.committee_of(job, run.turn)
+        signed = self.inputs(job, run.turn, committee, EVERYBODY)
+        if lacking:
+            signed = tuple(replace(each, seats=each.seats & ~(1 + (some & 3))) for each in signed)
+        self.s.attempt("custody", "hold_inputs", "stranger", job, run.turn, committee, signed)
+        record = self.record_of(job, run.turn)
+        if lacking and record.inputs:
+            self.s.to(max(self.s.now, record.signed_at + self.s.preset.answer_s + (some >> 2 & 3 != 3)))
+            self.s.attempt("custody", "leave_out", "stranger", job, run.turn)
+        self.post_in_custody(job, 0, EVERYBODY if some & 48 else some)
+        posted = self.s.world.claims.get((job, AGGREGATOR_SEAT, run.turn % (run.depth + 1)))
         if posted:
-            self.sign_checkpoint(job, posted.claim, self.committee_of(job, turn), some)
+            self.sign_checkpoint(job, posted.claim, self.committee_of(job, run.turn), some)
+
+    def close_turn(self, job: int, *, lie: int) -> None:
+        if self.s.world.run(job).has_custodians:
+            self.post_in_custody(job, lie, EVERYBODY)
+        else:
+            super().close_turn(job, lie=lie)
 
 
 def walk_from(seed: int, steps: int, coverage: Coverage) -> int:

@@ -35,7 +35,8 @@ MUST_ACCEPT = {
         for name in ("request", "fund", "refund", "deposit", "withdraw", "note_stake", "offer", "retire")
     ),
     *(f"custody.{name}" for name in ("schedule", "draw", "note_key", "note_seat", "resign", "hold_start")),
-    *(f"custody.{name}" for name in ("hold_inputs", "hold_turn", "count", "lapse", "expel", "release")),
+    *(f"custody.{name}" for name in ("hold_inputs", "leave_out", "post_checkpoint", "hold_turn")),
+    *(f"custody.{name}" for name in ("count", "lapse", "expel", "release")),
     *("locks.release", "rewards.fund", "rewards.redeem", "datasets.cite", "treasury.collect", "treasury.fund"),
     *("registry.offer_owner", "registry.accept_owner", "guardian.pause"),
 }

@@ -13,6 +13,7 @@ from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import Stage, block_hash
 from zoo_compute.spec import admissions, auditing, audits, pricing, promises, rewards, seats
 from zoo_compute.spec.clocks import End
+from zoo_compute.spec.disputed_claims import DisputedClaim, claim_key
 from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FALSE_TRIAL_BPS, ZEN
 from zoo_compute.spec.settlement import is_parked
 from zoo_compute.spec.state import Claim, Message
@@ -248,6 +249,59 @@ def reorged_draw() -> Outcome:
     )
 
 
+@attack(
+    "a lie for the bounty of an own auditor",
+    "the bounty is at most half of what is locked behind the lie, and half of the rest of that burns",
+)
+def own_bounty() -> Outcome:
+    """Every unit is drawn, and its own auditor is the only one: it says "false" first, and the liar falls silent."""
+    profits = []
+    for is_attack in (False, True):
+        s = new_stage()
+        job = s.running(SLOTS, AGGREGATORS, rounds=1, audit_bps=BPS)
+        s.ok("audits", "fund", "submitter", job, 10_000)
+        s.ok("audits", "deposit", "stranger", s.ids["erin"], s.tokens["zen"], s.preset.audit_bond + 1_000_000)
+        s.ok("audits", "offer", "erin owner", s.ids["erin"], 1)
+        watched = ProfitMeter(s, "alice")
+        claim = lie(s, job, "alice")
+        s.commit(job, "bob")
+        s.post_checkpoint(job)
+        for _ in range(2):
+            s.wait(s.preset.draw_blocks + 2)
+            s.ok("audits", "draw_units", "stranger", job, 0)
+        own = [slot + 1 for slot in slots_of(claim)]
+        said = auditing.verdicts_of([], own) if is_attack else auditing.verdicts_of(own, [])
+        s.ok("audits", "give_verdicts", "erin hot", job, 0, s.ids["erin"], said)
+        s.wait(1)
+        if is_attack:
+            s.ok("settlement", "open_dispute", "referee", job, claim)
+            s.close_dispute(job, claim, End.SILENT)
+            tell_audits(s, job, claim)
+        claims = s.claims(job)
+        s.settle(job)
+        s.ok(
+            "audits",
+            "settle_verdicts",
+            "stranger",
+            job,
+            0,
+            s.ids["erin"],
+            0,
+            said,
+            (claim, *claims),
+            auditing.Verdicts(),
+        )
+        profits.append(watched.profit + s.world.audit_owed["zen", "erin owner"])
+    return Outcome("all is drawn; its own auditor calls its lie false before anybody asks", profits[1] - profits[0])
+
+
+def tell_audits(s: Stage, job: int, claim: Claim) -> None:
+    """That a claim was explored, and its author fell silent: what Audits reads in the referee."""
+    s.world.disputes.claims[claim_key(job, claim)] = DisputedClaim(
+        job, claim.operator, claim.turn, 5, claim.count, s.deadline(job, claim), end=End.SILENT, left_s=0
+    )
+
+
 def slots_of(claim: Claim) -> range:
     return range(claim.scope >> 16, (claim.scope >> 16) + claim.count)
 
@@ -391,13 +445,13 @@ def farmed_timeout() -> Outcome:
     return Outcome("lets its seat time out; its own standby takes it in the same turn", profits[1] - profits[0])
 
 
-def own_standby(vacant_turns: int, *, taken_by_others: bool) -> int:
+def retaken(slots: dict[str, Offer], vacant_turns: int, *, taken_by_others: bool = False) -> int:
     """Alice gives her seat up in the first of many rounds; erin, who is hers, takes it when it is dearer, unless carol does first."""
     profits = []
     for is_attack in (False, True):
         s = new_stage()
         watched = ProfitMeter(s, "alice", "erin")
-        job = s.running(SLOTS, {"dave": Offer(30)}, rounds=LONG, depth=2, reserve=160, quorum=2)
+        job = s.running(slots, {"dave": Offer(30)}, rounds=LONG, depth=2, quorum=2)
         if is_attack:
             seat = s.seat_of(job, "alice")
             s.ok("settlement", "decline", "alice hot", job, seat, 2)
@@ -414,23 +468,33 @@ def own_standby(vacant_turns: int, *, taken_by_others: bool) -> int:
 
 
 @attack(
-    "own standby in a long job",
-    "who lost the auction at the old price takes the seat at once: the attacker has lost its seat and a tenth of its lock",
+    "own seat in a long job, taken back dearer",
+    "whoever lost the auction at the old price takes the seat at once: the attacker has lost its seat and a tenth of its lock",
 )
-def own_standby_in_a_long_job() -> Outcome:
+def own_seat_taken_back() -> Outcome:
     how = f"gives its seat up in the first of {LONG} rounds, to take it under another name when it is dearer; a loser is there"
-    return Outcome(how, own_standby(0, taken_by_others=True))
+    return Outcome(how, retaken(SLOTS, 0, taken_by_others=True))
 
 
 @attack(
-    "own standby that nobody competes with",
-    "a vacant seat is open to every operator at each price on the way up, and escrow covers the maximum, which the submitter set",
+    "own seat taken back by a lone bidder",
+    "a vacant seat costs its auction's reserve at most, and that is what a lone bidder was paid already",
 )
-def own_standby_without_competition() -> Outcome:
-    how = f"the same, and no other operator takes the seat at any price before: best of 0 to 8 turns of {LONG}"
-    limit = 2 * 80 * LONG
-    bound = f"<= {limit:,}: the maximum for every round left"
-    return Outcome(how, max(own_standby(turns, taken_by_others=False) for turns in range(9)), bound, limit)
+def lone_seat_taken_back() -> Outcome:
+    how = f"the same, and nobody else ever bid: best of 0 to 8 turns of {LONG}"
+    lone = {name: offer for name, offer in SLOTS.items() if name != "carol"}
+    return Outcome(how, max(retaken(lone, turns) for turns in range(9)))
+
+
+@attack(
+    "own seat that everybody else has left to",
+    "it is paid what a lone bidder would have been, for a tenth of its lock and the turns in between",
+)
+def left_seat_taken_back() -> Outcome:
+    how = f"the same; a loser set the price of 80 below the reserve of 100 and is gone: best of 0 to 8 turns of {LONG}"
+    limit = 2 * 20 * LONG
+    bound = f"<= {limit:,}: the reserve for every round left"
+    return Outcome(how, max(retaken(SLOTS, turns) for turns in range(9)), bound, limit)
 
 
 @attack(

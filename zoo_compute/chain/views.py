@@ -330,8 +330,8 @@ class JobView:
         assert run is not None, "there are seats after the award"
         if number == AGGREGATOR_SEAT:
             steps = AGGREGATION_STEPS * (self.now - seat.left_at) // run.aggregate_s
-            return vacant_price(seat.price, steps, self.terms.aggregator_max_price)
-        return vacant_price(seat.price, run.turn - seat.left_turn, self.terms.max_price)
+            return vacant_price(seat.price, steps, self.lots[Kind.AGGREGATOR].reserve)
+        return vacant_price(seat.price, run.turn - seat.left_turn, self.lots[Kind.SLOTS].reserve)
 
     def takeover_lock(self, number: int, count: int, operator: int) -> int:
         """What an operator locks, at most, for so many slots of a vacant seat."""

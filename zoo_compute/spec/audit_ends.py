@@ -6,8 +6,8 @@ from zoo_compute.spec import rewards
 from zoo_compute.spec.auditing import AGGREGATION_UNIT, Role, Verdicts, has_unit, lapses_at
 from zoo_compute.spec.audits import cost_of, fee_of, judge_of, owe, release
 from zoo_compute.spec.clocks import End
-from zoo_compute.spec.disputed_claims import MOST_LEFT_S, claim_key
-from zoo_compute.spec.params import BOUNTY_FEES, BPS, FINDER_BPS, RESERVED_FEES
+from zoo_compute.spec.disputed_claims import MOST_LEFT_S, claim_key, price_of
+from zoo_compute.spec.params import BOUNTY_FEES, BPS, FINDER_BPS, RESERVED_FEES, bounty_of
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.settlement import status_of
 from zoo_compute.spec.state import Claim, ClaimStatus, Message, World
@@ -75,7 +75,8 @@ def settle_verdicts(
             if outcome.is_judged_at(unit) and not is_wrong and outcome.finder is None:
                 continue
             is_late = before is not None and unit in first.units
-            _end_verdict(w, job, unit, outcome, sums, is_wrong=is_wrong, is_late=is_late)
+            bounty = bounty_of(fee_of(w, job, unit), price_of(claim), draw.rate_bps)
+            _end_verdict(w, job, unit, outcome, sums, bounty, is_wrong=is_wrong, is_late=is_late)
             left = left.without(unit)
     require(left != verdicts, "audits: nothing to settle")
     w.statements[key] = replace(statement, left=left)
@@ -123,13 +124,15 @@ def outcome_of(w: World, job: int, claim: Claim, deadline: int, said_at: int) ->
     return Outcome(End.JUDGED, dispute.slot, is_early, account)
 
 
-def _end_verdict(w: World, job: int, unit: int, outcome: Outcome, sums: Sums, *, is_wrong: bool, is_late: bool) -> None:
+def _end_verdict(
+    w: World, job: int, unit: int, outcome: Outcome, sums: Sums, bounty: int, *, is_wrong: bool, is_late: bool
+) -> None:
     fee, is_judged, paid = fee_of(w, job, unit), outcome.is_judged_at(unit), 0
     sums.deposit += fee * RESERVED_FEES
     sums.budget += fee * (1 + BOUNTY_FEES if is_wrong else 1)
     if is_wrong and outcome.end != End.FINAL:
         has_bounty = outcome.is_early and (is_judged or outcome.end != End.JUDGED)
-        paid = fee * (1 + BOUNTY_FEES if has_bounty else 1)
+        paid = fee + (bounty if has_bounty else 0)
     elif not is_wrong and not is_judged:
         paid = fee
     elif not is_wrong:

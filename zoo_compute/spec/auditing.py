@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from eth_utils.crypto import keccak
 
@@ -126,6 +127,7 @@ def chance(seed: bytes, *numbers: int) -> int:
     return int.from_bytes(keccak(seed + b"".join(number.to_bytes(32, "big") for number in numbers)), "big")
 
 
+@lru_cache(maxsize=1024)
 def ticket_of(seed: bytes, unit: int) -> int:
     """All that chance says of a unit."""
     return chance(seed, unit)

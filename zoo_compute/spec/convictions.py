@@ -108,7 +108,10 @@ def _rounds_resting_on(w: World, job: int, claim: Claim) -> int:
     is_closed = claim.turn < run.turn and claim.round < run.round
     if not (can_roll_back and is_closed) or w.closed_turn(job, claim.turn).is_rolled_back:
         return 0
-    return run.round - claim.round + (1 if run.is_open else 0)
+    # Of the open turn, or of the one in which the job was abandoned, claims are paid too.
+    is_abandoned = run.state == JobState.ENDED and run.round < run.rounds
+    has_open = run.is_open or (is_abandoned and not w.closed_turn(job, run.turn - 1).is_rolled_back)
+    return run.round - claim.round + (1 if has_open else 0)
 
 
 def _roll_back(w: World, job: int, claim: Claim, now: int) -> None:

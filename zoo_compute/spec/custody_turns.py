@@ -73,8 +73,8 @@ def post_checkpoint(
     is_on_record = record.inputs != 0
     if inputs:
         record = _with_inputs(w, msg, job, record, committee, inputs)
-    is_held = record.inputs != 0 and bits.without(mask, record.mask) == 0
-    require(is_held, "custody: inputs not held")
+    is_signed = record.inputs != 0 and bits.without(mask, record.mask) == 0
+    require(is_signed, "custody: inputs not held")
     signers = _checkpoint_signers(job, turn, root, committee, signed)
     if len(signed) >= w.custody[job].least:
         _store(w, job, replace(record, checkpoint=signers, signed_at=msg.now))

@@ -83,12 +83,14 @@ def convict(w: World, job: int, claim: Claim, rounds: int, end: End, burned: int
     )
     to_finder = lock * FINDER_BPS // BPS if end == End.JUDGED else 0
     to_audits = lock * AUDITS_BPS // BPS
+    to_pot = slash_of(lock)
     w.finder_shares[job, claim] = to_finder
     node_registry.slash(w, claim.operator, token, lock + restored, convicted=True)
     if restored + to_audits:  # some tokens reject a transfer of 0
         node_registry.pay_out(w, token, restored + to_audits)
         jobs.restore(w, job, restored, w.config.audit_pool, to_audits)
-    node_registry.burn(w, token, lock - to_finder - to_audits)
+    w.job_pots[job] = w.job_pots.get(job, 0) + to_pot
+    node_registry.burn(w, token, lock - to_finder - to_audits - to_pot)
     return Taken(lock + restored, restored, to_finder, to_audits)
 
 

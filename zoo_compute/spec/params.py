@@ -132,8 +132,9 @@ AUDIT_CANDIDATES: int = 4  # places that a unit's ticket names: nobody audits it
 RESERVED_FEES: int = (
     50  # of a verdict: "clean" without a look loses where one unit in fifty is a lie that somebody shows
 )
-BOUNTY_FEES: int = (
-    10  # more for "false" before the first ask: a real find pays for what looking costs; far below a lie's lock
+BOUNTY_FEES: int = 10  # more for "false" before the first ask, at most: a real find pays for what looking costs
+BOUNTY_OF_LOCK: int = (
+    2  # and at most one in so many parts of the lie's lock for the unit: nobody lies to have it called false
 )
 VERDICT_CLAIMS: int = 32  # settled in one call
 MIN_CUSTODIANS: int = 3  # of a job: with fewer there is no majority that outvotes one
@@ -316,13 +317,18 @@ def lock_of(price: int, audit_bps: int) -> int:
     return -(-price * (whole - parts) * BPS // ((BPS - FINDER_BPS) * parts))
 
 
+def bounty_of(fee: int, price: int, audit_bps: int) -> int:
+    """What a verdict of "false" earns besides its fee. price: what the lie would have been paid for the unit."""
+    return min(BOUNTY_FEES * fee, lock_of(price, audit_bps) // BOUNTY_OF_LOCK)
+
+
 def lock_once(terms: Terms) -> int:
     """What a worker locks besides, once in the job: the restitution of a rollback, if the job rolls back."""
     return restitution(terms) if terms.policy & POLICY_ROLL_BACK else 0
 
 
 def vacant_price(price: int, steps: int, most: int) -> int:
-    """What a vacant seat pays whoever takes it: a tenth more for each step, rounded up, and never more than the maximum."""
+    """What a vacant seat pays whoever takes it: a tenth more for each step, rounded up, and never more than its auction's reserve."""
     for _ in range(steps):
         if price >= most:
             break

@@ -57,7 +57,7 @@ def begin(w: World, job: int, *, now: int) -> None:
 
 def inputs_closed(run: Run, now: int) -> bool:
     """Whether it is too late to commit in the open turn."""
-    return run.is_held or (run.holds == 0 and now >= run.inputs_close)
+    return run.is_signed or (run.holds == 0 and now >= run.inputs_close)
 
 
 def inputs_complete(w: World, job: int, now: int) -> bool:
@@ -134,7 +134,7 @@ def open_next_turn(w: World, job: int, now: int) -> None:
     if run.state == JobState.RUNNING and not run.is_open and w.closed_turn(job, run.turn - run.depth).pending == 0:
         due = now + 2 * run.slot_s + run.aggregate_s
         due += w.config.preset.ready_window_s if run.has_custodians else 0
-        w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due, is_held=False, is_short=False)
+        w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due, is_signed=False, is_short=False)
     if run.state == JobState.ENDED and pending_of(w, job) == 0:
         kept = parked_of(w, job)
         locks.burn(w, job)
@@ -215,15 +215,16 @@ def unseat(w: World, job: int, operator: int, is_aggregation: bool, now: int) ->
 
 
 def price_now(w: World, job: int, number: int, now: int) -> int:
-    """What whoever takes a vacant seat now is paid for it: a tenth more for each turn in which it was vacant, up to the maximum.
+    """What whoever takes a vacant seat now is paid for it: a tenth more for each turn in which it was vacant.
 
-    The aggregator's rises within the time of an aggregation instead: no turn ends without one.
+    The aggregator's rises within the time of an aggregation instead: no turn ends without one. Neither rises above the reserve
+    of the auction that sold it: who gives a seat up and takes it back is paid no more than a lone bidder was.
     """
-    run, seat, terms = w.run(job), w.seat(job, number), w.terms[job]
+    run, seat = w.run(job), w.seat(job, number)
     if number == AGGREGATOR_SEAT:
         steps = AGGREGATION_STEPS * (now - seat.left_at) // run.aggregate_s
-        return vacant_price(seat.price, steps, terms.aggregator_max_price)
-    return vacant_price(seat.price, run.turn - seat.left_turn, terms.max_price)
+        return vacant_price(seat.price, steps, w.lot(job, KIND_AGGREGATOR).reserve)
+    return vacant_price(seat.price, run.turn - seat.left_turn, w.lot(job, KIND_SLOTS).reserve)
 
 
 def next_turn(run: Run) -> int:

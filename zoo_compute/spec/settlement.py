@@ -72,7 +72,7 @@ def time_out(w: World, msg: Message, job: int, seat: int) -> None:
     is_late = run.is_open and run.holds == 0
     if seat == AGGREGATOR_SEAT:
         is_late = is_late and msg.now > run.aggregator_due and run.committed >= run.quorum
-        is_late = is_late and (run.is_held or not run.has_custodians)
+        is_late = is_late and (run.is_signed or not run.has_custodians)
     else:
         require(seats.is_missing(run, seat), "settlement: already committed")
         is_late = is_late and seats.deadline_of(run, seat_state) < min(msg.now, run.inputs_close + 1)
@@ -96,7 +96,7 @@ def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count:
     if seat == AGGREGATOR_SEAT:
         seats.give_time(w, job, msg.now)
     else:
-        require(not (run.is_open and run.is_held), "settlement: inputs closed")
+        require(not (run.is_open and run.is_signed), "settlement: inputs closed")
     since = seats.since(run, msg.now)
     w.seats[job, taken] = Seat(operator, w.seats[job, taken].first, count, price, estimate_s=estimate_s, since=since)
     locks.take(w, job, operator, seat, count, price, (price - vacant.price) * count * (run.rounds - run.round))
@@ -140,7 +140,7 @@ def abandon(w: World, msg: Message, job: int) -> None:
     run = w.run(job)
     require(run.state == JobState.RUNNING, "settlement: not running")
     is_overdue = run.holds == 0 and msg.now > run.aggregator_due
-    lacks_custodians = run.has_custodians and not run.is_held
+    lacks_custodians = run.has_custodians and not run.is_signed
     if run.is_open:
         is_short = seats.inputs_complete(w, job, msg.now) and run.committed < run.quorum
         can_end = is_short or (is_overdue and (w.seat(job, AGGREGATOR_SEAT).operator == 0 or lacks_custodians))
@@ -162,9 +162,9 @@ def start(w: World, msg: Message, job: int) -> None:
 def note_inputs(w: World, msg: Message, job: int, turn: int) -> None:
     """For Custody: a majority holds inputs. Nobody commits any more; others may sign for `answer_s`, then the aggregator has its time."""
     run = _require_complete(w, msg, job, turn)
-    if not run.is_held:
+    if not run.is_signed:
         due = msg.now + w.config.preset.answer_s + run.aggregate_s
-        w.runs[job] = replace(run, is_held=True, aggregator_due=max(run.aggregator_due, due))
+        w.runs[job] = replace(run, is_signed=True, aggregator_due=max(run.aggregator_due, due))
 
 
 def note_short(w: World, msg: Message, job: int, turn: int) -> None:

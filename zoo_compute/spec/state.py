@@ -8,6 +8,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from functools import cache
 from typing import cast
 
 from zoo_compute.spec import merkle
@@ -254,7 +255,7 @@ class Run:
     holds: int = 0
     held_s: int = 0  # seconds by which ended holds have moved the open turn
     start_root: bytes = EMPTY_BYTES32
-    is_held: bool = False  # custodians hold inputs of the open turn, and closed them; not in the contract's view
+    is_signed: bool = False  # custodians hold inputs of the open turn, and closed them; not in the contract's view
     is_short: bool = False  # too few of them sign for its checkpoint; not in the contract's view
 
     @property
@@ -457,6 +458,25 @@ class SlashLedger:
     paid_out: int = 0  # sent to TaskRegistry
 
 
+# What is read where nothing is kept.
+NO_OPERATOR = Operator()
+NO_COLLATERAL = Collateral()
+NO_JOB = Job()
+NO_LOT = Lot()
+NO_BID = Bid()
+NO_RUN = Run()
+NO_SEAT = Seat()
+NO_STAKE = Stake()
+NO_OPERATOR_RECORD = OperatorRecord()
+NO_CLOSED_TURN = ClosedTurn()
+NO_BUDGET = Budget()
+NO_FUNDS = Funds()
+NO_DRAW = Draw()
+NO_EPOCH = Epoch()
+NO_SHARE = Share()
+NO_JOB_FEES = JobFees()
+
+
 @dataclass(slots=True)
 class World:
     """Every contract's state. Absent keys mean the empty record, as in a contract's mapping."""
@@ -575,60 +595,60 @@ class World:
     def fork(self) -> "World":
         """A copy that does not share writes with the original. Records are frozen, so shallow copies of dictionaries suffice."""
         new = copy(self)
-        for item in fields(self):
-            value = getattr(self, item.name)
+        for name in _fields_of_world():
+            value = getattr(self, name)
             if isinstance(value, dict):
-                setattr(new, item.name, dict(value))
+                setattr(new, name, dict(value))
         new.disputes = self.disputes.fork()
         return new
 
     def operator(self, operator: int) -> Operator:
-        return self.operators.get(operator, Operator())
+        return self.operators.get(operator, NO_OPERATOR)
 
     def deposit_of(self, operator: int, token: str) -> Collateral:
-        return self.collateral.get((operator, token), Collateral())
+        return self.collateral.get((operator, token), NO_COLLATERAL)
 
     def job(self, job: int) -> Job:
-        return self.jobs.get(job, Job())
+        return self.jobs.get(job, NO_JOB)
 
     def lot(self, job: int, kind: int) -> Lot:
-        return self.lots.get((job, kind), Lot())
+        return self.lots.get((job, kind), NO_LOT)
 
     def bid(self, job: int, kind: int, operator: int) -> Bid:
-        return self.bids.get((job, kind, operator), Bid())
+        return self.bids.get((job, kind, operator), NO_BID)
 
     def run(self, job: int) -> Run:
-        return self.runs.get(job, Run())
+        return self.runs.get(job, NO_RUN)
 
     def seat(self, job: int, seat: int) -> Seat:
-        return self.seats.get((job, seat), Seat())
+        return self.seats.get((job, seat), NO_SEAT)
 
     def stake_of(self, job: int, operator: int, is_aggregation: bool) -> Stake:
-        return self.stakes.get((job, operator, is_aggregation), Stake())
+        return self.stakes.get((job, operator, is_aggregation), NO_STAKE)
 
     def record_of(self, job: int, operator: int) -> OperatorRecord:
-        return self.records.get((job, operator), OperatorRecord())
+        return self.records.get((job, operator), NO_OPERATOR_RECORD)
 
     def closed_turn(self, job: int, turn: int) -> ClosedTurn:
-        return self.closed_turns.get((job, turn), ClosedTurn())
+        return self.closed_turns.get((job, turn), NO_CLOSED_TURN)
 
     def budget_of(self, job: int) -> Budget:
-        return self.audit_budgets.get(job, Budget())
+        return self.audit_budgets.get(job, NO_BUDGET)
 
     def audit_funds_of(self, operator: int, token: str) -> Funds:
-        return self.audit_funds.get((operator, token), Funds())
+        return self.audit_funds.get((operator, token), NO_FUNDS)
 
     def draw_of(self, job: int, turn: int) -> Draw:
-        return self.draws.get((job, turn), Draw())
+        return self.draws.get((job, turn), NO_DRAW)
 
     def epoch(self, epoch: int) -> Epoch:
-        return self.epochs.get(epoch, Epoch())
+        return self.epochs.get(epoch, NO_EPOCH)
 
     def share(self, operator: int, epoch: int, job: int) -> Share:
-        return self.shares.get((operator, epoch, job), Share())
+        return self.shares.get((operator, epoch, job), NO_SHARE)
 
     def fees_of(self, job: int) -> JobFees:
-        return self.job_fees.get(job, JobFees())
+        return self.job_fees.get(job, NO_JOB_FEES)
 
     def move(self, token: str, source: str, target: str, amount: int, *, by: str) -> None:
         """An ERC-20 transfer by contract `by`; allowances are unlimited."""
@@ -637,3 +657,8 @@ class World:
         require(balance >= amount, "erc20: transfer amount exceeds balance")
         self.balances[token, source] = balance - amount
         self.balances[token, target] = self.balances.get((token, target), 0) + amount
+
+
+@cache
+def _fields_of_world() -> tuple[str, ...]:
+    return tuple(item.name for item in fields(World))

@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from universalmutator.mutator import mutants_regexp
-
 RULES = ["universal.rules", "python.rules", str(Path(__file__).with_name("vyper.rules"))]
 SKIPPED = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT)
 # `uint256` is text with digits to the generator; what it makes of it is no type.
@@ -142,6 +140,8 @@ def canonical(text: str) -> str:
 
 def generate(source: str) -> list[Mutant]:
     """All mutants of a source; those that say the same in other words are left out."""
+    from universalmutator.mutator import mutants_regexp  # `make mutate` installs it; all else here does without
+
     code_lines = statements(source)
     with contextlib.redirect_stdout(io.StringIO()):
         changes = mutants_regexp([each.text + "\n" for each in code_lines], RULES, ignorePatterns=["^import", "^from"])

@@ -55,6 +55,16 @@ SUITES = {
         "contracts/test_ending.py",
         SCENARIOS,
     ),
+    "Locks": (
+        "contracts/test_convictions.py",
+        "contracts/test_takeover.py",
+        "contracts/test_dispute_ends.py",
+        "contracts/test_ending.py",
+        "contracts/test_parking.py",
+        EVENTS,
+        WIRING,
+        SCENARIOS,
+    ),
     "Settlement": (
         "contracts/test_takeover.py",
         "contracts/test_turns.py",
@@ -71,6 +81,7 @@ SUITES = {
     "Audits": (
         "contracts/test_audits.py",
         WIRING,
+        SCENARIOS,
     ),
     "Availability": ("contracts/test_availability.py", "contracts/test_availability_ends.py", WIRING),
     "Custody": ("differential/test_custody.py", "differential/test_custody_events.py", WIRING, SCENARIOS),
@@ -108,7 +119,6 @@ LAWS = {
     "NodeRegistry": (WALKS,),
     "Rewards": (WALKS, SCENARIOS),
     "Datasets": (WALKS,),
-    "Audits": (SCENARIOS,),
     "Availability": (SCENARIOS,),
     "Admissions": (SCENARIOS,),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -149,10 +149,10 @@ class Board:
         coin = sum(chain.balance(each) - RICH for each in accounts)
         return coin, sum(self.at.token.balanceOf(each) - RICH for each in accounts)
 
-    def answers(self, answerer: Answerer, sender: str = "hot") -> int:
-        """All that is open; how many were given."""
+    def answers(self, answerer: Answerer, sender: str = "hot", skipped: Collection[bytes] = ()) -> int:
+        """All that is open but what is skipped; how many were given."""
         given = 0
-        for call in answerer.calls(self.picture, chain.timestamp):
+        for call in answerer.calls(self.picture, chain.timestamp, skipped):
             self.send(call, sender)
             given += 1
         return given

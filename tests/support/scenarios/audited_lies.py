@@ -9,6 +9,7 @@ from tests.support.scenarios.explorations import SALT, unit_of_update
 from zoo_compute.spec.auditing import Verdicts, verdicts_of
 from zoo_compute.spec.disputed_claims import claim_key
 from zoo_compute.spec.frames import Kind
+from zoo_compute.spec.params import bounty_of, lock_of
 from zoo_compute.spec.verdicts import sealed
 
 
@@ -44,6 +45,14 @@ class AuditedLie:
         args = (self.t.job, 0, self.erin, 0, left, tuple(self.t.claims.values()), Verdicts())
         refusal = self.s.attempt("audits", "settle_verdicts", "stranger", *args)
         assert refusal == (f"audits: {reason}" if reason else None), refusal
+
+    @property
+    def bounty(self) -> int:
+        """Far below ten fees, where every unit is drawn."""
+        claim = self.t.claims["alice"]
+        half = lock_of(claim.price // claim.count, 10_000) // 2
+        assert half == bounty_of(self.fee, claim.price // claim.count, 10_000) < 10 * self.fee
+        return half
 
     @property
     def paid(self) -> int:
@@ -82,13 +91,14 @@ def who_called_a_lie_clean_pays_who_found_it(s: Stage) -> None:
 
 @scenario
 def a_lie_called_false_before_anyone_asked_earns_the_bounty(s: Stage) -> None:
+    """Half of what is locked behind it where all is drawn, which is less than ten fees."""
     a = AuditedLie(s, says_false=True)
     a.close_and_draw()
     a.speak()
     s.wait(1)
     a.t.convict("alice")
     a.settle()
-    assert a.paid == (len(a.said.units) + 10) * a.fee
+    assert a.paid == len(a.said.units) * a.fee + a.bounty
     assert s.world.budget_of(a.t.job).reserved == 0
 
 
@@ -117,4 +127,4 @@ def a_silent_lie_that_was_called_false_first_earns_the_bounty(s: Stage) -> None:
     asked = t.explorer.first("alice", Kind.UPDATE, t.first_slot("alice"), by="stranger")
     t.expire(asked)
     a.settle()
-    assert a.paid == (len(a.said.units) + 10) * a.fee
+    assert a.paid == len(a.said.units) * a.fee + a.bounty

@@ -20,7 +20,7 @@ def a_worker_convicted_in_the_open_turn_leaves_its_seat_to_who_can_still_commit(
     s.convict(job, claim, "carol owner")
     run, stake = s.world.run(job), s.world.stake_of(job, s.ids["alice"], False)
     assert (run.missing, run.committed, stake.locked, stake.held) == (1 << claim.seat, 2, 0, 0)
-    # Under policy 0 nothing is done again: 40 % to the finder, 10 % to the audits, the rest is burned.
+    # Under policy 0 nothing is done again: 40 % to the finder, 10 % to the audits, 10 % for whoever takes the seat dearer, the rest is burned.
     share = rest * 4_000 // 10_000
     assert s.world.owed[usd, s.accounts["carol owner"]] == share
     assert s.world.owed[usd, s.accounts["audit pool"]] == rest // 10
@@ -30,8 +30,8 @@ def a_worker_convicted_in_the_open_turn_leaves_its_seat_to_who_can_still_commit(
     assert s.ok("pool", "collect", "stranger", usd) == rest // 10
     assert [s.world.buckets.get((usd, bucket), 0) for bucket in range(3)] == [0, rest // 10, 0]
     s.no("pool: nothing to collect", "pool", "collect", "stranger", usd)
-    assert s.world.burned[usd] == rest - share - rest // 10
-    assert s.world.job_pots.get(job, 0) == 0
+    assert s.world.burned[usd] == rest - share - 2 * (rest // 10)
+    assert s.world.job_pots[job] == rest // 10
     # A second word on the same claim, and one when its place is used again, change nothing.
     s.close_dispute(job, claim, End.JUDGED)
     s.no("availability: unknown claim", "availability", "demand", "stranger", job, claim, 130, 0, 0, 0)
@@ -69,8 +69,8 @@ def a_worker_convicted_of_a_closed_turn_is_not_paid_and_the_rounds_stand(s: Stag
     s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, later.seat)
     s.commit(job, "carol")
     s.play_round(job)
-    assert (
-        s.world.burned[s.tokens["zen"]] == rest - rest * 4 // 10 - rest // 10
+    assert s.world.burned[s.tokens["zen"]] == rest - rest * 4 // 10 - 2 * (
+        rest // 10
     )  # her lock was gone with the first conviction
     s.play_round(job)
     s.settle(job)
@@ -285,16 +285,16 @@ def an_abandoned_job_stays_ended_and_its_submitter_has_the_price_of_what_rested_
     s.close_dispute(job, lies[1], End.JUDGED)
     run = s.world.run(job)
     assert (run.state, run.round, run.start_root) == (JobState.ENDED, 1, lies[1].start_root)
-    assert s.world.job_ledgers[job].restored == 3 * price  # rounds 1 to 3
+    assert s.world.job_ledgers[job].restored == 4 * price  # rounds 1 to 3, and the one in which it was abandoned
     s.close_dispute(job, lies[2], End.JUDGED)  # nothing rests on it any more
-    assert s.world.job_ledgers[job].restored == 3 * price
+    assert s.world.job_ledgers[job].restored == 4 * price
     s.close_dispute(job, lies[0], End.SILENT)
     s.close_dispute(job, late, End.JUDGED)
     assert s.world.job(job).state == JobState.ENDED
-    assert s.world.job_ledgers[job].restored == 4 * price
+    assert s.world.job_ledgers[job].restored == 5 * price
     s.settle(job)
     ledger = s.world.job_ledgers[job]
-    assert ledger.refunded == ledger.escrowed + 4 * price - ledger.paid - ledger.fees
+    assert ledger.refunded == ledger.escrowed + 5 * price - ledger.paid - ledger.fees
 
 
 @scenario

@@ -136,21 +136,21 @@ def a_vacant_seat_rises_by_a_tenth_a_turn_and_escrow_has_the_difference_from_the
     assert s.world.job_pots[job] == tenth - 8 * 7
     for _ in range(3):
         s.play_round(job)
-    # 70, 77, 85 (84.7), 94 (93.5), 104 (103.4)
+    # 70, 77, 85 (84.7), 94 (93.5), and the auction's reserve of 100
     s.take_over(job, alice, "erin")
-    assert s.world.seat(job, alice).price == 104
-    assert s.world.job_pots[job] == tenth - 8 * 7 - 5 * 34
+    assert s.world.seat(job, alice).price == 100
+    assert s.world.job_pots[job] == tenth - 8 * 7 - 5 * 30
     while s.world.job(job).state == JobState.RUNNING:
         s.play_round(job)
     s.settle(job)
-    assert s.world.burned[usd] == tenth - 8 * 7 - 5 * 34
+    assert s.world.burned[usd] == tenth - 8 * 7 - 5 * 30
 
 
 @scenario
-def a_vacant_seat_costs_the_maximum_at_most_and_a_small_slash_pays_what_it_can(s: Stage) -> None:
+def a_vacant_seat_costs_the_reserve_at_most_and_a_small_slash_pays_what_it_can(s: Stage) -> None:
     s.register_all()
     slots = {"alice": Offer(1, 2), "bob": Offer(1, 2), "carol": Offer(1, 2)}
-    most = {"max_price": 3, "reserve": 2, "aggregator_reserve": 30, "aggregator_max_price": 30}
+    most = {"max_price": 9, "reserve": 3, "aggregator_reserve": 30, "aggregator_max_price": 30}
     job = s.running(slots, {"dave": Offer(30)}, rounds=9, depth=9, audit_bps=10_000, quorum=1, **most)
     alice = s.seat_of(job, "alice")
     assert s.world.stake_of(job, s.ids["alice"], False).locked == lock_of(2, 10_000) == 7
@@ -317,12 +317,12 @@ def a_silent_aggregator_loses_its_seat_to_a_standby(s: Stage) -> None:
     s.no("settlement: count out of range", "settlement", "take_over", "erin hot", job, seat, erin, 2, 10)
     s.to(s.world.run(job).aggregator_due)
     s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
-    # It rises sixteen times within the 15 seconds of an aggregation; so it costs the maximum by now.
+    # It rises sixteen times within the 15 seconds of an aggregation; so it costs its auction's reserve by now.
     s.take_over(job, seat, "erin")
     assert s.world.run(job).aggregator_due == s.now + 15
-    assert s.world.seat(job, seat).price == 80
-    assert s.world.stake_of(job, erin, True).locked == once + lock(80)
-    assert s.world.job_ledgers[job].restored == 3 * 40
+    assert s.world.seat(job, seat).price == 50
+    assert s.world.stake_of(job, erin, True).locked == once + lock(50)
+    assert s.world.job_ledgers[job].restored == 3 * 10
     s.post_checkpoint(job)
     for _ in range(2):
         s.play_round(job)

@@ -31,7 +31,7 @@ def data_that_nobody_can_have_convicts_without_challengers(s: Stage) -> None:
         s.no("availability: unknown claim", "availability", "demand", "stranger", of, forged, 130, 0, 0, 0)
     s.lose(job, claim)
     lock = lock_of(claim.price, DEFAULT_AUDIT_BPS)
-    assert s.world.burned[s.tokens["usd"]] == lock - lock // 10
+    assert s.world.burned[s.tokens["usd"]] == lock - 2 * (lock // 10)
     assert s.operator("alice").reputation == 0
     s.commit(job, "bob")
     s.to(s.world.run(job).inputs_close)

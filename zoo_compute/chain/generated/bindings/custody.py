@@ -91,14 +91,13 @@ class Custody(Binding):
 
     NAME = "Custody"
 
-    def request(self, job: int, custodians: int, price: int, size: int) -> Call:
-        """The submitter asks, once, for custodians of its job.
+    def request(self, job: int, price: int, size: int) -> Call:
+        """The submitter asks, once, for the custodians that its job's terms say it has.
 
-        custodians: An odd number from 3 to 9.
         price: Per GiB and round, in the job's token.
         size: Bytes that a custodian holds of a round.
         """
-        return self._call("request", (job, custodians, price, size))
+        return self._call("request", (job, price, size))
 
     def fund(self, job: int, amount: int) -> Call:
         """Adds to what pays a job's custodians."""
@@ -160,17 +159,42 @@ class Custody(Binding):
         return self._call("resign", (job, committee, index))
 
     def hold_start(self, job: int, committee: Sequence[Member], signed: Sequence[Signature]) -> Call:
-        """A majority of the committee holds the job's program, data and first state."""
+        """A majority of the committee holds the job's program, data and first state: its first turn opens."""
         return self._call("hold_start", (job, committee, signed))
 
     def hold_inputs(self, job: int, turn: int, committee: Sequence[Member], inputs: Sequence[InputsSignature]) -> Call:
-        """Custodians hold the updates of these seats in the open turn. Of a majority: the seats that all of them
-        hold join the mask. Of fewer: they signed, and do not lapse; once a majority did, those who hold the whole
-        mask join it.
+        """Custodians hold the updates of these seats in the open turn, whose inputs are complete. Of a majority:
+        nobody commits any more, and the seats that all of them hold join the mask. Of fewer: they signed, and do
+        not lapse; once a majority did, those who hold the whole mask join it.
 
-        committee: The turn's: of its record if it has one, else the present one.
+        committee: The present one; or, once a majority signed, that of the turn's record.
         """
         return self._call("hold_inputs", (job, turn, committee, inputs))
+
+    def leave_out(self, job: int, turn: int) -> Call:
+        """Custodians had their time: seats whose inputs no majority of them holds are left out of the open turn.
+        Anyone may call it.
+        """
+        return self._call("leave_out", (job, turn))
+
+    def post_checkpoint(
+        self,
+        job: int,
+        turn: int,
+        mask: int,
+        root: bytes,
+        cid: bytes,
+        committee: Sequence[Member],
+        inputs: Sequence[InputsSignature],
+        signed: Sequence[Signature],
+    ) -> Call:
+        """The aggregator closes the open turn with a checkpoint, and the inputs of its seats, that a majority of
+        custodians holds. With fewer signatures for the checkpoint, at least one of another operator first, it is
+        short of them: it may be replaced, and is not slashed.
+
+        inputs: Those that are not on record yet.
+        """
+        return self._call("post_checkpoint", (job, turn, mask, root, cid, committee, inputs, signed))
 
     def hold_turn(
         self,
@@ -180,9 +204,10 @@ class Custody(Binding):
         inputs: Sequence[InputsSignature],
         signed: Sequence[Signature],
     ) -> Call:
-        """Custodians hold a turn's checkpoint, and its inputs where that is not recorded yet.
+        """More custodians hold a closed turn's inputs, and its checkpoint.
 
         claim: The turn's aggregation.
+        committee: Of the turn's record.
         """
         return self._call("hold_turn", (job, claim, committee, inputs, signed))
 
@@ -241,67 +266,27 @@ class Custody(Binding):
         values: int = self._view("aged_stake", (operator,), block)
         return values
 
-    def registry(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `registry`."""
-        values: str = self._view("registry", (), block)
+    def escrows(self, arg0: int, block: BlockIdentifier | None = None) -> int:
+        """The contract variable `escrows`."""
+        values: int = self._view("escrows", (arg0,), block)
         return values
 
-    def tasks(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `tasks`."""
-        values: str = self._view("tasks", (), block)
+    def committees(self, arg0: int, arg1: int, block: BlockIdentifier | None = None) -> bytes:
+        """The contract variable `committees`."""
+        values: bytes = self._view("committees", (arg0, arg1), block)
         return values
 
-    def settlement(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `settlement`."""
-        values: str = self._view("settlement", (), block)
-        return values
-
-    def availability(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `availability`."""
-        values: str = self._view("availability", (), block)
-        return values
-
-    def bid_window_s(self, block: BlockIdentifier | None = None) -> int:
-        """Seconds in which a request takes its first offers."""
-        values: int = self._view("bid_window_s", (), block)
-        return values
-
-    def exit_delay_s(self, block: BlockIdentifier | None = None) -> int:
-        """Stake counts once it is that old: what left a registration cannot be there again before."""
-        values: int = self._view("exit_delay_s", (), block)
-        return values
-
-    def answer_s(self, block: BlockIdentifier | None = None) -> int:
-        """The contract variable `answer_s`."""
-        values: int = self._view("answer_s", (), block)
-        return values
-
-    def draw_blocks(self, block: BlockIdentifier | None = None) -> int:
-        """Blocks that bury the draw's block before it is read."""
-        values: int = self._view("draw_blocks", (), block)
-        return values
-
-    def escrows(self, job: int, block: BlockIdentifier | None = None) -> int:
-        """job -> what is left to pay custodians with."""
-        values: int = self._view("escrows", (job,), block)
-        return values
-
-    def committees(self, job: int, version: int, block: BlockIdentifier | None = None) -> bytes:
-        """job -> version -> keccak256 of the committee's ABI encoding."""
-        values: bytes = self._view("committees", (job, version), block)
-        return values
-
-    def notes(self, operator: int, block: BlockIdentifier | None = None) -> Note:
-        """operator -> stake that counts once it is old enough."""
-        values: Any = self._view("notes", (operator,), block)
+    def notes(self, arg0: int, block: BlockIdentifier | None = None) -> Note:
+        """The contract variable `notes`."""
+        values: Any = self._view("notes", (arg0,), block)
         return Note(*values)
 
-    def funds(self, token: str, operator: int, block: BlockIdentifier | None = None) -> int:
-        """token -> operator -> what it has here and has not put up."""
-        values: int = self._view("funds", (token, operator), block)
+    def funds(self, arg0: str, arg1: int, block: BlockIdentifier | None = None) -> int:
+        """The contract variable `funds`."""
+        values: int = self._view("funds", (arg0, arg1), block)
         return values
 
-    def burned(self, token: str, block: BlockIdentifier | None = None) -> int:
-        """token -> reserves that were lost, which nothing can spend."""
-        values: int = self._view("burned", (token,), block)
+    def burned(self, arg0: str, block: BlockIdentifier | None = None) -> int:
+        """The contract variable `burned`."""
+        values: int = self._view("burned", (arg0,), block)
         return values

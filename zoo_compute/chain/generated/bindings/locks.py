@@ -41,7 +41,10 @@ class Locks(Binding):
     def vacate(
         self, job: int, operator: int, seat: int, count: int, price: int, seats: int, left_turn: int, token: str
     ) -> Call:
-        """Slashes a tenth of a seat's lock; the rest stays until `release`, since it secures earlier claims."""
+        """Slashes a tenth of a seat's lock; the rest stays until `release`, since it secures earlier claims.
+
+        price: The seat's; 0 slashes nothing.
+        """
         return self._call("vacate", (job, operator, seat, count, price, seats, left_turn, token))
 
     def convict(

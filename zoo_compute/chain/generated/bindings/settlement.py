@@ -103,6 +103,11 @@ class Settlement(Binding):
         values: str = self._view("availability", (), block)
         return values
 
+    def custody(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `custody`."""
+        values: str = self._view("custody", (), block)
+        return values
+
     def locks(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `locks`."""
         values: str = self._view("locks", (), block)
@@ -113,17 +118,33 @@ class Settlement(Binding):
         values: int = self._view("parked", (job, claim_hash), block)
         return values
 
-    def wire(self, referee_: str, availability_: str) -> Call:
-        """Names who judges disputes, and who asks for data, once."""
-        return self._call("wire", (referee_, availability_))
+    def wire(self, referee_: str, availability_: str, custody_: str) -> Call:
+        """Names who judges disputes, who asks for data, and who records what custodians hold, once."""
+        return self._call("wire", (referee_, availability_, custody_))
 
     def begin(self, job: int) -> Call:
         """Starts the ready window of a job whose seats are all awarded."""
         return self._call("begin", (job,))
 
     def abandon(self, job: int) -> Call:
-        """Ends a job that cannot go on. What was committed in the open turn stays payable."""
+        """Ends a job that cannot go on. What was committed in the open turn stays payable. One whose custodians
+        never held what it starts from leaves its posting deposit to those who have its seats.
+        """
         return self._call("abandon", (job,))
+
+    def start(self, job: int) -> Call:
+        """Opens the first turn of a job whose custodians hold what it starts from."""
+        return self._call("start", (job,))
+
+    def note_custody(self, job: int, turn: int, said: int, seconds: int) -> Call:
+        """What custodians say of the open turn, whose inputs are complete: a majority holds inputs, and nobody
+        commits any more; or too few sign for its checkpoint, and whoever aggregates may be replaced, but is not
+        slashed.
+
+        said: Bits of HELD and SHORT.
+        seconds: After which the aggregator has `aggregate_s` more.
+        """
+        return self._call("note_custody", (job, turn, said, seconds))
 
     def hold(self, job: int) -> Call:
         """Stops the clocks of a job: nobody is late until `resume`."""
@@ -142,13 +163,22 @@ class Settlement(Binding):
         return self._call("commit", (job, seat, turn, root, bundle))
 
     def post_checkpoint(self, job: int, turn: int, mask: int, root: bytes, cid: bytes) -> Call:
-        """Closes a turn with the aggregation of what was committed; opens the next one, or ends the job.
+        """Closes a turn with the aggregation of what was committed; opens the next one, or ends the job. Where there
+        are custodians, Custody calls for the aggregator.
 
         mask: The seats that committed.
         root: State root of the new checkpoint.
         cid: Digest of the CID of its pointer.
         """
         return self._call("post_checkpoint", (job, turn, mask, root, cid))
+
+    def leave_out(self, job: int, turn: int, mask: int) -> Call:
+        """Seats that committed in the open turn, and whose inputs too few custodians hold, are missing again; their
+        claims are void.
+
+        mask: The seats whose inputs a majority holds.
+        """
+        return self._call("leave_out", (job, turn, mask))
 
     def finalise(self, job: int, claims: Sequence[Claim]) -> Call:
         """Ends what waits for claims whose windows are over: each is paid, once, consecutive ones of one operator
@@ -197,7 +227,7 @@ class Settlement(Binding):
 
     def take_over(self, job: int, seat: int, operator: int, count: int, estimate_s: int) -> Call:
         """An operator takes the last `count` slots of a vacant seat, at the seat's price now: a tenth more for each
-        turn in which it was vacant, up to the maximum.
+        turn in which it was vacant, up to the reserve of the auction that sold it.
         """
         return self._call("take_over", (job, seat, operator, count, estimate_s))
 

@@ -159,6 +159,15 @@ class TaskRegistry(Binding):
         """
         return self._call("close", (job, kept))
 
+    def forsake(self, job: int, registry: str, seats: int) -> Call:
+        """For Settlement, of a job that never began: its posting deposit becomes owed, in equal parts, to those who
+        have its seats.
+
+        registry: Knows their owners.
+        seats: How many seats of slots there are.
+        """
+        return self._call("forsake", (job, registry, seats))
+
     def jobs(self, job: int, block: BlockIdentifier | None = None) -> Job:
         """Everything stored of a job; zeros when there is none."""
         values: Any = self._view("jobs", (job,), block)
@@ -197,11 +206,6 @@ class TaskRegistry(Binding):
         """What an operator's lock follows from, as a worker or as an aggregator."""
         values: Any = self._view("lock_terms", (job, is_aggregation), block)
         return LockTerms(*values)
-
-    def max_price(self, job: int, is_aggregation: bool, block: BlockIdentifier | None = None) -> int:
-        """The most that a slot-round, or an aggregation, may be paid."""
-        values: int = self._view("max_price", (job, is_aggregation), block)
-        return values
 
     def treasury(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `treasury`."""

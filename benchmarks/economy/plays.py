@@ -1,0 +1,111 @@
+"""The best that coalitions of hostile submitters, providers, aggregators, auditors and custodians find against the specification.
+
+Every coalition of six parties (the second provider is another one of the same kind) plays jobs of two to eight rounds in twelve
+circumstances, by itself or together; the other parties do what keepers do. A strategy is a decision at each place where a party can
+act: to work, lie, be silent, serve nobody, give up a seat or half of one, take it back under another name, ask about a true claim,
+sign or not, look or not, and how its lie ends. Each coalition keeps its best strategies, and tries what differs from them in up to
+three decisions. What chance does (which lies are found where nobody looks but auditors) is played out whole, and weighed.
+
+  profit   expected, in prices of a slot-round: money and what work cost, less the same of the honest course; gas is left out. A
+           hostile submitter has the worth of all true work too, also of rounds that were undone
+  losses   of honest parties, where everything is re-executed: what they paid beyond what they have for it
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from benchmarks.economy.network import CIRCUMSTANCES, K
+from benchmarks.economy.search import Result, coalitions, search
+
+SLOT_ROUND = 80 * K  # its usual price
+RESULT = Path(__file__).resolve().parents[1] / "results" / "plays.json"
+PARTS = 8  # in which a coalition is searched, each from the beginning: a search that is stuck is not all there is
+
+
+def summary(results: list[Result]) -> dict[str, Any]:
+    """Of all parts that are done, the best of each coalition."""
+    best: dict[tuple[str, ...], Result] = {}
+    losses: dict[str, Any] = {}
+    for each in results:
+        known = best.get(each.coalition)
+        assert each.best is not None
+        if known is None or known.best is None or each.best.profit > known.best.profit:
+            best[each.coalition] = each
+        for name, worst in each.losses.items():
+            if name not in losses or worst.profit / SLOT_ROUND > losses[name]["loss"]:
+                losses[name] = {
+                    "loss": round(worst.profit / SLOT_ROUND, 3),
+                    "coalition": list(each.coalition),
+                } | described(worst)
+    return {
+        "plays": sum(each.plays for each in results),
+        "strategies": sum(each.strategies for each in results),
+        "calls": sum(each.calls for each in results),
+        "coalitions": len(best),
+        "circumstances": [each.name for each in CIRCUMSTANCES],
+        "best": [
+            {"coalition": list(of), "profit": round(each.best.profit / SLOT_ROUND, 3)} | described(each.best)
+            for of, each in sorted(best.items(), key=lambda item: (len(item[0]), item[0]))
+            if each.best is not None
+        ],
+        "losses_of_honest_parties": dict(sorted(losses.items())),
+    }
+
+
+def described(best: Any) -> dict[str, Any]:
+    return {
+        "circumstances": best.circumstances,
+        "play": [f"{where}: {does}" for where, does in best.decisions.items()],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plays", type=int, default=1_000_000)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no part after so long")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    options = parser.parse_args()
+    tasks = [(of, options.seed * PARTS + part) for part in range(PARTS) for of in coalitions()]
+    share = -(-options.plays // len(tasks))
+    began, results, waiting = time.monotonic(), [], iter(tasks)
+    with ProcessPoolExecutor(options.processes, multiprocessing.get_context("fork")) as pool:
+        running = {pool.submit(search, of, share, seed) for of, seed in _some(waiting, 2 * options.processes)}
+        while running:
+            done = next(as_completed(running))
+            running.remove(done)
+            results.append(done.result())
+            minutes = (time.monotonic() - began) / 60
+            print(f"{sum(r.plays for r in results):,} plays, {minutes:.1f} min", file=sys.stderr, flush=True)
+            if minutes < options.minutes:
+                running |= {pool.submit(search, of, share, seed) for of, seed in _some(waiting, 1)}
+            out = summary(results) | {
+                "seconds": round(60 * minutes),
+                "processes": options.processes,
+                "seed": options.seed,
+            }
+            options.out.write_text(json.dumps(out, indent=2) + "\n", encoding="utf-8")
+    if options.json:
+        print(options.out.read_text(encoding="utf-8"), end="")
+    else:
+        for each in out["best"]:
+            print(f"{each['profit']:+9.3f}  {', '.join(each['coalition'])}")
+    return int(any(each["profit"] > 0 for each in out["best"]) or bool(out["losses_of_honest_parties"]))
+
+
+def _some(waiting: Any, count: int) -> list[Any]:
+    return [task for _, task in zip(range(count), waiting, strict=False)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""Coalitions that learn: each keeps its best strategies in all circumstances, and tries what differs from them in a few decisions."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from benchmarks.economy.choices import Chance, Strategy, outcomes
+from benchmarks.economy.network import CIRCUMSTANCES, Circumstances
+from benchmarks.economy.play import Play
+from benchmarks.economy.table import ROLES
+
+KEPT = 12  # of a coalition's best strategies in some circumstances
+FRESH = 0.2  # of strategies begin from nothing
+MOST_CHANGES = 3  # of decisions of a kept strategy
+
+
+@dataclass(frozen=True)
+class Best:
+    """What a coalition gains over the honest course, expected over what chance does, and by which decisions."""
+
+    profit: int
+    circumstances: str
+    decisions: dict[str, str]
+
+
+@dataclass
+class Result:
+    """Of a coalition."""
+
+    coalition: tuple[str, ...]
+    plays: int = 0
+    strategies: int = 0
+    calls: int = 0
+    best: Best | None = None
+    # by honest party: the most that a play costs it beyond what it has for it
+    losses: dict[str, Best] = field(default_factory=dict)
+
+
+def coalitions() -> Iterator[tuple[str, ...]]:
+    """Every one there is of the roles, the smallest first."""
+    for size in range(1, len(ROLES) + 1):
+        yield from combinations(ROLES, size)
+
+
+def concerns(circumstances: Circumstances, coalition: tuple[str, ...]) -> bool:
+    """Whether all of a coalition can do something in these."""
+    has_auditors = circumstances.has_audits or "auditor" not in coalition
+    return has_auditors and (circumstances.has_custody or "custodian" not in coalition)
+
+
+class Search:
+    """Of one coalition in one set of circumstances."""
+
+    def __init__(self, coalition: tuple[str, ...], circumstances: Circumstances, rng: random.Random) -> None:
+        self.coalition, self.circumstances, self.rng = frozenset(coalition), circumstances, rng
+        self.kept: list[tuple[float, dict[str, str]]] = []
+        honest = Play(circumstances, self.coalition, Strategy(rng, is_honest=True), Chance()).play()
+        self.honest = honest.of_coalition
+
+    def step(self, result: Result) -> None:
+        """One strategy more."""
+        strategy = Strategy(self.rng, self._begun())
+        profit, met = self._value(strategy, result)
+        result.strategies += 1
+        if result.best is None or round(profit) > result.best.profit:
+            result.best = Best(round(profit), self.circumstances.name, met)
+        self.kept.append((profit, strategy.decisions))
+        self.kept.sort(key=lambda each: -each[0])
+        del self.kept[KEPT:]
+
+    def _begun(self) -> dict[str, str]:
+        if not self.kept or self.rng.random() < FRESH:
+            return {}
+        decisions = dict(self.rng.choice(self.kept)[1])
+        changes = self.rng.randint(1, MOST_CHANGES)
+        for where in self.rng.sample(sorted(decisions), min(changes, len(decisions))):
+            del decisions[where]
+        return decisions
+
+    def _value(self, strategy: Strategy, result: Result) -> tuple[float, dict[str, str]]:
+        total, met = 0.0, {}
+
+        def play(chance: Chance) -> None:
+            nonlocal total
+            strategy.met = {}
+            played = Play(self.circumstances, self.coalition, strategy, chance)
+            worth = played.play()
+            met.update(strategy.hostile)
+            total += chance.weight * (worth.of_coalition - self.honest)
+            result.calls += played.n.calls
+            if self.circumstances.is_watched:
+                self._note_losses(worth.honest_losses(), strategy, result)
+
+        result.plays += outcomes(play)
+        return total, met
+
+    def _note_losses(self, losses: dict[str, int], strategy: Strategy, result: Result) -> None:
+        for name, loss in losses.items():
+            worst = result.losses.get(name)
+            if loss > 0 and (worst is None or loss > worst.profit):
+                result.losses[name] = Best(loss, self.circumstances.name, strategy.hostile)
+
+
+def search(coalition: tuple[str, ...], plays: int, seed: int) -> Result:
+    """So many plays of one coalition, in all circumstances that concern it, in turns. Plays make no cycles: nothing is to be collected."""
+    gc.freeze()
+    gc.disable()
+    rng = random.Random(f"{seed} {coalition}")
+    searches = [Search(coalition, each, rng) for each in CIRCUMSTANCES if concerns(each, coalition)]
+    result = Result(coalition)
+    while result.plays < plays:
+        for each in searches:
+            each.step(result)
+    return result

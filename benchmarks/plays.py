@@ -1,0 +1,13 @@
+"""Coalitions of hostile parties search the specification for plays that pay: the best of each."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # beside this file, repops.py bears a library's name
+
+from benchmarks.economy.plays import main  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(main())
