@@ -217,11 +217,14 @@ class Custody:
         if not is_pressed and not self._is_my_turn(view, (job, run.turn, root), None, is_whole=is_whole):
             return
         groups = signatures.groups_of(custody, record, heard)
-        if len(groups) > 1:  # one call joins one group's seats
+        is_short = len(signed) < custody.progress.least
+        if len(groups) > 1 or is_short:  # one call joins one group's seats; whoever is short has them on record before
             for group in groups:
                 self._send(view, Send("custody", "hold_inputs", (job, run.turn, words_of(committee), group)))
             groups = []
-        words = [(place, *each.words) for place, each in sorted(signed.items())]
+        own = custody.place_of(self._operator)
+        order = sorted(signed, key=lambda place: (place == own, place))  # that I am short, another must say
+        words = [(place, *signed[place].words) for place in order]
         args = (job, run.turn, mask, root, digest_of(pointer), words_of(committee), groups[0] if groups else [], words)
         self._send(view, Send("custody", "post_checkpoint", args))
 
@@ -231,7 +234,7 @@ class Custody:
         """Send signatures once there are enough, when it is my turn to."""
         if not custody.holders:
             return
-        if not custody.progress.started:
+        if not custody.progress.started and view.state == JobState.RUNNING:
             self._hand_in_start(view, custody, place)
         newest = view.run.turn if view.run is not None else -1
         first = max(custody.progress.counted, newest - view.terms.depth)

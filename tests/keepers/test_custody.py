@@ -13,8 +13,21 @@ from keepers.decisions import custody as decisions
 from keepers.decisions import custody_signatures as signatures
 from keepers.decisions.custody import Custodian
 from keepers.decisions.custody_signatures import Heard, majorities
-from keepers.decisions.orders import Send
-from tests.keepers.test_duties import AGGREGATOR, CHAIR, OPENED, RUN, SLOT_S, opening, view
+from keepers.decisions.duties import duties
+from keepers.decisions.orders import Aggregate, Send
+from keepers.decisions.orders import Progress as Work
+from keepers.decisions.requests import present_claims
+from tests.keepers.test_duties import (
+    AGGREGATOR,
+    CHAIR,
+    ME_AGGREGATOR,
+    ME_PROVIDER,
+    OPENED,
+    RUN,
+    SLOT_S,
+    opening,
+    view,
+)
 from tests.keepers.test_duties import ROOT as START
 from zoo_compute.chain.custody import CustodyView, member_of, words_of
 from zoo_compute.chain.custody_statements import CHECKPOINT, INPUTS, Signed
@@ -22,7 +35,7 @@ from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobStat
 from zoo_compute.spec import bits
 from zoo_compute.spec.custodians import CustodyStatus, Member, Progress, Record, Request, Role
 from zoo_compute.spec.custody import escrow_of, fee_of
-from zoo_compute.spec.params import STAKE_UNIT
+from zoo_compute.spec.params import CUSTODIANS_AT, STAKE_UNIT
 
 ME, TURN, ANSWER_S, FEE, RESERVE = 4, 1, 60, 10, 100
 KEYS = [f"0x{number:040x}" for number in range(9)]
@@ -205,36 +218,87 @@ def closed(now: int, **changes: object) -> JobView:
     return job(now, **{"run": replace(RUN, turn=TURN + 1, round=2), "checkpoints": [made()]} | changes)
 
 
-def test_a_closed_turn__is_recorded_by_a_majority_then_others_follow_for_a_while() -> None:
-    inputs = {place: signed(INPUTS, 0b111) for place in (0, 1)}
-    root = int.from_bytes(START, "big")
-    checkpoint = {place: signed(CHECKPOINT, root) for place in (0, 1)} | {2: signed(CHECKPOINT, root + 1)}
-    now = OPENED + 100
-    [call] = signatures.hand_in(closed(now), custody(), TURN, Heard(inputs, checkpoint), ANSWER_S, late=False)
+def calls(looked: JobView, held: CustodyView, heard: Heard, *, late: bool = True) -> list[Send]:
+    return list(signatures.hand_in(looked, held, TURN, heard, ANSWER_S, late=late))
+
+
+def test_a_closed_turn__takes_those_who_sign_after_the_majority__for_a_while() -> None:
+    now, root = OPENED + 100, int.from_bytes(START, "big")
+    held = custody(records={TURN: Record(TURN, 1, 0b111, now, inputs=0b011, checkpoint=0b011)})
+    third = Heard({2: signed(INPUTS, 0b111)}, {1: signed(CHECKPOINT, root), 2: signed(CHECKPOINT, root)})
+    [call] = calls(closed(now), held, third)
     _, claim, committee, first, second = call.args
     assert (call.function, claim, committee) == ("hold_turn", made().fields, words_of(COMMITTEE))
-    assert [each[:2] for each in first] == [(0, 0b111), (1, 0b111)]  # type: ignore[attr-defined]
-    assert [each[0] for each in second] == [0, 1], "a signature of another root is none"  # type: ignore[attr-defined]
-    record = Record(TURN, 1, 0b111, now, inputs=0b011, checkpoint=0b011)
-    held = custody(records={TURN: record})
-    third = {2: signed(INPUTS, 0b111)}
-    for late, at, expected in (
-        (False, now, 0),
-        (True, now, 1),
-        (True, now + ANSWER_S, 1),
-        (True, now + ANSWER_S + 1, 0),
-    ):
-        assert len(list(signatures.hand_in(closed(at), held, TURN, Heard(third, {}), ANSWER_S, late=late))) == expected
-    poor = {2: signed(INPUTS, 0b011)}
-    assert not list(signatures.hand_in(closed(now), held, TURN, Heard(poor, {}), ANSWER_S, late=True)), (
-        "it lacks a seat"
-    )
+    assert [each[:2] for each in first] == [(2, 0b111)]  # type: ignore[attr-defined]
+    assert [each[0] for each in second] == [2]  # type: ignore[attr-defined]
+    assert not calls(closed(now), held, third, late=False)
+    assert len(calls(closed(now + ANSWER_S), held, third)) == 1
+    assert not calls(closed(now + ANSWER_S + 1), held, third)
+    assert not calls(closed(now), held, Heard({2: signed(INPUTS, 0b011)}, {})), "it lacks a seat of the mask"
+    assert not calls(closed(now), held, Heard({}, {2: signed(CHECKPOINT, root + 1)})), "another root"
 
 
-def test_too_few_signatures__are_not_handed_in() -> None:
+ALL = Heard({place: signed(INPUTS, 0b111) for place in range(3)}, {})
+HALF = OPENED + 2 * SLOT_S + ANSWER_S // 2
+
+
+def test_inputs__that_cover_all_that_committed__go_with_the_post__unless_the_aggregator_is_silent() -> None:
+    assert not calls(job(HALF), custody(), ALL)
+    [call] = calls(job(HALF + 1), custody(), ALL)
+    assert (call.function, [each[:2] for each in call.args[3]]) == ("hold_inputs", [(p, 0b111) for p in range(3)])  # type: ignore[attr-defined]
+
+
+def test_inputs__of_a_majority_that_lacks_a_seat__are_recorded_and_the_seat_is_left_out() -> None:
+    partial = Heard({0: signed(INPUTS, 0b011), 1: signed(INPUTS, 0b111)}, {})
+    assert signatures.awaits_custodians(job(HALF), custody(), partial)
+    assert not signatures.awaits_custodians(job(HALF), custody(), ALL)
+    [call] = calls(job(HALF), custody(), partial)
+    assert call.function == "hold_inputs"
+    held = custody(records={TURN: Record(TURN, 1, 0b011, OPENED, inputs=0b011)})
+    assert signatures.awaits_custodians(job(OPENED + ANSWER_S), held, Heard({}, {}))
+    assert not list(signatures.leave_out_duty(job(OPENED + ANSWER_S), held, ANSWER_S)), "others may still sign"
+    [out] = signatures.leave_out_duty(job(OPENED + ANSWER_S + 1), held, ANSWER_S)
+    assert out == Send("custody", "leave_out", (1, TURN))
+    without = job(OPENED + ANSWER_S + 1, run=replace(WHOLE, missing=0b100, committed=4))
+    assert not list(signatures.leave_out_duty(without, held, ANSWER_S))
+    assert not signatures.awaits_custodians(without, held, Heard({}, {}))
+    assert [commit.seat for commit in present_claims(without)] == [0, 1]
+
+
+def test_one_signature__is_not_handed_in_before_it_is_an_excuse() -> None:
     one = Heard({0: signed(INPUTS, 0b111)}, {0: signed(CHECKPOINT, int.from_bytes(START, "big"))})
-    assert not list(signatures.hand_in(closed(OPENED), custody(), TURN, one, ANSWER_S, late=True))
-    assert not list(signatures.hand_in(job(OPENED), custody(), TURN, one, ANSWER_S, late=True))
+    assert not calls(job(HALF + 1), custody(), one)
+
+
+# -- turns that wait
+
+
+def with_custodians(looked: JobView) -> JobView:
+    return replace(looked, terms=replace(looked.terms, policy=3 << CUSTODIANS_AT))
+
+
+def test_an_aggregator__combines_once_custodians_hold_what_it_combines() -> None:
+    ready = with_custodians(job(OPENED + 1))
+    progress = Work(10, fetched=frozenset(range(3)))
+    assert Aggregate() in duties(ready, ME_AGGREGATOR, progress)
+    assert Aggregate() not in duties(replace(ready, awaits_custodians=True), ME_AGGREGATOR, progress)
+
+
+def test_an_overdue_turn__ends_the_job_if_no_majority_signed__else_the_aggregator() -> None:
+    overdue = with_custodians(job(WHOLE.aggregator_due + 99))
+    replaced, abandoned = Send("settlement", "time_out", (1, AGGREGATOR_SEAT)), Send("settlement", "abandon", (1,))
+    due = duties(overdue, ME_PROVIDER, Work(10))
+    assert (abandoned in due, replaced in due) == (True, False)
+    due = duties(replace(overdue, inputs_signed=True), ME_PROVIDER, Work(10))
+    assert (abandoned in due, replaced in due) == (False, True)
+
+
+def test_a_job_whose_custodians_never_hold_its_start__is_abandoned_after_their_time() -> None:
+    run = replace(RUN, turn=0, round=0, opened_at=0)
+    waiting = with_custodians(view(run.aggregator_due + 99, run=run))
+    assert Send("settlement", "abandon", (1,)) in duties(waiting, ME_PROVIDER, Work(10))
+    early = replace(waiting, now=run.aggregator_due)
+    assert Send("settlement", "abandon", (1,)) not in duties(early, ME_PROVIDER, Work(10))
 
 
 # -- lapses, pay, the end
