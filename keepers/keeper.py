@@ -128,6 +128,9 @@ class Keeper:
         if operator is not None:
             with self._contained("beat", status):
                 self._beats.keep(head)
+            if "custodian" in self.config.roles:
+                with self._contained("custody", status):
+                    self._custody.note_stake(operator)
         self._read_views(head, status)
         self._capacity.begin_tick(self._views)  # of all jobs, before anything is decided in one of them
         for view in self._views:

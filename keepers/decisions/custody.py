@@ -11,7 +11,6 @@ from zoo_compute.chain.custody_statements import Signed
 from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.spec.custodians import CustodyStatus, Record, Role
 from zoo_compute.spec.custody import escrow_of, fee_of
-from zoo_compute.spec.params import STAKE_UNIT
 
 GROWTH = 2  # stake is noted anew once it grew by so much: until then it counts as what it was, afterwards it is young for days
 
@@ -20,27 +19,23 @@ GROWTH = 2  # stake is noted anew once it grew by so much: until then it counts 
 class Custodian:
     """The operator that decides. asked: its price per GiB and round in the job's token; None: it offers nothing.
 
-    stake: in ZEN's smallest unit. noted, aged: in STAKE_UNIT, what was noted of it, and what counts. funds: in the job's token.
+    aged: the stake that counts, in STAKE_UNIT. funds: in the job's token.
     """
 
     operator: int
     asked: int | None = None
     eligible: bool = False
     keeps_offers: bool = True
-    stake: int = 0
     aged: int = 0
-    noted: int = 0
     funds: int = 0
 
 
 # -- offers and draws
 
 
-def notes_stake(me: Custodian) -> bool:
-    """Whether my stake is to be noted: it never was, it fell, or it grew so much that it may be young again."""
-    stake = me.stake // STAKE_UNIT
-    has_changed = stake < me.noted or stake >= max(1, GROWTH * me.noted)
-    return me.asked is not None and me.eligible and has_changed
+def notes_stake(stake: int, noted: int) -> bool:
+    """Whether my stake is to be noted: it never was, it fell, or it grew so much that it may be young again. Both in STAKE_UNIT."""
+    return stake < noted or stake >= max(1, GROWTH * noted)
 
 
 def may_offer(view: JobView, custody: CustodyView, me: Custodian) -> bool:

@@ -23,6 +23,7 @@ from zoo_compute.chain.custody_statements import CHECKPOINT, INPUTS, START, Prop
 from zoo_compute.chain.views import JobState
 from zoo_compute.errors import Refusal
 from zoo_compute.spec.custodians import CustodyStatus, Member, Role
+from zoo_compute.spec.params import STAKE_UNIT
 from zoo_compute.store.cid import digest_of, raw_cid
 
 if TYPE_CHECKING:
@@ -75,9 +76,7 @@ class Custody:
 
         asked: my price per GiB and round in the job's token; None: I offer nothing.
         """
-        if asked is not None and operator.stake != self._noted:
-            self._note(view, operator, asked)
-        custody = read_custody(self._chain, view)
+        custody = read_custody(self._chain, view) if view.custodians else None
         if custody is None:
             return view
         role = custody.roles.get(self._operator, Role())
@@ -114,24 +113,25 @@ class Custody:
 
     # -- offers
 
-    def _me(self, view: JobView, custody: CustodyView, operator: OperatorView, asked: int | None) -> Custodian:
-        me = Custodian(self._operator, asked, operator.eligible, self._keeps_offers, operator.stake)
-        is_wanted = asked is not None and custody.progress.vacant and self._operator not in custody.roles
-        return self._with_means(view, me) if is_wanted else me
+    def note_stake(self, operator: OperatorView) -> None:
+        """Have my stake count, as far as it changed."""
+        if operator.stake == self._noted or not operator.eligible:
+            return
+        noted = self._chain.custody.notes(self._operator, block=operator.block).stake
+        if decisions.notes_stake(operator.stake // STAKE_UNIT, noted):
+            self._sender.send(self._chain.custody.note_stake(self._operator))
+        self._noted = operator.stake
 
-    def _with_means(self, view: JobView, me: Custodian) -> Custodian:
+    def _me(self, view: JobView, custody: CustodyView, operator: OperatorView, asked: int | None) -> Custodian:
+        me = Custodian(self._operator, asked, operator.eligible, self._keeps_offers)
+        if asked is None or not custody.progress.vacant or self._operator in custody.roles:
+            return me
         reads = [
             Read("custody", "aged_stake", (me.operator,)),
-            Read("custody", "notes", (me.operator,)),
             Read("custody", "funds", (view.token, me.operator)),
         ]
-        aged, note, funds = read_all(self._chain, view.block, reads)
-        return replace(me, aged=aged, noted=note["stake"], funds=funds)
-
-    def _note(self, view: JobView, operator: OperatorView, asked: int) -> None:
-        me = self._with_means(view, Custodian(self._operator, asked, operator.eligible, stake=operator.stake))
-        if not decisions.notes_stake(me) or self._send(view, Send("custody", "note_stake", (self._operator,))):
-            self._noted = operator.stake
+        aged, funds = read_all(self._chain, view.block, reads)
+        return replace(me, aged=aged, funds=funds)
 
     def _offer(self, view: JobView, custody: CustodyView, me: Custodian) -> None:
         """Once what the job starts from is here: whoever cannot hold that holds nothing."""

@@ -48,6 +48,7 @@ COMMANDS = {
     "network": "allow beat check govern show",
     "node": "admit announce answer-key audit benchmark configure conformance consent custody declare deposit drain earnings estimate hand-over register register-for show stake start status unstake withdraw",
     "node audit": "offer status withdraw",
+    "node custody": "deposit status withdraw",
     "store": "add get ls pin serve unpin",
     "treasury": "collect show spend",
 }

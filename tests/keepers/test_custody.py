@@ -35,12 +35,12 @@ from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobStat
 from zoo_compute.spec import bits
 from zoo_compute.spec.custodians import CustodyStatus, Member, Progress, Record, Request, Role
 from zoo_compute.spec.custody import escrow_of, fee_of
-from zoo_compute.spec.params import CUSTODIANS_AT, STAKE_UNIT
+from zoo_compute.spec.params import CUSTODIANS_AT
 
 ME, TURN, ANSWER_S, FEE, RESERVE = 4, 1, 60, 10, 100
 KEYS = [f"0x{number:040x}" for number in range(9)]
 COMMITTEE = tuple(Member(operator, 0, 0, key) for operator, key in zip((3, ME, 5), KEYS, strict=False))
-ABLE = Custodian(ME, asked=1, eligible=True, stake=9 * STAKE_UNIT, noted=9, aged=9, funds=RESERVE)
+ABLE = Custodian(ME, asked=1, eligible=True, aged=9, funds=RESERVE)
 COMMITS = [
     Commit(TURN, 1, seat, 1 + seat, 2 * seat << 16 | 2, 90, START, START, OPENED + 900, bundle=START)
     for seat in range(3)
@@ -99,7 +99,7 @@ def test_offer__is_worth_my_price_for_the_bytes_that_the_job_really_has() -> Non
 def test_stake__is_noted_when_it_fell_or_doubled__since_growth_makes_it_young(
     noted: int, stake: int, expected: bool
 ) -> None:
-    assert decisions.notes_stake(replace(ABLE, noted=noted, stake=stake * STAKE_UNIT)) is expected
+    assert decisions.notes_stake(stake, noted) is expected
 
 
 def test_an_offer_that_was_not_drawn__ends_unless_it_waits_as_a_standby() -> None:
