@@ -166,8 +166,9 @@ def hand_in(
             yield Send("custody", "hold_turn", args)
         return
     is_carried = seats_of(view, turn) & ~_covered(custody, record, heard) == 0
-    if is_carried and not is_late(view, answer_s):
-        return  # the aggregator's post carries them; later, its silence must not end the job
+    has_more = any(member.operator and place not in heard.inputs for place, member in enumerate(committee))
+    if not record.inputs and (is_carried or has_more) and not is_late(view, answer_s):
+        return  # the aggregator's post carries them; or who has not signed yet may hold what the others lack
     for group in (*groups_of(custody, record, heard), heard.group(followers)):
         if group:
             yield Send("custody", "hold_inputs", (view.job, turn, words_of(committee), group))

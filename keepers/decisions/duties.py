@@ -28,6 +28,7 @@ from keepers.decisions.requests import present_claims, present_mask
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
     Checkpoint,
+    ClaimState,
     Commit,
     JobStake,
     JobState,
@@ -132,9 +133,11 @@ def _train_and_commit(view: JobView, run: Run, me: OperatorContext, progress: Pr
 
 
 def _time_out_others(view: JobView, run: Run, me: OperatorContext, patience_s: int) -> Iterator[Duty]:
+    # What too few custodians hold is void, and no fault of the seat's.
+    left_out = {commit.seat for commit in view.commits if (commit.turn, commit.state) == (run.turn, ClaimState.VOID)}
     for number, seat in view.slot_seats.items():
         deadline = seat.deadline(run)
-        if seat.operator in (0, me.operator) or not _missing(run, number):
+        if seat.operator in (0, me.operator) or not _missing(run, number) or number in left_out:
             continue
         if not run.holds and deadline <= run.inputs_close and view.now > deadline + patience_s:
             yield Send("settlement", "time_out", (view.job, number))

@@ -31,7 +31,7 @@ from tests.keepers.test_duties import (
 from tests.keepers.test_duties import ROOT as START
 from zoo_compute.chain.custody import CustodyView, member_of, words_of
 from zoo_compute.chain.custody_statements import CHECKPOINT, INPUTS, Signed
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobState, JobView, Seat
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobState, JobView, Seat
 from zoo_compute.spec import bits
 from zoo_compute.spec.custodians import CustodyStatus, Member, Progress, Record, Request, Role
 from zoo_compute.spec.custody import escrow_of, fee_of
@@ -249,7 +249,10 @@ def test_inputs__that_cover_all_that_committed__go_with_the_post__unless_the_agg
 
 
 def test_inputs__of_a_majority_that_lacks_a_seat__are_recorded_and_the_seat_is_left_out() -> None:
-    partial = Heard({0: signed(INPUTS, 0b011), 1: signed(INPUTS, 0b111)}, {})
+    few = Heard({0: signed(INPUTS, 0b011), 1: signed(INPUTS, 0b111)}, {})
+    assert not calls(job(HALF), custody(), few), "the third may hold what the first lacks"
+    assert [call.function for call in calls(job(HALF + 1), custody(), few)] == ["hold_inputs"]
+    partial = Heard({**few.inputs, 2: signed(INPUTS, 0b011)}, {})
     assert signatures.awaits_custodians(job(HALF), custody(), partial)
     assert not signatures.awaits_custodians(job(HALF), custody(), ALL)
     [call] = calls(job(HALF), custody(), partial)
@@ -259,7 +262,12 @@ def test_inputs__of_a_majority_that_lacks_a_seat__are_recorded_and_the_seat_is_l
     assert not list(signatures.leave_out_duty(job(OPENED + ANSWER_S), held, ANSWER_S)), "others may still sign"
     [out] = signatures.leave_out_duty(job(OPENED + ANSWER_S + 1), held, ANSWER_S)
     assert out == Send("custody", "leave_out", (1, TURN))
-    without = job(OPENED + ANSWER_S + 1, run=replace(WHOLE, missing=0b100, committed=4))
+    void = [*COMMITS[:2], replace(COMMITS[2], state=ClaimState.VOID)]
+    without = job(OPENED + ANSWER_S + 1, run=replace(WHOLE, missing=0b100, committed=4), commits=void)
+    seated = replace(without, seats={2: Seat(7, 4, 2, 90, 0, 0, 10, OPENED), AGGREGATOR_SEAT: CHAIR}, now=HALF)
+    blamed = Send("settlement", "time_out", (1, 2))
+    assert blamed not in duties(seated, ME_PROVIDER, Work(10)), "it committed"
+    assert blamed in duties(replace(seated, commits=COMMITS[:2]), ME_PROVIDER, Work(10))
     assert not list(signatures.leave_out_duty(without, held, ANSWER_S))
     assert not signatures.awaits_custodians(without, held, Heard({}, {}))
     assert [commit.seat for commit in present_claims(without)] == [0, 1]
