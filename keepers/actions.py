@@ -33,6 +33,7 @@ from keepers.decisions.requests import (
 from keepers.queue.work_queue import WorkQueue
 from keepers.services import deposits
 from keepers.services.bid_seals import BidSealer
+from keepers.services.custody import Custody
 from keepers.services.precompute import Speculation
 from keepers.services.progress import bundle_to_fetch, fetched_bundles, trained, training_work
 from keepers.services.verification import RequestWork
@@ -63,6 +64,7 @@ class Actions:
         sealer: BidSealer,
         capacity: Capacity,
         speculation: Speculation,
+        custody: Custody,
     ) -> None:
         self._config = config
         self._chain = chain
@@ -73,6 +75,7 @@ class Actions:
         self._sealer = sealer
         self._capacity = capacity
         self._speculation = speculation
+        self._custody = custody
 
     def perform(self, view: JobView, duty: Duty) -> None:
         """Raises NeedsOperator and the store's errors. A refusal by the contract is logged: the next duty is still done."""
@@ -148,4 +151,7 @@ class Actions:
         result = self._work.status(aggregate_name(view)).result
         assert result is not None, "PostAggregate follows a finished aggregation"
         root, digest = bytes.fromhex(result["root"]), digest_of(result["pointer"])
+        if view.custodians:
+            self._custody.propose(view, mask, root, result["pointer"])
+            return
         self._send(view, self._chain.settlement.post_checkpoint(view.job, view.run.turn, mask, root, digest))

@@ -22,16 +22,17 @@ from zoo_compute.paths import CONFIG, HOT_KEY, PASSPHRASE
 MAX_SLOTS = 512  # of a seat: their results must fit a bundle of one block
 EMBEDDED = "embedded"  # broker: the daemon runs a Redis of its own
 BROKER_URLS = ("redis://", "rediss://")
-ROLES = ("provider", "aggregator", "verifier")
+ROLES = ("provider", "aggregator", "verifier", "custodian")
 FILE = CONFIG
-PRICE_KEYS = ("price", "aggregator_price")  # by kind of lot
+PRICE_KEYS = ("price", "aggregator_price", "custody_price")  # by kind of lot; and of custody
+CUSTODY = 2
 
 
 @dataclass(frozen=True)
 class Settings:
     """The keys of operator.json. Paths are relative to the folder, prices are whole tokens as decimal strings.
 
-    `price` and `aggregator_price` are in ZEN; `prices` has those in other tokens.
+    `price`, `aggregator_price` and `custody_price` are in ZEN; `prices` has those in other tokens.
     """
 
     name: str
@@ -47,9 +48,10 @@ class Settings:
     roles: list[str] = field(default_factory=lambda: ["provider"])
     price: str = "1"  # asked per slot-round; the least the operator accepts
     aggregator_price: str = "1"  # asked per aggregated round
+    custody_price: str = "0.01"  # asked of a custodian's signatures, per GiB and round
     prices: dict[str, Any] = field(
         default_factory=dict
-    )  # by token's address {price, aggregator_price}; without one: no bid
+    )  # by token's address {price, aggregator_price, custody_price}; without one: no bid
     capacity: int = 4  # slots of one job it can hold at once
     longest_job_days: int = 30  # jobs that could bind collateral for longer are left alone
     standby: bool = True
@@ -95,8 +97,8 @@ class OperatorConfig(Settings):
         return tuple(to_checksum_address(address) for address in self.prices)
 
     def price_in(self, token: Token, kind: int) -> int | None:
-        """What the operator asks, in the token's smallest unit: kind 0 per slot-round, kind 1 per aggregation. None: it never
-        bids for that in this token. Raises ConfigError for a price with more decimals than the token has.
+        """What the operator asks, in the token's smallest unit: kind 0 per slot-round, kind 1 per aggregation, CUSTODY per GiB
+        and round of custody. None: it never bids for that in this token. Raises ConfigError for a price with more decimals than the token has.
         """
         key = PRICE_KEYS[kind]
         asked: Mapping[str, str] = {k: getattr(self, k) for k in PRICE_KEYS}
@@ -178,6 +180,10 @@ def _check(settings: Settings) -> None:
     if settings.broker != EMBEDDED and not settings.broker.startswith(BROKER_URLS):
         expected = f"expected {EMBEDDED!r}, or a URL that begins with {' or '.join(BROKER_URLS)}"
         raise fields.BadField(f"{FILE}.broker: {expected}, got {settings.broker!r}")
+    if "custodian" in settings.roles and settings.store.startswith("kubo:"):
+        raise fields.BadField(
+            f"{FILE}: a custodian publishes its signatures beside its own store; set store to a folder"
+        )
     if settings.operator == 0 and set(settings.roles) != {"verifier"}:
         raise fields.BadField(f"{FILE}.operator is 0: register first (`zoo node register`) and write its number here")
 

@@ -18,7 +18,7 @@ from eth_utils.crypto import keccak
 
 from keepers.actions import Actions
 from keepers.capacity import Capacity
-from keepers.config import OperatorConfig
+from keepers.config import CUSTODY, OperatorConfig
 from keepers.decisions.duties import duties
 from keepers.decisions.open_jobs import OpenJobs, ring_conflicts
 from keepers.decisions.orders import Duty, OperatorContext, Progress
@@ -29,10 +29,12 @@ from keepers.queue.work_queue import WorkQueue, WorkStatus
 from keepers.services.auditing import Auditing
 from keepers.services.beats import Beats
 from keepers.services.bid_seals import BidSealer, priced_token
+from keepers.services.custody import Custody
 from keepers.services.disputing import Disputing
 from keepers.services.precompute import Speculation
 from keepers.services.progress import measured_progress, progress_of
 from keepers.services.retention import CheckpointRetention
+from keepers.services.statements import Statements
 from keepers.services.verification import REPORTS, Verifier
 from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.audits import read_audits
@@ -71,7 +73,20 @@ class Keeper:
         self._money = OperatorMoney(config, chain, sender)
         self._beats = Beats(chain, sender, config.operator, _turn_s(config))
         self.retention = CheckpointRetention(config, chain, store)
-        self.peers = PeerDirectory(config, chain, sender, store, self._speculation.files, self.retention)
+        self.statements = Statements(store, config.poll_s)
+        self.peers = PeerDirectory(
+            config, chain, sender, store, self._speculation.files, self.retention, self.statements
+        )
+        self._custody = Custody(
+            chain,
+            sender,
+            account,
+            self._ask,
+            self.statements,
+            operator=config.operator,
+            turn_s=_turn_s(config),
+            keeps_offers=config.standby,
+        )
         self._actions = Actions(
             config,
             chain,
@@ -82,6 +97,7 @@ class Keeper:
             sealer=BidSealer(self._secret),
             capacity=self._capacity,
             speculation=self._speculation,
+            custody=self._custody,
         )
         self.disputing = Disputing(
             chain,
@@ -112,6 +128,9 @@ class Keeper:
         if operator is not None:
             with self._contained("beat", status):
                 self._beats.keep(head)
+            if "custodian" in self.config.roles:
+                with self._contained("custody", status):
+                    self._custody.note_stake(operator)
         self._read_views(head, status)
         self._capacity.begin_tick(self._views)  # of all jobs, before anything is decided in one of them
         for view in self._views:
@@ -129,8 +148,8 @@ class Keeper:
     def _read_views(self, head: Head, status: dict[str, Any]) -> None:
         self._views, now = [], self.chain.time(head)
         for job in range(1, self.chain.tasks.job_count(block=head.number) + 1):
-            # An auditor has to do with jobs for which it never bids.
-            if self._auditing is None and self._open_jobs.can_skip(job, now):
+            # An auditor or a custodian has to do with jobs for which it never bids.
+            if self._auditing is None and "custodian" not in self.config.roles and self._open_jobs.can_skip(job, now):
                 status["jobs"][job] = JobState.OPEN.name
             elif job not in self._finished:
                 with self._contained(f"job {job}", status):
@@ -168,6 +187,7 @@ class Keeper:
                 self._finished.add(view.job)
             return False
         me = self._context(view, operator)
+        view = self._custody.act(view, operator, self._custody_price(me))
         progress = self._progress(view, operator.operator)
         due = duties(view, me, progress)
         self._open_jobs.record(view, me, progress, due)
@@ -175,7 +195,7 @@ class Keeper:
         stake = view.stakes.get(me.operator)
         is_bound = stake is not None and stake.lots > 0
         is_over = view.settled and self._keeps_result(view, me.operator)
-        if is_over and not due and not is_bound and self._is_verified(view):
+        if is_over and not due and not is_bound and self._is_verified(view) and not self._custody.pending(view.job):
             self._finished.add(view.job)
         return is_bound
 
@@ -236,6 +256,12 @@ class Keeper:
             promises=self._capacity.promises_elsewhere(view.job),
             most_units=most_capacity(operator.stake, params.min_stake),
         )
+
+    def _custody_price(self, me: OperatorContext) -> int | None:
+        """What I ask of custody in a job's token; None where I offer none."""
+        if "custodian" not in self.config.roles or me.is_drained or me.token is None:
+            return None
+        return self.config.price_in(me.token, CUSTODY)
 
     def _progress(self, view: JobView, operator: int) -> Progress:
         progress = progress_of(self.work, view, operator)

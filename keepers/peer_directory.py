@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from keepers.config import OperatorConfig
 from keepers.services.precompute import Prefetcher
 from keepers.services.retention import CheckpointRetention
+from keepers.services.statements import Statements
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.sender import Sender
@@ -28,6 +29,7 @@ class PeerDirectory:
         store: Store,
         prefetcher: Prefetcher,
         retention: CheckpointRetention,
+        statements: Statements,
     ) -> None:
         self.urls: list[str] = []
         self._config = config
@@ -36,6 +38,7 @@ class PeerDirectory:
         self._store = store
         self._prefetcher = prefetcher
         self._retention = retention
+        self._statements = statements
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
         self._next_block = chain.network.first_block  # whose announcements are read next
 
@@ -61,3 +64,4 @@ class PeerDirectory:
             save_endpoints(self._store.root, filter(is_gateway, endpoints.values()))
         self._prefetcher.set_peers(self.urls, endpoints)
         self._retention.endpoints = dict(endpoints)
+        self._statements.endpoints = dict(endpoints)

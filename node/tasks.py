@@ -11,6 +11,7 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
     run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain revealed, or null), [slots of the bundle, before]
     run_fetching      + slots, operator, bundle (CID), root, timeout_s
     run_keeping     job, manifest, checkpoint only
+    run_holding     round may be the number of rounds: the checkpoint after the last one
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from node.disputes.player import AGGREGATION_DISPUTE, dispute_of, result_in
 from node.errors import BadInputs, NodeOutOfMemory, OverLimit, TensorChunk, Withheld
 from node.inputs import carried_state
 from node.inputs.bundles import SlotResult
-from node.inputs.checkpoints import checkpoint_cids, fetch_pointer
+from node.inputs.checkpoints import checkpoint_cids, fetch_checkpoint, fetch_pointer
 from node.inputs.examples import fetch_heldout
 from node.inputs.fetching import TIMEOUT_S, UNAVAILABLE, missing_update_chunk, root_from_hex
 from node.inputs.job_files import Inputs, fetch_inputs, fetch_manifest
 from node.inputs.programs import fetch_programs
 from node.inputs.states import put_state
-from node.inputs.updates import fetch_results, get_update, get_updates, put_update
+from node.inputs.updates import fetch_results, get_update, get_updates, pin_received, put_update
 from node.measurement.step_cost import MeasuredProgram, limits_for, step_cost
 from repops import backend
 from zoo_compute.formats.bundles import Pointer
@@ -47,6 +48,7 @@ from zoo_compute.json_codec import decode, finite_or_none
 from zoo_compute.spec.frames import Result
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import batch_of
+from zoo_compute.training.held_bytes import round_bytes
 from zoo_compute.training.memory import needed_bytes
 from zoo_compute.training.outliers import harmful_slots, scores_of
 from zoo_compute.training.rounds import tokens_of
@@ -315,6 +317,23 @@ def run_pinning(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     for cid in kept:
         store.pin(cid, timeout_s=TIMEOUT_S)
     return {"job": request["job"], "pinned": list(kept)}
+
+
+def run_holding(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Fetch, check and keep what a custodian signs for: a checkpoint, or program, data and first state of a job.
+
+    Answers `round_bytes`, of one round. Raises BadInputs, Withheld.
+    """
+    manifest = fetch_manifest(store, request["manifest"])
+    if request["checkpoint"] is None:
+        fetch_inputs(store, request)
+    graph = fetch_programs(store, manifest, request.get("device")).graph
+    if request["checkpoint"] is not None:
+        root, tag = root_from_hex(request["start_root"]), round_tag(request["job"], request["round"])
+        fetch_checkpoint(store, manifest, graph, request["job"], request["round"], request["checkpoint"], root)
+        for cid in checkpoint_cids(store, manifest, request["checkpoint"]):
+            pin_received(store, cid, tag)
+    return {"job": request["job"], "round_bytes": round_bytes(graph, manifest)}
 
 
 def _report(

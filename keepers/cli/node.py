@@ -30,6 +30,7 @@ from zoo_compute.operators.readiness import NodeInspection, inspect_node, wait_f
 @click.option("--operator", type=int, help="Operator number that `zoo node register` printed; a verifier needs none.")
 @click.option("--price", help="Price per slot-round, in whole ZEN (or --token). Ask what it costs you.")
 @click.option("--aggregator-price", help="Price per aggregation, in whole ZEN (or --token).")
+@click.option("--custody-price", help="Price of custody per GiB and round, in whole ZEN (or --token).")
 @click.option(
     "--token",
     metavar="ADDRESS",

@@ -28,6 +28,7 @@ from keepers.decisions.requests import present_claims, present_mask
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
     Checkpoint,
+    ClaimState,
     Commit,
     JobStake,
     JobState,
@@ -82,6 +83,10 @@ def _while_awarded(view: JobView, run: Run, me: OperatorContext, progress: Progr
 def _while_running(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     if run.is_waiting:
         yield from _finalise(view, _awaited(view, run, me))
+        if view.custodians and run.turn == 0 and view.now > run.aggregator_due + stagger_delay_s(view, me, 0):
+            yield Send(
+                "settlement", "abandon", (view.job,)
+            )  # they never signed that they hold what the job starts from
         yield from _take_vacant(view, run, me, progress)
         return
     yield from demands.fetch_or_demand(view, run, me, progress)
@@ -128,9 +133,11 @@ def _train_and_commit(view: JobView, run: Run, me: OperatorContext, progress: Pr
 
 
 def _time_out_others(view: JobView, run: Run, me: OperatorContext, patience_s: int) -> Iterator[Duty]:
+    # What too few custodians hold is void, and no fault of the seat's.
+    left_out = {commit.seat for commit in view.commits if (commit.turn, commit.state) == (run.turn, ClaimState.VOID)}
     for number, seat in view.slot_seats.items():
         deadline = seat.deadline(run)
-        if seat.operator in (0, me.operator) or not _missing(run, number):
+        if seat.operator in (0, me.operator) or not _missing(run, number) or number in left_out:
             continue
         if not run.holds and deadline <= run.inputs_close and view.now > deadline + patience_s:
             yield Send("settlement", "time_out", (view.job, number))
@@ -197,6 +204,8 @@ def training_time_s(slot_s: float, slots: int, relative_paces: Sequence[float]) 
 def _aggregate(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     if run.aggregator != me.operator or not view.inputs_complete(view.now) or run.committed < run.quorum:
         return
+    if view.awaits_custodians:
+        return
     yield from _time_out_others(view, run, me, 0)  # a silent holder must not escape its slash by the turn's end
     if progress.aggregated:
         yield PostAggregate(present_mask(view, run))
@@ -210,6 +219,11 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterato
     if run.committed < run.quorum:
         if view.inputs_complete(view.now - turn):
             yield Send("settlement", "abandon", (view.job,))
+    elif run.aggregator and view.custodians and view.now > run.aggregator_due + turn:
+        if not view.inputs_signed:
+            yield Send("settlement", "abandon", (view.job,))
+        elif run.aggregator != me.operator:
+            yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))
     elif run.aggregator and view.now > run.aggregator_due + turn:
         if run.aggregator != me.operator and not run.holds:
             yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))

@@ -135,7 +135,9 @@ def _links(view: JobView, before: Sequence[Commit]) -> list[dict[str, Any]]:
 
 def present_claims(view: JobView) -> list[Commit]:
     """The claims that the open turn's aggregation combines, in slot order."""
-    by_seat = {commit.seat: commit for commit in view.committed(_run(view).turn).values()}
+    run = _run(view)
+    commits = view.committed(run.turn).values()
+    by_seat = {commit.seat: commit for commit in commits if not run.missing >> commit.seat & 1}
     return sorted(by_seat.values(), key=lambda commit: commit.first)
 
 
@@ -255,6 +257,27 @@ def pin_request(view: JobView) -> dict[str, Any]:
     """The newest checkpoint."""
     pointer = raw_cid(view.checkpoint_cids[view.completed_rounds])
     return {"job": view.job, "manifest": raw_cid(view.terms.manifest), "checkpoint": pointer}
+
+
+def hold_name(view: JobView, made: Checkpoint | None) -> str:
+    """Of what a job starts from, or of a checkpoint."""
+    return f"hold-{view.job}-{made.turn}-{made.root.hex()[:16]}" if made else f"hold-{view.job}-start"
+
+
+def hold_request(view: JobView, made: Checkpoint | None) -> dict[str, Any]:
+    """What a custodian signs that it holds."""
+    if made is None:
+        return _base(view, 0, 0, view.checkpoint_roots[0])
+    base = _base(view, 0, 0, view.checkpoint_roots[0])
+    return {**base, "round": made.round + 1, "checkpoint": raw_cid(made.cid), "start_root": made.root.hex()}
+
+
+def proposal_work(view: JobView, root: str, pointer: str) -> tuple[str, dict[str, Any]]:
+    """The open turn's checkpoint as its aggregator shows it: its name, and the request."""
+    run = _run(view)
+    base = _base(view, 0, 0, view.checkpoint_roots[0])
+    name = f"hold-{view.job}-{run.turn}-{root[:16]}"
+    return name, {**base, "round": run.round + 1, "checkpoint": pointer, "start_root": root}
 
 
 def dispute_name(

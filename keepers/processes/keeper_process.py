@@ -78,6 +78,8 @@ def run_keeper(config: OperatorConfig) -> None:
             answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
             threading.Thread(target=answering.run, name="answering", daemon=True).start()
         threading.Thread(target=keeper.retention.run, name="retention", daemon=True).start()
+        if config.operator:
+            threading.Thread(target=keeper.statements.run, name="statements", daemon=True).start()
         threading.Thread(target=keeper.disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
 
     worker_ready.connect(schedule, weak=False)

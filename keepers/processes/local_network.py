@@ -53,6 +53,7 @@ class OperatorPlan:
     audit_deposit: int = (
         1_000 * ZEN
     )  # of a verifier: the bond of its place as an auditor, and what its verdicts reserve
+    custody_deposit: int = 1_000 * ZEN  # of a custodian: what its offers reserve
 
 
 @dataclass
@@ -74,9 +75,12 @@ class LocalOperators:
         key_file = home / HOT_KEY
         hot = keystore.address_of(key_file) if key_file.exists() else keystore.create(key_file, secret, work=keystore.DEVNET_WORK)  # fmt: skip
         self.devnet.fund(hot, coin=HOT_COIN, zen=plan.ask_zen)
+        signer = keystore.unlock(key_file, secret)
         port = _port_of(home)
         endpoint = f"http://{LOOPBACK}:{port}"
         operator = self._registered(plan, hot, endpoint)
+        if "custodian" in plan.roles and not self.devnet.chain.custody.notes(operator).since:
+            Sender(self.devnet.chain, signer, folder=home).send(self.devnet.chain.custody.note_stake(operator))
         raw = {
             "name": plan.name,
             "network": str(self.devnet.network_file),
@@ -122,20 +126,31 @@ class LocalOperators:
         return operator
 
     def _register(self, plan: OperatorPlan, hot: str, endpoint: str) -> int:
-        """What `zoo node register`, `zoo node deposit` and `zoo node audit offer` do, from an owner's account of its own."""
+        """What `zoo node register`, `deposit`, `audit offer` and `custody deposit` do, from an owner's account of its own."""
         chain = self.devnet.chain
-        owner = self.devnet.account(_owner(plan), zen=plan.stake + plan.collateral + plan.audit_deposit)
+        zen = plan.stake + plan.collateral + plan.audit_deposit + plan.custody_deposit
+        owner = self.devnet.account(_owner(plan), zen=zen)
         sender = Sender(chain, owner, folder=self.devnet.folder)
         sender.send(chain.zen.approve(chain.registry.address, plan.stake + plan.collateral))
         receipt = sender.send(chain.registry.register(hot, plan.gpu_class, plan.vram_gb, plan.stake, endpoint))
         operator = int(receipt.event("OperatorRegistered").args["operator"])
-        if set(plan.roles) != {"verifier"}:
+        if {"provider", "aggregator"} & set(plan.roles):
             sender.send(chain.registry.deposit(operator, chain.zen.address, plan.collateral))
         if "verifier" in plan.roles:
             sender.send(chain.zen.approve(chain.audits.address, plan.audit_deposit))
             sender.send(chain.audits.deposit(operator, chain.zen.address, plan.audit_deposit))
             sender.send(chain.audits.offer(operator, 1))
+        if "custodian" in plan.roles:
+            sender.send(chain.zen.approve(chain.custody.address, plan.custody_deposit))
+            sender.send(chain.custody.deposit(operator, chain.zen.address, plan.custody_deposit))
         return operator
+
+    def age_stake(self) -> None:
+        """Let the stake of custodians count at once, not only after the exit delay."""
+        chain, custody = self.devnet.chain, self.devnet.chain.custody
+        custodians = [n for n, name in self.operators.items() if "custodian" in self.daemons[name].config.roles]
+        if any(not custody.aged_stake(operator) for operator in custodians):
+            self.devnet.warp(chain.params.exit_delay_s)
 
     def wait_ready(self, timeout_s: float = READY_S, say: Callable[[str], None] = lambda _: None) -> None:
         """Wait until every keeper and worker process accepts work, so that none misses a bid because it started late."""
@@ -208,6 +223,7 @@ class LocalNetwork(LocalOperators):
         self._gateway = start_gateway(self.submitter_store, port, self.folder / "submitter" / "gateway.log")
         for plan in self.plans:
             self.enlist(plan)
+        self.age_stake()
         self.wait_ready()
 
     def stop(self) -> None:

@@ -55,6 +55,7 @@ def tasks_of(queue: str) -> dict[str, TaskBody]:
         "work.verify": worker.run_verification,
         "work.check": worker.run_aggregation_check,
         "work.keep": worker.run_pinning,
+        "work.hold": worker.run_holding,
     }
 
 

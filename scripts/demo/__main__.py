@@ -29,6 +29,7 @@ from scripts.demo.replay import Replaying
 from scripts.demo.report import WITNESS
 from tests.support.liars.commands import lying_worker
 from zoo_compute import Client
+from zoo_compute.chain.custody import read_custody
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.explorations import read_disputes
 from zoo_compute.chain.snapshot import read_job, read_operator
@@ -50,11 +51,11 @@ SETTLE_S = 120
 
 # Every worker runs on this machine's CPU. The GPU classes are labels of the devnet preset, to show their multipliers.
 PLANS = (
-    OperatorPlan("alpha", gpu_class=1, vram_gb=24, price="0.80"),
+    OperatorPlan("alpha", roles=("provider", "custodian"), gpu_class=1, vram_gb=24, price="0.80"),
     OperatorPlan("beta", gpu_class=2, vram_gb=48, price="0.90"),
     OperatorPlan("gamma", gpu_class=3, vram_gb=80, price="1.00"),
-    OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
-    OperatorPlan("epsilon", roles=("verifier",), sample_rate=0.2),
+    OperatorPlan("delta", roles=("aggregator", "custodian"), aggregator_price="0.50"),
+    OperatorPlan("epsilon", roles=("verifier", "custodian"), sample_rate=0.2),
 )
 VICTIM = "beta"
 # In the last round the liar flips one bit in this step of all its results, and computes the rest from there.
@@ -141,6 +142,9 @@ class Demo:
             return False
         chain = self.network.devnet.chain
         operators = [read_operator(chain, operator, view.block) for operator in self.network.operators]
+        custody = read_custody(chain, view)
+        if custody is None or any(role.reserve for role in custody.roles.values()):
+            return False
         reports = self.network.verification_reports()
         verified = self.folder / "epsilon" / STATUS
         finished = str(view.job) not in json.loads(verified.read_text())["jobs"] if verified.exists() else True
@@ -203,6 +207,8 @@ class Demo:
         result.save(self.folder)
         if not int(result.report["audits"]["paid"]):
             raise ZooError("no auditor was paid", hint=f"see {self.folder / 'epsilon' / 'logs' / 'keeper.log'}")
+        if not int(result.report["custody"]["paid"]):
+            raise ZooError("no custodian was paid", hint=f"see {self.folder / 'epsilon' / 'logs' / 'keeper.log'}")
         return result.report | {"text": result.text()}
 
 

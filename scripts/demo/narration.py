@@ -69,6 +69,16 @@ class Narrator:
     def _VerdictsSettled(self, a: Mapping[str, Any]) -> str:
         return f"{a['who']} is paid {zen(a['paid'])} for its verdicts on turn {a['turn']}"
 
+    def _CommitteeChanged(self, a: Mapping[str, Any]) -> str:
+        drawn = [self._names.get(each["word"] >> 152, "nobody") for each in a["committee"]]
+        return f"custodians: {', '.join(drawn)}"
+
+    def _StartSigned(self, a: Mapping[str, Any]) -> str:
+        return f"{a['signers'].bit_count()} custodians hold program, data and first state"
+
+    def _CheckpointSigned(self, a: Mapping[str, Any]) -> str:
+        return f"{a['signers'].bit_count()} custodians hold the checkpoint of turn {a['turn']}"
+
     def _BidSealed(self, a: Mapping[str, Any]) -> str:
         return f"{a['who']} seals a bid for {'the aggregator seat' if a['kind'] else str(a['capacity']) + ' slots'}"
 

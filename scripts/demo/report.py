@@ -23,6 +23,7 @@ from node.replay import replay
 from repops.files import save_state
 from scripts.demo.replay import Replaying
 from zoo_compute.amounts import format_amount
+from zoo_compute.chain import custody as custodies
 from zoo_compute.chain.audits import read_audits, summary
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
@@ -237,6 +238,7 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
         "reassigned": slots_taken_over(view, events),
         "disputes": disputes_of(chain, job, events),
         "audits": audits_of(chain, view, names),
+        "custody": custody_of(chain, view, names),
         "bit_equal_replay": equal,
         "checkpoint_root": view.checkpoint_roots[view.completed_rounds].hex(),
         "masks": [hex(mask) for mask in masks_of(view)],
@@ -250,6 +252,16 @@ def audits_of(chain: Chain, view: JobView, names: Mapping[int, str]) -> dict[str
     of = summary(view, read_audits(chain, view))
     paid_to = {names[int(operator)]: amount for operator, amount in of["paid_to"].items()}
     return {key: of[key] for key in ("drawn", "verdicts", "clean", "false", "paid")} | {"paid_to": paid_to}
+
+
+def custody_of(chain: Chain, view: JobView, names: Mapping[int, str]) -> dict[str, Any]:
+    """How many turns custodians signed for, and who was paid how much."""
+    of = custodies.read_custody(chain, view)
+    assert of is not None, "the demo's job asks for custodians"
+    inputs = sum(1 for record in of.records.values() if record.inputs)
+    checkpoints = sum(1 for record in of.records.values() if record.checkpoint)
+    paid_to = {names[operator]: str(amount) for operator, amount in sorted(of.paid.items())}
+    return {"inputs": inputs, "checkpoints": checkpoints, "paid": str(sum(of.paid.values())), "paid_to": paid_to}
 
 
 def disputes_of(chain: Chain, job: int, events: Sequence[Event]) -> list[dict[str, Any]]:
@@ -342,6 +354,15 @@ def as_text(
         *(
             f"  paid to {name:<14}{format_amount(int(amount), places=4):>14}"
             for name, amount in audits["paid_to"].items()
+        ),
+    ]
+    custody = report["custody"]
+    lines += [
+        "",
+        f"Custody: a majority signed that it holds the inputs of {custody['inputs']} turns and {custody['checkpoints']} checkpoints",
+        *(
+            f"  paid to {name:<14}{format_amount(int(amount), places=6):>16}"
+            for name, amount in custody["paid_to"].items()
         ),
     ]
     lines += ["", f"Gas ({report['transactions']} transactions, {report['gas_total']:,} gas)"]

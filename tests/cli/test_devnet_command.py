@@ -10,12 +10,12 @@ from keepers.cli.devnet import operator_plans
 from zoo_compute.errors import UserError
 
 
-def test_nodes__are_so_many_providers_an_aggregator_and_a_verifier():
+def test_nodes__are_so_many_providers_an_aggregator_and_a_verifier__all_of_them_custodians():
     assert [(plan.name, plan.roles) for plan in operator_plans(2)] == [
-        ("node-1", ("provider",)),
-        ("node-2", ("provider",)),
-        ("aggregator", ("aggregator",)),
-        ("verifier", ("verifier",)),
+        ("node-1", ("provider", "custodian")),
+        ("node-2", ("provider", "custodian")),
+        ("aggregator", ("aggregator", "custodian")),
+        ("verifier", ("verifier", "custodian")),
     ]
     assert operator_plans(0) == ()
 

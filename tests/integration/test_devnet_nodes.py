@@ -115,7 +115,8 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
 def test_a_job__posted_without_any_export_is_trained_and_paid_and_nothing_outlives_ctrl_c(terminal: Terminal) -> None:
     with terminal.devnet(1) as (process, output):
         roles = {node["name"]: node["roles"] for node in output["nodes"]}
-        assert roles == {"node-1": ["provider"], "aggregator": ["aggregator"], "verifier": ["verifier"]}
+        own = {"node-1": "provider", "aggregator": "aggregator", "verifier": "verifier"}
+        assert roles == {name: [role, "custodian"] for name, role in own.items()}
         assert terminal.zoo("doctor")["ok"]
         funded = terminal.zoo("account", "fund", TOM, "--zen", "12.5", "--coin", "2")
         assert funded == {"address": TOM, "coin": str(2 * 10**18), "zen": str(125 * 10**17)}

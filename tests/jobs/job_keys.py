@@ -56,6 +56,7 @@ ADAMW: Sections = {
         "max_price": 2,
         "aggregator_reserve": "0.5",
         "aggregator_max_price": "1.25",
+        "custody_price": "0.25",
         "token": TOKEN,
         "decimals": 6,
     },
@@ -150,5 +151,6 @@ ELSEWHERE = {
     "data.arrays": "test_arrays__of_python__are_posted; no file can hold them",
     "model.architecture": "says which other keys of `model` there are: those of the first job are a gpt's, of the last a llama's",
     "market.decimals": "test_decimals__are_the_tokens_own: a claim about the token, checked against the chain",
+    "market.custody_price": "test_custodians__are_asked_for_at_the_files_price_and_the_jobs_bytes",
     "checkpoint.storage": "one storage: nothing else can be said",
 }

@@ -24,10 +24,15 @@ from zoo_compute import Client, ComputeJob, DistributedTrainer
 from zoo_compute.cli.context import Settings
 from zoo_compute.client import datasets
 from zoo_compute.jobs.config import JobError
+from zoo_compute.jobs.custody import CustodyTerms
 from zoo_compute.jobs.files import publish_files
+from zoo_compute.jobs.quote import BudgetTooSmall
 from zoo_compute.jobs.submission import _dataset
 from zoo_compute.spec import params
+from zoo_compute.spec.custody import fee_of
 from zoo_compute.store import BlockStore
+from zoo_compute.training.held_bytes import update_bytes
+from zoo_compute.training.rounds import checkpoint_bytes
 
 TEXT = bytes(range(32, 122)) * 60
 
@@ -254,6 +259,42 @@ def test_a_dataset__of_the_network__is_posted(folder: Path, board: Board, monkey
     DistributedTrainer(SGD["model"], "words", 2, 1e6, client=client, **sections).submit()
     assert cited == [1, 1, 1, 1]
     assert {terms.data_root.hex() for terms in board.posted} == {roots_of("sgd", folder)["data"]}
+
+
+def test_custodians__are_asked_for_at_the_files_price_and_the_jobs_bytes(folder: Path, board: Board, zoo: Zoo) -> None:
+    client = a_client(board)
+    client.train(folder / "adamw.json")
+    [asked] = board.custody
+    job, manifest = ComputeJob.from_file(folder / "adamw.json"), board.manifest
+    graph = job.traced.graph
+    size = manifest.slots * update_bytes(graph, manifest) + checkpoint_bytes(graph, manifest.aggregation_spec)
+    assert asked == CustodyTerms(3, 250_000, size, rounds=3)
+    quoted = zoo.json("quote", str(folder / "adamw.json"), "--preset", "devnet")
+    assert quoted["custody"]["cost"] == str(asked.cost) == str(2 * 3 * 3 * fee_of(250_000, size))
+    assert quoted["custody"]["capture"] == pytest.approx({"0.1": 0.028, "0.33": 0.25483}, abs=1e-4)
+    client.train(folder / "sgd.json")
+    assert len(board.custody) == 1, "two copies are nobody's duty"
+
+
+def test_custodians__in_a_token__need_a_price__and_fit_the_budget(folder: Path, board: Board) -> None:
+    client = a_client(board)
+    market = {key: value for key, value in ADAMW["market"].items() if key != "custody_price"}
+    with pytest.raises(JobError, match=r"market\.custody_price: missing"):
+        client.train({**ADAMW, "market": market})
+    job = ComputeJob.from_file(folder / "adamw.json")
+    usd = job.token
+    with pytest.raises(BudgetTooSmall, match="below the worst case"):
+        client.train(folder / "adamw.json", max_budget=usd.exact(job.most - 1))
+    client.train(folder / "adamw.json", max_budget=usd.exact(job.most))
+    rest = {name: section for name, section in SGD.items() if name != "market"}
+    client.train({**rest, "checkpoint": {"redundancy": 5}}, max_budget=60, data=folder / "tokens.npz")
+    assert params.escrow(board.posted[-1]) + board.custody[-1].cost <= 60 * params.ZEN
+
+
+@pytest.mark.parametrize("redundancy", [0, 4, 6, 10])
+def test_redundancy__that_no_majority_outvotes__is_refused(redundancy: int) -> None:
+    with pytest.raises(JobError, match=r"checkpoint\.redundancy: expected 1 or 2 .* or 3, 5, 7 or 9"):
+        ComputeJob.from_dict({**SGD, "checkpoint": {"redundancy": redundancy}})
 
 
 @pytest.mark.parametrize(("interval", "rounds"), [(0, 1), (1, 1), (12, 2), (13, 3), (1000, 167)])

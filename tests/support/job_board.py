@@ -13,8 +13,10 @@ from zoo_compute.amounts import Token
 from zoo_compute.chain.network import CONTRACTS, Network
 from zoo_compute.client import client
 from zoo_compute.client.client import Client
+from zoo_compute.client.job import Job
 from zoo_compute.jobs import shortfall, submission
 from zoo_compute.jobs.config import Manifest
+from zoo_compute.jobs.custody import CustodyTerms
 from zoo_compute.jobs.shortfall import Offer
 from zoo_compute.spec.params import ZEN, Terms
 from zoo_compute.store import BlockStore, raw_cid
@@ -34,11 +36,12 @@ def token_at(_chain: Any, symbol: str, **_: Any) -> Token:
 
 
 class Board:
-    """Where jobs are posted: the terms of each, in order. zen: what the account has; offers: the operators."""
+    """Where jobs are posted: the terms of each, in order, and what custodians were asked for. zen: what the account has; offers: the operators."""
 
     def __init__(self, store: BlockStore) -> None:
         self.store = store
         self.posted: list[Terms] = []
+        self.custody: list[CustodyTerms] = []
         self.zen = PLENTY
         self.offers = [offer()] * 32
 
@@ -70,6 +73,7 @@ def a_board(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
     monkeypatch.setattr(shortfall, "offers", lambda *_: tuple(board.offers))
     monkeypatch.setattr(client, "token_at", token_at)
     monkeypatch.setattr(Client, "check_served", lambda *_: None)
+    monkeypatch.setattr(Job, "request_custody", lambda _job, terms: board.custody.append(terms))
     return board
 
 

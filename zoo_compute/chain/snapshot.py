@@ -30,7 +30,7 @@ from zoo_compute.chain.views import (
     Seat,
 )
 from zoo_compute.errors import UserError
-from zoo_compute.spec.bits import full
+from zoo_compute.spec.bits import full, slots_in
 from zoo_compute.spec.params import COIN, Terms
 
 T = TypeVar("T")
@@ -251,6 +251,9 @@ def _claims(events: Sequence[Event]) -> tuple[list[Commit], list[Checkpoint]]:
                 newest[key] = Commit(**made, bundle=args["bundle"])
             else:
                 newest[key] = Checkpoint(**made, cid=args["cid"])
+        elif event.name == "SeatsAbsent":
+            for seat in slots_in(args["seats"]):
+                newest[args["turn"], seat] = replace(newest[args["turn"], seat], state=ClaimState.VOID)
         elif (change := _CHANGES.get(event.name)) is not None:
             key = (args["turn"], args["seat"])
             newest[key] = change(newest[key])

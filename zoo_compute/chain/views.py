@@ -19,6 +19,7 @@ from zoo_compute.spec.params import (
     POLICY_DELAYED,
     POLICY_ROLL_BACK,
     Terms,
+    custodians_of,
     lock_of,
     lock_once,
     restitution,
@@ -282,6 +283,15 @@ class JobView:
     bidders: frozenset[int] = frozenset()  # operators that ever revealed a bid
     attempts: Sequence[Attempt] = ()  # of the auction: attempt n is the nth
     stopped_s: int = 0  # seconds for which the protocol's time has stood still: block time less `now`
+    # Of the open turn of a job with custodians: a majority of them is on record for its inputs; and whether that, or what is known
+    # off chain, is not enough for what committed (keepers/services/custody.py).
+    inputs_signed: bool = False
+    awaits_custodians: bool = False
+
+    @property
+    def custodians(self) -> int:
+        """How many custodians sign for what the job commits; 0: it runs without any."""
+        return custodians_of(self.terms.policy)
 
     def wall(self, second: int) -> int:
         """When a second of the protocol's time is, as clocks on walls have it, if time does not stop before."""

@@ -12,9 +12,10 @@ import click
 from zoo_compute.cli import account, dataset, dispute, doctor, network, plugins, quote, store, train, treasury
 from zoo_compute.cli.context import Group, Settings
 from zoo_compute.cli.job import audit as job_audit
+from zoo_compute.cli.job import custody as job_custody
 from zoo_compute.cli.job import demands, merge
 from zoo_compute.cli.job import group as job
-from zoo_compute.cli.node import admission, audit, money, register, sponsorship, status
+from zoo_compute.cli.node import admission, audit, custody, money, register, sponsorship, status
 from zoo_compute.cli.node import group as node
 from zoo_compute.errors import ZooError
 from zoo_compute.store.errors import BadCid, ContentMissing, ContentTampered, StoreError, StoreFull, StoreUnreachable
@@ -47,9 +48,10 @@ for _command in (
     root.add_command(_command)
 for _command in (
     *register.COMMANDS, *status.COMMANDS, *money.COMMANDS, *sponsorship.COMMANDS, *admission.COMMANDS, *audit.COMMANDS,
+    *custody.COMMANDS,
 ):  # fmt: skip
     node.node.add_command(_command)
-for _command in (*demands.COMMANDS, *job_audit.COMMANDS, *merge.COMMANDS, *dataset.JOB_COMMANDS):
+for _command in (*demands.COMMANDS, *job_audit.COMMANDS, *job_custody.COMMANDS, *merge.COMMANDS, *dataset.JOB_COMMANDS):
     job.job.add_command(_command)
 
 

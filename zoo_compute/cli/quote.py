@@ -15,6 +15,7 @@ from zoo_compute.spec.params import REFERENCE_FLOPS, REFERENCE_GPU
 
 if TYPE_CHECKING:
     from zoo_compute.jobs.config import ComputeJob
+    from zoo_compute.jobs.custody import CustodyTerms
     from zoo_compute.jobs.quote import Quote
 
 REFERENCE = f"{REFERENCE_GPU} at {format_count(REFERENCE_FLOPS, 'FLOP/s')}"
@@ -45,7 +46,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         )
     priced, unit = quote_of(plan.job, PRESETS[preset_name]), work_unit(plan.job)
     prices, budget = plan.job.prices, plan.budget
-    covered = budget is None or budget >= priced.escrow
+    covered = budget is None or budget >= priced.most
     data = {
         **priced.to_dict(),
         "preset": preset_name,
@@ -85,7 +86,8 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ("", f"{_about(priced.per_gpu_hour, money)} a GPU-hour, of {_hours(priced.gpu_hours)} on an {REFERENCE}"),
         ("", f"{_about(priced.per_million_tokens, money)} a million {unit}"),
         ("", f"{_about(priced.per_pflop, money)} a PFLOP, {_about(priced.per_pflop_day, money)} a PFLOP-day"),
-        ("budget", _budget_line(budget, covered, priced.escrow, money)),
+        *([("custody", _custody_line(priced.custody, money))] if priced.custody else []),
+        ("budget", _budget_line(budget, covered, priced.most, money)),
         ("locks", _locks_line(priced, money)),
         (
             "auction",
@@ -146,6 +148,17 @@ def _network_line(update_bytes: int, checkpoint_bytes: int) -> str:
     compared = f", {less:.0f} times less than float32" if less > 1 else ""
     sent_s = max(0.1, send_ms(update_bytes, 100_000) / 1_000)
     return f"about {format_count(update_bytes, 'B')} a slot-round{compared}: {format_seconds(sent_s)} at 100 Mbit/s"
+
+
+def _custody_line(custody: CustodyTerms, money: Token) -> str:
+    from zoo_compute.jobs.custody import HOSTILE
+
+    chances = " or ".join(
+        f"{chance:.2%} where {float(share):.0%} of the stake is hostile"
+        for share, chance in zip(HOSTILE, custody.capture, strict=True)
+    )
+    held = f"{money.format(custody.cost)} for {custody.custodians} custodians, beside the escrow"
+    return f"{held}; {custody.majority} of them could collude with a chance of {chances}"
 
 
 def _budget_line(budget: int | None, covered: bool, escrow: int, money: Token) -> str:

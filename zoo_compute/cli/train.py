@@ -69,7 +69,7 @@ def train(
     if plan.budget is None:
         raise ConfigError(
             "no budget",
-            hint=f"give --max-budget {token.exact(plan.job.escrow)} (the worst case), or budget_max in {file}",
+            hint=f"give --max-budget {token.exact(plan.job.most)} (the worst case), or budget_max in {file}",
         )
     merge = Merge.from_bytes(parents.read_bytes()) if parents else None
     client = settings.client(store=location)

@@ -92,6 +92,7 @@ class Client(Session):
         if not anyway:
             check_capacity(plan.job, offers, say=self.say)
         dataset = self.bring(plan.job)
+        plan.check_budget()  # again: a dataset's shapes say what custodians cost
         prepared = self.prepare(plan.job, weights=Path(weights) if weights else None, merge=merge)
         if not anyway:
             check_capacity(plan.job, offers, prepared, say=self.say)
@@ -100,11 +101,16 @@ class Client(Session):
 
         try:
             number = post(self.sender, prepared, again=again, say=self.say)
-        except AlreadyPosted as posted:  # the earlier run may have ended before citing
-            self._cite(posted.job, dataset)
+        except AlreadyPosted as posted:  # the earlier run may have ended before what follows
+            self._follow_up(posted.job, prepared, dataset)
             raise
-        self._cite(number, dataset)
+        self._follow_up(number, prepared, dataset)
         return Job(self, number)
+
+    def _follow_up(self, job: int, prepared: PreparedJob, dataset: int | None) -> None:
+        if prepared.custody is not None:
+            Job(self, job).request_custody(prepared.custody)
+        self._cite(job, dataset)
 
     def bring(self, job: ComputeJob) -> int | None:
         """Fetch a job's dataset once and check it against its root on chain; return its number. Raises UserError, StoreError."""
@@ -139,7 +145,7 @@ class Client(Session):
         from zoo_compute.jobs.submission import check_funds, prepare
 
         self.pay_in_token_of(job)
-        check_funds(self.chain, self.signer.address, job.token, job.escrow)
+        check_funds(self.chain, self.signer.address, job.token, job.most)
         return prepare(job, self.store, weights=weights, merge=merge, say=self.say)
 
     def pay_in_token_of(self, job: ComputeJob) -> Token:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from zoo_compute.client.results import Result
     from zoo_compute.client.session import Session
     from zoo_compute.formats.lineage import Branch
+    from zoo_compute.jobs.custody import CustodyTerms
 
 DEFAULT_POLL_S = 2.0
 LOOK_TIMEOUT_S = 10.0  # for the small files that one reading needs
@@ -224,6 +225,36 @@ class Job:
         view = self.view()
         sender.send(chain.audits.refund(self.id))
         return sender.send(chain.audits.withdraw(view.token, view.submitter))
+
+    def custody(self) -> dict[str, Any] | None:
+        """Who holds what the job commits, who signed for it, and what that paid; None if nobody asked for custodians."""
+        from zoo_compute.chain.custody import read_custody, summary
+
+        view = self.view()
+        return summary(read_custody(self._client.chain, view), view)
+
+    def request_custody(self, terms: CustodyTerms) -> None:
+        """Ask for custodians of my job, and pay their escrow in. Doing it again does what is left of it."""
+        chain, view = self._client.chain, self.view()
+        asked = chain.custody.requests(self.id).fee
+        if not asked and view.state == JobState.OPEN:
+            self._client.sender.send(chain.custody.request(self.id, terms.price, terms.size))
+            self._client.say(f"job {self.id} asks for {terms.custodians} custodians")
+        missing = terms.cost - chain.custody.escrows(self.id)
+        if missing > 0 and not view.over and (asked or view.state == JobState.OPEN):
+            self.fund_custody(missing)
+
+    def fund_custody(self, amount: int) -> Receipt:
+        """Add to what custodians of this job are paid from, in the smallest unit of its token."""
+        from zoo_compute.chain.tokens import set_allowance
+
+        sender, chain = self._client.sender, self._client.chain
+        set_allowance(sender, self.view().token, chain.network.contracts["custody"], amount)
+        return sender.send(chain.custody.fund(self.id, amount))
+
+    def refund_custody(self) -> Receipt:
+        """Of a job that is over and counted: what custodians did not earn goes to the submitter."""
+        return self._client.sender.send(self._client.chain.custody.refund(self.id))
 
     def cancel(self) -> Receipt:
         """Cancel before the award and get the escrow back, and the posting deposit, unless revealed bids are paid from it.

@@ -213,6 +213,9 @@ def waiting_for(view: JobView) -> str:
         missing = sum(seat.count for number, seat in view.slot_seats.items() if run.missing >> number & 1)
         return f"waiting for {missing} of {run.slots} slots to be ready" if missing else "about to start"
     if view.state == JobState.RUNNING and run:
+        if run.is_waiting and view.custodians and run.turn == 0:
+            within = format_seconds(max(0, run.aggregator_due - now))
+            return f"round 1 opens when a majority of {view.custodians} custodians holds what it starts from, within {within}"
         if run.is_waiting:
             return f"round {run.round + 1} opens when the claims of {run.depth} turns before are final"
         if view.inputs_complete(now):

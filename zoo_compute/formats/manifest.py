@@ -21,13 +21,16 @@ from zoo_compute.errors import UserError
 from zoo_compute.formats.lineage import Parents
 from zoo_compute.spec.params import (
     BPS,
+    CUSTODIANS_AT,
     DEFAULT_AUDIT_BPS,
+    MAX_CUSTODIANS,
     MAX_DEPTH,
     MAX_FLOPS,
     MAX_ROUNDS,
     MAX_SECONDS,
     MAX_SLOTS,
     MIN_AUDIT_BPS,
+    MIN_CUSTODIANS,
     POLICY_CARRIES,
     POLICY_DELAYED,
     POLICY_ROLL_BACK,
@@ -35,6 +38,7 @@ from zoo_compute.spec.params import (
 )
 
 POLICIES = {"tolerate": POLICY_TOLERATE, "roll back": POLICY_ROLL_BACK}  # as `Terms.policy` has them
+REDUNDANCIES = (1, 2, *range(MIN_CUSTODIANS, MAX_CUSTODIANS + 1, 2))
 OUTER_KINDS = ("nesterov", "adamw")
 RULES = ("mean", "sent_mean", "clipped_mean", "median", "trimmed_mean", "krum", "geometric_median", "centred_clipping")
 MIXINGS = ("none", "nearest", "buckets")
@@ -230,6 +234,13 @@ class Compression:
         return self.bits != EXACT or self.keep not in (None, self.chunk)
 
 
+def check_redundancy(where: str, redundancy: int) -> None:
+    """Raises BadField."""
+    if redundancy not in REDUNDANCIES:
+        copies, custodians = "1 or 2 (copies that the job's own nodes keep)", "3, 5, 7 or 9 (custodians, who are paid)"
+        raise BadField(f"{where}: expected {copies}, or {custodians}, got {redundancy}")
+
+
 @dataclass(frozen=True)
 class Manifest:
     """The complete definition of a job. Construct it, or read it with `from_bytes`; both check every field."""
@@ -276,7 +287,7 @@ class Manifest:
             between("manifest.inner_steps", self.inner_steps, 1, 10**6)
             between("manifest.segment_steps", self.segment_steps, 1, self.inner_steps)
             between("manifest.seed", self.seed, 0, 2**63 - 1)
-            between("manifest.redundancy", self.redundancy, 1, 256)
+            check_redundancy("manifest.redundancy", self.redundancy)
             between("manifest.keep_every", self.keep_every, 1, MAX_ROUNDS)
             between("manifest.carry", self.carry, 1, MAX_CARRY)
             between("manifest.depth", self.depth, 1, MAX_DEPTH)
@@ -310,9 +321,15 @@ class Manifest:
         return self.carry > 1 and self.compression.is_lossy
 
     @property
+    def custodians(self) -> int:
+        """How many operators are drawn and paid to hold what the job commits; fewer than 3 copies are nobody's duty."""
+        return self.redundancy if self.redundancy >= MIN_CUSTODIANS else 0
+
+    @property
     def policy_bits(self) -> int:
-        """`Terms.policy`: the policy, the delay, and whether state is carried over, as the contracts encode them."""
-        return POLICIES[self.policy] | self.delay * POLICY_DELAYED | (self.carry > 1) * POLICY_CARRIES
+        """`Terms.policy`: the policy, the delay, whether state is carried over, and the custodians, as the contracts encode them."""
+        bits = POLICIES[self.policy] | self.delay * POLICY_DELAYED | (self.carry > 1) * POLICY_CARRIES
+        return bits | self.custodians << CUSTODIANS_AT
 
     @property
     def aggregation_spec(self) -> AggregationSpec:

@@ -33,6 +33,7 @@ from zoo_compute.formats.manifest import (
     as_job_errors,
 )
 from zoo_compute.jobs.clocks import SHORTEST_CLOCKS, clocks_of
+from zoo_compute.jobs.custody import CustodyTerms, custody_terms
 from zoo_compute.jobs.model_source import ModelSource, StepOptions, TracedStep, load_program, read_model, trace_module
 from zoo_compute.jobs.prices import PartialPrices, Prices, complete_prices, read_prices
 from zoo_compute.jobs.sections import (
@@ -62,6 +63,7 @@ from zoo_compute.training.examples import (
     prepare_arrays,
     read_arrays,
 )
+from zoo_compute.training.held_bytes import round_bytes
 from zoo_compute.training.rounds import with_residuals
 
 __all__ = [
@@ -231,7 +233,8 @@ class ComputeJob:
     @cached_property
     def _partial_prices(self) -> PartialPrices:
         with as_job_errors():
-            return read_prices(self.market, self.budget_max, self.token, self.training.rounds, self.training.slots)
+            training, custodians = self.training, self.outline().custodians
+            return read_prices(self.market, self.budget_max, self.token, training.rounds, training.slots, custodians)
 
     @property
     def escrow(self) -> int:
@@ -241,6 +244,22 @@ class ComputeJob:
         assert prices.max_price is not None
         assert prices.aggregator_max_price is not None
         return escrow_of(training.rounds, training.slots, prices.max_price, prices.aggregator_max_price)
+
+    @property
+    def custody(self) -> CustodyTerms | None:
+        """What the job offers custodians; None if it has none. Traces the module. Raises JobError."""
+        manifest = self.outline()
+        if not manifest.custodians:
+            return None
+        size = round_bytes(self.traced.graph, manifest)
+        with as_job_errors():
+            return custody_terms(manifest.custodians, self.market.custody_price, self.token, size, manifest.rounds)
+
+    @property
+    def most(self) -> int:
+        """What posting takes at most: the escrow, and what custodians cost."""
+        custody = self.custody
+        return self.escrow + (custody.cost if custody else 0)
 
     def data_paths(self) -> list[Path]:
         """The files and directories of `data:`. Relative paths start at the configuration's directory."""

@@ -35,10 +35,12 @@ class JobPlan:
         return None if self.most is None else self.job.token.parse(self.most, what="budget_max")
 
     def check_budget(self) -> None:
-        """Raises BudgetTooSmall."""
-        budget = self.budget
-        if budget is not None and budget < self.job.escrow:
-            check_budget(budget, outline_terms(self.job), self.job.token)
+        """Raises BudgetTooSmall. What custodians cost follows from the program, which waits for a dataset's shapes."""
+        budget, job = self.budget, self.job
+        is_known = job.data.dataset is None or job.fetched is not None
+        cost = job.most - job.escrow if is_known and budget is not None else 0
+        if budget is not None and budget < job.escrow + cost:
+            check_budget(budget, outline_terms(job), job.token, cost)
 
 
 def plan_job(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.formats.manifest import JobError
+from zoo_compute.jobs.custody import BUDGET_PARTS
 from zoo_compute.jobs.sections import MarketSection
 from zoo_compute.spec.params import MAX_PRICE, MAXIMUM_MULTIPLE, default_reserve, escrow_of
 
@@ -32,14 +33,17 @@ class PartialPrices(NamedTuple):
 
 
 def read_prices(
-    market: MarketSection, budget: str | int | float | None, token: Token, rounds: int, slots: int
+    market: MarketSection, budget: str | int | float | None, token: Token, rounds: int, slots: int, custodians: int = 0
 ) -> PartialPrices:
-    """Read and check. Maximum prices that are not set share the budget equally. Raises UserError, JobError."""
+    """Read and check. Maximum prices that are not set share the budget equally, less a part for custodians if there are any. Raises
+    UserError, JobError.
+    """
     texts = {name: getattr(market, name) for name in PRICES}
     amounts = {n: None if text is None else token.parse(text, what=f"market.{n}") for n, text in texts.items()}
     limit = None if budget is None else token.parse(budget, what="budget_max")
     if amounts["max_price"] is None and limit is not None:
-        amounts["max_price"] = limit // (rounds * (slots + 1))
+        left = limit - limit // BUDGET_PARTS if custodians else limit
+        amounts["max_price"] = left // (rounds * (slots + 1))
     if amounts["aggregator_max_price"] is None:
         amounts["aggregator_max_price"] = amounts["max_price"]
     partial = PartialPrices(**amounts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,10 +10,11 @@ from zoo_compute.amounts import ZEN, Token
 from zoo_compute.errors import UserError
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.custody import CustodyTerms
 from zoo_compute.jobs.prices import Prices
 from zoo_compute.spec import params
 from zoo_compute.spec.params import Preset, Terms
-from zoo_compute.training.compression import packed_bits
+from zoo_compute.training.held_bytes import update_bytes
 from zoo_compute.training.rounds import tokens_of
 
 AMOUNTS = {
@@ -72,12 +72,19 @@ class Quote:
     window_s: int  # of a payment in ZEN
     depth: int  # rounds that may be open to challenge: no more than so many begin within a window
     longest_s: int  # without disputes
+    custody: CustodyTerms | None  # beside the escrow
     warnings: list[str]
     token: Token
 
+    @property
+    def most(self) -> int:
+        """What posting takes: the escrow, and what custodians cost."""
+        return self.escrow + (self.custody.cost if self.custody else 0)
+
     def to_dict(self) -> dict[str, Any]:
         """For scripts: amounts as decimal strings of the smallest unit, the rest as numbers."""
-        return {key: str(value) if key in AMOUNTS else value for key, value in asdict(self).items()}
+        plain = {key: str(value) if key in AMOUNTS else value for key, value in asdict(self).items()}
+        return plain | {"custody": self.custody and self.custody.to_dict()}
 
 
 def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str) -> Terms:
@@ -148,7 +155,7 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         steps=steps,
         tokens=tokens,
         flops=flops,
-        update_bytes=math.ceil(sum(packed_bits(each, manifest.compression) for each in exchanged) / 8),
+        update_bytes=update_bytes(graph, manifest),
         checkpoint_bytes=4 * sum(exchanged),
         checkpoint_every_steps=manifest.keep_every * manifest.inner_steps,
         escrow=params.escrow(terms),
@@ -175,6 +182,7 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         + preset.ready_window_s
         + longest_rounds_s(terms.rounds, terms.depth, round_longest_s, window_s)
         + window_s,
+        custody=job.custody,
         warnings=[*_price_warnings(prices, job.token), *_dear(expected, flops, job.token)],
         token=job.token,
     )
@@ -229,9 +237,11 @@ def at_reserve(terms: Terms) -> int:
     return (terms.reserve * terms.slots + terms.aggregator_reserve) * terms.rounds
 
 
-def check_budget(budget: int, terms: Terms, token: Token = ZEN) -> None:
-    """Refuse a budget below the worst case, before anything is sent. Raises BudgetTooSmall with both numbers."""
-    most, least = params.escrow(terms), at_reserve(terms)
+def check_budget(budget: int, terms: Terms, token: Token = ZEN, custody: int = 0) -> None:
+    """Refuse a budget below the worst case, before anything is sent. custody: what custodians cost. Raises BudgetTooSmall with both
+    numbers.
+    """
+    most, least = params.escrow(terms) + custody, at_reserve(terms) + custody
     if budget >= most:
         return
     if budget < least:

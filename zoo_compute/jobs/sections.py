@@ -21,6 +21,7 @@ from zoo_compute.formats.manifest import (
     JobError,
     OuterOptimizer,
     as_job_errors,
+    check_redundancy,
 )
 from zoo_compute.jobs.clocks import Clocks
 from zoo_compute.models import RULE, GPTSection
@@ -160,7 +161,8 @@ def default_policy(aggregation: Aggregation) -> str:
 
 @dataclass(frozen=True)
 class MarketSection:
-    """`market:` prices per slot-round, and per round for the aggregator, as decimal text of whole tokens.
+    """`market:` prices per slot-round, per round for the aggregator, and of each custodian per GiB and round, as decimal text of
+    whole tokens.
 
     token: ZEN, or the address of another token. decimals: of that token, needed only without a network (for a quote).
     """
@@ -169,6 +171,7 @@ class MarketSection:
     max_price: str | float | None = None
     aggregator_reserve: str | float | None = None
     aggregator_max_price: str | float | None = None
+    custody_price: str | float | None = None
     token: str = "ZEN"
     decimals: int | None = None
 
@@ -215,7 +218,8 @@ class CheckpointConfig:
 
     Every round, that is every `inner_steps` steps, ends with a checkpoint. `interval`, in steps of a slot, sets which of
     them are kept after the job: one every `interval` steps, rounded up to whole rounds, and always the last. 0 keeps all.
-    A quote prints the result (`checkpoint_every_steps`).
+    A quote prints the result (`checkpoint_every_steps`). `redundancy`: 1 or 2 copies, which the job's own nodes keep; or 3, 5, 7 or
+    9 custodians, who are drawn by stake and paid `market.custody_price` to hold what every round commits.
     """
 
     interval: int = 0
@@ -225,7 +229,7 @@ class CheckpointConfig:
     def __post_init__(self) -> None:
         with as_job_errors():
             between("checkpoint.interval", self.interval, 0, 10**10)
-            between("checkpoint.redundancy", self.redundancy, 1, 256)
+            check_redundancy("checkpoint.redundancy", self.redundancy)
             if self.storage != "ipfs":
                 raise BadField(f"checkpoint.storage: expected 'ipfs' (embedded or a daemon), got {self.storage!r}")
 

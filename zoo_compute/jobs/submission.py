@@ -30,6 +30,7 @@ from zoo_compute.chain.views import JobState
 from zoo_compute.errors import BareRevert, NotFunded, Retryable, TokenRefusal, UserError
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.custody import CustodyTerms
 from zoo_compute.jobs.files import publish_files
 from zoo_compute.jobs.quote import terms_of
 from zoo_compute.spec import params
@@ -68,6 +69,7 @@ class PreparedJob:
     cid: str
     terms: Terms
     token: Token
+    custody: CustodyTerms | None = None
 
     @property
     def escrow(self) -> int:
@@ -104,7 +106,8 @@ def prepare(
     cid = store.add(manifest.to_bytes(), pin=True)
     assert digest_of(cid) == manifest.digest, "a manifest is one raw block"
     work_root = work_of(manifest, job.traced.graph).root
-    return PreparedJob(manifest, cid, terms_of(manifest, work_root, job.prices, job.token.address), job.token)
+    terms = terms_of(manifest, work_root, job.prices, job.token.address)
+    return PreparedJob(manifest, cid, terms, job.token, job.custody)
 
 
 def _dataset(job: ComputeJob, say: Say) -> texts.Dataset:
@@ -160,18 +163,20 @@ def _weights(path: Path, say: Say) -> dict[str, Any]:
     return {name: array for name, array in state.items() if not name.startswith(OUTER)}
 
 
-def check_funds(chain: Chain, account: str, token: Token, escrow: int) -> None:
-    """Refuse an account that cannot pay, before storing or sending anything. Raises NotFunded, UserError."""
+def check_funds(chain: Chain, account: str, token: Token, most: int) -> None:
+    """Refuse an account that cannot pay, before storing or sending anything. most: escrow, and custodians. Raises NotFunded,
+    UserError.
+    """
     if not chain.tasks.is_allowed(token.address):
         raise UserError(
             f"the network accepts no payment in {token.symbol} ({token.address})",
             hint="`zoo network show` lists accepted tokens; its governor can add one with `zoo network allow`",
         )
     balance = chain.token(token.address).balanceOf(account)
-    if balance < escrow:
+    if balance < most:
         raise NotFunded(
-            f"the account {account} has {token.format(balance)}; the job's escrow is {token.format(escrow)}",
-            hint=f"send it {token.format(escrow - balance)}, or lower the budget",
+            f"the account {account} has {token.format(balance)}; the job takes {token.format(most)}",
+            hint=f"send it {token.format(most - balance)}, or lower the budget",
         )
     coin, deposit = chain.coin(account), posting_deposit(chain)
     if coin <= deposit:

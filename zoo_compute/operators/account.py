@@ -277,6 +277,12 @@ class Operators:
         self._approve(token, "audits", amount)
         return self.sender.send(self.chain.audits.deposit(number, token, amount))
 
+    def deposit_for_custody(self, number: int, token: str, amount: int) -> Receipt:
+        """Add to what reserves of custody are taken from."""
+        self._check_balance(token, amount, "the deposit")
+        self._approve(token, "custody", amount)
+        return self.sender.send(self.chain.custody.deposit(number, token, amount))
+
     def _approve(self, token: str, contract: str, amount: int) -> None:
         set_allowance(self.sender, token, self.chain.network.contracts[contract], amount)
 

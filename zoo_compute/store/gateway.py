@@ -2,6 +2,7 @@
 
 GET, HEAD /ipfs/CID?format=raw   one block (or `Accept: application/vnd.ipld.raw`)
 GET, HEAD /pins/CID              {"cid": CID, "pinned": true or false}
+GET, HEAD /custody/JOB           what this operator says about a job's custody (zoo_compute/chain/custody_statements.py)
 GET, HEAD /health                {"ok": true}
 GET /reach?endpoint=URL&cid=CID  {"endpoint": URL, "cid": CID, "served": true or false}: whether an announced endpoint serves
                                  a small block, within the limits of probe.py
@@ -33,7 +34,13 @@ from zoo_compute.store.probe import Prober, ProbeRefused, is_loopback
 
 MAX_CONNECTIONS = 64
 REQUEST_S = 15.0  # for a client to send its request, and again to read the answer
+MAX_DIGITS = 20  # of a job's number
 _RAW_TYPE = "application/vnd.ipld.raw"
+
+
+def statement_path(root: Path, job: int) -> Path:
+    """The file, in a store's folder, of what its operator says about a job's custody."""
+    return root / "custody" / f"{job}.json"
 
 
 class Gateway:
@@ -167,8 +174,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json({"ok": True})
         if kind == "reach" and not rest:
             return self._reach(query)
+        if kind == "custody" and rest.isdecimal() and len(rest) < MAX_DIGITS:
+            return self._statement(int(rest))
         if kind not in ("ipfs", "pins") or not rest:
-            return self._say(404, "expected /ipfs/CID?format=raw, /pins/CID, /reach or /health")
+            return self._say(404, "expected /ipfs/CID?format=raw, /pins/CID, /custody/JOB, /reach or /health")
         try:
             cid = Cid.parse(rest)
         except BadCid as error:
@@ -195,6 +204,13 @@ class _Handler(BaseHTTPRequestHandler):
         except ProbeRefused as refused:
             return self._say(refused.status, str(refused))
         return self._json({"endpoint": endpoint, "cid": cid.text, "served": served})
+
+    def _statement(self, job: int) -> None:
+        try:
+            said = statement_path(self.server.store.root, job).read_bytes()
+        except FileNotFoundError:
+            return self._say(404, f"nothing is said here about job {job}")
+        self._answer(200, said, {"Content-Type": "application/json", "Cache-Control": "no-store"})
 
     def _block(self, cid: Cid) -> None:
         try:

@@ -28,7 +28,7 @@ _store = click.option(
 
 @click.group("job", cls=Group)
 def job() -> None:
-    """Jobs: list, show, watch, cancel, result, audit, merge, parents, demands, cite, score."""
+    """Jobs: list, show, watch, cancel, result, audit, custody, merge, parents, demands, cite, score."""
 
 
 @job.command("list")
@@ -101,6 +101,7 @@ def show(settings: Settings, number: int, location: str | None) -> None:
         "redundancy": {"wanted": kept.wanted, "confirmed": kept.confirmed} if kept else None,
         "account": account.to_dict(),
         "audits": job.audits(),
+        "custody": job.custody(),
     }
     lines = [
         progress.line(),

@@ -1,0 +1,183 @@
+"""What custodians sign of a turn, and how their signatures are put together. Pure, as `duties` (docs/protocol/custody.md).
+
+Signatures pass between keepers off chain (keepers/services/statements.py). The aggregator sends them with its checkpoint; what that
+leaves, the custodians send by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from keepers.decisions.orders import Send
+from zoo_compute.chain.custody import CustodyView, words_of
+from zoo_compute.chain.custody_statements import Signed
+from zoo_compute.chain.views import Checkpoint, Commit, JobState, JobView
+from zoo_compute.spec import bits
+from zoo_compute.spec.custodians import Committee, Record
+from zoo_compute.spec.params import MAX_SEATS
+
+Group = list[tuple[int, int, bytes, bytes]]  # place, seats, r, vs: the signatures for inputs of one call
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The valid signatures of one turn that are known, by place of the record's committee."""
+
+    inputs: Mapping[int, Signed]
+    checkpoint: Mapping[int, Signed]
+
+    @property
+    def seats(self) -> dict[int, int]:
+        return {place: each.seats for place, each in self.inputs.items()}
+
+    def group(self, places: Iterable[int]) -> Group:
+        return [(place, self.inputs[place].seats, *self.inputs[place].words) for place in places]
+
+
+# -- when I sign
+
+
+def turns_to_sign(view: JobView, custody: CustodyView, operator: int) -> list[int]:
+    """The turns of which my signatures may still count, from the oldest on."""
+    place, run = custody.place_of(operator), view.run
+    if place is None or run is None:
+        return []
+    newest = run.turn if view.state == JobState.RUNNING and not run.is_waiting else run.turn - 1
+    first = max(custody.progress.counted, custody.committee[place].from_turn, newest - run.depth)
+    return list(range(first, newest + 1))
+
+
+def claims_of(view: JobView, turn: int) -> list[Commit]:
+    """The newest claim of each seat in a turn; of the open one, of those that are not left out."""
+    missing = view.run.missing if view.run is not None and view.run.turn == turn else 0
+    by_seat = {commit.seat: commit for commit in view.committed(turn).values() if not missing >> commit.seat & 1}
+    return [by_seat[seat] for seat in sorted(by_seat)]
+
+
+def seats_of(view: JobView, turn: int) -> int:
+    """The seats that committed in a turn, a bitmap."""
+    return sum(1 << commit.seat for commit in claims_of(view, turn))
+
+
+def checkpoint_of(view: JobView, turn: int) -> Checkpoint | None:
+    return next((made for made in reversed(view.checkpoints) if made.turn == turn), None)
+
+
+def is_time_for_inputs(view: JobView, turn: int, held: int, answer_s: int) -> bool:
+    """Whether to sign for these seats now: no more will come, or it is late."""
+    run, made = view.run, checkpoint_of(view, turn)
+    assert run is not None, "a job with turns runs"
+    wanted = made.mask if made is not None else seats_of(view, turn)
+    if not view.is_closed(turn) and not view.inputs_complete(view.now):
+        return False
+    return wanted & ~held == 0 or (not view.is_closed(turn) and is_late(view, answer_s))
+
+
+def is_late(view: JobView, answer_s: int) -> bool:
+    """Whether half of the time to sign for the open turn's inputs is over."""
+    run = view.run
+    return run is not None and view.now > run.inputs_close + answer_s // 2
+
+
+# -- what a majority holds
+
+
+def majorities(seats: Mapping[int, int], committee: Committee, least: int, mask: int) -> list[list[int]]:
+    """Groups of places to hand in together, so that every seat that a majority holds joins the mask. seats: by place, as signed.
+
+    Each group adds what all its members hold and the mask lacks; the greatest first. Nobody's signature counts for its own seat.
+    """
+    held = {place: bits.without(signed, committee[place].own) for place, signed in seats.items()}
+    groups: list[list[int]] = []
+    while len(held) >= least:
+        common = {group: _common(held, group) for group in combinations(sorted(held), least)}
+        best = max(common, key=lambda group: bits.without(common[group], mask).bit_count())
+        if not bits.without(common[best], mask) and (mask or groups):
+            return groups
+        groups.append([place for place in sorted(held) if bits.without(common[best], held[place]) == 0])
+        mask |= common[best]
+        if not common[best]:  # they hold nothing: an empty mask, in which nobody is present
+            return groups
+    return groups
+
+
+def _common(held: Mapping[int, int], group: Iterable[int]) -> int:
+    common = bits.full(MAX_SEATS)
+    for place in group:
+        common &= held[place]
+    return common
+
+
+def groups_of(custody: CustodyView, record: Record, heard: Heard) -> list[Group]:
+    """What joins seats to a turn's mask, in as many calls."""
+    committee = custody.committees[record.version]
+    return [heard.group(g) for g in majorities(heard.seats, committee, custody.progress.least, record.mask)]
+
+
+def awaits_custodians(view: JobView, custody: CustodyView, heard: Heard) -> bool:
+    """Whether a seat committed in the open turn that no majority holds, as far as is known."""
+    run = view.run
+    assert run is not None, "a turn is open"
+    return seats_of(view, run.turn) & ~_covered(custody, custody.record_of(run.turn), heard) != 0
+
+
+def leave_out_duty(view: JobView, custody: CustodyView, answer_s: int) -> Iterator[Send]:
+    """Leave seats out of the open turn that no majority held in time."""
+    run = view.run
+    if run is None or view.state != JobState.RUNNING or run.is_waiting:
+        return
+    record = custody.record_of(run.turn)
+    is_over = record.inputs != 0 and view.now > record.signed_at + answer_s
+    if is_over and seats_of(view, run.turn) & ~record.mask:
+        yield Send("custody", "leave_out", (view.job, run.turn))
+
+
+def _covered(custody: CustodyView, record: Record, heard: Heard) -> int:
+    """The seats that a majority holds: of the record, and of what is known beside it."""
+    committee, mask = custody.committees[record.version], record.mask
+    held = {place: bits.without(seats, committee[place].own) for place, seats in heard.seats.items()}
+    for group in majorities(heard.seats, committee, custody.progress.least, mask):
+        mask |= _common(held, group)
+    return mask
+
+
+# -- handing in
+
+
+def hand_in(
+    view: JobView, custody: CustodyView, turn: int, heard: Heard, answer_s: int, *, late: bool
+) -> Iterator[Send]:
+    """The calls that record what is known of a turn. late: whether it is time for those who sign after a majority."""
+    record = custody.record_of(turn)
+    committee, followers = custody.committees[record.version], list[int]()
+    is_open_to_more = record.inputs != 0 and late and view.now <= record.signed_at + answer_s
+    if is_open_to_more:
+        followers = _followers(record, heard, committee)
+    if view.is_closed(turn):
+        made = checkpoint_of(view, turn)
+        if made is None or not is_open_to_more:
+            return
+        signed = {place for place, each in heard.checkpoint.items() if each.value == made.root.hex()}
+        words = [(p, *heard.checkpoint[p].words) for p in sorted(signed) if not record.checkpoint >> p & 1]
+        if followers or words:
+            args = (view.job, made.fields, words_of(committee), heard.group(followers), words)
+            yield Send("custody", "hold_turn", args)
+        return
+    is_carried = seats_of(view, turn) & ~_covered(custody, record, heard) == 0
+    has_more = any(member.operator and place not in heard.inputs for place, member in enumerate(committee))
+    if not record.inputs and (is_carried or has_more) and not is_late(view, answer_s):
+        return  # the aggregator's post carries them; or who has not signed yet may hold what the others lack
+    for group in (*groups_of(custody, record, heard), heard.group(followers)):
+        if group:
+            yield Send("custody", "hold_inputs", (view.job, turn, words_of(committee), group))
+
+
+def _followers(record: Record, heard: Heard, committee: Committee) -> list[int]:
+    """Places that hold the whole mask but their own seats, and are not on record."""
+    return [
+        place
+        for place, each in sorted(heard.inputs.items())
+        if not record.inputs >> place & 1 and bits.without(record.mask, each.seats | committee[place].own) == 0
+    ]

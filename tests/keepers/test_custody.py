@@ -1,0 +1,371 @@
+"""What a custodian's keeper decides: when it offers and signs, and how signatures are put together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keepers.decisions import custody as decisions
+from keepers.decisions import custody_signatures as signatures
+from keepers.decisions.custody import Custodian
+from keepers.decisions.custody_signatures import Heard, majorities
+from keepers.decisions.duties import duties
+from keepers.decisions.orders import Aggregate, Send
+from keepers.decisions.orders import Progress as Work
+from keepers.decisions.requests import present_claims
+from tests.keepers.test_duties import (
+    AGGREGATOR,
+    CHAIR,
+    ME_AGGREGATOR,
+    ME_PROVIDER,
+    OPENED,
+    RUN,
+    SLOT_S,
+    opening,
+    view,
+)
+from tests.keepers.test_duties import ROOT as START
+from zoo_compute.chain.custody import CustodyView, member_of, words_of
+from zoo_compute.chain.custody_statements import CHECKPOINT, INPUTS, Signed
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobState, JobView, Seat
+from zoo_compute.spec import bits
+from zoo_compute.spec.custodians import CustodyStatus, Member, Progress, Record, Request, Role
+from zoo_compute.spec.custody import escrow_of, fee_of
+from zoo_compute.spec.params import CUSTODIANS_AT
+
+ME, TURN, ANSWER_S, FEE, RESERVE = 4, 1, 60, 10, 100
+KEYS = [f"0x{number:040x}" for number in range(9)]
+COMMITTEE = tuple(Member(operator, 0, 0, key) for operator, key in zip((3, ME, 5), KEYS, strict=False))
+ABLE = Custodian(ME, asked=1, eligible=True, aged=9, funds=RESERVE)
+COMMITS = [
+    Commit(TURN, 1, seat, 1 + seat, 2 * seat << 16 | 2, 90, START, START, OPENED + 900, bundle=START)
+    for seat in range(3)
+]
+WHOLE = replace(RUN, missing=0, committed=6, seats=3)
+
+
+def custody(**changes: object) -> CustodyView:
+    made = CustodyView(Request(FEE, RESERVE, OPENED), Progress(3, 4, version=1), 10**6, {1: COMMITTEE})
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def asked(**changes: object) -> CustodyView:
+    return custody(progress=replace(Progress(3, 4, vacant=0b111), **changes), committees={})  # type: ignore[arg-type]
+
+
+def job(now: int, **changes: object) -> JobView:
+    return view(now, **{"run": WHOLE, "commits": COMMITS} | changes)
+
+
+def signed(kind: str, value: int, turn: int = TURN) -> Signed:
+    return Signed(kind, turn, f"{value:064x}")
+
+
+# -- offers
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [{"asked": None}, {"eligible": False}, {"aged": 0}, {"funds": RESERVE - 1}],
+    ids=["no price", "not eligible", "young stake", "no funds"],
+)
+def test_offer__needs_a_price_a_registration_old_stake_and_the_reserve(lacking: dict[str, object]) -> None:
+    assert decisions.may_offer(opening(OPENED), asked(), ABLE)
+    assert not decisions.may_offer(opening(OPENED), asked(), replace(ABLE, **lacking))  # type: ignore[arg-type]
+
+
+def test_offer__is_made_once_while_a_place_is_vacant_and_no_draw_is_scheduled() -> None:
+    assert decisions.may_offer(job(OPENED), asked(version=2), ABLE), "a place that fell vacant"
+    assert not decisions.may_offer(job(OPENED), asked(vacant=0), ABLE)
+    assert not decisions.may_offer(job(OPENED), asked(draw_block=9), ABLE)
+    assert not decisions.may_offer(job(OPENED), replace(asked(), roles={ME: Role(RESERVE, CustodyStatus.LEFT)}), ABLE)
+    assert not decisions.may_offer(job(OPENED, state=JobState.ENDED), asked(), ABLE)
+
+
+def test_offer__is_worth_my_price_for_the_bytes_that_the_job_really_has() -> None:
+    size = 2**30
+    assert fee_of(2 * FEE, size) == FEE
+    assert decisions.pays(asked(), replace(ABLE, asked=2 * FEE), size)
+    assert not decisions.pays(asked(), replace(ABLE, asked=2 * FEE), 2 * size)
+
+
+@pytest.mark.parametrize(
+    ("noted", "stake", "expected"), [(0, 5, True), (5, 5, False), (5, 4, True), (5, 9, False), (5, 10, True)]
+)
+def test_stake__is_noted_when_it_fell_or_doubled__since_growth_makes_it_young(
+    noted: int, stake: int, expected: bool
+) -> None:
+    assert decisions.notes_stake(stake, noted) is expected
+
+
+def test_an_offer_that_was_not_drawn__ends_unless_it_waits_as_a_standby() -> None:
+    idle = custody(roles={ME: Role(RESERVE, CustodyStatus.OFFERED)})
+    assert decisions.offer_to_end(idle, replace(ABLE, keeps_offers=False))
+    assert not decisions.offer_to_end(idle, ABLE)
+    assert not decisions.offer_to_end(
+        replace(idle, progress=replace(idle.progress, vacant=1)), replace(ABLE, keeps_offers=False)
+    )
+
+
+# -- draws
+
+
+def test_a_draw__is_scheduled_once_offers_and_escrow_suffice() -> None:
+    terms = view(OPENED).terms
+    enough = escrow_of(FEE, 3, terms.rounds)
+    ready = replace(asked(offers=3), escrow=enough)
+    due = list(decisions.draw_duties(job(OPENED), ready))
+    assert due == [Send("custody", "schedule", (1,))]
+    for lacking in (replace(ready, escrow=enough - 1), replace(asked(offers=2), escrow=enough)):
+        assert not list(decisions.draw_duties(job(OPENED), lacking))
+    assert not list(decisions.draw_duties(job(OPENED - 1), ready)), "offers are still open"
+    assert not list(decisions.draw_duties(opening(OPENED), ready)), "nobody has a seat yet"
+
+
+def test_a_vacated_place__is_drawn_from_a_single_offer() -> None:
+    vacated = custody(progress=Progress(3, 4, version=1, vacant=1, offers=1), escrow=0)
+    assert list(decisions.draw_duties(job(OPENED), vacated)) == [Send("custody", "schedule", (1,))]
+
+
+def test_a_custodians_seat__is_noted__so_that_its_signature_does_not_count_for_it() -> None:
+    seated = job(OPENED, seats={2: Seat(ME, 4, 2, 90, 0, 0, 10, OPENED), AGGREGATOR_SEAT: CHAIR})
+    assert list(decisions.draw_duties(seated, custody())) == [
+        Send("custody", "note_seat", (1, words_of(COMMITTEE), 1, 2))
+    ]
+    noted = (COMMITTEE[0], replace(COMMITTEE[1], own=0b100), COMMITTEE[2])
+    assert not list(decisions.draw_duties(seated, custody(committees={1: noted})))
+
+
+@given(st.integers(1, 2**60), st.integers(0, 2**24 - 1), st.integers(0, 2**128 - 1), st.integers(0, 2**160 - 1))
+def test_a_member__is_read_from_its_words(operator: int, from_turn: int, own: int, key: int) -> None:
+    [words] = words_of([Member(operator, from_turn, own, f"0x{key:040x}")])
+    read = member_of(*words)
+    assert (read.operator, read.from_turn, read.own, int(read.key, 16)) == (operator, from_turn, own, key)
+
+
+# -- signing
+
+
+def test_inputs__are_signed_once_no_more_can_come_and_all_of_them_are_here() -> None:
+    def is_time(now: int, held: int, **changes: object) -> bool:
+        return signatures.is_time_for_inputs(job(now, **changes), TURN, held, ANSWER_S)
+
+    closes = OPENED + 2 * SLOT_S
+    assert is_time(OPENED + 1, 0b111)
+    assert not is_time(OPENED + 1, 0b011)
+    early = replace(WHOLE, missing=0b100, committed=4)
+    waits_for = {0: Seat(1, 0, 2, 90, 0, 0, 10, OPENED), 2: Seat(3, 4, 2, 90, 0, 0, 10, OPENED), AGGREGATOR_SEAT: CHAIR}
+    assert not is_time(OPENED + 1, 0b011, run=early, commits=COMMITS[:2], seats=waits_for), "a seat may still commit"
+    assert is_time(closes, 0b011, run=early, commits=COMMITS[:2], seats=waits_for)
+    assert not is_time(closes + ANSWER_S // 2, 0b001), "what is missing may still come"
+    assert is_time(closes + ANSWER_S // 2 + 1, 0b001), "an excuse, before silence lapses"
+
+
+def test_turns_before_my_draw__are_not_mine_to_sign() -> None:
+    late = tuple(replace(member, from_turn=3) for member in COMMITTEE)
+    assert signatures.turns_to_sign(job(OPENED), custody(), ME) == [0, 1]
+    assert signatures.turns_to_sign(job(OPENED), custody(committees={1: late}), ME) == []
+    assert signatures.turns_to_sign(job(OPENED), custody(), operator=77) == []
+    counted = custody(progress=Progress(3, 4, version=1, counted=1))
+    assert signatures.turns_to_sign(job(OPENED), counted, ME) == [1]
+
+
+# -- handing in
+
+
+@given(st.sampled_from([3, 5, 7]), st.data())
+def test_majorities__add_exactly_the_seats_that_a_majority_holds__own_seats_apart(
+    count: int, data: st.DataObject
+) -> None:
+    least, seats = (count + 1) // 2, range(6)
+    own = [data.draw(st.integers(0, 2**6 - 1), label="own") for _ in range(count)]
+    committee = tuple(Member(place + 1, 0, own[place], KEYS[place]) for place in range(count))
+    said = data.draw(st.dictionaries(st.integers(0, count - 1), st.integers(0, 2**6 - 1)), label="signed")
+    mask = before = data.draw(st.integers(0, 2**6 - 1), label="mask")
+    groups = majorities(said, committee, least, mask)
+    for group in groups:
+        assert len(group) >= least
+        common = bits.full(6)
+        for place in group:
+            common &= bits.without(said[place], own[place])
+        mask |= common  # as the contract joins them
+    held = {seat for seat in seats if sum(bits.without(s, own[p]) >> seat & 1 for p, s in said.items()) >= least}
+    assert mask == before | sum(1 << seat for seat in held)
+
+
+def test_majorities__of_custodians_that_hold_the_same__are_one_group_of_all() -> None:
+    assert majorities({0: 0b11, 1: 0b11, 2: 0b11}, COMMITTEE, 2, mask=0) == [[0, 1, 2]]
+    assert majorities({0: 0b11}, COMMITTEE, 2, mask=0) == []
+    assert majorities({0: 0, 2: 0}, COMMITTEE, 2, mask=0) == [[0, 2]], "nobody held anything: an empty mask"
+
+
+def test_majorities__of_custodians_with_seats__are_several_groups() -> None:
+    """Each seat of a custodian needs the two others."""
+    seated = tuple(replace(member, own=1 << place) for place, member in enumerate(COMMITTEE))
+    groups = majorities(dict.fromkeys(range(3), 0b111), seated, 2, mask=0)
+    assert sorted(groups) == [list(pair) for pair in combinations(range(3), 2)]
+
+
+def made(turn: int = TURN) -> Checkpoint:
+    return Checkpoint(turn, 1, AGGREGATOR_SEAT, AGGREGATOR, 0b111, 50, START, START, OPENED + 900, cid=START)
+
+
+def closed(now: int, **changes: object) -> JobView:
+    return job(now, **{"run": replace(RUN, turn=TURN + 1, round=2), "checkpoints": [made()]} | changes)
+
+
+def calls(looked: JobView, held: CustodyView, heard: Heard, *, late: bool = True) -> list[Send]:
+    return list(signatures.hand_in(looked, held, TURN, heard, ANSWER_S, late=late))
+
+
+def test_a_closed_turn__takes_those_who_sign_after_the_majority__for_a_while() -> None:
+    now, root = OPENED + 100, int.from_bytes(START, "big")
+    held = custody(records={TURN: Record(TURN, 1, 0b111, now, inputs=0b011, checkpoint=0b011)})
+    third = Heard({2: signed(INPUTS, 0b111)}, {1: signed(CHECKPOINT, root), 2: signed(CHECKPOINT, root)})
+    [call] = calls(closed(now), held, third)
+    _, claim, committee, first, second = call.args
+    assert (call.function, claim, committee) == ("hold_turn", made().fields, words_of(COMMITTEE))
+    assert [each[:2] for each in first] == [(2, 0b111)]  # type: ignore[attr-defined]
+    assert [each[0] for each in second] == [2]  # type: ignore[attr-defined]
+    assert not calls(closed(now), held, third, late=False)
+    assert len(calls(closed(now + ANSWER_S), held, third)) == 1
+    assert not calls(closed(now + ANSWER_S + 1), held, third)
+    assert not calls(closed(now), held, Heard({2: signed(INPUTS, 0b011)}, {})), "it lacks a seat of the mask"
+    assert not calls(closed(now), held, Heard({}, {2: signed(CHECKPOINT, root + 1)})), "another root"
+
+
+ALL = Heard({place: signed(INPUTS, 0b111) for place in range(3)}, {})
+HALF = OPENED + 2 * SLOT_S + ANSWER_S // 2
+
+
+def test_inputs__that_cover_all_that_committed__go_with_the_post__unless_the_aggregator_is_silent() -> None:
+    assert not calls(job(HALF), custody(), ALL)
+    [call] = calls(job(HALF + 1), custody(), ALL)
+    assert (call.function, [each[:2] for each in call.args[3]]) == ("hold_inputs", [(p, 0b111) for p in range(3)])  # type: ignore[attr-defined]
+
+
+def test_inputs__of_a_majority_that_lacks_a_seat__are_recorded_and_the_seat_is_left_out() -> None:
+    few = Heard({0: signed(INPUTS, 0b011), 1: signed(INPUTS, 0b111)}, {})
+    assert not calls(job(HALF), custody(), few), "the third may hold what the first lacks"
+    assert [call.function for call in calls(job(HALF + 1), custody(), few)] == ["hold_inputs"]
+    partial = Heard({**few.inputs, 2: signed(INPUTS, 0b011)}, {})
+    assert signatures.awaits_custodians(job(HALF), custody(), partial)
+    assert not signatures.awaits_custodians(job(HALF), custody(), ALL)
+    [call] = calls(job(HALF), custody(), partial)
+    assert call.function == "hold_inputs"
+    held = custody(records={TURN: Record(TURN, 1, 0b011, OPENED, inputs=0b011)})
+    assert signatures.awaits_custodians(job(OPENED + ANSWER_S), held, Heard({}, {}))
+    assert not list(signatures.leave_out_duty(job(OPENED + ANSWER_S), held, ANSWER_S)), "others may still sign"
+    [out] = signatures.leave_out_duty(job(OPENED + ANSWER_S + 1), held, ANSWER_S)
+    assert out == Send("custody", "leave_out", (1, TURN))
+    void = [*COMMITS[:2], replace(COMMITS[2], state=ClaimState.VOID)]
+    without = job(OPENED + ANSWER_S + 1, run=replace(WHOLE, missing=0b100, committed=4), commits=void)
+    seated = replace(without, seats={2: Seat(7, 4, 2, 90, 0, 0, 10, OPENED), AGGREGATOR_SEAT: CHAIR}, now=HALF)
+    blamed = Send("settlement", "time_out", (1, 2))
+    assert blamed not in duties(seated, ME_PROVIDER, Work(10)), "it committed"
+    assert blamed in duties(replace(seated, commits=COMMITS[:2]), ME_PROVIDER, Work(10))
+    assert not list(signatures.leave_out_duty(without, held, ANSWER_S))
+    assert not signatures.awaits_custodians(without, held, Heard({}, {}))
+    assert [commit.seat for commit in present_claims(without)] == [0, 1]
+
+
+def test_one_signature__is_not_handed_in_before_it_is_an_excuse() -> None:
+    one = Heard({0: signed(INPUTS, 0b111)}, {0: signed(CHECKPOINT, int.from_bytes(START, "big"))})
+    assert not calls(job(HALF + 1), custody(), one)
+
+
+# -- turns that wait
+
+
+def with_custodians(looked: JobView) -> JobView:
+    return replace(looked, terms=replace(looked.terms, policy=3 << CUSTODIANS_AT))
+
+
+def test_an_aggregator__combines_once_custodians_hold_what_it_combines() -> None:
+    ready = with_custodians(job(OPENED + 1))
+    progress = Work(10, fetched=frozenset(range(3)))
+    assert Aggregate() in duties(ready, ME_AGGREGATOR, progress)
+    assert Aggregate() not in duties(replace(ready, awaits_custodians=True), ME_AGGREGATOR, progress)
+
+
+def test_an_overdue_turn__ends_the_job_if_no_majority_signed__else_the_aggregator() -> None:
+    overdue = with_custodians(job(WHOLE.aggregator_due + 99))
+    replaced, abandoned = Send("settlement", "time_out", (1, AGGREGATOR_SEAT)), Send("settlement", "abandon", (1,))
+    due = duties(overdue, ME_PROVIDER, Work(10))
+    assert (abandoned in due, replaced in due) == (True, False)
+    due = duties(replace(overdue, inputs_signed=True), ME_PROVIDER, Work(10))
+    assert (abandoned in due, replaced in due) == (False, True)
+
+
+def test_a_job_whose_custodians_never_hold_its_start__is_abandoned_after_their_time() -> None:
+    run = replace(RUN, turn=0, round=0, opened_at=0)
+    waiting = with_custodians(view(run.aggregator_due + 99, run=run))
+    assert Send("settlement", "abandon", (1,)) in duties(waiting, ME_PROVIDER, Work(10))
+    early = replace(waiting, now=run.aggregator_due)
+    assert Send("settlement", "abandon", (1,)) not in duties(early, ME_PROVIDER, Work(10))
+
+
+# -- lapses, pay, the end
+
+
+def test_silence__lapses_after_the_deadline_and_a_lone_signature_excuses() -> None:
+    late = OPENED + 2 * SLOT_S + ANSWER_S
+    assert not list(decisions.lapse_duties(job(late), custody(), ANSWER_S))
+    [lapse] = decisions.lapse_duties(job(late + 1), custody(), ANSWER_S)
+    assert lapse.args[2] == 0
+    answered = custody(records={TURN: Record(TURN, 1, answered=0b001)})
+    [lapse] = decisions.lapse_duties(job(late + 1), answered, ANSWER_S)
+    assert lapse.args[2] == 1
+    held = custody(records={TURN: Record(TURN, 1, 0b111, OPENED, inputs=0b110)})
+    assert not list(decisions.lapse_duties(job(late + 1), held, ANSWER_S))
+    excuse = signed(INPUTS, 0)
+    half = OPENED + 2 * SLOT_S + ANSWER_S // 2
+    assert not list(decisions.excuse_duty(job(half), custody(), 1, excuse, ANSWER_S))
+    [call] = decisions.excuse_duty(job(half + 1), custody(), 1, excuse, ANSWER_S)
+    assert (call.function, [each[:2] for each in call.args[3]]) == ("hold_inputs", [(1, 0)])  # type: ignore[attr-defined]
+    assert not list(
+        decisions.excuse_duty(
+            job(half + 1), custody(records={TURN: Record(TURN, 1, answered=0b010)}), 1, excuse, ANSWER_S
+        )
+    )
+
+
+def test_turns__are_counted_when_the_ring_needs_their_place_and_at_the_end() -> None:
+    def due(turn: int, **changes: object) -> list[str]:
+        run = replace(RUN, turn=turn)
+        return [each.function for each in decisions.count_duty(job(OPENED, run=run, commits=[], **changes), custody())]
+
+    assert due(turn=4) == []
+    assert due(turn=5) == ["count"], "turn 5 takes the place of turn 0"
+    assert due(turn=1, state=JobState.ENDED) == ["count"]
+    pending = job(OPENED, run=replace(RUN, turn=5), commits=[replace(COMMITS[0], turn=0)])
+    assert not list(decisions.count_duty(pending, custody())), "nothing is final"
+
+
+def test_count__is_called_with_the_committee_that_signed() -> None:
+    other = (COMMITTEE[2], *COMMITTEE[:2])
+    changed = custody(
+        progress=Progress(3, 4, version=2),
+        committees={1: COMMITTEE, 2: other},
+        records={1: Record(1, 1, inputs=1), 2: Record(2, 2, inputs=1)},
+    )
+    ended = job(OPENED, state=JobState.ENDED, run=replace(RUN, turn=3), commits=[])
+    [call] = decisions.count_duty(ended, changed)
+    assert call.args == (1, 1, words_of(COMMITTEE))
+    [call] = decisions.count_duty(ended, replace(changed, progress=replace(changed.progress, counted=2)))
+    assert call.args == (1, 2, words_of(other))
+
+
+def test_a_reserve__comes_back_once_the_job_is_over_and_counted() -> None:
+    mine = custody(roles={ME: Role(RESERVE, CustodyStatus.CUSTODIAN, 1)})
+    over = job(OPENED, state=JobState.ENDED, run=replace(RUN, turn=3), commits=[])
+    assert [each.function for each in decisions.closing_duties(over, mine, ABLE)] == ["count"]
+    counted = replace(mine, progress=replace(mine.progress, counted=3))
+    assert list(decisions.closing_duties(over, counted, ABLE)) == [Send("custody", "release", (1, ME))]
+    assert not list(decisions.closing_duties(over, replace(counted, roles={ME: Role(0, CustodyStatus.LEFT)}), ABLE))
+    cancelled = job(OPENED, state=JobState.CANCELLED, run=None, commits=[])
+    assert list(decisions.closing_duties(cancelled, mine, ABLE)) == [Send("custody", "release", (1, ME))]

@@ -1,0 +1,203 @@
+"""The custody of a job, as the chain has it: what was asked for, who was drawn, who signed what, and what was paid (docs/protocol/custody.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from eth_utils.address import to_checksum_address
+
+from zoo_compute.chain.batch import Read, read_all
+from zoo_compute.chain.snapshot import job_events
+from zoo_compute.spec import bits
+from zoo_compute.spec.custodians import Committee, CustodyStatus, Member, Progress, Record, Request, Role
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.events import Event
+    from zoo_compute.chain.views import JobView
+
+SIGNED_READ = 4  # newest turns, of which it is read when a majority signed first
+_OPERATOR_BITS, _TURN_BITS = 152, 128
+
+
+@dataclass(frozen=True)
+class CustodyView:
+    """All of a job's custody at one block.
+
+    records: by turn; `signed_at` is known of the newest ones. roles: of all operators that ever offered. paid: by operator.
+    """
+
+    request: Request
+    progress: Progress
+    escrow: int
+    committees: Mapping[int, Committee] = field(default_factory=dict)  # by version
+    records: Mapping[int, Record] = field(default_factory=dict)
+    roles: Mapping[int, Role] = field(default_factory=dict)
+    paid: Mapping[int, int] = field(default_factory=dict)
+    start_signers: int = 0  # bitmap of places
+
+    @property
+    def committee(self) -> Committee:
+        """The present one; empty before the first draw."""
+        return self.committees.get(self.progress.version, ())
+
+    @property
+    def holders(self) -> Mapping[int, Member]:
+        """The custodians, by place."""
+        return {index: member for index, member in enumerate(self.committee) if member.operator}
+
+    def place_of(self, operator: int) -> int | None:
+        return next((index for index, member in self.holders.items() if member.operator == operator), None)
+
+    def signatures_of(self, operator: int) -> int:
+        """How many of its signatures a majority's records have."""
+        return sum(
+            (record.inputs >> index & 1) + (record.checkpoint >> index & 1)
+            for record in self.records.values()
+            for index, member in enumerate(self.committees.get(record.version, ()))
+            if member.operator == operator
+        )
+
+    def record_of(self, turn: int) -> Record:
+        """A turn's record; of one that has none yet, with the present committee."""
+        record = self.records.get(turn, Record(turn))
+        is_fixed = record.inputs or record.checkpoint
+        return record if is_fixed else replace(record, version=self.progress.version)
+
+
+def words_of(committee: Iterable[Member]) -> list[tuple[int, int]]:
+    """A committee as callers pass it."""
+    return [
+        (m.operator << _OPERATOR_BITS | m.from_turn << _TURN_BITS | m.own if m.operator else 0, int(m.key, 16))
+        for m in committee
+    ]
+
+
+def member_of(word: int, key: int) -> Member:
+    own, from_turn = word & bits.full(_TURN_BITS), word >> _TURN_BITS & bits.full(_OPERATOR_BITS - _TURN_BITS)
+    return Member(word >> _OPERATOR_BITS, from_turn, own, to_checksum_address(key.to_bytes(20, "big")))
+
+
+def read_custody(chain: Chain, view: JobView) -> CustodyView | None:
+    """The custody of a job at the block of its view; None if nobody asked for custodians."""
+    events = [event for event in job_events(chain, view.job, chain.head(view.block)) if event.contract == "custody"]
+    if not events:
+        return None
+    offered = sorted({event.args["operator"] for event in events if event.name == "CustodyOffered"})
+    history = _History(events)
+    newest = sorted(history.records)[-SIGNED_READ:]
+    reads = [
+        *(Read("custody", name, (view.job,)) for name in ("requests", "progress", "escrows")),
+        *(Read("custody", "roles", (view.job, operator)) for operator in offered),
+        *(Read("custody", "records", (view.job, turn)) for turn in newest),
+    ]
+    request, progress, escrow, *rest = read_all(chain, view.block, reads)
+    roles = {operator: _role(role) for operator, role in zip(offered, rest[: len(offered)], strict=True)}
+    now = {turn: Record(**record) for turn, record in zip(newest, rest[len(offered) :], strict=True)}
+    return CustodyView(
+        request=Request(**request),
+        progress=Progress(**{**progress, "started": bool(progress["started"])}),
+        escrow=escrow,
+        committees=history.committees,
+        records=history.records | {turn: record for turn, record in now.items() if record.turn == turn},
+        roles={operator: role for operator, role in roles.items() if role != Role()},
+        paid=history.paid,
+        start_signers=history.start_signers,
+    )
+
+
+def _role(values: Mapping[str, Any]) -> Role:
+    return Role(values["reserve"], CustodyStatus(values["status"]), values["index"])
+
+
+class _History:
+    """What a job's events say: every committee, every turn's record, and what each operator was paid."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.committees: dict[int, Committee] = {}
+        self.records: dict[int, Record] = {}
+        self.paid: dict[int, int] = {}
+        self.start_signers = 0
+        self._least = self._counted = 0
+        for event in events:
+            self._follow(event.name, event.args)
+
+    def _follow(self, name: str, args: Mapping[str, Any]) -> None:
+        if name == "CustodyRequested":
+            self._least = Progress(args["custodians"]).least
+        elif name == "CommitteeChanged":
+            self.committees[args["version"]] = tuple(member_of(each["word"], each["key"]) for each in args["committee"])
+        elif name == "StartSigned":
+            self.start_signers = args["signers"]
+        elif name == "InputsSigned":
+            record, signers = self._record(args["turn"]), args["signers"]
+            if record.inputs == 0 and signers.bit_count() < self._least:
+                changed = replace(record, answered=record.answered | signers)
+            else:
+                changed = replace(record, inputs=record.inputs | signers, mask=args["mask"])
+            self.records[record.turn] = changed
+        elif name == "CheckpointSigned":
+            record = self._record(args["turn"])
+            self.records[record.turn] = replace(record, checkpoint=record.checkpoint | args["signers"])
+        elif name == "CustodiansPaid":
+            self._pay(args["turns"], args["fee"])
+
+    def _record(self, turn: int) -> Record:
+        record = self.records.get(turn, Record(turn))
+        is_fixed = record.inputs or record.checkpoint
+        return record if is_fixed else replace(record, version=max(self.committees, default=0))
+
+    def _pay(self, turns: int, fee: int) -> None:
+        for turn in range(self._counted, self._counted + turns):
+            record = self.records.get(turn, Record())
+            for index, member in enumerate(self.committees.get(record.version, ())):
+                times = (record.inputs >> index & 1) + (record.checkpoint >> index & 1)
+                if times:
+                    self.paid[member.operator] = self.paid.get(member.operator, 0) + fee * times
+        self._counted += turns
+
+
+def summary(custody: CustodyView | None, view: JobView) -> dict[str, Any] | None:
+    """For `--json`: who holds what, with money in the token's smallest units; None if nobody asked for custodians."""
+    if custody is None:
+        return None
+    places = [
+        {
+            "place": index,
+            "operator": member.operator or None,
+            "reserve": str(custody.roles.get(member.operator, Role()).reserve),
+            "paid": str(custody.paid.get(member.operator, 0)),
+            "from_turn": member.from_turn,
+        }
+        for index, member in enumerate(custody.committee)
+    ]
+    turns = [
+        {
+            "turn": turn,
+            "seats": list(bits.slots_in(record.mask)),
+            "inputs": _operators(custody, record, record.inputs),
+            "checkpoint": _operators(custody, record, record.checkpoint),
+        }
+        for turn, record in sorted(custody.records.items())
+    ]
+    return {
+        "custodians": custody.progress.custodians,
+        "majority": custody.progress.least,
+        "offers": custody.progress.offers,
+        "vacant": custody.progress.vacant.bit_count(),
+        "started": custody.progress.started,
+        "fee": str(custody.request.fee),
+        "reserve": str(custody.request.reserve),
+        "escrow": str(custody.escrow),
+        "paid": str(sum(custody.paid.values())),
+        "counted": custody.progress.counted,
+        "places": places,
+        "turns": turns,
+    }
+
+
+def _operators(custody: CustodyView, record: Record, signers: int) -> list[int]:
+    committee = custody.committees.get(record.version, ())
+    return [member.operator for index, member in enumerate(committee) if signers >> index & 1]

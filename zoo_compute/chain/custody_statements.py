@@ -1,0 +1,129 @@
+"""What an operator says about a job off chain: its signatures as a custodian, and the checkpoint that it would post as the aggregator.
+
+Its keeper writes it beside its store, its gateway serves it (GET /custody/JOB), and anyone hands the signatures in. Statements are
+untrusted: reading is strict, and a signature counts only if it is the custodian's.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from eth_account import Account
+from eth_account.messages import encode_typed_data
+from eth_keys.exceptions import BadSignature
+from eth_utils.exceptions import ValidationError
+
+from repops.fields import BadField, canonical_json, parse_json, read
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
+
+    from zoo_compute.chain.connection import Chain
+
+MAX_BYTES = 64 * 1024
+KEPT = 160  # newest signatures of a statement: two for each turn that can be open to challenge, and more
+START, INPUTS, CHECKPOINT = "start", "inputs", "checkpoint"
+# By kind: the EIP-712 type, and its fields beside the job.
+TYPES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
+    START: ("Start", ()),
+    INPUTS: ("Inputs", (("turn", "uint256"), ("seats", "uint256"))),
+    CHECKPOINT: ("Checkpoint", (("turn", "uint256"), ("root", "bytes32"))),
+}
+_WORD, _SIGNATURE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{128}")
+
+
+@dataclass(frozen=True)
+class Signed:
+    """One signature, `r` and `vs` (EIP-2098). value: a word; of inputs the seats, of a checkpoint its root."""
+
+    kind: str
+    turn: int
+    value: str
+    signature: str = 128 * "0"
+
+    def __post_init__(self) -> None:
+        if self.kind not in TYPES or self.turn < 0:
+            raise BadField(f"signed: expected one of {', '.join(TYPES)} and a turn, got {self.kind!r}, {self.turn}")
+        if not _WORD.fullmatch(self.value) or not _SIGNATURE.fullmatch(self.signature):
+            raise BadField("signed: expected a word and a signature in hex")
+
+    @property
+    def seats(self) -> int:
+        return int(self.value, 16)
+
+    @property
+    def words(self) -> tuple[bytes, bytes]:
+        return bytes.fromhex(self.signature[:64]), bytes.fromhex(self.signature[64:])
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A checkpoint that is not posted yet: its root, and its pointer's CID."""
+
+    turn: int
+    root: str
+    pointer: str
+
+    def __post_init__(self) -> None:
+        if not _WORD.fullmatch(self.root):
+            raise BadField("proposed: expected a root in hex")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Of one operator about one job. signed: of each kind and turn one, the newest last."""
+
+    job: int
+    signed: tuple[Signed, ...] = ()
+    proposed: Proposal | None = None
+
+    def of(self, kind: str, turn: int = 0) -> Signed | None:
+        return next((each for each in self.signed if (each.kind, each.turn) == (kind, turn)), None)
+
+    def adding(self, signed: Signed) -> Statement:
+        others = [each for each in self.signed if (each.kind, each.turn) != (signed.kind, signed.turn)]
+        return replace(self, signed=(*others, signed)[-KEPT:])
+
+    def to_bytes(self) -> bytes:
+        return canonical_json(asdict(self))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Statement:
+        """Raises BadField."""
+        if len(data) > MAX_BYTES:
+            raise BadField(f"statement: {len(data)} bytes exceed {MAX_BYTES}")
+        return read(cls, parse_json(data, "statement"), "statement")
+
+
+def sign(chain: Chain, account: LocalAccount, job: int, kind: str, turn: int = 0, value: bytes = bytes(32)) -> Signed:
+    """The account's signature that it holds this."""
+    unsigned = Signed(kind, turn, value.hex())
+    made = account.sign_message(_message(chain, job, unsigned))
+    return replace(unsigned, signature=f"{made.r:064x}{made.s | (made.v - 27) << 255:064x}")
+
+
+def is_signed_by(chain: Chain, key: str, job: int, signed: Signed) -> bool:
+    """Whether the signature is this key's, as the contract checks it."""
+    r, vs = (int.from_bytes(word, "big") for word in signed.words)
+    try:
+        recovered = Account.recover_message(
+            _message(chain, job, signed), vrs=(27 + (vs >> 255), r, vs & (1 << 255) - 1)
+        )
+    except (BadSignature, ValidationError, ValueError):
+        return False
+    return str(recovered) == key
+
+
+def _message(chain: Chain, job: int, signed: Signed) -> Any:
+    name, fields = TYPES[signed.kind]
+    fields = (("job", "uint256"), *fields)
+    network = chain.network
+    domain = {"name": "Zoo Custody", "version": "1", "chainId": network.chain_id}
+    values = {"job": job, "turn": signed.turn, "seats": signed.seats, "root": bytes.fromhex(signed.value)}
+    return encode_typed_data(
+        {**domain, "verifyingContract": network.contracts["custody"]},
+        {name: [{"name": field, "type": kind} for field, kind in fields]},
+        {field: values[field] for field, _ in fields},
+    )
