@@ -144,6 +144,8 @@ def time_out(job: uint256, seat: uint256):
         deadline: uint256 = turns._deadline(stage, turn, state.seat_timing[job][seat])
         # A standby that took over too late to commit is spared: a deadline after the inputs' close never counts.
         is_late = is_late and state._now() > deadline and deadline <= turns._inputs_close(stage, turn)
+        # INVARIANT timeouts: what custodians left out was committed in time. Once they hold the inputs nobody is late.
+        is_late = is_late and not turns._are_held(job)
     if not is_late:
         state._refuse("settlement: deadline not passed")
     self._vacate(job, seat, stage, 1)

@@ -76,6 +76,7 @@ def time_out(w: World, msg: Message, job: int, seat: int) -> None:
     else:
         require(seats.is_missing(run, seat), "settlement: already committed")
         is_late = is_late and seats.deadline_of(run, seat_state) < min(msg.now, run.inputs_close + 1)
+        is_late = is_late and not run.is_signed  # what custodians left out was committed in time
     require(is_late, "settlement: deadline not passed")
     seats.vacate(w, job, seat, msg.now)
 

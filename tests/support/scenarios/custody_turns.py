@@ -99,6 +99,8 @@ def a_seat_that_too_few_custodians_hold_is_left_out(s: Stage) -> None:
     locked = s.world.deposit_of(s.ids["carol"], t.token)
     t.ok("leave_out", "stranger", job, 0)
     assert s.world.run(job).missing == 1 << carol
+    s.to(deadline_of(s.world.run(job), s.world.seat(job, carol)) + 1)
+    s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, carol)
     s.no("settlement: inputs closed", "settlement", "commit", "carol hot", job, carol, 0, b"r" * 32, b"b" * 32)
     posted = t.posted(1, 2)
     assert (posted.scope, s.world.closed_turn(job, 0).pending) == (mask, 3)
