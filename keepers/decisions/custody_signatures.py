@@ -165,11 +165,11 @@ def hand_in(
             args = (view.job, made.fields, words_of(committee), heard.group(followers), words)
             yield Send("custody", "hold_turn", args)
         return
-    is_carried = seats_of(view, turn) & ~_covered(custody, record, heard) == 0
-    has_more = any(member.operator and place not in heard.inputs for place, member in enumerate(committee))
-    if not record.inputs and (is_carried or has_more) and not is_late(view, answer_s):
-        return  # the aggregator's post carries them; or who has not signed yet may hold what the others lack
-    for group in (*groups_of(custody, record, heard), heard.group(followers)):
+    # Before it is late, the aggregator's post carries the inputs; what was signed for fewer seats than committed since is out of date.
+    may_join = view.now <= record.signed_at + answer_s if record.inputs else is_late(view, answer_s)
+    if not may_join:
+        return
+    for group in groups_of(custody, record, heard) or [heard.group(followers)]:
         if group:
             yield Send("custody", "hold_inputs", (view.job, turn, words_of(committee), group))
 

@@ -116,7 +116,7 @@ def _missing(run: Run, seat: int) -> bool:
 def _train_and_commit(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """Train the seat that is due first, each seat from its first slot on; commit a seat when all its slots are trained."""
     due = {number: seat for number, seat in view.seats_of(me.operator).items() if _missing(run, number)}
-    if run.inputs_closed(view.now):
+    if run.inputs_closed(view.now) or view.inputs_signed:
         return
     for number, seat in sorted(due.items(), key=lambda item: item[1].deadline(run)):
         known = progress.trained | progress.failed_slots

@@ -106,7 +106,10 @@ def who_trained(events: Iterable[Event], names: Mapping[int, str]) -> dict[int, 
 
 def masks_of(view: JobView) -> list[int]:
     """The slots in each closed round, after rollbacks, in order: a bitmap each."""
-    return [sum(1 << slot for slot in view.committed(made.turn)) for made in _made(view)]
+    return [
+        sum(1 << slot for slot, commit in view.committed(made.turn).items() if made.mask >> commit.seat & 1)
+        for made in _made(view)
+    ]
 
 
 def _made(view: JobView) -> list[Checkpoint]:

@@ -14,7 +14,7 @@ from keepers.decisions import custody_signatures as signatures
 from keepers.decisions.custody import Custodian
 from keepers.decisions.custody_signatures import Heard, majorities
 from keepers.decisions.duties import duties
-from keepers.decisions.orders import Aggregate, Send
+from keepers.decisions.orders import Aggregate, CommitTrained, Send
 from keepers.decisions.orders import Progress as Work
 from keepers.decisions.requests import present_claims
 from tests.keepers.test_duties import (
@@ -24,6 +24,7 @@ from tests.keepers.test_duties import (
     ME_PROVIDER,
     OPENED,
     RUN,
+    SEAT,
     SLOT_S,
     opening,
     view,
@@ -250,13 +251,17 @@ def test_inputs__that_cover_all_that_committed__go_with_the_post__unless_the_agg
 
 def test_inputs__of_a_majority_that_lacks_a_seat__are_recorded_and_the_seat_is_left_out() -> None:
     few = Heard({0: signed(INPUTS, 0b011), 1: signed(INPUTS, 0b111)}, {})
-    assert not calls(job(HALF), custody(), few), "the third may hold what the first lacks"
+    assert not calls(job(HALF), custody(), few), "what they signed for may be out of date"
     assert [call.function for call in calls(job(HALF + 1), custody(), few)] == ["hold_inputs"]
     partial = Heard({**few.inputs, 2: signed(INPUTS, 0b011)}, {})
     assert signatures.awaits_custodians(job(HALF), custody(), partial)
     assert not signatures.awaits_custodians(job(HALF), custody(), ALL)
-    [call] = calls(job(HALF), custody(), partial)
+    assert not calls(job(HALF), custody(), partial)
+    [call] = calls(job(HALF + 1), custody(), partial)
     assert call.function == "hold_inputs"
+    more = custody(records={TURN: Record(TURN, 1, 0b001, HALF, inputs=0b011)})
+    assert len(calls(job(HALF + ANSWER_S), more, partial)) == 1, "a seat may still join"
+    assert not calls(job(HALF + ANSWER_S + 1), more, partial), "nothing joins any more"
     held = custody(records={TURN: Record(TURN, 1, 0b011, OPENED, inputs=0b011)})
     assert signatures.awaits_custodians(job(OPENED + ANSWER_S), held, Heard({}, {}))
     assert not list(signatures.leave_out_duty(job(OPENED + ANSWER_S), held, ANSWER_S)), "others may still sign"
@@ -271,6 +276,18 @@ def test_inputs__of_a_majority_that_lacks_a_seat__are_recorded_and_the_seat_is_l
     assert not list(signatures.leave_out_duty(without, held, ANSWER_S))
     assert not signatures.awaits_custodians(without, held, Heard({}, {}))
     assert [commit.seat for commit in present_claims(without)] == [0, 1]
+
+
+def test_inputs__that_a_majority_signed_for__take_no_more_claims_and_are_complete() -> None:
+    early = view(
+        OPENED + 1, run=replace(RUN, missing=0b1, committed=4, seats=2), seats={0: SEAT, AGGREGATOR_SEAT: CHAIR}
+    )
+    trained = Work(10, frozenset({0, 1}))
+    assert CommitTrained(0) in duties(early, ME_PROVIDER, trained)
+    assert not early.inputs_complete(early.now)
+    recorded = replace(early, inputs_signed=True)
+    assert CommitTrained(0) not in duties(recorded, ME_PROVIDER, trained)
+    assert recorded.inputs_complete(recorded.now)
 
 
 def test_one_signature__is_not_handed_in_before_it_is_an_excuse() -> None:

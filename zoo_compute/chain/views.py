@@ -358,7 +358,12 @@ class JobView:
         run = self.run
         assert run is not None, "a turn is open"
         awaited = any(seat.operator and run.missing >> number & 1 for number, seat in self.slot_seats.items())
-        return run.missing == 0 or run.inputs_closed(now) or (run.committed >= run.quorum and not awaited)
+        return (
+            run.missing == 0
+            or run.inputs_closed(now)
+            or self.inputs_signed
+            or (run.committed >= run.quorum and not awaited)
+        )
 
     @property
     def delay(self) -> int:
