@@ -112,7 +112,8 @@ def test_a_convicted_worker_is_never_paid_and_its_lock_is_divided(
     kit.settlement.reward_finder(job, claims[0], anyone, sender=referee)
     assert kit.tasks.owed(kit.zen, anyone) == lock * 4_000 // 10_000
     assert kit.tasks.owed(kit.zen, kit.audit_pool) == lock // 10
-    assert kit.registry.burned(kit.zen) - before == lock - lock * 4_000 // 10_000 - lock // 10
+    assert kit.registry.burned(kit.zen) - before == lock - lock * 4_000 // 10_000 - 2 * (lock // 10)
+    assert kit.locks.pots(job) == lock // 10
     assert kit.registry.operators(holders[0].id).reputation == 0
     assert kit.settlement.seats(job, 0).operator == 0
     kit.settlement.finalise(job, claims[1:], sender=anyone)
