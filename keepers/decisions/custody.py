@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from keepers.decisions.custody_statements import Signed
 from keepers.decisions.orders import Send
 from zoo_compute.chain.custody import CustodyView, words_of
-from zoo_compute.chain.custody_statements import Signed
 from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.spec.custodians import CustodyStatus, Record, Role
 from zoo_compute.spec.custody import escrow_of, fee_of

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
+from keepers.decisions.custody_statements import Signed
 from keepers.decisions.orders import Send
 from zoo_compute.chain.custody import CustodyView, words_of
-from zoo_compute.chain.custody_statements import Signed
 from zoo_compute.chain.views import Checkpoint, Commit, JobState, JobView
 from zoo_compute.spec import bits
 from zoo_compute.spec.custodians import Committee, Record

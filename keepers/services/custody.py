@@ -15,11 +15,11 @@ from keepers.decisions import custody as decisions
 from keepers.decisions import custody_signatures as signatures
 from keepers.decisions.custody import Custodian
 from keepers.decisions.custody_signatures import Heard
+from keepers.decisions.custody_statements import CHECKPOINT, INPUTS, START, Proposal, Signed, is_signed_by, sign
 from keepers.decisions.orders import Send
 from keepers.decisions.requests import fetch_name, fetch_request, hold_name, hold_request, proposal_work
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.custody import CustodyView, read_custody, words_of
-from zoo_compute.chain.custody_statements import CHECKPOINT, INPUTS, START, Proposal, Signed, is_signed_by, sign
 from zoo_compute.chain.views import JobState
 from zoo_compute.errors import Refusal
 from zoo_compute.spec.custodians import CustodyStatus, Member, Role

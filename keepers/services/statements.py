@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from keepers.decisions.custody_statements import MAX_BYTES, Statement
 from repops.fields import BadField
 from zoo_compute.atomic import write_atomically
-from zoo_compute.chain.custody_statements import MAX_BYTES, Statement
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.gateway import statement_path
 from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed, is_gateway

@@ -90,7 +90,7 @@ def test_a_job_in_a_coin_with_six_decimals__is_allowed_quoted_posted_and_cancell
 
     quoted = zoo.json("quote", config, "--max-budget", "14")
     assert (quoted["escrow"], quoted["budget"], quoted["token"]) == (str(14 * USDC), str(14 * USDC), token_facts(coin))
-    assert "has 13.999999 USDC; the job's escrow is 14 USDC" in zoo.refused(*train)
+    assert "has 13.999999 USDC; the job takes 14 USDC" in zoo.refused(*train)
     coin.mint(me, 1)
     posted = zoo.json(*train)
     assert (posted["escrow"], posted["token"]) == (str(14 * USDC), token_facts(coin))

@@ -13,6 +13,7 @@ from keepers.decisions import custody as decisions
 from keepers.decisions import custody_signatures as signatures
 from keepers.decisions.custody import Custodian
 from keepers.decisions.custody_signatures import Heard, majorities
+from keepers.decisions.custody_statements import CHECKPOINT, INPUTS, Signed
 from keepers.decisions.duties import duties
 from keepers.decisions.orders import Aggregate, CommitTrained, Send
 from keepers.decisions.orders import Progress as Work
@@ -31,7 +32,6 @@ from tests.keepers.test_duties import (
 )
 from tests.keepers.test_duties import ROOT as START
 from zoo_compute.chain.custody import CustodyView, member_of, words_of
-from zoo_compute.chain.custody_statements import CHECKPOINT, INPUTS, Signed
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobState, JobView, Seat
 from zoo_compute.spec import bits
 from zoo_compute.spec.custodians import CustodyStatus, Member, Progress, Record, Request, Role

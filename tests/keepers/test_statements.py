@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from keepers.decisions.custody_statements import START, Signed, Statement
 from keepers.services import statements
 from keepers.services.statements import Statements
-from zoo_compute.chain.custody_statements import START, Signed, Statement
 from zoo_compute.store import BlockStore, Gateway
 from zoo_compute.store.gateway import statement_path
 

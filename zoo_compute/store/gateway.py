@@ -2,7 +2,7 @@
 
 GET, HEAD /ipfs/CID?format=raw   one block (or `Accept: application/vnd.ipld.raw`)
 GET, HEAD /pins/CID              {"cid": CID, "pinned": true or false}
-GET, HEAD /custody/JOB           what this operator says about a job's custody (zoo_compute/chain/custody_statements.py)
+GET, HEAD /custody/JOB           what this operator says about a job's custody (keepers/decisions/custody_statements.py)
 GET, HEAD /health                {"ok": true}
 GET /reach?endpoint=URL&cid=CID  {"endpoint": URL, "cid": CID, "served": true or false}: whether an announced endpoint serves
                                  a small block, within the limits of probe.py

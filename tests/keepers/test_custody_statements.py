@@ -10,11 +10,7 @@ from typing import Any, cast
 import pytest
 from eth_account import Account
 
-from repops.fields import BadField
-from tests.support.consent import CHAIN_ID
-from tests.support.lockstep.custody_records import compact
-from zoo_compute.chain.connection import Chain
-from zoo_compute.chain.custody_statements import (
+from keepers.decisions.custody_statements import (
     CHECKPOINT,
     INPUTS,
     KEPT,
@@ -26,6 +22,10 @@ from zoo_compute.chain.custody_statements import (
     is_signed_by,
     sign,
 )
+from repops.fields import BadField
+from tests.support.consent import CHAIN_ID
+from tests.support.lockstep.custody_records import compact
+from zoo_compute.chain.connection import Chain
 from zoo_compute.spec.custodians import CheckpointSignature, InputsSignature, StartSignature
 
 CUSTODY = "0x" + "c5" * 20
