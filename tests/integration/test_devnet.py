@@ -28,6 +28,7 @@ from zoo_compute.devnet.anvil import find
 from zoo_compute.devnet.devnet import COIN, Devnet
 from zoo_compute.errors import DevnetError, UserError
 from zoo_compute.governance.timelock import calls_for_multisigs
+from zoo_compute.jobs.submission import posting_deposit
 from zoo_compute.spec.params import PRESETS, ZEN
 
 pytestmark = pytest.mark.integration
@@ -206,7 +207,11 @@ def test_the_ape_scripts__deploy_fund_and_inspect(tmp_path: Path):
         ape("fund", alice.address, "--zen", "20", "--network-file", str(devnet.network_file))
         sender = Sender(devnet.chain, alice, folder=tmp_path)
         sender.send(devnet.chain.zen.approve(devnet.chain.tasks.address, 20 * ZEN))
-        job = sender.send(devnet.chain.tasks.post(terms(devnet))).event("JobPosted").job
+        job = (
+            sender.send(devnet.chain.tasks.post(terms(devnet)), value=posting_deposit(devnet.chain))
+            .event("JobPosted")
+            .job
+        )
         output = ape("inspect_job", str(job), "--network-file", str(devnet.network_file))
         assert f"job {job} is OPEN" in output
         assert f"submitter {alice.address}, escrow 46 of token {devnet.chain.zen.address}" in output
