@@ -200,7 +200,7 @@ def test_a_budget__of_nobodys__is_a_price_and_no_more_than_the_account_has(text:
     with pytest.raises(NotFunded, match="has 0 ZEN; the job takes"):
         DistributedTrainer(TINY, text, 4, 60 * TOKENS_A_STEP, client=client).submit()
     board.zen = client.quote(trainer.job_description).escrow - 1
-    with pytest.raises(NotFunded, match="the job's escrow is"):
+    with pytest.raises(NotFunded, match="the job takes 20 ZEN"):
         DistributedTrainer(TINY, text, 4, 60 * TOKENS_A_STEP, client=client).train()
     assert len(board.posted) == 1
 

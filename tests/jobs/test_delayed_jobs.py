@@ -111,8 +111,8 @@ def test_whoever_posts_a_claims_own_start_again__does_not_take_it_from_its_defen
 
 def test_results_that_are_committed_again_after_a_rollback__are_combined_anew():
     """They were of another start: under the one that the chain gives them now the same root holds nothing."""
-    before = delayed(seen([commit(2, start_root=root(1))], [made(0), made(1)], 2))
-    again = delayed(seen([commit(3, 2, root=before.commits[0].root)], [made(0), made(1)], 3, 2))
+    before = delayed(seen([commit(2, start_root=root(1))], [made(0), made(1)], 2), missing=0)
+    again = delayed(seen([commit(3, 2, root=before.commits[0].root)], [made(0), made(1)], 3, 2), missing=0)
     assert aggregate_name(before) != aggregate_name(again)
 
 
