@@ -63,6 +63,7 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
     monkeypatch.setattr("zoo_compute.chain.ledger.scan", lambda *_, **__: iter(events))
     commits = (
         commit(0, state=ClaimState.PAID), commit(0, 1, disputed=True), commit(1), commit(1, 1, state=ClaimState.CONVICTED),
+        commit(2, state=ClaimState.VOID),
     )  # fmt: skip
     account = job_account(Chain(), view(commits=commits, checkpoints=(aggregation(0),)))  # type: ignore[arg-type]
     assert account.escrowed + account.restored == account.paid + account.fee + account.refunded + account.held
@@ -73,6 +74,7 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
         (0, "aggregation", "challenge window", 7),
         (1, "slots", "in turn", 20),
         (1, "slots", "convicted", 11),
+        (2, "slots", "void", 20),
     ]
     assert account.committed == 38
     assert [(p.operator, p.why, p.amount) for p in account.penalties] == [

@@ -35,7 +35,7 @@ def deposit(settings: Settings, amount: str, token: str | None, operator: int | 
     """Deposit what your offers reserve, in --token.
 
     With the role `custodian` your keeper offers to hold what jobs commit, once your stake is old enough. Each job reserves a part of
-    this deposit until it is over: whoever signs for data and does not show it loses that.
+    this deposit until it is over. A custodian that signs nothing in a turn that then lacks a majority loses 1 % of that part.
     """
     money, operators = settings.token(token), operators_of(settings)
     number = number_of(settings, operators, operator, home)
