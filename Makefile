@@ -62,8 +62,8 @@ test-long: setup ## what draws, walks or kills at length
 	$(SPARE) $(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m long $(FAST) $(ARGS)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m long $(RERUN) $(ARGS)
 
-test-slow: setup ## what CI runs beside the journeys: the tests that are long, on networks, or kill
-	@$(MAKE) --no-print-directory -j1 test-long test-network chaos
+test-slow: setup ## what CI has no time for: the tests that are long, and those that kill
+	@$(MAKE) --no-print-directory -j1 test-long chaos
 
 test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (five minutes)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m network $(RERUN) $(ARGS)
