@@ -47,6 +47,8 @@ stake_words: HashMap[uint256, HashMap[uint256, uint256[2]]]
 pots: public(HashMap[uint256, uint256])
 # job -> claim_hash -> of a judged claim's lock, what is set aside for whoever found the lie
 finder_shares: public(HashMap[uint256, HashMap[bytes32, uint256]])
+# job -> claim_hash -> what its conviction took of its operator's lock, besides restitution: later ones may find it empty
+taken_of_lock: public(HashMap[uint256, HashMap[bytes32, uint256]])
 
 
 event LockReleased:
@@ -173,6 +175,7 @@ def convict(
     if outcome == outcomes.EXHAUSTED:
         lock = self._exhausted_slash(lock, burned)
     lock = min(lock, self._own(stake, terms.restitution))
+    self.taken_of_lock[job][claim_hash] = lock
     # INVARIANT restitution: each turn is undone once, and at most `depth` of them after an operator's oldest claim that is not
     # final: what its lies cost together is at most what it has locked for that.
     restored: uint256 = min(rounds * terms.round_price, terms.restitution - stake.drawn)

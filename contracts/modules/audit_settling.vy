@@ -20,7 +20,6 @@ from . import claims
 from . import numbers
 from . import outcomes
 from . import protocol_time
-from . import terms as terms_of
 
 
 uses: state
@@ -33,12 +32,20 @@ interface IReferee:
     def finders(key: bytes32) -> uint256: view
 
 
+interface ISettlementLocks:
+    def locks() -> address: view
+
+
+interface ILocksTaken:
+    def taken_of_lock(job: uint256, claim_hash: bytes32) -> uint256: view
+
+
 UNITS_A_CLAIM: constant(uint256) = numbers.MAX_SLOTS
 MAX_CLAIMS: constant(uint256) = 32
 # What a verdict reserves of its operator's deposit, in fees; it is lost when a unit was called clean and is judged false.
 RESERVED_FEES: constant(uint256) = 50
 # What a verdict of "false" from before the first ask earns beside its fee: so many fees at most, and at most one in so many parts of
-# what is locked behind the lie.
+# what the lie's conviction took of its author's lock.
 BOUNTY_FEES: constant(uint256) = 10
 BOUNTY_OF_LOCK: constant(uint256) = 2
 # Verdicts lapse this many re-executions after the deadline, beside `lapse_s`: disputes are over by then.
@@ -183,10 +190,11 @@ def settle_verdicts(
             fee = (staticcall ITaskViews(state.tasks).reexecution_price(job, True))[1]
             unit = 0
             count = 1
-        # INVARIANT bounty: whoever lies to have its own auditor call it false loses more than that earns.
-        bounty: uint256 = min(
-            fee * BOUNTY_FEES, terms_of._lock(claim.price // count, draw.rate_bps) // BOUNTY_OF_LOCK
-        )
+        # INVARIANT bounty: whoever lies to have its own auditor call it false loses more than that earns: one lock answers for lies in
+        # many turns, so what convictions took of it counts, each once. An honest auditor of the first has the whole bounty.
+        bounty: uint256 = 0
+        if outcome.is_early:
+            bounty = min(fee * BOUNTY_FEES, self._taken(job, claim) // count // BOUNTY_OF_LOCK)
         for i: uint256 in range(count, bound=UNITS_A_CLAIM):
             number: uint256 = unit + i
             is_false: bool = words._has(open.wrong, number)
@@ -326,6 +334,16 @@ def _outcome(job: uint256, claim: ISettlementViews.Claim, draw: draws.Draw, give
         outcome.is_found = finder & bits.U96 == bits.U96
         outcome.finder = convert(finder >> 96, address)
     return outcome
+
+
+@internal
+@view
+def _taken(job: uint256, claim: ISettlementViews.Claim) -> uint256:
+    """
+    @return What the conviction of a claim took of its operator's lock, besides restitution.
+    """
+    locks: address = staticcall ISettlementLocks(state.settlement).locks()
+    return staticcall ILocksTaken(locks).taken_of_lock(job, claims._hash(claim))
 
 
 @internal

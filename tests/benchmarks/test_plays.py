@@ -112,7 +112,7 @@ def test_an_abandoned_turn_on_a_lie__is_paid_back(monkeypatch: pytest.MonkeyPatc
 
 
 def test_search__finds_a_bounty_that_pays_for_its_lie(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_ends, "bounty_of", lambda fee, price, audit_bps: params.BOUNTY_FEES * fee)
+    monkeypatch.setattr(audit_ends, "bounty_of", lambda fee, taken: params.BOUNTY_FEES * fee)
     best = search(("provider", "auditor"), 400, seed=7).best
     assert best is not None
     assert best.profit > 0

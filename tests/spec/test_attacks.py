@@ -57,6 +57,12 @@ def test_own_seat__taken_back_in_the_same_turn__costs_a_tenth_of_the_lock() -> N
             lambda price, n, _: vacant_price(price, n, 160),
         ),
         ("a lie for the bounty of an own auditor", audit_ends, "bounty_of", lambda fee, *_: BOUNTY_FEES * fee),
+        (
+            "lies in every pending turn for bounties of one lock",
+            audit_ends,
+            "taken_of",
+            lambda w, job, claim: lock_of(claim.price, w.terms[job].audit_bps),
+        ),
     ],
 )
 def test_attack__under_the_rule_that_plays_broke__paid(

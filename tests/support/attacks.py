@@ -251,7 +251,7 @@ def reorged_draw() -> Outcome:
 
 @attack(
     "a lie for the bounty of an own auditor",
-    "the bounty is at most half of what is locked behind the lie, and half of the rest of that burns",
+    "the bounty is at most half of what the conviction took of the lock, and half of the rest of that burns",
 )
 def own_bounty() -> Outcome:
     """Every unit is drawn, and its own auditor is the only one: it says "false" first, and the liar falls silent."""
@@ -293,6 +293,45 @@ def own_bounty() -> Outcome:
         )
         profits.append(watched.profit + s.world.audit_owed["zen", "erin owner"])
     return Outcome("all is drawn; its own auditor calls its lie false before anybody asks", profits[1] - profits[0])
+
+
+@attack(
+    "lies in every pending turn for bounties of one lock",
+    "a bounty is at most half of what the lie's conviction took, and the first one takes the whole lock",
+)
+def many_bounties() -> Outcome:
+    """As above, in each of eight turns; all of them fall silent before any is final."""
+    profits = []
+    for is_attack in (False, True):
+        s, turns = new_stage(), 8
+        job = s.running(SLOTS, AGGREGATORS, rounds=turns, depth=turns, audit_bps=BPS)
+        s.ok("audits", "fund", "submitter", job, 100_000)
+        s.ok("audits", "deposit", "stranger", s.ids["erin"], s.tokens["zen"], s.preset.audit_bond + 1_000_000)
+        s.ok("audits", "offer", "erin owner", s.ids["erin"], 1)
+        watched, lies, said = ProfitMeter(s, "alice"), [], auditing.Verdicts()
+        for turn in range(turns):
+            lies.append(claim := lie(s, job, "alice"))
+            s.commit(job, "bob")
+            s.post_checkpoint(job)
+            for _ in range(2):
+                s.wait(s.preset.draw_blocks + 2)
+                s.ok("audits", "draw_units", "stranger", job, turn)
+            own = [slot + 1 for slot in slots_of(claim)]
+            said = auditing.verdicts_of([], own) if is_attack else auditing.verdicts_of(own, [])
+            s.ok("audits", "give_verdicts", "erin hot", job, turn, s.ids["erin"], said)
+        s.wait(1)
+        if is_attack:
+            for claim in lies:
+                s.ok("settlement", "open_dispute", "referee", job, claim)
+            for claim in lies:
+                s.close_dispute(job, claim, End.SILENT)
+                tell_audits(s, job, claim)
+        s.settle(job)
+        for turn, claim in enumerate(lies):
+            args = (job, turn, s.ids["erin"], 0, said, (claim,), auditing.Verdicts())
+            s.ok("audits", "settle_verdicts", "stranger", *args)
+        profits.append(watched.profit + s.world.audit_owed["zen", "erin owner"])
+    return Outcome("the same in each of eight pending turns", profits[1] - profits[0])
 
 
 def tell_audits(s: Stage, job: int, claim: Claim) -> None:

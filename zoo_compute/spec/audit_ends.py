@@ -6,7 +6,7 @@ from zoo_compute.spec import rewards
 from zoo_compute.spec.auditing import AGGREGATION_UNIT, Role, Verdicts, has_unit, lapses_at
 from zoo_compute.spec.audits import cost_of, fee_of, judge_of, owe, release
 from zoo_compute.spec.clocks import End
-from zoo_compute.spec.disputed_claims import MOST_LEFT_S, claim_key, price_of
+from zoo_compute.spec.disputed_claims import MOST_LEFT_S, claim_key
 from zoo_compute.spec.params import BOUNTY_FEES, BPS, FINDER_BPS, RESERVED_FEES, bounty_of
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.settlement import status_of
@@ -75,7 +75,7 @@ def settle_verdicts(
             if outcome.is_judged_at(unit) and not is_wrong and outcome.finder is None:
                 continue
             is_late = before is not None and unit in first.units
-            bounty = bounty_of(fee_of(w, job, unit), price_of(claim), draw.rate_bps)
+            bounty = bounty_of(fee_of(w, job, unit), taken_of(w, job, claim) // len(units_of(claim)))
             _end_verdict(w, job, unit, outcome, sums, bounty, is_wrong=is_wrong, is_late=is_late)
             left = left.without(unit)
     require(left != verdicts, "audits: nothing to settle")
@@ -103,6 +103,11 @@ def lapse_verdicts(w: World, msg: Message, job: int, turn: int, operator: int, r
 
 def units_of(claim: Claim) -> tuple[int, ...]:
     return (AGGREGATION_UNIT,) if claim.is_aggregation else tuple(slot + 1 for slot in claim.slots)
+
+
+def taken_of(w: World, job: int, claim: Claim) -> int:
+    """What a claim's conviction took of its operator's lock: nothing where earlier ones emptied it."""
+    return w.taken_of_lock.get((job, claim), 0)
 
 
 def outcome_of(w: World, job: int, claim: Claim, deadline: int, said_at: int) -> Outcome | None:

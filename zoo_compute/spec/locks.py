@@ -85,6 +85,7 @@ def convict(w: World, job: int, claim: Claim, rounds: int, end: End, burned: int
     to_audits = lock * AUDITS_BPS // BPS
     to_pot = slash_of(lock)
     w.finder_shares[job, claim] = to_finder
+    w.taken_of_lock[job, claim] = lock
     node_registry.slash(w, claim.operator, token, lock + restored, convicted=True)
     if restored + to_audits:  # some tokens reject a transfer of 0
         node_registry.pay_out(w, token, restored + to_audits)

@@ -134,7 +134,7 @@ RESERVED_FEES: int = (
 )
 BOUNTY_FEES: int = 10  # more for "false" before the first ask, at most: a real find pays for what looking costs
 BOUNTY_OF_LOCK: int = (
-    2  # and at most one in so many parts of the lie's lock for the unit: nobody lies to have it called false
+    2  # and at most one in so many parts of what the conviction took: nobody lies to have it called false
 )
 VERDICT_CLAIMS: int = 32  # settled in one call
 MIN_CUSTODIANS: int = 3  # of a job: with fewer there is no majority that outvotes one
@@ -317,9 +317,9 @@ def lock_of(price: int, audit_bps: int) -> int:
     return -(-price * (whole - parts) * BPS // ((BPS - FINDER_BPS) * parts))
 
 
-def bounty_of(fee: int, price: int, audit_bps: int) -> int:
-    """What a verdict of "false" earns besides its fee. price: what the lie would have been paid for the unit."""
-    return min(BOUNTY_FEES * fee, lock_of(price, audit_bps) // BOUNTY_OF_LOCK)
+def bounty_of(fee: int, taken: int) -> int:
+    """What a verdict of "false" earns besides its fee. taken: the unit's part of what the lie's conviction took of its lock."""
+    return min(BOUNTY_FEES * fee, taken // BOUNTY_OF_LOCK)
 
 
 def lock_once(terms: Terms) -> int:

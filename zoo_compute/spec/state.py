@@ -528,6 +528,7 @@ class World:
     stakes: dict[tuple[int, int, bool], Stake] = field(default_factory=dict)  # (job, operator, whether it aggregates)
     job_pots: dict[int, int] = field(default_factory=dict)  # by job: what timeouts left, in the registry's pot
     finder_shares: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, claim); in the registry's pot
+    taken_of_lock: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, convicted claim)
     # Rewards
     pool: int = 0
     epochs: dict[int, Epoch] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from tests.support.explorations.explored_job import ExploredJob
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import scenario
 from tests.support.scenarios.explorations import SALT, unit_of_update
+from zoo_compute.spec.audit_ends import units_of
 from zoo_compute.spec.auditing import Verdicts, verdicts_of
 from zoo_compute.spec.disputed_claims import claim_key
 from zoo_compute.spec.frames import Kind
@@ -50,8 +51,9 @@ class AuditedLie:
     def bounty(self) -> int:
         """Far below ten fees, where every unit is drawn."""
         claim = self.t.claims["alice"]
-        half = lock_of(claim.price // claim.count, 10_000) // 2
-        assert half == bounty_of(self.fee, claim.price // claim.count, 10_000) < 10 * self.fee
+        part = lock_of(claim.price, 10_000) // claim.count
+        half = part // 2
+        assert half == bounty_of(self.fee, part) < 10 * self.fee
         return half
 
     @property
@@ -128,3 +130,43 @@ def a_silent_lie_that_was_called_false_first_earns_the_bounty(s: Stage) -> None:
     t.expire(asked)
     a.settle()
     assert a.paid == len(a.said.units) * a.fee + a.bounty
+
+
+@scenario
+def one_lock_pays_for_the_bounty_of_its_first_conviction(s: Stage) -> None:
+    """Lies in all pending turns, each called false before anyone asked: the first conviction takes the lock, later ones nothing."""
+    t = ExploredJob(s, rounds=3, depth=2, token="usd", audit_bps=10_000, reexecute_s=400, slot_s=1000, aggregate_s=1000)
+    job, usd, erin, fee = t.job, s.tokens["usd"], s.ids["erin"], s.world.terms[t.job].reserve
+    s.ok("audits", "fund", "submitter", job, 100 * fee)
+    for token, amount in (("zen", s.preset.audit_bond), ("usd", 50 * 20 * fee)):
+        s.ok("audits", "deposit", "stranger", erin, s.tokens[token], amount)
+    s.ok("audits", "offer", "erin owner", erin, 1)
+    before, turns = s.world.deposit_of(s.ids["alice"], usd).balance, []
+    for turn in range(2):
+        t.commit("alice", "bob")
+        t.close_turn()
+        said = verdicts_of([], list(units_of(t.claims["alice"])))
+        turns.append((t.claims, t.sides))
+        t.claims, t.sides = dict(t.claims), dict(t.sides)
+        for _ in range(2):
+            s.wait(s.preset.draw_blocks + 2)
+            s.ok("audits", "draw_units", "stranger", job, turn)
+        s.ok("audits", "give_verdicts", "erin hot", job, turn, erin, said)
+    s.wait(1)
+    asked = []
+    for t.claims, t.sides in turns:
+        asked.append(t.explorer.first("alice", Kind.UPDATE, t.first_slot("alice"), by="stranger"))
+    s.to(s.now + t.explorer.known[asked[-1]][1].clocks.committer_left_s + 1)
+    for (claims, _), each in zip(turns, asked, strict=True):
+        s.ok("referee", "expire", "stranger", job, claims["alice"], each, t.explorer.known[each][1])
+    lost = before - s.world.deposit_of(s.ids["alice"], usd).balance
+    paid: list[int] = []
+    for turn, (claims, _) in enumerate(turns):
+        s.to(max(s.now, s.world.draws[job, turn].deadline + 1))
+        args = (job, turn, erin, 0, said, (claims["alice"],), Verdicts())
+        s.ok("audits", "settle_verdicts", "stranger", *args)
+        paid.append(s.world.audit_owed[usd, s.accounts["erin owner"]] - sum(paid))
+    locks = [s.world.taken_of_lock[job, claims["alice"]] for claims, _ in turns]
+    assert locks == [lost, 0] == [lock_of(turns[0][0]["alice"].price, 10_000), 0]
+    assert paid == [2 * fee + lost // 2 // 2 * 2, 2 * fee]
+    assert s.world.budget_of(job).reserved == 0

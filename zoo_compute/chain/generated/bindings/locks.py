@@ -126,3 +126,10 @@ class Locks(Binding):
         """job -> claim_hash -> of a judged claim's lock, what is set aside for whoever found the lie."""
         values: int = self._view("finder_shares", (job, claim_hash), block)
         return values
+
+    def taken_of_lock(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
+        """job -> claim_hash -> what its conviction took of its operator's lock, besides restitution: later ones may
+        find it empty.
+        """
+        values: int = self._view("taken_of_lock", (job, claim_hash), block)
+        return values
