@@ -67,6 +67,8 @@ role_words: HashMap[uint256, HashMap[uint256, uint256]]
 committees: reentrant(public(HashMap[uint256, HashMap[uint256, bytes32]]))
 # job -> turn mod (depth + 1) -> mask (128) | signed_at (40) | turn (24) | version (24) | signers of inputs, of the checkpoint, of less (10 each)
 record_words: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> turn mod (depth + 1) -> the message that the signers of the checkpoint posted last there signed: its root and its pointer
+checkpoints: reentrant(public(HashMap[uint256, HashMap[uint256, bytes32]]))
 # operator -> stake that counts once it is old enough
 notes: reentrant(public(HashMap[uint256, words.Note]))
 # token -> operator -> what it has here and has not put up
@@ -152,7 +154,6 @@ event InputsSigned:
 event CheckpointSigned:
     job: indexed(uint256)
     turn: uint256
-    root: bytes32
     signers: uint256
 
 
@@ -655,11 +656,13 @@ def post_checkpoint(
     # INVARIANT held: no seat is taken in, and no checkpoint posted, that a majority does not hold.
     if record.inputs == 0 or mask & ~record.mask != 0:
         self._refuse("custody: inputs not held")
-    signers: uint256 = self._checkpoint_signers(job, turn, root, committee, signed)
+    message: bytes32 = signatures._checkpoint_message(job, turn, root, cid)
+    signers: uint256 = self._checkpoint_signers(job, turn, message, committee, signed)
     if len(signed) >= self._least(progress.custodians):
         record.checkpoint = signers
         record.signed_at = self._now()
         self._store(job, progress, record)
+        self.checkpoints[job][self._place(progress, turn)] = message
         extcall ISettlementViews(settlement).post_checkpoint(job, turn, mask, root, cid)
     else:
         if (
@@ -675,26 +678,27 @@ def post_checkpoint(
 @external
 def hold_turn(
     job: uint256,
-    claim: ISettlementViews.Claim,
+    turn: uint256,
     committee: DynArray[words.Member, words.MAX_CUSTODIANS],
     inputs: DynArray[signatures.InputsSignature, words.MAX_CUSTODIANS],
     signed: DynArray[signatures.Signature, words.MAX_CUSTODIANS],
 ):
     """
-    @notice More custodians hold a closed turn's inputs, and its checkpoint.
-    @param claim The turn's aggregation.
+    @notice More custodians hold a closed turn's inputs, and the checkpoint that was posted.
     @param committee Of the turn's record.
     """
-    if claim.seat != claims.AGGREGATION or not claims._is_kept(settlement, job, claim):
-        self._refuse("custody: unknown claim")
     progress: words.Progress = self._progress(job)
-    record: words.Record = self._record(job, progress, claim.turn, committee)
+    record: words.Record = self._record(job, progress, turn, committee)
+    if record.checkpoint == 0:
+        self._refuse("custody: no checkpoint")
     if self._now() > record.signed_at + answer_s:
         self._refuse("custody: too late")
     if len(inputs) > 0:
         record = self._with_inputs(job, progress, record, committee, inputs)
     if len(signed) > 0:
-        record.checkpoint |= self._checkpoint_signers(job, claim.turn, claim.root, committee, signed)
+        # INVARIANT pointer: a signature counts for the root and the pointer that were posted, and for no others.
+        message: bytes32 = self.checkpoints[job][self._place(progress, turn)]
+        record.checkpoint |= self._checkpoint_signers(job, turn, message, committee, signed)
     self._store(job, progress, record)
 
 
@@ -1171,13 +1175,13 @@ def _with_inputs(
 def _checkpoint_signers(
     job: uint256,
     turn: uint256,
-    root: bytes32,
+    message: bytes32,
     committee: DynArray[words.Member, words.MAX_CUSTODIANS],
     signed: DynArray[signatures.Signature, words.MAX_CUSTODIANS],
 ) -> uint256:
-    digest: bytes32 = signatures._checkpoint_digest(signatures._domain(), job, turn, root)
+    digest: bytes32 = signatures._digest(signatures._domain(), message)
     signers: uint256 = self._signers(committee, signed, digest)
-    log CheckpointSigned(job=job, turn=turn, root=root, signers=signers)
+    log CheckpointSigned(job=job, turn=turn, signers=signers)
     return signers
 
 

@@ -48,10 +48,10 @@ class Custody(Table):
             self.n.ok("custody", "leave_out", "stranger", JOB, turn)
         self.unserved.clear()
 
-    def sign_checkpoint(self, turn: int, root: bytes) -> tuple[CheckpointSignature, ...]:
+    def sign_checkpoint(self, turn: int, root: bytes, cid: bytes) -> tuple[CheckpointSignature, ...]:
         """Of whoever does, be it a lie: it is held, that is all they say."""
         return tuple(
-            CheckpointSignature(place, each.key, JOB, turn, root)
+            CheckpointSignature(place, each.key, JOB, turn, root, cid)
             for place, each in enumerate(self.committee)
             if self._pick_of(place, f"of the checkpoint of turn {turn}", "signs", "does not") == "signs"
         )

@@ -87,7 +87,7 @@ class Work(Custody):
     def _post(self, turn: int, name: str, root: bytes) -> None:
         args = (JOB, turn, seats.present(self.run), root, b"c" * 32)
         if self.committee:
-            signed = self.sign_checkpoint(turn, root)
+            signed = self.sign_checkpoint(turn, root, args[-1])
             self.n.ok("custody", "post_checkpoint", f"{name} hot", *args, self.committee, (), signed)
         else:
             self.n.ok("settlement", "post_checkpoint", f"{name} hot", *args)

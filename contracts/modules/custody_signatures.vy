@@ -15,7 +15,9 @@ NAME: constant(bytes32) = keccak256("Zoo Custody")
 VERSION: constant(bytes32) = keccak256("1")
 START_TYPE: constant(bytes32) = keccak256("Start(uint256 job)")
 INPUTS_TYPE: constant(bytes32) = keccak256("Inputs(uint256 job,uint256 turn,uint256 seats)")
-CHECKPOINT_TYPE: constant(bytes32) = keccak256("Checkpoint(uint256 job,uint256 turn,bytes32 root)")
+CHECKPOINT_TYPE: constant(bytes32) = keccak256(
+    "Checkpoint(uint256 job,uint256 turn,bytes32 root,bytes32 cid)"
+)
 # Half the order of secp256k1: the other of the two `s` that verify is refused (EIP-2).
 MOST_S: constant(uint256) = 57896044618658097711785492504343953926418782139537452191302581570759080747168
 PARITY_AT: constant(uint256) = 255
@@ -55,8 +57,11 @@ def _inputs_digest(domain: bytes32, job: uint256, turn: uint256, seats: uint256)
 
 @internal
 @pure
-def _checkpoint_digest(domain: bytes32, job: uint256, turn: uint256, root: bytes32) -> bytes32:
-    return self._digest(domain, keccak256(abi_encode(CHECKPOINT_TYPE, job, turn, root)))
+def _checkpoint_message(job: uint256, turn: uint256, root: bytes32, cid: bytes32) -> bytes32:
+    """
+    @notice What is signed, without the domain.
+    """
+    return keccak256(abi_encode(CHECKPOINT_TYPE, job, turn, root, cid))
 
 
 @internal

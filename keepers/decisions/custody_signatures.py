@@ -159,10 +159,10 @@ def hand_in(
         made = checkpoint_of(view, turn)
         if made is None or not is_open_to_more:
             return
-        signed = {place for place, each in heard.checkpoint.items() if each.value == made.root.hex()}
+        signed = {place for place, each in heard.checkpoint.items() if each.value == (made.root + made.cid).hex()}
         words = [(p, *heard.checkpoint[p].words) for p in sorted(signed) if not record.checkpoint >> p & 1]
         if followers or words:
-            args = (view.job, made.fields, words_of(committee), heard.group(followers), words)
+            args = (view.job, turn, words_of(committee), heard.group(followers), words)
             yield Send("custody", "hold_turn", args)
         return
     # Before it is late, the aggregator's post carries the inputs; what was signed for fewer seats than committed since is out of date.

@@ -16,6 +16,8 @@ from eth_keys.exceptions import BadSignature
 from eth_utils.exceptions import ValidationError
 
 from repops.fields import BadField, canonical_json, parse_json, read
+from zoo_compute.store.cid import digest_of
+from zoo_compute.store.errors import BadCid
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -29,14 +31,16 @@ START, INPUTS, CHECKPOINT = "start", "inputs", "checkpoint"
 TYPES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     START: ("Start", ()),
     INPUTS: ("Inputs", (("turn", "uint256"), ("seats", "uint256"))),
-    CHECKPOINT: ("Checkpoint", (("turn", "uint256"), ("root", "bytes32"))),
+    CHECKPOINT: ("Checkpoint", (("turn", "uint256"), ("root", "bytes32"), ("cid", "bytes32"))),
 }
+# By kind: the bytes of its value.
+_BYTES = {START: 32, INPUTS: 32, CHECKPOINT: 64}
 _WORD, _SIGNATURE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{128}")
 
 
 @dataclass(frozen=True)
 class Signed:
-    """One signature, `r` and `vs` (EIP-2098). value: a word; of inputs the seats, of a checkpoint its root."""
+    """One signature, `r` and `vs` (EIP-2098). value: of inputs the seats; of a checkpoint its root, and its pointer as on chain."""
 
     kind: str
     turn: int
@@ -46,8 +50,10 @@ class Signed:
     def __post_init__(self) -> None:
         if self.kind not in TYPES or self.turn < 0:
             raise BadField(f"signed: expected one of {', '.join(TYPES)} and a turn, got {self.kind!r}, {self.turn}")
-        if not _WORD.fullmatch(self.value) or not _SIGNATURE.fullmatch(self.signature):
-            raise BadField("signed: expected a word and a signature in hex")
+        if not re.fullmatch(f"[0-9a-f]{{{2 * _BYTES[self.kind]}}}", self.value) or not _SIGNATURE.fullmatch(
+            self.signature
+        ):
+            raise BadField("signed: expected a value and a signature in hex")
 
     @property
     def seats(self) -> int:
@@ -69,6 +75,15 @@ class Proposal:
     def __post_init__(self) -> None:
         if not _WORD.fullmatch(self.root):
             raise BadField("proposed: expected a root in hex")
+        try:
+            digest_of(self.pointer)
+        except BadCid as error:
+            raise BadField(f"proposed: {error}") from error
+
+    @property
+    def value(self) -> bytes:
+        """What is signed of it."""
+        return bytes.fromhex(self.root) + digest_of(self.pointer)
 
 
 @dataclass(frozen=True)
@@ -121,7 +136,8 @@ def _message(chain: Chain, job: int, signed: Signed) -> Any:
     fields = (("job", "uint256"), *fields)
     network = chain.network
     domain = {"name": "Zoo Custody", "version": "1", "chainId": network.chain_id}
-    values = {"job": job, "turn": signed.turn, "seats": signed.seats, "root": bytes.fromhex(signed.value)}
+    value = bytes.fromhex(signed.value)
+    values = {"job": job, "turn": signed.turn, "seats": signed.seats, "root": value[:32], "cid": value[32:]}
     return encode_typed_data(
         {**domain, "verifyingContract": network.contracts["custody"]},
         {name: [{"name": field, "type": kind} for field, kind in fields]},

@@ -261,7 +261,7 @@ def pin_request(view: JobView) -> dict[str, Any]:
 
 def hold_name(view: JobView, made: Checkpoint | None) -> str:
     """Of what a job starts from, or of a checkpoint."""
-    return f"hold-{view.job}-{made.turn}-{made.root.hex()[:16]}" if made else f"hold-{view.job}-start"
+    return _hold_name(view.job, made.turn, made.root, made.cid) if made else f"hold-{view.job}-start"
 
 
 def hold_request(view: JobView, made: Checkpoint | None) -> dict[str, Any]:
@@ -272,12 +272,17 @@ def hold_request(view: JobView, made: Checkpoint | None) -> dict[str, Any]:
     return {**base, "round": made.round + 1, "checkpoint": raw_cid(made.cid), "start_root": made.root.hex()}
 
 
-def proposal_work(view: JobView, root: str, pointer: str) -> tuple[str, dict[str, Any]]:
+def _hold_name(job: int, turn: int, root: bytes, cid: bytes) -> str:
+    """Of a checkpoint behind one pointer: behind another there may be nothing."""
+    return f"hold-{job}-{turn}-{root.hex()[:16]}-{cid.hex()[:16]}"
+
+
+def proposal_work(view: JobView, root: bytes, cid: bytes) -> tuple[str, dict[str, Any]]:
     """The open turn's checkpoint as its aggregator shows it: its name, and the request."""
     run = _run(view)
     base = _base(view, 0, 0, view.checkpoint_roots[0])
-    name = f"hold-{view.job}-{run.turn}-{root[:16]}"
-    return name, {**base, "round": run.round + 1, "checkpoint": pointer, "start_root": root}
+    name = _hold_name(view.job, run.turn, root, cid)
+    return name, {**base, "round": run.round + 1, "checkpoint": raw_cid(cid), "start_root": root.hex()}
 
 
 def dispute_name(

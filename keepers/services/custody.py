@@ -65,7 +65,7 @@ class Custody:
         self._open: set[int] = set()  # jobs in which there is more to do
         self._since: dict[tuple[object, ...], int] = {}  # what is due -> when I saw that first
         self._noted = -1  # the stake that was compared last
-        self._proposals: dict[tuple[int, int], set[str]] = {}  # by job and turn: roots that an aggregator proposed
+        self._proposals: dict[tuple[int, int], set[bytes]] = {}  # by job and turn: what an aggregator proposed
         self._valid: dict[tuple[str, int, Signed], bool] = {}
 
     def pending(self, job: int) -> bool:
@@ -156,14 +156,18 @@ class Custody:
             if is_more and signatures.is_time_for_inputs(view, turn, held, self._answer_s):
                 said = said.adding(sign(self._chain, account, job, INPUTS, turn, held.to_bytes(32, "big")))
             made = signatures.checkpoint_of(view, turn)
-            if made is not None and said.of(CHECKPOINT, turn) is None and self._holds(view, made):
-                said = said.adding(sign(self._chain, account, job, CHECKPOINT, turn, made.root))
-            proposed = self._proposed(view, turn) if made is None else None
-            last = said.of(CHECKPOINT, turn)
-            is_new = proposed is not None and (last is None or last.value != proposed.root)
-            if proposed is not None and is_new and self._holds_proposed(view, proposed):
-                said = said.adding(sign(self._chain, account, job, CHECKPOINT, turn, bytes.fromhex(proposed.root)))
+            value, last = self._held_checkpoint(view, turn), said.of(CHECKPOINT, turn)
+            if value is not None and (last is None or last.value != value.hex()):
+                said = said.adding(sign(self._chain, account, job, CHECKPOINT, turn, value))
         self._statements.publish(said)
+
+    def _held_checkpoint(self, view: JobView, turn: int) -> bytes | None:
+        """Root and pointer of a turn's checkpoint, posted or proposed, if what this pointer leads to is here, checked against the root."""
+        made = signatures.checkpoint_of(view, turn)
+        if made is not None:
+            return made.root + made.cid if self._holds(view, made) else None
+        proposed = self._proposed(view, turn)
+        return proposed.value if proposed is not None and self._holds_proposed(view, proposed) else None
 
     def _holds(self, view: JobView, made: Checkpoint | None) -> bool:
         """Whether a checkpoint, or what the job starts from, is here, checked; if not, it is asked for."""
@@ -192,24 +196,25 @@ class Custody:
             return None
         seen = self._proposals.setdefault((view.job, turn), set())
         if len(seen) < PROPOSALS:
-            seen.add(proposed.root)
-        return proposed if proposed.root in seen else None
+            seen.add(proposed.value)
+        return proposed if proposed.value in seen else None
 
     def _holds_proposed(self, view: JobView, proposed: Proposal) -> bool:
-        return self._ask("work.hold", *proposal_work(view, proposed.root, proposed.pointer)).state == "done"
+        return self._ask("work.hold", *proposal_work(view, proposed.value[:32], proposed.value[32:])).state == "done"
 
     def propose(self, view: JobView, mask: int, root: bytes, pointer: str) -> None:
         """Show custodians the open turn's checkpoint, and post it once a majority holds it."""
         run, custody = view.run, read_custody(self._chain, view)
         assert run is not None, "a checkpoint is posted while the job runs"
         said = self._statements.mine(view.job)
-        self._statements.publish(replace(said, proposed=Proposal(run.turn, root.hex(), pointer)))
+        proposed = Proposal(run.turn, root.hex(), pointer)
+        self._statements.publish(replace(said, proposed=proposed))
         if custody is None or not custody.committees:
             return
         record, job = custody.record_of(run.turn), view.job
         committee = custody.committees[record.version]
         heard = self._heard(view, run.turn, committee)
-        signed = {place: each for place, each in heard.checkpoint.items() if each.value == root.hex()}
+        signed = {place: each for place, each in heard.checkpoint.items() if each.value == proposed.value.hex()}
         is_pressed = view.now > run.aggregator_due - self._answer_s  # then it is recorded that they did not sign
         if len(signed) < (1 if is_pressed else custody.progress.least):
             return

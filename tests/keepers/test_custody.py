@@ -63,7 +63,7 @@ def job(now: int, **changes: object) -> JobView:
 
 
 def signed(kind: str, value: int, turn: int = TURN) -> Signed:
-    return Signed(kind, turn, f"{value:064x}")
+    return Signed(kind, turn, f"{value:0{128 if kind == CHECKPOINT else 64}x}")
 
 
 # -- offers
@@ -224,19 +224,21 @@ def calls(looked: JobView, held: CustodyView, heard: Heard, *, late: bool = True
 
 
 def test_a_closed_turn__takes_those_who_sign_after_the_majority__for_a_while() -> None:
-    now, root = OPENED + 100, int.from_bytes(START, "big")
+    now, value = OPENED + 100, int.from_bytes(START + START, "big")  # root and pointer
     held = custody(records={TURN: Record(TURN, 1, 0b111, now, inputs=0b011, checkpoint=0b011)})
-    third = Heard({2: signed(INPUTS, 0b111)}, {1: signed(CHECKPOINT, root), 2: signed(CHECKPOINT, root)})
+    third = Heard({2: signed(INPUTS, 0b111)}, {1: signed(CHECKPOINT, value), 2: signed(CHECKPOINT, value)})
     [call] = calls(closed(now), held, third)
-    _, claim, committee, first, second = call.args
-    assert (call.function, claim, committee) == ("hold_turn", made().fields, words_of(COMMITTEE))
+    _, turn, committee, first, second = call.args
+    assert (call.function, turn, committee) == ("hold_turn", TURN, words_of(COMMITTEE))
     assert [each[:2] for each in first] == [(2, 0b111)]  # type: ignore[attr-defined]
     assert [each[0] for each in second] == [2]  # type: ignore[attr-defined]
     assert not calls(closed(now), held, third, late=False)
     assert len(calls(closed(now + ANSWER_S), held, third)) == 1
     assert not calls(closed(now + ANSWER_S + 1), held, third)
     assert not calls(closed(now), held, Heard({2: signed(INPUTS, 0b011)}, {})), "it lacks a seat of the mask"
-    assert not calls(closed(now), held, Heard({}, {2: signed(CHECKPOINT, root + 1)})), "another root"
+    assert not calls(closed(now), held, Heard({}, {2: signed(CHECKPOINT, value + 1)})), "another pointer"
+    other_root = value + (1 << 256)
+    assert not calls(closed(now), held, Heard({}, {2: signed(CHECKPOINT, other_root)}))
 
 
 ALL = Heard({place: signed(INPUTS, 0b111) for place in range(3)}, {})
@@ -291,7 +293,7 @@ def test_inputs__that_a_majority_signed_for__take_no_more_claims_and_are_complet
 
 
 def test_one_signature__is_not_handed_in_before_it_is_an_excuse() -> None:
-    one = Heard({0: signed(INPUTS, 0b111)}, {0: signed(CHECKPOINT, int.from_bytes(START, "big"))})
+    one = Heard({0: signed(INPUTS, 0b111)}, {0: signed(CHECKPOINT, int.from_bytes(START + START, "big"))})
     assert not calls(job(HALF + 1), custody(), one)
 
 

@@ -27,12 +27,13 @@ from tests.support.consent import CHAIN_ID
 from tests.support.lockstep.custody_records import compact
 from zoo_compute.chain.connection import Chain
 from zoo_compute.spec.custodians import CheckpointSignature, InputsSignature, StartSignature
+from zoo_compute.store.cid import raw_cid
 
 CUSTODY = "0x" + "c5" * 20
 NETWORK = SimpleNamespace(chain_id=CHAIN_ID, contracts={"custody": CUSTODY})
 CHAIN = cast(Chain, SimpleNamespace(network=NETWORK))
 KEY = Account.from_key(b"\7" * 32)
-JOB, TURN, SEATS, ROOT = 3, 5, 0b1011, b"\x9a" * 32
+JOB, TURN, SEATS, ROOT, CID = 3, 5, 0b1011, b"\x9a" * 32, b"\xc1" * 32
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ JOB, TURN, SEATS, ROOT = 3, 5, 0b1011, b"\x9a" * 32
     [
         (START, 0, bytes(32), StartSignature(1, "", JOB)),
         (INPUTS, TURN, SEATS.to_bytes(32, "big"), InputsSignature(1, "", JOB, TURN, SEATS)),
-        (CHECKPOINT, TURN, ROOT, CheckpointSignature(1, "", JOB, TURN, ROOT)),
+        (CHECKPOINT, TURN, ROOT + CID, CheckpointSignature(1, "", JOB, TURN, ROOT, CID)),
     ],
 )
 def test_a_signature__is_the_contracts__and_of_its_key_job_turn_and_value_alone(
@@ -58,7 +59,8 @@ def test_a_signature__is_the_contracts__and_of_its_key_job_turn_and_value_alone(
     assert not is_signed_by(elsewhere, KEY.address, JOB, signed)
     if kind != START:
         assert not is_signed_by(CHAIN, KEY.address, JOB, replace(signed, turn=turn + 1))
-        assert not is_signed_by(CHAIN, KEY.address, JOB, replace(signed, value=f"{7:064x}"))
+        other_value = signed.value[:-1] + f"{int(signed.value[-1], 16) ^ 1:x}"
+        assert not is_signed_by(CHAIN, KEY.address, JOB, replace(signed, value=other_value))
 
 
 @pytest.mark.parametrize("nonsense", ["0" * 128, "f" * 128, "1" * 128])
@@ -69,7 +71,7 @@ def test_a_signature__of_nonsense__is_nobodys(nonsense: str) -> None:
 def test_a_statement__keeps_one_signature_of_each_kind_and_turn__the_newest_ones() -> None:
     said = Statement(JOB)
     for turn in range(KEPT):
-        said = said.adding(Signed(INPUTS, turn, f"{turn:064x}")).adding(Signed(CHECKPOINT, turn, f"{turn:064x}"))
+        said = said.adding(Signed(INPUTS, turn, f"{turn:064x}")).adding(Signed(CHECKPOINT, turn, f"{turn:0128x}"))
     assert len(said.signed) == KEPT
     assert said.of(INPUTS, 0) is None
     changed = said.adding(Signed(INPUTS, KEPT - 1, f"{99:064x}"))
@@ -77,7 +79,7 @@ def test_a_statement__keeps_one_signature_of_each_kind_and_turn__the_newest_ones
     assert newest is not None
     assert (newest.seats, len(changed.signed)) == (99, KEPT)
     assert len(changed.to_bytes()) <= MAX_BYTES
-    proposed = replace(changed, proposed=Proposal(7, ROOT.hex(), "bafkreia"))
+    proposed = replace(changed, proposed=Proposal(7, ROOT.hex(), raw_cid(CID)))
     assert Statement.from_bytes(proposed.to_bytes()) == proposed
 
 
@@ -89,7 +91,9 @@ def test_a_statement__keeps_one_signature_of_each_kind_and_turn__the_newest_ones
         {"signed": [{"kind": "oath", "turn": 0, "value": "0" * 64, "signature": "0" * 128}]},
         {"signed": [{"kind": "start", "turn": -1, "value": "0" * 64, "signature": "0" * 128}]},
         {"signed": [{"kind": "start", "turn": 0, "value": "0", "signature": "0" * 128}]},
-        {"proposed": {"turn": 1, "root": "xyz", "pointer": "bafk"}},
+        {"signed": [{"kind": "checkpoint", "turn": 0, "value": "0" * 64, "signature": "0" * 128}]},
+        {"proposed": {"turn": 1, "root": "xyz", "pointer": raw_cid(CID)}},
+        {"proposed": {"turn": 1, "root": ROOT.hex(), "pointer": "bafk"}},
         {"more": 1},
     ],
 )

@@ -138,13 +138,9 @@ class Custody(Walk):
         posted.sort(key=lambda each: not self.record_of(job, each.turn).inputs)  # mostly of turns with a mask
         claim: Claim = posted[0 if index < 6 else index % len(posted)]
         committee = self.committee_of(job, claim.turn)
-        root = claim.root if wrong else b"x" * 32
-        signed = tuple(
-            CheckpointSignature(place, self.key(committee, place), job, claim.turn, root)
-            for place in self.places(job, some)
-        )
+        signed = self.checkpoint_signatures(job, claim, committee, some, cid=b"c" * 32 if wrong else b"x" * 32)
         inputs = self.inputs(job, claim.turn, committee, some >> 3) if some & 1 else ()
-        self.s.attempt("custody", "hold_turn", "stranger", job, claim, committee, inputs, signed)
+        self.s.attempt("custody", "hold_turn", "stranger", job, claim.turn, committee, inputs, signed)
 
     def post_in_custody(self, job: int, lie: int, some: int) -> None:
         """By the aggregator, with inputs that are not on record, or some that are; `lie` is what its mask gets wrong."""
@@ -155,7 +151,7 @@ class Custody(Walk):
         is_on_record = self.record_of(job, run.turn).inputs and some & 64
         inputs = () if is_on_record else self.inputs(job, run.turn, committee, EVERYBODY)
         signed = tuple(
-            CheckpointSignature(place, self.key(committee, place), job, run.turn, root)
+            CheckpointSignature(place, self.key(committee, place), job, run.turn, root, b"c" * 32)
             for place in self.places(job, some)
         )
         mask, sender = seats.present(run) ^ lie, self.hot(self.s.world.seat(job, AGGREGATOR_SEAT).operator)
@@ -175,11 +171,16 @@ class Custody(Walk):
         self.s.attempt("custody", "count", "stranger", job, version, self.committee(job, version))
 
     def sign_checkpoint(self, job: int, claim: Claim, committee: Committee, some: int) -> None:
-        signed = tuple(
-            CheckpointSignature(place, self.key(committee, place), job, claim.turn, claim.root)
-            for place in self.places(job, some | EVERYBODY & -4)
+        signed = self.checkpoint_signatures(job, claim, committee, some | EVERYBODY & -4)
+        self.s.attempt("custody", "hold_turn", "stranger", job, claim.turn, committee, (), signed)
+
+    def checkpoint_signatures(
+        self, job: int, claim: Claim, committee: Committee, some: int, cid: bytes = b"c" * 32
+    ) -> tuple[CheckpointSignature, ...]:
+        return tuple(
+            CheckpointSignature(place, self.key(committee, place), job, claim.turn, claim.root, cid)
+            for place in self.places(job, some)
         )
-        self.s.attempt("custody", "hold_turn", "stranger", job, claim, committee, (), signed)
 
     @when(has_committee)
     @rule(4, job=INDEX, back=(0, 0, 0, 1))

@@ -242,7 +242,7 @@ HINTS: dict[str, str] = {
     "custody: inputs not held": "a majority must sign for the inputs of every seat first (`hold_inputs`), or the seat be left out (`leave_out`)",
     "custody: mask is open": "wait until a majority signed for the inputs, and others had `answer_s` to do so",
     "custody: too late": _LATE,
-    "custody: unknown claim": "pass the turn's aggregation as it was posted; see CheckpointPosted",
+    "custody: no checkpoint": "wait until the turn's checkpoint is posted; see CheckpointPosted",
     "custody: nothing to count": "no turn of this committee has become final since; see `progress` and `records`",
     "custody: no open turn": _WAIT,
     "custody: time left": _WAIT,

@@ -121,3 +121,4 @@ class CheckpointSignature:
     job: int
     turn: int
     root: bytes
+    cid: bytes  # of its pointer

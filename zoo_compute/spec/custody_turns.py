@@ -14,7 +14,7 @@ from zoo_compute.spec.custodians import (
 )
 from zoo_compute.spec.params import AGGREGATOR_SEAT, MAX_CUSTODIANS, MAX_DEPTH, MAX_SEATS
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.state import ZERO_ADDRESS, Claim, Message, World
+from zoo_compute.spec.state import ZERO_ADDRESS, Message, World
 
 
 def hold_start(w: World, msg: Message, job: int, committee: Committee, signed: tuple[StartSignature, ...]) -> None:
@@ -75,9 +75,10 @@ def post_checkpoint(
         record = _with_inputs(w, msg, job, record, committee, inputs)
     is_signed = record.inputs != 0 and bits.without(mask, record.mask) == 0
     require(is_signed, "custody: inputs not held")
-    signers = _checkpoint_signers(job, turn, root, committee, signed)
+    signers = _checkpoint_signers((job, turn, root, cid), committee, signed)
     if len(signed) >= w.custody[job].least:
         _store(w, job, replace(record, checkpoint=signers, signed_at=msg.now))
+        w.custody_checkpoints[job, turn % (w.custody[job].depth + 1)] = turn, root, cid
         settlement.post_checkpoint(w, replace(msg, sender=w.config.custody), job, turn, mask, root, cid)
         return
     is_short = is_on_record and len(signed) > 0 and committee[signed[0].index].operator != aggregator
@@ -90,18 +91,19 @@ def hold_turn(
     w: World,
     msg: Message,
     job: int,
-    claim: Claim,
+    turn: int,
     committee: Committee,
     inputs: tuple[InputsSignature, ...],
     signed: tuple[CheckpointSignature, ...],
 ) -> None:
-    """More signatures for a closed turn."""
-    require(claim.is_aggregation and settlement.status_of(w, job, claim) is not None, "custody: unknown claim")
-    record = _record(w, job, claim.turn, committee)
+    """More signatures for a closed turn: of its checkpoint, for the root and the pointer that were posted."""
+    record = _record(w, job, turn, committee)
+    require(record.checkpoint != 0, "custody: no checkpoint")
     require(msg.now <= record.signed_at + w.config.preset.answer_s, "custody: too late")
     if inputs:
         record = _with_inputs(w, msg, job, record, committee, inputs)
-    signers = _checkpoint_signers(job, claim.turn, claim.root, committee, signed)
+    posted = w.custody_checkpoints[job, turn % (w.custody[job].depth + 1)]
+    signers = _checkpoint_signers((job, *posted), committee, signed)
     _store(w, job, replace(record, checkpoint=record.checkpoint | signers))
 
 
@@ -180,12 +182,11 @@ def _with_inputs(
 
 
 def _checkpoint_signers(
-    job: int, turn: int, root: bytes, committee: Committee, signed: tuple[CheckpointSignature, ...]
+    wanted: tuple[int, int, bytes, bytes], committee: Committee, signed: tuple[CheckpointSignature, ...]
 ) -> int:
-    wanted = (job, turn, root)
-    return _signers(
-        committee, [(each.index, each.signer, (each.job, each.turn, each.root) == wanted) for each in signed]
-    )
+    """wanted: job, turn, root and cid."""
+    said = [(each.index, each.signer, (each.job, each.turn, each.root, each.cid) == wanted) for each in signed]
+    return _signers(committee, said)
 
 
 def _signers(committee: Committee, signed: Sequence[tuple[int, str, bool]]) -> int:

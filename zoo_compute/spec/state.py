@@ -571,6 +571,9 @@ class World:
     custody_roles: dict[tuple[int, int], Role] = field(default_factory=dict)  # (job, operator)
     committees: dict[tuple[int, int], Committee] = field(default_factory=dict)  # (job, version)
     custody_records: dict[tuple[int, int], Record] = field(default_factory=dict)  # (job, turn mod (depth + 1))
+    custody_checkpoints: dict[tuple[int, int], tuple[int, bytes, bytes]] = field(
+        default_factory=dict
+    )  # likewise: turn, root, cid
     stake_notes: dict[int, Note] = field(default_factory=dict)  # by operator
     custody_funds: dict[tuple[str, int], int] = field(default_factory=dict)  # (token, operator)
     custody_burned: dict[str, int] = field(default_factory=dict)  # by token

@@ -12,7 +12,7 @@ from eth_utils import keccak
 from tests.support.evm import chain
 from tests.support.lockstep import referee_records as records
 from tests.support.lockstep.committed_results import claim_hash
-from tests.support.lockstep.custody_records import committee_hash
+from tests.support.lockstep.custody_records import checkpoint_message, committee_hash
 from zoo_compute.spec import (
     admissions,
     audits,
@@ -361,6 +361,9 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "custody_roles": _record("custody", "roles", lambda w, key: w.custody_roles.get(key, custodians.Role())),
     "committees": _record("custody", "committees", lambda w, key: committee_hash(w.committees.get(key))),
     "custody_records": _record("custody", "records", lambda w, key: w.custody_records.get(key, custodians.Record())),
+    "custody_checkpoints": _record(
+        "custody", "checkpoints", lambda w, key: checkpoint_message(key[0], *w.custody_checkpoints[key])
+    ),
     "stake_notes": _record("custody", "notes", lambda w, key: w.stake_notes.get(key, custodians.Note())),
     "custody_funds": _record("custody", "funds", lambda w, key: w.custody_funds.get(key, 0)),
     "custody_burned": _record("custody", "burned", lambda w, key: w.custody_burned.get(key, 0)),

@@ -364,3 +364,5 @@ def check_custody(w: World) -> None:
         if posted and posted.claim.turn == record.turn:
             assert bits.without(posted.claim.scope, record.mask) == 0, f"job {job}: a seat that no majority holds"
             assert signers, f"job {job}: a checkpoint that no majority holds"
+            signed = w.custody_checkpoints[job, record.turn % (w.run(job).depth + 1)]
+            assert signed[:2] == (record.turn, posted.claim.root), f"job {job}: another checkpoint than was signed"

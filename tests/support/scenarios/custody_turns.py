@@ -223,7 +223,7 @@ def a_checkpoint_may_be_signed_by_those_drawn_meanwhile(s: Stage) -> None:
     claim = t.posted(1, 2)  # by two that are new
     record = s.world.custody_records[job, 0]
     assert (record.version, record.inputs, record.checkpoint) == (t.version, 0b001, 0b110)
-    t.no("committee differs", "hold_turn", "stranger", job, claim, old, (), ())
+    t.no("committee differs", "hold_turn", "stranger", job, claim.turn, old, (), ())
     s.finalise(job)
     before = s.world.custody_funds[t.token, s.ids["alice"]]
     t.count()
@@ -258,6 +258,20 @@ def inputs_whose_signers_all_left_are_signed_for_again(s: Stage) -> None:
     t.hold(7, 0, 1)
     assert s.world.run(job).aggregator_due == due
     t.posted(0, 2)
+
+
+@scenario
+def a_checkpoint_is_posted_under_the_pointer_that_custodians_signed(s: Stage) -> None:
+    """An aggregator that has honest signatures over the root posts no pointer behind which nobody finds the checkpoint."""
+    t = CustodyScenario(s).ready()
+    t.commit_all()
+    args = list(t.post_args(1, 2, inputs=t.inputs(7, 1, 2)))
+    args[4] = b"x" * 32
+    t.no("not the custodian's signature", "post_checkpoint", "dave hot", *args)
+    claim = t.posted(1, 2, inputs=t.inputs(7, 1, 2))
+    other = t.checkpoint(claim, 0, cid=b"x" * 32)
+    t.no("not the custodian's signature", "hold_turn", "stranger", t.job, claim.turn, t.committee, (), other)
+    t.held_turn(claim, 0)
 
 
 @scenario

@@ -9,8 +9,6 @@ from web3.types import BlockIdentifier
 
 from zoo_compute.chain.call import Binding, Call
 
-from .structs import Claim as Claim
-
 
 class Member(NamedTuple):
     """Struct `Member`."""
@@ -199,17 +197,16 @@ class Custody(Binding):
     def hold_turn(
         self,
         job: int,
-        claim: Claim,
+        turn: int,
         committee: Sequence[Member],
         inputs: Sequence[InputsSignature],
         signed: Sequence[Signature],
     ) -> Call:
-        """More custodians hold a closed turn's inputs, and its checkpoint.
+        """More custodians hold a closed turn's inputs, and the checkpoint that was posted.
 
-        claim: The turn's aggregation.
         committee: Of the turn's record.
         """
-        return self._call("hold_turn", (job, claim, committee, inputs, signed))
+        return self._call("hold_turn", (job, turn, committee, inputs, signed))
 
     def count(self, job: int, version: int, committee: Sequence[Member]) -> Call:
         """Pays for turns that are final, in their order, as far as this committee signed for them. Where the escrow
@@ -274,6 +271,11 @@ class Custody(Binding):
     def committees(self, arg0: int, arg1: int, block: BlockIdentifier | None = None) -> bytes:
         """The contract variable `committees`."""
         values: bytes = self._view("committees", (arg0, arg1), block)
+        return values
+
+    def checkpoints(self, arg0: int, arg1: int, block: BlockIdentifier | None = None) -> bytes:
+        """The contract variable `checkpoints`."""
+        values: bytes = self._view("checkpoints", (arg0, arg1), block)
         return values
 
     def notes(self, arg0: int, block: BlockIdentifier | None = None) -> Note:
