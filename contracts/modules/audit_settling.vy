@@ -91,6 +91,8 @@ struct Outcome:
     # Of a judged claim: whether its finder is known, and who it is.
     is_found: bool
     finder: address
+    # Left out of its turn: nobody could show a lie.
+    is_absent: bool
 
 
 # job -> turn -> operator -> role -> hash of the verdicts without its lowest 40 bits | when they were given
@@ -162,8 +164,8 @@ def settle_verdicts(
     first: words.Verdicts,
 ):
     """
-    @notice Ends the verdicts on claims that are decided: paid where nothing contradicts them; a unit that was called clean and judged
-            false costs what it reserved. Claims that are unknown or undecided are passed over.
+    @notice Ends the verdicts on claims that are decided: paid where nothing contradicts them, and somebody could have; a unit that was
+            called clean and judged false costs what it reserved. Claims that are unknown or undecided are passed over.
     @param verdicts What of the operator's verdicts is not settled.
     @param first Of a replacement: all verdicts of the units' auditor, where it gave any; units that it judged are not paid twice.
     """
@@ -236,7 +238,8 @@ def settle_verdicts(
                         money.owed[token][outcome.finder] += share
                     sums.slashed += loss
                     sums.burned += loss - share
-            if paid > 0 and not is_late:
+            # INVARIANT verdicts: nobody is paid for what nobody could contradict.
+            if paid > 0 and not is_late and not outcome.is_absent:
                 sums.paid += paid
                 if number != 0:
                     sums.slots += 1
@@ -318,6 +321,7 @@ def _outcome(job: uint256, claim: ISettlementViews.Claim, draw: draws.Draw, give
         # Nobody asked in time. Availability may have convicted it.
         if status != 0:
             outcome.end = outcomes.SILENT if status == claims.CONVICTED else outcomes.FINAL
+            outcome.is_absent = status == claims.ABSENT
         return outcome
     deadline: uint256 = word >> DEADLINE_AT & bits.U40
     end: uint256 = word & STATUS

@@ -21,6 +21,8 @@ PENDING: constant(uint256) = 1
 CONVICTED: constant(uint256) = 3
 # In the ring: the status is where the parked claims are.
 PARKED: constant(uint256) = 5
+# Left out of its turn: too few custodians hold it, and nobody may ask about it.
+ABSENT: constant(uint256) = 6
 
 
 @internal

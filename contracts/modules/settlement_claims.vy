@@ -63,7 +63,7 @@ event CheckpointPosted:
 event SeatsAbsent:
     job: indexed(uint256)
     turn: uint256
-    # Too few custodians hold what they committed: their claims are void.
+    # Too few custodians hold what they committed: their claims are unpaid and unslashed.
     seats: uint256
 
 
@@ -153,7 +153,7 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
 @external
 def leave_out(job: uint256, turn: uint256, mask: uint256):
     """
-    @notice Seats that committed in the open turn, and whose inputs too few custodians hold, are missing again; their claims are void.
+    @notice Seats that committed in the open turn, and whose inputs too few custodians hold, are missing again; their claims are absent: unpaid, unslashed.
     @param mask The seats whose inputs a majority holds.
     """
     state._check_custody()
@@ -163,7 +163,7 @@ def leave_out(job: uint256, turn: uint256, mask: uint256):
     for seat: uint256 in range(state.MAX_SEATS):
         if absent >> seat & 1 == 1:
             # Nobody asks about a claim of the open turn where there are custodians: it is pending.
-            state.claim_words[job][seat][place] += VOID - PENDING
+            state.claim_words[job][seat][place] += claim_hashes.ABSENT - PENDING
             newest.committed -= state.holdings[job][seat] >> 160 & bits.U16
     newest.missing |= absent
     state._set_turn(job, newest)

@@ -133,8 +133,8 @@ def _train_and_commit(view: JobView, run: Run, me: OperatorContext, progress: Pr
 
 
 def _time_out_others(view: JobView, run: Run, me: OperatorContext, patience_s: int) -> Iterator[Duty]:
-    # What too few custodians hold is void, and no fault of the seat's.
-    left_out = {commit.seat for commit in view.commits if (commit.turn, commit.state) == (run.turn, ClaimState.VOID)}
+    # What too few custodians hold is absent, and the seat was not late.
+    left_out = {commit.seat for commit in view.commits if (commit.turn, commit.state) == (run.turn, ClaimState.ABSENT)}
     for number, seat in view.slot_seats.items():
         deadline = seat.deadline(run)
         if seat.operator in (0, me.operator) or not _missing(run, number) or number in left_out:

@@ -54,11 +54,11 @@ def test_claims__are_pending_until_they_are_paid_convicted_or_void():
         assert (ended[1].state, ended[1].disputed) == (state, False)
 
 
-def test_seats_that_custodians_do_not_hold__have_void_claims_in_that_turn_alone():
+def test_seats_that_custodians_do_not_hold__have_absent_claims_in_that_turn_alone():
     events = [committed(0), committed(0, 1, operator=2), committed(0, 2, operator=3), committed(1, 1)]
     commits, _ = snapshot._claims([*events, event("SeatsAbsent", turn=0, seats=0b110)])
     states = {(c.turn, c.seat): c.state for c in commits}
-    assert states.pop((0, 1)) == states.pop((0, 2)) == ClaimState.VOID
+    assert states.pop((0, 1)) == states.pop((0, 2)) == ClaimState.ABSENT
     assert states == {(0, 0): ClaimState.PENDING, (1, 1): ClaimState.PENDING}
 
 

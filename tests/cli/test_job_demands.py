@@ -52,7 +52,7 @@ def test_demands__are_listed_with_who_asked_and_how_they_ended(zoo: Any) -> None
         lines,
         (
             ("turn 2", "slot 1 of operator 1", "anyone (0xD0000000…)", "0.0006 coin", "answered after 20 s"),
-            ("slot 2 of operator 2", "the aggregator", "not answered: the claim is void after 50 s"),
+            ("slot 2 of operator 2", "the aggregator", "not answered: the claim is convicted after 50 s"),
             ("aggregation of operator 9", "seat 3", "open, 10 s left"),
             ("the submitter", "open, time is over"),
         ),

@@ -269,8 +269,8 @@ def test_inputs__of_a_majority_that_lacks_a_seat__are_recorded_and_the_seat_is_l
     assert not list(signatures.leave_out_duty(job(OPENED + ANSWER_S), held, ANSWER_S)), "others may still sign"
     [out] = signatures.leave_out_duty(job(OPENED + ANSWER_S + 1), held, ANSWER_S)
     assert out == Send("custody", "leave_out", (1, TURN))
-    void = [*COMMITS[:2], replace(COMMITS[2], state=ClaimState.VOID)]
-    without = job(OPENED + ANSWER_S + 1, run=replace(WHOLE, missing=0b100, committed=4), commits=void)
+    absent = [*COMMITS[:2], replace(COMMITS[2], state=ClaimState.ABSENT)]
+    without = job(OPENED + ANSWER_S + 1, run=replace(WHOLE, missing=0b100, committed=4), commits=absent)
     seated = replace(without, seats={2: Seat(7, 4, 2, 90, 0, 0, 10, OPENED), AGGREGATOR_SEAT: CHAIR}, now=HALF)
     blamed = Send("settlement", "time_out", (1, 2))
     assert blamed not in duties(seated, ME_PROVIDER, Work(10)), "it committed"

@@ -65,7 +65,7 @@ def test_a_seat_that_serves_nobody__is_left_out_and_its_aggregator_is_paid() -> 
     s.finalise(job)
     assert claim.scope == without
     assert s.world.claims[job, AGGREGATOR_SEAT, 0].status == ClaimStatus.PAID
-    assert s.world.claims[job, carol, 0].status == ClaimStatus.VOID
+    assert s.world.claims[job, carol, 0].status == ClaimStatus.ABSENT
     assert locked(s, DAVE, t.token) == before
 
 

@@ -94,7 +94,7 @@ class JobAccount:
     @property
     def committed(self) -> int:
         """What pending claims will take from escrow once they are final."""
-        return sum(claim.amount for claim in self.claims if claim.state not in ("paid", "convicted", "void"))
+        return sum(claim.amount for claim in self.claims if claim.state not in ("paid", "convicted", "void", "absent"))
 
     def to_dict(self) -> dict[str, Any]:
         """For scripts: amounts as decimal strings in wei."""

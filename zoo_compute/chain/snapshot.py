@@ -253,7 +253,7 @@ def _claims(events: Sequence[Event]) -> tuple[list[Commit], list[Checkpoint]]:
                 newest[key] = Checkpoint(**made, cid=args["cid"])
         elif event.name == "SeatsAbsent":
             for seat in slots_in(args["seats"]):
-                newest[args["turn"], seat] = replace(newest[args["turn"], seat], state=ClaimState.VOID)
+                newest[args["turn"], seat] = replace(newest[args["turn"], seat], state=ClaimState.ABSENT)
         elif (change := _CHANGES.get(event.name)) is not None:
             key = (args["turn"], args["seat"])
             newest[key] = change(newest[key])

@@ -177,6 +177,7 @@ class ClaimState(IntEnum):
     PAID = 2
     CONVICTED = 3
     VOID = 4  # unpaid and unslashed
+    ABSENT = 6  # the same, of a claim that too few custodians hold: left out of its turn
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class Outcome:
     slot: int = 0
     is_early: bool = False  # the verdict came before the first ask
     finder: str | None = None
+    is_absent: bool = False  # left out of its turn: nobody could show a lie
 
     def is_judged_at(self, unit: int) -> bool:
         return self.end == End.JUDGED and unit in (AGGREGATION_UNIT, self.slot + 1)
@@ -116,7 +117,8 @@ def outcome_of(w: World, job: int, claim: Claim, deadline: int, said_at: int) ->
     if dispute is None:
         if status is None:
             return None
-        return Outcome(End.SILENT if status == ClaimStatus.CONVICTED else End.FINAL)
+        is_absent = status == ClaimStatus.ABSENT
+        return Outcome(End.SILENT if status == ClaimStatus.CONVICTED else End.FINAL, is_absent=is_absent)
     if dispute.end is None or (status is None and dispute.deadline != deadline):
         return None
     is_early = dispute.left_s < MOST_LEFT_S and said_at < dispute.deadline - dispute.left_s
@@ -142,7 +144,7 @@ def _end_verdict(
         paid = fee
     elif not is_wrong:
         _slash(w, job, fee * RESERVED_FEES, outcome.finder or NOBODY, sums)
-    if paid and not is_late:
+    if paid and not (is_late or outcome.is_absent):
         sums.paid += paid
         sums.slots += unit != AGGREGATION_UNIT
 

@@ -177,12 +177,12 @@ def note_short(w: World, msg: Message, job: int, turn: int) -> None:
 
 
 def leave_out(w: World, msg: Message, job: int, turn: int, mask: int) -> None:
-    """For Custody: seats that committed, and whose inputs no majority holds, are missing again; their claims are void."""
+    """For Custody: seats that committed, and whose inputs no majority holds, are missing again; their claims are absent."""
     run = w.run(job)
     _require_open(run, turn)
     for seat in bits.slots_in(bits.without(seats.present(run), mask)):
         claim = w.claims[job, seat, turn % (run.depth + 1)].claim
-        w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.VOID)
+        w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.ABSENT)
         run = replace(run, missing=run.missing | bits.bit(seat), committed=run.committed - claim.count)
     w.runs[job] = run
 

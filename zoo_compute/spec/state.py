@@ -345,6 +345,7 @@ class ClaimStatus(IntEnum):
     CONVICTED = 3
     VOID = 4
     PARKED = 5  # in the ring alone: `World.parked` has its status
+    ABSENT = 6  # left out of its turn: too few custodians hold it
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import scenario
 from tests.support.scenarios.custody import FEE, HOLDERS, LARGE, CustodyScenario
+from zoo_compute.spec.auditing import Verdicts, verdicts_of
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.params import AGGREGATOR_SEAT, COIN
@@ -104,7 +105,7 @@ def a_seat_that_too_few_custodians_hold_is_left_out(s: Stage) -> None:
     s.no("settlement: inputs closed", "settlement", "commit", "carol hot", job, carol, 0, b"r" * 32, b"b" * 32)
     posted = t.posted(1, 2)
     assert (posted.scope, s.world.closed_turn(job, 0).pending) == (mask, 3)
-    assert s.world.claims[job, carol, 0].status == ClaimStatus.VOID
+    assert s.world.claims[job, carol, 0].status == ClaimStatus.ABSENT
     t.closed()
     s.finalise(job)
     s.no("settlement: unknown claim", "settlement", "finalise", "stranger", job, (claim,))
@@ -112,6 +113,38 @@ def a_seat_that_too_few_custodians_hold_is_left_out(s: Stage) -> None:
     t.count()
     t.closed()
     s.settle(job)
+
+
+@scenario
+def nobody_is_paid_for_auditing_a_claim_that_was_left_out(s: Stage) -> None:
+    """Nobody may ask about it, so nobody could contradict: what verdicts on it reserved is free again, and pays nothing."""
+    t = CustodyScenario(s, audit_bps=10_000, slot_s=300, aggregate_s=300).ready()
+    job, frank, fee = t.job, s.ids["frank"], s.world.terms[t.job].reserve
+    s.ok("audits", "fund", "submitter", job, 100 * fee)
+    s.ok("audits", "deposit", "stranger", frank, t.token, s.preset.audit_bond + 10**6)
+    s.ok("audits", "offer", "frank owner", frank, 1)
+    t.commit_all()
+    claims = [s.world.claims[job, s.seat_of(job, name), 0].claim for name in HOLDERS]
+    units = [(claim.scope >> 16) + 1 for claim in claims]
+    t.hold(0b001, 0, 1)
+    s.wait(s.preset.answer_s + 1)
+    t.ok("leave_out", "stranger", job, 0)
+    t.posted(0, 1)
+    s.wait(1)
+    s.ok("audits", "draw_units", "stranger", job, 0)
+    s.mine(s.preset.draw_blocks + 2)
+    s.ok("audits", "draw_units", "stranger", job, 0)
+    in_turn = [unit for unit, claim in zip(units, claims, strict=True) if claim.seat == 0]
+    others = [unit for unit in units if unit not in in_turn]
+    said = verdicts_of([*in_turn, others[0]], [others[1]])
+    free = s.world.audit_funds_of(frank, t.token).free
+    s.ok("audits", "give_verdicts", "frank hot", job, 0, frank, said)
+    ((_, _, _, role),) = s.world.statements
+    s.to(max(s.now, s.world.draws[job, 0].deadline + 1))
+    s.ok("audits", "settle_verdicts", "stranger", job, 0, frank, role, said, tuple(claims), Verdicts())
+    assert s.world.audit_owed[t.token, s.accounts["frank owner"]] == fee, "of the claim that took part"
+    assert s.world.audit_funds_of(frank, t.token).free == free
+    assert s.world.budget_of(job).reserved == 0
 
 
 @scenario

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ENDS = {
     "bytes": "answered",
     "unanswered": "not answered",
-    "void": "not answered: the claim is void",
+    "void": "not answered: the claim is convicted",
 }
 LANES = {AGGREGATOR_SEAT: "the aggregator", SUBMITTER_LANE: "the submitter", STRANGERS_LANE: "anyone"}
 

@@ -219,8 +219,9 @@ class Audits(Binding):
         claimed: Sequence[Claim],
         first: Verdicts,
     ) -> Call:
-        """Ends the verdicts on claims that are decided: paid where nothing contradicts them; a unit that was called
-        clean and judged false costs what it reserved. Claims that are unknown or undecided are passed over.
+        """Ends the verdicts on claims that are decided: paid where nothing contradicts them, and somebody could
+        have; a unit that was called clean and judged false costs what it reserved. Claims that are unknown or
+        undecided are passed over.
 
         verdicts: What of the operator's verdicts is not settled.
         first: Of a replacement: all verdicts of the units' auditor, where it gave any; units that it judged are

@@ -174,7 +174,7 @@ class Settlement(Binding):
 
     def leave_out(self, job: int, turn: int, mask: int) -> Call:
         """Seats that committed in the open turn, and whose inputs too few custodians hold, are missing again; their
-        claims are void.
+        claims are absent: unpaid, unslashed.
 
         mask: The seats whose inputs a majority holds.
         """
