@@ -155,7 +155,6 @@ class Custody:
             is_more = before is None or held & ~before.seats
             if is_more and signatures.is_time_for_inputs(view, turn, held, self._answer_s):
                 said = said.adding(sign(self._chain, account, job, INPUTS, turn, held.to_bytes(32, "big")))
-            made = signatures.checkpoint_of(view, turn)
             value, last = self._held_checkpoint(view, turn), said.of(CHECKPOINT, turn)
             if value is not None and (last is None or last.value != value.hex()):
                 said = said.adding(sign(self._chain, account, job, CHECKPOINT, turn, value))

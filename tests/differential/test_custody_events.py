@@ -76,7 +76,7 @@ def test_signatures_and_pay__are_told(t):
     t.ok("leave_out", "stranger", job, 0)
     absent = [event for event in events_of(t, "settlement") if event[0] == "SeatsAbsent"]
     assert absent == [("SeatsAbsent", {"job": job, "turn": 0, "seats": 0b100})]
-    claim = t.posted(1, 2)
+    t.posted(1, 2)
     assert told(t) == [("CheckpointSigned", {"job": job, "turn": 0, "signers": 0b110})]
     s.finalise(job)
     t.count()
