@@ -155,12 +155,12 @@ class Custody:
             is_more = before is None or held & ~before.seats
             if is_more and signatures.is_time_for_inputs(view, turn, held, self._answer_s):
                 said = said.adding(sign(self._chain, account, job, INPUTS, turn, held.to_bytes(32, "big")))
-            value, last = self._held_checkpoint(view, turn), said.of(CHECKPOINT, turn)
+            value, last = self._signable_checkpoint(view, turn), said.of(CHECKPOINT, turn)
             if value is not None and (last is None or last.value != value.hex()):
                 said = said.adding(sign(self._chain, account, job, CHECKPOINT, turn, value))
         self._statements.publish(said)
 
-    def _held_checkpoint(self, view: JobView, turn: int) -> bytes | None:
+    def _signable_checkpoint(self, view: JobView, turn: int) -> bytes | None:
         """Root and pointer of a turn's checkpoint, posted or proposed, if what this pointer leads to is here, checked against the root."""
         made = signatures.checkpoint_of(view, turn)
         if made is not None:

@@ -80,7 +80,7 @@ def a_job_that_nobody_holds_a_seat_of_keeps_its_deposit(s: Stage) -> None:
 @scenario
 def a_seat_that_too_few_custodians_hold_is_left_out(s: Stage) -> None:
     """Carol commits a root, answers every demand and serves nobody: no aggregator needs what she has."""
-    t = CustodyScenario(s).ready()
+    t = CustodyScenario(s, depth=1).ready()
     job = t.job
     t.no("mask is open", "leave_out", "stranger", job, 0)
     t.commit_all()
@@ -106,12 +106,15 @@ def a_seat_that_too_few_custodians_hold_is_left_out(s: Stage) -> None:
     posted = t.posted(1, 2)
     assert (posted.scope, s.world.closed_turn(job, 0).pending) == (mask, 3)
     assert s.world.claims[job, carol, 0].status == ClaimStatus.ABSENT
-    t.closed()
     s.finalise(job)
     s.no("settlement: unknown claim", "settlement", "finalise", "stranger", job, (claim,))
     assert (s.operator("carol").stake, s.world.deposit_of(s.ids["carol"], t.token)) == (before.stake, locked)
-    t.count()
     t.closed()
+    s.finalise(job)
+    t.count()
+    t.commit_all()
+    assert s.world.claims[job, carol, 0].status == ClaimStatus.PENDING, "her place in the ring is used again"
+    t.posted(inputs=t.inputs(7, 0, 1))
     s.settle(job)
 
 
