@@ -65,7 +65,7 @@ test-long: setup ## what draws, walks or kills at length
 test-slow: setup ## what CI has no time for: the tests that are long, and those that kill
 	@$(MAKE) --no-print-directory -j1 test-long chaos
 
-test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (five minutes)
+test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (a quarter of an hour)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m network $(RERUN) $(ARGS)
 
 test-ipfs: setup ## the store against two real IPFS daemons
@@ -96,7 +96,7 @@ mutate: setup ## mutants of the contracts, each of which a test must notice (hou
 chaos: setup ## kill every role in the middle of a job, and a side whenever it has to act in a dispute; withhold what was committed
 	$(BIN)/python -m pytest -q -rR -p no:ape_test tests/chaos -m chaos $(RERUN) $(ARGS)
 
-journeys: setup ## what the docs print, run as a newcomer would from built wheels in empty folders (ten minutes)
+journeys: setup ## what the docs print, run as a newcomer would from built wheels in empty folders (twenty minutes)
 	$(BIN)/python -m tests.journeys $(ARGS)
 
 check: setup ## format, lint, types, layering, stale artifacts

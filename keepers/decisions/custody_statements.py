@@ -33,9 +33,8 @@ TYPES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     INPUTS: ("Inputs", (("turn", "uint256"), ("seats", "uint256"))),
     CHECKPOINT: ("Checkpoint", (("turn", "uint256"), ("root", "bytes32"), ("cid", "bytes32"))),
 }
-# By kind: the bytes of its value.
-_BYTES = {START: 32, INPUTS: 32, CHECKPOINT: 64}
-_WORD, _SIGNATURE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{128}")
+_WORD, _TWO_WORDS = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{128}")
+_VALUES = {START: _WORD, INPUTS: _WORD, CHECKPOINT: _TWO_WORDS}
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,7 @@ class Signed:
     def __post_init__(self) -> None:
         if self.kind not in TYPES or self.turn < 0:
             raise BadField(f"signed: expected one of {', '.join(TYPES)} and a turn, got {self.kind!r}, {self.turn}")
-        if not re.fullmatch(f"[0-9a-f]{{{2 * _BYTES[self.kind]}}}", self.value) or not _SIGNATURE.fullmatch(
-            self.signature
-        ):
+        if not _VALUES[self.kind].fullmatch(self.value) or not _TWO_WORDS.fullmatch(self.signature):
             raise BadField("signed: expected a value and a signature in hex")
 
     @property

@@ -41,19 +41,13 @@ def as_text(
     lines += [
         "",
         f"Audits: {audits['drawn']} results drawn, {audits['clean']} called clean, {audits['false']} false",
-        *(
-            f"  paid to {name:<14}{format_amount(int(amount), places=4):>14}"
-            for name, amount in audits["paid_to"].items()
-        ),
+        *_payees(audits, places=4),
     ]
     custody = report["custody"]
     lines += [
         "",
         f"Custody: a majority signed that it holds the inputs of {custody['inputs']} turns and {custody['checkpoints']} checkpoints",
-        *(
-            f"  paid to {name:<14}{format_amount(int(amount), places=6):>16}"
-            for name, amount in custody["paid_to"].items()
-        ),
+        *_payees(custody, places=6),
     ]
     lines += ["", f"Gas ({report['transactions']} transactions, {report['gas_total']:,} gas)"]
     lines += [
@@ -68,6 +62,13 @@ def as_text(
         f"{_EQUAL[report['bit_equal_replay']]}; {report['wall_s']:.0f} s",
     ]
     return "\n".join(lines)
+
+
+def _payees(section: Mapping[str, Any], *, places: int) -> list[str]:
+    return [
+        f"  paid to {name:<14}{format_amount(int(amount), places=places):>{places + 10}}"
+        for name, amount in section["paid_to"].items()
+    ]
 
 
 def plot(path: Path, losses: Sequence[float], trained: Mapping[int, Mapping[int, str]], title: str) -> None:

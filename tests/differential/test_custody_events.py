@@ -13,91 +13,86 @@ def custody_fixture():
         yield scenario
 
 
-def told(t):
-    """Of the last call, without the token's."""
-    return last_events(t)
-
-
-def test_a_request_and_its_escrow__are_told(t):
+def test_a_request_and_its_escrow__are_logged(t):
     s, job = t.s, t.job
     t.ok("request", "submitter", job, 7, SIGNED_BYTES)
     reserve = s.world.custody_requests[job].reserve
     asked = {"job": job, "custodians": 3, "fee": 7, "reserve": reserve, "closes_at": s.now + s.preset.bid_window_s}
-    assert told(t) == [("CustodyRequested", asked)]
+    assert last_events(t) == [("CustodyRequested", asked)]
     t.ok("fund", "stranger", job, 30)
-    assert told(t) == [("CustodyFunded", {"job": job, "amount": 30})]
+    assert last_events(t) == [("CustodyFunded", {"job": job, "amount": 30})]
     s.ok("tasks", "cancel", "submitter", job)
     t.ok("refund", "stranger", job)
-    assert told(t) == [("CustodyRefunded", {"job": job, "amount": 30})]
+    assert last_events(t) == [("CustodyRefunded", {"job": job, "amount": 30})]
 
 
-def test_funds_and_stake__are_told(t):
+def test_funds_and_stake__are_logged(t):
     s, alice = t.s, t.s.ids["alice"]
     t.ok("deposit", "stranger", alice, t.token, 9)
-    assert told(t) == [("FundsDeposited", {"operator": alice, "token": t.token, "amount": 9})]
+    assert last_events(t) == [("FundsDeposited", {"operator": alice, "token": t.token, "amount": 9})]
     t.ok("withdraw", "alice owner", alice, t.token, 4)
-    assert told(t) == [("FundsWithdrawn", {"operator": alice, "token": t.token, "amount": 4})]
+    assert last_events(t) == [("FundsWithdrawn", {"operator": alice, "token": t.token, "amount": 4})]
     s.ok("registry", "add_stake", "stranger", alice, 10**12)
     t.ok("note_stake", "alice hot", alice)
     stake = s.operator("alice").stake // 10**12
-    assert told(t) == [("StakeNoted", {"operator": alice, "stake": stake, "since": s.now})]
+    assert last_events(t) == [("StakeNoted", {"operator": alice, "stake": stake, "since": s.now})]
 
 
-def test_offers_and_draws__are_told(t):
+def test_offers_and_draws__are_logged(t):
     s, job = t.s, t.job
     t.asked()
     t.offered("alice")
     weight = s.operator("alice").stake // 10**12
-    assert told(t) == [("CustodyOffered", {"job": job, "operator": s.ids["alice"], "weight": weight})]
+    assert last_events(t) == [("CustodyOffered", {"job": job, "operator": s.ids["alice"], "weight": weight})]
     t.ok("retire", "alice hot", job, 0)
-    assert told(t) == [("OfferEnded", {"job": job, "operator": s.ids["alice"]})]
+    assert last_events(t) == [("OfferEnded", {"job": job, "operator": s.ids["alice"]})]
     t.offered("erin", "frank", "grace")
     t.awarded()
     t.ok("schedule", "stranger", job)
-    assert told(t) == [("CommitteeScheduled", {"job": job, "block": s.block + 1})]
+    assert last_events(t) == [("CommitteeScheduled", {"job": job, "block": s.block + 1})]
     s.mine(300)
     t.ok("draw", "stranger", job, ())
-    assert told(t) == [("DrawLost", {"job": job})]
+    assert last_events(t) == [("DrawLost", {"job": job})]
     t.drawn()
     members = [member_words(member) for member in t.committee]
-    assert told(t) == [("CommitteeChanged", {"job": job, "version": 1, "committee": members})]
+    assert last_events(t) == [("CommitteeChanged", {"job": job, "version": 1, "committee": members})]
 
 
-def test_signatures_and_pay__are_told(t):
+def test_signatures_and_pay__are_logged(t):
     s, job = t.s, t.job
     t.ready()
-    assert told(t) == [("StartSigned", {"job": job, "signers": 0b011})]
+    assert last_events(t) == [("StartSigned", {"job": job, "signers": 0b011})]
     t.commit_all()
     t.hold(0b011, 0, 1)
-    assert told(t) == [("InputsSigned", {"job": job, "turn": 0, "mask": 0b011, "signers": 0b011})]
+    assert last_events(t) == [("InputsSigned", {"job": job, "turn": 0, "mask": 0b011, "signers": 0b011})]
     t.hold(0b111, 2)
-    assert told(t) == [("InputsSigned", {"job": job, "turn": 0, "mask": 0b011, "signers": 0b100})]
+    assert last_events(t) == [("InputsSigned", {"job": job, "turn": 0, "mask": 0b011, "signers": 0b100})]
     s.wait(s.preset.answer_s + 1)
     t.ok("leave_out", "stranger", job, 0)
     absent = [event for event in events_of(t, "settlement") if event[0] == "SeatsAbsent"]
     assert absent == [("SeatsAbsent", {"job": job, "turn": 0, "seats": 0b100})]
     t.posted(1, 2)
-    assert told(t) == [("CheckpointSigned", {"job": job, "turn": 0, "signers": 0b110})]
+    assert last_events(t) == [("CheckpointSigned", {"job": job, "turn": 0, "signers": 0b110})]
     s.finalise(job)
     t.count()
-    assert told(t) == [("CustodiansPaid", {"job": job, "turns": 1, "fee": 7, "signed": 5})]
+    assert last_events(t) == [("CustodiansPaid", {"job": job, "turns": 1, "fee": 7, "signed": 5})]
 
 
-def test_those_who_leave__are_told(t):
+def test_those_who_leave__are_logged(t):
     s, job = t.s, t.job
     t.ready()
     reserve, places = s.world.custody_requests[job].reserve, [member.operator for member in t.committee]
     t.ok("resign", f"{t.name(2)} hot", job, t.committee, 2)
-    assert told(t) == [("CustodianResigned", {"job": job, "operator": places[2]})]
+    assert last_events(t) == [("CustodianResigned", {"job": job, "operator": places[2]})]
     t.ok("expel", s.world.config.availability, job, places[1], 5, t.committee)
     gone = {"job": job, "operator": places[1], "restored": 5, "burned": reserve - 5}
-    assert told(t)[0] == ("CustodianExpelled", gone)
+    assert last_events(t)[0] == ("CustodianExpelled", gone)
     s.to(s.world.run(job).inputs_close + s.preset.answer_s + 1)
     t.ok("lapse", "stranger", job, t.committee, 0)
     lapsed = {"job": job, "operator": places[0], "turn": 0, "burned": reserve // 100}
-    assert told(t)[0] == ("CustodianLapsed", lapsed)
+    assert last_events(t)[0] == ("CustodianLapsed", lapsed)
     members = [member_words(member) for member in t.committee]
-    assert told(t)[1] == ("CommitteeChanged", {"job": job, "version": 3, "committee": members})
+    assert last_events(t)[1] == ("CommitteeChanged", {"job": job, "version": 3, "committee": members})
     s.to(s.world.run(job).aggregator_due + 1)
     s.ok("settlement", "abandon", "stranger", job)
     t.ok("count", "stranger", job, t.version, t.committee) if s.world.run(job).turn else None
@@ -105,7 +100,7 @@ def test_those_who_leave__are_told(t):
     if s.world.custody[job].counted < s.world.run(job).turn:
         t.count()
     t.ok("release", "stranger", job, places[2])
-    assert told(t) == [("ReserveReleased", {"job": job, "operator": places[2], "amount": reserve})]
+    assert last_events(t) == [("ReserveReleased", {"job": job, "operator": places[2], "amount": reserve})]
 
 
 def test_every_event__is_in_one_of_these_tests():
