@@ -21,7 +21,7 @@ from node.inputs.job_files import fetch_job, fetch_manifest
 from node.inputs.programs import fetch_programs
 from node.replay import replay
 from repops.files import save_state
-from scripts.demo.presentation import as_text, plot
+from scripts.demo.report_text import as_text, plot
 from scripts.demo.replay import Replaying
 from zoo_compute.chain import custody as custodies
 from zoo_compute.chain.audits import read_audits, summary
