@@ -21,8 +21,8 @@ from node.inputs.job_files import fetch_job, fetch_manifest
 from node.inputs.programs import fetch_programs
 from node.replay import replay
 from repops.files import save_state
-from scripts.demo.report_text import as_text, plot
 from scripts.demo.replay import Replaying
+from scripts.demo.report_text import as_text, plot
 from zoo_compute.chain import custody as custodies
 from zoo_compute.chain.audits import read_audits, summary
 from zoo_compute.chain.connection import Chain
@@ -174,7 +174,7 @@ class Report:
         """report.json, report.txt and loss.png."""
         (folder / "report.json").write_text(json.dumps(self.report, indent=2) + "\n")
         (folder / "report.txt").write_text(self.text() + "\n")
-        plot(folder / "loss.png", self.losses, self.trained, "A small GPT, trained by strangers")
+        plot(folder / "loss.png", self.losses, self.trained, self.report["shards"], "A small GPT, trained by strangers")
 
     def text(self) -> str:
         return as_text(self.report, self.trained, self.losses, self.sample)

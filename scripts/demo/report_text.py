@@ -17,10 +17,8 @@ def as_text(
     """The report as text."""
     lines = ["", "Held-out loss (nats per byte) of each checkpoint"]
     lines += [f"  {index:>2}  {loss:.4f}  {'#' * round(8 * loss)}" for index, loss in enumerate(losses)]
-    lines += ["", "Operator of each slot (rows: rounds, columns: slots)"]
-    lines += [
-        f"  {round_:>2}  " + "  ".join(f"{name:<8}" for name in slots.values()) for round_, slots in trained.items()
-    ]
+    lines += ["", "Operator of each slot (rows: rounds, columns: slots; -: nobody delivered it)"]
+    lines += slot_rows(trained, report["shards"])
     lines += ["", "Money"]
     lines += [
         f"  {key:<14}{format_amount(int(report[key]), places=4):>22}"
@@ -64,6 +62,14 @@ def as_text(
     return "\n".join(lines)
 
 
+def slot_rows(trained: Mapping[int, Mapping[int, str]], count: int) -> list[str]:
+    """A line a round, a column for each of `count` slots, whoever delivered it or not."""
+    return [
+        f"  {round_:>2}  " + "  ".join(f"{slots.get(slot, '-'):<8}" for slot in range(count)).rstrip()
+        for round_, slots in trained.items()
+    ]
+
+
 def _payees(section: Mapping[str, Any], *, places: int) -> list[str]:
     return [
         f"  paid to {name:<14}{format_amount(int(amount), places=places):>{places + 10}}"
@@ -71,8 +77,8 @@ def _payees(section: Mapping[str, Any], *, places: int) -> list[str]:
     ]
 
 
-def plot(path: Path, losses: Sequence[float], trained: Mapping[int, Mapping[int, str]], title: str) -> None:
-    """Loss per checkpoint, and below it the operator of each slot in each round."""
+def plot(path: Path, losses: Sequence[float], trained: Mapping[int, Mapping[int, str]], count: int, title: str) -> None:
+    """Loss per checkpoint, and below it the operator of each of `count` slots in each round."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -92,8 +98,7 @@ def plot(path: Path, losses: Sequence[float], trained: Mapping[int, Mapping[int,
         for slot, name in slots.items():
             bottom.add_patch(pyplot.Rectangle((slot - 0.5, round_ - 0.5), 1, 1, color=colours[name], ec="white"))
             bottom.text(slot, round_, name, ha="center", va="center", fontsize=8)
-    count = max(len(slots) for slots in trained.values())
-    bottom.set(xlabel="slot", ylabel="round", title="operator of each slot")
+    bottom.set(xlabel="slot", ylabel="round", title="operator of each slot (white: nobody delivered it)")
     bottom.set(xlim=(-0.5, count - 0.5), ylim=(len(trained) - 0.5, -0.5))
     bottom.set_xticks(range(count))
     bottom.set_yticks(sorted(trained))
