@@ -16,6 +16,7 @@ from web3 import Web3
 from web3.exceptions import Web3RPCError
 from web3.types import BlockData
 
+from tests.support.waiting import HANG_S
 from zoo_compute.chain import fees
 from zoo_compute.chain.pending_transactions import PendingTransaction, PendingTransactions
 from zoo_compute.errors import ConfigError, FeeTooHigh
@@ -89,7 +90,7 @@ def test_the_lock__keeps_others_out(tmp_path: Path):
         thread.start()
         thread.join(0.2)
         order.append("first")
-    thread.join(5)
+    thread.join(HANG_S)
     assert order == ["first", "other"]
 
 

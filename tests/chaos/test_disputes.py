@@ -26,6 +26,7 @@ from tests.support.explorations.sybils import Hostile
 from tests.support.liars.commands import lying_worker
 from tests.support.local_jobs import TINY, submit
 from tests.support.stranger_asks import Stranger
+from tests.support.waiting import HANG_S
 from zoo_compute.chain.explorations import DisputeView, read_disputes
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.sender import Sender
@@ -45,7 +46,7 @@ from zoo_compute.store.cid import raw_cid
 
 pytestmark = pytest.mark.chaos
 
-PATIENCE_S = 420
+PATIENCE_S = 3 * HANG_S
 # After a side comes to owe an act, in turn: before its keeper has seen it, while it computes, afterwards.
 LATER_S = (0.0, 0.5, 1.0)
 SERVERS = ("broker", "gateway")  # which take no part in disputes

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.support.waiting import HANG_S
 from tests.support.zoo_command import CONFIG, Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.cli import main as cli
 from zoo_compute.cli import plugins
@@ -262,7 +263,7 @@ def test_client_and_command_line__load_no_torch() -> None:
         "assert cli.run(['node', '--help']) == 0\n"
         "assert cli.run(['node', 'benchmark', '--help']) == 0\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr
     assert "Time this machine's training step" in done.stdout
     assert "pip install" not in done.stdout
@@ -286,7 +287,7 @@ def test_help__loads_none_of_the_slow_packages(arguments: list[str]) -> None:
     code = (
         f"import sys\nfrom zoo_compute.cli.main import run\nassert run({arguments}) == 0\nprint('LOADED', *sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr
     loaded = done.stdout.rpartition("LOADED ")[2].split()
     assert {name.partition(".")[0] for name in loaded} & SLOW == set()

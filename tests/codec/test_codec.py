@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repops.commitments import Array, sorted_names
+from tests.support.waiting import ended
 from zoo_compute import codec
 from zoo_compute.codec import BadUpdateFile, FileHeader, kernel
 from zoo_compute.codec.layout import LEAST_CHUNK, MOST_CHUNK
@@ -261,12 +261,14 @@ def test_codes_that_say_what_cannot_be__are_refused_for_each_reason(library: str
     }
 
 
-def test_changed_files__are_read_in_time_or_refused__in_the_memory_of_the_tensors() -> None:
-    """Thousands of changes of single bytes, runs and lengths."""
-    draw, refused, slowest, seen = np.random.default_rng(0), 0, 0.0, 0
-    until = time.monotonic() + 20
-    while seen < 5000 and time.monotonic() < until:
-        data, seen = bytearray(FILE), seen + 1
+CHANGES = 2_000
+
+
+def test_changed_files__are_read_or_refused() -> None:
+    """Thousands of changes of single bytes, runs and lengths. Each ends."""
+    draw, refused = np.random.default_rng(0), 0
+    for seen in range(CHANGES):
+        data = bytearray(FILE)
         at = int(draw.integers(0, len(data)))
         how = seen % 4
         if how == 0:
@@ -277,27 +279,21 @@ def test_changed_files__are_read_in_time_or_refused__in_the_memory_of_the_tensor
             del data[at:]
         else:
             data[at:at] = draw.bytes(int(draw.integers(1, 9)))
-        began = time.process_time()
         try:
             _, state = read(bytes(data))
             assert shapes(state) == shapes(GOOD)
         except BadUpdateFile:
             refused += 1
-        slowest = max(slowest, time.process_time() - began)
-    assert seen > 1000
-    assert refused > seen / 4
-    assert slowest < 1.0
+    assert refused > CHANGES / 4
 
 
-def test_the_longest_a_code_can_take__is_bounded_by_the_words() -> None:
+def test_the_slowest_codes__are_read() -> None:
     """Every word of a million for itself, and every chunk with a palette: the slowest codes there are."""
     noise = np.random.default_rng(0).integers(0, 2**32, 250_000, np.uint32)
     listed = (np.arange(250_000, dtype=np.uint32) % 253 * 65537 * 7) | 0x01000000
     for state in (state_of({"a": noise}), state_of({"a": listed})):
         data = codec.encode(state, FileHeader(LEAST_CHUNK))
-        began = time.process_time()
-        codec.decode(data, shapes(state))
-        assert time.process_time() - began < 1.0
+        assert same(ended(lambda data=data, state=state: codec.decode(data, shapes(state))), state)
 
 
 def test_chunks__are_those_of_the_compression() -> None:

@@ -12,6 +12,8 @@ from typing import Any
 import requests
 from eth_account.signers.local import LocalAccount
 
+from tests.support.waiting import HANG_S
+
 
 @contextmanager
 def hosted(rpc: str, account: LocalAccount, key: str) -> Iterator[str]:
@@ -32,7 +34,7 @@ def hosted(rpc: str, account: LocalAccount, key: str) -> Iterator[str]:
                 )
                 return
             self._answer(
-                200, requests.post(rpc, data=body, headers={"Content-Type": "application/json"}, timeout=20).content
+                200, requests.post(rpc, data=body, headers={"Content-Type": "application/json"}, timeout=HANG_S).content
             )
 
         def _answer(self, status: int, body: bytes) -> None:

@@ -21,6 +21,7 @@ from node.disputes import player
 from tests.support.disputed_job import Dispute
 from tests.support.stranger_asks import Stranger
 from tests.support.trained_claims import LIE, SLOT, LyingAggregation, Trained, computed, lying
+from tests.support.waiting import HANG_S
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.cli import main as cli
@@ -29,8 +30,6 @@ from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.params import ZEN
 
 pytestmark = pytest.mark.integration
-
-PATIENCE_S = 240
 
 
 class Network:
@@ -97,7 +96,7 @@ class Network:
             process = subprocess.Popen(
                 [sys.executable, "-m", "zoo_compute.cli.main", *arguments], stdout=output, stderr=log, env=environment
             )
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + HANG_S
             while process.poll() is None:
                 assert time.monotonic() < deadline, log.seek(0) or log.read()
                 lane.poll_once()

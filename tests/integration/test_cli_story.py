@@ -15,6 +15,7 @@ import pytest
 
 from repops.files import load_state
 from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
+from tests.support.waiting import HANG_S
 from zoo_compute.spec.params import ZEN
 from zoo_compute.subprocesses import tied_to_parent
 
@@ -111,7 +112,7 @@ def test_register_and_start__are_enough_for_an_operator_to_train_a_job__until_it
         assert drained["locks"] == 0
     finally:
         daemon.send_signal(signal.SIGINT)
-        _, err = daemon.communicate(timeout=30)
+        _, err = daemon.communicate(timeout=HANG_S)
     assert (daemon.returncode, "Traceback" in err) == (0, False), err
     for pid in answer["processes"].values():
         with pytest.raises(ProcessLookupError):
@@ -120,7 +121,7 @@ def test_register_and_start__are_enough_for_an_operator_to_train_a_job__until_it
     assert zoo.json("node", "unstake", "--home", home, *account)["withdrawn"] == str(100 * ZEN)
 
 
-def once_released(zoo: Zoo, number: str, timeout_s: float = 90) -> dict[str, Any]:
+def once_released(zoo: Zoo, number: str, timeout_s: float = HANG_S) -> dict[str, Any]:
     """The job as shown once its operator has released its lock, which follows the last payment by a block or more."""
     deadline = time.monotonic() + timeout_s
     while True:

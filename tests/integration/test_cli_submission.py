@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.cli_network import ESCROW, CliNetwork, Zoo, cli_network, jobs, zoo_fixture  # noqa: F401
+from tests.support.waiting import HANG_S
 from zoo_compute import Client, ComputeJob, DistributedTrainer, Network
 from zoo_compute.chain import keystore, permits
 from zoo_compute.chain.network import load
@@ -276,7 +277,7 @@ def test_watch__interrupted__leaves_the_job_and_says_how_to_return(zoo: Zoo, pla
     first = process.stderr.readline()
     assert f"job {job} open" in first
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 130
     assert f"zoo job watch {job}" in err
     assert "Traceback" not in err
@@ -329,11 +330,11 @@ def test_devnet__prints_what_it_started_ends_with_ctrl_c_and_resumes(tmp_path: P
         >= 100_000 * ZEN
     )
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=HANG_S)
     assert (process.returncode, "Traceback" in err) == (0, False)
     process, again = start()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=HANG_S)
     assert process.returncode == 0
     assert again["accounts"] == answer["accounts"]
     assert load(Path(again["network"])).contracts == network.contracts

@@ -14,6 +14,7 @@ import requests
 from web3 import Web3
 
 from tests.support.devnet_driver import DevnetDriver
+from tests.support.waiting import HANG_S
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
 from zoo_compute.chain.event_log import History
@@ -54,7 +55,7 @@ class Relay:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 relay.authorizations.append(self.headers["Authorization"])
-                answer = requests.post(target, data=body, headers={"Content-Type": "application/json"}, timeout=10)
+                answer = requests.post(target, data=body, headers={"Content-Type": "application/json"}, timeout=HANG_S)
                 lost = relay.loses.encode() in body and relay.losses > 0
                 relay.losses -= lost
                 self.send_response(503 if lost else relay.status)

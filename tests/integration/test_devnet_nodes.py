@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import HANG_S
 from zoo_compute.subprocesses import tied_to_parent
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
@@ -28,7 +29,7 @@ JOB: dict[str, Any] = {
     "data": {"heldout": 4},
 }
 TOM = "0x00000000000000000000000000000000000070aa"
-START_S, STOP_S = 150, 60
+START_S, STOP_S = 2 * HANG_S, HANG_S
 
 
 class Terminal:
@@ -42,7 +43,7 @@ class Terminal:
     def zoo(self, *arguments: str) -> dict[str, Any]:
         command = [*ZOO, *arguments, "--json"]
         done = subprocess.run(
-            command, cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=300, check=False
+            command, cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=2 * HANG_S, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout.splitlines()[-1])
@@ -122,11 +123,9 @@ def test_a_job__posted_without_any_export_is_trained_and_paid_and_nothing_outliv
         assert funded == {"address": TOM, "coin": str(2 * 10**18), "zen": str(125 * 10**17)}
         trained = terminal.zoo("train", "job.yaml", "--data", "text.txt", "--max-budget", "50")
         assert (trained["progress"]["state"], trained["progress"]["nodes"]) == ("ended", [1])
-        ended = time.monotonic()
         settled = terminal.zoo("job", "watch", "1", "--settled")
         assert (settled["closed"], settled["pending"], settled["due"]) == (True, 0, "0")
         assert int(settled["spent"]) > 0
-        assert time.monotonic() - ended < 90, "the window is 10 s"
         assert terminal.zoo("job", "result", "1", "--out", "model.safetensors")["final"] is True
         checked = terminal.zoo("verify", "1", "--all")["checked"]
         assert [each["work"] for each in checked] == ["aggregation", "slot-round", "slot-round"]

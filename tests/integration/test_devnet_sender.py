@@ -15,6 +15,7 @@ import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
+from tests.support.waiting import HANG_S
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import connect
 from zoo_compute.chain.network import load
@@ -64,7 +65,7 @@ def in_background(action: object) -> tuple[threading.Thread, list]:
 
 
 def wait_for_pending(devnet: Devnet, account: LocalAccount, count: int = 1) -> None:
-    eth, deadline = devnet.chain.w3.eth, time.monotonic() + 20
+    eth, deadline = devnet.chain.w3.eth, time.monotonic() + HANG_S
     while time.monotonic() < deadline:
         if eth.get_transaction_count(account.address, "pending") >= eth.get_transaction_count(account.address) + count:
             return
@@ -123,7 +124,7 @@ def test_a_simulation__sees_what_is_pending(slow: Devnet):
     with pytest.raises(TokenRefusal, match="exceeds balance"):
         sender_of(slow, account).send(slow.chain.zen.transfer(TOM, 4))
     slow.rpc("evm_mine", [])
-    thread.join(20)
+    thread.join(HANG_S)
     assert outcome[0].gas_used > 0
 
 
@@ -141,7 +142,7 @@ def test_a_transaction_that_reverts_when_mined__is_refused_with_its_reason(slow:
     fees = {"gas": 200_000, "maxFeePerGas": 300 * GWEI, "maxPriorityFeePerGas": 100 * GWEI}
     chain.w3.eth.send_transaction({"from": other, "to": chain.zen.address, "data": steal.encode(), **fees})
     slow.rpc("evm_mine", [])
-    thread.join(20)
+    thread.join(HANG_S)
     assert isinstance(outcome[0], TokenRefusal)
     assert outcome[0].reason == "erc20: transfer amount exceeds balance"
     assert json.loads(ledger.read_text())["gas_used"] > 0
@@ -159,11 +160,11 @@ def test_a_stuck_transaction__is_replaced_at_a_higher_fee(slow: Devnet):
         slow.rpc("anvil_setNextBlockBaseFeePerGas", [hex(20 * GWEI)])
         slow.rpc("evm_mine", [])
     assert chain.w3.eth.get_transaction_count(account.address) == first["nonce"]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + HANG_S
     while not outcome and time.monotonic() < deadline:
         time.sleep(0.2)
         slow.rpc("evm_mine", [])
-    thread.join(20)
+    thread.join(HANG_S)
     receipt = outcome[0]
     assert receipt.transaction_hash not in first["hashes"]
     mined = chain.w3.eth.get_transaction(receipt.transaction_hash)
@@ -187,7 +188,7 @@ def test_a_send_after_a_timeout__waits_for_the_first_transaction(slow: Devnet):
     thread, outcome = in_background(lambda: sender_of(slow, account).send(chain.zen.transfer(TOM, 5)))
     time.sleep(0.5)
     slow.rpc("evm_mine", [])
-    thread.join(20)
+    thread.join(HANG_S)
     assert outcome[0].transaction_hash == caught.value.transaction_hash
     assert chain.zen.balanceOf(TOM) - before == 5
 
@@ -215,7 +216,7 @@ def test_the_same_call_by_two_threads__is_sent_twice(slow: Devnet):
         wait_for_pending(slow, account, count)
     slow.rpc("evm_mine", [])
     for thread, _ in runs:
-        thread.join(20)
+        thread.join(HANG_S)
     assert len({outcome[0].transaction_hash for _, outcome in runs}) == 2
     assert chain.zen.balanceOf(TOM) - before == 10
 
@@ -251,7 +252,7 @@ def test_two_processes_of_one_account__lose_no_payment(slow: Devnet, tmp_path: P
         processes.append(spawn.Process(target=pay, args=(str(slow.folder), keys, f"racer-{shared}", amounts, outbox)))
     for process in processes:
         process.start()
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + HANG_S
     while any(process.is_alive() for process in processes) and time.monotonic() < deadline:
         slow.rpc("evm_mine", [])
         time.sleep(0.2)
@@ -271,13 +272,13 @@ def test_a_killed_process__leaves_a_transaction_that_the_next_one_waits_for(slow
     process.start()
     wait_for_pending(slow, account)
     os.kill(process.pid or 0, signal.SIGKILL)
-    process.join(20)
+    process.join(HANG_S)
     assert process.exitcode == -signal.SIGKILL
     sender = sender_of(slow, account, folder=tmp_path)
     thread, outcome = in_background(lambda: sender.send(chain.zen.transfer(TOM_FIXED, 60)))
     time.sleep(0.5)
     slow.rpc("evm_mine", [])
-    thread.join(20)
+    thread.join(HANG_S)
     assert outcome[0].event("Transfer").args["value"] == 60
     assert chain.zen.balanceOf(TOM_FIXED) - before == 60
     assert chain.w3.eth.get_transaction_count(account.address, "pending") == 1

@@ -16,6 +16,7 @@ from keepers.config import OperatorConfig
 from keepers.processes.daemon import commands
 from keepers.processes.local_network import OperatorPlan
 from tests.support.local_jobs import submit
+from tests.support.waiting import HANG_S
 from zoo_compute.chain.snapshot import read_job
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
@@ -65,7 +66,7 @@ def test_a_checkpoint_that_differs__is_told__and_what_was_begun_from_mine_is_aba
         Deceived(tmp_path, plans(settings.nodes), lab=lab, step_s=settings.step_s) as network,
     ):
         job = submit(network, utilisation.job(settings))
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 2 * HANG_S
         while True:
             network.poll()
             view = read_job(network.devnet.chain, job)

@@ -11,6 +11,7 @@ import pytest
 
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from tests.support.local_jobs import TINY, text
+from tests.support.waiting import HANG_S
 from zoo_compute import Client
 from zoo_compute.chain.custody import read_custody
 from zoo_compute.cli import main as cli
@@ -28,7 +29,7 @@ PLANS = (
     *(OperatorPlan(name, roles=("custodian",)) for name in CUSTODIANS),
 )
 JOB: dict[str, Any] = {**TINY, "checkpoint": {"redundancy": 3}}
-LONGEST_S = 400
+LONGEST_S = 2 * HANG_S
 SPARE = 1_000  # in the escrow beyond all signatures
 
 

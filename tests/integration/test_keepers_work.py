@@ -17,6 +17,7 @@ from keepers.queue.broker import BrokerUnreachable
 from keepers.queue.work_queue import WorkQueue
 from keepers.queue.worker_leases import WorkLog
 from node.errors import Withheld
+from tests.support.waiting import HANG_S
 from zoo_compute.store import BlockStore
 from zoo_compute.store.errors import ContentMissing
 
@@ -71,7 +72,7 @@ def test_work_lost_with_its_worker__is_sent_again(server, queue, monkeypatch):
 
 def taken(client) -> str:
     """Of the message that a worker takes next."""
-    _, message = client.brpop(WORK_QUEUE, timeout=5)
+    _, message = client.brpop(WORK_QUEUE, timeout=int(HANG_S))
     return worker_leases._name_in(message)
 
 

@@ -14,6 +14,7 @@ import pytest
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from repops.files import load_state, save_state
 from tests.support.local_jobs import TINY, text
+from tests.support.waiting import HANG_S
 from zoo_compute import Client, Job
 from zoo_compute.cli import main as cli
 from zoo_compute.client.results import load_checkpoint, module_tensors
@@ -38,7 +39,7 @@ def config(folder: Path, **training: Any) -> Path:
     return path
 
 
-def ended(network: LocalNetwork, job: Job, timeout_s: float = 240) -> Job:
+def ended(network: LocalNetwork, job: Job, timeout_s: float = 2 * HANG_S) -> Job:
     """Once every claim is paid."""
     deadline = time.monotonic() + timeout_s
     while not job.view().settled:

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.lab import Faults, Laboratory, Link, laboratory, tun_missing
 from benchmarks.lab.laboratory import remove_abandoned
+from tests.support.waiting import HANG_S, wait_until
 from zoo_compute.store import BlockStore
 
 KINDS = ("tun", "relay")
@@ -47,7 +48,7 @@ from pathlib import Path
 from zoo_compute.store import BlockStore
 from zoo_compute.store.errors import ContentTampered, StoreError
 store = BlockStore(Path(sys.argv[1]), peers=[sys.argv[2]])
-end = time.monotonic() + 30
+end = time.monotonic() + 300
 while True:
     try:
         data = store.read(sys.argv[3], max_bytes=2**24, timeout_s=20)
@@ -66,15 +67,23 @@ def read(lab: Laboratory, host: str, folder: Path, url: str, cid: str) -> subpro
 
 
 def answer(process: subprocess.Popen[bytes]) -> str:
-    return process.communicate(timeout=60)[0].decode().strip()
+    return process.communicate(timeout=HANG_S)[0].decode().strip()
 
 
 def test_links__have_the_bandwidth_and_the_round_trip_they_were_given(lab: Laboratory):
+    """Never quicker than they were told to be; and once as quick, when the machine has no other work for a moment."""
     for server, client, mbit, rtt_s in (("a", "b", 100, 0.05), ("a", "c", 20, 0.075)):
-        speed = lab.measured(server, client, 3_000_000)
-        print(lab.kind, server, client, speed)
-        assert rtt_s <= speed["rtt_s"] <= 1.25 * rtt_s + 0.01
-        assert 0.6 * mbit <= speed["mbit"] <= 1.1 * mbit  # the lower bound leaves room for other work on the machine
+        shortest, fastest = 1e9, 0.0
+        for size in (3_000_000, *[600_000] * 60):
+            speed = lab.measured(server, client, size)
+            print(lab.kind, server, client, speed)
+            shortest, fastest = min(shortest, speed["rtt_s"]), max(fastest, speed["mbit"])
+            assert rtt_s <= shortest
+            assert fastest <= 1.1 * mbit
+            if shortest <= 1.25 * rtt_s + 0.01 and fastest >= 0.6 * mbit:
+                break
+        else:
+            pytest.fail(f"{shortest} s and {fastest} Mbit/s at best")
     assert lab.counts()["b"]["bytes"] > 3_000_000
 
 
@@ -166,13 +175,10 @@ def test_a_runner_that_is_stopped_or_killed__leaves_nothing(kind: str, how: sign
     child = int(runner.stdout.readline())
     assert (f"zoolab-{runner.pid}-a" in namespaces()) == (kind == "tun")
     runner.send_signal(how)
-    runner.wait(15)
+    runner.wait(HANG_S)
     runner.stdout.close()
     remove_abandoned()
-    deadline = time.monotonic() + 5
-    while alive(child) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(child)
+    wait_until("its child's end", lambda: not alive(child))
     assert f"zoolab-{runner.pid}" not in namespaces()
 
 

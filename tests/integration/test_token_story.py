@@ -14,12 +14,11 @@ import pytest
 
 from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from tests.integration.test_cli_tokens import USDC, Coin, deployer
+from tests.support.waiting import HANG_S
 from zoo_compute.spec.params import ZEN
 from zoo_compute.subprocesses import tied_to_parent
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
-
-UNTIL_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ def budget_only(place: CliNetwork, **market: Any) -> Path:
 
 
 def job_in_state(zoo: Zoo, number: str, state: str) -> dict[str, Any]:
-    deadline = time.monotonic() + UNTIL_S
+    deadline = time.monotonic() + HANG_S
     while (job_view := zoo.json("job", "show", number))["state"] != state:
         assert time.monotonic() < deadline, f"job {number} is still {job_view['state']}: {job_view['waiting_for']}"
         time.sleep(1)
@@ -78,7 +77,7 @@ def test_a_budget__is_what_a_job_may_cost_and_not_what_it_costs(zoo: Zoo, place:
         assert int(earned["paid"]) == 6 * USDC * 95 // 100
     finally:
         daemon.send_signal(signal.SIGINT)
-        daemon.communicate(timeout=30)
+        daemon.communicate(timeout=HANG_S)
 
 
 def _lots(place: CliNetwork, job: int) -> list[Any]:

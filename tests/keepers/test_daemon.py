@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +13,7 @@ import pytest
 from keepers.config import OperatorConfig, from_dict
 from keepers.processes import daemon as daemon_module
 from keepers.processes.daemon import Daemon, commands
+from tests.support.waiting import wait_until
 from zoo_compute.errors import ConfigError
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -34,11 +34,8 @@ def daemon(config: OperatorConfig, monkeypatch: pytest.MonkeyPatch):
     made.stop()
 
 
-def until(condition, timeout_s: float = 5.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
+def until(condition) -> None:
+    wait_until("it", condition)
 
 
 def test_a_killed_process__is_started_again(daemon: Daemon):

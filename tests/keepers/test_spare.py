@@ -14,6 +14,7 @@ from keepers.processes import daemon as daemon_module
 from keepers.processes import spare
 from keepers.processes.daemon import Daemon, SupervisedProcess, commands
 from tests.keepers.test_daemon import SLEEPER, until
+from tests.support.waiting import HANG_S
 
 PUPIL = """
 import os, sys, time
@@ -128,7 +129,7 @@ def test_stopping__ends_the_spare_and_what_one_became(daemon: Daemon):
 
 def test_a_spare__ends_with_its_input():
     waiting = subprocess.Popen(spare.COMMAND, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    waiting.communicate(timeout=60)
+    waiting.communicate(timeout=HANG_S)
     assert waiting.returncode == 0
 
 

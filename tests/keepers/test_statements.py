@@ -11,6 +11,7 @@ import pytest
 from keepers.decisions.custody_statements import START, Signed, Statement
 from keepers.services import statements
 from keepers.services.statements import Statements
+from tests.support.waiting import HANG_S
 from zoo_compute.store import BlockStore, Gateway
 from zoo_compute.store.gateway import statement_path
 
@@ -87,7 +88,7 @@ def test_what_nobody_wants_any_more__is_not_asked_for(tmp_path: Path, monkeypatc
 def test_a_gateway__serves_statements_by_number_alone(tmp_path: Path, path: str, status: int) -> None:
     of(tmp_path).publish(SAID)
     with Gateway(BlockStore(tmp_path)) as gateway:
-        connection = http.client.HTTPConnection(urlsplit(gateway.url).netloc, timeout=5)
+        connection = http.client.HTTPConnection(urlsplit(gateway.url).netloc, timeout=HANG_S)
         connection.request("GET", path)
         answer = connection.getresponse()
         body = answer.read()

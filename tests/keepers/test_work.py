@@ -19,6 +19,7 @@ from keepers.queue.work_queue import DISPUTE_TASK, RESEND_AFTER_S, WorkQueue
 from keepers.queue.worker_leases import WorkLog
 from node import backends
 from repops import backend
+from tests.support.waiting import HANG_S
 from zoo_compute.store import BlockStore
 
 
@@ -123,7 +124,7 @@ def test_work_whose_worker_died__is_sent_again_at_once_though_other_work_waits()
 def test_a_worker__loads_nothing_of_the_chain():
     # It has no keys and no chain, and web3 costs a restarted worker seconds.
     code = "import sys, keepers.processes.run, node.tasks; print([name for name in ('web3', 'eth_account') if name in sys.modules])"
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S)
     assert output.stdout.strip() == "[]", output.stderr
 
 

@@ -22,6 +22,7 @@ from node.hardware import CPU, Device, device_named
 from repops.backend import NoBackend
 from repops.conformance import source_digest
 from repops.cuda import driver
+from tests.support.waiting import HANG_S
 from zoo_compute.cli.context import Settings
 
 CUDA = Device("cuda", 0)
@@ -285,7 +286,7 @@ def test_workers_of_one_machine__check_a_card_once_and_share_the_result(tmp_path
         subprocess.Popen([sys.executable, "-c", WAITS, str(tmp_path / "runs")], stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    outputs = [process.communicate(timeout=120)[0] for process in ran]
+    outputs = [process.communicate(timeout=HANG_S)[0] for process in ran]
     assert all(text.endswith("True\n") for text in outputs)
     assert (tmp_path / "runs").read_text() == "run\n"
     assert sum("another process checks it" in text for text in outputs) <= 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,20 +46,20 @@ def test_a_driver_that_crashes_after_the_answer__has_not_answered(child: Callabl
 def test_a_driver_that_hangs__is_given_up_and_its_process_ended(
     child: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(conformance_process, "SILENCE_S", 1.0)
     child(
         f"""
         import os, pathlib, time
         pathlib.Path({str(tmp_path / "pid")!r}).write_text(str(os.getpid()))
-        print('{{"done": 0, "of": 9, "program": "sweep"}}', flush=True)
+        print('{{"done": 5, "of": 9, "program": "sweep"}}', flush=True)
         time.sleep(600)
         """
     )
-    began = time.monotonic()
-    assert conformance_process.examine("cuda:0", lambda line: None) == {
-        "died": "gave no sign for 1 s, at program 'sweep'"
-    }
-    assert time.monotonic() - began < 30
+
+    def hurry(said: str) -> None:
+        """Once the child has begun: how long that takes is the machine's."""
+        monkeypatch.setattr(conformance_process, "SILENCE_S", 1.0)
+
+    assert conformance_process.examine("cuda:0", hurry) == {"died": "gave no sign for 1 s, at program 'sweep'"}
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 

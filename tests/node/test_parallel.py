@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from node.hardware import CPU
 from node.inputs.programs import _ready
 from node.parallel.programs import RankedPrograms, placed_on
 from tests.support.small_job import publish, small_job
+from tests.support.waiting import HANG_S, wait_until
 
 ROOTS = ("start_root", "segment_root", "end_root", "update_root", "update")
 
@@ -33,7 +33,7 @@ def no_ranks_kept() -> Iterator[None]:
 
 @pytest.fixture
 def programs() -> Iterator[RankedPrograms]:
-    made = RankedPrograms(small_job().traced.graph, RankLayout("pipeline", 2), 1, timeout_s=30)
+    made = RankedPrograms(small_job().traced.graph, RankLayout("pipeline", 2), 1, timeout_s=HANG_S)
     yield made
     made.close()
 
@@ -46,11 +46,8 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def wait_until_gone(pids: list[int], limit_s: float = 30) -> None:
-    deadline = time.monotonic() + limit_s
-    while not all(map(is_gone, pids)):
-        assert time.monotonic() < deadline, f"still there: {[pid for pid in pids if not is_gone(pid)]}"
-        time.sleep(0.05)
+def wait_until_gone(pids: list[int]) -> None:
+    wait_until(f"the end of {pids}", lambda: all(map(is_gone, pids)))
 
 
 LAYOUTS = [("pipeline:2", 1), ("tensor:2", 1), pytest.param("data:2", 1, marks=pytest.mark.long), ("data:3", 4)]
@@ -69,10 +66,8 @@ def test_a_slot_round_on_ranks__has_the_report_of_one_process(tmp_path: Path, de
 def test_a_rank_that_is_killed__ends_the_others_and_is_named(programs: RankedPrograms):
     pids = programs.step.ranks.pids
     os.kill(pids[1], signal.SIGKILL)
-    began = time.monotonic()
-    with pytest.raises(RankLost, match=r"rank 1 died \(signal 9\)"):
+    with pytest.raises(RankLost, match=r"rank 1 died \(signal 9\)"):  # one that is waited for in vain did not answer
         programs.state_root()
-    assert time.monotonic() - began < 10
     wait_until_gone(pids)
 
 
@@ -139,7 +134,7 @@ def test_ranks__end_when_their_worker_does(how: signal.Signals, doing: str):
         pids = [int(word) for word in leader.stdout.readline().split()]
         assert len(pids) == 2
         leader.send_signal(how)
-        leader.wait(30)
+        leader.wait(HANG_S)
         wait_until_gone(pids)
 
 

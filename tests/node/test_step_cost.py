@@ -26,9 +26,10 @@ from repops import backend, encoding
 from repops.builder import Builder
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
 from tests.support.small_job import SmallJob, publish
+from tests.support.waiting import HANG_S
 
 GB = 10**9
-LIMITS = Limits(wall_s=60, cpu_s=60, memory_bytes=8 * GB, disk_bytes=GB)
+LIMITS = Limits(wall_s=HANG_S, cpu_s=60, memory_bytes=8 * GB, disk_bytes=GB)
 
 
 @pytest.fixture(autouse=True)
@@ -65,17 +66,18 @@ def inputs(graph: Graph) -> tuple[dict[str, Any], dict[str, Any]]:
     return state, {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
 
 
-def test_prepare__measures_a_step_its_trace_and_its_dearest_opening_once(job: SmallJob, home: Path) -> None:
+def test_prepare__measures_a_step_its_trace_and_its_dearest_opening_once(
+    job: SmallJob, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = tasks.prepare(job.base, job.store)
-    assert 0 < answer["step_s"] < answer["trace_s"] < answer["opening_s"]
+    assert all(answer[each] > 0 for each in ("step_s", "trace_s", "opening_s"))
     assert answer["kernels"] == backend.current()
     assert answer["opening"].endswith("elements)")
     json.dumps(answer, allow_nan=False)
-    began = time.perf_counter()
+    monkeypatch.setattr(step_cost, "run_limited", None)
     assert tasks.prepare(job.base, job.store) == answer, (
         "a restart, or another job of the same program, measures nothing"
     )
-    assert time.perf_counter() - began < 0.5
     assert list((home / "scratch").iterdir()) == []
 
 
@@ -158,7 +160,7 @@ def test_a_program_whose_step_is_cheap_and_whose_trace_is_not__is_found_out() ->
         after = b.map("neg", after)
     graph = b.finish([("w", PARAMETER, before, after)], [("inputs", batch)], b.sum(batch, [0]))
     with pytest.raises(OverLimit, match="used more than 6 s of CPU time at the trace of a step"):
-        step_cost.step_cost(measured(graph), *inputs(graph), replace(LIMITS, wall_s=300, cpu_s=6))
+        step_cost.step_cost(measured(graph), *inputs(graph), replace(LIMITS, cpu_s=6))
 
 
 def test_memory_that_does_not_suffice__refuses_the_job(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,5 +230,5 @@ def test_kernels_that_the_measurement_fell_back_to__train_the_job_too(
 
 def test_the_child__loads_no_torch() -> None:
     code = "import sys, node.measurement.child; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=True)
     assert done.stdout.strip() == "False", "loading it would take most of a devnet's bidding window"

@@ -28,6 +28,7 @@ from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
 from repops.profile import profile
 from tests.support.liars.faults import FlipBit, flip_bit
 from tests.support.small_job import SmallJob, publish
+from tests.support.waiting import HANG_S
 from zoo_compute.formats.manifest import JobError, ProgramFile
 from zoo_compute.store import cid_of
 from zoo_compute.store.errors import ContentMissing
@@ -366,7 +367,7 @@ def test_updates__are_fetched_side_by_side_and_each_is_checked(round_of_three: S
     graph, store = round_of_three.programs.graph, round_of_three.store
     reports = [round_of_three.train(slot) for slot in range(3)]
     results = {report["slot"]: bundles.result_of(report) for report in reports}
-    together = threading.Barrier(3, timeout=20)  # passed only when three are read at once
+    together = threading.Barrier(3, timeout=HANG_S)  # passed only when three are read at once
 
     class Waiting:
         def open(self, cid: str, **options: Any) -> Any:

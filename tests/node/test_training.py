@@ -26,6 +26,7 @@ from repops.builder import Builder
 from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, STATE_ROLE
 from repops.program import Program
 from tests.support.small_job import SmallJob, publish
+from tests.support.waiting import HANG_S
 from zoo_compute.formats.manifest import AggregationSpec, Compression, OuterOptimizer
 from zoo_compute.training.examples import batch_of
 from zoo_compute.training.rounds import aggregation_batch, aggregation_program, update_program
@@ -64,7 +65,7 @@ def test_train_shard__in_a_fresh_interpreter__gives_the_same_roots(job: SmallJob
     result = shard(job)
     environment = {"OMP_NUM_THREADS": "2", "PATH": "", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", SCRIPT]
-    out = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=90)
+    out = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=HANG_S)
     expected = [result.start_root.hex(), result.segment_root.hex(), result.update_root.hex()]
     assert out.stdout.split() == expected
 

@@ -16,6 +16,7 @@ import pytest
 
 from repops import native
 from repops.native import build
+from tests.support.waiting import HANG_S
 
 build.build()
 ISAS = native.available()
@@ -339,7 +340,7 @@ def test_concurrent_calls_from_python_threads__all_get_their_bits() -> None:
     shape, a, b, c, expected = large_case()
     with ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(run, shape, a, b, c, isa, 1 + i % 3) for i in range(30) for isa in ISAS[:1]]
-        assert all((words(future.result(timeout=60)) == expected).all() for future in futures)
+        assert all((words(future.result(timeout=HANG_S)) == expected).all() for future in futures)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -368,7 +369,7 @@ assert (words(run(shape, a, b, c, isa, 3)) == expected).all()
 print("fine")
 """
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "fine"

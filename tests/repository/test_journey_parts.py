@@ -11,6 +11,7 @@ import pytest
 
 from tests.journeys.pages import Page
 from tests.journeys.terminal import CommandFailed, Terminal
+from tests.support.waiting import HANG_S
 
 TEXT = """
 Write `model.py`:
@@ -62,13 +63,13 @@ def test_a_text_that_no_block_has__is_refused(page: Page) -> None:
 
 
 def test_a_question__is_answered(terminal: Terminal) -> None:
-    ran = terminal.run("read -p 'name? ' name; echo hello $name", timeout_s=10)
+    ran = terminal.run("read -p 'name? ' name; echo hello $name", timeout_s=HANG_S)
     assert "hello Ada" in ran.output
 
 
 def test_a_command_that_fails__is_reported_with_its_output(terminal: Terminal) -> None:
     with pytest.raises(CommandFailed, match=r"exit code 3:\n(.|\n)*because"):
-        terminal.run("echo because; (exit 3)", timeout_s=10)
+        terminal.run("echo because; (exit 3)", timeout_s=HANG_S)
 
 
 def test_a_command_that_does_not_end__is_given_up(terminal: Terminal) -> None:
@@ -78,13 +79,13 @@ def test_a_command_that_does_not_end__is_given_up(terminal: Terminal) -> None:
 
 def test_a_command_that_serves__ends_by_ctrl_c(terminal: Terminal) -> None:
     terminal.serve(
-        "bash -c 'trap \"echo bye; exit 0\" INT; echo Ctrl-C ends it; sleep 60 & wait'", "Ctrl-C", timeout_s=10
+        "bash -c 'trap \"echo bye; exit 0\" INT; echo Ctrl-C ends it; sleep 60 & wait'", "Ctrl-C", timeout_s=HANG_S
     )
-    ended = terminal.interrupt(timeout_s=10)
+    ended = terminal.interrupt(timeout_s=HANG_S)
     assert ended is not None
     assert "bye" in ended.output
 
 
 def test_a_command_that_should_serve_and_ends__is_noticed(terminal: Terminal) -> None:
     with pytest.raises(CommandFailed, match="before it was ready"):
-        terminal.serve("echo gone", "Ctrl-C", timeout_s=10)
+        terminal.serve("echo gone", "Ctrl-C", timeout_s=HANG_S)

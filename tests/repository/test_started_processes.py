@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support import started_processes
 from tests.support.started_processes import MARK, none_outlives
+from tests.support.waiting import HANG_S, wait_until
 
 # A child whose parent ends at once, in a session of its own; it prints its number.
 ORPHAN = "import subprocess, sys; print(subprocess.Popen(['sleep', '600'], start_new_session=True, stdout=subprocess.DEVNULL).pid)"
@@ -23,14 +23,11 @@ def test_an_orphan_in_a_session_of_its_own__is_ended_and_reported(monkeypatch: p
     monkeypatch.setattr(started_processes, "END_S", 0.3)
     with pytest.raises(AssertionError, match=r"this test left running: .* sleep 600"), none_outlives("this test"):
         orphan = int(subprocess.check_output([sys.executable, "-c", ORPHAN]))
-    deadline = time.monotonic() + 5
-    while Path(f"/proc/{orphan}").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not Path(f"/proc/{orphan}").exists()
+    wait_until("its end", lambda: not Path(f"/proc/{orphan}").exists())
 
 
 def test_a_process_that_ends_in_time__is_nobodys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(started_processes, "END_S", 10)
+    monkeypatch.setattr(started_processes, "END_S", HANG_S)
     with none_outlives("this test"):
         process = subprocess.Popen(["sleep", "0.3"])
     assert process.wait() == 0

@@ -4,12 +4,12 @@ Content is added to `writer` and read from `reader`, which is the same store, or
 """
 
 import io
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.store.test_cid import FROM_THE_DAEMON, content_of
+from tests.support.waiting import ended
 from zoo_compute.store import (
     BadCid,
     BlockStore,
@@ -109,10 +109,8 @@ class StoreBehaviour:
             lambda: reader.open(NOBODY_HAS, timeout_s=1).read(),
             lambda: reader.pin(NOBODY_HAS, timeout_s=1),
         ):
-            began = time.monotonic()
             with pytest.raises(NOT_HERE, match=NOBODY_HAS):
-                attempt()
-            assert time.monotonic() - began < 4
+                ended(attempt, within_s=25)  # where nothing is said, a read has 30 s
         assert list(tmp_path.iterdir()) == []
         assert NOBODY_HAS not in reader.pins()
 

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.store.test_cid import content_of
+from tests.support.waiting import HANG_S
 from zoo_compute.store import BlockStore, ContentMissing, ContentRefused, ContentTampered, StoreError, cid_of
 from zoo_compute.store.durable_files import locked, replacing
 
@@ -154,7 +155,7 @@ def test_add__real_disk_full__is_store_full_and_nothing_is_harmed(tmp_path):
         pytest.skip(
             "this machine lets nobody mount in a namespace of their own; the limit on file sizes is tested below"
         )
-    assert script(FILL, tmp_path, through=mount).communicate(timeout=60)[0] == "full, and sound\n"
+    assert script(FILL, tmp_path, through=mount).communicate(timeout=HANG_S)[0] == "full, and sound\n"
 
 
 def test_add__file_size_limit__is_store_full_and_leaves_no_temporary_file(tmp_path):
@@ -169,7 +170,7 @@ def test_add__file_size_limit__is_store_full_and_leaves_no_temporary_file(tmp_pa
         except StoreFull:
             print(sorted(path.name for path in (store.root / "temp").iterdir()), store.pins(), list(store._blocks))
     """
-    assert script(program, tmp_path).communicate(timeout=60)[0] == "[] set() []\n"
+    assert script(program, tmp_path).communicate(timeout=HANG_S)[0] == "[] set() []\n"
 
 
 def test_add__same_content_by_several_processes__all_succeed(tmp_path):
@@ -183,7 +184,7 @@ def test_add__same_content_by_several_processes__all_succeed(tmp_path):
         print(cid)
     """
     processes = [script(program, tmp_path) for _ in range(3)]
-    cids = {process.communicate(timeout=60)[0].strip() for process in processes}
+    cids = {process.communicate(timeout=HANG_S)[0].strip() for process in processes}
     assert cids == {cid_of(content_of(3_000_000))}
     assert_sound(tmp_path)
     assert BlockStore(tmp_path).read(cids.pop(), max_bytes=3_000_000) == content_of(3_000_000)
@@ -205,7 +206,7 @@ def test_add__large_file__takes_little_memory(tmp_path):
             store.add(Bounded())
         print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
     """
-    assert int(script(program, tmp_path).communicate(timeout=60)[0]) < 32  # MiB
+    assert int(script(program, tmp_path).communicate(timeout=HANG_S)[0]) < 32  # MiB
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "grow", "empty"])
@@ -253,7 +254,7 @@ def test_garbage__waits_for_an_add_that_is_under_way(tmp_path):
 
         def read(self, size):
             if len(self.parts) == 2:
-                lock_taken.wait(10)
+                lock_taken.wait(HANG_S)
             return self.parts.pop(0)
 
     cids: list[str] = []

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.test_cid import content_of
+from tests.support.waiting import HANG_S, ended, wait_until
 from zoo_compute.store import BlockStore, Gateway, StoreError, cid_of, gateway, raw_cid
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,7 @@ def port_of(gateway: Gateway) -> int:
 
 
 def ask(served: Gateway, path: str, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port_of(served), timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(served), timeout=HANG_S)
     try:
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         response = connection.getresponse()
@@ -53,7 +54,7 @@ def ask(served: Gateway, path: str, method: str = "GET", **headers: str) -> tupl
 
 def tell(served: Gateway, raw: bytes) -> bytes:
     """Send bytes, and return all that comes back until the gateway hangs up."""
-    with socket.create_connection(("127.0.0.1", port_of(served)), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", port_of(served)), timeout=HANG_S) as connection:
         connection.sendall(raw)
         connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(65536), b""))
@@ -140,7 +141,7 @@ def test_gateway__never_fetches_for_others(tmp_path, served, store):
 
 
 def test_connection__several_requests_on_one__are_answered_in_turn(served):
-    connection = http.client.HTTPConnection("127.0.0.1", port_of(served), timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(served), timeout=HANG_S)
     for _ in range(3):
         connection.request("GET", f"/ipfs/{CID}?format=raw")
         assert connection.getresponse().read()
@@ -172,7 +173,10 @@ def test_gateway__nonsense__is_refused_or_hung_up_on_and_it_goes_on(served, raw,
 
 def test_gateway__client_that_drips_its_request__is_hung_up_on(store, monkeypatch):
     monkeypatch.setattr(gateway, "REQUEST_S", 0.4)
-    with Gateway(store) as served, socket.create_connection(("127.0.0.1", port_of(served)), timeout=5) as connection:
+    with (
+        Gateway(store) as served,
+        socket.create_connection(("127.0.0.1", port_of(served)), timeout=HANG_S) as connection,
+    ):
         for letter in b"GET /health HTTP/1.1\r\nX-Slow: xxxxxxxxxx":
             try:
                 connection.sendall(bytes([letter]))
@@ -186,12 +190,12 @@ def test_gateway__client_that_drips_its_request__is_hung_up_on(store, monkeypatc
 def test_gateway__more_connections_than_allowed__are_told_to_come_back(store, monkeypatch):
     monkeypatch.setattr(gateway, "MAX_CONNECTIONS", 3)
     with Gateway(store) as served:
-        connections = [socket.create_connection(("127.0.0.1", port_of(served)), timeout=5) for _ in range(3)]
+        connections = [socket.create_connection(("127.0.0.1", port_of(served)), timeout=HANG_S) for _ in range(3)]
         time.sleep(0.3)
         assert tell(served, b"").startswith(b"HTTP/1.1 503")
         for connection in connections:
             connection.close()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + HANG_S
         while time.monotonic() < deadline:
             try:
                 if ask(served, "/health")[0].status == 200:
@@ -201,17 +205,15 @@ def test_gateway__more_connections_than_allowed__are_told_to_come_back(store, mo
         pytest.fail("the connections were not given back")
 
 
-def test_stop__with_connections_open__ends_soon_and_leaves_no_thread(store):
+def test_stop__with_connections_open__waits_for_none_and_leaves_no_thread(store, monkeypatch):
+    monkeypatch.setattr(gateway, "REQUEST_S", 10 * HANG_S)  # as long as it would wait for each of them
     before = set(threading.enumerate())
     served = Gateway(store).start()
     connections = [socket.create_connection(("127.0.0.1", port_of(served))) for _ in range(5)]
     assert ask(served, "/health")[0].status == 200
-    began = time.monotonic()
-    served.stop()
-    served.stop()
-    assert time.monotonic() - began < 2
-    time.sleep(0.1)
-    assert set(threading.enumerate()) <= before
+    ended(served.stop)
+    ended(served.stop)
+    wait_until("the end of its threads", lambda: set(threading.enumerate()) <= before)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port_of(served)))
     for connection in connections:
@@ -240,7 +242,7 @@ def test_process__prints_its_url_serves_and_ends_cleanly(store, tmp_path, number
         url = process.stdout.readline().strip()
         assert BlockStore(tmp_path / "reader", [url]).read(CID, max_bytes=len(CONTENT)) == CONTENT
         process.send_signal(number)
-        assert process.wait(5) == 0
+        assert process.wait(HANG_S) == 0
         assert process.communicate()[1] == ""
     finally:
         process.kill()
@@ -249,7 +251,7 @@ def test_process__prints_its_url_serves_and_ends_cleanly(store, tmp_path, number
 
 def test_process__port_in_use__is_one_line_and_a_failure(served, store):
     process = run("--root", store.root, "--port", port_of(served))
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=HANG_S)
     assert process.returncode == 1
     assert out == ""
     assert err.startswith("error: port")
@@ -259,7 +261,7 @@ def test_process__port_in_use__is_one_line_and_a_failure(served, store):
 def test_process__root_that_is_a_file__is_one_line_and_a_failure(tmp_path):
     (tmp_path / "file").touch()
     process = run("--root", tmp_path / "file", "--port", 0)
-    err = process.communicate(timeout=20)[1]
+    err = process.communicate(timeout=HANG_S)[1]
     assert process.returncode == 1
     assert err.startswith("error: ")
     assert os.fspath(tmp_path / "file") in err

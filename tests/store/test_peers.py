@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.store.test_cid import content_of
+from tests.support.waiting import ended
 from zoo_compute.store import (
     BadCid,
     BlockStore,
@@ -98,7 +99,7 @@ def never_end(connection: socket.socket, request: bytes) -> None:
 
 
 LIES: dict[str, Answer] = {
-    "says nothing": lambda connection, request: time.sleep(3),
+    "says nothing": lambda connection, request: connection.recv(1) and None,  # until it is hung up on
     "hangs up": lambda connection, request: None,
     "other bytes": say(b"other bytes"),
     "no bytes": say(b""),
@@ -142,10 +143,8 @@ def test_read__first_peer_hostile__the_next_is_asked_and_the_first_is_left_alone
 def test_read__only_peer_hostile__ends_in_time_and_stores_nothing(lie, tmp_path):
     with hostile(lie) as peer:
         reader = BlockStore(tmp_path / "reader", [peer.url])
-        began = time.monotonic()
         with pytest.raises((ContentTampered, StoreUnreachable), match=peer.url):
-            reader.read(CID, max_bytes=len(CONTENT), timeout_s=0.5)
-        assert time.monotonic() - began < 2
+            ended(lambda: reader.read(CID, max_bytes=len(CONTENT), timeout_s=0.5))
         assert peer.asked >= 1
         assert list((tmp_path / "reader" / "blocks").rglob("baf*")) == []
 
@@ -264,15 +263,13 @@ def test_confirmations__one_store_under_several_urls__counts_once(honest, tmp_pa
         assert confirmations(CID, urls) == [honest.url]
 
 
-def test_confirmations__who_is_down_slow_or_lies__does_not_confirm_and_does_not_delay(honest):
+def test_confirmations__who_is_down_slow_or_lies__does_not_confirm_and_is_not_waited_for(honest):
     yes = b'{"cid": "%s", "pinned": true}' % CID.encode()
     answers = [*LIES.values(), say(yes), say(yes.replace(b"true", b"1")), say(b"[" * 4000), say(b'{"pinned": true}')]
     peers = [HostilePeer(answer) for answer in answers]
     try:
-        began = time.monotonic()
         urls = [*(peer.url for peer in peers), "http://127.0.0.1:1", honest.url]
-        assert confirmations(CID, urls, timeout_s=1) == [honest.url]
-        assert time.monotonic() - began < 3
+        assert ended(lambda: confirmations(CID, urls, timeout_s=1)) == [honest.url]
         assert all(peer.asked for peer in peers)
     finally:
         for peer in peers:

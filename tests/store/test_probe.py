@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 import pytest
 
 from keepers.peer_directory import PeerDirectory
+from tests.support.waiting import HANG_S
 from zoo_compute.operators.reachability import reach
 from zoo_compute.store import BlockStore, Gateway, probe
 from zoo_compute.store.cid import cid_of
@@ -79,7 +80,7 @@ def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
 
 
 def asked(peer: Gateway, endpoint: str, content: bytes = SMALL) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", int(peer.url.rsplit(":", 1)[1]), timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", int(peer.url.rsplit(":", 1)[1]), timeout=HANG_S)
     try:
         connection.request("GET", "/reach?" + urlencode({"endpoint": endpoint, "cid": cid_of(content)}))
         response = connection.getresponse()
@@ -209,7 +210,7 @@ def test_probes__are_rare_by_endpoint_few_by_minute_and_few_at_once(
     "path", ["/reach", "/reach?endpoint=http://127.0.0.1:9", "/reach?endpoint=http://x&cid=nonsense"]
 )
 def test_a_question_without_endpoint_or_cid__is_refused(peer: Gateway, path: str) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", int(peer.url.rsplit(":", 1)[1]), timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", int(peer.url.rsplit(":", 1)[1]), timeout=HANG_S)
     connection.request("GET", path)
     assert connection.getresponse().status == 400
     connection.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
+from tests.support.waiting import HANG_S
 from zoo_compute import Client
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.snapshot import read_job, read_operator
@@ -85,7 +86,7 @@ def follow(
     job: int,
     *,
     disturb: Callable[[JobView, list[Event]], None] | None = None,
-    timeout_s: float = 480,
+    timeout_s: float = 3 * HANG_S,
 ) -> Finished:
     """Poll until every claim is paid, every lock released, every payment withdrawn and every sample verified."""
     chain, first = network.devnet.chain, network.devnet.network.first_block

@@ -9,10 +9,11 @@ from typing import Any
 
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from tests.support.local_jobs import TINY, poll_until_block, submit
+from tests.support.waiting import HANG_S
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import JobView
 
-PATIENCE_S = 150
+PATIENCE_S = 2 * HANG_S
 PLANS = (
     OperatorPlan("alpha", price="0.80"),  # the cheapest: wins the slots of every job
     OperatorPlan("beta", roles=("provider", "aggregator"), price="0.90", aggregator_price="0.90"),
