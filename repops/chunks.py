@@ -40,9 +40,9 @@ class Chunk:
     tensor_path: tuple[bytes, ...]
 
 
-def chunk_of(state: Mapping[str, Array], tensor: int, group: int, *, threads: int = 1) -> Chunk:
+def chunk_of(state: Mapping[str, Array], tensor: int, group: int) -> Chunk:
     """The chunk at tensor number `tensor`, in ascending order of names, and group number `group` of it."""
-    names, leaves = sorted_names(state), _padded(state_leaves(tensor_roots(state, threads=threads)))
+    names, leaves = sorted_names(state), _padded(state_leaves(tensor_roots(state)))
     at = tensor % len(leaves)
     state_path = tuple(merkle_proof(leaves, at))
     if at >= len(names):
@@ -59,10 +59,10 @@ def chunk_of(state: Mapping[str, Array], tensor: int, group: int, *, threads: in
     return Chunk(names[at].encode(), head, state_path, chunk, path)
 
 
-def chunk_at_byte(shapes: Mapping[str, Sequence[int]], offset: int, *, element_bytes: int = 4) -> tuple[int, int]:
-    """Tensor and group that hold byte `offset` of all tensors' bytes in ascending order of names, as files have them."""
+def chunk_at_byte(shapes: Mapping[str, Sequence[int]], offset: int) -> tuple[int, int]:
+    """Tensor and group that hold byte `offset` of all tensors' words in ascending order of names, as files have them."""
     for at, name in enumerate(sorted_names(shapes)):
-        size = element_bytes * math.prod(shapes[name])
+        size = 4 * math.prod(shapes[name])
         if offset < size:
             return at, offset // GROUP_BYTES
         offset -= size

@@ -1,6 +1,6 @@
 """Commitment bytes of tensors, states, segments and results (docs/protocol/commitment-bytes.md).
 
-The trees are those of `repops.merkle`; proofs of single elements and tensors are in `repops.proofs`.
+The trees are those of `repops.merkle`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from repops.merkle import LEAF, STATE, TENSOR, TRACE, merkle_root
-from repops.merkle import LIST as LIST
-from repops.merkle import NODE as NODE
-from repops.merkle import PADDING as PADDING
-from repops.merkle import merkle_proof as merkle_proof
-from repops.merkle import sha256 as sha256
-from repops.merkle import verify_proof as verify_proof
+from repops.merkle import LEAF, LIST, STATE, TENSOR, TRACE, merkle_root, sha256
 
 Array = npt.NDArray[Any]
 

@@ -21,7 +21,6 @@ an entry of the state is proved by its own bytes, the head and a Merkle branch.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -40,7 +39,7 @@ from repops.graph import (
     StateEntry,
 )
 from repops.limits import MAX_PROGRAM_NODES, check_program
-from repops.merkle import DESCRIPTOR, ENTRY, PROGRAM, merkle_proof, merkle_root, root_from_proof, sha256
+from repops.merkle import DESCRIPTOR, ENTRY, PROGRAM, merkle_proof, merkle_root, sha256
 from repops.operators import BY_CODE, TABLE
 from repops.words import MASK
 
@@ -51,7 +50,6 @@ MAX_BYTES = 1 << 28
 _NUMPY = {F32: np.dtype("<f4"), I32: np.dtype("<i4")}
 _DTYPE_CODE = {dtype: DTYPE_CODES[kind.name] for dtype, kind in _NUMPY.items()}
 _DTYPE = {code: dtype for dtype, code in _DTYPE_CODE.items()}
-_HEAD_BYTES = 20
 
 
 def encode(graph: Graph) -> bytes:
@@ -92,7 +90,7 @@ def decode(data: bytes, *, max_bytes: int = MAX_BYTES) -> Graph:
 
 def root(graph: Graph) -> bytes:
     """The 32 bytes that identify the program."""
-    return _root(_head(graph), _entry_root(graph), merkle_root(_node_leaves(graph)))
+    return sha256(PROGRAM + b"".join(parts_of_root(graph)))
 
 
 def descriptor(node: Node) -> bytes:
@@ -110,49 +108,16 @@ def read_descriptor(data: bytes) -> Node:
     return _read_node(_Reader(data), 0)
 
 
-@dataclass(frozen=True)
-class NodeProof:
-    """Proves that a descriptor is a node of a program. head: 20 bytes; entry_root: 32; siblings: from the leaf upwards."""
-
-    head: bytes
-    entry_root: bytes
-    siblings: tuple[bytes, ...]
+def parts_of_root(graph: Graph) -> tuple[bytes, bytes, bytes]:
+    """What the root is over: the head's 20 bytes, the root of the entries and that of the nodes."""
+    nodes = merkle_root([sha256(DESCRIPTOR + descriptor(node)) for node in graph.nodes])
+    return _head(graph), merkle_root(_entry_leaves(_entries(graph))), nodes
 
 
-def prove_node(graph: Graph, index: int) -> NodeProof:
-    """For `verify_node(root(graph), index, descriptor(graph.nodes[index]), proof)`. Raises IndexError."""
-    return NodeProof(_head(graph), _entry_root(graph), tuple(merkle_proof(_node_leaves(graph), index)))
-
-
-def verify_node(program_root: bytes, index: int, described: bytes, proof: NodeProof) -> bool:
-    """True when node number `index` of the program has this descriptor."""
-    if len(proof.head) != _HEAD_BYTES or len(proof.entry_root) != 32:
-        return False
-    count = struct.unpack(">5I", proof.head)[1]
-    nodes = root_from_proof(sha256(DESCRIPTOR + described), index, count, proof.siblings)
-    return nodes is not None and _root(proof.head, proof.entry_root, nodes) == program_root
-
-
-@dataclass(frozen=True)
-class EntryProof:
-    """Proves that an entry belongs to a program. head: 20 bytes; roots: of the entries and of the nodes; siblings upwards."""
-
-    head: bytes
-    entry_root: bytes
-    node_root: bytes
-    siblings: tuple[bytes, ...]
-
-
-def prove_entry(graph: Graph, index: int) -> tuple[bytes, EntryProof]:
-    """Entry number `index` of a program (state entries first, then batch) and its proof. Raises IndexError."""
+def prove_entry(graph: Graph, index: int) -> tuple[bytes, tuple[bytes, ...]]:
+    """Entry number `index` of a program (state entries first, then batch) and its siblings upwards. Raises IndexError."""
     entries = _entries(graph)
-    leaves = [sha256(ENTRY + entry) for entry in entries]
-    siblings = tuple(merkle_proof(leaves, index))
-    return entries[index], EntryProof(_head(graph), merkle_root(leaves), merkle_root(_node_leaves(graph)), siblings)
-
-
-def _root(head: bytes, entry_root: bytes, node_root: bytes) -> bytes:
-    return sha256(PROGRAM + head + entry_root + node_root)
+    return entries[index], tuple(merkle_proof(_entry_leaves(entries), index))
 
 
 def _head(graph: Graph) -> bytes:
@@ -169,12 +134,8 @@ def _name(name: str) -> bytes:
     return struct.pack(">I", len(raw)) + raw + bytes(-len(raw) % 4)
 
 
-def _entry_root(graph: Graph) -> bytes:
-    return merkle_root([sha256(ENTRY + entry) for entry in _entries(graph)])
-
-
-def _node_leaves(graph: Graph) -> list[bytes]:
-    return [sha256(DESCRIPTOR + descriptor(node)) for node in graph.nodes]
+def _entry_leaves(entries: list[bytes]) -> list[bytes]:
+    return [sha256(ENTRY + entry) for entry in entries]
 
 
 class _Reader:

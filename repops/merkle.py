@@ -50,24 +50,6 @@ def merkle_proof(leaves: Sequence[bytes], index: int) -> list[bytes]:
     return proof
 
 
-def root_from_proof(leaf: bytes, index: int, count: int, proof: Sequence[bytes]) -> bytes | None:
-    """The root under which `leaf` is number `index` of `count`, or None when the proof is of the wrong form."""
-    if not 0 <= index < count or len(proof) != (count - 1).bit_length():
-        return None
-    if any(len(part) != 32 for part in (leaf, *proof)):
-        return None
-    node = leaf
-    for sibling in proof:
-        node = sha256(NODE + (sibling + node if index & 1 else node + sibling))
-        index >>= 1
-    return node
-
-
-def verify_proof(root: bytes, leaf: bytes, index: int, count: int, proof: Sequence[bytes]) -> bool:
-    """True when `leaf` is number `index` of the `count` leaves under `root`."""
-    return root_from_proof(leaf, index, count, proof) == root
-
-
 class Tree:
     """Every hash of the tree over some leaf hashes, for callers that open many of them."""
 

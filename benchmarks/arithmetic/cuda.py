@@ -72,11 +72,11 @@ def wait() -> None:
     gpu().synchronize()
 
 
-def on_cpu(run: Callable[[], object], rounds: int = 3) -> float:
-    """Median seconds, after one warm-up call."""
+def on_cpu(run: Callable[[], object]) -> float:
+    """Median seconds of three runs, after one warm-up call."""
     run()
     seconds = []
-    for _ in range(rounds):
+    for _ in range(3):
         began = time.perf_counter()
         run()
         seconds.append(time.perf_counter() - began)

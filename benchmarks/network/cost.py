@@ -33,23 +33,24 @@ CLAIMED = {
 }
 
 
-def core_peak(size: int = 768, times: int = 5) -> float:
+def core_peak() -> float:
     """Floating-point operations a second of this machine's product of matrices, as many threads as numpy takes."""
+    size = 768
     a = np.ones((size, size), np.float32)
     taken = []
-    for _ in range(times):
+    for _ in range(5):
         began = time.perf_counter()
         a @ a
         taken.append(time.perf_counter() - began)
     return 2 * size**3 / min(taken)
 
 
-def share_of_peak(job: ComputeJob, times: int = 4) -> float:
+def share_of_peak(job: ComputeJob) -> float:
     """Of what this machine's product of matrices reaches, the part that a training step of the job does. Both their best time."""
     programs = Programs(job.traced.graph)
     batch = {name: np.zeros_like(array) for name, array in programs.step.batch.items()}
     taken = []
-    for _ in range(times):
+    for _ in range(4):
         began = time.perf_counter()
         programs.advance(batch)
         taken.append(time.perf_counter() - began)

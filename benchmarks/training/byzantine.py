@@ -69,9 +69,6 @@ class CachedPrograms(Programs):
         return super().row_weights(aggregation_spec)
 
 
-Watch = Callable[[int, list[int], State, dict[int, State], State], None]  # round, hostile, before, updates, after
-
-
 @dataclass
 class Lab:
     """A loaded job. score: of a checkpoint; lower is better."""
@@ -135,7 +132,6 @@ class Lab:
         seed: int,
         joined: Rule,
         peer: bool = False,
-        watch: Watch | None = None,
     ) -> float:
         """The last checkpoint's score. joined: the rule on rows in memory; a peer's rule makes the checkpoints too."""
         manifest = replace(self.manifest, aggregation=rule)
@@ -154,9 +150,7 @@ class Lab:
             if peer:
                 row = joined(np.stack([self.flat(updates[slot]) for slot in sorted(updates)]))
                 updates = {0: self.shaped(row.astype(np.float32))}
-            before, checkpoint = checkpoint, aggregate(manifest, self.programs, checkpoint, updates)
-            if watch is not None:
-                watch(round_, hostile, before, updates, checkpoint)
+            checkpoint = aggregate(manifest, self.programs, checkpoint, updates)
             if not self.finite(checkpoint):
                 break
         return self.score(checkpoint)

@@ -225,22 +225,28 @@ def as_text(result: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Loss and bytes of compressed updates beside dense ones and PowerSGD")
+def parser_of(description: str) -> argparse.ArgumentParser:
+    """The options of the job, for one_round.py and restart.py too."""
+    parser = argparse.ArgumentParser(description=description)
     for name, default in (("layers", 2), ("width", 64), ("context", 64), ("batch", 16), ("rounds", 12), ("slots", 8)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--inner-steps", type=int, default=30)
     parser.add_argument("--learning-rate", type=float, default=0.001)
-    parser.add_argument("--warmup", type=int, default=20)
+    parser.add_argument("--warmup", type=int, default=20, help="steps, of the kinds that carry private state")
     parser.add_argument("--pretrained", type=int, default=4000, help="steps of one machine before the first round")
     parser.add_argument("--pretrained-rate", type=float, default=0.003, help="learning rate of those")
     parser.add_argument("--heldout", type=int, default=1024, help="examples")
+    parser.add_argument("--data", type=Path, nargs="*", default=[Path(sysconfig.get_path("stdlib"))])
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def main() -> int:
+    parser = parser_of("Loss and bytes of compressed updates beside dense ones and PowerSGD")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--kinds", nargs="*", default=[*KINDS, *TORCH], choices=[*KINDS, *TORCH])
     parser.add_argument("--rank", type=int, default=1, help="of powersgd's matrices")
     parser.add_argument("--synced", type=int, default=10, help="steps before powersgd begins to compress")
-    parser.add_argument("--data", type=Path, nargs="*", default=[Path(sysconfig.get_path("stdlib"))])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     result = summary(options, {seed: seeded(options, seed) for seed in options.seeds})
     print(json.dumps(result) if options.json else as_text(result))

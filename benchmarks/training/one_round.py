@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Callable
 from math import lgamma, log
@@ -201,18 +200,8 @@ def screened(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="One round's mean update through compressions without memory")
-    for name, default in (("layers", 2), ("width", 64), ("context", 64), ("batch", 16), ("rounds", 12), ("slots", 8)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--inner-steps", type=int, default=30)
-    parser.add_argument("--learning-rate", type=float, default=0.001)
-    parser.add_argument("--warmup", type=int, default=20)
-    parser.add_argument("--pretrained", type=int, default=4000, help="steps of one machine before the round")
-    parser.add_argument("--pretrained-rate", type=float, default=0.003, help="learning rate of those")
-    parser.add_argument("--heldout", type=int, default=1024, help="examples")
+    parser = compression.parser_of("One round's mean update through compressions without memory")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--data", type=Path, nargs="*", default=[Path(sysconfig.get_path("stdlib"))])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     use_threads(1)
     result = screened(options)

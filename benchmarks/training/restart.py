@@ -20,9 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import sysconfig
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,19 +106,9 @@ def as_text(result: Mapping[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Loss and bytes of training whose slots restart every round")
-    for name, default in (("layers", 2), ("width", 64), ("context", 64), ("batch", 16), ("rounds", 12), ("slots", 8)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--inner-steps", type=int, default=30)
-    parser.add_argument("--learning-rate", type=float, default=0.001)
-    parser.add_argument("--warmup", type=int, default=20, help="steps, of the kinds that carry private state")
-    parser.add_argument("--pretrained", type=int, default=4000, help="steps of one machine before the first round")
-    parser.add_argument("--pretrained-rate", type=float, default=0.003, help="learning rate of those")
-    parser.add_argument("--heldout", type=int, default=1024, help="examples")
+    parser = compression.parser_of("Loss and bytes of training whose slots restart every round")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--kinds", nargs="*", default=[*KINDS], choices=[*KINDS], help=f"{MARK} is always among them")
-    parser.add_argument("--data", type=Path, nargs="*", default=[Path(sysconfig.get_path("stdlib"))])
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     options.kinds = list(dict.fromkeys([MARK, *options.kinds]))
     use_threads(1)

@@ -168,7 +168,7 @@ class Auditing:
                 for unit, _ in units_of(claim)
             )
         ]
-        for auditor, of in _by_auditor(drawn, statement, claims, audits).items():
+        for auditor, of in _by_auditor(drawn, statement, claims).items():
             first = audits.verdicts_of(statement.turn, auditor, Role.AUDITOR)
             verdicts = first.verdicts if first and statement.role == Role.REPLACEMENT else Verdicts()
             part = [claim.fields for claim in of[:VERDICT_CLAIMS]]
@@ -199,7 +199,7 @@ class Auditing:
 
 
 def _by_auditor(
-    drawn: Drawn, statement: Statement, claims: Sequence[Commit | Checkpoint], audits: AuditsView
+    drawn: Drawn, statement: Statement, claims: Sequence[Commit | Checkpoint]
 ) -> dict[int, list[Commit | Checkpoint]]:
     """Claims by whose verdicts a call must show: of a replacement those of each unit's auditor; otherwise nobody's."""
     parts: dict[int, list[Commit | Checkpoint]] = {}

@@ -24,10 +24,10 @@ from node.device import runner
 from node.disputes.element_words import words_of_parts
 from node.hardware import CPU, Device, threads
 from repops import backend, streaming
-from repops.commitments import Array, state_root_of, tensor_roots
+from repops.commitments import Array, sorted_names, state_leaves, state_root_of, tensor_roots
 from repops.files import load_state, save_state, write_file
 from repops.graph import SEED, STATE_ROLE, Graph
-from repops.proofs import prove_tensor
+from repops.merkle import merkle_proof
 from zoo_compute.disputes.evidence import Begin, Data, Entry, Evidence, Tensor, WholeTensor, words_of
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.spec.state import Claim
@@ -72,8 +72,8 @@ class DisputedWord(NamedTuple):
 
 def tensor_in(roots: Roots, name: str) -> Tensor:
     """A tensor of a state with its path."""
-    proof = prove_tensor(roots, name)
-    return Tensor(proof.tensor_root, proof.index, proof.siblings)
+    at = sorted_names(roots).index(name)
+    return Tensor(roots[name], at, tuple(merkle_proof(state_leaves(roots), at)))
 
 
 class ComputationFolder:

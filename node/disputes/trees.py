@@ -28,8 +28,7 @@ class OpenedProgram:
 
     @cached_property
     def opened(self) -> Program:
-        proof = encoding.prove_node(self.graph, 0)
-        return Program(proof.head, proof.entry_root, self.nodes.root)
+        return Program(*encoding.parts_of_root(self.graph))
 
     def descriptor(self, node: int) -> bytes:
         return encoding.descriptor(self.graph.nodes[node])

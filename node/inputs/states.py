@@ -17,9 +17,9 @@ def put_state(store: Store, state: State, *, tag: str = "") -> str:
     return store.add(state_bytes(state), tag=tag)
 
 
-def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int, timeout_s: float = TIMEOUT_S) -> State:
+def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int) -> State:
     """Fetch a state and check it against `root`. Raises BadInputs; the store's errors pass."""
-    state = parse_checked(store.read(cid, max_bytes=max_bytes, timeout_s=timeout_s), cid)
+    state = parse_checked(store.read(cid, max_bytes=max_bytes, timeout_s=TIMEOUT_S), cid)
     actual = state_root(state)
     if actual != root:
         raise BadInputs(f"state {cid}: its root is {actual.hex()}, expected {root.hex()}")

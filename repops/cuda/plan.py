@@ -57,14 +57,14 @@ def make(graph: Graph, wanted: Sequence[int], *, fused: bool, updates: bool, kep
     units = _units(graph, wanted, fused)
     unit_of = {at: number for number, unit in enumerate(units) for at in unit.members}
     readers = _readers(graph, unit_of)
-    home = _in_place(graph, units, unit_of, readers) if updates else {}
+    home = _in_place(graph, unit_of, readers) if updates else {}
     keep = set(wanted) if kept else set()
     for unit in units:
         _write_kernels(graph, unit, unit_of, readers, keep, home)
     copied = [e for e in graph.state if updates and e.after != e.before and home.get(e.after) != e.before]
     overwritten = {e.before for e in graph.state if updates and e.after != e.before}
     saved = [at for at in {graph.loss, *(e.after for e in copied)} if at in overwritten and at in keep]
-    addresses, scratch, arena = _arena(graph, units, unit_of, readers, keep, home)
+    addresses, scratch, arena = _arena(graph, units, unit_of, readers, keep)
     places = {}
     for at in saved:
         places[at], arena = arena, arena + aligned(graph.nodes[at].elements)
@@ -111,9 +111,7 @@ def _readers(graph: Graph, unit_of: dict[int, int]) -> dict[int, list[int]]:
     return readers
 
 
-def _in_place(
-    graph: Graph, units: Sequence[Unit], unit_of: dict[int, int], readers: dict[int, list[int]]
-) -> dict[int, int]:
+def _in_place(graph: Graph, unit_of: dict[int, int], readers: dict[int, list[int]]) -> dict[int, int]:
     """New state that can overwrite the old: nothing else reads the old one then or later."""
     wanted_at_end = {graph.loss, *(entry.after for entry in graph.state)}
     home: dict[int, int] = {}
@@ -179,7 +177,6 @@ def _arena(
     unit_of: dict[int, int],
     readers: dict[int, list[int]],
     keep: set[int],
-    home: dict[int, int],
 ) -> tuple[dict[int, int], dict[tuple[int, int], int], int]:
     """Addresses of values, alive from the unit that writes them to the last that reads them; the tightest gap is used first."""
     gaps, end = _Gaps(), len(units)

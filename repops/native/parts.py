@@ -58,7 +58,7 @@ def _library(isa: str | None) -> ctypes.CDLL:
     return library
 
 
-def results(node: Node, element: int, operands: Sequence[WordArray], *, isa: str | None = None) -> WordArray:
+def results(node: Node, element: int, operands: Sequence[WordArray]) -> WordArray:
     """The word of each part of element `element` (row-major); the last is the element's.
 
     operands: for each operand the words of its source, row-major. Raises ValueError where a view leaves its source,
@@ -81,7 +81,7 @@ def results(node: Node, element: int, operands: Sequence[WordArray], *, isa: str
         request.own = int(operands[0][_start(node.operands[0], place)])
     request.operands = _walks(node, place, reads, sources)
     request.out = out.ctypes.data
-    _library(isa or os.environ.get("REPOPS_ISA")).repops_parts(ctypes.addressof(request))
+    _library(os.environ.get("REPOPS_ISA")).repops_parts(ctypes.addressof(request))
     return out
 
 

@@ -14,7 +14,7 @@ from repops.plan.ir import Argument, Group, Instruction, Item, Literal, Memory, 
 NARROW_COLUMNS = 64  # columns below which more axes become columns: an instruction has a cost per row
 
 
-def items_of(nodes: Sequence[Node], at: int, out: Memory | None = None) -> list[Item]:
+def items_of(nodes: Sequence[Node], at: int) -> list[Item]:
     """The items that compute node `at` from memory into memory. Nothing for sources and for empty values."""
     node = nodes[at]
     if node.op in ("input", "scalar", "constant") or not node.elements:

@@ -57,13 +57,9 @@ def lock(rate_bps: int) -> float:
     return params.lock_of(PRICE, rate_bps) / PRICE
 
 
-def caught(
-    rate_bps: int,
-    hostile: float = 1 - params.HONEST_PARTS / params.HONEST_OF,
-    diligent: float = params.DILIGENT_PARTS / params.DILIGENT_OF,
-) -> float:
+def caught(rate_bps: int, hostile: float = 1 - params.HONEST_PARTS / params.HONEST_OF) -> float:
     """Chance that one lie is found: drawn, by an honest auditor, who looks."""
-    return rate_bps / params.BPS * (1 - hostile) * diligent
+    return rate_bps / params.BPS * (1 - hostile) * params.DILIGENT_PARTS / params.DILIGENT_OF
 
 
 def max_reward_share() -> float:

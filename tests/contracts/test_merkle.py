@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from repops import commitments
-from repops.commitments import PADDING, merkle_proof, merkle_root, sha256
+from repops.merkle import PADDING, merkle_proof, merkle_root, sha256
 from tests.support.evm import Reverted
 from tests.support.openings import GROUP, LEAF_BYTES, SlotRound, chunk_of, padded
 from tests.support.protocol_driver import load

@@ -8,6 +8,7 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
+from node.disputes.trees import OpenedProgram
 from repops import encoding
 from repops.builder import Builder
 from repops.commitments import segment_leaf, sorted_names, state_root, tensor_root
@@ -137,7 +138,7 @@ def begins(checkpoint, index: int, graph: Graph = GRAPH) -> Begin:
     entry = graph.state[index]
     if entry.kind != OPTIMIZER:
         return Begin(entry_of(graph, index), tensor_in(checkpoint, entry.name))
-    path = encoding.prove_node(graph, entry.before).siblings
+    path = OpenedProgram(graph).nodes.path(entry.before)
     return Begin(entry_of(graph, index), descriptor=encoding.descriptor(graph.nodes[entry.before]), path=path)
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repops import commitments
-from repops.commitments import PADDING
+from repops.merkle import PADDING, merkle_proof, merkle_root
+from zoo_compute.spec.merkle import climb
 
 
 def h(*parts: bytes) -> bytes:
@@ -46,43 +47,29 @@ def leaves_of(count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("count", [*range(0, 18), 31, 32, 33, 100])
 def test_merkle_root__agrees_with_the_slow_oracle(count: int) -> None:
-    assert commitments.merkle_root(leaves_of(count)) == slow_merkle(leaves_of(count))
+    assert merkle_root(leaves_of(count)) == slow_merkle(leaves_of(count))
 
 
 def test_merkle_root__of_no_leaves__is_padding() -> None:
-    assert commitments.merkle_root([]) == PADDING == bytes(32)
+    assert merkle_root([]) == PADDING == bytes(32)
 
 
 def test_merkle_root__leaf_of_another_length__is_refused() -> None:
     with pytest.raises(ValueError, match="32 bytes"):
-        commitments.merkle_root([b"short"])
+        merkle_root([b"short"])
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 9, 17])
-def test_proofs__of_every_leaf__verify_and_of_nothing_else(count: int) -> None:
+def test_proof__of_every_leaf__leads_to_the_root_from_its_place_alone(count: int) -> None:
     leaves = leaves_of(count)
-    root = commitments.merkle_root(leaves)
+    root = merkle_root(leaves)
     for index, leaf in enumerate(leaves):
-        proof = commitments.merkle_proof(leaves, index)
-        assert commitments.verify_proof(root, leaf, index, count, proof)
-        assert not commitments.verify_proof(root, h(b"other"), index, count, proof)
-        assert not commitments.verify_proof(root, leaf, index, count, [*proof, PADDING])
-        assert not commitments.verify_proof(root, leaf, count, count, proof)
-        assert not commitments.verify_proof(root, leaf, -1, count, proof)
-        for other in range(count):
-            assert commitments.verify_proof(root, leaf, other, count, proof) == (other == index)
-        for level in range(len(proof)):
-            broken = [*proof]
-            broken[level] = h(b"broken", broken[level])
-            assert not commitments.verify_proof(root, leaf, index, count, broken)
-
-
-def test_proof__of_padding__does_not_pass_for_a_leaf_beyond_the_count() -> None:
-    leaves = leaves_of(3)
-    proof = [leaves[2], h(b"\x01", leaves[0], leaves[1])]
-    root = commitments.merkle_root(leaves)
-    assert commitments.verify_proof(root, PADDING, 3, 4, proof)  # the tree does hold it there
-    assert not commitments.verify_proof(root, PADDING, 3, 3, proof)
+        proof = tuple(merkle_proof(leaves, index))
+        assert len(proof) == (count - 1).bit_length()
+        assert [other for other in range(count) if climb(leaf, other, proof) == root] == [index]
+    for beyond in (-1, count):
+        with pytest.raises(IndexError):
+            merkle_proof(leaves, beyond)
 
 
 @settings(max_examples=60, deadline=None)

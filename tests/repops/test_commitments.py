@@ -1,20 +1,17 @@
-"""Native hashing against hashlib, proofs of elements and tensors, trace roots, and hashing only what may have changed."""
+"""Native hashing against hashlib, trace roots, and hashing only what may have changed."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import struct
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from repops import commitments, native, reference
-from repops.commitments import Array, state_root, state_root_of, tensor_root, tensor_roots, trace_leaf, trace_root
+from repops.commitments import Array, state_root, tensor_root, tensor_roots, trace_leaf, trace_root
 from repops.hashing import StateHasher
-from repops.merkle import merkle_proof, merkle_root, verify_proof
-from repops.proofs import ElementProof, TensorProof, prove_element, prove_tensor, verify_element, verify_tensor
 from tests.support.programs.samples import regression
 
 
@@ -81,97 +78,7 @@ def test_tensor_roots__large_and_small__are_each_their_own() -> None:
         assert state_root(arrays, threads=threads) == state_root(arrays)
 
 
-# --- elements
-
-
-@pytest.mark.parametrize("dtype", ["float32", "int32", "int64", "uint8", "bool"])
-@pytest.mark.parametrize("shape", [(1,), (), (129,), (7, 11, 13)])
-def test_verify_element__every_element__gives_its_bytes(dtype: str, shape: tuple[int, ...]) -> None:
-    array = random_array(dtype, shape)
-    root, flat = tensor_root(array), commitments.canonical(array).reshape(-1)
-    for index in range(array.size):
-        assert verify_element(root, prove_element(array, index)) == flat[index].tobytes()
-    for index in (-1, array.size):
-        with pytest.raises(IndexError):
-            prove_element(array, index)
-
-
-def broken(proof: ElementProof) -> list[ElementProof]:
-    extents = [1, *proof.shape]
-    out = [replace(proof, dtype=code) for code in (1, 2, 3, 4, 6, 255)]
-    out += [
-        replace(proof, shape=shape)
-        for shape in ((proof.shape[0] + 1,), (2**40,), (-1,), (2**64,), (-1, -300), tuple(extents), ())
-    ]
-    out += [replace(proof, index=index) for index in (-1, proof.index + 128, proof.index - 128, 300, 2**40)]
-    out += [replace(proof, leaf=leaf) for leaf in (b"", proof.leaf[:-1], proof.leaf + b"\0", flip(proof.leaf, 5))]
-    for at, sibling in enumerate(proof.siblings):
-        others = [(flip(sibling, 31),), (), (sibling, sibling), (sibling[:-1],)]
-        out += [replace(proof, siblings=(*proof.siblings[:at], *o, *proof.siblings[at + 1 :])) for o in others]
-    return out
-
-
-@pytest.mark.parametrize("index", [0, 127, 128, 255, 256, 299])
-def test_verify_element__anything_altered__gives_nothing(index: int) -> None:
-    array = random_array("float32", (300,))
-    proof, root = prove_element(array, index), tensor_root(array)
-    assert verify_element(root, proof) is not None
-    for other in broken(proof):
-        assert verify_element(root, other) is None
-    for at in range(32):
-        assert verify_element(flip(root, at), proof) is None
-
-
-def test_verify_element__another_element_of_the_leaf__is_that_elements_bytes() -> None:
-    """Index and word go together: a proof of one index is no proof of another's value."""
-    array = np.arange(300, dtype=np.int32)
-    proof = prove_element(array, 5)
-    assert verify_element(tensor_root(array), replace(proof, index=6)) == struct.pack("<i", 6)
-
-
-def test_verify_element__an_inner_hash_as_leaf__gives_nothing() -> None:
-    """64 bytes of two leaf hashes do not pass for the 64 bytes of a smaller tensor."""
-    array = np.arange(256, dtype=np.uint8).repeat(4)
-    leaves = commitments.tensor_leaves(array)
-    fake = ElementProof(3, (64,), 0, leaves[0] + leaves[1], ())
-    assert merkle_root(leaves) == h(b"\x01", fake.leaf)
-    assert verify_element(tensor_root(array), fake) is None
-    head = struct.pack("<BBQ", 3, 1, 64)
-    assert verify_element(h(b"\x02", head, merkle_root(leaves)), fake) is None
-
-
-@pytest.mark.parametrize("length", [0, 4, 508, 516, 1024])
-def test_verify_element__a_root_made_over_a_leaf_of_another_length__gives_nothing(length: int) -> None:
-    """Whoever commits can hash what he likes: 128 words lie in one leaf of 512 bytes, and in no other."""
-    leaf = bytes(length)
-    root = h(b"\x02", struct.pack("<BBQ", 0, 1, 128), h(b"\x00", leaf))
-    assert verify_element(root, ElementProof(0, (128,), 0, leaf, ())) is None
-
-
-def test_prove_element__of_a_nan__shows_the_canonical_one() -> None:
-    array = np.array([0xFFC00001, 0x3F800000], np.uint32).view(np.float32)
-    assert verify_element(tensor_root(array), prove_element(array, 0)) == struct.pack("<I", 0x7FC00000)
-
-
-# --- tensors of a state, nodes of a step
-
-
-def test_verify_tensor__every_tensor_of_a_state__holds_and_no_other() -> None:
-    roots = {name: h(name.encode()) for name in ("w", "b", "é", "a/b", "z")}
-    root = state_root_of(roots)
-    for name in roots:
-        proof = prove_tensor(roots, name)
-        assert verify_tensor(root, proof)
-        others: list[TensorProof] = [replace(proof, name=name + "x"), replace(proof, tensor_root=h(b"other"))]
-        others += [replace(proof, index=proof.index ^ 1), replace(proof, count=1), replace(proof, count=9)]
-        others += [
-            replace(proof, siblings=(*proof.siblings[:-1], h(b""))),
-            replace(proof, siblings=proof.siblings[:-1]),
-        ]
-        assert not any(verify_tensor(root, other) for other in others)
-        assert not verify_tensor(h(root), proof)
-    with pytest.raises(KeyError):
-        prove_tensor(roots, "nobody")
+# --- nodes of a step
 
 
 def test_trace_root__is_a_tree_over_numbered_tensor_roots() -> None:
@@ -179,8 +86,7 @@ def test_trace_root__is_a_tree_over_numbered_tensor_roots() -> None:
     leaves = [h(b"\x08", struct.pack("<I", at), root) for at, root in enumerate(roots)]
     assert trace_root(roots) == h(b"\x01", h(b"\x01", leaves[0], leaves[1]), h(b"\x01", leaves[2], bytes(32)))
     assert trace_root(roots) != trace_root(roots[::-1])
-    assert verify_proof(trace_root(roots), trace_leaf(1, roots[1]), 1, 3, merkle_proof(leaves, 1))
-    assert not verify_proof(trace_root(roots), trace_leaf(2, roots[1]), 1, 3, merkle_proof(leaves, 1))
+    assert [trace_leaf(at, root) for at, root in enumerate(roots)] == leaves
 
 
 def test_trace_root__of_one_node__is_not_its_tensor_root() -> None:

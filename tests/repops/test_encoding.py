@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from repops import encoding
-from repops.encoding import MAGIC, NodeProof, decode, descriptor, encode, prove_node, root, verify_node
+from repops.encoding import MAGIC, decode, descriptor, encode, root
 from repops.graph import KINDS, BadProgram, Graph, Node, Operand
 from tests.campaigns.fuzz.mutations import unchecked
 from tests.support.call_count import calls_of
@@ -134,44 +134,6 @@ def test_root__any_field_changed__is_another_root(graph: Graph) -> None:
     others = variants(graph)
     assert len(others) > 5
     assert root(graph) not in {root(other) for other in others}
-
-
-def test_verify_node__every_node__holds_and_nothing_else_does(graph: Graph) -> None:
-    program = root(graph)
-    for at, node in enumerate(graph.nodes):
-        described, proof = descriptor(node), prove_node(graph, at)
-        assert verify_node(program, at, described, proof)
-        for other in range(-1, len(graph.nodes) + 2):
-            assert verify_node(program, other, described, proof) == (other == at)
-        for other_node in node_variants(node):
-            if other_node != node:
-                assert not verify_node(program, at, descriptor(other_node), proof)
-        for broken in broken_proofs(proof):
-            assert not verify_node(program, at, described, broken)
-        assert not verify_node(h(program), at, described, proof)
-
-
-def broken_proofs(proof: NodeProof) -> list[NodeProof]:
-    flip = lambda data, at: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]  # noqa: E731
-    out = [replace(proof, head=flip(proof.head, at)) for at in range(20)]
-    out += [replace(proof, head=proof.head[:-1]), replace(proof, head=proof.head + b"\0")]
-    out += [replace(proof, entry_root=flip(proof.entry_root, 31)), replace(proof, entry_root=proof.entry_root[:-1])]
-    out += [replace(proof, siblings=(*proof.siblings, bytes(32)))]
-    for at, sibling in enumerate(proof.siblings):
-        out += [replace(proof, siblings=(*proof.siblings[:at], flip(sibling, 0), *proof.siblings[at + 1 :]))]
-        out += [replace(proof, siblings=(*proof.siblings[:at], *proof.siblings[at + 1 :]))]
-        out += [replace(proof, siblings=(*proof.siblings[:at], sibling[:-1], *proof.siblings[at + 1 :]))]
-    return out
-
-
-def test_verify_node__an_inner_hash_or_an_entry__does_not_pass_for_a_node() -> None:
-    graph = tiny()
-    leaves = [h(b"\x05", descriptor(node)) for node in graph.nodes]
-    proof = prove_node(graph, 0)
-    shorter = replace(proof, head=words(1, 2, 1, 0, 2), siblings=proof.siblings[1:])
-    assert not verify_node(root(graph), 0, leaves[0] + leaves[1], shorter)
-    entry = words(0, 0, 1, 4) + "wéi".encode()
-    assert not verify_node(root(graph), 0, entry, NodeProof(proof.head, proof.entry_root, ()))
 
 
 def test_descriptor__of_an_entry_or_a_leaf_of_words__has_another_hash() -> None:

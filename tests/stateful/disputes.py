@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from repops.commitments import merkle_proof, merkle_root
+from repops.merkle import merkle_proof, merkle_root
 from tests.stateful.rules import precondition, rule
 from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, when
 from tests.support.explorations.hashed_computation import AGGREGATION, TRAINING, UPDATE, HashedProgram, noise

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from repops import commitments
-from repops.commitments import DTYPE_CODES, PADDING, merkle_proof, merkle_root
+from repops.commitments import DTYPE_CODES
+from repops.merkle import PADDING, merkle_proof, merkle_root
 
 LEAF_BYTES, GROUP = 512, 8
 GROUP_BYTES = LEAF_BYTES * GROUP

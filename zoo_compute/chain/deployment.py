@@ -72,9 +72,7 @@ class Deployment:
     roles: Roles
     pending: Sequence[str] = ()
 
-    def describe(
-        self, name: str, preset: Preset, chain_id: int, rpcs: Sequence[str], storage: Sequence[str] = ()
-    ) -> Network:
+    def describe(self, name: str, preset: Preset, chain_id: int, rpcs: Sequence[str]) -> Network:
         """Its network file."""
         return Network(
             name=name,
@@ -84,7 +82,6 @@ class Deployment:
             contracts=self.contracts,
             code_hashes=self.code_hashes,
             first_block=self.first_block,
-            storage=tuple(storage),
         )
 
 

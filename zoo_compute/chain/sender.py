@@ -89,9 +89,9 @@ class Sender:
         self.max_fee_limit = max_fee_limit
         self._outbox = PendingTransactions(folder, chain.network.chain_id, self.address)
 
-    def simulate(self, call: Call, *, value: int = 0) -> Any:
+    def simulate(self, call: Call) -> Any:
         """The call's return value in the next block. Costs nothing. Raises Refusal."""
-        return _result(call, dry_run(self.chain.w3, request_of(call, self.address, value)))
+        return _result(call, dry_run(self.chain.w3, request_of(call, self.address, 0)))
 
     def send(self, call: Call, *, value: int = 0) -> Receipt:
         """Simulate, send, wait. Raises Refusal (before gas is paid, or mined and reverted), NotFunded, FeeTooHigh,

@@ -21,19 +21,16 @@ class Signed:
 
 
 class RemoteSigner:
-    """The account `address` of a network file's signer; `Sender` takes it like a LocalAccount.
+    """The first account (`eth_accounts`) of a network file's signer; `Sender` takes it like a LocalAccount."""
 
-    Without an address, it is the signer's first account (`eth_accounts`).
-    """
-
-    def __init__(self, network: Network, api_key: str | None = None, address: str | None = None) -> None:
+    def __init__(self, network: Network, api_key: str | None = None) -> None:
         if network.signer is None:
             raise ConfigError(f"network {network.name!r} names no signer", hint="use a key file")
         self._url = network.signer
         headers = {**HTTPProvider.get_request_headers(), **authorization(api_key, [self._url])}
         options = {"timeout": READ_TIMEOUT_S, "headers": headers}
         self._provider = HTTPProvider(self._url, request_kwargs=options, exception_retry_configuration=None)
-        self.address = to_checksum_address(address or self._first_account())
+        self.address = to_checksum_address(self._first_account())
 
     def sign_transaction(self, transaction_dict: dict[str, Any]) -> Signed:
         quantities = {key: hex(value) if isinstance(value, int) else value for key, value in transaction_dict.items()}

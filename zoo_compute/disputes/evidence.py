@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 from eth_abi.abi import encode as abi_encode
 
 from repops.commitments import DTYPE_CODES, Array, canonical
-from repops.encoding import prove_entry
+from repops.encoding import parts_of_root, prove_entry
 from repops.graph import Graph
 from repops.merkle import LEAF, NODE, PADDING, sha256
 from repops.parts import LEAF as WORDS_A_LEAF
@@ -276,8 +276,7 @@ def _plain(value: Any) -> Any:
 
 def entry_of(graph: Graph, number: int) -> Entry:
     """Entry `number` of a program: its state's entries, then its batch's."""
-    data, proof = prove_entry(graph, number)
-    return Entry(Program(proof.head, proof.entry_root, proof.node_root), data, proof.siblings)
+    return Entry(Program(*parts_of_root(graph)), *prove_entry(graph, number))
 
 
 class TensorTree(Protocol):

@@ -13,6 +13,7 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from repops import commitments
+from repops.merkle import merkle_root
 from tests.support.openings import SlotRound, State, state_opening, update_opening
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.watching import Demand, Opening
@@ -69,7 +70,7 @@ def round_root(first: int, count: int, turn: int, start_root: bytes) -> bytes:
         commitments.result_root(each.slot, start_root, each.segment_root, each.end_root, _root(each.slot % 7))
         for each in results
     ]
-    return commitments.merkle_root(roots)
+    return merkle_root(roots)
 
 
 def results_of(claim: Claim) -> list[SlotRound]:

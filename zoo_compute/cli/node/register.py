@@ -70,7 +70,7 @@ def register(settings: Settings, /, home: Path | None, yes: bool, **options: str
     wanted = _registration_plan(settings, choices, enrolment, card or detected_machine(settings, choices), folder)
     cost = enrolment.cost(wanted)
     enrolment.check(wanted, cost)
-    settings.say(_summary(settings, enrolment, wanted, cost))
+    settings.say(_summary(settings, enrolment, cost))
     if any(vars(cost).values()) and not choices.confirm("Send this?"):
         raise click.Abort
     _emit(settings, enrolment.complete(wanted, cost, settings.say), wanted, enrolment, folder)
@@ -189,7 +189,7 @@ def _gateway_host(choices: Choices, endpoint: str) -> str | None:
 # -- what is said
 
 
-def _summary(settings: Settings, enrolment: Registration, wanted: RegistrationPlan, cost: RegistrationCost) -> str:
+def _summary(settings: Settings, enrolment: Registration, cost: RegistrationCost) -> str:
     """One line: what is sent, and to whom."""
     registry, account = settings.network().contracts["registry"], settings.account().address
     parts = []
