@@ -55,7 +55,7 @@ draw_blocks: immutable(uint256)
 
 # job -> fee (112) | reserve (104) | closes_at (40)
 request_words: HashMap[uint256, uint256]
-# job -> started (1) | custodians (8) | depth (8) | version (24) | vacant (9) | offers (8) | draw_block (64) | counted (24)
+# job -> vacated_at (40) | started (1) | custodians (8) | depth (8) | version (24) | vacant (9) | offers (8) | draw_block (64) | counted (24)
 progress_words: HashMap[uint256, uint256]
 # job -> what is left to pay custodians with
 escrows: reentrant(public(HashMap[uint256, uint256]))
@@ -148,7 +148,9 @@ event InputsSigned:
     job: indexed(uint256)
     turn: uint256
     mask: uint256
-    signers: uint256
+    # Who holds all of the mask; and who signed before a majority did.
+    inputs: uint256
+    answered: uint256
 
 
 event CheckpointSigned:
@@ -207,7 +209,8 @@ def __init__(
     @param availability_ Says which custodian did not show what it signed for.
     @param bid_window_s_ Seconds in which a request takes its first offers.
     @param exit_delay_s_ Seconds after which noted stake counts.
-    @param answer_s_ Seconds that signatures have after a turn's inputs closed, and after the first of them.
+    @param answer_s_ Seconds that signatures have after a turn's inputs closed, and after the first of them; and offers, after a place
+           fell vacant.
     @param draw_blocks_ Blocks that bury the draw's block before it is read.
     """
     registry = registry_
@@ -261,6 +264,7 @@ def request(job: uint256, price: uint256, size: uint256):
             draw_block=0,
             counted=0,
             started=0,
+            vacated_at=0,
         )
     )
     log CustodyRequested(job=job, custodians=custodians, fee=fee, reserve=reserve, closes_at=closes_at)
@@ -439,6 +443,9 @@ def schedule(job: uint256):
         if self.escrows[job] < 2 * request.fee * progress.custodians * rounds:
             self._refuse("custody: escrow too small")
         least = progress.custodians
+    elif self._now() < progress.vacated_at + answer_s:
+        # INVARIANT replacements: whoever offers first is not alone.
+        self._refuse("custody: offers open")
     if progress.offers < least:
         self._refuse("custody: too few offers")
     progress.draw_block = block.number + 1
@@ -490,7 +497,7 @@ def draw(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS]):
         operator: uint256 = offers[place] >> words.WEIGHT_BITS
         self._let_go(job, words._operator_of(members[index]))
         members[index] = words.Member(
-            word=operator << words.OPERATOR_AT | from_turn << words.FROM_AT,
+            word=operator << words.OPERATOR_AT | from_turn,
             key=self._key(operator),
         )
         role: words.Role = words._unpack_role(self.role_words[job][operator])
@@ -523,25 +530,6 @@ def note_key(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIAN
 
 
 @external
-def note_seat(
-    job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS], index: uint256, seat: uint256
-):
-    """
-    @notice A custodian has this seat: its signature does not count for it. Anyone may say so.
-    """
-    progress: words.Progress = self._progress(job)
-    member: words.Member = self._member(job, progress.version, committee, index)
-    if seat >= claims.AGGREGATION:
-        self._refuse("custody: nothing changed")
-    holder: uint256 = (staticcall ISettlementViews(settlement).seats(job, seat)).operator
-    if holder != words._operator_of(member) or member.word >> seat & 1 == 1:
-        self._refuse("custody: nothing changed")
-    members: DynArray[words.Member, words.MAX_CUSTODIANS] = committee
-    members[index].word = member.word | 1 << seat
-    self._change(job, progress, members)
-
-
-@external
 def resign(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS], index: uint256):
     """
     @notice A custodian asks to be replaced. Until a draw does so it has its place, and keeps what it signed for till the end.
@@ -553,6 +541,9 @@ def resign(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS]
         self._refuse("custody: nothing changed")
     if progress.draw_block != 0:
         self._refuse("custody: draw scheduled")
+    if progress.vacant == 0:
+        # Nobody resigns to have others wait.
+        progress.vacated_at = self._now()
     progress.vacant |= 1 << index
     self.progress_words[job] = words._pack_progress(progress)
     log CustodianResigned(job=job, operator=operator)
@@ -595,19 +586,21 @@ def hold_inputs(
 ):
     """
     @notice Custodians hold the updates of these seats in the open turn, whose inputs are complete. Of a majority: nobody commits any
-            more, and the seats that all of them hold join the mask. Of fewer: they signed, and do not lapse; once a majority did,
-            those who hold the whole mask join it.
+            more, and the seats that all of them hold join the mask. Of fewer: they signed, and do not lapse. Once a majority did,
+            those who hold the whole mask are on record.
     @param committee The present one; or, once a majority signed, that of the turn's record.
     """
     if staticcall ISettlementViews(settlement).pending(job, turn) != OPEN_TURN:
         self._refuse("custody: turn is closed")
     progress: words.Progress = self._progress(job)
     record: words.Record = self._record(job, progress, turn, committee)
-    is_new: bool = record.inputs == 0
+    if len(inputs) == 0:
+        self._refuse("custody: too few signatures")
+    is_new: bool = record.signed_at == 0
     record = self._with_inputs(job, progress, record, committee, inputs)
     self._store(job, progress, record)
     if is_new:
-        if record.inputs != 0:
+        if record.signed_at != 0:
             extcall ISettlementViews(settlement).note_custody(job, turn, settlement_words.HELD, answer_s)
         else:
             run: ISettlementViews.Run = self._run(job)
@@ -622,7 +615,7 @@ def leave_out(job: uint256, turn: uint256):
     """
     progress: words.Progress = self._progress(job)
     record: words.Record = self._record_at(job, progress, turn)
-    if record.turn != turn or record.inputs == 0 or self._now() <= record.signed_at + answer_s:
+    if record.turn != turn or record.signed_at == 0 or self._now() <= record.signed_at + answer_s:
         self._refuse("custody: mask is open")
     extcall ISettlementViews(settlement).leave_out(job, turn, record.mask)
 
@@ -650,11 +643,11 @@ def post_checkpoint(
     self._check_hot(aggregator)
     progress: words.Progress = self._progress(job)
     record: words.Record = self._record(job, progress, turn, committee)
-    is_held: bool = record.inputs != 0
+    is_held: bool = record.signed_at != 0
     if len(inputs) > 0:
         record = self._with_inputs(job, progress, record, committee, inputs)
     # INVARIANT held: no seat is taken in, and no checkpoint posted, that a majority does not hold.
-    if record.inputs == 0 or mask & ~record.mask != 0:
+    if record.signed_at == 0 or mask & ~record.mask != 0:
         self._refuse("custody: inputs not held")
     message: bytes32 = signatures._checkpoint_message(job, turn, root, cid)
     signers: uint256 = self._checkpoint_signers(job, turn, message, committee, signed)
@@ -763,7 +756,7 @@ def lapse(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS],
         self._refuse("custody: not on duty")
     record: words.Record = self._record_at(job, progress, run.turn)
     if record.version != 0 and record.turn == run.turn:
-        if record.inputs != 0:
+        if record.signed_at != 0:
             self._refuse("custody: inputs are held")
         if record.answered >> index & 1 != 0:
             self._refuse("custody: it signed")
@@ -1005,11 +998,15 @@ def _vacate(
     committee: DynArray[words.Member, words.MAX_CUSTODIANS],
     index: uint256,
 ):
+    # INVARIANT replacements: offers that were fixed before do not fill it.
+    if progress.draw_block != 0:
+        self._refuse("custody: draw scheduled")
     members: DynArray[words.Member, words.MAX_CUSTODIANS] = committee
     self._let_go(job, words._operator_of(members[index]))
     members[index] = empty(words.Member)
     changed: words.Progress = progress
     changed.vacant |= 1 << index
+    changed.vacated_at = self._now()
     self._change(job, changed, members)
 
 
@@ -1138,7 +1135,6 @@ def _with_inputs(
     digest: bytes32 = empty(bytes32)
     last: uint256 = 0
     signers: uint256 = 0
-    covering: uint256 = 0
     common: uint256 = bits.U128
     for each: signatures.InputsSignature in inputs:
         if digest == empty(bytes32) or each.seats != last:
@@ -1146,28 +1142,25 @@ def _with_inputs(
             digest = signatures._inputs_digest(domain, job, record.turn, last)
         self._check_signer(committee, signers, each.index, digest, each.r, each.vs)
         signers |= 1 << each.index
-        own: uint256 = committee[each.index].word & bits.U128
-        # INVARIANT own: nobody's signature counts for its own seat.
-        common &= each.seats & ~own
-        if record.mask & ~(each.seats | own) == 0:
-            covering |= 1 << each.index
-    is_new: bool = record.inputs == 0
-    is_in_time: bool = is_new or self._now() <= record.signed_at + answer_s
-    if (
-        is_in_time
-        and len(inputs) >= self._least(progress.custodians)
-        and (is_new or common & ~record.mask != 0)
-    ):
-        # INVARIANT mask: a seat joins it by the signatures of a majority, and never leaves it.
-        record.mask |= common
-        record.inputs |= signers
-        if is_new:
-            record.signed_at = self._now()
-    elif is_new:
+        common &= each.seats
+    is_new: bool = record.signed_at == 0
+    may_grow: bool = record.checkpoint == 0 and len(inputs) >= self._least(progress.custodians)
+    if is_new and not may_grow:
         record.answered |= signers
-    elif is_in_time:
-        record.inputs |= covering
-    log InputsSigned(job=job, turn=record.turn, mask=record.mask, signers=signers)
+    elif is_new or self._now() <= record.signed_at + answer_s:
+        if may_grow and (is_new or common & ~record.mask != 0):
+            # INVARIANT mask: a seat joins it by the signatures of a majority, before the checkpoint, and never leaves it.
+            record.mask |= common
+            record.inputs = 0
+            if is_new:
+                record.signed_at = self._now()
+        # INVARIANT inputs: whoever is on record, and paid, holds the whole mask. If it grows, the others sign again.
+        for each: signatures.InputsSignature in inputs:
+            if record.mask & ~each.seats == 0:
+                record.inputs |= 1 << each.index
+    log InputsSigned(
+        job=job, turn=record.turn, mask=record.mask, inputs=record.inputs, answered=record.answered
+    )
     return record
 
 

@@ -190,7 +190,7 @@ def convict(
     # INVARIANT slashes: slashed == restored + to finder + to audits + to the pot + burned.
     to_finder: uint256 = 0
     if outcome == outcomes.JUDGED:
-        to_finder = lock * numbers.CHALLENGERS_BPS // numbers.BPS
+        to_finder = lock * numbers.FINDER_BPS // numbers.BPS
         self.finder_shares[job][claim_hash] = to_finder
     to_audits: uint256 = lock * numbers.AUDITS_BPS // numbers.BPS
     # As of a seat that is given up: who takes it may be dearer. What is left burns when the job is over.

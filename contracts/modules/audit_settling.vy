@@ -234,7 +234,7 @@ def settle_verdicts(
                     loss: uint256 = fee * RESERVED_FEES
                     share: uint256 = 0
                     if outcome.finder != empty(address):
-                        share = loss * numbers.CHALLENGERS_BPS // numbers.BPS
+                        share = loss * numbers.FINDER_BPS // numbers.BPS
                         money.owed[token][outcome.finder] += share
                     sums.slashed += loss
                     sums.burned += loss - share

@@ -19,10 +19,9 @@ MAX_CUSTODIANS: constant(uint256) = numbers.MAX_CUSTODIANS
 OFFERED: constant(uint256) = 1
 CUSTODIAN: constant(uint256) = 2
 LEFT: constant(uint256) = 3
-# In an offer and in a member's word.
+# In an offer, and in a member's word.
 WEIGHT_BITS: constant(uint256) = 64
-FROM_AT: constant(uint256) = 128
-OPERATOR_AT: constant(uint256) = 152
+OPERATOR_AT: constant(uint256) = 24
 
 
 # What a submitter offers. `fee`: of one signature; `reserve`: what a custodian puts up.
@@ -32,7 +31,8 @@ struct Request:
     closes_at: uint256
 
 
-# Where a job's custody is: all that a signature needs in one word. `counted`: the first turn that is not counted.
+# Where a job's custody is: all that a signature needs in one word. `counted`: the first turn that is not counted; `vacated_at`: when a
+# place last fell vacant.
 struct Progress:
     custodians: uint256
     depth: uint256
@@ -42,9 +42,10 @@ struct Progress:
     draw_block: uint256
     counted: uint256
     started: uint256
+    vacated_at: uint256
 
 
-# Who signed what of a turn. Bit `i` of the last three is the custodian at place `i`.
+# Who signed what of a turn. `signed_at` is 0 until a majority did. Bit `i` of the last three is the custodian at place `i`.
 struct Record:
     turn: uint256
     version: uint256
@@ -67,7 +68,7 @@ struct Note:
     since: uint256
 
 
-# A place of a committee: who has it, from which turn on, which seats are its own; and the key that signs.
+# A place of a committee: who has it, from which turn on; and the key that signs.
 struct Member:
     word: uint256
     key: uint256
@@ -89,7 +90,8 @@ def _unpack_request(word: uint256) -> Request:
 @pure
 def _pack_progress(progress: Progress) -> uint256:
     return (
-        progress.started << 147
+        progress.vacated_at << 148
+        | progress.started << 147
         | progress.custodians << 139
         | progress.depth << 131
         | convert(convert(progress.version, uint24), uint256) << 107
@@ -111,7 +113,8 @@ def _unpack_progress(word: uint256) -> Progress:
         offers=word >> 88 & bits.U8,
         draw_block=word >> 24 & bits.U64,
         counted=word & bits.U24,
-        started=word >> 147,
+        started=word >> 147 & 1,
+        vacated_at=word >> 148,
     )
 
 
@@ -164,4 +167,4 @@ def _operator_of(member: Member) -> uint256:
 @internal
 @pure
 def _from_of(member: Member) -> uint256:
-    return member.word >> FROM_AT & bits.U24
+    return member.word & bits.U24

@@ -11,7 +11,7 @@ BPS: constant(uint256) = 10_000
 FEE_BPS: constant(uint256) = 500
 SLASH_BPS: constant(uint256) = 1_000
 # Of what a conviction leaves after restitution.
-CHALLENGERS_BPS: constant(uint256) = 4_000
+FINDER_BPS: constant(uint256) = 4_000
 AUDITS_BPS: constant(uint256) = 1_000
 RESERVE_GROWTH_BPS: constant(uint256) = 12_500
 MAX_REPUTATION: constant(uint256) = 1_000

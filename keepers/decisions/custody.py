@@ -50,24 +50,20 @@ def pays(custody: CustodyView, me: Custodian, round_bytes: int) -> bool:
     return me.asked is not None and custody.request.fee >= fee_of(me.asked, round_bytes)
 
 
-def draw_duties(view: JobView, custody: CustodyView) -> Iterator[Send]:
-    """Have vacant places drawn; end an offer that nobody needs; note custodians' keys and seats."""
+def draw_duties(view: JobView, custody: CustodyView, answer_s: int) -> Iterator[Send]:
+    """Have vacant places drawn, once offers had their time."""
     progress, job = custody.progress, view.job
     if view.state not in (JobState.AWARDED, JobState.RUNNING):
         return
     if progress.draw_block:
         yield Send("custody", "draw", (job, words_of(custody.committee)))
     elif progress.vacant:
-        needed = escrow_of(custody.request.fee, progress.custodians, view.terms.rounds)
-        is_first = progress.version == 0
-        is_ready = view.now >= custody.request.closes_at and custody.escrow >= needed
-        if progress.offers >= (progress.custodians if is_first else 1) and (is_ready or not is_first):
+        least, is_ready = 1, view.now >= progress.vacated_at + answer_s
+        if progress.version == 0:
+            needed = escrow_of(custody.request.fee, progress.custodians, view.terms.rounds)
+            least, is_ready = progress.custodians, view.now >= custody.request.closes_at and custody.escrow >= needed
+        if progress.offers >= least and is_ready:
             yield Send("custody", "schedule", (job,))
-    for index, member in custody.holders.items():
-        for seat, holder in view.slot_seats.items():
-            if holder.operator == member.operator and not member.own >> seat & 1:
-                yield Send("custody", "note_seat", (job, words_of(custody.committee), index, seat))
-                return  # the list is another one then
 
 
 # -- lapses
@@ -79,7 +75,7 @@ def excuse_duty(view: JobView, custody: CustodyView, place: int, mine: Signed, a
     if run is None or mine.turn != run.turn or view.is_closed(mine.turn):
         return
     record = custody.record_of(mine.turn)
-    if record.inputs or record.answered >> place & 1 or view.now <= run.inputs_close + answer_s // 2:
+    if record.signed_at or record.answered >> place & 1 or view.now <= run.inputs_close + answer_s // 2:
         return
     signed = [(place, mine.seats, *mine.words)]
     yield Send("custody", "hold_inputs", (view.job, mine.turn, words_of(custody.committee), signed))
@@ -88,10 +84,10 @@ def excuse_duty(view: JobView, custody: CustodyView, place: int, mine: Signed, a
 def lapse_duties(view: JobView, custody: CustodyView, answer_s: int) -> Iterator[Send]:
     """End a custodian that signed nothing in time, where a majority did not."""
     run = view.run
-    if run is None or view.state != JobState.RUNNING or run.is_waiting or run.holds:
+    if run is None or view.state != JobState.RUNNING or run.is_waiting or run.holds or custody.progress.draw_block:
         return
     record = custody.record_of(run.turn)
-    if record.inputs or view.now <= run.inputs_close + answer_s:
+    if record.signed_at or view.now <= run.inputs_close + answer_s:
         return
     for index, member in custody.holders.items():
         if member.from_turn <= run.turn and not record.answered >> index & 1:

@@ -15,7 +15,7 @@ from keepers.decisions.orders import Send
 from zoo_compute.chain.custody import CustodyView, words_of
 from zoo_compute.chain.views import Checkpoint, Commit, JobState, JobView
 from zoo_compute.spec import bits
-from zoo_compute.spec.custodians import Committee, Record
+from zoo_compute.spec.custodians import Record
 from zoo_compute.spec.params import MAX_SEATS
 
 Group = list[tuple[int, int, bytes, bytes]]  # place, seats, r, vs: the signatures for inputs of one call
@@ -84,22 +84,20 @@ def is_late(view: JobView, answer_s: int) -> bool:
 # -- what a majority holds
 
 
-def majorities(seats: Mapping[int, int], committee: Committee, least: int, mask: int) -> list[list[int]]:
+def majorities(seats: Mapping[int, int], least: int, mask: int | None) -> list[list[int]]:
     """Groups of places to hand in together, so that every seat that a majority holds joins the mask. seats: by place, as signed.
 
-    Each group adds what all its members hold and the mask lacks; the greatest first. Nobody's signature counts for its own seat.
+    mask: None if no majority signed yet; the first may hold no seat, and then nobody is present. Each group adds what all its members
+    hold and the mask lacks; the greatest first.
     """
-    held = {place: bits.without(signed, committee[place].own) for place, signed in seats.items()}
     groups: list[list[int]] = []
-    while len(held) >= least:
-        common = {group: _common(held, group) for group in combinations(sorted(held), least)}
-        best = max(common, key=lambda group: bits.without(common[group], mask).bit_count())
-        if not bits.without(common[best], mask) and (mask or groups):
+    while len(seats) >= least:
+        common = {group: _common(seats, group) for group in combinations(sorted(seats), least)}
+        best = max(common, key=lambda group: bits.without(common[group], mask or 0).bit_count())
+        if mask is not None and not bits.without(common[best], mask):
             return groups
-        groups.append([place for place in sorted(held) if bits.without(common[best], held[place]) == 0])
-        mask |= common[best]
-        if not common[best]:  # they hold nothing: an empty mask, in which nobody is present
-            return groups
+        groups.append([place for place in sorted(seats) if bits.without(common[best], seats[place]) == 0])
+        mask = (mask or 0) | common[best]
     return groups
 
 
@@ -112,8 +110,11 @@ def _common(held: Mapping[int, int], group: Iterable[int]) -> int:
 
 def groups_of(custody: CustodyView, record: Record, heard: Heard) -> list[Group]:
     """What joins seats to a turn's mask, in as many calls."""
-    committee = custody.committees[record.version]
-    return [heard.group(g) for g in majorities(heard.seats, committee, custody.progress.least, record.mask)]
+    return [heard.group(group) for group in _majorities(custody, record, heard)]
+
+
+def _majorities(custody: CustodyView, record: Record, heard: Heard) -> list[list[int]]:
+    return majorities(heard.seats, custody.progress.least, record.mask if record.signed_at else None)
 
 
 def awaits_custodians(view: JobView, custody: CustodyView, heard: Heard) -> bool:
@@ -129,17 +130,16 @@ def leave_out_duty(view: JobView, custody: CustodyView, answer_s: int) -> Iterat
     if run is None or view.state != JobState.RUNNING or run.is_waiting:
         return
     record = custody.record_of(run.turn)
-    is_over = record.inputs != 0 and view.now > record.signed_at + answer_s
+    is_over = record.signed_at != 0 and view.now > record.signed_at + answer_s
     if is_over and seats_of(view, run.turn) & ~record.mask:
         yield Send("custody", "leave_out", (view.job, run.turn))
 
 
 def _covered(custody: CustodyView, record: Record, heard: Heard) -> int:
     """The seats that a majority holds: of the record, and of what is known beside it."""
-    committee, mask = custody.committees[record.version], record.mask
-    held = {place: bits.without(seats, committee[place].own) for place, seats in heard.seats.items()}
-    for group in majorities(heard.seats, committee, custody.progress.least, mask):
-        mask |= _common(held, group)
+    mask = record.mask
+    for group in _majorities(custody, record, heard):
+        mask |= _common(heard.seats, group)
     return mask
 
 
@@ -152,9 +152,9 @@ def hand_in(
     """The calls that record what is known of a turn. late: whether it is time for those who sign after a majority."""
     record = custody.record_of(turn)
     committee, followers = custody.committees[record.version], list[int]()
-    is_open_to_more = record.inputs != 0 and late and view.now <= record.signed_at + answer_s
+    is_open_to_more = record.signed_at != 0 and late and view.now <= record.signed_at + answer_s
     if is_open_to_more:
-        followers = _followers(record, heard, committee)
+        followers = _followers(record, heard)
     if view.is_closed(turn):
         made = checkpoint_of(view, turn)
         if made is None or not is_open_to_more:
@@ -166,7 +166,7 @@ def hand_in(
             yield Send("custody", "hold_turn", args)
         return
     # Before it is late, the aggregator's post carries the inputs; what was signed for fewer seats than committed since is out of date.
-    may_join = view.now <= record.signed_at + answer_s if record.inputs else is_late(view, answer_s)
+    may_join = view.now <= record.signed_at + answer_s if record.signed_at else is_late(view, answer_s)
     if not may_join:
         return
     for group in groups_of(custody, record, heard) or [heard.group(followers)]:
@@ -174,10 +174,10 @@ def hand_in(
             yield Send("custody", "hold_inputs", (view.job, turn, words_of(committee), group))
 
 
-def _followers(record: Record, heard: Heard, committee: Committee) -> list[int]:
-    """Places that hold the whole mask but their own seats, and are not on record."""
+def _followers(record: Record, heard: Heard) -> list[int]:
+    """Places that hold the whole mask, and are not on record."""
     return [
         place
         for place, each in sorted(heard.inputs.items())
-        if not record.inputs >> place & 1 and bits.without(record.mask, each.seats | committee[place].own) == 0
+        if not record.inputs >> place & 1 and bits.without(record.mask, each.seats) == 0
     ]

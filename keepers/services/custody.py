@@ -109,7 +109,7 @@ class Custody:
         if run.aggregator == self._operator:
             heard = self._heard(view, run.turn, custody.committees[record.version])
         awaits = signatures.awaits_custodians(view, custody, heard)
-        return replace(view, inputs_signed=record.inputs != 0, awaits_custodians=awaits)
+        return replace(view, inputs_signed=record.signed_at != 0, awaits_custodians=awaits)
 
     # -- offers
 
@@ -249,8 +249,8 @@ class Custody:
             is_late = view.now >= record.signed_at + self._answer_s // 2
             calls = list(signatures.hand_in(view, custody, turn, heard, self._answer_s, late=is_late))
             everyone = sum(1 for member in members if member.operator)
-            lacking = heard.checkpoint if record.inputs else heard.inputs
-            what = (view.job, turn, bool(record.inputs), bool(record.checkpoint))
+            lacking = heard.checkpoint if record.signed_at else heard.inputs
+            what = (view.job, turn, bool(record.signed_at), bool(record.checkpoint))
             if calls and self._is_my_turn(view, what, place, is_whole=len(lacking) == everyone):
                 for call in calls:
                     self._send(view, call)
@@ -298,7 +298,7 @@ class Custody:
 
     def _tend(self, view: JobView, custody: CustodyView, me: Custodian) -> None:
         duties = [
-            *decisions.draw_duties(view, custody),
+            *decisions.draw_duties(view, custody, self._answer_s),
             *decisions.lapse_duties(view, custody, self._answer_s),
             *signatures.leave_out_duty(view, custody, self._answer_s),
         ]

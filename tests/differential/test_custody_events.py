@@ -64,9 +64,9 @@ def test_signatures_and_pay__are_logged(t):
     assert last_events(t) == [("StartSigned", {"job": job, "signers": 0b011})]
     t.commit_all()
     t.hold(0b011, 0, 1)
-    assert last_events(t) == [("InputsSigned", {"job": job, "turn": 0, "mask": 0b011, "signers": 0b011})]
+    assert last_events(t) == [("InputsSigned", {"job": job, "turn": 0, "mask": 0b011, "inputs": 0b011, "answered": 0})]
     t.hold(0b111, 2)
-    assert last_events(t) == [("InputsSigned", {"job": job, "turn": 0, "mask": 0b011, "signers": 0b100})]
+    assert last_events(t) == [("InputsSigned", {"job": job, "turn": 0, "mask": 0b011, "inputs": 0b111, "answered": 0})]
     s.wait(s.preset.answer_s + 1)
     t.ok("leave_out", "stranger", job, 0)
     absent = [event for event in events_of(t, "settlement") if event[0] == "SeatsAbsent"]

@@ -40,7 +40,7 @@ from zoo_compute.spec.params import CUSTODIANS_AT
 
 ME, TURN, ANSWER_S, FEE, RESERVE = 4, 1, 60, 10, 100
 KEYS = [f"0x{number:040x}" for number in range(9)]
-COMMITTEE = tuple(Member(operator, 0, 0, key) for operator, key in zip((3, ME, 5), KEYS, strict=False))
+COMMITTEE = tuple(Member(operator, 0, key) for operator, key in zip((3, ME, 5), KEYS, strict=False))
 ABLE = Custodian(ME, asked=1, eligible=True, aged=9, funds=RESERVE)
 COMMITS = [
     Commit(TURN, 1, seat, 1 + seat, 2 * seat << 16 | 2, 90, START, START, OPENED + 900, bundle=START)
@@ -119,33 +119,25 @@ def test_a_draw__is_scheduled_once_offers_and_escrow_suffice() -> None:
     terms = view(OPENED).terms
     enough = escrow_of(FEE, 3, terms.rounds)
     ready = replace(asked(offers=3), escrow=enough)
-    due = list(decisions.draw_duties(job(OPENED), ready))
+    due = list(decisions.draw_duties(job(OPENED), ready, ANSWER_S))
     assert due == [Send("custody", "schedule", (1,))]
     for lacking in (replace(ready, escrow=enough - 1), replace(asked(offers=2), escrow=enough)):
-        assert not list(decisions.draw_duties(job(OPENED), lacking))
-    assert not list(decisions.draw_duties(job(OPENED - 1), ready)), "offers are still open"
-    assert not list(decisions.draw_duties(opening(OPENED), ready)), "nobody has a seat yet"
+        assert not list(decisions.draw_duties(job(OPENED), lacking, ANSWER_S))
+    assert not list(decisions.draw_duties(job(OPENED - 1), ready, ANSWER_S)), "offers are still open"
+    assert not list(decisions.draw_duties(opening(OPENED), ready, ANSWER_S)), "nobody has a seat yet"
 
 
-def test_a_vacated_place__is_drawn_from_a_single_offer() -> None:
-    vacated = custody(progress=Progress(3, 4, version=1, vacant=1, offers=1), escrow=0)
-    assert list(decisions.draw_duties(job(OPENED), vacated)) == [Send("custody", "schedule", (1,))]
+def test_a_vacated_place__is_drawn_from_a_single_offer__once_others_had_time_to_offer() -> None:
+    vacated = custody(progress=Progress(3, 4, version=1, vacant=1, offers=1, vacated_at=OPENED), escrow=0)
+    assert not list(decisions.draw_duties(job(OPENED + ANSWER_S - 1), vacated, ANSWER_S))
+    assert list(decisions.draw_duties(job(OPENED + ANSWER_S), vacated, ANSWER_S)) == [Send("custody", "schedule", (1,))]
 
 
-def test_a_custodians_seat__is_noted__so_that_its_signature_does_not_count_for_it() -> None:
-    seated = job(OPENED, seats={2: Seat(ME, 4, 2, 90, 0, 0, 10, OPENED), AGGREGATOR_SEAT: CHAIR})
-    assert list(decisions.draw_duties(seated, custody())) == [
-        Send("custody", "note_seat", (1, words_of(COMMITTEE), 1, 2))
-    ]
-    noted = (COMMITTEE[0], replace(COMMITTEE[1], own=0b100), COMMITTEE[2])
-    assert not list(decisions.draw_duties(seated, custody(committees={1: noted})))
-
-
-@given(st.integers(1, 2**60), st.integers(0, 2**24 - 1), st.integers(0, 2**128 - 1), st.integers(0, 2**160 - 1))
-def test_a_member__is_read_from_its_words(operator: int, from_turn: int, own: int, key: int) -> None:
-    [words] = words_of([Member(operator, from_turn, own, f"0x{key:040x}")])
+@given(st.integers(1, 2**56 - 1), st.integers(0, 2**24 - 1), st.integers(0, 2**160 - 1))
+def test_a_member__is_read_from_its_words(operator: int, from_turn: int, key: int) -> None:
+    [words] = words_of([Member(operator, from_turn, f"0x{key:040x}")])
     read = member_of(*words)
-    assert (read.operator, read.from_turn, read.own, int(read.key, 16)) == (operator, from_turn, own, key)
+    assert (read.operator, read.from_turn, int(read.key, 16)) == (operator, from_turn, key)
 
 
 # -- signing
@@ -179,35 +171,34 @@ def test_turns_before_my_draw__are_not_mine_to_sign() -> None:
 
 
 @given(st.sampled_from([3, 5, 7]), st.data())
-def test_majorities__add_exactly_the_seats_that_a_majority_holds__own_seats_apart(
-    count: int, data: st.DataObject
-) -> None:
+def test_majorities__add_exactly_the_seats_that_a_majority_holds(count: int, data: st.DataObject) -> None:
     least, seats = (count + 1) // 2, range(6)
-    own = [data.draw(st.integers(0, 2**6 - 1), label="own") for _ in range(count)]
-    committee = tuple(Member(place + 1, 0, own[place], KEYS[place]) for place in range(count))
     said = data.draw(st.dictionaries(st.integers(0, count - 1), st.integers(0, 2**6 - 1)), label="signed")
-    mask = before = data.draw(st.integers(0, 2**6 - 1), label="mask")
-    groups = majorities(said, committee, least, mask)
+    before = data.draw(st.none() | st.integers(0, 2**6 - 1), label="mask")
+    groups, mask = majorities(said, least, before), before or 0
     for group in groups:
         assert len(group) >= least
         common = bits.full(6)
         for place in group:
-            common &= bits.without(said[place], own[place])
+            common &= said[place]
+        assert before is None or common & ~mask, "a call that changes nothing"
         mask |= common  # as the contract joins them
-    held = {seat for seat in seats if sum(bits.without(s, own[p]) >> seat & 1 for p, s in said.items()) >= least}
-    assert mask == before | sum(1 << seat for seat in held)
+    held = {seat for seat in seats if sum(signed >> seat & 1 for signed in said.values()) >= least}
+    assert mask == (before or 0) | sum(1 << seat for seat in held)
+    assert before is not None or bool(groups) == (len(said) >= least)
 
 
 def test_majorities__of_custodians_that_hold_the_same__are_one_group_of_all() -> None:
-    assert majorities({0: 0b11, 1: 0b11, 2: 0b11}, COMMITTEE, 2, mask=0) == [[0, 1, 2]]
-    assert majorities({0: 0b11}, COMMITTEE, 2, mask=0) == []
-    assert majorities({0: 0, 2: 0}, COMMITTEE, 2, mask=0) == [[0, 2]], "nobody held anything: an empty mask"
+    assert majorities({0: 0b11, 1: 0b11, 2: 0b11}, 2, mask=None) == [[0, 1, 2]]
+    assert majorities({0: 0b11}, 2, mask=None) == []
+    assert majorities({0: 0, 2: 0}, 2, mask=None) == [[0, 2]], "nobody held anything: an empty mask"
+    assert majorities({0: 0, 2: 0}, 2, mask=0) == [], "which is on record"
+    assert majorities({0: 0b11, 1: 0b11, 2: 0}, 2, mask=0) == [[0, 1]], "an empty mask that grows"
 
 
-def test_majorities__of_custodians_with_seats__are_several_groups() -> None:
-    """Each seat of a custodian needs the two others."""
-    seated = tuple(replace(member, own=1 << place) for place, member in enumerate(COMMITTEE))
-    groups = majorities(dict.fromkeys(range(3), 0b111), seated, 2, mask=0)
+def test_majorities__of_custodians_that_hold_other_seats__are_several_groups() -> None:
+    """Each seat is held by another pair."""
+    groups = majorities({place: 0b111 ^ 1 << place for place in range(3)}, 2, mask=None)
     assert sorted(groups) == [list(pair) for pair in combinations(range(3), 2)]
 
 
@@ -339,9 +330,12 @@ def test_silence__lapses_after_the_deadline_and_a_lone_signature_excuses() -> No
     answered = custody(records={TURN: Record(TURN, 1, answered=0b001)})
     [lapse] = decisions.lapse_duties(job(late + 1), answered, ANSWER_S)
     assert lapse.args[2] == 1
-    held = custody(records={TURN: Record(TURN, 1, 0b111, OPENED, inputs=0b110)})
+    held = custody(records={TURN: Record(TURN, 1, 0b111, OPENED)})
     assert not list(decisions.lapse_duties(job(late + 1), held, ANSWER_S))
+    scheduled = custody(progress=Progress(3, 4, version=1, draw_block=9))
+    assert not list(decisions.lapse_duties(job(late + 1), scheduled, ANSWER_S)), "a draw comes first"
     excuse = signed(INPUTS, 0)
+    assert not list(decisions.excuse_duty(job(late + 1), held, 1, excuse, ANSWER_S))
     half = OPENED + 2 * SLOT_S + ANSWER_S // 2
     assert not list(decisions.excuse_duty(job(half), custody(), 1, excuse, ANSWER_S))
     [call] = decisions.excuse_duty(job(half + 1), custody(), 1, excuse, ANSWER_S)

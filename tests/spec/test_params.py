@@ -29,6 +29,13 @@ def test_presets_are_those_of_the_text(field: str) -> None:
     assert (getattr(DEVNET, field), getattr(PRODUCTION, field)) == (amount(row[1]), amount(row[2]))
 
 
+@pytest.mark.parametrize(("preset", "block_s"), [(DEVNET, 1), (PRODUCTION, 12)])
+def test_presets__leave_the_time_to_replace_silent_custodians(preset: Preset, block_s: int) -> None:
+    """They lapse, others offer, and are drawn; within `aggregate_s`, which a turn has besides, they download what they sign for."""
+    lapse_s, offers_s, draw_s = preset.answer_s, preset.answer_s, (preset.draw_blocks + 2) * block_s
+    assert lapse_s + offers_s + draw_s <= preset.ready_window_s
+
+
 # Equal in every deployment.
 FIXED_CLOCKS = ("counted_reexecutions", "aged_factor")
 

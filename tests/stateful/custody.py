@@ -77,6 +77,9 @@ class Custody(Walk):
         self.draw_committee(job, wait, None if some & 3 else 1)
 
     def draw_committee(self, job: int, wait: int = 0, version: int | None = None) -> None:
+        progress = self.s.world.custody.get(job, Progress())
+        if progress.version and wait >= 0:
+            self.s.to(max(self.s.now, progress.vacated_at + self.s.preset.answer_s))
         self.s.attempt("custody", "schedule", "stranger", job)
         self.s.mine(self.s.preset.draw_blocks + 2 + wait)
         self.s.attempt("custody", "draw", "stranger", job, self.committee(job, version))
@@ -117,7 +120,7 @@ class Custody(Walk):
 
     def committee_of(self, job: int, turn: int) -> Committee:
         record = self.record_of(job, turn)
-        return self.committee(job, record.version if record.inputs or record.checkpoint else None)
+        return self.committee(job, record.version if record.signed_at else None)
 
     @when(has_signing_committee)
     @rule(8, job=INDEX, some=BITS, late=(0, 0, 0, 0, 0, 0, 1, -1))
@@ -188,9 +191,9 @@ class Custody(Walk):
         self.count_first(self.job(job, has_committee), back)
 
     @when(has_committee)
-    @rule(2, job=INDEX, place=INDEX, seat=INDEX, who=INDEX)
-    def change_custodians(self, job: int, place: int, seat: int, who: int) -> None:
-        """A key is noted, a seat, or a wish to leave."""
+    @rule(2, job=INDEX, place=INDEX, who=INDEX)
+    def change_custodians(self, job: int, place: int, who: int) -> None:
+        """A key is noted, or a wish to leave."""
         job = self.job(job, has_committee)
         operator = self.committee(job)[place % len(self.committee(job))].operator if place < 6 else 0
         hot = self.hot(operator)
@@ -200,9 +203,6 @@ class Custody(Walk):
             self.s.attempt("custody", "note_key", "stranger", job, self.committee(job), place % 5)
             self.s.attempt("registry", "set_hot", owner, operator, hot)
         self.s.attempt("custody", "note_key", "stranger", job, self.committee(job), place)
-        for number, kept in self.seats(job):
-            if kept.operator == operator or number == seat:
-                self.s.attempt("custody", "note_seat", "stranger", job, self.committee(job), place % 5, number)
         if who < 3:
             self.s.attempt("custody", "resign", hot, job, self.committee(job), place % 5)
 

@@ -34,7 +34,7 @@ MUST_ACCEPT = {
         f"custody.{name}"
         for name in ("request", "fund", "refund", "deposit", "withdraw", "note_stake", "offer", "retire")
     ),
-    *(f"custody.{name}" for name in ("schedule", "draw", "note_key", "note_seat", "resign", "hold_start")),
+    *(f"custody.{name}" for name in ("schedule", "draw", "note_key", "resign", "hold_start")),
     *(f"custody.{name}" for name in ("hold_inputs", "leave_out", "post_checkpoint", "hold_turn")),
     *(f"custody.{name}" for name in ("count", "lapse", "expel", "release")),
     *("locks.release", "rewards.fund", "rewards.redeem", "datasets.cite", "treasury.collect", "treasury.fund"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.views import JobView
 
 SIGNED_READ = 4  # newest turns, of which it is read when a majority signed first
-_OPERATOR_BITS, _TURN_BITS = 152, 128
+_TURN_BITS = 24
 
 
 @dataclass(frozen=True)
@@ -63,21 +63,18 @@ class CustodyView:
     def record_of(self, turn: int) -> Record:
         """A turn's record; of one that has none yet, with the present committee."""
         record = self.records.get(turn, Record(turn))
-        is_fixed = record.inputs or record.checkpoint
+        is_fixed = record.signed_at or record.inputs or record.checkpoint
         return record if is_fixed else replace(record, version=self.progress.version)
 
 
 def words_of(committee: Iterable[Member]) -> list[tuple[int, int]]:
     """A committee as callers pass it."""
-    return [
-        (m.operator << _OPERATOR_BITS | m.from_turn << _TURN_BITS | m.own if m.operator else 0, int(m.key, 16))
-        for m in committee
-    ]
+    return [(m.operator << _TURN_BITS | m.from_turn if m.operator else 0, int(m.key, 16)) for m in committee]
 
 
 def member_of(word: int, key: int) -> Member:
-    own, from_turn = word & bits.full(_TURN_BITS), word >> _TURN_BITS & bits.full(_OPERATOR_BITS - _TURN_BITS)
-    return Member(word >> _OPERATOR_BITS, from_turn, own, to_checksum_address(key.to_bytes(20, "big")))
+    from_turn = word & bits.full(_TURN_BITS)
+    return Member(word >> _TURN_BITS, from_turn, to_checksum_address(key.to_bytes(20, "big")))
 
 
 def read_custody(chain: Chain, view: JobView) -> CustodyView | None:
@@ -120,24 +117,20 @@ class _History:
         self.records: dict[int, Record] = {}
         self.paid: dict[int, int] = {}
         self.start_signers = 0
-        self._least = self._counted = 0
+        self._counted = 0
         for event in events:
             self._follow(event.name, event.args)
 
     def _follow(self, name: str, args: Mapping[str, Any]) -> None:
-        if name == "CustodyRequested":
-            self._least = Progress(args["custodians"]).least
-        elif name == "CommitteeChanged":
+        if name == "CommitteeChanged":
             self.committees[args["version"]] = tuple(member_of(each["word"], each["key"]) for each in args["committee"])
         elif name == "StartSigned":
             self.start_signers = args["signers"]
         elif name == "InputsSigned":
-            record, signers = self._record(args["turn"]), args["signers"]
-            if record.inputs == 0 and signers.bit_count() < self._least:
-                changed = replace(record, answered=record.answered | signers)
-            else:
-                changed = replace(record, inputs=record.inputs | signers, mask=args["mask"])
-            self.records[record.turn] = changed
+            record = self._record(args["turn"])
+            self.records[record.turn] = replace(
+                record, mask=args["mask"], inputs=args["inputs"], answered=args["answered"]
+            )
         elif name == "CheckpointSigned":
             record = self._record(args["turn"])
             self.records[record.turn] = replace(record, checkpoint=record.checkpoint | args["signers"])

@@ -36,6 +36,7 @@ class Progress:
     draw_block: int = 0  # 0: no draw is scheduled
     counted: int = 0  # the first turn that is not counted
     started: bool = False
+    vacated_at: int = 0  # when a place last fell vacant: offers for it are open for `answer_s`
 
     @property
     def least(self) -> int:
@@ -55,7 +56,6 @@ class Member:
 
     operator: int = 0  # 0: the place is vacant
     from_turn: int = 0  # the first turn it answers for
-    own: int = 0  # bitmap of the seats it has: its signature does not count for them
     key: str = "0x" + 40 * "0"
 
 
@@ -78,8 +78,8 @@ class Record:
     turn: int = 0
     version: int = 0  # of its committee; 0: no record
     mask: int = 0  # bitmap of seats
-    signed_at: int = 0
-    inputs: int = 0
+    signed_at: int = 0  # 0: no majority did yet
+    inputs: int = 0  # who holds the whole mask
     checkpoint: int = 0
     answered: int = 0  # signed while too few did
 

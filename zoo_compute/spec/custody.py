@@ -27,7 +27,6 @@ from zoo_compute.spec.params import (
     MAX_CUSTODY_OFFERS,
     MAX_CUSTODY_SIZE,
     MAX_PRICE,
-    MAX_SEATS,
     SIGNED_BYTES,
     STAKE_UNIT,
     custodians_of,
@@ -176,6 +175,8 @@ def schedule(w: World, msg: Message, job: int) -> None:
         require(msg.now >= wanted.closes_at, "custody: offers open")
         needed = escrow_of(wanted.fee, progress.custodians, w.terms[job].rounds)
         require(w.custody_escrows.get(job, 0) >= needed, "custody: escrow too small")
+    else:
+        require(msg.now >= progress.vacated_at + w.config.preset.answer_s, "custody: offers open")
     least = 1 if progress.version else progress.custodians
     require(progress.offers >= least, "custody: too few offers")
     w.custody[job] = replace(progress, draw_block=msg.block + 1)
@@ -202,7 +203,7 @@ def draw(w: World, msg: Message, job: int, committee: Committee) -> None:
             break
         left.remove(chosen)
         _let_go(w, job, members[index].operator)
-        members[index] = Member(chosen.operator, from_turn, 0, w.operator(chosen.operator).hot)
+        members[index] = Member(chosen.operator, from_turn, w.operator(chosen.operator).hot)
         role = w.custody_roles[job, chosen.operator]
         w.custody_roles[job, chosen.operator] = replace(role, status=CustodyStatus.CUSTODIAN, index=index)
         progress = replace(progress, vacant=bits.without(progress.vacant, bits.bit(index)))
@@ -234,20 +235,14 @@ def note_key(w: World, msg: Message, job: int, committee: Committee, index: int)
     _change(w, job, _with(committee, index, replace(member, key=hot)))
 
 
-def note_seat(w: World, msg: Message, job: int, committee: Committee, index: int, seat: int) -> None:
-    member = _member(w, job, committee, index)
-    has_it = seat < MAX_SEATS and w.seat(job, seat).operator == member.operator
-    require(has_it and not member.own & bits.bit(seat), "custody: nothing changed")
-    _change(w, job, _with(committee, index, replace(member, own=member.own | bits.bit(seat))))
-
-
 def resign(w: World, msg: Message, job: int, committee: Committee, index: int) -> None:
     """A wish to be replaced; until then nothing changes."""
     _require_hot(w, msg, _member(w, job, committee, index).operator)
     progress = w.custody[job]
     require(not progress.vacant & bits.bit(index), "custody: nothing changed")
     require(progress.draw_block == 0, "custody: draw scheduled")
-    w.custody[job] = replace(progress, vacant=progress.vacant | bits.bit(index))
+    vacated_at = progress.vacated_at if progress.vacant else msg.now  # nobody resigns to have others wait
+    w.custody[job] = replace(progress, vacant=progress.vacant | bits.bit(index), vacated_at=vacated_at)
 
 
 def lapse(w: World, msg: Message, job: int, committee: Committee, index: int) -> None:
@@ -260,13 +255,13 @@ def lapse(w: World, msg: Message, job: int, committee: Committee, index: int) ->
     require(member.from_turn <= run.turn, "custody: not on duty")
     record = w.custody_records.get((job, run.turn % (w.custody[job].depth + 1)), Record())
     if record.version and record.turn == run.turn:
-        require(record.inputs == 0, "custody: inputs are held")
+        require(record.signed_at == 0, "custody: inputs are held")
         require(not record.answered & bits.bit(index), "custody: it signed")
     role = w.custody_roles[job, member.operator]
     lost = role.reserve * CUSTODY_LAPSE_BPS // BPS
     w.custody_roles[job, member.operator] = replace(role, reserve=role.reserve - lost)
     _burn(w, w.job(job).token, lost)
-    _vacate(w, job, committee, index)
+    _vacate(w, job, committee, index, msg.now)
 
 
 def expel(w: World, msg: Message, job: int, operator: int, restored: int, committee: Committee) -> None:
@@ -281,7 +276,7 @@ def expel(w: World, msg: Message, job: int, operator: int, restored: int, commit
     _burn(w, w.job(job).token, role.reserve - back)
     if role.status == CustodyStatus.CUSTODIAN:
         require_committee(w, job, w.custody[job].version, committee)
-        _vacate(w, job, committee, role.index)
+        _vacate(w, job, committee, role.index, msg.now)
 
 
 def release(w: World, msg: Message, job: int, operator: int) -> None:
@@ -313,9 +308,12 @@ def _change(w: World, job: int, members: Sequence[Member]) -> None:
     w.committees[job, progress.version + 1] = tuple(members)
 
 
-def _vacate(w: World, job: int, committee: Committee, index: int) -> None:
+def _vacate(w: World, job: int, committee: Committee, index: int, now: int) -> None:
+    """Not while a draw is scheduled: it would fill the place from offers that were fixed before."""
+    progress = w.custody[job]
+    require(progress.draw_block == 0, "custody: draw scheduled")
     _let_go(w, job, committee[index].operator)
-    w.custody[job] = replace(w.custody[job], vacant=w.custody[job].vacant | bits.bit(index))
+    w.custody[job] = replace(progress, vacant=progress.vacant | bits.bit(index), vacated_at=now)
     _change(w, job, _with(committee, index, Member()))
 
 

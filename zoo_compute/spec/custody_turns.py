@@ -36,10 +36,11 @@ def hold_inputs(
     run = w.run(job)
     require(turn >= run.turn, "custody: turn is closed")
     record = _record(w, job, turn, committee)
-    is_new = record.inputs == 0
+    require(len(inputs) > 0, "custody: too few signatures")
+    is_new = record.signed_at == 0
     record = _with_inputs(w, msg, job, record, committee, inputs)
     _store(w, job, record)
-    if is_new and record.inputs:
+    if is_new and record.signed_at:
         settlement.note_inputs(w, msg, job, turn)
     elif is_new:
         require(run.is_open and run.turn == turn, "custody: not the open turn")
@@ -49,7 +50,7 @@ def leave_out(w: World, msg: Message, job: int, turn: int) -> None:
     """Once custodians had their time: committed seats whose inputs no majority holds are absent."""
     progress = w.custody.get(job, Progress())
     record = w.custody_records.get((job, turn % (progress.depth + 1)), Record())
-    is_over = record.turn == turn and record.inputs != 0 and msg.now > record.signed_at + w.config.preset.answer_s
+    is_over = record.turn == turn and record.signed_at != 0 and msg.now > record.signed_at + w.config.preset.answer_s
     require(is_over, "custody: mask is open")
     settlement.leave_out(w, msg, job, turn, record.mask)
 
@@ -70,10 +71,10 @@ def post_checkpoint(
     aggregator = w.seat(job, AGGREGATOR_SEAT).operator
     require(w.operator(aggregator).hot == msg.sender, "custody: not the hot key")
     record = _record(w, job, turn, committee)
-    is_on_record = record.inputs != 0
+    is_on_record = record.signed_at != 0
     if inputs:
         record = _with_inputs(w, msg, job, record, committee, inputs)
-    is_signed = record.inputs != 0 and bits.without(mask, record.mask) == 0
+    is_signed = record.signed_at != 0 and bits.without(mask, record.mask) == 0
     require(is_signed, "custody: inputs not held")
     signers = _checkpoint_signers((job, turn, root, cid), committee, signed)
     if len(signed) >= w.custody[job].least:
@@ -162,23 +163,26 @@ def _store(w: World, job: int, record: Record) -> None:
 def _with_inputs(
     w: World, msg: Message, job: int, record: Record, committee: Committee, inputs: tuple[InputsSignature, ...]
 ) -> Record:
-    """Seats that all of a majority hold join the mask; who signs with fewer must hold the whole mask. Late signatures change nothing."""
+    """Before the checkpoint, seats that all of a majority hold join the mask. Whoever is on record holds the whole mask: if it grows, the
+    others sign again. Late signatures change nothing.
+    """
     signers = _signers(
         committee, [(each.index, each.signer, (each.job, each.turn) == (job, record.turn)) for each in inputs]
     )
-    common, covering = bits.full(MAX_SEATS), 0
+    common = bits.full(MAX_SEATS)
     for each in inputs:
-        own = committee[each.index].own
-        common &= bits.without(each.seats, own)
-        covering |= 0 if bits.without(record.mask, each.seats | own) else bits.bit(each.index)
-    is_new, is_many = record.inputs == 0, len(inputs) >= w.custody[job].least
-    is_in_time = is_new or msg.now <= record.signed_at + w.config.preset.answer_s
-    if is_in_time and is_many and (is_new or bits.without(common, record.mask)):
-        signed_at = msg.now if is_new else record.signed_at
-        return replace(record, mask=record.mask | common, inputs=record.inputs | signers, signed_at=signed_at)
-    if is_new:
+        common &= each.seats
+    is_new = record.signed_at == 0
+    may_grow = record.checkpoint == 0 and len(inputs) >= w.custody[job].least
+    if is_new and not may_grow:
         return replace(record, answered=record.answered | signers)
-    return replace(record, inputs=record.inputs | covering) if is_in_time else record
+    if not is_new and msg.now > record.signed_at + w.config.preset.answer_s:
+        return record
+    if may_grow and (is_new or bits.without(common, record.mask)):
+        signed_at = msg.now if is_new else record.signed_at
+        record = replace(record, mask=record.mask | common, inputs=0, signed_at=signed_at)
+    covering = sum(bits.bit(each.index) for each in inputs if not bits.without(record.mask, each.seats))
+    return replace(record, inputs=record.inputs | covering)
 
 
 def _checkpoint_signers(

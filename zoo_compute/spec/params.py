@@ -16,7 +16,9 @@ class Preset:
     name: str
     bid_window_s: int  # sealed bids are accepted
     reveal_window_s: int  # bids are opened
-    ready_window_s: int  # holders confirm that they hold the inputs and timed a step
+    ready_window_s: (
+        int  # holders confirm that they hold the inputs and timed a step; custodians that are silent are replaced
+    )
     min_window_s: int  # least challenge window
     window_value: int  # ZEN smallest units: a round's cost from which on windows are longer
     exit_delay_s: int  # from exit request to withdrawal of stake
@@ -57,7 +59,7 @@ PRODUCTION = Preset(
     name="production",
     bid_window_s=3_600,
     reveal_window_s=1_800,
-    ready_window_s=3_600,
+    ready_window_s=4_500,
     min_window_s=7_200,
     window_value=1_000 * ZEN,
     exit_delay_s=604_800,

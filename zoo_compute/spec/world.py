@@ -182,7 +182,6 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         custody.schedule,
         custody.draw,
         custody.note_key,
-        custody.note_seat,
         custody.resign,
         custody_turns.hold_start,
         custody_turns.hold_inputs,

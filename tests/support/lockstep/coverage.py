@@ -39,7 +39,7 @@ STATES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "verdicts": ("statements", lambda given: "GIVEN" if given.left.units else "ENDED"),
     "custodian": ("custody_roles", lambda role: role.status.name),
     "draw of a committee": ("custody", lambda progress: "SCHEDULED" if progress.draw_block else "IDLE"),
-    "record": ("custody_records", lambda r: "CHECKPOINT" if r.checkpoint else "INPUTS" if r.inputs else "SHORT"),
+    "record": ("custody_records", lambda r: "CHECKPOINT" if r.checkpoint else "INPUTS" if r.signed_at else "SHORT"),
     "entry": ("entries", lambda entry: "STANDING" if entry.block else "ENDED"),
     "dispute": ("disputes.claims", lambda word: word.end.name if word.end else "EXPLORED"),
     "recall": ("recalls", lambda recall: "DUE" if recall.due else "ENDED"),

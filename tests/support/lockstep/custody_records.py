@@ -21,7 +21,7 @@ TYPES: dict[type, tuple[str, dict[str, str]]] = {
 
 
 def member_words(member: Member) -> tuple[int, int]:
-    return member.operator << 152 | member.from_turn << 128 | member.own, int(member.key, 16)
+    return member.operator << 24 | member.from_turn, int(member.key, 16)
 
 
 def committee_words(committee: Committee) -> list[tuple[int, int]]:

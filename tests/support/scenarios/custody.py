@@ -27,7 +27,7 @@ from zoo_compute.spec.params import (
     custodians_of,
 )
 from zoo_compute.spec.seats import present
-from zoo_compute.spec.state import ZERO_ADDRESS, Claim
+from zoo_compute.spec.state import ZERO_ADDRESS, Claim, ClaimStatus
 
 FUNDS = 100_000
 HOLDERS = {"alice": Offer(40, 1), "bob": Offer(40, 1), "carol": Offer(40, 1)}
@@ -94,6 +94,9 @@ class CustodyScenario:
         self.ok("hold_start", "stranger", self.job, self.committee, self.start(0, 1))
 
     def drawn(self) -> None:
+        """Once offers had their time."""
+        if self.version:
+            self.s.to(max(self.s.now, self.offers_close))
         self.ok("schedule", "stranger", self.job)
         self.s.mine(self.s.preset.draw_blocks + 2)
         self.ok("draw", "stranger", self.job, self.committee)
@@ -112,6 +115,11 @@ class CustodyScenario:
     @property
     def version(self) -> int:
         return self.s.world.custody[self.job].version
+
+    @property
+    def offers_close(self) -> int:
+        """Of a replacement's draw."""
+        return self.s.world.custody[self.job].vacated_at + self.s.preset.answer_s
 
     @property
     def committee(self) -> Committee:
@@ -340,12 +348,6 @@ def a_committee_is_drawn_by_a_block_that_nobody_knew(s: Stage) -> None:
     s.ok("registry", "set_hot", "frank owner", s.ids["frank"], s.accounts["dave hot"])
     t.ok("note_key", "stranger", t.job, committee, frank)
     t.no("committee differs", "note_key", "stranger", t.job, committee, frank)
-    seated = next(place for place in range(3) if t.name(place) in HOLDERS)
-    own = next(seat for seat in range(3) if s.world.seat(t.job, seat).operator == t.committee[seated].operator)
-    for seat in (own + 1, 128, 2**200):
-        t.no("nothing changed", "note_seat", "stranger", t.job, t.committee, seated, seat)
-    t.ok("note_seat", "stranger", t.job, t.committee, seated, own)
-    t.no("nothing changed", "note_seat", "stranger", t.job, t.committee, seated, own)
 
 
 @scenario
@@ -372,6 +374,10 @@ def a_custodian_that_resigns_stays_until_it_is_replaced(s: Stage) -> None:
     t.no("not the hot key", "resign", "stranger", t.job, t.committee, 0)
     t.ok("resign", f"{first} hot", t.job, t.committee, 0)
     t.no("nothing changed", "resign", f"{first} hot", t.job, t.committee, 0)
+    s.wait(s.preset.answer_s - 1)
+    t.ok("resign", f"{t.name(2)} hot", t.job, t.committee, 2)  # whoever resigns later lets nobody wait
+    t.no("offers open", "schedule", "stranger", t.job)
+    s.wait(1)
     t.no("too few offers", "schedule", "stranger", t.job)
     t.offered("alice")
     t.ok("schedule", "stranger", t.job)
@@ -420,14 +426,17 @@ def custodians_sign_for_what_they_hold(s: Stage) -> None:
     assert (record.mask, record.inputs, record.answered, record.signed_at) == (0b010, 0b011, 0b100, s.now)
     t.hold(0b101, 2)
     assert s.world.custody_records[job, 0] == record, "it lacks a seat of the mask: skipped"
+    t.no("too few signatures", "hold_inputs", "stranger", job, 0, committee, ())
     t.no("inputs not held", "post_checkpoint", "dave hot", *t.post_args(0, 1))
     s.no("settlement: mask differs", "custody", "post_checkpoint", "dave hot", *t.post_args(0, 1, mask=0b010))
     t.hold(0b010, 2)
     t.hold(0b101, 0, 2)
+    record = s.world.custody_records[job, 0]
+    assert (record.mask, record.inputs) == (0b111, 0), "nobody signed for all of it"
     s.wait(s.preset.answer_s)
     t.hold(0b111, 1)
     record = s.world.custody_records[job, 0]
-    assert (record.mask, record.inputs) == (0b111, 0b111), "signatures only add"
+    assert (record.mask, record.inputs) == (0b111, 0b010)
     false = b"x" * 32
     wrongs = ({"turn": 1}, {"root": false}, {"cid": false}, {"index": 1}, {"signer": s.accounts["alice hot"]})
     for wrong in wrongs:
@@ -464,18 +473,46 @@ def late_signatures_for_inputs_do_not_stop_a_checkpoint(s: Stage) -> None:
 
 
 @scenario
-def nobodys_signature_counts_for_its_own_seat(s: Stage) -> None:
+def a_custodians_own_seat_counts_though_the_others_are_silent(s: Stage) -> None:
+    """Grace is hostile: with alice and frank there is a majority of honest ones, for alice's own seat too."""
     t = CustodyScenario(s)
-    t.ready("alice", "erin", "frank")
-    alice = t.place("alice")
-    own = next(seat for seat in range(3) if s.world.seat(t.job, seat).operator == s.ids["alice"])
-    t.ok("note_seat", "stranger", t.job, t.committee, alice, own)
+    t.ready("alice", "frank", "grace")
     t.commit_all()
-    t.hold(0b111, alice, t.place("erin"))
-    assert s.world.custody_records[t.job, 0].mask == 0b111 ^ 1 << own
-    t.hold(0b111, t.place("erin"), t.place("frank"))
-    assert s.world.custody_records[t.job, 0].mask == 0b111
-    t.hold(0b111 ^ 1 << own, alice)
+    t.hold(0b111, t.place("alice"), t.place("frank"))
+    s.wait(s.preset.answer_s + 1)
+    t.ok("leave_out", "grace hot", t.job, 0)
+    posted = t.posted(t.place("alice"), t.place("frank"))
+    assert posted.scope == 0b111
+    s.finalise(t.job)
+    assert s.world.claims[t.job, s.seat_of(t.job, "alice"), 0].status == ClaimStatus.PAID
+
+
+@scenario
+def who_holds_less_than_the_mask_is_not_paid(s: Stage) -> None:
+    """Places 0 and 1 hold everything; 2 signs for nothing, in the first majority that is handed in."""
+    t = CustodyScenario(s).ready()
+    job, third = t.job, s.ids[t.name(2)]
+    t.commit_all()
+    t.ok("hold_inputs", f"{t.name(2)} hot", job, 0, t.committee, (*t.inputs(7, 0), *t.inputs(0, 2)))
+    record = s.world.custody_records[job, 0]
+    assert (record.mask, record.inputs) == (0, 0b101), "of no seat, all of which they hold"
+    s.no("settlement: mask differs", "custody", "post_checkpoint", "dave hot", *t.post_args(0, 1, mask=0))
+    t.ok("hold_inputs", "stranger", job, 0, t.committee, (*t.inputs(0b011, 0), *t.inputs(0b111, 1)))
+    record = s.world.custody_records[job, 0]
+    assert (record.mask, record.inputs) == (0b011, 0b011)
+    t.ok("hold_inputs", "stranger", job, 0, t.committee, (*t.inputs(0b110, 2), *t.inputs(0b111, 1)))
+    record = s.world.custody_records[job, 0]
+    assert (record.mask, record.inputs) == (0b111, 0b010), "the mask grew, and one of these holds all of it"
+    t.hold(0b111, 0)
+    claim = t.posted(0, 1)
+    both = (*t.inputs(2**128 - 1, 0, turn=0), *t.inputs(2**128 - 1, 1, turn=0))
+    t.ok("hold_turn", f"{t.name(2)} hot", job, claim.turn, t.committee, both, ())
+    record = s.world.custody_records[job, 0]
+    assert (record.mask, record.inputs) == (0b111, 0b011), "no seat joins after the checkpoint"
+    s.finalise(job)
+    before = s.world.custody_funds[t.token, third]
+    t.count()
+    assert s.world.custody_funds[t.token, third] == before
 
 
 @scenario
@@ -581,6 +618,7 @@ def who_does_not_sign_in_time_is_replaced(s: Stage) -> None:
     gone, reserve = t.name(0), s.world.custody_requests[job].reserve
     t.ok("lapse", "stranger", job, t.committee, 0)
     assert s.world.custody_roles[job, s.ids[gone]].reserve == reserve - reserve // 100
+    assert t.offers_close == s.now + s.preset.answer_s
     t.no("no custodian", "lapse", "stranger", job, t.committee, 0)
     vacant = (InputsSignature(0, ZERO_ADDRESS, job, 0, 7), *t.inputs(7, 1))
     assert t.committee[0] == Member()
@@ -593,6 +631,31 @@ def who_does_not_sign_in_time_is_replaced(s: Stage) -> None:
     t.hold(7, bob, 2)  # the replacement signs for the turn that is open
     t.no("inputs are held", "lapse", "stranger", job, t.committee, 1)
     t.posted(bob, 2)
+
+
+@scenario
+def whoever_offers_first_after_an_outage_is_not_alone(s: Stage) -> None:
+    """A majority is silent, and nobody waits with an offer: alice and bob, who have both places ended, are not drawn at once."""
+    t = CustodyScenario(s, aggregate_s=60, slot_s=60).ready()
+    job = t.job
+    t.commit_all()
+    s.to(s.world.run(job).inputs_close + s.preset.answer_s + 1)
+    t.ok("lapse", "alice hot", job, t.committee, 0)
+    t.offered("alice")
+    s.to(t.offers_close - 1)
+    t.no("offers open", "schedule", "alice hot", job)
+    t.ok("lapse", "alice hot", job, t.committee, 1)
+    s.to(t.offers_close - 1)
+    t.no("offers open", "schedule", "alice hot", job)
+    t.offered("bob", "carol", "dave")
+    s.wait(1)
+    t.ok("schedule", "alice hot", job)
+    t.no("draw scheduled", "lapse", "stranger", job, t.committee, 2)
+    third = t.committee[2].operator
+    t.no("draw scheduled", "expel", s.world.config.availability, job, third, 0, t.committee)
+    s.mine(s.preset.draw_blocks + 2)
+    t.ok("draw", "stranger", job, t.committee)
+    t.ok("lapse", "stranger", job, t.committee, 2)
 
 
 @scenario

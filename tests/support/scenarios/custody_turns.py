@@ -277,23 +277,55 @@ def a_checkpoint_may_be_signed_by_those_drawn_meanwhile(s: Stage) -> None:
 
 
 @scenario
-def inputs_whose_signers_all_left_are_signed_for_again(s: Stage) -> None:
-    t = CustodyScenario(s).ready()
+def inputs_that_were_held_stay_so_whoever_leaves(s: Stage) -> None:
+    """Their signers left, or changed a key: nobody thins the record of a turn until the aggregator is late in vain."""
+    t = CustodyScenario(s, aggregate_s=60).ready()
     job = t.job
     t.commit_all()
     t.hold(7, 0, 1)
-    due = s.world.run(job).aggregator_due
+    due, signed_at = s.world.run(job).aggregator_due, s.world.custody_records[job, 0].signed_at
     for place in (0, 1):
         t.ok("expel", s.world.config.availability, job, t.committee[place].operator, 0, t.committee)
+    third = t.name(2)
+    s.ok("registry", "set_hot", f"{third} owner", s.ids[third], s.accounts["stranger"])
+    t.ok("note_key", "stranger", job, t.committee, 2)
+    t.no("too few signatures", "hold_inputs", "stranger", job, 0, t.committee, ())
+    t.ok("hold_inputs", "stranger", job, 0, t.committee, t.inputs(7, 2))
+    record = s.world.custody_records[job, 0]
+    assert (record.mask, record.inputs, record.signed_at) == (7, 0b100, signed_at)
     t.offered("alice", "bob")
     t.drawn()
-    t.hold(7, 2)
-    record = s.world.custody_records[job, 0]
-    assert (record.mask, record.inputs, record.answered) == (7, 0, 0b100)
-    t.no("inputs not held", "post_checkpoint", "dave hot", *t.post_args(0, 1))
-    t.hold(7, 0, 1)
+    s.wait(1)
+    t.ok("leave_out", "stranger", job, 0)
+    s.to(s.world.run(job).inputs_close + s.preset.answer_s + 1)
+    t.no("inputs are held", "lapse", "stranger", job, t.committee, 2)
     assert s.world.run(job).aggregator_due == due
-    t.posted(0, 2)
+    t.posted(0, 1)
+
+
+@scenario
+def a_turn_whose_round_is_done_again_leaves_its_place_to_a_later_one(s: Stage) -> None:
+    """Its inputs are held when the aggregation before it is convicted."""
+    t = CustodyScenario(s).ready()
+    job = t.job
+    claim = t.closed()
+    t.commit_all()
+    t.hold(7, 0, 1)
+    s.convict(job, claim)
+    assert s.world.run(job).round == 0
+    s.take_over(job, AGGREGATOR_SEAT, "erin")
+    for _ in range(2):
+        s.finalise(job)
+        t.count()
+        t.closed()
+    s.finalise(job)
+    t.count()
+    t.commit_all()
+    t.hold(7, 2)
+    record = s.world.custody_records[job, 1]
+    assert (record.turn, record.signed_at, record.answered) == (4, 0, 0b100)
+    t.posted(inputs=t.inputs(7, 0, 1))
+    s.settle(job)
 
 
 @scenario

@@ -53,6 +53,7 @@ class Progress(NamedTuple):
     draw_block: int
     counted: int
     started: int
+    vacated_at: int
 
 
 class Record(NamedTuple):
@@ -146,10 +147,6 @@ class Custody(Binding):
         """A custodian's hot key changed: from now on the new one signs. Anyone may say so."""
         return self._call("note_key", (job, committee, index))
 
-    def note_seat(self, job: int, committee: Sequence[Member], index: int, seat: int) -> Call:
-        """A custodian has this seat: its signature does not count for it. Anyone may say so."""
-        return self._call("note_seat", (job, committee, index, seat))
-
     def resign(self, job: int, committee: Sequence[Member], index: int) -> Call:
         """A custodian asks to be replaced. Until a draw does so it has its place, and keeps what it signed for till
         the end.
@@ -163,7 +160,7 @@ class Custody(Binding):
     def hold_inputs(self, job: int, turn: int, committee: Sequence[Member], inputs: Sequence[InputsSignature]) -> Call:
         """Custodians hold the updates of these seats in the open turn, whose inputs are complete. Of a majority:
         nobody commits any more, and the seats that all of them hold join the mask. Of fewer: they signed, and do
-        not lapse; once a majority did, those who hold the whole mask join it.
+        not lapse. Once a majority did, those who hold the whole mask are on record.
 
         committee: The present one; or, once a majority signed, that of the turn's record.
         """
