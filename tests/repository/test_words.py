@@ -107,3 +107,24 @@ def test_the_check__would_notice_a_retired_word():
     assert words_in("told_events") & retired("identifier")
     assert retired_prose(False).search("who was told")
     assert retired_prose(False).search("a game") and not retired_prose(True).search("a game")  # noqa: PT018
+
+
+def test_every_new_name_in_the_changelog__is_a_module_or_in_one():
+    """A table of renamed modules that names a removed one sends its reader nowhere."""
+    rows = re.findall(r"^\| .*? \| (.*?) \|$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    packages = ("zoo_compute", "keepers", "node", "repops", "tests", "scripts", "benchmarks")
+    cells = [cell for row in rows for cell in re.findall(r"`([a-z_]+\.[\w.{}, ]+)`", row) if cell.startswith(packages)]
+    names = [
+        f"{head}{each.strip()}"
+        for cell in cells
+        for head, _, tail in [cell.partition("{")]
+        for each in tail.rstrip("}").split(",")
+    ]
+    assert len(names) > 50
+    assert [name for name in names if not is_there(name)] == []
+
+
+def is_there(name: str) -> bool:
+    path = ROOT / name.replace(".", "/")
+    holder = path.parent.with_suffix(".py")
+    return path.is_dir() or path.with_suffix(".py").exists() or (holder.exists() and path.name in holder.read_text())
