@@ -174,6 +174,10 @@ class Play(JobDriver):
     def register_all(self, count: int) -> list[Operator]:
         return [self.register(f"operator {index}") for index in range(count)]
 
+    def rate(self, operator: Operator, points: int) -> None:
+        """Give an operator reputation."""
+        self.kit.registry.reward_outcome(operator.id, points * ZEN, sender=self.kit.settlement.address)
+
     def ready(self, job: int, *parties: Operator, estimate_s: int | None = 10) -> None:
         super().ready(job, *parties, estimate_s=estimate_s)
 
