@@ -13,7 +13,7 @@ import logging
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -81,7 +81,7 @@ def check(
     where, facts = _named(device), known
     path = record_path_of(facts)
     with _alone(path, lambda: say(f"{facts['name']}: another process checks it; waiting for the result")):
-        record = {} if again else _read(path, facts)
+        record = {} if again else kept_record(path, facts)
         if record.get("status") == "running" and record.get("boot") == _boot():
             record = {}  # somebody ended the process that ran it: no fault of the device
         if record.get("status") not in ("conformed", "differs", "refused") and record.get("deaths", 0) < TRIES:
@@ -95,7 +95,7 @@ def kept(device: Device) -> ConformanceResult:
     if isinstance(known, ConformanceResult):
         return known
     path = record_path_of(known)
-    return _verdict(_named(device), path, known, _read(path, known) or {"why": UNCHECKED})
+    return _verdict(_named(device), path, known, kept_record(path, known) or {"why": UNCHECKED})
 
 
 def _known(device: Device) -> dict[str, str] | ConformanceResult:
@@ -188,7 +188,7 @@ def _alone(path: Path, wait: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-def _read(path: Path, facts: dict[str, str]) -> Record:
+def kept_record(path: Path, facts: Mapping[str, Any]) -> Record:
     """What is kept for these facts; nothing where any of them changed, or the file is no record."""
     try:
         record = json.loads(path.read_bytes())

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from node.backends import next_kernels
-from node.conformance import device_facts
+from node.conformance import device_facts, kept_record
 from node.device import memory
 from node.errors import ChildDied, OverLimit
 from node.hardware import CPU, device_named, threads
@@ -98,7 +98,7 @@ def _kept_or_measured(
     batch: Mapping[str, Array],
     limits: Limits,
 ) -> StepCost:
-    known = _read(path, facts)
+    known = kept_record(path, facts)
     if "cost" in known:
         return StepCost(**known["cost"])
     if "over" in known and time.time() < known["until"]:
@@ -153,14 +153,6 @@ def _record(program: MeasuredProgram) -> tuple[Path, dict[str, Any]]:
     }
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
     return paths.home() / "costs" / f"{name}.json", facts
-
-
-def _read(path: Path, facts: dict[str, Any]) -> dict[str, Any]:
-    try:
-        record = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) and record.get("facts") == facts else {}
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:

@@ -4,8 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from tests.support.job_driver import Offer
+
 FINAL, JUDGED, SILENT, EXHAUSTED, AGED = range(1, 6)
 PAID, CONVICTED, VOID = 2, 3, 4  # statuses of a claim
+
+
+@pytest.fixture(name="cast")
+def cast_fixture(play):
+    """ada, bob, cy with a slot each at 1,000; agg at 500, and eve, who stands by for it."""
+    return play.register_all(5)
+
+
+@pytest.fixture(name="running")
+def running_fixture(play, cast):
+    ada, bob, cy, agg, eve = cast
+    return play.running({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(5), eve: Offer(9)})
 
 
 def ask(kit: Any, job: int, claim: Any) -> None:

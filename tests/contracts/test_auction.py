@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.evm import chain
 from tests.support.job_driver import Offer
-from tests.support.protocol_driver import DEVNET, ZEN
+from tests.support.protocol_driver import DEVNET
 from zoo_compute.spec.params import lock_of
 
 LOCK = lock_of(1_000, 500)  # of a slot's bid at the first reserve, in the kit's default terms
@@ -14,19 +14,6 @@ ZEN_REFUSES = "erc20: transfer amount exceeds balance"
 @pytest.fixture
 def agg(play):
     return play.register("aggregator")
-
-
-def revealed(play, slots, aggregator, /, **changes):
-    """A job at the end of its reveal phase."""
-    job = play.post(**changes)
-    play.bid_all(job, slots, aggregator)
-    play.reveal_all(job, slots, aggregator)
-    return job
-
-
-def rate(kit, operator, points):
-    """Give an operator reputation."""
-    kit.registry.reward_outcome(operator.id, points * ZEN, sender=kit.settlement.address)
 
 
 # --- bid
@@ -146,7 +133,7 @@ def test_ring__standing_bid_of_another_job_in_the_place__refuses_until_it_is_rec
 def test_ring__seated_winner_and_loser__make_room_by_themselves(kit, play, agg):
     ada, bob = play.register_all(2)
     offers = ({ada: Offer(10, 3), bob: Offer(20, 3)}, {agg: Offer(1)})
-    job = revealed(play, *offers)
+    job = play.revealed(*offers)
     other = far(kit, play, job)
     for each in (ada, bob):
         with play.refused("auction: already bid"):
@@ -167,7 +154,7 @@ def test_ring__seated_winner_and_loser__make_room_by_themselves(kit, play, agg):
 
 def test_ring__revealed_bid_of_an_earlier_attempt__keeps_its_place(kit, play, agg):
     ada, bob = play.register_all(2)
-    job = revealed(play, {ada: Offer(10, 2)}, {})
+    job = play.revealed({ada: Offer(10, 2)}, {})
     kit.auction.reopen(job, 0, sender=play.anyone)
     offers = ({bob: Offer(10, 3)}, {agg: Offer(1)})
     play.bid_all(job, *offers)
@@ -184,14 +171,14 @@ def test_ring__revealed_bid_of_an_earlier_attempt__keeps_its_place(kit, play, ag
 def test_reveal__snapshots_the_discount_and_counts_capped_units(kit, play):
     ada, bob = play.register_all(2)
     job = play.post(slots=7)
-    rate(kit, ada, 40)
+    play.rate(ada, 40)
     play.bid(job, 0, ada, Offer(900, 5))
     play.bid(job, 0, bob, Offer(800, 2))
     play.to(kit.auction.lots(job, 0).bid_end)
-    rate(kit, ada, 10)
+    play.rate(ada, 10)
     play.reveal(job, 0, ada)
     play.reveal(job, 0, bob)
-    rate(kit, ada, 10)
+    play.rate(ada, 10)
     bid = kit.auction.bids(job, 0, ada.id)
     assert (bid.revealed, bid.price, bid.discount_bps, bid.seal) == (True, 900, 50, bytes(32))
     lot = kit.auction.lots(job, 0)
@@ -229,7 +216,7 @@ def test_reopen__too_few_bids__grows_a_short_lots_reserve_by_a_quarter(kit, play
 
 def test_reopen__one_lot_short__takes_both_to_the_next_attempt(kit, play, agg):
     ada, bob = play.register_all(2)
-    job = revealed(play, {ada: Offer(10, 2), bob: Offer(20)}, {})
+    job = play.revealed({ada: Offer(10, 2), bob: Offer(20)}, {})
     kit.auction.reopen(job, 0, sender=play.anyone)
     slots, seat = kit.auction.lots(job, 0), kit.auction.lots(job, 1)
     assert (slots.attempt, seat.attempt, slots.bid_end) == (2, 2, seat.bid_end)
@@ -250,7 +237,7 @@ def test_reclaim__unrevealed_bid__forfeits_the_reserve_a_unit(kit, play):
     ada = play.register("ada")
     job = play.post()
     play.bid(job, 0, ada, Offer(10, 2))
-    rate(kit, ada, 9)
+    play.rate(ada, 9)
     play.to(kit.auction.lots(job, 0).reveal_end - 1)
     with play.refused("auction: bid still active"):
         kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
@@ -289,7 +276,7 @@ def test_reclaim__bids_of_every_attempt__unlock_and_forfeit_by_the_reserve_of_th
 def test_reclaim__revealed_bid_of_this_attempt__still_stands(kit, play, agg):
     ada, bob = play.register_all(2)
     offers = ({ada: Offer(10, 3), bob: Offer(20, 3)}, {agg: Offer(1)})
-    job = revealed(play, *offers)
+    job = play.revealed(*offers)
     for _ in range(2):
         for each in (ada, bob):
             with play.refused("auction: bid still active"):
@@ -374,7 +361,7 @@ def test_award__what_rounding_locks_too_much__stays_behind_the_seat(kit, play, a
 def test_clear__loser_where_slots_are_rolled_back__is_unlocked_whole(kit, play, agg):
     ada, bob = play.register_all(2)
     offers = ({ada: Offer(10, 2), bob: Offer(20, 2)}, {agg: Offer(1)})
-    job = revealed(play, *offers, slots=2, policy=1)
+    job = play.revealed(*offers, slots=2, policy=1)
     play.clear(job, 0, offers[0])
     assert kit.registry.collateral(ada.id, kit.zen).locked == 2 * LOCK + 3 * (2 * 2_000 + 1_000)
     assert tuple(kit.registry.collateral(bob.id, kit.zen)) == (10**9, 0)

@@ -15,14 +15,6 @@ def agg(play):
     return play.register("aggregator")
 
 
-def revealed(play, slots, aggregator, /, **changes):
-    """A job at the end of its reveal phase."""
-    job = play.post(**changes)
-    play.bid_all(job, slots, aggregator)
-    play.reveal_all(job, slots, aggregator)
-    return job
-
-
 def seats(kit, job, *operators):
     """What each operator was seated with; None where it won nothing."""
     run = kit.settlement.runs(job)
@@ -30,17 +22,12 @@ def seats(kit, job, *operators):
     return [by_operator.get(each.id) for each in operators]
 
 
-def rate(kit, operator, points):
-    """Give an operator reputation."""
-    kit.registry.reward_outcome(operator.id, points * ZEN, sender=kit.settlement.address)
-
-
 # --- clear
 
 
 def test_clear__equal_scores__go_by_operator_number(kit, play, agg):
     ada, bob = play.register_all(2)
-    job = revealed(play, {ada: Offer(10, 3), bob: Offer(10, 3)}, {agg: Offer(1)})
+    job = play.revealed({ada: Offer(10, 3), bob: Offer(10, 3)}, {agg: Offer(1)})
     with play.refused("auction: out of order"):
         kit.auction.clear(job, 0, [bob.id, ada.id], sender=play.anyone)
     kit.auction.clear(job, 0, [ada.id, bob.id], sender=play.anyone)
@@ -50,7 +37,7 @@ def test_clear__equal_scores__go_by_operator_number(kit, play, agg):
 def test_clear__loser__is_unlocked_at_once(kit, play, agg):
     ada, bob = play.register_all(2)
     offers = ({ada: Offer(10, 2), bob: Offer(20, 2)}, {agg: Offer(1)})
-    job = revealed(play, *offers, slots=2)
+    job = play.revealed(*offers, slots=2)
     play.clear(job, 0, offers[0])
     assert kit.registry.collateral(ada.id, kit.zen).locked == 2 * LOCK
     assert tuple(kit.registry.collateral(bob.id, kit.zen)) == (10**9, 0)
@@ -60,7 +47,7 @@ def test_clear__loser__is_unlocked_at_once(kit, play, agg):
 def test_clear__three_bidders__none_wins_more_than_a_third(kit, play, agg):
     ada, bob, cy = play.register_all(3)
     offers = ({ada: Offer(10, 7), bob: Offer(20, 7), cy: Offer(30, 7)}, {agg: Offer(1)})
-    job = revealed(play, *offers, slots=7)
+    job = play.revealed(*offers, slots=7)
     play.clear(job, 0, offers[0])
     bids = [kit.auction.bids(job, 0, each.id) for each in (ada, bob, cy)]
     assert [(bid.won, bid.first_slot) for bid in bids] == [(3, 0), (3, 3), (1, 6)]
@@ -71,7 +58,7 @@ def test_clear__three_bidders__none_wins_more_than_a_third(kit, play, agg):
 def test_clear__skipped_bid__restarts_the_clearing_with_every_lock_right(kit, play, agg):
     ada, bob, cy, dee = play.register_all(4)
     offers = ({ada: Offer(10), bob: Offer(20), cy: Offer(30), dee: Offer(40)}, {agg: Offer(1)})
-    job = revealed(play, *offers)
+    job = play.revealed(*offers)
     clear, bids = kit.auction.clear, kit.auction.bids
     clear(job, 0, [cy.id, dee.id], sender=play.anyone)  # skips ada and bob
     assert kit.auction.lots(job, 0).sold == 2
@@ -92,7 +79,7 @@ def test_clear__skipped_bid__restarts_the_clearing_with_every_lock_right(kit, pl
 def test_clear__a_sweep_that_skips_others__never_wins_back_what_was_unlocked(kit, play, agg):
     ada, bob, cy = play.register_all(3)
     offers = ({ada: Offer(10, 1), bob: Offer(20, 1), cy: Offer(30, 1)}, {agg: Offer(1)})
-    job = revealed(play, *offers, slots=1, quorum=1)
+    job = play.revealed(*offers, slots=1, quorum=1)
     clear = kit.auction.clear
     clear(job, 0, [bob.id, cy.id], sender=play.anyone)  # cy loses and is unlocked
     assert kit.registry.collateral(cy.id, kit.zen).locked == 0
@@ -105,7 +92,7 @@ def test_clear__a_sweep_that_skips_others__never_wins_back_what_was_unlocked(kit
 def test_clear__more_bids_than_a_call_takes__resumes(kit, play, agg):
     operators = play.register_all(70)
     offers = {each: Offer(100 + (index * 37) % 70) for index, each in enumerate(operators)}
-    job = revealed(play, offers, {agg: Offer(1)}, slots=60, quorum=1)
+    job = play.revealed(offers, {agg: Offer(1)}, slots=60, quorum=1)
     order = play.order(job, 0, offers)
     kit.auction.clear(job, 0, order[:64], sender=play.anyone)
     lot = kit.auction.lots(job, 0)
@@ -152,7 +139,7 @@ def test_award__own_leftover__is_no_competition(kit, play, agg):
 
 def test_award__discount__divides_the_threshold(kit, play, agg):
     ada, bob = play.register_all(2)
-    rate(kit, ada, 1_000)
+    play.rate(ada, 1_000)
     # ada at 105 with 10 % off scores below bob at 100, and is paid up to 100 / 0.9.
     job = play.awarded({ada: Offer(105, 1), bob: Offer(100, 1)}, {agg: Offer(1)}, slots=1, quorum=1)
     assert [seat.price if seat else None for seat in seats(kit, job, ada, bob)] == [111, None]
@@ -160,7 +147,7 @@ def test_award__discount__divides_the_threshold(kit, play, agg):
 
 def test_award__threshold_above_the_reserve__is_cut(kit, play, agg):
     ada, bob = play.register_all(2)
-    rate(kit, ada, 1_000)
+    play.rate(ada, 1_000)
     job = play.awarded({ada: Offer(950, 1), bob: Offer(1_000, 1)}, {agg: Offer(1)}, slots=1, quorum=1)
     assert seats(kit, job, ada)[0].price == 1_000
 
@@ -168,7 +155,7 @@ def test_award__threshold_above_the_reserve__is_cut(kit, play, agg):
 def test_award__in_any_order_each_once(kit, play, agg):
     ada, bob, cy = play.register_all(3)
     offers = ({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(1)})
-    job = revealed(play, *offers, slots=2)
+    job = play.revealed(*offers, slots=2)
     for kind in (0, 1):
         play.clear(job, kind, offers[kind])
     award = kit.auction.award
@@ -205,7 +192,7 @@ def test_award__64_winners_priced_by_the_most_losing_runs__fit_a_call(kit, play)
     # 64 win 256 units each; of the losers 22 fill the cap of 5,462 losing units, the last of them with 86.
     offers = {each: Offer(100 + index, 256) for index, each in enumerate(operators)}
     kit.zen.transfer(play.submitter, ZEN, sender=kit.deployer)
-    job = revealed(play, offers, {agg: Offer(1)}, slots=16_384)
+    job = play.revealed(offers, {agg: Offer(1)}, slots=16_384)
     order = [each.id for each in operators]
     for batch in (order[:64], order[64:]):
         kit.auction.clear(job, 0, batch, sender=play.anyone)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contracts.disputes import (
+from tests.contracts.disputes import (  # noqa: F401
     AGED,
     CONVICTED,
     EXHAUSTED,
@@ -10,10 +10,12 @@ from tests.contracts.disputes import (
     JUDGED,
     SILENT,
     ask,
+    cast_fixture,
     close,
     convict,
     events_named,
     reward,
+    running_fixture,
     status,
 )
 from tests.support.job_driver import Offer
@@ -24,18 +26,6 @@ LOCK = lock_of(1_000, 500)  # of a slot at its price: 98,334
 ROUND = 3 * 2_000 + 1_000  # what a round costs at most
 NOBODY = "0x" + 40 * "0"
 SEAT_LOCK = lock_of(9, 500)  # of the aggregator, besides restitution
-
-
-@pytest.fixture
-def cast(play):
-    """ada, bob, cy with a slot each at 1,000; agg at 500, and eve, who stands by for it."""
-    return play.register_all(5)
-
-
-@pytest.fixture
-def running(play, cast):
-    ada, bob, cy, agg, eve = cast
-    return play.running({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(5), eve: Offer(9)})
 
 
 def test_convict__worker_under_policy_0__divides_its_lock_and_leaves_the_rounds(kit, play, cast, running):

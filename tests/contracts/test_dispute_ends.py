@@ -2,7 +2,19 @@
 
 import pytest
 
-from tests.contracts.disputes import AGED, FINAL, JUDGED, VOID, ask, close, convict, events_named, status
+from tests.contracts.disputes import (  # noqa: F401
+    AGED,
+    FINAL,
+    JUDGED,
+    VOID,
+    ask,
+    cast_fixture,
+    close,
+    convict,
+    events_named,
+    running_fixture,
+    status,
+)
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import AGGREGATION
 from zoo_compute.spec.params import lock_of
@@ -10,18 +22,6 @@ from zoo_compute.spec.params import lock_of
 ROUND = 3 * 2_000 + 1_000  # what a round costs at most
 CARRIES = 4  # the policy of a job whose disputed claims keep their place
 SEAT_LOCK = 3 * ROUND + lock_of(9, 500)  # of the aggregator
-
-
-@pytest.fixture
-def cast(play):
-    """ada, bob, cy with a slot each at 1,000; agg at 500, and eve, who stands by for it."""
-    return play.register_all(5)
-
-
-@pytest.fixture
-def running(play, cast):
-    ada, bob, cy, agg, eve = cast
-    return play.running({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(5), eve: Offer(9)})
 
 
 # --- claims that are not convicted

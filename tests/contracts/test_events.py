@@ -7,7 +7,7 @@ import pytest
 from tests.support.evm import chain
 from tests.support.job_driver import AGGREGATOR, POSTING_DEPOSIT, SLOTS, Offer
 from tests.support.protocol_driver import DEVNET, events_of
-from tests.support.rewards_driver import ZEN, RewardsStage
+from tests.support.rewards_driver import ZEN, deployed_fixture, stage_fixture  # noqa: F401
 from zoo_compute.spec.params import COIN as ZERO
 from zoo_compute.spec.params import STAKE_UNIT
 
@@ -188,17 +188,6 @@ def test_treasury__tells_of_what_comes_in_and_goes_out(kit, play):
 
 
 # --- Rewards and Datasets
-
-
-@pytest.fixture(scope="module")
-def rewarding():
-    return RewardsStage()
-
-
-@pytest.fixture
-def s(rewarding):
-    with chain.anchor():
-        yield rewarding
 
 
 def test_rewards__tell_of_what_is_recorded_and_paid(s):

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from repops import commitments
+from repops.chunks import GROUP, chunk_of
+from repops.commitments import LEAF_BYTES
 from repops.merkle import PADDING, merkle_proof, merkle_root, sha256
 from tests.support.evm import Reverted
-from tests.support.openings import GROUP, LEAF_BYTES, SlotRound, chunk_of, padded
+from tests.support.openings import SlotRound
 from tests.support.protocol_driver import load
 
 
@@ -54,7 +56,7 @@ def test_group_root__a_tensor_of_one_group__is_its_tree(merkle, size):
 def test_group_root__below_a_larger_tree__is_padded_to_eight_leaves(merkle, size):
     array = np.arange(size, dtype=np.uint8)
     leaves = commitments.tensor_leaves(array)
-    assert merkle.group_root(array.tobytes(), True) == merkle_root(padded(leaves, GROUP))
+    assert merkle.group_root(array.tobytes(), True) == merkle_root([*leaves, *[PADDING] * (GROUP - len(leaves))])
 
 
 def test_group_root__no_tree_and_no_bytes__is_padding(merkle):

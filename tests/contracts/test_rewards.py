@@ -3,21 +3,10 @@
 import pytest
 
 from tests.support.evm import chain
-from tests.support.rewards_driver import DEVNET, EPOCH_S, ZEN, RewardsStage
+from tests.support.rewards_driver import DEVNET, EPOCH_S, ZEN, deployed_fixture, stage_fixture  # noqa: F401
 
 EMISSION = DEVNET.emission_per_epoch
 RICH = 10_000 * ZEN  # a fee that caps nothing
-
-
-@pytest.fixture(scope="module")
-def deployed():
-    return RewardsStage()
-
-
-@pytest.fixture
-def s(deployed):
-    with chain.anchor():
-        yield deployed
 
 
 def test_fund__adds_to_the_pool(s):

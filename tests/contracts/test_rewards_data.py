@@ -3,24 +3,13 @@
 import pytest
 
 from tests.support.evm import chain
-from tests.support.rewards_driver import DATA, DEVNET, VERIFICATION, ZEN, RewardsStage
+from tests.support.rewards_driver import DATA, DEVNET, VERIFICATION, ZEN, deployed_fixture, stage_fixture  # noqa: F401
 
 EMISSION = DEVNET.emission_per_epoch
 RICH = 100_000 * ZEN  # a fee that caps nothing
 ROOT, CID = b"\x01" * 32, b"\x02" * 32
 NO_NAME = bytes(32)
 OPEN, RUNNING, ENDED, CANCELLED = 1, 3, 4, 5
-
-
-@pytest.fixture(scope="module")
-def deployed():
-    return RewardsStage()
-
-
-@pytest.fixture
-def s(deployed):
-    with chain.anchor():
-        yield deployed
 
 
 # --- verification

@@ -4,22 +4,11 @@ import pytest
 
 from tests.support.evm import chain
 from tests.support.protocol_driver import load
-from tests.support.rewards_driver import DEVNET, GBPS, ZEN, RewardsStage
+from tests.support.rewards_driver import DEVNET, GBPS, ZEN, deployed_fixture, stage_fixture  # noqa: F401
 
 EMISSION = DEVNET.emission_per_epoch
 RICH = 10_000 * ZEN  # a fee that caps nothing
 PAIR, SERVER = 2**40, 2**43  # bytes that count at most
-
-
-@pytest.fixture(scope="module")
-def deployed():
-    return RewardsStage()
-
-
-@pytest.fixture
-def s(deployed):
-    with chain.anchor():
-        yield deployed
 
 
 @pytest.fixture

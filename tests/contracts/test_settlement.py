@@ -252,6 +252,9 @@ def test_job__from_post_to_withdrawal__conserves_every_wei(kit, play, cast):
     job = play.running(*offers(cast), rounds=2)
     rounds_played(play, job, cast, 2)
     play.finalise(job)
+    # No losing units: everyone is paid the reserve, 1,000 a slot-round, and the aggregator 500 a round; 5 % is the fee.
+    assert [kit.tasks.owed(kit.zen, each.owner) for each in cast] == [2 * 950] * 3 + [2 * 475]
+    assert kit.tasks.owed(kit.zen, kit.treasury) == 6 * 50 + 2 * 25
     play.release(job, *cast)
     for account in (*(each.owner for each in cast), kit.treasury.address, play.submitter):
         kit.tasks.withdraw(kit.zen, account, sender=play.anyone)

@@ -28,10 +28,10 @@ from keepers.services.precompute import (
 )
 from keepers.services.progress import training_work
 from node import tasks as worker
+from tests.keepers.redis_double import Redis
 from tests.keepers.test_demands import CLAIM, job
 from tests.keepers.test_duties import AGGREGATOR, ME, ME_PROVIDER, OPENED, OTHER, OTHERS, ROOT, SEAT, WHOLE
 from tests.keepers.test_progress import Queue
-from tests.keepers.test_work import Redis
 from tests.support.small_job import SmallJob, publish
 from tests.support.waiting import HANG_S, ended
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Commit, JobView

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 from typing import Any, cast
 
@@ -13,34 +12,10 @@ from keepers.queue.app import WORK_QUEUE
 from keepers.queue.presence import Presence
 from keepers.queue.work_queue import WorkQueue
 from keepers.queue.worker_leases import WorkLog
+from tests.keepers.redis_double import Redis
 
 FLOPS = 100
 NOW = 1_000.0
-
-
-class Redis:
-    """As much of it as presence asks for."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, bytes] = {}
-        self.waiting = 0
-
-    def get(self, key: str | bytes) -> bytes | None:
-        return self.values.get(key if isinstance(key, str) else key.decode())
-
-    def set(self, key: str, value: Any, **_: Any) -> None:
-        self.values[key] = str(value).encode()
-
-    def delete(self, *keys: str) -> None:
-        for key in keys:
-            self.values.pop(key, None)
-
-    def llen(self, queue: str) -> int:
-        assert queue == WORK_QUEUE
-        return self.waiting
-
-    def scan_iter(self, match: str, count: int) -> Any:
-        return (key.encode() for key in fnmatch.filter(self.values, match))
 
 
 def should_yield(
@@ -55,7 +30,7 @@ def should_yield(
     for index, (each, spent) in enumerate(others):
         record = {"flops_per_s": FLOPS / each if each else 0, "since": NOW - spent if spent else 0}
         redis.set(f"zoo:worker:{index}", json.dumps(record))
-    redis.waiting = waiting - 1
+    redis.queues[WORK_QUEUE] = waiting - 1
     return me.should_yield("it", FLOPS)
 
 

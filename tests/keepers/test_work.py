@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,61 +13,14 @@ import pytest
 
 from keepers.processes.worker import run
 from keepers.queue import work_queue
-from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, WORK_QUEUE
+from keepers.queue.app import DISPUTE_QUEUE, WORK_QUEUE
 from keepers.queue.work_queue import DISPUTE_TASK, RESEND_AFTER_S, WorkQueue
 from keepers.queue.worker_leases import WorkLog
 from node import backends
 from repops import backend
+from tests.keepers.redis_double import Redis
 from tests.support.waiting import HANG_S
 from zoo_compute.store import BlockStore
-
-
-def _text(key: str | bytes) -> str:
-    return key.decode() if isinstance(key, bytes) else key
-
-
-class Redis:
-    """As much of it as the queue asks for."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-        self.queues = {KEEPER_QUEUE: 0, DISPUTE_QUEUE: 0, WORK_QUEUE: 0}
-
-    def get(self, key: str | bytes) -> Any:
-        return self.values.get(_text(key))
-
-    def set(self, key: str, value: Any, nx: bool = False, **_: Any) -> bool:
-        free = not nx or key not in self.values
-        if free:
-            self.values[key] = value.encode() if isinstance(value, str) else value
-        return free
-
-    def delete(self, *keys: str | bytes) -> int:
-        return sum(self.values.pop(_text(key), None) is not None for key in keys)
-
-    def incr(self, key: str) -> int:
-        self.values[key] = self.values.get(key, 0) + 1
-        return int(self.values[key])
-
-    def expire(self, key: str, seconds: int) -> None: ...
-
-    def exists(self, key: str) -> bool:
-        return key in self.values
-
-    def lrange(self, key: str, first: int, last: int) -> list[bytes]:
-        return []
-
-    def llen(self, queue: str) -> int:
-        return self.queues[queue]
-
-    def lindex(self, queue: str, at: int) -> bytes | None:
-        return None
-
-    def lmove(self, queue: str, to: str, source: str, destination: str) -> None:
-        """See tests/integration/test_keepers_work.py."""
-
-    def scan_iter(self, match: str, count: int) -> Any:
-        return (key.encode() for key in fnmatch.filter([*self.values], match))
 
 
 @pytest.mark.parametrize(

@@ -255,44 +255,7 @@ def reorged_draw() -> Outcome:
 )
 def own_bounty() -> Outcome:
     """Every unit is drawn, and its own auditor is the only one: it says "false" first, and the liar falls silent."""
-    profits = []
-    for is_attack in (False, True):
-        s = new_stage()
-        job = s.running(SLOTS, AGGREGATORS, rounds=1, audit_bps=BPS)
-        s.ok("audits", "fund", "submitter", job, 10_000)
-        s.ok("audits", "deposit", "stranger", s.ids["erin"], s.tokens["zen"], s.preset.audit_bond + 1_000_000)
-        s.ok("audits", "offer", "erin owner", s.ids["erin"], 1)
-        watched = ProfitMeter(s, "alice")
-        claim = lie(s, job, "alice")
-        s.commit(job, "bob")
-        s.post_checkpoint(job)
-        for _ in range(2):
-            s.wait(s.preset.draw_blocks + 2)
-            s.ok("audits", "draw_units", "stranger", job, 0)
-        own = [slot + 1 for slot in slots_of(claim)]
-        said = auditing.verdicts_of([], own) if is_attack else auditing.verdicts_of(own, [])
-        s.ok("audits", "give_verdicts", "erin hot", job, 0, s.ids["erin"], said)
-        s.wait(1)
-        if is_attack:
-            s.ok("settlement", "open_dispute", "referee", job, claim)
-            s.close_dispute(job, claim, End.SILENT)
-            tell_audits(s, job, claim)
-        claims = s.claims(job)
-        s.settle(job)
-        s.ok(
-            "audits",
-            "settle_verdicts",
-            "stranger",
-            job,
-            0,
-            s.ids["erin"],
-            0,
-            said,
-            (claim, *claims),
-            auditing.Verdicts(),
-        )
-        profits.append(watched.profit + s.world.audit_owed["zen", "erin owner"])
-    return Outcome("all is drawn; its own auditor calls its lie false before anybody asks", profits[1] - profits[0])
+    return bounties(1, "all is drawn; its own auditor calls its lie false before anybody asks")
 
 
 @attack(
@@ -301,9 +264,14 @@ def own_bounty() -> Outcome:
 )
 def many_bounties() -> Outcome:
     """As above, in each of eight turns; all of them fall silent before any is final."""
+    return bounties(8, "the same in each of eight pending turns")
+
+
+def bounties(turns: int, how: str) -> Outcome:
+    """What lies in so many turns earn over true work, whose own auditor says that it is clean."""
     profits = []
     for is_attack in (False, True):
-        s, turns = new_stage(), 8
+        s = new_stage()
         job = s.running(SLOTS, AGGREGATORS, rounds=turns, depth=turns, audit_bps=BPS)
         s.ok("audits", "fund", "submitter", job, 100_000)
         s.ok("audits", "deposit", "stranger", s.ids["erin"], s.tokens["zen"], s.preset.audit_bond + 1_000_000)
@@ -331,7 +299,7 @@ def many_bounties() -> Outcome:
             args = (job, turn, s.ids["erin"], 0, said, (claim,), auditing.Verdicts())
             s.ok("audits", "settle_verdicts", "stranger", *args)
         profits.append(watched.profit + s.world.audit_owed["zen", "erin owner"])
-    return Outcome("the same in each of eight pending turns", profits[1] - profits[0])
+    return Outcome(how, profits[1] - profits[0])
 
 
 def tell_audits(s: Stage, job: int, claim: Claim) -> None:

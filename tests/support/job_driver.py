@@ -214,11 +214,16 @@ class JobDriver:
             for kind in KINDS:
                 step(job, kind)
 
-    def awarded(self, slots: Offers, aggregator: Offers, /, **changes: Any) -> int:
-        """A job through its auctions."""
+    def revealed(self, slots: Offers, aggregator: Offers, /, **changes: Any) -> int:
+        """A job at the end of its reveal phase."""
         job = self.post(**changes)
         self.bid_all(job, slots, aggregator)
         self.reveal_all(job, slots, aggregator)
+        return job
+
+    def awarded(self, slots: Offers, aggregator: Offers, /, **changes: Any) -> int:
+        """A job through its auctions."""
+        job = self.revealed(slots, aggregator, **changes)
         self.award_all(job)
         return job
 

@@ -50,59 +50,66 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         zen = load("ZenToken").deploy(SUPPLY)
         timelock = load("Timelock").deploy(preset.timelock_s, *3 * [[deployer]])
         treasury = load("Treasury").deploy(timelock)
-        registry = load("NodeRegistry").deploy(
-            zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s, preset.clocks.outage_s
-        )
-        tasks = load("TaskRegistry").deploy(treasury, deployer, guardian)
-        rewards = load("Rewards").deploy(
-            zen, registry, timelock, preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee
-        )
-        datasets = load("Datasets").deploy(tasks, rewards)
-        auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
-        locks = load("Locks").deploy(registry, tasks)
-        settlement = load("Settlement").deploy(
-            registry,
-            tasks,
-            auction,
-            locks,
-            rewards,
-            zen,
-            preset.ready_window_s,
-            preset.min_window_s,
-            preset.clocks.pay_fades_from_s,
-            preset.clocks.pay_gone_at_s,
-        )
-        availability = load("Availability").deploy(registry, tasks, settlement, preset.answer_s)
-        audit_numbers = (preset.audit_bond, preset.draw_blocks, lapse_s(preset.clocks))
-        audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, *audit_numbers)
-        registry.wire(auction, settlement, locks, tasks, rewards, admissions)
-        tasks.wire(auction, settlement, locks)
-        rewards.wire(settlement, audits, datasets)
-        audits.wire(referee)
-        auction.wire(settlement)
-        settlement.wire(referee, availability, custody)
-        locks.wire(settlement, audit_pool)
-        tasks.allow(zen, True, preset.window_value)
+        contracts = deploy_core(preset, zen, treasury, guardian, timelock, deployer)
+        wire(contracts, referee, custody, admissions, audit_pool)
+        contracts["tasks"].allow(zen, True, preset.window_value)
     return SimpleNamespace(
+        **contracts,
         zen=zen,
         timelock=timelock,
         treasury=treasury,
-        registry=registry,
-        tasks=tasks,
-        rewards=rewards,
-        datasets=datasets,
-        auction=auction,
-        settlement=settlement,
-        locks=locks,
         deployer=deployer,
         guardian=guardian,
         referee=referee,
-        availability=availability,
-        audits=audits,
         audit_pool=audit_pool,
         admissions=admissions,
         custody=custody,
     )
+
+
+def deploy_core(
+    preset: Preset, zen: Contract, treasury: Contract, guardian: Any, timelock: Any, governor: Any
+) -> dict[str, Contract]:
+    """What jobs and their money need, not wired; and other Rewards, to move the pool to. governor: of the payment tokens."""
+    registry = load("NodeRegistry").deploy(
+        zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s, preset.clocks.outage_s
+    )
+    tasks = load("TaskRegistry").deploy(treasury, governor, guardian)
+    auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
+    emission = (preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)
+    rewards, successor = (load("Rewards").deploy(zen, registry, timelock, *emission) for _ in range(2))
+    datasets = load("Datasets").deploy(tasks, rewards)
+    locks = load("Locks").deploy(registry, tasks)
+    windows = (preset.ready_window_s, preset.min_window_s)
+    fading = (preset.clocks.pay_fades_from_s, preset.clocks.pay_gone_at_s)
+    settlement = load("Settlement").deploy(registry, tasks, auction, locks, rewards, zen, *windows, *fading)
+    availability = load("Availability").deploy(registry, tasks, settlement, preset.answer_s)
+    audit_numbers = (preset.audit_bond, preset.draw_blocks, lapse_s(preset.clocks))
+    audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, *audit_numbers)
+    return {
+        "registry": registry,
+        "tasks": tasks,
+        "auction": auction,
+        "rewards": rewards,
+        "successor": successor,
+        "datasets": datasets,
+        "locks": locks,
+        "settlement": settlement,
+        "availability": availability,
+        "audits": audits,
+    }
+
+
+def wire(core: dict[str, Contract], referee: Any, custody: Any, admissions: Any, audit_pool: Any) -> None:
+    """Each of `deploy_core` to what it calls and obeys."""
+    auction, settlement, locks, tasks = (core[name] for name in ("auction", "settlement", "locks", "tasks"))
+    core["registry"].wire(auction, settlement, locks, tasks, core["rewards"], admissions)
+    tasks.wire(auction, settlement, locks)
+    auction.wire(settlement)
+    settlement.wire(referee, core["availability"], custody)
+    locks.wire(settlement, audit_pool)
+    core["rewards"].wire(settlement, core["audits"], core["datasets"])
+    core["audits"].wire(referee)
 
 
 def events_of(contract: Any, of: Any = None) -> list[tuple[str, dict[str, Any]]]:
@@ -166,6 +173,10 @@ class Play(JobDriver):
 
     def register_all(self, count: int) -> list[Operator]:
         return [self.register(f"operator {index}") for index in range(count)]
+
+    def rate(self, operator: Operator, points: int) -> None:
+        """Give an operator reputation."""
+        self.kit.registry.reward_outcome(operator.id, points * ZEN, sender=self.kit.settlement.address)
 
     def ready(self, job: int, *parties: Operator, estimate_s: int | None = 10) -> None:
         super().ready(job, *parties, estimate_s=estimate_s)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 
@@ -161,6 +163,17 @@ class RewardsStage:
 
 def keyed(number: int) -> bytes:
     return number.to_bytes(32, "big")
+
+
+@pytest.fixture(scope="module", name="deployed")
+def deployed_fixture() -> RewardsStage:
+    return RewardsStage()
+
+
+@pytest.fixture(name="s")
+def stage_fixture(deployed: RewardsStage) -> Iterator[RewardsStage]:
+    with chain.anchor():
+        yield deployed
 
 
 __all__ = ["DATA", "DEVNET", "EPOCH_S", "GBPS", "VERIFICATION", "ZEN", "Node", "RewardsStage", "receipt_signature"]

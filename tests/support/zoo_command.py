@@ -32,6 +32,12 @@ class Zoo:
         assert "Traceback" not in err
         return code, out, err
 
+    def refused(self, *arguments: str) -> str:
+        """What it says on stderr where it exits 1."""
+        code, _, err = self.run(*arguments)
+        assert code == 1, err
+        return err
+
     def json(self, *arguments: str) -> dict[str, Any]:
         code, out, err = self.run(*arguments, "--json")
         assert code == 0, err

@@ -34,7 +34,7 @@ SUITES = {
         WIRING,
         MONEY,
         "contracts/test_ending.py",
-        "contracts/test_job.py",
+        "contracts/test_settlement.py",
         SCENARIOS,
     ),
     "Rewards": (
@@ -75,7 +75,6 @@ SUITES = {
         "contracts/test_settlement.py",
         "contracts/test_rollbacks.py",
         WIRING,
-        "contracts/test_job.py",
         SCENARIOS,
     ),
     "Audits": (

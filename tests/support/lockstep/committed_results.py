@@ -85,4 +85,4 @@ def chunk_opening(claim: Claim, asked: Demand) -> Opening:
     else:
         index = asked.slot - (claim.scope >> 16)
         parts = update_opening(results_of(claim), index, asked.tensor, asked.group)
-    return Opening(*(tuple(part) if isinstance(part, list) else part for part in parts))
+    return Opening(*parts)

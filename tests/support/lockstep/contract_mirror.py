@@ -24,9 +24,8 @@ from tests.support.lockstep.contract_views import (
 from tests.support.lockstep.custody_records import committee_words, signature_words
 from tests.support.lockstep.referee_records import sent
 from tests.support.lockstep.stage import ACCOUNTS, DEPLOYED, PARTS, START, WEALTH, judge_by_hash, parts_of
-from tests.support.protocol_driver import load
+from tests.support.protocol_driver import deploy_core, load, wire
 from tests.support.rewards_driver import receipt_signature
-from zoo_compute.spec.auditing import lapse_s
 from zoo_compute.spec.custodians import Member
 from zoo_compute.spec.params import PRESETS, Preset
 from zoo_compute.spec.state import Config, Consent, Receipt, Seal, World
@@ -95,44 +94,13 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
     zen = load("ZenToken").deploy(2 * WEALTH * len(accounts))
     treasury = load("Treasury").deploy(governor)
     pool = load("AuditPool").deploy(treasury)
-    registry = load("NodeRegistry").deploy(
-        zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s, preset.clocks.outage_s
-    )
-    tasks = load("TaskRegistry").deploy(treasury, accounts["deployer"], guardian)
-    auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
-    emission = (preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)
-    rewards, successor = (load("Rewards").deploy(zen, registry, governor, *emission) for _ in range(2))
-    datasets = load("Datasets").deploy(tasks, rewards)
-    clocks = preset.clocks
-    locks = load("Locks").deploy(registry, tasks)
-    settlement = load("Settlement").deploy(
-        registry,
-        tasks,
-        auction,
-        locks,
-        rewards,
-        zen,
-        preset.ready_window_s,
-        preset.min_window_s,
-        clocks.pay_fades_from_s,
-        clocks.pay_gone_at_s,
-    )
-    availability = load("Availability").deploy(registry, tasks, settlement, preset.answer_s)
-    audits = load("Audits").deploy(
-        registry,
-        tasks,
-        settlement,
-        rewards,
-        zen,
-        preset.audit_bond,
-        preset.draw_blocks,
-        lapse_s(clocks),
-    )
+    core = deploy_core(preset, zen, treasury, guardian, governor, accounts["deployer"])
+    registry, tasks, settlement = core["registry"], core["tasks"], core["settlement"]
     custody = load("Custody").deploy(
         registry,
         tasks,
         settlement,
-        availability,
+        core["availability"],
         preset.bid_window_s,
         preset.exit_delay_s,
         preset.answer_s,
@@ -142,7 +110,7 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
         registry, accounts["deployer"], preset.benchmark_s, preset.min_window_s, preset.epoch_s
     )
     evidence = load("mocks/EvidenceDouble").deploy()
-    descent = load("Descent").deploy(evidence)
+    descent, clocks = load("Descent").deploy(evidence), preset.clocks
     referee = load("Referee").deploy(
         registry,
         tasks,
@@ -157,29 +125,13 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
         clocks.opening_s,
     )
     evidence.set_parts(PARTS)
-    registry.wire(auction, settlement, locks, tasks, rewards, admissions)
-    tasks.wire(auction, settlement, locks)
-    auction.wire(settlement)
-    settlement.wire(referee, availability, custody)
-    locks.wire(settlement, pool)
-    rewards.wire(settlement, audits, datasets)
-    audits.wire(referee)
+    wire(core, referee, custody, admissions, pool)
     admissions.wire(referee)
-    return {
+    return core | {
         "zen": zen,
         "guardian": guardian,
         "treasury": treasury,
         "pool": pool,
-        "successor": successor,
-        "registry": registry,
-        "tasks": tasks,
-        "auction": auction,
-        "rewards": rewards,
-        "datasets": datasets,
-        "settlement": settlement,
-        "locks": locks,
-        "availability": availability,
-        "audits": audits,
         "custody": custody,
         "admissions": admissions,
         "referee": referee,

@@ -9,7 +9,12 @@ import click
 
 from zoo_compute.amounts import ZEN, format_amount, parse_amount
 from zoo_compute.cli.context import Command, Group, Settings, pass_settings
-from zoo_compute.cli.node.options import home_option, number_of, operator_option, operators_of, token_option
+from zoo_compute.cli.node.options import (
+    for_operator,
+    number_of,
+    operators_of,
+    token_option,
+)
 from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import BPS, MAX_PLACES, RESERVED_FEES
@@ -29,9 +34,7 @@ def audit() -> None:
 @click.option("--places", type=click.IntRange(1, MAX_PLACES), default=1, show_default=True, help="How many to take.")
 @click.option("--deposit", metavar="AMOUNT", help="Of --token, for what verdicts reserve; beside the bonds.")
 @token_option
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def offer(
     settings: Settings, places: int, deposit: str | None, token: str | None, operator: int | None, home: Path | None
 ) -> None:
@@ -62,9 +65,7 @@ def offer(
 
 @audit.command()
 @token_option
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def status(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
     """Show an operator's places, its deposit for verdicts, and what it was paid."""
     money, operators = settings.token(token), operators_of(settings, signing=False)
@@ -84,9 +85,7 @@ def status(settings: Settings, token: str | None, operator: int | None, home: Pa
 @click.option("--places", type=click.IntRange(0, MAX_PLACES), help="Leave so many places; all of them by default.")
 @click.option("--amount", metavar="AMOUNT", help="Take so much of the deposit; all that is free by default.")
 @token_option
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def withdraw(
     settings: Settings,
     places: int | None,

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo_compute.amounts import Token, format_amount, format_seconds
-from zoo_compute.cli.context import Group, Settings, pass_settings
-from zoo_compute.cli.node.options import home_option, number_of, operator_option, operators_of, token_option
+from zoo_compute.cli.context import Group, Settings
+from zoo_compute.cli.node.options import (
+    for_operator,
+    number_of,
+    operators_of,
+    token_option,
+)
 from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import STAKE_UNIT
@@ -28,9 +33,7 @@ def custody() -> None:
 @custody.command()
 @click.argument("amount", metavar="AMOUNT")
 @token_option
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def deposit(settings: Settings, amount: str, token: str | None, operator: int | None, home: Path | None) -> None:
     """Deposit what your offers reserve, in --token.
 
@@ -50,9 +53,7 @@ def deposit(settings: Settings, amount: str, token: str | None, operator: int | 
 
 @custody.command()
 @token_option
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def status(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
     """Show an operator's deposit for custody, by which stake it is drawn, and the jobs that it holds."""
     money, operators = settings.token(token), operators_of(settings, signing=False)
@@ -89,9 +90,7 @@ def status(settings: Settings, token: str | None, operator: int | None, home: Pa
 @custody.command()
 @click.argument("amount", metavar="[AMOUNT]", required=False)
 @token_option
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def withdraw(
     settings: Settings, amount: str | None, token: str | None, operator: int | None, home: Path | None
 ) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from zoo_compute.amounts import Token, format_amount, format_seconds
-from zoo_compute.cli.context import Group, Settings, pass_settings
-from zoo_compute.cli.node.options import folder_of, home_option, number_of, operator_option, operators_of, token_option
+from zoo_compute.cli.context import Group, Settings
+from zoo_compute.cli.node.options import folder_of, for_operator, number_of, operators_of, token_option
 from zoo_compute.cli.output import StatusLine, table
 from zoo_compute.errors import UserError
 from zoo_compute.gpus import TIERS, format_hours
@@ -29,9 +29,7 @@ def node() -> None:
 
 @node.command()
 @click.argument("url")
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def announce(settings: Settings, url: str, operator: int | None, home: Path | None) -> None:
     """Announce the URL at which this operator's store serves blocks."""
     operators = operators_of(settings)
@@ -46,9 +44,7 @@ def announce(settings: Settings, url: str, operator: int | None, home: Path | No
 @node.command("answer-key")
 @click.argument("address")
 @click.option("--remove", is_flag=True, help="Take the permission back.")
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def answer_key(settings: Settings, address: str, remove: bool, operator: int | None, home: Path | None) -> None:
     """Let another account answer asks in disputes about this operator's claims. It may do nothing else.
 
@@ -69,9 +65,7 @@ def answer_key(settings: Settings, address: str, remove: bool, operator: int | N
 @click.argument("address", required=False)
 @click.option("--accept", is_flag=True, help="Run as the new owner: take the operator that was offered to you.")
 @click.option("--undo", is_flag=True, help="Take an offer back that was not accepted.")
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def hand_over(
     settings: Settings, address: str | None, accept: bool, undo: bool, operator: int | None, home: Path | None
 ) -> None:
@@ -104,9 +98,7 @@ def hand_over(
 
 @node.command()
 @token_option
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def show(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
     """Show an operator's state on chain. Needs no passphrase."""
     money, operators = settings.token(token), operators_of(settings, signing=False)
@@ -119,9 +111,7 @@ def show(settings: Settings, token: str | None, operator: int | None, home: Path
 @click.option("--now", "at_once", is_flag=True, help="Request the exit now, even with locked collateral.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until nothing is locked.")
 @click.option("--undo", is_flag=True, help="Take work again. A requested exit is not undone.")
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def drain(settings: Settings, at_once: bool, wait: bool, undo: bool, operator: int | None, home: Path | None) -> None:
     """Stop taking work, wait until nothing is locked, then request the exit. After Ctrl-C the node keeps draining."""
     operators = operators_of(settings)

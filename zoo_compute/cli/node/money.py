@@ -7,17 +7,20 @@ from pathlib import Path
 import click
 
 from zoo_compute.amounts import ZEN, Token, format_amount, format_seconds, parse_amount
-from zoo_compute.cli.context import Command, Settings, pass_settings
-from zoo_compute.cli.node.options import home_option, number_of, operator_option, operators_of, token_option
+from zoo_compute.cli.context import Command, Settings
+from zoo_compute.cli.node.options import (
+    for_operator,
+    number_of,
+    operators_of,
+    token_option,
+)
 from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
 
 
 @click.command(cls=Command)
 @click.argument("amount", metavar="ZEN")
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def stake(settings: Settings, amount: str, operator: int | None, home: Path | None) -> None:
     """Add stake."""
     operators = operators_of(settings)
@@ -31,9 +34,7 @@ def stake(settings: Settings, amount: str, operator: int | None, home: Path | No
 
 
 @click.command(cls=Command)
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def unstake(settings: Settings, operator: int | None, home: Path | None) -> None:
     """Leave the network: the first call requests the exit; run it again after the delay to get the stake back."""
     operators = operators_of(settings)
@@ -64,9 +65,7 @@ def unstake(settings: Settings, operator: int | None, home: Path | None) -> None
 @click.command(cls=Command)
 @click.argument("amount", metavar="AMOUNT")
 @token_option
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def deposit(settings: Settings, amount: str, token: str | None, operator: int | None, home: Path | None) -> None:
     """Add collateral. Bids lock part of it for every slot they offer."""
     money, operators = settings.token(token), operators_of(settings)
@@ -86,9 +85,7 @@ def deposit(settings: Settings, amount: str, token: str | None, operator: int | 
 
 @click.command(cls=Command)
 @token_option
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def earnings(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
     """Show earnings: paid, ready to withdraw, in challenge windows; and what was slashed, with reasons."""
     money, operators = settings.token(token), operators_of(settings, signing=False)
@@ -126,9 +123,7 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
 @click.command(cls=Command)
 @click.option("--collateral", metavar="AMOUNT|all", help="Also withdraw free collateral.")
 @token_option
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def withdraw(
     settings: Settings, collateral: str | None, token: str | None, operator: int | None, home: Path | None
 ) -> None:

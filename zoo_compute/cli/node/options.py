@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from zoo_compute import paths as places
-from zoo_compute.cli.context import NUMBER, Settings
+from zoo_compute.cli.context import NUMBER, Settings, pass_settings
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,10 +18,15 @@ if TYPE_CHECKING:
 home_option = click.option(
     "--home", type=click.Path(file_okay=False, path_type=Path), help="The operator's folder; ~/.zoo/node by default."
 )
-operator_option = click.option(
-    "--operator", type=NUMBER, help="The operator's number; by default that of --home, or of --account."
-)
 token_option = click.option("--token", metavar="ADDRESS", help="Payment token; ZEN by default.")
+
+
+def for_operator(command: Callable[..., None]) -> Callable[..., None]:
+    """Of a command for one operator: the settings, --operator and --home."""
+    number = click.option(
+        "--operator", type=NUMBER, help="The operator's number; by default that of --home, or of --account."
+    )
+    return number(home_option(pass_settings(command)))
 
 
 def folder_of(home: Path | None) -> Path:

@@ -8,7 +8,7 @@ import click
 
 from zoo_compute.amounts import format_amount, format_seconds, parse_amount
 from zoo_compute.cli.context import Command, Settings, pass_settings
-from zoo_compute.cli.node.options import folder_of, home_option, number_of, operator_option, operators_of
+from zoo_compute.cli.node.options import folder_of, for_operator, home_option, number_of, operators_of
 from zoo_compute.errors import UserError
 from zoo_compute.gpus import TIERS, format_hours, parse_hours
 from zoo_compute.spec.params import GPU_CLASSES
@@ -83,9 +83,7 @@ def register_for(settings: Settings, file: Path, hot_coin: str) -> None:
     help="Service level, with its own limit of missed hours.",
 )
 @click.option("--hours", default="", metavar="LIST", help="Periods of an epoch (0 to 23), such as 0-23 or 8-17,22.")
-@operator_option
-@home_option
-@pass_settings
+@for_operator
 def declare(settings: Settings, tier: str, hours: str, operator: int | None, home: Path | None) -> None:
     """Promise availability in these hours, from the next epoch on. Without options, end the promise.
 

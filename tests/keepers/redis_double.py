@@ -1,0 +1,56 @@
+"""Redis, in memory."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any
+
+from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, WORK_QUEUE
+
+
+def _text(key: str | bytes) -> str:
+    return key.decode() if isinstance(key, bytes) else key
+
+
+class Redis:
+    """As much of it as the queue and presence ask for. queues: how much waits in each."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.queues = {KEEPER_QUEUE: 0, DISPUTE_QUEUE: 0, WORK_QUEUE: 0}
+
+    def get(self, key: str | bytes) -> Any:
+        return self.values.get(_text(key))
+
+    def set(self, key: str, value: Any, nx: bool = False, **_: Any) -> bool:
+        free = not nx or key not in self.values
+        if free:
+            self.values[key] = value if isinstance(value, bytes) else str(value).encode()
+        return free
+
+    def delete(self, *keys: str | bytes) -> int:
+        return sum(self.values.pop(_text(key), None) is not None for key in keys)
+
+    def incr(self, key: str) -> int:
+        self.values[key] = int(self.values.get(key, 0)) + 1
+        return int(self.values[key])
+
+    def expire(self, key: str, seconds: int) -> None: ...
+
+    def exists(self, key: str) -> bool:
+        return key in self.values
+
+    def lrange(self, key: str, first: int, last: int) -> list[bytes]:
+        return []
+
+    def llen(self, queue: str) -> int:
+        return self.queues[queue]
+
+    def lindex(self, queue: str, at: int) -> bytes | None:
+        return None
+
+    def lmove(self, queue: str, to: str, source: str, destination: str) -> None:
+        """See tests/integration/test_keepers_work.py."""
+
+    def scan_iter(self, match: str, count: int) -> Any:
+        return (key.encode() for key in fnmatch.filter([*self.values], match))
