@@ -351,25 +351,30 @@ def close(job: uint256, kept: uint256):
 @external
 def forsake(job: uint256, registry: address, seats: uint256):
     """
-    @notice For Settlement, of a job that never began: its posting deposit becomes owed, in equal parts, to those who have its seats.
+    @notice For Settlement, of a job that never began: its posting deposit becomes owed to those who have its seats, by how many
+            slots they have; the aggregator counts as one.
     @param registry Knows their owners.
     @param seats How many seats of slots there are.
     """
     assert msg.sender == self.settlement, "tasks: not a protocol contract"
     owners: DynArray[address, AGGREGATION + 1] = []
+    counts: DynArray[uint256, AGGREGATION + 1] = []
+    total: uint256 = 0
     for index: uint256 in range(seats + 1, bound=AGGREGATION + 1):
-        seat: uint256 = AGGREGATION if index == seats else index
-        operator: uint256 = (staticcall ISettlementViews(msg.sender).seats(job, seat)).operator
-        if operator != 0:
-            owners.append(staticcall INodeRegistry(registry).owner_of(operator))
-    if len(owners) == 0:
+        number: uint256 = AGGREGATION if index == seats else index
+        seat: ISettlementViews.Seat = staticcall ISettlementViews(msg.sender).seats(job, number)
+        if seat.operator != 0:
+            owners.append(staticcall INodeRegistry(registry).owner_of(seat.operator))
+            counts.append(seat.count)
+            total += seat.count
+    if total == 0:
         return
     posting: uint256 = self.postings[job]
-    share: uint256 = (posting & bits.U96) // len(owners)
+    share: uint256 = (posting & bits.U96) // total
     # What does not divide is the submitter's, at `close`.
-    self.postings[job] = posting - share * len(owners)
-    for owner: address in owners:
-        self._owe_coin(owner, share)
+    self.postings[job] = posting - share * total
+    for index: uint256 in range(len(owners), bound=AGGREGATION + 1):
+        self._owe_coin(owners[index], share * counts[index])
 
 
 @external

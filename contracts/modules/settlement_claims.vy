@@ -99,8 +99,7 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
     """
     stage: words.Stage = state._running(job)
     newest: words.Turn = turns._open_turn(job, turn)
-    if turns._are_closed(job, stage, newest):
-        state._refuse("settlement: inputs closed")
+    turns._check_inputs(turns._are_closed(job, stage, newest))
     holding: words.Holding = state._holding(job, seat)
     state._check_hot(holding.operator)
     # INVARIANT claims: a seat commits at most once a turn, so its slots are claimed and paid at most once.
@@ -153,7 +152,8 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
 @external
 def leave_out(job: uint256, turn: uint256, mask: uint256):
     """
-    @notice Seats that committed in the open turn, and whose inputs too few custodians hold, are missing again; their claims are absent: unpaid, unslashed.
+    @notice Seats that committed in the open turn, and whose inputs too few custodians hold, are missing again; their claims are
+            absent: unpaid, unslashed.
     @param mask The seats whose inputs a majority holds.
     """
     state._check_custody()
@@ -164,7 +164,7 @@ def leave_out(job: uint256, turn: uint256, mask: uint256):
         if absent >> seat & 1 == 1:
             # Nobody asks about a claim of the open turn where there are custodians: it is pending.
             state.claim_words[job][seat][place] += claim_hashes.ABSENT - PENDING
-            newest.committed -= state.holdings[job][seat] >> 160 & bits.U16
+            newest.committed -= state._holding(job, seat).count
     newest.missing |= absent
     state._set_turn(job, newest)
     log SeatsAbsent(job=job, turn=turn, seats=absent)

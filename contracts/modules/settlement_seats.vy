@@ -126,7 +126,7 @@ def time_out(job: uint256, seat: uint256):
     @notice Vacates a seat whose holder did not commit in time, or whose checkpoint is overdue.
     """
     stage: words.Stage = state._running(job)
-    if state.holdings[job][seat] >> 192 == 0:
+    if state._holding(job, seat).operator == 0:
         state._refuse("settlement: seat vacant")
     turn: words.Turn = state._turn(job)
     # INVARIANT timeouts: nobody is slashed who could not have acted: not in a turn that waits, not while the clocks are stopped.
@@ -143,9 +143,13 @@ def time_out(job: uint256, seat: uint256):
         turns._check_missing(turn, seat)
         deadline: uint256 = turns._deadline(stage, turn, state.seat_timing[job][seat])
         # A standby that took over too late to commit is spared: a deadline after the inputs' close never counts.
-        is_late = is_late and state._now() > deadline and deadline <= turns._inputs_close(stage, turn)
         # INVARIANT timeouts: what custodians left out was committed in time. Once they hold the inputs nobody is late.
-        is_late = is_late and not turns._are_held(job)
+        is_late = (
+            is_late
+            and state._now() > deadline
+            and deadline <= turns._inputs_close(stage, turn)
+            and not turns._are_held(job)
+        )
     if not is_late:
         state._refuse("settlement: deadline not passed")
     self._vacate(job, seat, stage, 1)

@@ -348,12 +348,16 @@ def _pending(job: uint256, turn: uint256) -> uint256:
 @internal
 def _record_close(job: uint256, turn: uint256, pending: uint256, now: uint256):
     """
-    @dev The turn closes now. It has the place of the turn `depth` before it, of which nothing is pending.
+    @dev The turn closes now. It has the place of the turn `depth` before it, of which nothing is pending. Of a turn without claims
+         nothing is done again, as of one that was rolled back.
     """
     place: uint256 = self._record_place(job, turn)
     self.closed_turns[job][place] = pending * words.ONE_PENDING | now
-    was_rolled_back: uint256 = 1 << (words.ROLLED_BACK_AT + place)
-    self.stages[job] = (self.stages[job] & ~was_rolled_back) + (pending << words.JOB_PENDING_AT)
+    rolled_back: uint256 = 1 << (words.ROLLED_BACK_AT + place)
+    stage: uint256 = self.stages[job] | rolled_back
+    if pending != 0:
+        stage ^= rolled_back
+    self.stages[job] = stage + (pending << words.JOB_PENDING_AT)
 
 
 @internal

@@ -41,7 +41,8 @@ event SeatTakenOver:
 def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, estimate_s: uint256):
     """
     @notice An operator takes the last `count` slots of a vacant seat, at the seat's price now: a tenth more for each turn in which it
-            was vacant, up to the reserve of the auction that sold it.
+            was vacant, up to the reserve of the auction that sold it. The aggregator's rises within a turn instead, unless one
+            of this turn was spared.
     """
     stage: words.Stage = state._taking(job)
     if not staticcall INodeRegistry(state.registry).is_eligible(operator, msg.sender):
@@ -64,10 +65,13 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     steps: uint256 = turn.turn - vacant.left_turn
     if is_aggregation:
         steps = AGGREGATION_STEPS * (state._now() - vacant.left_at) // stage.aggregate_s
+        # INVARIANT short: nobody is spared, and takes its seat back at a higher price.
+        if state._aggregator(job).said & words.SPARED != 0:
+            steps = 0
         turns._extend(job, stage)
-    elif turn.opened_at != 0 and turns._are_held(job):
+    else:
         # It could not commit in time.
-        state._refuse("settlement: inputs closed")
+        turns._check_inputs(turn.opened_at != 0 and turns._are_held(job))
     # INVARIANT escrow: no seat costs more than a lone bidder was paid, so nobody gains by giving one up and taking it back; and
     # no reserve is above the maximum, which escrow covers for every round to come.
     price: uint256 = self._risen(

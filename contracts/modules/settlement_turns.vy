@@ -92,21 +92,23 @@ def abandon(job: uint256):
     stage: words.Stage = state._running(job)
     turn: words.Turn = state._turn(job)
     aggregator: words.AggregatorState = state._aggregator(job)
-    is_overdue: bool = turn.holds == 0 and state._now() > aggregator.due
+    can_end: bool = turn.holds == 0 and state._now() > aggregator.due
     if turn.opened_at == 0:
-        if turn.turn != 0 or not is_overdue:
-            state._refuse("settlement: job can go on")
-        extcall ITaskRegistry(state.tasks).forsake(job, state.registry, aggregator.seats)
-    elif not (
-        self._are_complete(job, stage, turn)
-        and turn.committed < stage.quorum
-        or is_overdue
-        and (
-            state.holdings[job][state.AGGREGATION] >> 192 == 0
-            or not self._can_be_aggregated(job)
+        can_end = can_end and turn.turn == 0
+    else:
+        can_end = (
+            can_end
+            and (
+                state._holding(job, state.AGGREGATION).operator == 0
+                or not self._can_be_aggregated(job)
+            )
+            or turn.committed < stage.quorum
+            and self._are_complete(job, stage, turn)
         )
-    ):
+    if not can_end:
         state._refuse("settlement: job can go on")
+    if turn.opened_at == 0:
+        extcall ITaskRegistry(state.tasks).forsake(job, state.registry, aggregator.seats)
     self._close(job, turn.round, state._start_root(job, turn.turn), 0)
     self._end(job)
 
@@ -184,6 +186,13 @@ def _check_missing(turn: words.Turn, seat: uint256):
 
 
 @internal
+@pure
+def _check_inputs(are_closed: bool):
+    if are_closed:
+        state._refuse("settlement: inputs closed")
+
+
+@internal
 @view
 def _since(turn: words.Turn) -> uint256:
     """
@@ -235,9 +244,13 @@ def _are_held(job: uint256) -> bool:
 @view
 def _can_be_aggregated(job: uint256) -> bool:
     """
-    @return Whether an aggregator lacks nothing of its custodians to begin.
+    @return Whether whoever aggregates may be late: a majority of custodians holds inputs, and not two aggregators lacked
+            signatures for a checkpoint.
     """
-    return not state._has_custodians(job) or self._are_held(job)
+    said: uint256 = state.aggregator_state[job] >> words.SAID_AT
+    return not state._has_custodians(job) or (
+        said & words.HELD != 0 and said != words.HELD | words.SHORT | words.SPARED
+    )
 
 
 @internal
@@ -260,7 +273,7 @@ def _are_complete(job: uint256, stage: words.Stage, turn: words.Turn) -> bool:
     for seat: uint256 in range(state.MAX_SEATS):
         if turn.missing >> seat == 0:
             break
-        if turn.missing >> seat & 1 == 1 and state.holdings[job][seat] >> 192 != 0:
+        if turn.missing >> seat & 1 == 1 and state._holding(job, seat).operator != 0:
             return False
     return True
 
@@ -295,7 +308,8 @@ def _extend(job: uint256, stage: words.Stage):
     """
     aggregator: words.AggregatorState = state._aggregator(job)
     aggregator.due = max(aggregator.due, state._now() + stage.aggregate_s)
-    aggregator.said &= words.HELD
+    # INVARIANT short: it is spared once a turn. The bit after SHORT is SPARED.
+    aggregator.said = (aggregator.said | aggregator.said << 1) & (words.HELD | words.SPARED)
     state._set_aggregator(job, aggregator)
 
 

@@ -39,7 +39,7 @@ def runs(job: uint256) -> ISettlementViews.Run:
         window_s=stage.window_s,
         slot_s=stage.slot_s,
         aggregate_s=stage.aggregate_s,
-        aggregator=state.holdings[job][state.AGGREGATION] >> 192,
+        aggregator=state._holding(job, state.AGGREGATION).operator,
         aggregator_due=aggregator.due,
         token=state._token(job),
         flops=state.payment_terms[job] & bits.U96,
@@ -49,6 +49,7 @@ def runs(job: uint256) -> ISettlementViews.Run:
         holds=turn.holds,
         held_s=turn.held_s,
         start_root=state._start_root(job, turn.turn),
+        said=aggregator.said,
     )
 
 

@@ -23,10 +23,11 @@ STATE_AT: constant(uint256) = 248
 # In an operator's record: the first turn after its last conviction (24) | its parked claims that are pending (40).
 ONE_PARKED: constant(uint256) = 1 << 24
 # In the aggregator's state, what custodians said of the open turn: a majority holds inputs, and nobody commits any more; too few
-# sign for a checkpoint.
+# sign for a checkpoint; too few signed for one before, and the aggregator had its time anew or was replaced.
 SAID_AT: constant(uint256) = 48
 HELD: constant(uint256) = 1
 SHORT: constant(uint256) = 2
+SPARED: constant(uint256) = 4
 # In the turn.
 ONE_HOLD: constant(uint256) = 1 << 248
 
@@ -57,7 +58,7 @@ struct Turn:
     held_s: uint256
 
 
-# When the checkpoint is due, how many seats there are; and of the open turn of a job with custodians what they said: HELD, SHORT.
+# When the checkpoint is due, how many seats there are; and of the open turn of a job with custodians what they said: HELD, SHORT, SPARED.
 struct AggregatorState:
     due: uint256
     seats: uint256

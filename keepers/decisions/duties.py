@@ -39,6 +39,7 @@ from zoo_compute.chain.views import (
 from zoo_compute.spec.bits import full
 from zoo_compute.spec.pricing import least_taken
 from zoo_compute.spec.schedule import Pace, makespan
+from zoo_compute.spec.state import Said
 
 PAYMENT_DELAY_S = 86_400  # the longest a payable claim waits to be paid together with others
 
@@ -220,7 +221,9 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterato
         if view.inputs_complete(view.now - turn):
             yield Send("settlement", "abandon", (view.job,))
     elif run.aggregator and view.custodians and view.now > run.aggregator_due + turn:
-        if not view.inputs_signed:
+        # Nobody is late where no majority signed for inputs, or two aggregators in turn lacked signatures for their checkpoints.
+        is_short_again = Said.SHORT | Said.SPARED in Said(run.said)
+        if not view.inputs_signed or is_short_again:
             yield Send("settlement", "abandon", (view.job,))
         elif run.aggregator != me.operator:
             yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))

@@ -37,6 +37,7 @@ from zoo_compute.spec import bits
 from zoo_compute.spec.custodians import CustodyStatus, Member, Progress, Record, Request, Role
 from zoo_compute.spec.custody import escrow_of, fee_of
 from zoo_compute.spec.params import CUSTODIANS_AT
+from zoo_compute.spec.state import Said
 
 ME, TURN, ANSWER_S, FEE, RESERVE = 4, 1, 60, 10, 100
 KEYS = [f"0x{number:040x}" for number in range(9)]
@@ -309,6 +310,17 @@ def test_an_overdue_turn__ends_the_job_if_no_majority_signed__else_the_aggregato
     assert (abandoned in due, replaced in due) == (True, False)
     due = duties(replace(overdue, inputs_signed=True), ME_PROVIDER, Work(10))
     assert (abandoned in due, replaced in due) == (False, True)
+    for said, ends in ((Said.SHORT, False), (Said.SPARED, False), (Said.SHORT | Said.SPARED, True)):
+        short = replace(overdue, inputs_signed=True, run=replace(WHOLE, said=Said.SIGNED | said))
+        due = duties(short, ME_PROVIDER, Work(10))
+        assert (abandoned in due, replaced in due) == (ends, not ends), said
+
+
+def test_the_aggregators_seat__is_not_dearer_in_a_turn_in_which_one_was_spared() -> None:
+    left = replace(CHAIR, operator=0, left_at=OPENED)
+    vacant = view(OPENED + 10, seats={0: SEAT, AGGREGATOR_SEAT: left}, run=replace(WHOLE, aggregator=0))
+    spared = replace(vacant, run=replace(WHOLE, aggregator=0, said=Said.SIGNED | Said.SPARED))
+    assert vacant.price_now(AGGREGATOR_SEAT) > spared.price_now(AGGREGATOR_SEAT) == CHAIR.price
 
 
 def test_a_job_whose_custodians_never_hold_its_start__is_abandoned_after_their_time() -> None:

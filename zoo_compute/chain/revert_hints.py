@@ -122,7 +122,7 @@ HINTS: dict[str, str] = {
     "settlement: inputs open": "wait until every slot has committed or the inputs are closed",
     "settlement: mask differs": "aggregate exactly the slots that have committed",
     "settlement: quorum not reached": "too few slots committed for this round; anyone may abandon the job",
-    "settlement: job can go on": "a job can be abandoned only without a quorum, or without an aggregator after its deadline",
+    "settlement: job can go on": "a job can be abandoned only without a quorum, or, after the aggregator's deadline, without an aggregator or custodians' signatures",
     "settlement: no claims": "name at least one claim",
     "settlement: in dispute": "somebody asked about the claim: it is paid when its dispute is closed (`zoo dispute show`)",
     "settlement: unknown claim": "the claim is paid, convicted or void already, or its fields differ from the committed ones",

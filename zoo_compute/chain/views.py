@@ -27,7 +27,7 @@ from zoo_compute.spec.params import (
 )
 from zoo_compute.spec.params import AGGREGATOR_SEAT as AGGREGATOR_SEAT
 from zoo_compute.spec.state import JobState as JobState
-from zoo_compute.spec.state import Phase
+from zoo_compute.spec.state import Phase, Said
 
 if TYPE_CHECKING:
     from zoo_compute.chain.auction_attempts import Attempt
@@ -120,6 +120,7 @@ class Run:
     holds: int  # demands for data that stop the turn's clocks
     held_s: int  # seconds by which ended holds have moved the open turn
     start_root: bytes  # the state the newest turn starts from
+    said: int = 0  # of the open turn, by custodians (`Said`)
 
     @property
     def is_waiting(self) -> bool:
@@ -330,7 +331,8 @@ class JobView:
         run, seat = self.run, self.seats[number]
         assert run is not None, "there are seats after the award"
         if number == AGGREGATOR_SEAT:
-            steps = AGGREGATION_STEPS * (self.now - seat.left_at) // run.aggregate_s
+            is_spared = Said.SPARED in Said(run.said)
+            steps = 0 if is_spared else AGGREGATION_STEPS * (self.now - seat.left_at) // run.aggregate_s
             return vacant_price(seat.price, steps, self.lots[Kind.AGGREGATOR].reserve)
         return vacant_price(seat.price, run.turn - seat.left_turn, self.lots[Kind.SLOTS].reserve)
 

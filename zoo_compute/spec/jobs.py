@@ -45,12 +45,13 @@ def close(w: World, job: int, kept: int = 0) -> None:
 
 
 def forsake(w: World, job: int) -> None:
-    """For Settlement, of a job that never began: the posting deposit, in equal parts, to the owners of its seats' operators."""
-    holders = [seat.operator for (of, _), seat in sorted(w.seats.items()) if of == job and seat.operator]
-    for operator in holders:
-        owe(w, COIN, w.operator(operator).owner, w.deposits[job] // len(holders))
-    if holders:
-        w.deposits[job] %= len(holders)
+    """For Settlement, of a job that never began: the posting deposit, to the owners of its seats' operators, by their slots."""
+    held = [seat for (of, _), seat in w.seats.items() if of == job and seat.operator]
+    total = sum(seat.count for seat in held)
+    for seat in held:
+        owe(w, COIN, w.operator(seat.operator).owner, w.deposits[job] // total * seat.count)
+    if held:
+        w.deposits[job] %= total
 
 
 def owe(w: World, token: str, account: str, amount: int) -> None:

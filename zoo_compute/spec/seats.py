@@ -16,7 +16,7 @@ from zoo_compute.spec.params import (
     window_s,
 )
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.state import Claim, ClaimStatus, ClosedTurn, JobState, Run, Seat, World
+from zoo_compute.spec.state import Claim, ClaimStatus, ClosedTurn, JobState, Run, Said, Seat, World
 
 
 def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int, locked: int) -> None:
@@ -124,7 +124,9 @@ def close_turn(w: World, job: int, now: int, *, more: int) -> None:
     """Closes the open turn, if there is one: its claims become pending, and the next turn waits."""
     run = w.runs[job]
     if run.is_open:
-        w.closed_turns[job, run.turn] = ClosedTurn(now, bits.popcount(present(run)) + more, start_root=run.start_root)
+        count = bits.popcount(present(run)) + more
+        # Of a turn without claims nothing is done again, as of one that was rolled back.
+        w.closed_turns[job, run.turn] = ClosedTurn(now, count, is_rolled_back=count == 0, start_root=run.start_root)
         w.runs[job] = replace(run, turn=run.turn + 1, opened_at=0, committed=0, missing=bits.full(run.seats))
 
 
@@ -134,7 +136,7 @@ def open_next_turn(w: World, job: int, now: int) -> None:
     if run.state == JobState.RUNNING and not run.is_open and w.closed_turn(job, run.turn - run.depth).pending == 0:
         due = now + 2 * run.slot_s + run.aggregate_s
         due += w.config.preset.ready_window_s if run.has_custodians else 0
-        w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due, is_signed=False, is_short=False)
+        w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due, said=Said.NOTHING)
     if run.state == JobState.ENDED and pending_of(w, job) == 0:
         kept = parked_of(w, job)
         locks.burn(w, job)
@@ -192,7 +194,7 @@ def vacate(w: World, job: int, seat: int, now: int, *, whole: bool = True) -> No
     whole: whether it is not a part that was split off.
     """
     run, left = w.runs[job], w.seats[job, seat]
-    price = 0 if seat == AGGREGATOR_SEAT and run.is_short else left.price
+    price = 0 if seat == AGGREGATOR_SEAT and Said.SHORT in run.said else left.price
     locks.vacate(w, job, left.operator, seat, left.count, price, whole=whole, left_turn=next_turn(run))
     leave(w, job, seat, now)
     if seat == AGGREGATOR_SEAT:
@@ -217,12 +219,14 @@ def unseat(w: World, job: int, operator: int, is_aggregation: bool, now: int) ->
 def price_now(w: World, job: int, number: int, now: int) -> int:
     """What whoever takes a vacant seat now is paid for it: a tenth more for each turn in which it was vacant.
 
-    The aggregator's rises within the time of an aggregation instead: no turn ends without one. Neither rises above the reserve
+    The aggregator's rises within the time of an aggregation instead: no turn ends without one. It does not in a turn in which one
+    was spared: nobody takes its seat back for more. Neither rises above the reserve
     of the auction that sold it: who gives a seat up and takes it back is paid no more than a lone bidder was.
     """
     run, seat = w.run(job), w.seat(job, number)
     if number == AGGREGATOR_SEAT:
-        steps = AGGREGATION_STEPS * (now - seat.left_at) // run.aggregate_s
+        is_spared = Said.SPARED in run.said
+        steps = 0 if is_spared else AGGREGATION_STEPS * (now - seat.left_at) // run.aggregate_s
         return vacant_price(seat.price, steps, w.lot(job, KIND_AGGREGATOR).reserve)
     return vacant_price(seat.price, run.turn - seat.left_turn, w.lot(job, KIND_SLOTS).reserve)
 
@@ -233,6 +237,7 @@ def next_turn(run: Run) -> int:
 
 
 def give_time(w: World, job: int, now: int) -> None:
-    """The aggregator's deadline is `aggregate_s` from now."""
+    """The aggregator's deadline is `aggregate_s` from now. Whoever lacked signatures is spared once a turn."""
     run = w.runs[job]
-    w.runs[job] = replace(run, aggregator_due=max(run.aggregator_due, now + run.aggregate_s), is_short=False)
+    said = run.said & (Said.SIGNED | Said.SPARED) | (Said.SPARED if Said.SHORT in run.said else Said.NOTHING)
+    w.runs[job] = replace(run, aggregator_due=max(run.aggregator_due, now + run.aggregate_s), said=said)

@@ -16,7 +16,7 @@ from zoo_compute.spec.params import (
 )
 from zoo_compute.spec.pricing import least_taken
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, Seat, World
+from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, Said, Seat, World
 
 
 def ready(w: World, msg: Message, job: int, seat: int, estimate_s: int) -> None:
@@ -72,7 +72,7 @@ def time_out(w: World, msg: Message, job: int, seat: int) -> None:
     is_late = run.is_open and run.holds == 0
     if seat == AGGREGATOR_SEAT:
         is_late = is_late and msg.now > run.aggregator_due and run.committed >= run.quorum
-        is_late = is_late and (run.is_signed or not run.has_custodians)
+        is_late = is_late and not run.lacks_custodians
     else:
         require(seats.is_missing(run, seat), "settlement: already committed")
         is_late = is_late and seats.deadline_of(run, seat_state) < min(msg.now, run.inputs_close + 1)
@@ -141,10 +141,9 @@ def abandon(w: World, msg: Message, job: int) -> None:
     run = w.run(job)
     require(run.state == JobState.RUNNING, "settlement: not running")
     is_overdue = run.holds == 0 and msg.now > run.aggregator_due
-    lacks_custodians = run.has_custodians and not run.is_signed
     if run.is_open:
         is_short = seats.inputs_complete(w, job, msg.now) and run.committed < run.quorum
-        can_end = is_short or (is_overdue and (w.seat(job, AGGREGATOR_SEAT).operator == 0 or lacks_custodians))
+        can_end = is_short or (is_overdue and (w.seat(job, AGGREGATOR_SEAT).operator == 0 or run.lacks_custodians))
     else:
         can_end = is_overdue and run.turn == 0
     require(can_end, "settlement: job can go on")
@@ -165,15 +164,17 @@ def note_inputs(w: World, msg: Message, job: int, turn: int) -> None:
     run = _require_complete(w, msg, job, turn)
     if not run.is_signed:
         due = msg.now + w.config.preset.answer_s + run.aggregate_s
-        w.runs[job] = replace(run, is_signed=True, aggregator_due=max(run.aggregator_due, due))
+        w.runs[job] = replace(run, said=run.said | Said.SIGNED, aggregator_due=max(run.aggregator_due, due))
 
 
 def note_short(w: World, msg: Message, job: int, turn: int) -> None:
-    """For Custody: too few sign for a checkpoint. Whoever aggregates has its time once more, and may then be replaced, unslashed."""
+    """For Custody: too few sign for a checkpoint. Whoever aggregates has its time once more, and may then be replaced, unslashed; of the
+    second in a turn, the job may end.
+    """
     run = _require_complete(w, msg, job, turn)
-    if not run.is_short:
+    if Said.SHORT not in run.said:
         due = max(run.aggregator_due, msg.now + run.aggregate_s)
-        w.runs[job] = replace(run, is_short=True, aggregator_due=due)
+        w.runs[job] = replace(run, said=run.said | Said.SHORT, aggregator_due=due)
 
 
 def leave_out(w: World, msg: Message, job: int, turn: int, mask: int) -> None:

@@ -7,7 +7,7 @@ Amounts are smallest units of their token, times Unix seconds. Claims keep the t
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, fields
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from functools import cache
 from typing import cast
 
@@ -232,6 +232,15 @@ class Bid:
     priced: bool = False  # not in the contract's view
 
 
+class Said(IntFlag):
+    """By custodians, of the open turn."""
+
+    NOTHING = 0
+    SIGNED = 1  # contract: HELD; a majority holds inputs, and nobody commits any more
+    SHORT = 2  # too few sign for a checkpoint
+    SPARED = 4  # too few signed for one before, and the aggregator had its time anew or was replaced
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     state: JobState = JobState.NONE
@@ -255,12 +264,22 @@ class Run:
     holds: int = 0
     held_s: int = 0  # seconds by which ended holds have moved the open turn
     start_root: bytes = EMPTY_BYTES32
-    is_signed: bool = False  # custodians hold inputs of the open turn, and closed them; not in the contract's view
-    is_short: bool = False  # too few of them sign for its checkpoint; not in the contract's view
+    said: Said = Said.NOTHING
 
     @property
     def has_custodians(self) -> bool:
         return custodians_of(self.policy) > 0
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether custodians hold inputs of the open turn, and closed them."""
+        return Said.SIGNED in self.said
+
+    @property
+    def lacks_custodians(self) -> bool:
+        """Whether it is not the aggregator that is late: no majority signed for inputs, or two of them lacked signatures in turn."""
+        is_short_again = Said.SHORT | Said.SPARED in self.said
+        return self.has_custodians and (not self.is_signed or is_short_again)
 
     @property
     def is_open(self) -> bool:

@@ -267,18 +267,34 @@ def a_job_over_but_not_closed_runs_again(s: Stage) -> None:
 
 
 @scenario
-def an_abandoned_job_stays_ended_and_its_submitter_has_the_price_of_what_rested_on_a_lie(s: Stage) -> None:
+def an_abandoned_turn_without_claims_is_not_restored(s: Stage) -> None:
     s.register_all()
     job = s.running(SLOTS, AGGREGATORS, rounds=6, depth=6, quorum=2)
+    s.commit_all(job)
+    lie = s.post_checkpoint(job)
+    s.to(s.world.run(job).inputs_close)
+    s.ok("settlement", "abandon", "stranger", job)
+    assert s.world.closed_turn(job, 1).pending == 0
+    s.convict(job, lie)
+    assert s.world.job_ledgers[job].restored == round_price(s.world.terms[job])
+    s.settle(job)
+
+
+@scenario
+def an_abandoned_job_stays_ended_and_its_submitter_has_the_price_of_what_rested_on_a_lie(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, rounds=6, depth=6, quorum=3)
     lies = []
     for _ in range(3):
         s.commit_all(job)
         lies.append(s.post_checkpoint(job))
+    s.commit(job, "bob")
     late = s.commit(job, "alice")
     for claim in (*lies, late):
         s.ok("settlement", "open_dispute", "referee", job, claim)
     s.to(s.world.run(job).inputs_close)
     s.post_checkpoint(job)
+    s.commit(job, "bob")
     s.to(s.world.run(job).inputs_close)
     s.ok("settlement", "abandon", "stranger", job)
     price = round_price(s.world.terms[job])

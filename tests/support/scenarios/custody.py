@@ -80,9 +80,9 @@ class CustodyScenario:
         for name in names:
             self.ok("offer", f"{name} hot", self.job, self.s.ids[name])
 
-    def awarded(self) -> None:
+    def awarded(self, aggregators: dict[str, Offer] = AGGREGATORS) -> None:
         s = self.s
-        lots = (HOLDERS, AGGREGATORS)
+        lots = (HOLDERS, aggregators)
         s.bid_all(self.job, *lots)
         s.reveal_all(self.job, *lots)
         s.award_all(self.job)
@@ -101,11 +101,11 @@ class CustodyScenario:
         self.s.mine(self.s.preset.draw_blocks + 2)
         self.ok("draw", "stranger", self.job, self.committee)
 
-    def ready(self, *names: str) -> CustodyScenario:
+    def ready(self, *names: str, aggregators: dict[str, Offer] = AGGREGATORS) -> CustodyScenario:
         """Running, with the committee of these."""
         self.asked()
         self.offered(*(names or LARGE))
-        self.awarded()
+        self.awarded(aggregators)
         self.drawn()
         self.running()
         return self

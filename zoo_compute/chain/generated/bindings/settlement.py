@@ -38,6 +38,7 @@ class Run(NamedTuple):
     holds: int
     held_s: int
     start_root: bytes
+    said: int
 
 
 class Seat(NamedTuple):
@@ -227,7 +228,8 @@ class Settlement(Binding):
 
     def take_over(self, job: int, seat: int, operator: int, count: int, estimate_s: int) -> Call:
         """An operator takes the last `count` slots of a vacant seat, at the seat's price now: a tenth more for each
-        turn in which it was vacant, up to the reserve of the auction that sold it.
+        turn in which it was vacant, up to the reserve of the auction that sold it. The aggregator's rises within
+        a turn instead, unless one of this turn was spared.
         """
         return self._call("take_over", (job, seat, operator, count, estimate_s))
 

@@ -160,8 +160,8 @@ class TaskRegistry(Binding):
         return self._call("close", (job, kept))
 
     def forsake(self, job: int, registry: str, seats: int) -> Call:
-        """For Settlement, of a job that never began: its posting deposit becomes owed, in equal parts, to those who
-        have its seats.
+        """For Settlement, of a job that never began: its posting deposit becomes owed to those who have its seats,
+        by how many slots they have; the aggregator counts as one.
 
         registry: Knows their owners.
         seats: How many seats of slots there are.
