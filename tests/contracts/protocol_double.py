@@ -65,7 +65,7 @@ class DoubledJob:
         for account in (self.submitter, self.anyone, *(key.address for key in self.hot.values())):
             chain.set_balance(account, 10**21)
         self.set_job(RUNNING)
-        names = "round rounds quorum depth policy slot_s aggregate_s aggregator_due committed missing holds held_s"
+        names = "round rounds quorum depth policy slot_s aggregate_s aggregator_due committed missing holds held_s said"
         self.run = dict.fromkeys(names.split(), 1) | {
             "state": RUNNING,
             "turn": TURN,
@@ -109,7 +109,7 @@ class DoubledJob:
         self.run |= changes
         order = (
             "state round turn rounds slots quorum depth policy opened_at window_s slot_s aggregate_s aggregator "
-            "aggregator_due token flops seats missing committed holds held_s start_root"
+            "aggregator_due token flops seats missing committed holds held_s start_root said"
         )
         self.double.set_run(JOB, tuple(self.run[name] for name in order.split()))
 
