@@ -43,7 +43,7 @@ def published_result(chain: Chain, view: JobView, commit: Commit, slot: int) -> 
 
 def _openings(chain: Chain, tx: str) -> Iterator[Opening]:
     """The openings that a transaction passed to `Availability.answer`."""
-    contract = chain.contracts["availability"]
+    contract = chain.contract("availability")
     for data in _inputs(chain, tx, contract.address):
         try:
             function, args = contract.decode_function_input(data)

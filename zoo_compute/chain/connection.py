@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from eth_utils.crypto import keccak
@@ -115,13 +114,10 @@ class Chain:
         """Wei of native coin."""
         return self.w3.eth.get_balance(Web3.to_checksum_address(account))
 
-    @cached_property
-    def contracts(self) -> dict[str, Contract]:
-        """The untyped web3 contracts by their names in CONTRACTS, for decoding events and inputs."""
-        return {
-            name: self.w3.eth.contract(address=Web3.to_checksum_address(address), abi=artifacts.abi(CONTRACTS[name]))
-            for name, address in self.network.contracts.items()
-        }
+    def contract(self, name: str) -> Contract:
+        """The untyped web3 contract of this name in CONTRACTS, for decoding inputs. Making it takes a while."""
+        address, abi = Web3.to_checksum_address(self.network.contracts[name]), artifacts.abi(CONTRACTS[name])
+        return self.cached(("contract", name), lambda: self.w3.eth.contract(address=address, abi=abi))
 
 
 def connect(network: Network, api_key: str | None = None) -> Chain:

@@ -19,6 +19,8 @@ from zoo_compute.chain.network import CONTRACTS
 from zoo_compute.errors import Unreachable
 
 if TYPE_CHECKING:
+    from web3.contract.contract import ContractEvent
+
     from zoo_compute.chain.connection import Chain
 
 _log = logging.getLogger("zoo.events")
@@ -109,7 +111,7 @@ def decode(chain: Chain, logs: Iterable[LogReceipt]) -> list[Event]:
         if not signature:
             continue
         try:
-            args = chain.contracts[signature.contract].events[signature.name]().process_log(log)["args"]
+            args = _decoder(chain, signature).process_log(log)["args"]
         except UnicodeDecodeError:
             _log.warning("%s in %s is not valid text and is skipped", signature.name, log["transactionHash"].hex())
             continue  # anyone can announce an endpoint that is not valid text
@@ -126,6 +128,13 @@ def decode(chain: Chain, logs: Iterable[LogReceipt]) -> list[Event]:
             )
         )
     return events
+
+
+def _decoder(chain: Chain, signature: Signature) -> ContractEvent:
+    """From the event's own ABI: a contract with all its functions takes a hundred times as long to make."""
+    abi = {"type": "event", "name": signature.name, "inputs": signature.inputs, "anonymous": False}
+    key = ("event", signature.contract, signature.name)
+    return chain.cached(key, lambda: chain.w3.eth.contract(abi=[abi]).events[signature.name]())
 
 
 def _queries(chain: Chain, names: frozenset[str] | None, job: int | None, operator: int | None) -> list[dict[str, Any]]:

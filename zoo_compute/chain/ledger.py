@@ -203,7 +203,7 @@ def _cause(chain: Chain, event: Event) -> str:
 
 def _called_function(chain: Chain, data: bytes) -> str:
     try:
-        function = chain.contracts["settlement"].get_function_by_selector(data[:4])
+        function = chain.contract("settlement").get_function_by_selector(data[:4])
     except ValueError:  # not a function of Settlement: the call came through another contract
         return UNKNOWN_CAUSE
     return CAUSES.get(function.fn_name, function.fn_name)

@@ -205,7 +205,7 @@ class Transcript:
     def _judged(self, chain: Chain, tx: str) -> ConvictionDetail | None:
         """What the judgement's transaction proves; None where it reached the Referee through another contract."""
         transaction: Any = chain.w3.eth.get_transaction(HexBytes(tx))
-        contract = chain.contracts["referee"]
+        contract = chain.contract("referee")
         if transaction.get("to") != contract.address:
             return None
         args = contract.decode_function_input(transaction["input"])[1]
