@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
 from benchmarks.training.byzantine import Lab, laboratory
 from node.compute.aggregation import aggregate
@@ -28,6 +27,8 @@ LIES: dict[str, Callable[[Array], Array]] = {
 
 @pytest.fixture(scope="module")
 def lab() -> Lab:
+    from sklearn.datasets import load_digits  # late: other processes collect this file too
+
     digits = load_digits()
     arrays = {"inputs": (digits.data / 16).astype(np.float32), "targets": digits.target.astype(np.int32)}
     training = {"batch_size": 32, "inner_steps": 5, "rounds": 12, "slots": 4, "seed": 1}

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +105,6 @@ class Network:
             text = output.read()
             assert text, log.read()
             return process.returncode, json.loads(text)
-
-
-@pytest.fixture
-def devnet(tmp_path: Path) -> Iterator[Devnet]:
-    with Devnet(tmp_path / "chain") as running:
-        yield running
 
 
 def test_a_lie__is_asked_about_convicted_listed_and_replayed(

@@ -330,6 +330,8 @@ def test_a_node_that_lags__makes_a_history_forget_nothing(devnet: Devnet, monkey
 
 def test_a_job__is_read_once_a_block__and_again_where_that_is_replaced(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):
     chain, job = devnet.chain, DevnetDriver(devnet).post()
+    devnet.rpc("evm_setIntervalMining", [0])  # an empty block would be replaced by one alike
+    devnet.rpc("evm_setAutomine", [True])
     pay(devnet, 71)
     head = chain.head()
     view = read_job(chain, job, head)

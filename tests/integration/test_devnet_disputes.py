@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,12 +24,6 @@ from zoo_compute.spec.disputed_claims import claim_key, unit_of
 from zoo_compute.spec.params import COIN
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def devnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devnet]:
-    with Devnet(tmp_path_factory.mktemp("disputes")) as running:
-        yield running
 
 
 def newest(dispute: Dispute) -> DisputeView:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,12 +20,6 @@ pytestmark = pytest.mark.integration
 
 MOCK = Path(__file__).parents[2] / "contracts/mocks/WaryToken.vy"
 CLAIM = state.Claim(0, 0, 0, 1, 1, 0, bytes(32), bytes(32))
-
-
-@pytest.fixture
-def devnet(tmp_path: Path) -> Iterator[Devnet]:
-    with Devnet(tmp_path) as running:
-        yield running
 
 
 def deployed(devnet: Devnet) -> Any:

@@ -12,6 +12,7 @@ from web3.types import RPCEndpoint
 
 from keepers.cli.verify import LIES_EXIT_CODE
 from keepers.services.auditing import Auditing
+from tests.support.devnet_driver import rolled_back
 from tests.support.disputed_job import Dispute
 from zoo_compute.chain.audits import read_audits, summary, units_of
 from zoo_compute.chain.snapshot import read_job
@@ -70,10 +71,16 @@ class Lane:
                 chain.w3.provider.make_request(RPCEndpoint("anvil_mine"), [hex(chain.params.draw_blocks + 2)])
 
 
-@pytest.fixture(name="job")
-def job_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
     with Devnet(tmp_path_factory.mktemp("audits")) as running:
         yield Audited(running)
+
+
+@pytest.fixture(name="job")
+def job_fixture(closed: Audited) -> Iterator[Audited]:
+    with rolled_back(closed.devnet):
+        yield closed
 
 
 def of(job: Audited) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from zoo_compute.client.results import fetch_result
 from zoo_compute.spec.params import ZEN
 from zoo_compute.store import BlockStore
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.network]
 
 CUSTODIANS = ("epsilon", "zeta", "eta")
 PLANS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,12 +91,6 @@ class Scene:
     def asked_by(self, sender: Sender) -> int:
         nodes = self.view.picture.nodes.values()
         return sum(node.record.payment.asker == sender.address.lower() for node in nodes)
-
-
-@pytest.fixture
-def devnet(tmp_path: Path) -> Iterator[Devnet]:
-    with Devnet(tmp_path / "chain") as running:
-        yield running
 
 
 def test_a_silent_author__is_convicted_in_the_second_after_its_clock(devnet: Devnet, tmp_path: Path):

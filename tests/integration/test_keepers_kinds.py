@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,6 @@ from zoo_compute.spec.frames import Kind
 pytestmark = pytest.mark.integration
 
 LOOKS = 100  # more than a dispute has asks, each sealed before
-
-
-@pytest.fixture
-def devnet(tmp_path: Path) -> Iterator[Devnet]:
-    with Devnet(tmp_path / "chain") as running:
-        yield running
 
 
 @pytest.mark.parametrize("kind", list(Kind))

@@ -22,7 +22,7 @@ KEYS = [
 
 # Every key that a value can be given for, none of them a default. What excludes each other is in the second job.
 ADAMW: Sections = {
-    "model": {"architecture": "gpt", "layers": 2, "heads": 2, "width": 8, "context": 14, "vocab": 128, "tied": False},
+    "model": {"architecture": "gpt", "layers": 1, "heads": 2, "width": 8, "context": 14, "vocab": 128, "tied": False},
     "data": {"path": "one.txt", "paths": ["two.txt"], "heldout": 9, "context": 12},
     "training": {
         "batch_size": 4,
@@ -118,7 +118,7 @@ IN_TERMS = {
 }
 # Keys of which a file's root follows: it is not the same without them (the key -> the file, and another value).
 IN_FILES: dict[str, tuple[str, Any]] = {
-    "model.layers": ("program", 1),
+    "model.layers": ("program", 2),
     "model.heads": ("program", 1),
     "model.width": ("program", 4),
     "model.context": ("program", 13),

@@ -65,7 +65,7 @@ def is_warm(child: SupervisedProcess) -> bool:
 
 def test_a_killed_worker__is_replaced_by_the_spare__and_the_spare_by_another(daemon: Daemon):
     worker, waiting = daemon.children["worker-0"], daemon.children["spare-0"]
-    until(lambda: is_warm(waiting), 60)
+    until(lambda: is_warm(waiting))
     warm = pid(waiting)
     daemon.kill("worker-0")
     daemon.poll()
@@ -75,7 +75,7 @@ def test_a_killed_worker__is_replaced_by_the_spare__and_the_spare_by_another(dae
     )  # its arguments, the modules loaded, an empty input
     assert waiting.running
     assert pid(waiting) != warm
-    until(lambda: is_warm(waiting), 60)
+    until(lambda: is_warm(waiting))
     daemon.kill("worker-0")
     daemon.poll()
     assert worker.running
@@ -87,7 +87,7 @@ def test_a_spare_that_still_imports__becomes_the_worker_when_it_has(daemon: Daem
     daemon.kill("worker-0")
     daemon.poll()
     assert pid(worker) == young
-    until(lambda: said(worker, f"{young} True"), 60)
+    until(lambda: said(worker, f"{young} True"))
 
 
 def test_a_killed_spare__is_replaced__and_a_worker_does_not_wait_for_it(daemon: Daemon):
@@ -162,7 +162,7 @@ def test_a_spare__does_not_outlive_a_daemon_that_was_killed(tmp_path: Path):
     assert not is_gone(waiting)
     daemon.kill()
     daemon.communicate()
-    until(lambda: is_gone(waiting), 30)
+    until(lambda: is_gone(waiting))
 
 
 def test_spares__are_as_many_as_the_operator_says__and_of_the_workers_part(config: OperatorConfig, tmp_path: Path):

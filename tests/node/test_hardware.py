@@ -61,11 +61,21 @@ def test_a_worker_without_a_gpu__prepares_trains_verifies_and_aggregates__withou
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch is asked")
-@pytest.mark.parametrize("file", ["nvidia0", "nvhost-ctrl-gpu", "dxg", "kfd"])
-def test_a_machine_with_a_drivers_file__asks_torch(file: str, tmp_path: Path) -> None:
+def test_a_machine_with_a_drivers_file__asks_torch(tmp_path: Path) -> None:
     assert in_process(ASKS, str(tmp_path)) == "cpu False\n"
-    (tmp_path / file).write_text("")
+    (tmp_path / "nvidia0").write_text("")
     assert in_process(ASKS, str(tmp_path)).split()[1] == "True"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch is asked")
+@pytest.mark.parametrize("file", ["nvidia0", "nvhost-ctrl-gpu", "dxg", "kfd"])
+def test_a_drivers_file__says_that_torch_may_find_a_gpu(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hardware, "DEV", tmp_path)
+    assert not torch_may_find_gpu()
+    (tmp_path / file).write_text("")
+    assert torch_may_find_gpu()
 
 
 def test_other_systems_and_torch_for_intel__always_ask_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

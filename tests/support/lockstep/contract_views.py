@@ -399,7 +399,7 @@ def changed_keys(before: World, after: World) -> Iterator[tuple[str, Any]]:
         if not isinstance(new, dict):
             if old != new:
                 yield name, None
-        elif old is not new:
+        elif old is not new and old != new:  # most are equal, which is soon seen
             for key in old.keys() | new.keys():
                 was, now = old.get(key), new.get(key)
                 if was is not now and was != now:
