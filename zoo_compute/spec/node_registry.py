@@ -37,7 +37,7 @@ __all__ = ["beat", "beats", "declare", "heartbeat", "promised", "protocol_time",
 def reputation_parts(w: World, operator: int, now: int) -> int:
     """What is left of an operator's reputation, in thousandths of a point: all halve together, every HALVING_EPOCHS epochs."""
     record, span = w.operator(operator), HALVING_EPOCHS * w.config.preset.epoch_s
-    return record.reputation // 2 ** (now // span - record.rated_at // span)
+    return record.reputation >> (now // span - record.rated_at // span)
 
 
 def reputation(w: World, operator: int, now: int) -> int:
