@@ -58,8 +58,9 @@ PLANS = (
     OperatorPlan("epsilon", roles=("verifier", "custodian"), sample_rate=0.2),
 )
 VICTIM = "beta"
-# In the last round the liar flips one bit in this step of all its results, and computes the rest from there.
-LIAR, LIE_IN_STEP = "gamma", 7
+# In the last round the liar flips one bit in this step of its first slot, and computes the rest from there. Its bid is the dearest, so it
+# has the last two of six slots.
+LIAR, LIE_IN_SLOT, LIE_IN_STEP = "gamma", 4, 7
 PURSE = 20  # ZEN of the witness
 
 
@@ -77,8 +78,9 @@ class Demo:
         self.kill = kill
         self.with_replay = with_replay
         self.last_round = ComputeJob.from_file(config).training.rounds - 1
-        # The liar takes over no seat: it would lie again in the repeated round.
-        liar = {"worker_command": lying_worker(round=self.last_round, step=LIE_IN_STEP), "capacity": 2}
+        lie = lying_worker(round=self.last_round, slot=LIE_IN_SLOT, step=LIE_IN_STEP)
+        # Its own seat leaves it no capacity for those of others.
+        liar = {"worker_command": lie, "capacity": 2}
         plans = tuple(replace(plan, **liar) if cheat and plan.name == LIAR else plan for plan in PLANS)
         self.network = LocalNetwork(folder, plans)
         self.cheat = cheat

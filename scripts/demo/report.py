@@ -128,7 +128,7 @@ def gas_of(chain: Chain, from_block: int, to_block: int) -> dict[str, dict[str, 
     receipts = _asked(chain, [partial(eth.get_transaction_receipt, each["hash"]) for each in sent])
     for transaction, receipt in zip(sent, receipts, strict=True):
         contract = names[transaction["to"]]
-        function = chain.contracts[contract].get_function_by_selector(bytes(transaction["input"][:4]))
+        function = chain.contract(contract).get_function_by_selector(bytes(transaction["input"][:4]))
         failed = "" if receipt["status"] else " (reverted)"
         spent[f"{contract}.{function.fn_name}{failed}"].append(receipt["gasUsed"])
     return {

@@ -13,6 +13,7 @@ import pytest
 import requests
 from web3 import Web3
 
+from scripts.demo.report import gas_of
 from tests.support.devnet_driver import DevnetDriver
 from tests.support.waiting import HANG_S
 from zoo_compute.chain.connection import Chain, connect
@@ -230,6 +231,16 @@ def test_a_scan_by_operator__finds_it_in_any_position(devnet: Devnet):
     sender.send(chain.registry.announce(two.operator, "http://moved"))
     assert read_operator(chain, two.operator or 0).endpoint == "http://moved"
     assert read_operator(chain, two.operator or 0, head).endpoint == "http://two"
+
+
+def test_the_gas_of_blocks__is_summed_by_function(devnet: Devnet):
+    chain, owner = devnet.chain, devnet.account("spender", zen=1_000 * ZEN)
+    sender, start = Sender(chain, owner, folder=devnet.folder), devnet.chain.head().number + 1
+    sent = [sender.send(chain.zen.approve(chain.registry.address, amount)) for amount in (ZEN, 2 * ZEN)]
+    sent.append(sender.send(chain.zen.transfer(TOM, ZEN)))
+    gas = gas_of(chain, start, chain.head().number)
+    assert {name: of["count"] for name, of in gas.items()} == {"zen.approve": 2, "zen.transfer": 1}
+    assert sum(of["total"] for of in gas.values()) == sum(each.gas_used for each in sent)
 
 
 def test_a_history__asks_only_for_what_is_new(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):

@@ -138,20 +138,17 @@ class Liar(LyingTraining, SlotRound):
 
 @dataclass(frozen=True)
 class Lie:
-    """One bit of one element of one step, in the node that is in the middle of those of `op`.
-
-    slot: None for every even one: who holds two of them lies once, and has its results in time.
-    """
+    """One bit of one element of one step, in the node that is in the middle of those of `op`."""
 
     round: int
-    slot: int | None
+    slot: int
     step: int
     op: str = "dot"
     element: int = 3
     bit: int = 20
 
     def _is_about(self, round: int, slot: int) -> bool:
-        return round == self.round and (slot % 2 == 0 if self.slot is None else slot == self.slot)
+        return (round, slot) == (self.round, self.slot)
 
     def slot_round(self, *args: Any, **options: Any) -> Liar:
         """Made as a SlotRound."""

@@ -44,7 +44,7 @@ def main() -> int:
         description=__doc__.split("\n")[0] if __doc__ else "",
     )
     parser.add_argument("--round", type=int, required=True)
-    parser.add_argument("--slot", type=int, help="with --step: every even one that it trains, if it is left out")
+    parser.add_argument("--slot", type=int, required=True)
     parser.add_argument("--tensor", help="of the update")
     parser.add_argument("--step", type=int, default=0, help="the inner step in which it lies")
     parser.add_argument("--op", default="dot", help="the operator; of its nodes the one in the middle lies")
