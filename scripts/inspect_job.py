@@ -25,7 +25,7 @@ NETWORK_FILE = Path("network.json")
 
 def view(job: int, block: int | None = None, network_file: Path = NETWORK_FILE) -> JobView:
     """The job as of a block (the newest unless given), read through ape's connection."""
-    return read_job(Chain(load(network_file), networks.provider.web3), job, block)  # type: ignore[attr-defined]
+    return read_job(Chain(load(network_file), networks.provider.web3), job, block)
 
 
 @click.command(cls=ConnectedProviderCommand)

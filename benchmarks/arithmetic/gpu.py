@@ -232,7 +232,7 @@ def agrees(result: Figures) -> bool:
 
 
 def versions() -> Figures:
-    installed = {"python": platform.python_version(), "source": source_digest()}
+    installed: Figures = {"python": platform.python_version(), "source": source_digest()}
     for name in ("torch", "numpy", "zoo-compute"):
         try:
             installed[name] = metadata.version(name)

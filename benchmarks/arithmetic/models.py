@@ -55,6 +55,9 @@ class RMSNorm(nn.Module):
 class Attention(nn.Module):
     """Causal; explicit, or by scaled_dot_product_attention. groups: query heads to one head of keys and values."""
 
+    cos: Tensor
+    sin: Tensor
+
     def __init__(self, size: Size) -> None:
         super().__init__()
         self.size, self.head = size, size.width // size.heads

@@ -33,7 +33,7 @@ class CachedComputation(Computation):
         self.of = of
         self._step, self._values = -1, list[tuple[int, Array]]()
         self._after: dict[int, Roots] = {}
-        self._sources: dict[tuple[int, int], Roots] = {}
+        self._sources: dict[tuple[int, str, int], Roots] = {}
 
     def step_inputs(self, step: int) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
         return self.of.step_inputs(step)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,7 +28,7 @@ from zoo_compute.spec.exploration import Tree, TreePosition
 from zoo_compute.training.examples import RepeatedData, prepare_text
 
 CONFIG = Path(__file__).resolve().parents[2] / "scripts" / "demo" / "demo.yaml"
-ALONE = {"slots": 1, "slot": 0}
+ALONE: dict[str, Any] = {"slots": 1, "slot": 0}
 LENGTH = 6  # tokens of an example
 GPT_STEPS = 500
 GPT_DISPUTED = (0, 10, 133, 269, 499)  # ends and insides of segments

@@ -110,12 +110,14 @@ class Search:
                 result.losses[name] = Best(loss, self.circumstances.name, strategy.hostile)
 
 
-def search(coalition: tuple[str, ...], plays: int, seed: int) -> Result:
+def search(coalition: tuple[str, ...], plays: int, seed: int, only: str = "") -> Result:
     """So many plays of one coalition, in all circumstances that concern it, in turns. Plays make no cycles: nothing is to be collected."""
     gc.freeze()
     gc.disable()
     rng = random.Random(f"{seed} {coalition}")
-    searches = [Search(coalition, each, rng) for each in CIRCUMSTANCES if concerns(each, coalition)]
+    searches = [
+        Search(coalition, each, rng) for each in CIRCUMSTANCES if only in each.name and concerns(each, coalition)
+    ]
     result = Result(coalition)
     while result.plays < plays:
         for each in searches:

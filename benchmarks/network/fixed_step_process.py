@@ -87,9 +87,10 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
 def shaped_keeper(path: Path) -> None:
     """Make this process's keeper reach others' gateways over its own links, once these exist."""
     from keepers import keeper
+    from keepers.peer_directory import PeerDirectory
     from keepers.processes import keeper_process
 
-    class ShapedPeers(keeper.PeerDirectory):
+    class ShapedPeers(PeerDirectory):
         ways: Mapping[int, str] = {}
 
         def use(self, urls: list[str], endpoints: Mapping[int, str]) -> None:
@@ -99,12 +100,12 @@ def shaped_keeper(path: Path) -> None:
 
     class ShapedKeeper(keeper.Keeper):
         def tick(self) -> dict[str, Any]:
-            if not self.peers.ways and path.exists():
+            if isinstance(self.peers, ShapedPeers) and not self.peers.ways and path.exists():
                 self.peers.refresh()
             return super().tick()
 
-    keeper.PeerDirectory = ShapedPeers  # type: ignore[misc]
-    keeper_process.Keeper = ShapedKeeper  # type: ignore[misc]
+    keeper.PeerDirectory = ShapedPeers  # type: ignore[attr-defined]
+    keeper_process.Keeper = ShapedKeeper  # type: ignore[attr-defined]
 
 
 def main() -> int:

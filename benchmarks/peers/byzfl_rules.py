@@ -26,7 +26,7 @@ def load() -> Any | None:
     package = types.ModuleType("byzfl")
     package.__path__ = list(spec.submodule_search_locations)
     sys.modules["byzfl"] = package
-    names = {}
+    names: dict[str, Any] = {}
     for name in ("aggregators.aggregators", "aggregators.preaggregators", "attacks.attacks"):
         names |= vars(importlib.import_module(f"byzfl.{name}"))
     return types.SimpleNamespace(**names)
@@ -55,7 +55,7 @@ def rules(byzfl: Any, hostile: int) -> dict[str, Callable[[Any], Any]]:
 
 def on_arrays(rule: Callable[[Any], Any]) -> Rule:
     def joined(rows: Array) -> Array:
-        return rule(torch.from_numpy(rows)).numpy()  # type: ignore[no-any-return]
+        return rule(torch.from_numpy(rows)).numpy()
 
     return joined
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from keepers.config import OperatorConfig, from_dict, read_unchecked, save
 from keepers.processes.daemon import Daemon, SupervisedProcess, commands, gateway_command
@@ -202,7 +203,7 @@ class LocalNetwork(LocalOperators):
         """The store of whoever submits jobs here; its gateway is the network's storage."""
         return self.folder / "submitter" / "store"
 
-    def __enter__(self) -> LocalNetwork:
+    def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             self.start()

@@ -80,8 +80,9 @@ class Demo:
         self.last_round = ComputeJob.from_file(config).training.rounds - 1
         lie = lying_worker(round=self.last_round, slot=LIE_IN_SLOT, step=LIE_IN_STEP)
         # Its own seat leaves it no capacity for those of others.
-        liar = {"worker_command": lie, "capacity": 2}
-        plans = tuple(replace(plan, **liar) if cheat and plan.name == LIAR else plan for plan in PLANS)
+        plans = tuple(
+            replace(plan, worker_command=lie, capacity=2) if cheat and plan.name == LIAR else plan for plan in PLANS
+        )
         self.network = LocalNetwork(folder, plans)
         self.cheat = cheat
         self.witness: subprocess.Popen[bytes] | None = None

@@ -302,7 +302,8 @@ def shard_reports(network: LocalNetwork, job: int) -> list[dict[str, Any]]:
     for daemon in network.daemons.values():
         client = broker.connect(daemon.config.broker, daemon.config.folder)
         for key in sorted(client.scan_iter(match=f"zoo:done:train-{job}-*", count=1000)):
-            report = json.loads(client.get(key))
+            written: Any = client.get(key)
+            report = json.loads(written)
             reports.append(
                 {k: v for k, v in report.items() if k not in ("losses", "segments")} | {"by": daemon.config.name}
             )

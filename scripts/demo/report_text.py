@@ -82,7 +82,8 @@ def plot(path: Path, losses: Sequence[float], trained: Mapping[int, Mapping[int,
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import colormaps, pyplot
+    from matplotlib.patches import Rectangle
 
     figure, (top, bottom) = pyplot.subplots(2, 1, figsize=(8, 7), height_ratios=(3, 2), layout="constrained")
     top.plot(range(len(losses)), losses, marker="o", color="#1f5fa8")
@@ -93,10 +94,10 @@ def plot(path: Path, losses: Sequence[float], trained: Mapping[int, Mapping[int,
     top.set_xticks(range(len(losses)))
     top.grid(alpha=0.3)
     operators = sorted({name for slots in trained.values() for name in slots.values()})
-    colours = dict(zip(operators, pyplot.get_cmap("Set2").colors, strict=False))
+    colours = dict(zip(operators, map(colormaps["Set2"], range(8)), strict=False))
     for round_, slots in trained.items():
         for slot, name in slots.items():
-            bottom.add_patch(pyplot.Rectangle((slot - 0.5, round_ - 0.5), 1, 1, color=colours[name], ec="white"))
+            bottom.add_patch(Rectangle((slot - 0.5, round_ - 0.5), 1, 1, color=colours[name], ec="white"))
             bottom.text(slot, round_, name, ha="center", va="center", fontsize=8)
     bottom.set(xlabel="slot", ylabel="round", title="operator of each slot (white: nobody delivered it)")
     bottom.set(xlim=(-0.5, count - 0.5), ylim=(len(trained) - 0.5, -0.5))

@@ -28,7 +28,9 @@ def benchmark_program() -> repops.Program:
     Dropout on the blocks' input makes nearly all of a trial's work depend on its seed.
     """
     module, loss, optimizer = gpt.build(layers=4, heads=4, width=256, context=CONTEXT)
-    module.tokens.register_forward_hook(lambda _module, _inputs, output: functional.dropout(output, DROPOUT))
+    module.get_submodule("tokens").register_forward_hook(
+        lambda _module, _inputs, output: functional.dropout(output, DROPOUT)
+    )
     tokens = torch.zeros(BATCH, CONTEXT, dtype=torch.int64)
     return repops.trace(module, loss, optimizer, (tokens, tokens), clip_norm=1.0)
 

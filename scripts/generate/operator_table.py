@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from repops.operators import TABLE, Operator
-from repops.parts import LANES, MAX_LEAVES, MAX_WORDS
+from repops.operators import LANES, TABLE, Operator
+from repops.parts import MAX_LEAVES, MAX_WORDS
 from repops.recipes import MAX_STEPS
 
 GROUPS = ((10, "Sources"), (60, "Elementwise"), (70, "Reductions"), (80, "Indexed access"))

@@ -86,8 +86,8 @@ def _draw_left(sheet: Sheet, played: list[Exchange], scale: float, end: int) -> 
     low, high = 370.0, 180.0
     most = max(each.asked.committer_left_s for each in played)
     up = (low - high) / most
-    for name, y, colour in (("committer", 93, COMMITTER), ("askers", 127, ASKER)):
-        sheet.words(30, y, name, fill=colour)
+    for name, place, colour in (("committer", 93, COMMITTER), ("askers", 127, ASKER)):
+        sheet.words(30, place, name, fill=colour)
     for seconds in range(0, most + 1, 4 * HOUR):
         y = low - up * seconds
         sheet.line([(PLOT_X, y), (PLOT_X + PLOT_W, y)], RULE, wide=1)
@@ -107,8 +107,10 @@ def _draw_left(sheet: Sheet, played: list[Exchange], scale: float, end: int) -> 
         begins = max(each.before.since, min(DEADLINE, each.asked.since))
         askers += [point(begins, each.before.asker_left_s), point(each.asked.since, each.asked.asker_left_s)]
         if added:
-            x, y = point(each.asked.since, each.asked.committer_left_s)
-            sheet.words(x + 8, y - 4, f"+ {hours(added)}: {each.open_heavy} re-executions", size=11, fill=COMMITTER)
+            at, height = point(each.asked.since, each.asked.committer_left_s)
+            sheet.words(
+                at + 8, height - 4, f"+ {hours(added)}: {each.open_heavy} re-executions", size=11, fill=COMMITTER
+            )
     sheet.line(committer, COMMITTER, wide=2)
     sheet.line([*askers, point(end, played[-1].asked.asker_left_s)], ASKER, wide=2)
     sheet.words(PLOT_X, low + 22, "0", anchor="middle", fill=FAINT)
