@@ -125,12 +125,13 @@ class Custody(Walk):
     @when(has_signing_committee)
     @rule(8, job=INDEX, some=BITS, late=(0, 0, 0, 0, 0, 0, 1, -1))
     def sign_inputs(self, job: int, some: int, late: int) -> None:
-        """Of the open turn; now and then of another."""
+        """Of the open turn; now and then of another, or one custodian before the others."""
         job = self.job(job, has_signing_committee)
         turn = max(0, self.s.world.run(job).turn + late)
-        committee = self.committee_of(job, turn)
-        signed = self.inputs(job, turn, committee, some)
-        self.s.attempt("custody", "hold_inputs", "stranger", job, turn, committee, signed)
+        for group in (1, 9) if some & 3 == 3 else (9,):
+            committee = self.committee_of(job, turn)
+            signed = self.inputs(job, turn, committee, some)[:group]
+            self.s.attempt("custody", "hold_inputs", "stranger", job, turn, committee, signed)
 
     @when(has_posted_turns)
     @rule(8, job=INDEX, index=INDEX, some=BITS, wrong=INDEX)
