@@ -222,8 +222,7 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterato
             yield Send("settlement", "abandon", (view.job,))
     elif run.aggregator and view.custodians and view.now > run.aggregator_due + turn:
         # Nobody is late where no majority signed for inputs, or two aggregators in turn lacked signatures for their checkpoints.
-        is_short_again = Said.SHORT | Said.SPARED in Said(run.said)
-        if not view.inputs_signed or is_short_again:
+        if not view.inputs_signed or Said(run.said).is_short_again:
             yield Send("settlement", "abandon", (view.job,))
         elif run.aggregator != me.operator:
             yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))

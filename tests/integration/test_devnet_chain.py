@@ -35,9 +35,9 @@ DEAD = "http://127.0.0.1:1"
 
 
 @pytest.fixture(scope="module")
-def devnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devnet]:
-    with Devnet(tmp_path_factory.mktemp("devnet")) as running:
-        yield running
+def devnet(running_devnet: Devnet) -> Devnet:
+    """Shared as it is: its tests read from a block of their own on."""
+    return running_devnet
 
 
 class Relay:

@@ -31,9 +31,9 @@ GWEI = 10**9
 
 
 @pytest.fixture(scope="module")
-def devnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devnet]:
-    with Devnet(tmp_path_factory.mktemp("devnet")) as running:
-        yield running
+def devnet(running_devnet: Devnet) -> Devnet:
+    """Shared as it is: its tests name what they sent."""
+    return running_devnet
 
 
 @pytest.fixture

@@ -72,9 +72,8 @@ class Lane:
 
 
 @pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
-    with Devnet(tmp_path_factory.mktemp("audits")) as running:
-        yield Audited(running)
+def closed(running_devnet: Devnet) -> Audited:
+    return Audited(running_devnet)
 
 
 @pytest.fixture(name="job")

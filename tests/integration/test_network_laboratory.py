@@ -71,7 +71,7 @@ def answer(process: subprocess.Popen[bytes]) -> str:
 
 
 def test_links__have_the_bandwidth_and_the_round_trip_they_were_given(lab: Laboratory):
-    """Never quicker than they were told to be; and once as quick, when the machine has no other work for a moment."""
+    """No measurement beats the limits. One comes close to them: with other work on the machine it may take several."""
     for server, client, mbit, rtt_s in (("a", "b", 100, 0.05), ("a", "c", 20, 0.075)):
         shortest, fastest = 1e9, 0.0
         for size in (3_000_000, *[600_000] * 60):

@@ -240,6 +240,11 @@ class Said(IntFlag):
     SHORT = 2  # too few sign for a checkpoint
     SPARED = 4  # too few signed for one before, and the aggregator had its time anew or was replaced
 
+    @property
+    def is_short_again(self) -> bool:
+        """Whether two aggregators in turn lacked signatures for their checkpoints."""
+        return Said.SHORT | Said.SPARED in self
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -278,8 +283,7 @@ class Run:
     @property
     def lacks_custodians(self) -> bool:
         """Whether it is not the aggregator that is late: no majority signed for inputs, or two of them lacked signatures in turn."""
-        is_short_again = Said.SHORT | Said.SPARED in self.said
-        return self.has_custodians and (not self.is_signed or is_short_again)
+        return self.has_custodians and (not self.is_signed or self.said.is_short_again)
 
     @property
     def is_open(self) -> bool:

@@ -9,12 +9,7 @@ import click
 
 from zoo_compute.amounts import ZEN, format_amount, parse_amount
 from zoo_compute.cli.context import Command, Group, Settings, pass_settings
-from zoo_compute.cli.node.options import (
-    for_operator,
-    number_of,
-    operators_of,
-    token_option,
-)
+from zoo_compute.cli.node.options import for_operator, number_of, operators_of, token_option
 from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import BPS, MAX_PLACES, RESERVED_FEES

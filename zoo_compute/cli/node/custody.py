@@ -9,12 +9,7 @@ import click
 
 from zoo_compute.amounts import Token, format_amount, format_seconds
 from zoo_compute.cli.context import Group, Settings
-from zoo_compute.cli.node.options import (
-    for_operator,
-    number_of,
-    operators_of,
-    token_option,
-)
+from zoo_compute.cli.node.options import for_operator, number_of, operators_of, token_option
 from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import STAKE_UNIT
