@@ -23,6 +23,7 @@ from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import connect
 from zoo_compute.chain.events import scan
+from zoo_compute.chain.fees import GWEI, FeeLimits
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.wiring import check_wiring
@@ -121,7 +122,13 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
         except Unreachable as error:
             log.warning("%s; will try again", error)
             time.sleep(max(1.0, config.poll_s))
-    sender = Sender(chain, account, ledger=config.folder / "transactions.jsonl", folder=config.folder)
+    limits = FeeLimits(
+        routine=round(config.max_fee_gwei * GWEI),
+        urgent=round(max(config.max_fee_gwei, config.max_urgent_fee_gwei) * GWEI),
+        priority=round(config.max_priority_fee_gwei * GWEI),
+    )
+    ledger = config.folder / "transactions.jsonl"
+    sender = Sender(chain, account, ledger=ledger, folder=config.folder, limits=limits)
     store = open_store(config.store_location)
     return Keeper(config, chain, account, sender, store, WorkQueue(app, client))
 
