@@ -45,6 +45,7 @@ from zoo_compute.jobs.sections import (
     DataSection,
     LimitsSection,
     MarketSection,
+    RequirementsSection,
     TrainingSection,
     default_policy,
     own_keys,
@@ -102,6 +103,7 @@ class ComputeJob:
     limits_config: dict[str, Any] | None = None
     aggregation_config: dict[str, Any] | None = None
     checkpoint_config: dict[str, Any] | CheckpointConfig | None = None
+    requirements_config: dict[str, Any] | None = None
     compression_config: dict[str, Any] | Compression | None = None
     directory: Path = field(default_factory=Path)
 
@@ -116,6 +118,7 @@ class ComputeJob:
             self.limits: LimitsSection = read_section("limits", self.limits_config)
             self.aggregation: AggregationSection = read_section("aggregation", self.aggregation_config)
             self.checkpoint: CheckpointConfig = read_section("checkpoint", self.checkpoint_config)
+            self.requirements: RequirementsSection = read_section("requirements", self.requirements_config)
             self.known_token: Token | None = self._token_from_file()
         self.outline()  # checks every range now, before any data is read
         if self.known_token is not None:
