@@ -275,7 +275,11 @@ def _allow_zen(deployer: Deployer, at: Mapping[str, str], params: Preset, roles:
     else:
         call_ = f"zoo network govern tasks.allow {at['zen']} true {params.window_value} --print"
         when = f"proposers and, {params.timelock_s} s later, executors sign what `{call_}` prints"
-    return (f"jobs cannot be paid in ZEN yet: {when}",)
+    return (
+        f"jobs cannot be paid in ZEN yet: {when}",
+        "nobody can bid yet: every job asks for admission, and no trial has a workload; the timelock sets one for each size of memory "
+        "(`zoo network govern admissions.set_workload`), then operators run `zoo node admit`",
+    )
 
 
 def allow_zen_operation(at: Mapping[str, str], params: Preset) -> tuple[str, int, bytes, bytes, bytes]:
