@@ -15,7 +15,8 @@ def test_where_admission_is_needed__only_shown_machines_bid_whatever_the_terms_s
         s = Stage(Coverage(), mirror)
         assert mirror.contracts["tasks"].needs_admission()
         s.register_all("alice", "bob")
-        assert s.world.terms[s.post()].requirements == ADMITTED
+        plain = s.post()
+        assert s.world.terms[plain].requirements == ADMITTED
         memory = Requirements(vram_gb=48)
         job = s.post(requirements=memory.word)
         assert s.world.terms[job].requirements == memory.word | ADMITTED

@@ -27,7 +27,7 @@ from zoo_compute.jobs.config import JobError
 from zoo_compute.jobs.custody import CustodyTerms
 from zoo_compute.jobs.files import publish_files
 from zoo_compute.jobs.quote import BudgetTooSmall
-from zoo_compute.jobs.sections import RequirementsSection
+from zoo_compute.jobs.requirements import RequirementsSection
 from zoo_compute.jobs.submission import _dataset
 from zoo_compute.requirement_words import described
 from zoo_compute.spec import params

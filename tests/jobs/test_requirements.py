@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.jobs.job_keys import ADAMW
-from zoo_compute.jobs.sections import RequirementsSection
+from zoo_compute.jobs.requirements import RequirementsSection
 from zoo_compute.requirement_words import described, format_region, parse_region, to_dict
 from zoo_compute.spec.requirements import Requirements, is_known, requirements_of
 

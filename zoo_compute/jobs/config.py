@@ -36,6 +36,7 @@ from zoo_compute.jobs.clocks import SHORTEST_CLOCKS, clocks_of
 from zoo_compute.jobs.custody import CustodyTerms, custody_terms
 from zoo_compute.jobs.model_source import ModelSource, StepOptions, TracedStep, load_program, read_model, trace_module
 from zoo_compute.jobs.prices import PartialPrices, Prices, complete_prices, read_prices
+from zoo_compute.jobs.requirements import RequirementsSection
 from zoo_compute.jobs.sections import (
     BUDGET,
     LONGEST_SEGMENT,
@@ -45,7 +46,6 @@ from zoo_compute.jobs.sections import (
     DataSection,
     LimitsSection,
     MarketSection,
-    RequirementsSection,
     TrainingSection,
     default_policy,
     own_keys,
