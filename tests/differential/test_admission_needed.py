@@ -21,7 +21,9 @@ def test_where_admission_is_needed__only_shown_machines_bid_whatever_the_terms_s
         job = s.post(requirements=memory.word)
         assert s.world.terms[job].requirements == memory.word | ADMITTED
         assert mirror.contracts["auction"].requirements(job) == memory.word | ADMITTED
-        (posted,) = [log for log in mirror.contracts["tasks"].get_logs() if type(log).__name__ == "JobPosted"]
+        (posted,) = [
+            log for log in mirror.contracts["tasks"].get_logs(mirror.last) if type(log).__name__ == "JobPosted"
+        ]
         assert posted.terms.requirements == memory.word | ADMITTED
         for kind in (0, 1):
             s.no(NOT_MET, "auction", "bid", "alice hot", *bid_args(s, job, kind, "alice"))
