@@ -251,7 +251,7 @@ class Keeper:
             answer_s=params.answer_s,
             committer_s=params.clocks.committer_s,
             demand_after_s=config.demand_after_s,
-            gpu_class=operator.gpu_class,
+            capability=operator.capability,
             ring_conflicts=ring_conflicts(view, self._views, operator.operator),
             token=token,
             hours=sum(1 << hour for hour in set(config.availability_hours)),

@@ -3,7 +3,8 @@
 """
 @title Declared hours and heartbeats in NodeRegistry
 @license Apache-2.0
-@notice The hours in which operators promise to be there, their signs of life, and the part of the stake that a broken promise costs.
+@notice The hours in which operators promise to be there, their signs of life, and the part of the stake that a broken promise costs;
+        and whether an operator is what a job asks for.
 """
 
 
@@ -13,6 +14,7 @@ from . import node_words as words
 from . import numbers
 from . import registry_state as state
 from . import registry_time as time
+from . import requirements as asked
 
 
 uses: state
@@ -44,6 +46,11 @@ event AvailabilityDeclared:
     tier: uint256
     hours: uint256
     since: uint256
+
+
+event RegionDeclared:
+    operator: indexed(uint256)
+    region: uint256
 
 
 event HeartbeatCounted:
@@ -86,6 +93,20 @@ def declare(operator: uint256, tier: uint256, hours: uint256):
     declaration.since = since
     self.declared[operator] = words._pack_declaration(declaration)
     log AvailabilityDeclared(operator=operator, tier=tier, hours=hours, since=since)
+
+
+@external
+def declare_region(operator: uint256, region: uint256):
+    """
+    @notice Says where the operator's machines are, at once: jobs may ask for it. Nobody checks it, and it binds nobody.
+    @param region Two letters of a region and two of a country in it, or zeros: as `EUDE`, `EU` or nothing, in 32 bits.
+    """
+    state._check_owner(operator)
+    assert region < 2**32, "registry: region out of range"
+    declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
+    declaration.region = region
+    self.declared[operator] = words._pack_declaration(declaration)
+    log RegionDeclared(operator=operator, region=region)
 
 
 @external
@@ -139,9 +160,39 @@ def breach(operator: uint256, epoch: uint256):
 @view
 def declarations(operator: uint256) -> words.Declaration:
     """
-    @notice What the operator declared last and before: tier, hours, and the epoch from which on each binds.
+    @notice What the operator declared last and before: tier, hours, and the epoch from which on each binds; and its region.
     """
     return words._unpack_declaration(self.declared[operator])
+
+
+@external
+@view
+def meets(operator: uint256, requirements: uint256) -> bool:
+    """
+    @notice Whether the operator is what a job asks for by its term `requirements`, as far as this registry knows: class, memory and
+            admission as registered and shown, region as declared, tier and hours as promised for this epoch and the next.
+    """
+    asks: asked.Requirements = asked._unpack(requirements)
+    account: words.Account = words._unpack_account(state.accounts[operator])
+    if (
+        account.vram_gb < asks.vram_gb
+        # No operator has class 0.
+        or (asks.classes != 0 and asks.classes >> account.gpu_class & 1 == 0)
+        or (asks.admitted and not account.is_admitted)
+    ):
+        return False
+    if asks.region != 0 and not asked._is_within(
+        words._unpack_declaration(self.declared[operator]).region, asks.region
+    ):
+        return False
+    if asks.tier == 0 and asks.hours == 0:
+        return True
+    # INVARIANT promises: nobody takes work by a promise that it has already taken back, or that a breach took.
+    for later: uint256 in range(2):
+        promise: Promise = self._promised(operator, block.timestamp // state.epoch_s + later)
+        if promise.tier < asks.tier or bits._popcount(promise.hours) < asks.hours:
+            return False
+    return True
 
 
 @external

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from keepers.decisions import demands
 from keepers.decisions.bidding import BATCH, auction_duties, reclaim_dead_bids, stagger_delay_s
-from keepers.decisions.obstacles import RECOVERY_S, can_defend, defensible, is_permanent
+from keepers.decisions.obstacles import RECOVERY_S, can_defend, defensible, is_permanent, unmet_by
 from keepers.decisions.orders import (
     Aggregate,
     CommitTrained,
@@ -178,7 +178,8 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
 
 def _may_take(view: JobView, me: OperatorContext, kind: Kind) -> bool:
     """Whether I take vacant seats of this kind: I do if I would bid for the job at all."""
-    return me.standby and kind in me.kinds and not me.is_drained and not is_permanent(view, me, kind)
+    can = kind in me.kinds and not me.is_drained and not is_permanent(view, me, kind)
+    return me.standby and can and not unmet_by(view, me)
 
 
 def _in_time(view: JobView, run: Run, me: OperatorContext, slot_s: float, slots: int, waiting: int) -> bool:

@@ -81,7 +81,7 @@ def test_declare__binds_from_the_next_epoch_and_leaves_the_running_one(kit, play
     play.to((FIRST + 1) * EPOCH)
     declare(ada, 2, 0b101)
     declare(ada, 1, 0b111)  # in the same epoch: replaces what was not yet in force
-    assert tuple(registry.declarations(ada.id)) == (1, 0b111, FIRST + 2, 3, 0b11, FIRST, 0)
+    assert tuple(registry.declarations(ada.id)) == (1, 0b111, FIRST + 2, 3, 0b11, FIRST, 0, 0)
     promised = [tuple(registry.promised(ada.id, FIRST + offset)) for offset in (-1, 0, 1, 2, 1_000)]
     assert promised == [(0, 0), (3, 0b11), (3, 0b11), (1, 0b111), (1, 0b111)]
 

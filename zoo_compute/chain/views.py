@@ -26,6 +26,7 @@ from zoo_compute.spec.params import (
     vacant_price,
 )
 from zoo_compute.spec.params import AGGREGATOR_SEAT as AGGREGATOR_SEAT
+from zoo_compute.spec.requirements import Capability
 from zoo_compute.spec.state import JobState as JobState
 from zoo_compute.spec.state import Phase, Said
 
@@ -480,6 +481,21 @@ class OperatorView:
         default_factory=dict
     )  # by owner and hot key: wei that TaskRegistry.withdraw would send, parts of posting deposits
     stopped_s: int = 0  # block time less `now`
+    region: int = 0  # declared: `requirement_words.format_region` shows it
+    bound_tier: int = 0  # that binds in this epoch and the next: the lower one
+    bound_hours: int = 0  # likewise: how many
+
+    @property
+    def capability(self) -> Capability:
+        """What jobs may ask of it."""
+        return Capability(
+            gpu_class=self.gpu_class,
+            vram_gb=self.vram_gb,
+            is_admitted=self.admitted,
+            region=self.region,
+            tier=self.bound_tier,
+            hours=self.bound_hours,
+        )
 
     @property
     def block_time(self) -> int:

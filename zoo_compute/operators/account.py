@@ -152,6 +152,10 @@ class Operators:
             write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o644)
         return receipt
 
+    def declare_region(self, number: int, region: int) -> Receipt:
+        """Say where the operator's machines are; 0 takes it back."""
+        return self.sender.send(self.chain.registry.declare_region(number, region))
+
     def registered_with(self, hot: str) -> list[tuple[int, str]]:
         """Operators registered with this hot key: number and present owner."""
         events = self._events(OWNER_EVENTS)

@@ -7,6 +7,7 @@ from typing import Any
 
 from zoo_compute.chain.ledger import Penalty
 from zoo_compute.chain.views import OperatorView
+from zoo_compute.requirement_words import format_region
 from zoo_compute.spec.bits import slots_in
 
 
@@ -50,7 +51,7 @@ class OperatorBalances:
             "stake": str(view.stake), "gpu_class": view.gpu_class, "vram_gb": view.vram_gb, "admitted": view.admitted,
             "multiplier_percent": view.multiplier_percent, "reputation": view.reputation,
             "discount_bps": view.discount_bps, "eligible": view.eligible, "endpoint": view.endpoint, "exit_at": view.exit_at and view.exit_at + view.stopped_s,
-            "tier": view.tier, "hours": list(slots_in(view.hours)),
+            "tier": view.tier, "hours": list(slots_in(view.hours)), "region": format_region(view.region),
             "locks": view.locks, "token": self.token, "collateral": str(self.collateral), "locked": str(self.locked),
             "free": str(self.free), "owed": str(self.owed),
         }  # fmt: skip

@@ -23,7 +23,9 @@ from zoo_compute.spec.promises import (
     beats,
     breached,
     declare,
+    declare_region,
     heartbeat,
+    meets,
     promised,
     protocol_time,
     total_beats,
@@ -31,7 +33,17 @@ from zoo_compute.spec.promises import (
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import ZERO_ADDRESS, Collateral, Consent, Message, Operator, SlashLedger, World
 
-__all__ = ["beat", "beats", "declare", "heartbeat", "promised", "protocol_time", "total_beats"]
+__all__ = [
+    "beat",
+    "beats",
+    "declare",
+    "declare_region",
+    "heartbeat",
+    "meets",
+    "promised",
+    "protocol_time",
+    "total_beats",
+]
 
 
 def reputation_parts(w: World, operator: int, now: int) -> int:

@@ -276,6 +276,7 @@ class Terms:
     depth: int  # turns that may have claims that are not final
     policy: int  # POLICY_TOLERATE, or the bits of POLICY_ROLL_BACK, POLICY_DELAYED and POLICY_CARRIES
     audit_bps: int  # how many of 10,000 slot-rounds and aggregations are drawn for a paid audit
+    requirements: int = 0  # of each operator: the word of `spec.requirements`; 0 asks for nothing
 
 
 def escrow(terms: Terms) -> int:

@@ -6,7 +6,7 @@ Disputes and convictions are in `convictions`.
 from dataclasses import replace
 from itertools import groupby
 
-from zoo_compute.spec import bits, jobs, locks, node_registry, rewards, seats
+from zoo_compute.spec import auction, bits, jobs, locks, node_registry, rewards, seats
 from zoo_compute.spec.clocks import fading_pay
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
@@ -85,7 +85,7 @@ def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count:
     """An operator takes the last `count` slots of a vacant seat, at the seat's price now."""
     run, vacant = w.run(job), w.seat(job, seat)
     require(run.state in (JobState.AWARDED, JobState.RUNNING), "settlement: not running")
-    require(node_registry.is_eligible(w, operator, msg.sender), "settlement: operator not eligible")
+    auction.check_takeover(w, msg, job, operator)
     require(vacant.operator == 0 and vacant.count > 0, "settlement: seat not vacant")
     require(least_taken(run.slots, vacant.count) <= count <= vacant.count, "settlement: count out of range")
     _require_estimate(run, estimate_s)

@@ -81,6 +81,7 @@ class Config:
     first_guardian: str = "guardian"
     governor: str = "deployer"  # of TaskRegistry: the timelock; on a devnet the deployer
     treasury_governor: str = "timelock"  # also of Guardian and Rewards
+    needs_admission: bool = False  # every job asks for operators whose machine passed a trial; in production they do
     registry: str = "registry"
     tasks: str = "tasks"
     auction: str = "auction"
@@ -139,6 +140,7 @@ class Declaration:
     last_hours: int = 0
     last_since: int = 0
     barred_from: int = 0  # no tier declared for an epoch before this one applies from it on; 0: no breach took a tier
+    region: int = 0  # four letters as 32 bits; applies at once, and nobody checks it
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         node_registry.deposit,
         node_registry.withdraw,
         node_registry.declare,
+        node_registry.declare_region,
         node_registry.heartbeat,
         node_registry.beat,
         node_registry.breach,
