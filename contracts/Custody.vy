@@ -178,11 +178,15 @@ event CustodianResigned:
     operator: indexed(uint256)
 
 
+event ReserveForfeited:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    burned: uint256
+
+
 event CustodianExpelled:
     job: indexed(uint256)
     operator: indexed(uint256)
-    restored: uint256
-    burned: uint256
 
 
 event ReserveReleased:
@@ -601,7 +605,7 @@ def hold_inputs(
     self._store(job, progress, record)
     if is_new:
         if record.signed_at != 0:
-            extcall ISettlementViews(settlement).note_custody(job, turn, settlement_words.HELD, answer_s)
+            extcall ISettlementViews(settlement).note_custody(job, turn, settlement_words.SIGNED, answer_s)
         else:
             run: ISettlementViews.Run = self._run(job)
             if run.state != numbers.RUNNING or run.turn != turn or run.opened_at == 0:
@@ -771,34 +775,38 @@ def lapse(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS],
 
 
 @external
-def expel(
-    job: uint256,
-    operator: uint256,
-    restored: uint256,
-    committee: DynArray[words.Member, words.MAX_CUSTODIANS],
-):
+def forfeit(job: uint256, operator: uint256) -> bool:
     """
-    @notice A custodian did not show what it signed for: it loses its whole reserve, and its place if it has one.
-    @param restored What of it the submitter gets back, through the escrow; the rest burns, so that nobody preys on outages.
-    @param committee The present one; of an operator that has no place any more, none.
+    @notice A custodian did not show what it signed for: its whole reserve burns, so that nobody preys on outages.
+    @return Whether it had a reserve. Several demands may end one after the other: the first takes it.
     """
     if msg.sender != availability:
         self._refuse("custody: not the availability")
     role: words.Role = words._unpack_role(self.role_words[job][operator])
-    if role.status < words.CUSTODIAN or role.reserve == 0:
-        self._refuse("custody: nothing reserved")
-    back: uint256 = min(restored, role.reserve)
-    lost: uint256 = role.reserve - back
-    was_custodian: bool = role.status == words.CUSTODIAN
+    lost: uint256 = role.reserve
+    if lost == 0:
+        return False
     role.reserve = 0
     self.role_words[job][operator] = words._pack_role(role)
-    self.escrows[job] += back
     self.burned[self._job(job).token] += lost
-    log CustodianExpelled(job=job, operator=operator, restored=back, burned=lost)
-    if was_custodian:
-        progress: words.Progress = self._progress(job)
-        self._check_committee(job, progress.version, committee)
-        self._vacate(job, progress, committee, role.index)
+    log ReserveForfeited(job=job, operator=operator, burned=lost)
+    return True
+
+
+@external
+def expel(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS], index: uint256):
+    """
+    @notice A custodian whose reserve is forfeit loses its place. Anyone may call it, once no draw is scheduled.
+    """
+    progress: words.Progress = self._progress(job)
+    operator: uint256 = words._operator_of(self._member(job, progress.version, committee, index))
+    if words._unpack_role(self.role_words[job][operator]).reserve != 0:
+        self._refuse("custody: its reserve is here")
+    if self._job(job).state > numbers.RUNNING:
+        # Reserves go back then.
+        self._refuse("custody: job is over")
+    log CustodianExpelled(job=job, operator=operator)
+    self._vacate(job, progress, committee, index)
 
 
 @external
@@ -881,6 +889,32 @@ def aged_stake(operator: uint256) -> uint256:
     @notice By which weight an operator would be drawn now.
     """
     return self._aged_stake(operator)
+
+
+@external
+@reentrant
+@view
+def signer_of(
+    job: uint256,
+    turn: uint256,
+    seat: uint256,
+    committee: DynArray[words.Member, words.MAX_CUSTODIANS],
+    index: uint256,
+) -> uint256:
+    """
+    @notice The operator that signed for a claim of this turn at this place: for the inputs of its seat, or for its checkpoint.
+    @param committee Of the turn's record.
+    """
+    record: words.Record = self._record_at(job, self._progress(job), turn)
+    signers: uint256 = record.inputs
+    if seat == claims.AGGREGATION:
+        signers = record.checkpoint
+    elif record.mask >> seat & 1 == 0:
+        signers = 0
+    if record.turn != turn or signers >> index & 1 == 0:
+        self._refuse("custody: it did not sign")
+    self._check_committee(job, record.version, committee)
+    return words._operator_of(committee[index])
 
 
 # --- inside

@@ -21,6 +21,7 @@ from tests.support.scenarios import (
     promises,
     rewards,
     rounds,
+    signers,
     windows,
     withheld_data,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "promises",
     "rewards",
     "rounds",
+    "signers",
     "windows",
     "withheld_data",
 ]
