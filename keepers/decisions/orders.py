@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from keepers.decisions.defence import Promise
 from zoo_compute.amounts import ZEN, Token
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, Kind
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Kind
 from zoo_compute.spec.params import MAX_SLOTS
 
 # Not a seat: the newest checkpoint of a delayed job, which the open turn's slots do not start from.
@@ -87,7 +87,7 @@ class Progress:
     turn starts from, NEWEST_CHECKPOINT for the one that a delayed job's aggregation and next turn start from.
     carries_state: a slot's round continues from the state that its last round left. should_precompute: a turn's updates have fewer
     bytes than the next checkpoint. local_seats: seats whose claims of the open turn are in my store. precomputed: the open turn's
-    checkpoint is known here.
+    checkpoint is known here. silent: a checkpoint, and the place of one that signed that it holds it and does not serve it.
     """
 
     slot_s: float | None = None
@@ -101,6 +101,7 @@ class Progress:
     should_precompute: bool = False
     local_seats: frozenset[int] = frozenset()
     precomputed: bool = False
+    silent: tuple[Checkpoint, int] | None = None
     why: str = ""
     opening_s: float = 0.0
     opening: str = ""
@@ -165,6 +166,9 @@ class DemandChunk:
     claim: Claim
     lane: int
     chunks: Mapping[int, TensorChunk | None]
+    signer: int | None = (
+        None  # in a job with custodians: the place, in the committee of the turn's record, of the one that is asked
+    )
 
 
 @dataclass(frozen=True)
