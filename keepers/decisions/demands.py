@@ -2,13 +2,13 @@
 
 Pure decisions over one snapshot, as in `duties`. A keeper demands data that it needs for its own duty: an aggregator the updates it
 combines, a provider the checkpoint it trains from. In a job with custodians it demands of one that signed for the data, once nobody
-serves it; and it checks one signer of each checkpoint, which it demands of from the lane that stops no clocks. In a delayed job a provider demands it one turn earlier, since the
+serves it; and of every signer of a checkpoint that does not serve it, from the lane that stops no clocks. In a delayed job a provider demands it one turn earlier, since the
 window for demands may be over when its own turn begins. Demands from such lanes stop the turn's clocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from keepers.decisions.orders import (
     NEWEST_CHECKPOINT,
@@ -47,28 +47,26 @@ def fetch_or_demand(view: JobView, run: Run, me: OperatorContext, progress: Prog
             yield from (Train(slot) for slot in missing.chunks if slot not in known)
 
 
-def signer_to_check(view: JobView, me: OperatorContext, made: Checkpoint, chance: int) -> tuple[int, int] | None:
-    """Place and operator of one that signed for the newest checkpoint: whoever has a seat sees that it serves that."""
+def signers_to_check(view: JobView, me: OperatorContext, made: Checkpoint) -> Mapping[int, int]:
+    """Those who signed for a checkpoint, by place: whoever has a seat sees that they serve it."""
     if view.custody is None or view.run is None or _lane(view, view.run, me) is None:
-        return None
+        return {}
     signers = view.custody.signers_of(made.turn, made.seat)
-    others = [place for place, operator in signers.items() if operator not in (me.operator, made.operator)]
-    place = others[chance % len(others)] if others else None
-    return (place, signers[place]) if place is not None else None
+    return {place: operator for place, operator in signers.items() if operator not in (me.operator, made.operator)}
 
 
 def demand_of_silent(view: JobView, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
-    """Demand of the signer that I check what it does not serve, if nobody did. That stops no clocks: others serve it."""
-    if progress.silent is None or view.custody is None:
-        return
-    made, place = progress.silent
-    operator = view.custody.signers_of(made.turn, made.seat).get(place)
-    asked = [d for d in view.demands if d.claim.fields == made.fields]
-    mine = [d for d in asked if d.lane == STRANGERS_LANE]
-    is_free = len(mine) < LANE_DEMANDS and not any(d.is_open for d in mine)
-    is_asked = any(d.operator == operator for d in asked)
-    if operator and is_free and not is_asked and not made.final and view.now <= made.deadline - 2 * me.answer_s:
-        yield DemandChunk(made, STRANGERS_LANE, {0: None}, place)
+    """Demand of signers what they do not serve, each once a claim, one after the other. That stops no clocks: others serve it."""
+    busy = {d.claim.fields for d in view.demands if d.lane == STRANGERS_LANE and d.is_open}
+    for made, place in progress.silent:
+        operator = signers_to_check(view, me, made).get(place)
+        asked = [d for d in view.demands if d.claim.fields == made.fields]
+        is_spent = sum(d.lane == STRANGERS_LANE for d in asked) >= LANE_DEMANDS
+        is_asked = any(d.operator == operator for d in asked)
+        is_late = made.final or view.now > made.deadline - 2 * me.answer_s
+        if operator and not (is_spent or is_asked or is_late or made.fields in busy):
+            busy.add(made.fields)
+            yield DemandChunk(made, STRANGERS_LANE, {0: None}, place)
 
 
 def precompute(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:

@@ -87,7 +87,7 @@ class Progress:
     turn starts from, NEWEST_CHECKPOINT for the one that a delayed job's aggregation and next turn start from.
     carries_state: a slot's round continues from the state that its last round left. should_precompute: a turn's updates have fewer
     bytes than the next checkpoint. local_seats: seats whose claims of the open turn are in my store. precomputed: the open turn's
-    checkpoint is known here. silent: a checkpoint, and the place of one that signed that it holds it and does not serve it.
+    checkpoint is known here. silent: checkpoints, and places of custodians that signed for them and do not serve them.
     """
 
     slot_s: float | None = None
@@ -101,7 +101,7 @@ class Progress:
     should_precompute: bool = False
     local_seats: frozenset[int] = frozenset()
     precomputed: bool = False
-    silent: tuple[Checkpoint, int] | None = None
+    silent: tuple[tuple[Checkpoint, int], ...] = ()
     why: str = ""
     opening_s: float = 0.0
     opening: str = ""
