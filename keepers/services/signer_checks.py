@@ -95,5 +95,6 @@ class SignerChecks:
         asked = {url for url in urls.values() if is_gateway(url)}
         pointer = raw_cid(made.cid)
         data = self._store.read(pointer, max_bytes=MAX_POINTER_BYTES, timeout_s=FETCH_TIMEOUT_S)
-        serving = confirmed([pointer, Pointer.from_bytes(data).state], asked) if asked else set()
+        files = [pointer, Pointer.from_bytes(data).state]
+        serving = confirmed(files, asked) if asked else set()
         return {operator for operator, url in urls.items() if url in serving or (url and url not in asked)}

@@ -43,7 +43,7 @@ def test_a_custodian_that_serves_nothing__is_demanded_of_and_loses_its_reserve(
         view = until(
             network, job, "a checkpoint", lambda v: v.checkpoints and custody(v).signers_of(0, AGGREGATOR_SEAT)
         )
-        place, silent = next(iter(custody(view).signers_of(0, AGGREGATOR_SEAT).items()))
+        silent = next(iter(custody(view).signers_of(0, AGGREGATOR_SEAT).values()))
         for part in ("gateway", "keeper"):
             network.daemons[network.operators[silent]].kill(part, hold=True)
         view = until(network, job, "the end of a demand", lambda v: any(d.end == "forfeited" for d in v.demands))
