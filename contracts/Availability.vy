@@ -6,7 +6,7 @@
 @notice Makes whoever answers for a claim's data publish it: anybody may demand one chunk of it on chain, prepaying the answer. In a job
         without custodians that is the claim's author, which loses the claim if nobody shows the bytes in time; in a job with
         custodians one of them that signed that it holds the data, which loses its reserve.
-@dev docs/design/decisions/0010-availability-is-asked-for.md and 0035-data-is-demanded-of-signers.md. A job in which everybody serves
+@dev docs/design/decisions/0010-availability-is-asked-for.md and 0037-data-is-demanded-of-signers.md. A job in which everybody serves
      what it commits, or signed for, never calls this contract. Demands of those who have a clock to keep hold that clock; demands of
      others hold nothing, so strangers delay nobody.
 """
