@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,7 @@ from keepers.services.disputing import Disputing
 from keepers.services.precompute import Speculation
 from keepers.services.progress import measured_progress, progress_of
 from keepers.services.retention import CheckpointRetention
+from keepers.services.signer_checks import SignerChecks
 from keepers.services.statements import Statements
 from keepers.services.verification import REPORTS, Verifier
 from zoo_compute.chain.answered_results import published_result
@@ -74,8 +76,9 @@ class Keeper:
         self._beats = Beats(chain, sender, config.operator, _turn_s(config))
         self.retention = CheckpointRetention(config, chain, store)
         self.statements = Statements(store, config.poll_s)
+        self.signer_checks = SignerChecks(store, config.poll_s)
         self.peers = PeerDirectory(
-            config, chain, sender, store, self._speculation.files, self.retention, self.statements
+            config, chain, sender, store, self._speculation.files, (self.retention, self.statements, self.signer_checks)
         )
         self._custody = Custody(
             chain,
@@ -192,6 +195,7 @@ class Keeper:
         me = self._context(view, operator)
         view = self._custody.act(view, operator, self._custody_price(me))
         progress = self._progress(view, operator.operator)
+        progress = replace(progress, silent=self.signer_checks.silent(view, me))
         due = duties(view, me, progress)
         self._open_jobs.record(view, me, progress, due)
         self._perform(view, due)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from keepers.config import OperatorConfig
 from keepers.services.precompute import Prefetcher
-from keepers.services.retention import CheckpointRetention
-from keepers.services.statements import Statements
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.sender import Sender
@@ -16,6 +15,12 @@ from zoo_compute.store.peers import is_gateway
 from zoo_compute.store.probe import save_endpoints
 
 ENDPOINT_EVENTS = ("OperatorRegistered", "EndpointAnnounced")
+
+
+class Asker(Protocol):
+    """Asks operators' gateways. endpoints: by operator."""
+
+    endpoints: Mapping[int, str]
 
 
 class PeerDirectory:
@@ -28,8 +33,7 @@ class PeerDirectory:
         sender: Sender,
         store: Store,
         prefetcher: Prefetcher,
-        retention: CheckpointRetention,
-        statements: Statements,
+        askers: Sequence[Asker],
     ) -> None:
         self.urls: list[str] = []
         self._config = config
@@ -37,8 +41,7 @@ class PeerDirectory:
         self._sender = sender
         self._store = store
         self._prefetcher = prefetcher
-        self._retention = retention
-        self._statements = statements
+        self._askers = askers
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
         self._next_block = chain.network.first_block  # whose announcements are read next
 
@@ -63,5 +66,5 @@ class PeerDirectory:
             self._store.set_peers(self.urls)
             save_endpoints(self._store.root, filter(is_gateway, endpoints.values()))
         self._prefetcher.set_peers(self.urls, endpoints)
-        self._retention.endpoints = dict(endpoints)
-        self._statements.endpoints = dict(endpoints)
+        for asker in self._askers:
+            asker.endpoints = dict(endpoints)

@@ -47,6 +47,7 @@ PAYMENT_DELAY_S = 86_400  # the longest a payable claim waits to be paid togethe
 def duties(view: JobView, me: OperatorContext, progress: Progress) -> list[Duty]:
     """Everything I should do for the job as of the snapshot's block, in order."""
     due: list[Duty] = [*demands.close_expired(view, me, stagger_delay_s(view, me, 0)), *reclaim_dead_bids(view, me)]
+    due += demands.demand_of_silent(view, me, progress)
     if view.state == JobState.OPEN:
         due += auction_duties(view, me, progress)
     elif view.run is not None and view.state == JobState.AWARDED:

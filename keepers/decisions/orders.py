@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from keepers.decisions.defence import Promise
 from zoo_compute.amounts import ZEN, Token
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, Kind
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Kind
 from zoo_compute.spec.params import MAX_SLOTS
 from zoo_compute.spec.requirements import Capability
 
@@ -88,7 +88,7 @@ class Progress:
     turn starts from, NEWEST_CHECKPOINT for the one that a delayed job's aggregation and next turn start from.
     carries_state: a slot's round continues from the state that its last round left. should_precompute: a turn's updates have fewer
     bytes than the next checkpoint. local_seats: seats whose claims of the open turn are in my store. precomputed: the open turn's
-    checkpoint is known here.
+    checkpoint is known here. silent: checkpoints, and places of custodians that signed for them and do not serve them.
     """
 
     slot_s: float | None = None
@@ -102,6 +102,7 @@ class Progress:
     should_precompute: bool = False
     local_seats: frozenset[int] = frozenset()
     precomputed: bool = False
+    silent: tuple[tuple[Checkpoint, int], ...] = ()
     why: str = ""
     opening_s: float = 0.0
     opening: str = ""
@@ -166,6 +167,9 @@ class DemandChunk:
     claim: Claim
     lane: int
     chunks: Mapping[int, TensorChunk | None]
+    signer: int | None = (
+        None  # in a job with custodians: the place, in the committee of the turn's record, of the one that is asked
+    )
 
 
 @dataclass(frozen=True)

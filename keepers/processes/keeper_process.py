@@ -83,6 +83,7 @@ def run_keeper(config: OperatorConfig) -> None:
         threading.Thread(target=keeper.retention.run, name="retention", daemon=True).start()
         if config.operator:
             threading.Thread(target=keeper.statements.run, name="statements", daemon=True).start()
+            threading.Thread(target=keeper.signer_checks.run, name="checks", daemon=True).start()
         threading.Thread(target=keeper.disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
 
     worker_ready.connect(schedule, weak=False)

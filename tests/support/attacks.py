@@ -11,6 +11,8 @@ from itertools import product
 from tests.support.job_driver import Offer
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import Stage, block_hash
+from tests.support.scenarios.custody import FUNDS
+from tests.support.scenarios.signers import SignersScenario
 from zoo_compute.spec import admissions, auditing, audits, pricing, promises, rewards, seats
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.disputed_claims import DisputedClaim, claim_key
@@ -519,6 +521,30 @@ def withheld_data() -> Outcome:
     s.ok("settlement", "abandon", "stranger", job)
     s.settle(job)
     return Outcome("serves nobody its data: all holders time out", watched.profit)
+
+
+# Custody -------------------------------------------------------------------------------------------------------------
+
+
+@attack(
+    "custody without storage",
+    "a custodian answers for each claim that it signed for with its whole reserve; the claim stays, and nobody earns by its end",
+)
+def custody_without_storage() -> Outcome:
+    s = Stage(Coverage())
+    t = SignersScenario(s)
+    operator = t.signed[0].operator
+    t.closed()
+    s.finalise(t.job)
+    t.count()
+    t.claims[AGGREGATOR_SEAT] = t.closed()
+    t.demand(AGGREGATOR_SEAT, 0, lane=1)
+    s.wait(s.preset.answer_s + 1)
+    t.close(AGGREGATOR_SEAT, 1)
+    s.finalise(t.job)
+    t.count()
+    left = s.world.custody_roles[t.job, operator].reserve + s.world.custody_funds[t.token, operator]
+    return Outcome("signs in every round and keeps nothing; is demanded of once, in the last one", left - FUNDS)
 
 
 # Emission -----------------------------------------------------------------------------------------------------------

@@ -189,6 +189,7 @@ HINTS: dict[str, str] = {
     "datasets: score out of range": "a score is 0 to 100",
     # -- Availability
     "availability: unknown claim": "you can demand data only of a claim that is neither paid nor convicted; see its event",
+    "availability: signers answer": "the job has custodians: demand of one that signed for the data (`demand_of_signer`)",
     "availability: turn is open": "custodians of the job have what is committed in the open turn; demand it once the turn is closed",
     "availability: not the lane's holder": "use your own seat's lane with its hot key, or lane 130, which is open to anyone",
     "availability: nothing there": "name a slot that the claim covers (0 of an aggregation)",
@@ -253,6 +254,8 @@ HINTS: dict[str, str] = {
     "custody: it signed": _DONE,
     "custody: not the availability": _PROTOCOL_ONLY,
     "custody: transfer failed": _TOKEN,
+    "custody: it did not sign": "name a custodian that signed for this seat, or for the checkpoint; `zoo job custody JOB` lists them",
+    "custody: its reserve is here": "a custodian loses its place by force only after its reserve",
     "custody: nothing reserved": "the operator has put up nothing in this job",
     # -- Audits
     "audits: zero amount": "give an amount above zero",

@@ -32,6 +32,7 @@ from zoo_compute.spec.state import Phase, Said
 
 if TYPE_CHECKING:
     from zoo_compute.chain.auction_attempts import Attempt
+    from zoo_compute.chain.custody import CustodyView
     from zoo_compute.chain.demands import Demand
 
 LotPhase = Phase  # of `Auction.lots(job, kind).phase`; bidding or revealing follows from the lot's ends and `now`
@@ -290,6 +291,7 @@ class JobView:
     # off chain, is not enough for what committed (keepers/services/custody.py).
     inputs_signed: bool = False
     awaits_custodians: bool = False
+    custody: CustodyView | None = None  # as a keeper read it
 
     @property
     def custodians(self) -> int:

@@ -238,7 +238,7 @@ class Said(IntFlag):
     """By custodians, of the open turn."""
 
     NOTHING = 0
-    SIGNED = 1  # contract: HELD; a majority holds inputs, and nobody commits any more
+    SIGNED = 1  # a majority holds inputs, and nobody commits any more
     SHORT = 2  # too few sign for a checkpoint
     SPARED = 4  # too few signed for one before, and the aggregator had its time anew or was replaced
 

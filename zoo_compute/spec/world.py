@@ -157,7 +157,13 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         rewards.recycle,
     ),
     "datasets": _named(datasets.contribute, datasets.cite, datasets.score),
-    "availability": _named(availability.demand, availability.answer, availability.close, availability.withdraw),
+    "availability": _named(
+        availability.demand,
+        availability.demand_of_signer,
+        availability.answer,
+        availability.close,
+        availability.withdraw,
+    ),
     "audits": _named(
         audits.fund,
         audits.refund,
@@ -191,6 +197,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         custody_turns.hold_turn,
         custody_turns.count,
         custody.lapse,
+        custody.forfeit,
         custody.expel,
         custody.release,
     ),

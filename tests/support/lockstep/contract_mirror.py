@@ -247,7 +247,7 @@ class ContractMirror:
             account = Account.from_key(keccak(text=name))
             at = str(self.contracts["rewards"].address)
             return receipt_signature(account, at, arg.server, arg.client, arg.epoch, arg.total)
-        if call.contract == "custody" and isinstance(arg, tuple):
+        if call.contract in ("custody", "availability") and isinstance(arg, tuple):
             return self._custody_list(arg)
         return sent(arg) if call.contract == "referee" else _encoded(arg)
 

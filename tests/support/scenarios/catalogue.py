@@ -22,6 +22,7 @@ from tests.support.scenarios import (
     requirements,
     rewards,
     rounds,
+    signers,
     windows,
     withheld_data,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "requirements",
     "rewards",
     "rounds",
+    "signers",
     "windows",
     "withheld_data",
 ]
