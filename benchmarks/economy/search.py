@@ -119,7 +119,7 @@ def search(coalition: tuple[str, ...], plays: int, seed: int, only: str = "") ->
         Search(coalition, each, rng) for each in CIRCUMSTANCES if only in each.name and concerns(each, coalition)
     ]
     result = Result(coalition)
-    while result.plays < plays:
+    while searches and result.plays < plays:
         for each in searches:
             each.step(result)
     return result
