@@ -133,7 +133,7 @@ def take(
     share: uint256 = 0
     leaver, share = self._take_set_aside(job, seat, count)
     # INVARIANT set aside: who leaves a seat has nothing back that the seat costs more: giving one up to take it back dearer costs
-    # what it did before anything was set aside. tests/spec/test_misses.py
+    # what it did before anything was set aside. tests/spec/test_attacks.py
     needed: uint256 = min(share, dearer)
     from_pot: uint256 = min(self.pots[job], dearer - needed)
     self.pots[job] -= from_pot
