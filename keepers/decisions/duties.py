@@ -245,7 +245,7 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterato
 
 
 def _closing(view: JobView, me: OperatorContext) -> Iterator[Duty]:
-    """Finalise what is due (my own first; others' when they are late), release my lock."""
+    """Finalise what is due (my own first; others' when they are late), release my lock, have back what is set aside."""
     mine = [claim for claim in view.payable if claim.operator == me.operator]
     left = [claim for claim in view.payable if claim.operator != me.operator and _left_lying(view, me, claim)]
     yield from _finalise(view, [*(mine if _worth_paying(view, mine, me) else ()), *left])
@@ -254,6 +254,10 @@ def _closing(view: JobView, me: OperatorContext) -> Iterator[Duty]:
     is_parked = any(c.parked and not c.final for c in view.claims if c.operator == me.operator)
     if stake is not None and not is_parked and _releasable(view, stake):
         yield Send("locks", "release", (view.job, me.operator))
+    if view.closed and not is_parked:
+        for seat, aside in view.set_aside.items():
+            if aside.operator == me.operator:
+                yield Send("locks", "return_set_aside", (view.job, seat))
 
 
 def _to_park(view: JobView, me: OperatorContext) -> list[Commit | Checkpoint]:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.attacks import ATTACKS, EVERYBODY, LARGE, Attack, ProfitMeter, farm, honest_course, new_stage, play
-from zoo_compute.spec import audit_ends, seats
+from zoo_compute.spec import audit_ends, locks, node_registry, seats
 from zoo_compute.spec.params import (
     BOUNTY_FEES,
     BPS,
@@ -55,6 +55,18 @@ def test_own_seat__taken_back_in_the_same_turn__costs_a_tenth_of_the_lock() -> N
             seats,
             "vacant_price",
             lambda price, n, _: vacant_price(price, n, 160),
+        ),
+        (
+            "own seat that everybody else has left to, after a good record",
+            locks,
+            "needed_of",
+            lambda share, dearer: 0,
+        ),
+        (
+            "a miss of somebody else, farmed by its submitter",
+            locks,
+            "points_of",
+            lambda w, operator, stake, now: node_registry.reputation(w, operator, now),
         ),
         ("a lie for the bounty of an own auditor", audit_ends, "bounty_of", lambda fee, *_: BOUNTY_FEES * fee),
         (

@@ -144,6 +144,7 @@ HINTS: dict[str, str] = {
     "settlement: not the custody": "in a job with custodians send `post_checkpoint` to Custody, with their signatures",
     "settlement: turn is open": "in a job with custodians ask about a claim once its turn is closed",
     "locks: nothing locked": _DONE,
+    "locks: nothing set aside": _DONE,
     "locks: not the settlement": "only the settlement contract calls this",
     "locks: not the deployer": "only the deploying account wires the contracts",
     "locks: already wired": "the contracts of a deployment are wired once; deploy again for other ones",

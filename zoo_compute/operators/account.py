@@ -343,7 +343,7 @@ class Operators:
             paid=paid,
             pending=sum(c.amount for c in claims if c.state != "paid"),
             rewards=sum(int(e.args["amount"]) for e in events if e.name == "RewardClaimed"),
-            slashed=sum(p.amount for p in penalties),
+            slashed=sum(p.lost for p in penalties),
             claims=tuple(claims),
             penalties=tuple(penalties),
         )

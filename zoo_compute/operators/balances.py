@@ -84,5 +84,5 @@ class Earnings:
         return {
             "paid": str(self.paid), "pending": str(self.pending), "rewards": str(self.rewards), "slashed": str(self.slashed),
             "claims": [{**vars(c), "amount": str(c.amount)} for c in self.claims],
-            "penalties": [{**vars(p), "amount": str(p.amount)} for p in self.penalties],
+            "penalties": [{**vars(p), "amount": str(p.amount), "returned": str(p.returned)} for p in self.penalties],
         }  # fmt: skip

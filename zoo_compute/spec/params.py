@@ -80,6 +80,7 @@ PRESETS: dict[str, Preset] = {preset.name: preset for preset in (DEVNET, PRODUCT
 BPS: int = 10_000  # basis points in the whole
 FEE_BPS: int = 500  # of every payment, to the treasury: 5 % pays development, audits and grants
 SLASH_BPS: int = 1_000  # of a slot's lock, for a timeout or a decline: hurts, without ruining who lost power once
+MAX_SET_ASIDE: int = 900  # points of reputation that set aside a part of that: a good record pays a hundredth of a lock
 MIN_AUDIT_BPS: int = (
     200  # of a job's slot-rounds and aggregations, that are drawn for a paid audit: with less, locks would be too large
 )
@@ -355,8 +356,13 @@ def fee_of(amount: int) -> int:
 
 
 def slash_of(lock: int) -> int:
-    """The part of a lock that a timeout or a decline costs."""
+    """The part of a lock that a timeout or a decline takes."""
     return lock * SLASH_BPS // BPS
+
+
+def set_aside_of(slashed: int, reputation: int) -> int:
+    """What of it an operator has back, if its seat costs nobody anything: a thousandth a point, up to nine tenths."""
+    return slashed * min(reputation, MAX_SET_ASIDE) // MAX_REPUTATION
 
 
 def gpu_seconds(flops: int) -> float:

@@ -38,7 +38,7 @@ def decline(w: World, msg: Message, job: int, seat: int, count: int) -> None:
     _require_hot(w, msg, seat_state.operator)
     require(seats.is_missing(run, seat), "settlement: already committed")
     require(1 <= count <= seat_state.count, "settlement: count out of range")
-    seats.vacate(w, job, seats.split(w, job, seat, count), msg.now, whole=count == seat_state.count)
+    seats.vacate(w, job, seats.split(w, job, seat, count), msg, whole=count == seat_state.count)
 
 
 def expire(w: World, msg: Message, job: int, seat: int) -> None:
@@ -47,7 +47,7 @@ def expire(w: World, msg: Message, job: int, seat: int) -> None:
     require(run.state == JobState.AWARDED, "settlement: not awarded")
     require(msg.now > run.opened_at + w.config.preset.ready_window_s, "settlement: ready window open")
     require(seats.is_missing(run, seat), "settlement: nothing to ready")
-    seats.vacate(w, job, seat, msg.now)
+    seats.vacate(w, job, seat, msg)
 
 
 def commit(w: World, msg: Message, job: int, seat: int, turn: int, root: bytes, bundle: bytes) -> None:
@@ -78,7 +78,7 @@ def time_out(w: World, msg: Message, job: int, seat: int) -> None:
         is_late = is_late and seats.deadline_of(run, seat_state) < min(msg.now, run.inputs_close + 1)
         is_late = is_late and not run.is_signed  # what custodians left out was committed in time
     require(is_late, "settlement: deadline not passed")
-    seats.vacate(w, job, seat, msg.now)
+    seats.vacate(w, job, seat, msg)
 
 
 def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count: int, estimate_s: int) -> None:

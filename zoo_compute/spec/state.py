@@ -317,7 +317,17 @@ class Stake:
     left_turn: int = 0  # the first turn in which it surely has no claim, once it has no seat
     slots: int = 0  # of the seats it has; the aggregator's has none
     held: int = 0  # seats
+    is_dearer: bool = False  # whether it took a seat over at a higher price than before
     has_lock: bool = False  # whether there is a lock; not in the contract's view
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Of a tenth of the lock behind a seat that somebody left: what its operator has back if that costs nobody anything."""
+
+    operator: int = 0
+    count: int = 0  # slots that nobody took over yet
+    amount: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -553,6 +563,7 @@ class World:
     # Locks
     stakes: dict[tuple[int, int, bool], Stake] = field(default_factory=dict)  # (job, operator, whether it aggregates)
     job_pots: dict[int, int] = field(default_factory=dict)  # by job: what timeouts left, in the registry's pot
+    set_aside: dict[tuple[int, int], SetAside] = field(default_factory=dict)  # (job, seat); in the registry's pot
     finder_shares: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, claim); in the registry's pot
     taken_of_lock: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, convicted claim)
     # Rewards

@@ -146,7 +146,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         convictions.close_dispute,
         convictions.reward_finder,
     ),
-    "locks": _named(locks.release),
+    "locks": _named(locks.release, locks.return_set_aside),
     "rewards": _named(
         rewards.fund,
         rewards.move_pool,

@@ -198,7 +198,13 @@ def _money(account: JobAccount, now: int, token: Token) -> list[str]:
         for c in account.claims
     ]  # fmt: skip
     penalties = [
-        (p.operator, p.why, "" if p.seat is None else f"seat {p.seat}", token.format(p.amount))
+        (
+            p.operator,
+            p.why,
+            "" if p.seat is None else f"seat {p.seat}",
+            token.format(p.amount),
+            token.format(p.returned),
+        )
         for p in account.penalties
     ]
     lines = ["", *table(rows)]
@@ -209,7 +215,11 @@ def _money(account: JobAccount, now: int, token: Token) -> list[str]:
             *table(claims, header=("turn", "round", "operator", "work", "state", "amount"), indent="  "),
         ]
     if penalties:
-        lines += ["", "slashed:", *table(penalties, header=("operator", "why", "what", "amount"), indent="  ")]
+        lines += [
+            "",
+            "slashed:",
+            *table(penalties, header=("operator", "why", "what", "amount", "returned"), indent="  "),
+        ]
     return lines
 
 

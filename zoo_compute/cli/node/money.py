@@ -109,8 +109,8 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
                 [
                     "",
                     *table(
-                        [(p.why, money.format(p.amount)) for p in earned.penalties],
-                        header=("slashed because it", "amount"),
+                        [(p.why, money.format(p.amount), money.format(p.returned)) for p in earned.penalties],
+                        header=("slashed because it", "amount", "returned"),
                     ),
                 ]
                 if earned.penalties
