@@ -78,6 +78,14 @@ def test_each_word_of_code__is_compared(production):
             assert faults(production, codes={contract: bytes(code)}) == expected, f"{contract}.{name}"
 
 
+def test_code_that_is_shorter_than_this_versions__is_noticed(production):
+    addresses, codes, wired = production
+    short = codes["audits"][: artifact("Audits")["immutables"]["lapse_s"]]
+    (fault,) = miswired(addresses, PRODUCTION, codes | {"audits": short}, wired, devnet=False)
+    assert str(fault) == "Audits.lapse_s is missing, expected the code of this version"
+    assert set(faults(production, codes={"audits": b""})) >= {("audits", "registry"), ("audits", "place_bond")}
+
+
 def test_another_preset__is_noticed_and_said(production):
     found = miswired(*_parts(production, DEVNET), devnet=False)
     assert {(fault.contract, fault.name) for fault in found} >= {

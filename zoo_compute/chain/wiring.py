@@ -72,6 +72,9 @@ def miswired(
             if meaning is None or (devnet and meaning in (GOVERNED, "outage_s", "needs_admission")):
                 continue
             word = codes[contract][offset : offset + WORD]
+            if len(word) < WORD:
+                faults.append(Miswired(contract, name, "missing", "the code of this version"))
+                continue
             if meaning in CONTRACTS:
                 actual, expected = str(to_checksum_address(word[-20:])), addresses[meaning]
             else:
