@@ -374,8 +374,8 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _fact(db: sqlite3.Connection, name: str) -> str | None:
-    found = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-    return str(found[0]) if found else None
+    row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return str(row[0]) if row else None
 
 
 class _Kind(NamedTuple):
