@@ -43,7 +43,7 @@ from zoo_compute.chain.audits import read_audits
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.explorations import Explorations
 from zoo_compute.chain.sender import Sender
-from zoo_compute.chain.snapshot import read_job, read_operator
+from zoo_compute.chain.snapshot import forget_job, read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import NeedsOperator, Refusal, Retryable, RpcsDisagree
 from zoo_compute.paths import DRAINING
@@ -51,6 +51,8 @@ from zoo_compute.spec.pricing import most_capacity
 from zoo_compute.store import Store
 
 log = logging.getLogger("zoo.keeper")
+
+PAST_AT_ONCE = 8  # jobs of mine that were over when the keeper started, read at one look
 
 
 class Keeper:
@@ -113,7 +115,9 @@ class Keeper:
             explorations=Explorations(chain),
         )
         self._open_jobs = OpenJobs()
-        self._finished: set[int] = set()
+        assert chain.event_store is not None, "a keeper reads all jobs: event_log.use_store"
+        self.events = chain.event_store
+        self._past_jobs = self.events.finished_jobs()  # mine, whose files may still be kept: read a few at each look
         self._views: list[JobView] = []  # of this tick
         self._bound: dict[int, bool] = {}  # job -> whether money of this operator is still in it
 
@@ -135,6 +139,7 @@ class Keeper:
                 with self._contained("custody", status):
                     self._custody.note_stake(operator)
         self._read_views(head, status)
+        self._read_past_jobs(head, status)
         self._capacity.begin_tick(self._views)  # of all jobs, before anything is decided in one of them
         for view in self._views:
             self._record_measurements(view)
@@ -150,13 +155,26 @@ class Keeper:
 
     def _read_views(self, head: Head, status: dict[str, Any]) -> None:
         self._views, now = [], self.chain.time(head)
-        for job in range(1, self.chain.tasks.job_count(block=head.number) + 1):
+        for job in self.events.jobs_to_read(head):
             # An auditor or a custodian has to do with jobs for which it never bids.
             if self._auditing is None and "custodian" not in self.config.roles and self._open_jobs.can_skip(job, now):
                 status["jobs"][job] = JobState.OPEN.name
-            elif job not in self._finished:
-                with self._contained(f"job {job}", status):
-                    self._views.append(read_job(self.chain, job, head))
+                continue
+            with self._contained(f"job {job}", status):
+                self._views.append(read_job(self.chain, job, head))
+
+    def _read_past_jobs(self, head: Head, status: dict[str, Any]) -> None:
+        """After a restart: what retention knows of jobs in which nothing else is left to do."""
+        for job in self._past_jobs[-PAST_AT_ONCE:]:
+            with self._contained(f"job {job}", status):
+                self.retention.record(read_job(self.chain, job, head))
+            forget_job(self.chain, job)
+        del self._past_jobs[-PAST_AT_ONCE:]
+
+    def _finish(self, view: JobView) -> None:
+        """There is nothing more to do in the job: it is not read again, also after a restart, unless its end is undone."""
+        self.events.finish(view.job, view.block)
+        forget_job(self.chain, view.job)
 
     @contextmanager
     def _contained(self, subject: str, status: dict[str, Any]) -> Iterator[None]:
@@ -190,7 +208,7 @@ class Keeper:
         if operator is None:
             # A job that ended may run again after a conviction, until it is closed.
             if view.settled and self._is_verified(view):
-                self._finished.add(view.job)
+                self._finish(view)
             return False
         me = self._context(view, operator)
         view = self._custody.act(view, operator, self._custody_price(me))
@@ -203,7 +221,7 @@ class Keeper:
         is_bound = stake is not None and stake.lots > 0
         is_over = view.settled and self._keeps_result(view, me.operator)
         if is_over and not due and not is_bound and self._is_verified(view) and not self._custody.pending(view.job):
-            self._finished.add(view.job)
+            self._finish(view)
         return is_bound
 
     def _perform(self, view: JobView, due: list[Duty]) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 from keepers.config import OperatorConfig
 from keepers.services.precompute import Prefetcher
 from zoo_compute.chain.connection import Chain
-from zoo_compute.chain.events import scan
+from zoo_compute.chain.event_log import history_of
 from zoo_compute.chain.sender import Sender
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.peers import is_gateway
@@ -43,16 +43,13 @@ class PeerDirectory:
         self._prefetcher = prefetcher
         self._askers = askers
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
-        self._next_block = chain.network.first_block  # whose announcements are read next
+        self._announcements = history_of(chain, names=ENDPOINT_EVENTS)
 
     def refresh(self) -> None:
         """Read new announcements, announce my own endpoint if it changed, and pass the list on."""
-        head, config = self._chain.head().number, self._config
-        for event in (
-            scan(self._chain, self._next_block, head, names=ENDPOINT_EVENTS) if self._next_block <= head else ()
-        ):
-            self._endpoints[int(event.args["operator"])] = str(event.args["endpoint"])
-        self._next_block = head + 1
+        config = self._config
+        announced = self._announcements.events_until(self._chain.head())
+        self._endpoints = {int(event.args["operator"]): str(event.args["endpoint"]) for event in announced}
         mine = config.operator
         if mine and config.endpoint and self._endpoints.get(mine) != config.endpoint:
             self._sender.send(self._chain.registry.announce(mine, config.endpoint))

@@ -344,7 +344,6 @@ def _report(
     private: str | None,
     wall_s: float,
 ) -> ShardReport:
-    losses = [finite_or_none(loss) for loss in result.losses]
     return ShardReport(
         job=request["job"],
         round=result.round,
@@ -354,9 +353,7 @@ def _report(
         segment_root=result.segment_root.hex(),
         end_root=result.end_root.hex(),
         update_root=result.update_root.hex(),
-        segments=[[step, root.hex()] for step, root in result.segments],
-        loss=[losses[0], losses[-1]],
-        losses=losses,
+        loss=[finite_or_none(result.losses[0]), finite_or_none(result.losses[-1])],
         skipped=result.skipped,
         tokens=inputs.manifest.inner_steps * tokens_of(inputs.programs.graph, inputs.manifest.batch_size),
         seconds=result.seconds,

@@ -23,7 +23,7 @@ from keepers.services.demand_responder import DemandResponder
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import Chain, connect
-from zoo_compute.chain.events import scan
+from zoo_compute.chain.event_log import use_store
 from zoo_compute.chain.fees import GWEI, FeeLimits
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.provider import FailoverProvider, redacted
@@ -34,8 +34,10 @@ from zoo_compute.paths import STATUS
 from zoo_compute.store import open_store
 
 log = logging.getLogger("zoo.process")
+EVENTS = "events.sqlite3"
 CLAIM_EVENTS = ("ResultsCommitted", "CheckpointPosted")
 PEERS_EVERY_TICKS = 10
+QUIET_LOOK_S = 3.0  # between looks while no block comes
 # In the time between two looks: whether something was committed or posted, which is worth a look at once.
 CLAIM_POLLS_PER_TICK = 4
 
@@ -66,10 +68,12 @@ def run_keeper(config: OperatorConfig) -> None:
             log.warning("the broker does not answer: %s", error)
 
     def schedule(**_: Any) -> None:
+        looks = Looks()
+
         def beat() -> None:
             while True:
                 try:
-                    if client.llen(KEEPER_QUEUE) == 0:
+                    if client.llen(KEEPER_QUEUE) == 0 and looks.is_due(keeper.chain):
                         watch.apply_async(expires=60, queue=KEEPER_QUEUE)
                 except (redis.RedisError, OperationalError) as error:
                     log.warning("the broker does not answer: %s", error)
@@ -99,16 +103,35 @@ def run_keeper(config: OperatorConfig) -> None:
     ).start()
 
 
+class Looks:
+    """When the keeper looks: at each new block, and now and then in between, in case work was lost. A worker that is done wakes it anyway."""
+
+    def __init__(self) -> None:
+        self._block, self._last = b"", 0.0
+
+    def is_due(self, chain: Chain) -> bool:
+        now = time.monotonic()
+        try:
+            block = chain.head().hash
+        except (ZooError, Web3Exception):
+            block = b""  # the look reports it
+        if block and block == self._block and now - self._last < QUIET_LOOK_S:
+            return False
+        self._block, self._last = block, now
+        return True
+
+
 def wake_on_claims(keeper: Keeper, poll_s: float) -> None:
     """Wake the keeper when the chain has a new claim: its next look may be most of a second away."""
     seen = 0
     while True:
         time.sleep(poll_s / CLAIM_POLLS_PER_TICK)
         try:
-            head = keeper.chain.w3.eth.block_number
-            if seen and head > seen and any(scan(keeper.chain, seen + 1, head, names=CLAIM_EVENTS)):
+            head = keeper.chain.head()
+            newest = keeper.events.last_block_of(CLAIM_EVENTS, head)
+            if seen and newest > seen:
                 keeper.work.wake()
-            seen = head
+            seen = head.number
         except (ZooError, Web3Exception, redis.RedisError, OperationalError) as error:
             log.warning("%s; will try again", error)
         except Exception:  # without this thread claims are seen later, and nobody would notice
@@ -136,6 +159,8 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
     )
     ledger = config.folder / "transactions.jsonl"
     sender = Sender(chain, account, ledger=ledger, folder=config.folder, limits=limits)
+    use_store(chain, config.folder / EVENTS, config.operator)
+    chain.follow()
     store = open_store(config.store_location)
     return Keeper(config, chain, account, sender, store, WorkQueue(app, client))
 

@@ -14,7 +14,7 @@ from typing import Any
 from repops.files import FileRefused, parse_state
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.demands import Demand
-from zoo_compute.chain.event_log import History
+from zoo_compute.chain.event_log import history_of
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Checkpoint, Commit
@@ -47,7 +47,7 @@ class DemandResponder:
         self._sender = sender
         self._store = store
         self._answer_s = chain.params.answer_s
-        self._history = History(chain, names=DEMAND_EVENTS)
+        self._history = history_of(chain, names=DEMAND_EVENTS)
 
     def run(self) -> None:
         """Look again and again; a look that fails is followed by the next one."""

@@ -126,6 +126,7 @@ def lane(monkeypatch: pytest.MonkeyPatch, job: SmallJob, store: BlockStore):
         head=lambda: SimpleNamespace(number=5, timestamp=chain_data.now),
         time=lambda head: head.timestamp,
         network=SimpleNamespace(first_block=0),
+        event_store=None,
         params=SimpleNamespace(answer_s=ANSWER_S),
         availability=contract,
     )

@@ -62,6 +62,7 @@ def work_that_is_timed() -> Any:
 @pytest.fixture
 def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
     views: dict[int, Any] = {}
+    finished: set[int] = set()
     clock = {"now": 1_000}
     recorder = Recorder()
     operator = SimpleNamespace(
@@ -82,7 +83,14 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
         clock=clock,
         head=lambda: SimpleNamespace(number=5, timestamp=clock["now"]),
         time=lambda head: head.timestamp,
-        tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
+        tasks=SimpleNamespace(withdraw=recorder.withdraw),
+        event_store=SimpleNamespace(
+            jobs_to_read=lambda head: sorted(views.keys() - finished),
+            finished_jobs=lambda: [],
+            reorganisations=0,
+            finish=lambda job, block: finished.add(job),
+        ),
+        forget=lambda key: None,
         params=SimpleNamespace(epoch_s=60, answer_s=3, clocks=clocks.DEVNET, min_stake=10**20),
         cached=lambda key, make: {COIN: Token("USDC", 6, COIN)} if key == "tokens" else make(),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
@@ -229,7 +237,6 @@ def test_a_bid_never_opened_in_a_job_that_runs__keeps_its_place_in_the_ring(setu
     lost = replace(BID, won=0, first_slot=0)
     runs = awarded(1_001, seats={}, bids={(0, ME): replace(lost, revealed=False)})
     views |= {1: numbered(runs, 1), 257: numbered(opening(1_000), 257)}
-    keeper.chain.tasks.job_count = lambda block: 257
     views |= {job: numbered(awarded(1_001, seats={}, bids={}, stakes={}), job) for job in range(2, 257)}
     assert "the bid in job 1 has its place" in keeper.tick()["not_bidding"][257]
     assert bids(recorder) == []

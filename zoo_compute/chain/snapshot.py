@@ -10,7 +10,8 @@ from zoo_compute.chain import demands
 from zoo_compute.chain.auction_attempts import attempts_of
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.connection import Chain, Head
-from zoo_compute.chain.event_log import History
+from zoo_compute.chain.event_log import History, history_of
+from zoo_compute.chain.event_store import StoredHistory
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
@@ -58,6 +59,13 @@ def read_job_from(chain: Chain, job: int, head: Head, posted_block: int) -> JobV
     """As `read_job`, on a connection that has not read the job yet: events are read from the block on in which it was posted."""
     chain.cached(("history", "job", job), lambda: History(chain, since=posted_block, job=job))
     return read_job(chain, job, head)
+
+
+def forget_job(chain: Chain, job: int) -> None:
+    """Drop what this connection keeps of a job, which nobody will read again."""
+    views: dict[int, Any] = chain.cached("views", dict)
+    views.pop(job, None)
+    chain.forget(("history", "job", job))
 
 
 def _read_job(chain: Chain, job: int, head: Head) -> JobView:
@@ -349,5 +357,5 @@ def _pair(value: Any) -> tuple[int, int]:
     return first, second
 
 
-def _history(chain: Chain, key: tuple[str, int], **wanted: Any) -> History:
-    return chain.cached(("history", *key), lambda: History(chain, **wanted))
+def _history(chain: Chain, key: tuple[str, int], **wanted: Any) -> History | StoredHistory:
+    return chain.cached(("history", *key), lambda: history_of(chain, **wanted))
