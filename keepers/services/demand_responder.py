@@ -72,6 +72,7 @@ class DemandResponder:
     def _helps(self, demand: Demand, left_s: float) -> bool:
         """Whether to answer for another operator, which may be offline: its time is nearly over, and the data is here."""
         claim = demand.claim
+        assert isinstance(claim, Checkpoint | Commit), "a claim is on results or on an aggregation"
         digest = claim.cid if isinstance(claim, Checkpoint) else claim.bundle
         return left_s * LAST_PART <= self._answer_s and self._store.has(raw_cid(digest))
 

@@ -28,11 +28,13 @@ def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChun
     limit = parse_amount(config.deposits_per_job)
     deposit = least_deposit(next_base_fee(chain.w3))
     claim = duty.claim
-    what, committee = f"what operator {claim.operator} committed in turn {claim.turn} is not served", ()
+    what = f"what operator {claim.operator} committed in turn {claim.turn} is not served"
+    signer: tuple[Any, ...] = ()  # place, and committee
     if duty.signer is not None:
         assert view.custody is not None, "signers are those of the job's custody"
         record = view.custody.records[claim.turn]
         committee = view.custody.committees[record.version]
+        signer = (duty.signer, words_of(committee))
         what = f"operator {committee[duty.signer].operator} does not serve what it signed for in turn {claim.turn}"
     if deposits_outstanding(view, config.operator, duty.lane) + deposit > limit:
         raise NeedsOperator(
@@ -44,9 +46,8 @@ def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChun
     tensor, group = duty.chunks[slot] or (secrets.randbits(32), secrets.randbits(40))
     args: Any = (view.job, claim.fields, duty.lane, slot, tensor, group)
     log.warning("job %d: %s: demanding it on chain for %s", view.job, what, format_amount(deposit, "coin"))
-    if duty.signer is None:
-        return chain.availability.demand(*args), deposit
-    return chain.availability.demand_of_signer(*args, duty.signer, words_of(committee)), deposit
+    contract = chain.availability
+    return contract.demand_of_signer(*args, *signer) if signer else contract.demand(*args), deposit
 
 
 def withdraw(chain: Chain, sender: Sender, operator: OperatorView, *, idle: bool) -> None:

@@ -51,7 +51,7 @@ class SignerChecks:
 
     def silent(self, view: JobView, me: OperatorContext) -> tuple[tuple[Checkpoint, int], ...]:
         """Checkpoints, and the places of signers that have not served them for long enough."""
-        found = []
+        silent = []
         pending = {made.turn: made for made in view.checkpoints if not made.final}
         for job, turn in [key for key in self._checks if key[0] == view.job and key[1] not in pending]:
             del self._checks[job, turn]
@@ -60,8 +60,8 @@ class SignerChecks:
             check = self._checks.setdefault((view.job, turn), Check(made, view.now, signers))
             check.signers = signers
             if view.now >= check.since + me.demand_after_s:
-                found += [(made, place) for place, operator in signers.items() if check.looks[operator] >= LOOKS]
-        return tuple(found)
+                silent += [(made, place) for place, operator in signers.items() if check.looks[operator] >= LOOKS]
+        return tuple(silent)
 
     def run(self) -> None:
         while True:
