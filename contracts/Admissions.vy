@@ -31,7 +31,7 @@ MAX_VRAM_GB: constant(uint256) = 65_535
 # Of the stake, for a trial that proved false.
 FALSE_BPS: constant(uint256) = 2_000
 # Of the stake, for a recall that was not answered; of that, to whoever recalled.
-LAPSE_BPS: constant(uint256) = 20
+LAPSE_BPS: constant(uint256) = 100
 RECALLER_BPS: constant(uint256) = 5_000
 # Of the admitted, in an epoch.
 RECALL_BPS: constant(uint256) = 1_000
@@ -387,7 +387,7 @@ def recall(operator: uint256):
 @external
 def lapse(operator: uint256):
     """
-    @notice Ends the admission of an operator that was recalled and did not answer. It loses a small part of its stake, half of
+    @notice Ends the admission of an operator that was recalled and did not answer. It loses 1 % of its stake, half of
             which is sent to whoever recalled it.
     """
     last: Recall = self.recalls[operator]

@@ -461,7 +461,7 @@ def test_an_idle_node__lapses_a_second_after_its_time(entrant):
     entrant.after(1, 1)
     stranger = chain.account("stranger")
     entrant.contract.lapse(entrant.ada.id, sender=stranger)
-    lost = DEVNET.min_stake * 20 // 10_000
+    lost = DEVNET.min_stake // 100
     assert events_of(entrant.contract) == [("AdmissionLapsed", {"operator": entrant.ada.id, "slashed": lost})]
     assert entrant.registry.stake_of(entrant.ada.id) == DEVNET.min_stake - lost
     assert (entrant.zen.balanceOf(entrant.anyone), entrant.zen.balanceOf(stranger)) == (lost // 2, 0), "who recalled"

@@ -150,9 +150,7 @@ SIGNED_BYTES: int = 2 * 2**30  # the price is per GiB and round, and a round tak
 MAX_WORKLOADS: int = 16  # VRAM sizes that have one: bounds the search for an operator's
 MAX_STEPS: int = 65_536  # of a workload
 FALSE_TRIAL_BPS: int = 2_000  # of the stake: the least stake is no longer enough to bid
-LAPSE_BPS: int = (
-    20  # of the stake, for a recall that was not answered: pays for the calls, a fifth of what missed hours cost
-)
+LAPSE_BPS: int = 100  # of the stake, for a recall that was not answered: a promise not kept, as missed hours are
 RECALLER_BPS: int = 5_000  # of that, to whoever recalled; the rest burns, so nobody recalls itself for nothing
 RECALL_BPS: int = 1_000  # of the admitted, in an epoch: each is shown again every ten epochs
 COIN: str = "0x" + 40 * "0"  # the native coin, in place of a token's address

@@ -267,10 +267,10 @@ def chance_recalls_the_admitted_and_who_does_not_answer_lapses(s: Stage) -> None
     before = [s.world.balances[zen, s.accounts[name]] for name in accounts]
     s.ok("admissions", "lapse", "stranger", alice)
     assert (s.operator("alice").is_admitted, s.world.scores[alice]) == (False, 0)
-    # It costs 0.2 % of the stake; half of that goes to whoever recalled, whoever calls.
-    assert stake - s.operator("alice").stake == stake * 2 // 1_000
-    assert [s.world.balances[zen, s.accounts[name]] for name in accounts] == [before[0] + stake // 1_000, before[1]]
-    assert s.world.burned[zen] == stake // 1_000
+    # It costs 1 % of the stake; half of that goes to whoever recalled, whoever calls.
+    assert stake - s.operator("alice").stake == stake // 100
+    assert [s.world.balances[zen, s.accounts[name]] for name in accounts] == [before[0] + stake // 200, before[1]]
+    assert s.world.burned[zen] == stake // 200
     no(s, "not recalled", "lapse", "stranger", alice)
 
 
