@@ -394,9 +394,13 @@ def lapse(operator: uint256):
     assert last.due != 0, "admissions: not recalled"
     assert protocol_time._now(registry) > last.due, "admissions: recall not over"
     self._end(operator)
-    slashed: uint256 = (
-        extcall INodeRegistry(registry).slash_for(operator, LAPSE_BPS, RECALLER_BPS, last.caller)
-    )[0]
+    # Who exits, or has too little stake, could not answer.
+    hot: address = staticcall INodeRegistry(registry).hot_key(operator)
+    slashed: uint256 = 0
+    if staticcall INodeRegistry(registry).is_eligible(operator, hot):
+        slashed = (
+            extcall INodeRegistry(registry).slash_for(operator, LAPSE_BPS, RECALLER_BPS, last.caller)
+        )[0]
     log AdmissionLapsed(operator=operator, slashed=slashed)
 
 

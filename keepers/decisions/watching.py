@@ -58,6 +58,9 @@ class Admitted:
 
     operator: int
     stake: int
+    is_eligible: (
+        bool  # neither exiting nor below the least stake: else it could not answer, and a lapse costs it nothing
+    )
     is_admitted: bool
     is_drawn: bool  # by this epoch's draw, as far as that is known
     has_trial: bool  # answered, and not settled yet
@@ -96,7 +99,7 @@ def lapses(seen: Sequence[Admitted], now: int, me: str, gas: Gas) -> Iterator[Se
 
 
 def _fee(each: Admitted) -> int:
-    return share_of_stake(each.stake, LAPSE_BPS, RECALLER_BPS)
+    return share_of_stake(each.stake, LAPSE_BPS, RECALLER_BPS) if each.is_eligible else 0
 
 
 def _gain(each: Admitted, gas: Gas) -> int:

@@ -98,7 +98,7 @@ class Watching:
     def _admitted(self, head: Head, operators: Sequence[int]) -> list[Admitted]:
         reads = [
             [
-                Read("registry", "stake_of", (number,)),
+                Read("registry", "operators", (number,)),
                 Read("registry", "is_admitted", (number,)),
                 Read("admissions", "is_drawn", (number,)),
                 Read("admissions", "claims", (TRIALS, 0, number)),
@@ -106,11 +106,20 @@ class Watching:
             ]
             for number in operators
         ]
+        least = self._chain.params.min_stake
         return [
             Admitted(
-                number, stake, is_admitted, is_drawn, trial != EMPTY_HASH, last["epoch"], last["due"], last["caller"]
+                operator=number,
+                stake=record["stake"],
+                is_eligible=record["exit_at"] == 0 and record["stake"] >= least,
+                is_admitted=is_admitted,
+                is_drawn=is_drawn,
+                has_trial=trial != EMPTY_HASH,
+                recalled_in=last["epoch"],
+                due=last["due"],
+                recaller=last["caller"],
             )
-            for number, (stake, is_admitted, is_drawn, trial, last) in self._each(head, operators, reads)
+            for number, (record, is_admitted, is_drawn, trial, last) in self._each(head, operators, reads)
             if is_admitted or last["due"]
         ]
 

@@ -32,7 +32,7 @@ STAKE, GWEI = 1_000 * ZEN, 10**9
 FREE, DEAR = Gas(0, 0), Gas(1_000 * GWEI, 1_000 * ZEN)
 BROKEN = Promised(7, STAKE, tier=0, hours=2**24 - 1, beats=2**24 - 1 - 0b11, is_judged=False)
 ME = "0xMe"
-DRAWN = Admitted(7, STAKE, True, True, has_trial=False, recalled_in=4, due=0, recaller="0x0")
+DRAWN = Admitted(7, STAKE, True, True, True, has_trial=False, recalled_in=4, due=0, recaller="0x0")
 EPOCH_S = PRODUCTION.epoch_s
 
 
@@ -65,6 +65,7 @@ def test_a_breach__is_shown_where_its_fee_exceeds_the_gas() -> None:
     [
         ({}, True),
         ({"is_drawn": False}, False),
+        ({"is_eligible": False}, False),
         ({"is_admitted": False}, False),
         ({"has_trial": True}, False),
         ({"due": 9}, False),
@@ -138,6 +139,7 @@ class Net:
             last = {"epoch": trial.recalled_in, "due": trial.due, "caller": trial.recaller}
         return {
             "stake_of": promise.stake,
+            "operators": {"stake": promise.stake, "exit_at": 0},
             "promised": {"tier": promise.tier, "hours": promise.hours},
             "beats": promise.beats,
             "is_judged": promise.is_judged,

@@ -174,7 +174,8 @@ def lapse(w: World, msg: Message, operator: int) -> None:
     require(last.due != 0, "admissions: not recalled")
     require(msg.now > last.due, "admissions: recall not over")
     _end(w, operator)
-    node_registry.slash_for(w, operator, LAPSE_BPS, RECALLER_BPS, last.caller)
+    if node_registry.is_eligible(w, operator, w.operator(operator).hot):  # else it could not answer
+        node_registry.slash_for(w, operator, LAPSE_BPS, RECALLER_BPS, last.caller)
 
 
 def _end(w: World, operator: int) -> None:

@@ -275,6 +275,20 @@ def chance_recalls_the_admitted_and_who_does_not_answer_lapses(s: Stage) -> None
 
 
 @scenario
+def a_lapse_of_an_operator_that_could_not_answer_costs_it_its_admission_alone(s: Stage) -> None:
+    small(s)
+    alice = s.ids["alice"]
+    admitted(s, "alice")
+    drawn_epoch(s, "alice")
+    s.ok("registry", "request_exit", "alice owner", alice)
+    s.ok("admissions", "recall", "stranger", alice)
+    no(s, "operator not eligible", "enter", "alice hot", alice)
+    s.to(s.world.recalls[alice].due + 1)
+    s.ok("admissions", "lapse", "stranger", alice)
+    assert (s.operator("alice").stake, s.operator("alice").is_admitted) == (s.preset.min_stake, False)
+
+
+@scenario
 def a_recall_is_asked_within_its_epoch_and_answered_once_in_it(s: Stage) -> None:
     small(s)
     alice = s.ids["alice"]
