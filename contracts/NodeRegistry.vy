@@ -69,6 +69,8 @@ exports: (
     registry_stakes.request_exit,
     registry_stakes.withdraw_stake,
     registry_stakes.slash_stake,
+    registry_stakes.slash_for,
+    registry_stakes.pay_share,
     registry_stakes.stake_of,
     registry_stakes.is_eligible,
     registry_promises.total_beats,

@@ -62,6 +62,9 @@ class Settings:
     device: str = ""  # of the workers, such as cuda:1; empty takes the best there is
     availability_hours: list[int] = field(default_factory=list)  # periods of an epoch in which a heartbeat is sent
     sample_rate: float = 0.25  # share of slot-rounds a verifier re-executes
+    zen_per_coin: str = (
+        "1000"  # what a coin for gas is worth in ZEN: a verifier shows broken promises where its part pays for the gas
+    )
     poll_s: float = 1.0
     # A store that is restarted is back in seconds, and a demand too early costs its deposit: 30 s spare both. In short windows
     # less is waited, so that there is time left to demand in (keepers/decisions/demands.py).
@@ -172,6 +175,7 @@ def _check(settings: Settings) -> None:
         fields.check_keys(asked, PRICE_KEYS, (), where)
         for key, text in asked.items():
             _check_price(f"{where}.{key}", text)
+    _check_price(f"{FILE}.zen_per_coin", settings.zen_per_coin)
     for key, low, high in _BOUNDS:
         fields.between(f"{FILE}.{key}", getattr(settings, key), low, high)
     if not _is_price(settings.deposits_per_job) and settings.deposits_per_job != "0":

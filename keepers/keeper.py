@@ -32,12 +32,16 @@ from keepers.services.beats import Beats
 from keepers.services.bid_seals import BidSealer, priced_token
 from keepers.services.custody import Custody
 from keepers.services.disputing import Disputing
+from keepers.services.own_trials import OwnTrials
 from keepers.services.precompute import Speculation
 from keepers.services.progress import measured_progress, progress_of
 from keepers.services.retention import CheckpointRetention
 from keepers.services.signer_checks import SignerChecks
 from keepers.services.statements import Statements
+from keepers.services.trial_checks import TrialChecks
 from keepers.services.verification import REPORTS, Verifier
+from keepers.services.watching import Watching
+from zoo_compute.amounts import parse_amount
 from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.audits import read_audits
 from zoo_compute.chain.connection import Chain, Head
@@ -72,6 +76,11 @@ class Keeper:
         self._auditing = None
         if self._verifier is not None and config.operator:
             self._auditing = Auditing(chain, sender, config.operator, self._verifier.agrees)
+        self._own_trials = OwnTrials(chain, sender, config.operator, config.device) if config.operator else None
+        self._watching = None
+        if self._verifier is not None:
+            worth = parse_amount(config.zen_per_coin)
+            self._watching = Watching(chain, sender, config.operator, _turn_s(config), worth)
         self._speculation = Speculation(work, store)
         self._capacity = Capacity(config)
         self._money = OperatorMoney(config, chain, sender)
@@ -114,6 +123,16 @@ class Keeper:
             secret=self._secret,
             explorations=Explorations(chain),
         )
+        self._trial_checks = None
+        if self._verifier is not None:
+            self._trial_checks = TrialChecks(
+                chain,
+                self._ask,
+                self.disputing.challenge,
+                operator=config.operator,
+                secret=self._secret,
+                sample_rate=config.sample_rate,
+            )
         self._open_jobs = OpenJobs()
         assert chain.event_store is not None, "a keeper reads all jobs: event_log.use_store"
         self.events = chain.event_store
@@ -138,6 +157,16 @@ class Keeper:
             if "custodian" in self.config.roles:
                 with self._contained("custody", status):
                     self._custody.note_stake(operator)
+        if self._own_trials is not None:
+            with self._contained("trial", status):
+                self._own_trials.look(head)
+            status["trouble"] += self._own_trials.trouble
+        if self._watching is not None:
+            with self._contained("watch", status):
+                self._watching.look(head)
+        if self._trial_checks is not None:
+            with self._contained("trials", status):
+                self._trial_checks.look(head)
         self._read_views(head, status)
         self._read_past_jobs(head, status)
         self._capacity.begin_tick(self._views)  # of all jobs, before anything is decided in one of them

@@ -25,6 +25,8 @@ uses: time
 PERIODS: constant(uint256) = 24
 # Of the stake, for an epoch in which more declared periods were missed than the SLA allows.
 BREACH_BPS: constant(uint256) = 100
+# Of that, to whoever shows it.
+SHOWN_BPS: constant(uint256) = 1_000
 # In a word of beats, above the periods: the epoch was judged.
 JUDGED: constant(uint256) = 2**24
 
@@ -132,7 +134,8 @@ def heartbeat(operator: uint256):
 def breach(operator: uint256, epoch: uint256):
     """
     @notice Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake, and
-            from the next epoch on its tier. Nobody is judged for an epoch in which the chain stood still.
+            from the next epoch on its tier. The caller is sent a tenth of that. Nobody is judged for an epoch in which the
+            chain stood still.
     """
     assert epoch < block.timestamp // state.epoch_s, "registry: epoch not over"
     assert not time.is_stopped[epoch], "registry: time stood still"
@@ -153,7 +156,8 @@ def breach(operator: uint256, epoch: uint256):
         declaration.barred_from = next
     self.declared[operator] = words._pack_declaration(declaration)
     log AvailabilityBreached(operator=operator, epoch=epoch, missed=missed)
-    state._slash_stake(operator, BREACH_BPS)
+    # INVARIANT shares: whoever shows its own fault loses more than it is sent.
+    state._push(state.zen, msg.sender, state._slash_stake(operator, BREACH_BPS, SHOWN_BPS)[1])
 
 
 @external

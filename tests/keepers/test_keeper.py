@@ -101,6 +101,9 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
         settlement=recorder,
         availability=recorder,
         registry=recorder,
+        admissions=SimpleNamespace(
+            recalls=lambda operator, block: SimpleNamespace(due=0), claims=lambda *args, block: bytes(32)
+        ),
     )
     config = from_dict(
         {

@@ -90,6 +90,12 @@ def test_forfeit__is_the_reserve_for_every_unit() -> None:
     assert profit_of("front-running a reveal") == -2 * 100
 
 
+def test_showing_ones_own_fault__costs_what_is_not_sent_back() -> None:
+    stake = new_stage().operator("alice").stake
+    assert profit_of("a benchmark made up and found by oneself") == -stake // 5 * 3 // 5
+    assert profit_of("a promise broken for its fee") == -stake * 9 // 1_000
+
+
 def test_honest_course__pays_its_workers() -> None:
     """The yardstick is not zero because nothing happened: two slots at 80 for three rounds, less the fee."""
     assert honest_course("alice") == 2 * 80 * 3 * (BPS - FEE_BPS) // BPS

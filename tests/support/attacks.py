@@ -745,20 +745,54 @@ def claimed_class() -> Outcome:
 )
 def made_up_trial() -> Outcome:
     s = new_stage()
-    alice, referee = s.ids["alice"], s.world.config.referee
-    s.ok("admissions", "set_workload", "deployer", 8, Workload(b"p" * 32, b"s" * 32, 1, 1))
     watched = ProfitMeter(s, "alice")
+    judge(s, made_up(s), "stranger")
+    limit = -s.preset.min_stake * FALSE_TRIAL_BPS // BPS
+    assert not s.operator("alice").is_admitted
+    return Outcome("answers its trial with any root", watched.profit, "<= - a fifth of the stake", limit)
+
+
+@attack(
+    "a benchmark made up and found by oneself",
+    "the finder has two fifths of what a false trial costs, the rest burns",
+)
+def own_false_trial() -> Outcome:
+    s = new_stage()
+    watched = ProfitMeter(s, "alice", "sink")
+    judge(s, made_up(s), "sink")
+    return Outcome("the same; its own account seals the lie first, and has the finder's part", watched.profit)
+
+
+@attack(
+    "a promise broken for its fee",
+    "whoever shows a broken promise has a tenth of what it costs, and who recalled half of what a lapse costs",
+)
+def own_breach() -> Outcome:
+    s = new_stage()
+    alice, epoch_s = s.ids["alice"], s.preset.epoch_s
+    watched = ProfitMeter(s, "alice", "sink")
+    s.ok("registry", "declare", "alice owner", alice, 0, 1)
+    s.to((s.now // epoch_s + 2) * epoch_s)
+    s.ok("registry", "breach", "sink", alice, s.now // epoch_s - 1)
+    return Outcome("promises hours, is away, and shows it itself", watched.profit)
+
+
+def made_up(s: Stage) -> Claim:
+    alice = s.ids["alice"]
+    s.ok("admissions", "set_workload", "deployer", 8, Workload(b"p" * 32, b"s" * 32, 1, 1))
     s.ok("admissions", "enter", "alice hot", alice)
     s.mine(2)
     work = admissions.workload_of(s.world, alice)
     seed = admissions.seed(block_hash(s.world.entries[alice].block), alice, work)
     s.ok("admissions", "answer", "alice hot", alice, seed, b"x" * 32)
-    claim = s.world.trials[alice].claim
+    return s.world.trials[alice].claim
+
+
+def judge(s: Stage, claim: Claim, finder: str) -> None:
+    referee = s.world.config.referee
     s.ok("admissions", "open_dispute", referee, TRIALS, claim)
     s.ok("admissions", "close_dispute", referee, TRIALS, claim, int(End.JUDGED), 0, 0)
-    limit = -s.preset.min_stake * FALSE_TRIAL_BPS // BPS
-    assert not s.operator("alice").is_admitted
-    return Outcome("answers its trial with any root", watched.profit, "<= - a fifth of the stake", limit)
+    s.ok("admissions", "reward_finder", referee, TRIALS, claim, s.accounts[finder])
 
 
 __all__ = ["ATTACKS", "Attack", "Outcome", "play"]

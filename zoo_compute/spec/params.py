@@ -120,6 +120,7 @@ STAKE_UNIT: int = 10**12  # smallest units of ZEN: stake is counted in these, so
 PERIODS: int = 24  # of an epoch: a heartbeat counts once in each
 MAX_STOPPED_EPOCHS: int = 64  # of one halt that nobody is judged for: bounds the gas of the beat that ends it
 BREACH_BPS: int = 100  # of the stake, for an epoch in which more promised periods were missed than the SLA allows
+SHOWN_BPS: int = 1_000  # of that, to whoever shows it: more than gas costs, and far less than it costs to show oneself
 MAX_LONGER_WINDOWS: int = 3  # usual windows by which a claim's window can be longer, for the cost of a round
 ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it
 LEAST_BASE_FEE: int = 10**9  # wei: what a chain's base fee counts as at least, so that no demand is free
@@ -149,6 +150,8 @@ SIGNED_BYTES: int = 2 * 2**30  # the price is per GiB and round, and a round tak
 MAX_WORKLOADS: int = 16  # VRAM sizes that have one: bounds the search for an operator's
 MAX_STEPS: int = 65_536  # of a workload
 FALSE_TRIAL_BPS: int = 2_000  # of the stake: the least stake is no longer enough to bid
+LAPSE_BPS: int = 100  # of the stake, for a recall that was not answered: a promise not kept, as missed hours are
+RECALLER_BPS: int = 5_000  # of that, to whoever recalled; the rest burns, so nobody recalls itself for nothing
 RECALL_BPS: int = 1_000  # of the admitted, in an epoch: each is shown again every ten epochs
 COIN: str = "0x" + 40 * "0"  # the native coin, in place of a token's address
 WORD_BYTES: int = 4  # of a tensor's element
@@ -363,6 +366,11 @@ def slash_of(lock: int) -> int:
 def set_aside_of(slashed: int, reputation: int) -> int:
     """What of it an operator has back, if its seat costs nobody anything: a thousandth a point, up to nine tenths."""
     return slashed * min(reputation, MAX_SET_ASIDE) // MAX_REPUTATION
+
+
+def share_of_stake(stake: int, bps: int, share_bps: int) -> int:
+    """What somebody has of a part of a stake, both in whole units."""
+    return stake // STAKE_UNIT * bps // BPS * share_bps // BPS * STAKE_UNIT
 
 
 def gpu_seconds(flops: int) -> float:

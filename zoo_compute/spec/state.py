@@ -566,6 +566,8 @@ class World:
     set_aside: dict[tuple[int, int], SetAside] = field(default_factory=dict)  # (job, seat); in the registry's pot
     finder_shares: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, claim); in the registry's pot
     taken_of_lock: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, convicted claim)
+    # Admissions, of which more is below
+    trial_shares: dict[Claim, int] = field(default_factory=dict)  # by a judged trial; in the registry's pot
     # Rewards
     pool: int = 0
     epochs: dict[int, Epoch] = field(default_factory=dict)

@@ -229,6 +229,8 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
             "unlock",
             "slash",
             "slash_stake",
+            "slash_for",
+            "pay_share",
             "pay_out",
             "burn",
             "reward_outcome",

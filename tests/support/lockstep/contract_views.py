@@ -340,6 +340,9 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "closed_turns": _pending_views,
     "parked": _parked_views,
     "finder_shares": _of_claim("locks", "finder_shares", lambda w, key: w.finder_shares.get(key, 0)),
+    "trial_shares": lambda w, key: iter(
+        (View("admissions", "finder_shares", (claim_hash(key),), w.trial_shares.get(key, 0)),)
+    ),
     "taken_of_lock": _of_claim("locks", "taken_of_lock", lambda w, key: w.taken_of_lock.get(key, 0)),
     "claims": _claim_views,
     "pool": _only("rewards", "pool", lambda w: w.pool),

@@ -127,6 +127,7 @@ def check_slashes(w: World) -> None:
         assert not aside.amount or (left.operator == 0 and left.count == aside.count), (
             f"job {job}: of a seat that is held"
         )
+    jobs[w.config.zen] += sum(w.trial_shares.values())
     for (job, _), share in w.finder_shares.items():
         jobs[w.run(job).token] += share
     for job, pot in w.job_pots.items():
