@@ -66,6 +66,9 @@ class Settings:
     # A store that is restarted is back in seconds, and a demand too early costs its deposit: 30 s spare both. In short windows
     # less is waited, so that there is time left to demand in (keepers/decisions/demands.py).
     demand_after_s: float = 30
+    coin_price: str = (
+        "3000"  # ZEN that one coin of the chain is worth: receipts are redeemed where they bring more than their gas
+    )
     deposits_per_job: str = "0.05"  # most of the chain's coin that demands of one job may cost: about eight at 10 gwei
 
     def __post_init__(self) -> None:
@@ -160,6 +163,7 @@ def _check(settings: Settings) -> None:
             raise fields.BadField(f"{FILE}: unknown role {role!r}; {fields.nearest(role, ROLES)}")
     for key in PRICE_KEYS:
         _check_price(f"{FILE}.{key}", getattr(settings, key))
+    _check_price(f"{FILE}.coin_price", settings.coin_price)
     for address, asked in settings.prices.items():
         where = f"{FILE}.prices[{address!r}]"
         if not is_address(address):
