@@ -66,9 +66,10 @@ class Settings:
     # A store that is restarted is back in seconds, and a demand too early costs its deposit: 30 s spare both. In short windows
     # less is waited, so that there is time left to demand in (keepers/decisions/demands.py).
     demand_after_s: float = 30
-    coin_price: str = (
-        "3000"  # ZEN that one coin of the chain is worth: receipts are redeemed where they bring more than their gas
-    )
+    coin_price: str = "3000"  # in ZEN, of the chain's coin: receipts are redeemed where they bring more than their gas
+    max_fee_gwei: float = 500  # per gas, for what can wait: withdrawals, heartbeats, announcements
+    max_urgent_fee_gwei: float = 2_000  # per gas, for what has a deadline
+    max_priority_fee_gwei: float = 50  # per gas: of the tip, which an RPC proposes and a lying one could make dear
     deposits_per_job: str = "0.05"  # most of the chain's coin that demands of one job may cost: about eight at 10 gwei
 
     def __post_init__(self) -> None:
@@ -204,6 +205,9 @@ _BOUNDS = (
     ("poll_s", 0.1, 3600),
     ("sample_rate", 0, 1),
     ("demand_after_s", 0, 86_400),
+    ("max_fee_gwei", 1e-9, 1e6),
+    ("max_urgent_fee_gwei", 1e-9, 1e6),
+    ("max_priority_fee_gwei", 0, 1e6),
 )
 
 
