@@ -69,6 +69,7 @@ class Settings:
     # A store that is restarted is back in seconds, and a demand too early costs its deposit: 30 s spare both. In short windows
     # less is waited, so that there is time left to demand in (keepers/decisions/demands.py).
     demand_after_s: float = 30
+    coin_price: str = "3000"  # in ZEN, of the chain's coin: receipts are redeemed where they bring more than their gas
     max_fee_gwei: float = 500  # per gas, for what can wait: withdrawals, heartbeats, announcements
     max_urgent_fee_gwei: float = 2_000  # per gas, for what has a deadline
     max_priority_fee_gwei: float = 50  # per gas: of the tip, which an RPC proposes and a lying one could make dear
@@ -166,6 +167,7 @@ def _check(settings: Settings) -> None:
             raise fields.BadField(f"{FILE}: unknown role {role!r}; {fields.nearest(role, ROLES)}")
     for key in PRICE_KEYS:
         _check_price(f"{FILE}.{key}", getattr(settings, key))
+    _check_price(f"{FILE}.coin_price", settings.coin_price)
     for address, asked in settings.prices.items():
         where = f"{FILE}.prices[{address!r}]"
         if not is_address(address):

@@ -26,6 +26,7 @@ from keepers.decisions.orders import Duty, OperatorContext, Progress
 from keepers.decisions.requests import pin_name, pin_request, prepare_name
 from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
+from keepers.queue.received_bytes import ReceivedBytes
 from keepers.queue.work_queue import WorkQueue, WorkStatus
 from keepers.services.auditing import Auditing
 from keepers.services.beats import Beats
@@ -35,6 +36,7 @@ from keepers.services.disputing import Disputing
 from keepers.services.own_trials import OwnTrials
 from keepers.services.precompute import Speculation
 from keepers.services.progress import measured_progress, progress_of
+from keepers.services.receipts import Receipts
 from keepers.services.retention import CheckpointRetention
 from keepers.services.signer_checks import SignerChecks
 from keepers.services.statements import Statements
@@ -52,7 +54,7 @@ from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import NeedsOperator, Refusal, Retryable, RpcsDisagree
 from zoo_compute.paths import DRAINING
 from zoo_compute.spec.pricing import most_capacity
-from zoo_compute.store import Store
+from zoo_compute.store import BlockStore, Store
 
 log = logging.getLogger("zoo.keeper")
 
@@ -60,10 +62,20 @@ PAST_AT_ONCE = 8  # jobs of mine that were over when the keeper started, read at
 
 
 class Keeper:
-    """One operator's decisions. `tick` raises nothing: an error ends one job's duties for one tick and is logged."""
+    """One operator's decisions. `tick` raises nothing: an error ends one job's duties for one tick and is logged.
+
+    received: where its processes count what they download; without it, nothing is signed for that.
+    """
 
     def __init__(
-        self, config: OperatorConfig, chain: Chain, account: LocalAccount, sender: Sender, store: Store, work: WorkQueue
+        self,
+        config: OperatorConfig,
+        chain: Chain,
+        account: LocalAccount,
+        sender: Sender,
+        store: Store,
+        work: WorkQueue,
+        received: ReceivedBytes | None = None,
     ) -> None:
         self.config = config
         self.chain = chain
@@ -91,6 +103,9 @@ class Keeper:
         self.peers = PeerDirectory(
             config, chain, sender, store, self._speculation.files, (self.retention, self.statements, self.signer_checks)
         )
+        self.receipts = None
+        if received is not None and config.operator and isinstance(store, BlockStore):
+            self.receipts = Receipts(config, chain, sender, account, store, received, lambda: self.peers.endpoints)
         self._custody = Custody(
             chain,
             sender,
@@ -150,6 +165,7 @@ class Keeper:
             "jobs": {},
             "trouble": [],
             "not_bidding": self._open_jobs.reasons,
+            "bandwidth": self.receipts.status if self.receipts else {},
         }
         if operator is not None:
             with self._contained("beat", status):

@@ -36,6 +36,7 @@ class PeerDirectory:
         askers: Sequence[Asker],
     ) -> None:
         self.urls: list[str] = []
+        self.endpoints: Mapping[int, str] = {}  # of all operators, as announced
         self._config = config
         self._chain = chain
         self._sender = sender
@@ -58,7 +59,7 @@ class PeerDirectory:
 
     def use(self, urls: list[str], endpoints: Mapping[int, str]) -> None:
         """Have the store and the lanes ask these. endpoints: by operator."""
-        self.urls = urls
+        self.urls, self.endpoints = urls, dict(endpoints)
         if isinstance(self._store, BlockStore):
             self._store.set_peers(self.urls)
             save_endpoints(self._store.root, filter(is_gateway, endpoints.values()))

@@ -21,6 +21,7 @@ from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.tokens import address_of, set_allowance, token_at
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
 from zoo_compute.operators.balances import EarnedClaim, Earnings, OperatorBalances, RegistrationResult
+from zoo_compute.operators.bandwidth import read_bandwidth
 from zoo_compute.paths import CONFIG, DRAINING, HOT_KEY, PASSPHRASE
 from zoo_compute.spec.params import CLAIM_EPOCHS, COIN, LIST_LIMIT, GpuClass
 
@@ -346,6 +347,7 @@ class Operators:
             slashed=sum(p.lost for p in penalties),
             claims=tuple(claims),
             penalties=tuple(penalties),
+            bandwidth=read_bandwidth(self.chain, number),
         )
 
     def _events(self, names: tuple[str, ...]) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from zoo_compute.chain.ledger import Penalty
 from zoo_compute.chain.views import OperatorView
+from zoo_compute.operators.bandwidth import EpochBandwidth
 from zoo_compute.requirement_words import format_region
 from zoo_compute.spec.bits import slots_in
 
@@ -78,6 +79,7 @@ class Earnings:
     slashed: int
     claims: tuple[EarnedClaim, ...]
     penalties: tuple[Penalty, ...]
+    bandwidth: tuple[EpochBandwidth, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """For scripts: amounts as decimal strings in wei."""
@@ -85,4 +87,5 @@ class Earnings:
             "paid": str(self.paid), "pending": str(self.pending), "rewards": str(self.rewards), "slashed": str(self.slashed),
             "claims": [{**vars(c), "amount": str(c.amount)} for c in self.claims],
             "penalties": [{**vars(p), "amount": str(p.amount), "returned": str(p.returned)} for p in self.penalties],
+            "bandwidth": [{**vars(b), "earned": str(b.earned)} for b in self.bandwidth],
         }  # fmt: skip
