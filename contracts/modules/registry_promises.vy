@@ -76,16 +76,22 @@ def declare(operator: uint256, tier: uint256, hours: uint256):
     @param hours Bit `i` is period `i` of 24.
     """
     account: words.Account = state._owned(operator)
-    assert tier <= gpu_classes.GOLD, "registry: unknown tier"
-    assert hours < 2**PERIODS, "registry: hours out of range"
+    if tier > gpu_classes.GOLD:
+        state._refuse("registry: unknown tier")
+    if hours >= 2**PERIODS:
+        state._refuse("registry: hours out of range")
     if tier != 0:
-        assert account.gpu_class == gpu_classes.DATACENTER, "registry: class below the tier"
-        assert account.vram_gb >= gpu_classes._tier_vram_gb(tier), "registry: too little VRAM for the tier"
-        assert hours != 0, "registry: tier without hours"
+        if account.gpu_class != gpu_classes.DATACENTER:
+            state._refuse("registry: class below the tier")
+        if account.vram_gb < gpu_classes._tier_vram_gb(tier):
+            state._refuse("registry: too little VRAM for the tier")
+        if hours == 0:
+            state._refuse("registry: tier without hours")
     since: uint256 = block.timestamp // state.epoch_s + 1
     declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
     # INVARIANT promises: what binds in an epoch is known until the next one is over. Two changes in a row would hide it.
-    assert declaration.since + 1 != since, "registry: declared in the last epoch"
+    if declaration.since + 1 == since:
+        state._refuse("registry: declared in the last epoch")
     if declaration.since != since:
         declaration.last_tier = declaration.tier
         declaration.last_hours = declaration.hours
@@ -104,7 +110,8 @@ def declare_region(operator: uint256, region: uint256):
     @param region Two letters of a region and two of a country in it, or zeros: as `EUDE`, `EU` or nothing, in 32 bits.
     """
     state._check_owner(operator)
-    assert region < 2**32, "registry: region out of range"
+    if region >= 2**32:
+        state._refuse("registry: region out of range")
     declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
     declaration.region = region
     self.declared[operator] = words._pack_declaration(declaration)
@@ -117,13 +124,16 @@ def heartbeat(operator: uint256):
     @notice A sign of life of a staked operator, once in each of an epoch's 24 periods; it is a beat.
     """
     node: words.Node = words._unpack_node(state.nodes[operator])
-    assert msg.sender == node.hot, "registry: not the hot key"
+    if msg.sender != node.hot:
+        state._refuse("registry: not the hot key")
     # Exiting operators keep their promises too; only whoever left has nothing at stake.
-    assert node.stake > 0, "registry: nothing staked"
+    if node.stake <= 0:
+        state._refuse("registry: nothing staked")
     epoch: uint256 = block.timestamp // state.epoch_s
     period: uint256 = block.timestamp % state.epoch_s * PERIODS // state.epoch_s
     word: uint256 = self.beats_words[operator][epoch]
-    assert word >> period & 1 == 0, "registry: period already counted"
+    if word >> period & 1 != 0:
+        state._refuse("registry: period already counted")
     self.beats_words[operator][epoch] = word | 1 << period
     self.total_beats[epoch] += 1
     log HeartbeatCounted(operator=operator, epoch=epoch, period=period)
@@ -137,15 +147,20 @@ def breach(operator: uint256, epoch: uint256):
             from the next epoch on its tier. The caller is sent a tenth of that. Nobody is judged for an epoch in which the
             chain stood still.
     """
-    assert epoch < block.timestamp // state.epoch_s, "registry: epoch not over"
-    assert not time.is_stopped[epoch], "registry: time stood still"
+    if epoch >= block.timestamp // state.epoch_s:
+        state._refuse("registry: epoch not over")
+    if time.is_stopped[epoch]:
+        state._refuse("registry: time stood still")
     promise: Promise = self._promised(operator, epoch)
-    assert promise.hours != 0, "registry: nothing declared"
+    if promise.hours == 0:
+        state._refuse("registry: nothing declared")
     word: uint256 = self.beats_words[operator][epoch]
-    assert word & JUDGED == 0, "registry: epoch already judged"
+    if word & JUDGED != 0:
+        state._refuse("registry: epoch already judged")
     missed: uint256 = bits._popcount(promise.hours & ~word)
     allowed: uint256 = bits._popcount(promise.hours) * gpu_classes._slack_bps(promise.tier) // numbers.BPS
-    assert missed > allowed, "registry: promise kept"
+    if missed <= allowed:
+        state._refuse("registry: promise kept")
     self.beats_words[operator][epoch] = word | JUDGED
     next: uint256 = block.timestamp // state.epoch_s + 1
     declaration: words.Declaration = words._unpack_declaration(self.declared[operator])

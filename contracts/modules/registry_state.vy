@@ -77,6 +77,15 @@ def wire(
 
 
 @internal
+@pure
+def _refuse(reason: String[40]):
+    """
+    @dev `if not so: _refuse(reason)` is `assert so, reason`, in half the bytes.
+    """
+    raise reason
+
+
+@internal
 @view
 def _check_protocol():
     assert (

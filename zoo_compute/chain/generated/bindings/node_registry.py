@@ -237,6 +237,17 @@ class NodeRegistry(Binding):
         """
         return self._call("slash_stake", (operator, bps))
 
+    def slash_for(self, operator: int, bps: int, share_bps: int, account: str) -> Call:
+        """As `slash_stake`, but a share of the part goes to an account, or without one to the pot, for `pay_share`.
+
+        Returns: The part, and the share.
+        """
+        return self._call("slash_for", (operator, bps, share_bps, account))
+
+    def pay_share(self, account: str, amount: int) -> Call:
+        """What `slash_for` kept in the pot goes to an account; without one it burns."""
+        return self._call("pay_share", (account, amount))
+
     def stake_of(self, operator: int, block: BlockIdentifier | None = None) -> int:
         """The operator's stake, in 10^-18 ZEN."""
         values: int = self._view("stake_of", (operator,), block)
@@ -277,7 +288,8 @@ class NodeRegistry(Binding):
 
     def breach(self, operator: int, epoch: int) -> Call:
         """Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake,
-        and from the next epoch on its tier. Nobody is judged for an epoch in which the chain stood still.
+        and from the next epoch on its tier. The caller is sent a tenth of that. Nobody is judged for an epoch in
+        which the chain stood still.
         """
         return self._call("breach", (operator, epoch))
 
