@@ -14,6 +14,7 @@ import pytest
 from keepers.config import from_dict
 from keepers.keeper import Keeper
 from keepers.queue.received_bytes import ReceivedBytes
+from keepers.services.receipts import REDEEM_GAS
 from tests.keepers.redis_double import Redis
 from tests.store.test_cid import content_of
 from tests.support.devnet_driver import DevnetDriver, DevnetOperator
@@ -103,6 +104,8 @@ def test_a_download__is_signed_for_handed_over_redeemed_and_paid__where_it_pays(
     assert client.look()["redeemed_bytes"] == 0
     server.look()
     (redeemed,) = scan(chain, 0, chain.head().number, names=("ReceiptRedeemed",))
+    used = chain.w3.eth.get_transaction_receipt(redeemed.tx)["gasUsed"]  # type: ignore[arg-type]
+    assert 0.7 * REDEEM_GAS < used <= REDEEM_GAS
     named = {"server": server.party.id, "client": client.party.id, "epoch": epoch, "total": signed, "counted": signed}
     assert redeemed.args == named
     assert chain.rewards.signed(client.party.id, epoch) == (signed, False)
