@@ -9,9 +9,9 @@ from keepers.decisions.orders import Send
 from zoo_compute.spec.params import (
     BPS,
     BREACH_BPS,
+    BREACH_FEE_BPS,
     LAPSE_BPS,
     RECALLER_BPS,
-    SHOWN_BPS,
     TIERS,
     share_of_stake,
 )
@@ -71,7 +71,7 @@ class Admitted:
 
 def breaches(seen: Sequence[Promised], epoch: int, gas: Gas) -> Iterator[Send]:
     for each in seen:
-        fee = share_of_stake(each.stake, BREACH_BPS, SHOWN_BPS)
+        fee = share_of_stake(each.stake, BREACH_BPS, BREACH_FEE_BPS)
         if each.is_broken and not each.is_judged and fee > gas.cost(BREACH_GAS):
             yield Send("registry", "breach", (each.operator, epoch))
 

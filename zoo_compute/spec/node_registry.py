@@ -8,13 +8,13 @@ from dataclasses import replace
 from zoo_compute.spec.guardian import is_paused
 from zoo_compute.spec.params import (
     BPS,
+    BREACH_FEE_BPS,
     GPU_CLASSES,
     HALVING_EPOCHS,
     MAX_REPUTATION,
     MAX_VRAM_GB,
     REPUTATION_FEE,
     REPUTATION_PARTS,
-    SHOWN_BPS,
     STAKE_UNIT,
     UNITS_PER_STAKE,
     UNSHOWN_PERCENT,
@@ -190,7 +190,7 @@ def withdraw(w: World, msg: Message, operator: int, token: str, amount: int) -> 
 def breach(w: World, msg: Message, operator: int, epoch: int) -> None:
     """If too many declared periods of a past epoch were missed, slashes a hundredth of the stake and removes the tier. The sender has
     a tenth of that."""
-    slash_for(w, operator, breached(w, operator, epoch, msg.block_time), SHOWN_BPS, msg.sender)
+    slash_for(w, operator, breached(w, operator, epoch, msg.block_time), BREACH_FEE_BPS, msg.sender)
 
 
 def lock(w: World, operator: int, token: str, amount: int, *, new: bool) -> None:

@@ -120,7 +120,9 @@ STAKE_UNIT: int = 10**12  # smallest units of ZEN: stake is counted in these, so
 PERIODS: int = 24  # of an epoch: a heartbeat counts once in each
 MAX_STOPPED_EPOCHS: int = 64  # of one halt that nobody is judged for: bounds the gas of the beat that ends it
 BREACH_BPS: int = 100  # of the stake, for an epoch in which more promised periods were missed than the SLA allows
-SHOWN_BPS: int = 1_000  # of that, to whoever shows it: more than gas costs, and far less than it costs to show oneself
+BREACH_FEE_BPS: int = (
+    1_000  # of that, to whoever shows it: more than gas costs, and far less than it costs to show oneself
+)
 MAX_LONGER_WINDOWS: int = 3  # usual windows by which a claim's window can be longer, for the cost of a round
 ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it
 LEAST_BASE_FEE: int = 10**9  # wei: what a chain's base fee counts as at least, so that no demand is free
