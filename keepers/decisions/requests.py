@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keepers.queue.names import PREPARE_PREFIX
+from keepers.queue.names import DISPUTE_PREFIX, PREPARE_PREFIX
 from repops.merkle import sha256
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run
@@ -293,7 +293,7 @@ def dispute_name(
     at = [last.block_hash.hex(), last.log_index] if last else []
     asked = [*([each.hex() for each in ids] for ids in (acted_on, skipped)), places]
     digest = sha256(json.dumps([at, *asked]).encode()).hex()[:16]
-    return f"dispute-{dispute.key.hex()[:16]}-{role}-{digest}"
+    return f"{DISPUTE_PREFIX}{dispute.key.hex()[:16]}-{role}-{digest}"
 
 
 def dispute_request(
@@ -330,6 +330,17 @@ def trial_dispute_request(trial: TrialAnswer, **options: Any) -> dict[str, Any]:
     roots = [each.hex() for each in (workload.program_root, workload.state_root, trial.seed)]
     work = work_of(Workload(*workload))
     return {"job": TRIALS, "trial": roots, "work": encode(work), **_disputed(tuple(trial.claim), **options)}
+
+
+def trial_check_name(trial: TrialAnswer) -> str:
+    return f"trial-{TRIALS}-{trial.claim.operator}-{trial.claim_hash.hex()[:16]}"
+
+
+def trial_check_request(trial: TrialAnswer) -> dict[str, Any]:
+    """To run an answered trial again (node.tasks.run_trial_check)."""
+    workload = trial.workload
+    roots = [each.hex() for each in (workload.program_root, workload.state_root, trial.seed)]
+    return {"job": TRIALS, "trial": roots, "steps": workload.steps, "root": trial.claim.root.hex()}
 
 
 def _disputed(

@@ -35,7 +35,7 @@ def test_what_was_deployed__is_wired_as_its_file_says(production):
 
 def test_each_immutable__has_a_meaning():
     clocks = {item.name for item in fields(PRODUCTION.clocks)}
-    known = {"window_s", "lapse_s", *CONTRACTS, *(item.name for item in fields(Preset)), *clocks}
+    known = {"window_s", "lapse_s", "needs_admission", *CONTRACTS, *(item.name for item in fields(Preset)), *clocks}
     for contract in set(CONTRACTS) - UNCHECKED:
         for name in artifact(CONTRACTS[contract])["immutables"]:
             meaning = MEANINGS.get(name, name)
@@ -109,7 +109,11 @@ def test_a_devnet__may_be_governed_by_its_deployer():
     wired = {(of, name): getattr(getattr(kit, of), name)() for of, names in WIRED.items() for name in names}
     assert miswired(deployment.contracts, DEVNET, codes, wired, devnet=True) == []
     found = miswired(deployment.contracts, replace(DEVNET), codes, wired, devnet=False)
-    assert {(fault.contract, fault.name) for fault in found} == {("tasks", "governor"), ("admissions", "governor")}
+    assert {(fault.contract, fault.name) for fault in found} == {
+        ("tasks", "governor"),
+        ("tasks", "needs_admission"),
+        ("admissions", "governor"),
+    }
 
 
 def _parts(production, params):

@@ -12,11 +12,26 @@ def _text(key: str | bytes) -> str:
     return key.decode() if isinstance(key, bytes) else key
 
 
+class Transaction:
+    """Its commands take effect together."""
+
+    def __init__(self, client: Redis) -> None:
+        self._client = client
+        self._commands: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: self._commands.append((name, args))
+
+    def execute(self) -> list[Any]:
+        return [getattr(self._client, name)(*args) for name, args in self._commands]
+
+
 class Redis:
     """As much of it as the queue and presence ask for. queues: how much waits in each."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
+        self.sets: dict[str, set[str]] = {}
         self.queues = {KEEPER_QUEUE: 0, DISPUTE_QUEUE: 0, WORK_QUEUE: 0}
 
     def get(self, key: str | bytes) -> Any:
@@ -35,6 +50,18 @@ class Redis:
         self.values[key] = int(self.values.get(key, 0)) + 1
         return int(self.values[key])
 
+    def hincrby(self, key: str, field: str, count: int) -> int:
+        values = self.values.setdefault(key, {})
+        values[field.encode()] = int(values.get(field.encode(), 0)) + count
+        return int(values[field.encode()])
+
+    def hgetall(self, key: str) -> dict[bytes, bytes]:
+        return {field: str(count).encode() for field, count in self.values.get(key, {}).items()}
+
+    def pipeline(self, transaction: bool) -> Transaction:
+        assert transaction
+        return Transaction(self)
+
     def expire(self, key: str, seconds: int) -> None: ...
 
     def exists(self, key: str) -> bool:
@@ -51,6 +78,15 @@ class Redis:
 
     def lmove(self, queue: str, to: str, source: str, destination: str) -> None:
         """See tests/integration/test_keepers_work.py."""
+
+    def smembers(self, key: str) -> set[bytes]:
+        return {member.encode() for member in self.sets.get(key, ())}
+
+    def sadd(self, key: str, member: str) -> None:
+        self.sets.setdefault(key, set()).add(member)
+
+    def srem(self, key: str, member: str) -> None:
+        self.sets[key].discard(member)
 
     def scan_iter(self, match: str, count: int) -> Any:
         return (key.encode() for key in fnmatch.filter([*self.values], match))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo_compute.chain.event_store import EventStore, StoredHistory
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.errors import Unreachable
 
@@ -15,19 +17,31 @@ if TYPE_CHECKING:
 HEADS_KEPT = 64  # heads remembered, to find the newest block that a reorganisation did not replace
 
 
+def use_store(chain: Chain, path: Path, operator: int = 0) -> EventStore:
+    """Have this connection read the events of all jobs once, and keep them in a file. For processes that read many jobs, for long."""
+    chain.event_store = EventStore(chain, path, operator)
+    return chain.event_store
+
+
+def history_of(chain: Chain, **wanted: Any) -> History | StoredHistory:
+    """Events that match a filter of `scan`: from the connection's store if it has one."""
+    return History(chain, **wanted) if chain.event_store is None else StoredHistory(chain.event_store, **wanted)
+
+
 class History:
     """Events that match a filter of `scan`, up to a block. Drops events that a reorganisation undid.
 
     read_from: after `events_until`, the first block that it read from the chain. What was read at a block before it is still so.
     """
 
-    def __init__(self, chain: Chain, **wanted: Any) -> None:
+    def __init__(self, chain: Chain, *, since: int | None = None, **wanted: Any) -> None:
         self._chain = chain
+        self._first = chain.network.first_block if since is None else since
         self._wanted = wanted
         self._events: list[Event] = []  # up to the newest head of
         self._heads: list[Head] = []  # ascending; each was part of the chain when it was read
         self._lock = threading.Lock()
-        self.read_from = chain.network.first_block
+        self.read_from = self._first
 
     @property
     def oldest_head(self) -> int:
@@ -50,7 +64,7 @@ class History:
             if heads and heads[-1].hash == head.hash:
                 self.read_from = head.number + 1
                 return [event for event in self._events if event.block <= head.number]
-            start = heads[-1].number + 1 if heads else self._chain.network.first_block
+            start = heads[-1].number + 1 if heads else self._first
             events = [event for event in self._events if event.block < start]
             events += scan(self._chain, start, head.number, **self._wanted)
             if self._chain.head(head.number).hash != head.hash:
