@@ -51,9 +51,7 @@ def test_a_custodian_that_serves_nothing__is_demanded_of_and_loses_its_reserve(
         assert (demand.operator, demand.lane, demand.holds) == (silent, STRANGERS_LANE, False)
         assert not any(claim.state == ClaimState.CONVICTED for claim in view.claims)
         assert custody(view).roles[silent].reserve == 0
-        assert chain.custody.burned(chain.zen.address) == PLANS[-1].custody_deposit - chain.custody.funds(
-            chain.zen.address, silent
-        ) - int(custody(view).paid.get(silent, 0))
+        assert chain.custody.burned(chain.zen.address) == custody(view).request.reserve
 
         view = until(network, job, "the end of the job", lambda v: v.settled)
         assert view.completed_rounds == view.terms.rounds
