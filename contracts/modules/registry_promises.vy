@@ -26,7 +26,7 @@ PERIODS: constant(uint256) = 24
 # Of the stake, for an epoch in which more declared periods were missed than the SLA allows.
 BREACH_BPS: constant(uint256) = 100
 # Of that, to whoever shows it.
-SHOWN_BPS: constant(uint256) = 1_000
+BREACH_FEE_BPS: constant(uint256) = 1_000
 # In a word of beats, above the periods: the epoch was judged.
 JUDGED: constant(uint256) = 2**24
 
@@ -172,7 +172,7 @@ def breach(operator: uint256, epoch: uint256):
     self.declared[operator] = words._pack_declaration(declaration)
     log AvailabilityBreached(operator=operator, epoch=epoch, missed=missed)
     # INVARIANT shares: whoever shows its own fault loses more than it is sent.
-    state._push(state.zen, msg.sender, state._slash_stake(operator, BREACH_BPS, SHOWN_BPS)[1])
+    state._push(state.zen, msg.sender, state._slash_stake(operator, BREACH_BPS, BREACH_FEE_BPS)[1])
 
 
 @external
