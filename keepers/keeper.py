@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,17 +26,24 @@ from keepers.decisions.orders import Duty, OperatorContext, Progress
 from keepers.decisions.requests import pin_name, pin_request, prepare_name
 from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
+from keepers.queue.received_bytes import ReceivedBytes
 from keepers.queue.work_queue import WorkQueue, WorkStatus
 from keepers.services.auditing import Auditing
 from keepers.services.beats import Beats
 from keepers.services.bid_seals import BidSealer, priced_token
 from keepers.services.custody import Custody
 from keepers.services.disputing import Disputing
+from keepers.services.own_trials import OwnTrials
 from keepers.services.precompute import Speculation
 from keepers.services.progress import measured_progress, progress_of
+from keepers.services.receipts import Receipts
 from keepers.services.retention import CheckpointRetention
+from keepers.services.signer_checks import SignerChecks
 from keepers.services.statements import Statements
+from keepers.services.trial_checks import TrialChecks
 from keepers.services.verification import REPORTS, Verifier
+from keepers.services.watching import Watching
+from zoo_compute.amounts import parse_amount
 from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.audits import read_audits
 from zoo_compute.chain.connection import Chain, Head
@@ -46,7 +54,7 @@ from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import NeedsOperator, Refusal, Retryable, RpcsDisagree
 from zoo_compute.paths import DRAINING
 from zoo_compute.spec.pricing import most_capacity
-from zoo_compute.store import Store
+from zoo_compute.store import BlockStore, Store
 
 log = logging.getLogger("zoo.keeper")
 
@@ -54,10 +62,20 @@ PAST_AT_ONCE = 8  # jobs of mine that were over when the keeper started, read at
 
 
 class Keeper:
-    """One operator's decisions. `tick` raises nothing: an error ends one job's duties for one tick and is logged."""
+    """One operator's decisions. `tick` raises nothing: an error ends one job's duties for one tick and is logged.
+
+    received: where its processes count what they download; without it, nothing is signed for that.
+    """
 
     def __init__(
-        self, config: OperatorConfig, chain: Chain, account: LocalAccount, sender: Sender, store: Store, work: WorkQueue
+        self,
+        config: OperatorConfig,
+        chain: Chain,
+        account: LocalAccount,
+        sender: Sender,
+        store: Store,
+        work: WorkQueue,
+        received: ReceivedBytes | None = None,
     ) -> None:
         self.config = config
         self.chain = chain
@@ -70,15 +88,24 @@ class Keeper:
         self._auditing = None
         if self._verifier is not None and config.operator:
             self._auditing = Auditing(chain, sender, config.operator, self._verifier.agrees)
+        self._own_trials = OwnTrials(chain, sender, config.operator, config.device) if config.operator else None
+        self._watching = None
+        if self._verifier is not None:
+            worth = parse_amount(config.zen_per_coin)
+            self._watching = Watching(chain, sender, config.operator, _turn_s(config), worth)
         self._speculation = Speculation(work, store)
         self._capacity = Capacity(config)
         self._money = OperatorMoney(config, chain, sender)
         self._beats = Beats(chain, sender, config.operator, _turn_s(config))
         self.retention = CheckpointRetention(config, chain, store)
         self.statements = Statements(store, config.poll_s)
+        self.signer_checks = SignerChecks(store, config.poll_s)
         self.peers = PeerDirectory(
-            config, chain, sender, store, self._speculation.files, self.retention, self.statements
+            config, chain, sender, store, self._speculation.files, (self.retention, self.statements, self.signer_checks)
         )
+        self.receipts = None
+        if received is not None and config.operator and isinstance(store, BlockStore):
+            self.receipts = Receipts(config, chain, sender, account, store, received, lambda: self.peers.endpoints)
         self._custody = Custody(
             chain,
             sender,
@@ -111,6 +138,16 @@ class Keeper:
             secret=self._secret,
             explorations=Explorations(chain),
         )
+        self._trial_checks = None
+        if self._verifier is not None:
+            self._trial_checks = TrialChecks(
+                chain,
+                self._ask,
+                self.disputing.challenge,
+                operator=config.operator,
+                secret=self._secret,
+                sample_rate=config.sample_rate,
+            )
         self._open_jobs = OpenJobs()
         assert chain.event_store is not None, "a keeper reads all jobs: event_log.use_store"
         self.events = chain.event_store
@@ -128,6 +165,7 @@ class Keeper:
             "jobs": {},
             "trouble": [],
             "not_bidding": self._open_jobs.reasons,
+            "bandwidth": self.receipts.status if self.receipts else {},
         }
         if operator is not None:
             with self._contained("beat", status):
@@ -135,6 +173,16 @@ class Keeper:
             if "custodian" in self.config.roles:
                 with self._contained("custody", status):
                     self._custody.note_stake(operator)
+        if self._own_trials is not None:
+            with self._contained("trial", status):
+                self._own_trials.look(head)
+            status["trouble"] += self._own_trials.trouble
+        if self._watching is not None:
+            with self._contained("watch", status):
+                self._watching.look(head)
+        if self._trial_checks is not None:
+            with self._contained("trials", status):
+                self._trial_checks.look(head)
         self._read_views(head, status)
         self._read_past_jobs(head, status)
         self._capacity.begin_tick(self._views)  # of all jobs, before anything is decided in one of them
@@ -210,6 +258,7 @@ class Keeper:
         me = self._context(view, operator)
         view = self._custody.act(view, operator, self._custody_price(me))
         progress = self._progress(view, operator.operator)
+        progress = replace(progress, silent=self.signer_checks.silent(view, me))
         due = duties(view, me, progress)
         self._open_jobs.record(view, me, progress, due)
         self._perform(view, due)
@@ -271,7 +320,7 @@ class Keeper:
             answer_s=params.answer_s,
             committer_s=params.clocks.committer_s,
             demand_after_s=config.demand_after_s,
-            gpu_class=operator.gpu_class,
+            capability=operator.capability,
             ring_conflicts=ring_conflicts(view, self._views, operator.operator),
             token=token,
             hours=sum(1 << hour for hour in set(config.availability_hours)),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from keepers.config import OperatorConfig
 from keepers.services.precompute import Prefetcher
-from keepers.services.retention import CheckpointRetention
-from keepers.services.statements import Statements
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.event_log import history_of
 from zoo_compute.chain.sender import Sender
@@ -16,6 +15,12 @@ from zoo_compute.store.peers import is_gateway
 from zoo_compute.store.probe import save_endpoints
 
 ENDPOINT_EVENTS = ("OperatorRegistered", "EndpointAnnounced")
+
+
+class Asker(Protocol):
+    """Asks operators' gateways. endpoints: by operator."""
+
+    endpoints: Mapping[int, str]
 
 
 class PeerDirectory:
@@ -28,17 +33,16 @@ class PeerDirectory:
         sender: Sender,
         store: Store,
         prefetcher: Prefetcher,
-        retention: CheckpointRetention,
-        statements: Statements,
+        askers: Sequence[Asker],
     ) -> None:
         self.urls: list[str] = []
+        self.endpoints: Mapping[int, str] = {}  # of all operators, as announced
         self._config = config
         self._chain = chain
         self._sender = sender
         self._store = store
         self._prefetcher = prefetcher
-        self._retention = retention
-        self._statements = statements
+        self._askers = askers
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
         self._announcements = history_of(chain, names=ENDPOINT_EVENTS)
 
@@ -55,10 +59,10 @@ class PeerDirectory:
 
     def use(self, urls: list[str], endpoints: Mapping[int, str]) -> None:
         """Have the store and the lanes ask these. endpoints: by operator."""
-        self.urls = urls
+        self.urls, self.endpoints = urls, dict(endpoints)
         if isinstance(self._store, BlockStore):
             self._store.set_peers(self.urls)
             save_endpoints(self._store.root, filter(is_gateway, endpoints.values()))
         self._prefetcher.set_peers(self.urls, endpoints)
-        self._retention.endpoints = dict(endpoints)
-        self._statements.endpoints = dict(endpoints)
+        for asker in self._askers:
+            asker.endpoints = dict(endpoints)

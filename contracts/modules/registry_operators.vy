@@ -130,7 +130,7 @@ def set_admitted(operator: uint256, admitted: bool):
     """
     @notice Whether the operator earns its class's multiplier.
     """
-    assert msg.sender == state.admissions, "registry: not a protocol contract"
+    state._check_admissions()
     account: words.Account = words._unpack_account(state.accounts[operator])
     account.is_admitted = admitted
     state.accounts[operator] = words._pack_account(account)

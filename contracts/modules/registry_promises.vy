@@ -3,7 +3,8 @@
 """
 @title Declared hours and heartbeats in NodeRegistry
 @license Apache-2.0
-@notice The hours in which operators promise to be there, their signs of life, and the part of the stake that a broken promise costs.
+@notice The hours in which operators promise to be there, their signs of life, and the part of the stake that a broken promise costs;
+        and whether an operator is what a job asks for.
 """
 
 
@@ -13,6 +14,7 @@ from . import node_words as words
 from . import numbers
 from . import registry_state as state
 from . import registry_time as time
+from . import requirements as asked
 
 
 uses: state
@@ -23,6 +25,8 @@ uses: time
 PERIODS: constant(uint256) = 24
 # Of the stake, for an epoch in which more declared periods were missed than the SLA allows.
 BREACH_BPS: constant(uint256) = 100
+# Of that, to whoever shows it.
+SHOWN_BPS: constant(uint256) = 1_000
 # In a word of beats, above the periods: the epoch was judged.
 JUDGED: constant(uint256) = 2**24
 
@@ -44,6 +48,11 @@ event AvailabilityDeclared:
     tier: uint256
     hours: uint256
     since: uint256
+
+
+event RegionDeclared:
+    operator: indexed(uint256)
+    region: uint256
 
 
 event HeartbeatCounted:
@@ -89,6 +98,20 @@ def declare(operator: uint256, tier: uint256, hours: uint256):
 
 
 @external
+def declare_region(operator: uint256, region: uint256):
+    """
+    @notice Says where the operator's machines are, at once: jobs may ask for it. Nobody checks it, and it binds nobody.
+    @param region Two letters of a region and two of a country in it, or zeros: as `EUDE`, `EU` or nothing, in 32 bits.
+    """
+    state._check_owner(operator)
+    assert region < 2**32, "registry: region out of range"
+    declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
+    declaration.region = region
+    self.declared[operator] = words._pack_declaration(declaration)
+    log RegionDeclared(operator=operator, region=region)
+
+
+@external
 def heartbeat(operator: uint256):
     """
     @notice A sign of life of a staked operator, once in each of an epoch's 24 periods; it is a beat.
@@ -111,7 +134,8 @@ def heartbeat(operator: uint256):
 def breach(operator: uint256, epoch: uint256):
     """
     @notice Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake, and
-            from the next epoch on its tier. Nobody is judged for an epoch in which the chain stood still.
+            from the next epoch on its tier. The caller is sent a tenth of that. Nobody is judged for an epoch in which the
+            chain stood still.
     """
     assert epoch < block.timestamp // state.epoch_s, "registry: epoch not over"
     assert not time.is_stopped[epoch], "registry: time stood still"
@@ -132,16 +156,47 @@ def breach(operator: uint256, epoch: uint256):
         declaration.barred_from = next
     self.declared[operator] = words._pack_declaration(declaration)
     log AvailabilityBreached(operator=operator, epoch=epoch, missed=missed)
-    state._slash_stake(operator, BREACH_BPS)
+    # INVARIANT shares: whoever shows its own fault loses more than it is sent.
+    state._push(state.zen, msg.sender, state._slash_stake(operator, BREACH_BPS, SHOWN_BPS)[1])
 
 
 @external
 @view
 def declarations(operator: uint256) -> words.Declaration:
     """
-    @notice What the operator declared last and before: tier, hours, and the epoch from which on each binds.
+    @notice What the operator declared last and before: tier, hours, and the epoch from which on each binds; and its region.
     """
     return words._unpack_declaration(self.declared[operator])
+
+
+@external
+@view
+def meets(operator: uint256, requirements: uint256) -> bool:
+    """
+    @notice Whether the operator is what a job asks for by its term `requirements`, as far as this registry knows: class, memory and
+            admission as registered and shown, region as declared, tier and hours as promised for this epoch and the next.
+    """
+    asks: asked.Requirements = asked._unpack(requirements)
+    account: words.Account = words._unpack_account(state.accounts[operator])
+    if (
+        account.vram_gb < asks.vram_gb
+        # No operator has class 0.
+        or (asks.classes != 0 and asks.classes >> account.gpu_class & 1 == 0)
+        or (asks.admitted and not account.is_admitted)
+    ):
+        return False
+    if asks.region != 0 and not asked._is_within(
+        words._unpack_declaration(self.declared[operator]).region, asks.region
+    ):
+        return False
+    if asks.tier == 0 and asks.hours == 0:
+        return True
+    # INVARIANT promises: nobody takes work by a promise that it has already taken back, or that a breach took.
+    for later: uint256 in range(2):
+        promise: Promise = self._promised(operator, block.timestamp // state.epoch_s + later)
+        if promise.tier < asks.tier or bits._popcount(promise.hours) < asks.hours:
+            return False
+    return True
 
 
 @external

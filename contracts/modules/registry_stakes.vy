@@ -100,10 +100,38 @@ def slash_stake(operator: uint256, bps: uint256) -> uint256:
     @notice Moves a part of an operator's stake to where nothing can spend it. Also while it exits.
     @return How much.
     """
-    assert (
-        msg.sender == state.rewards or msg.sender == state.admissions
-    ), "registry: not a protocol contract"
-    return state._slash_stake(operator, bps)
+    assert msg.sender == state.rewards, "registry: not a protocol contract"
+    return state._slash_stake(operator, bps, 0)[0]
+
+
+@external
+def slash_for(operator: uint256, bps: uint256, share_bps: uint256, account: address) -> (uint256, uint256):
+    """
+    @notice As `slash_stake`, but a share of the part goes to an account, or without one to the pot, for `pay_share`.
+    @return The part, and the share.
+    """
+    state._check_admissions()
+    slashed: uint256 = 0
+    share: uint256 = 0
+    slashed, share = state._slash_stake(operator, bps, share_bps)
+    if account == empty(address):
+        collateral.pot[state.zen] += share
+    else:
+        state._push(state.zen, account, share)
+    return slashed, share
+
+
+@external
+def pay_share(account: address, amount: uint256):
+    """
+    @notice What `slash_for` kept in the pot goes to an account; without one it burns.
+    """
+    state._check_admissions()
+    collateral.pot[state.zen] -= amount
+    if account == empty(address):
+        state.burned[state.zen] += amount
+    else:
+        state._push(state.zen, account, amount)
 
 
 @external

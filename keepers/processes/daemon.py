@@ -198,10 +198,10 @@ def component_of(name: str) -> str:
     return "worker" if is_spare(name) else name.partition("-")[0]
 
 
-def gateway_command(store: str, host: str, port: int) -> list[str]:
-    """The command line of a store's gateway."""
+def gateway_command(store: str, host: str, port: int, operator: int = 0) -> list[str]:
+    """The command line of a store's gateway. operator: whose store it is."""
     module = [sys.executable, "-m", "zoo_compute.store.gateway"]
-    return [*module, "--root", store, "--host", host, "--port", str(port)]
+    return [*module, "--root", store, "--host", host, "--port", str(port), "--operator", str(operator)]
 
 
 def commands(config: OperatorConfig) -> dict[str, list[str]]:
@@ -210,7 +210,8 @@ def commands(config: OperatorConfig) -> dict[str, list[str]]:
     if config.broker == EMBEDDED:
         lines["broker"] = broker.server_command(config.folder)
     if not config.store.startswith("kubo:"):
-        lines["gateway"] = gateway_command(config.store_location, config.gateway_host, config.gateway_port)
+        where = (config.gateway_host, config.gateway_port)
+        lines["gateway"] = gateway_command(config.store_location, *where, config.operator)
     home = ["--home", str(config.folder), *(part for role in config.roles for part in ("--role", role))]
     lines["keeper"] = [sys.executable, "-m", "keepers.processes.run", "keeper", *home]
     for index in range(config.workers):

@@ -18,6 +18,7 @@ from keepers.config import OperatorConfig
 from keepers.keeper import Keeper
 from keepers.queue import broker
 from keepers.queue.app import KEEPER_QUEUE, WATCH_TASK, make_app, print_ready
+from keepers.queue.received_bytes import ReceivedBytes, open_counted
 from keepers.queue.work_queue import WorkQueue
 from keepers.services.demand_responder import DemandResponder
 from zoo_compute.atomic import write_atomically
@@ -31,7 +32,6 @@ from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.wiring import check_wiring
 from zoo_compute.errors import Unreachable, ZooError
 from zoo_compute.paths import STATUS
-from zoo_compute.store import open_store
 
 log = logging.getLogger("zoo.process")
 EVENTS = "events.sqlite3"
@@ -87,6 +87,9 @@ def run_keeper(config: OperatorConfig) -> None:
         threading.Thread(target=keeper.retention.run, name="retention", daemon=True).start()
         if config.operator:
             threading.Thread(target=keeper.statements.run, name="statements", daemon=True).start()
+            threading.Thread(target=keeper.signer_checks.run, name="checks", daemon=True).start()
+        if keeper.receipts is not None:
+            threading.Thread(target=keeper.receipts.run, name="receipts", daemon=True).start()
         threading.Thread(target=keeper.disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
 
     worker_ready.connect(schedule, weak=False)
@@ -160,8 +163,8 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
     sender = Sender(chain, account, ledger=ledger, folder=config.folder, limits=limits)
     use_store(chain, config.folder / EVENTS, config.operator)
     chain.follow()
-    store = open_store(config.store_location)
-    return Keeper(config, chain, account, sender, store, WorkQueue(app, client))
+    store = open_counted(config, client)
+    return Keeper(config, chain, account, sender, store, WorkQueue(app, client), ReceivedBytes(client))
 
 
 def rpc_health(chain: Chain) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from repops import native
 from repops.backend import DTYPE, check_batch
@@ -32,7 +31,8 @@ def _library() -> ctypes.CDLL:
     library.repops_recipes.restype = ctypes.c_char_p
     if library.repops_recipes() != _recipes():
         raise native.NoNativeLibrary("the native library has other recipes; run `python -m repops.native.build`")
-    library.repops_run.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
+    library.repops_run.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int]
+    library.repops_run.restype = None
     library.repops_size.restype = ctypes.c_int64
     for which, struct in enumerate(STRUCTS):
         if library.repops_size(which) != ctypes.sizeof(struct):
@@ -113,10 +113,8 @@ class Plan:
             return self.sources.arrays[self.source_of[node]].view(DTYPE[definition.dtype]).reshape(definition.shape)
         return self.arena.array(self.offsets.get(node, 0), DTYPE[definition.dtype], definition.shape)
 
-    def run(self, threads: int, seconds: npt.NDArray[np.float64] | None = None) -> None:
-        """seconds: one entry per item, to which the time of the first thread is added."""
-        where = seconds.ctypes.data if seconds is not None else None
-        self.library.repops_run(ctypes.addressof(self._encoded[0]), len(self.items), threads, where)
+    def run(self, threads: int) -> None:
+        self.library.repops_run(ctypes.addressof(self._encoded[0]), len(self.items), threads)
 
 
 class NativeRunner:
@@ -172,14 +170,6 @@ class NativeRunner:
                 np.copyto(value.view(np.uint32), NAN, where=np.isnan(value))
             out.append(value)
         return out
-
-    def profile(self, batch: Mapping[str, Array], *, threads: int = 1, steps: int = 1) -> list[tuple[ir.Item, float]]:
-        """The step's items with their mean seconds over `steps` steps. Changes the state."""
-        self._load(batch)
-        seconds = np.zeros(len(self.plan.items))
-        for _ in range(steps):
-            self.plan.run(threads, seconds)
-        return [(item, float(time) / steps) for item, time in zip(self.plan.items, seconds, strict=True)]
 
     def _load(self, batch: Mapping[str, Array]) -> None:
         inputs = check_batch(self.graph, batch)

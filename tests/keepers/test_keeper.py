@@ -21,6 +21,7 @@ from zoo_compute.chain.views import JobView
 from zoo_compute.errors import Refusal, Unreachable
 from zoo_compute.spec import clocks
 from zoo_compute.spec.params import lock_of
+from zoo_compute.spec.requirements import Capability
 
 COIN = "0x00000000000000000000000000000000000000AA"
 
@@ -66,7 +67,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     recorder = Recorder()
     operator = SimpleNamespace(
         operator=ME, now=1_000, block_time=1_000, eligible=True, owed={}, deposits={}, coin_owed={}, owner="0xO", hot="0xH", stake=10**21,
-        gpu_class=1,
+        capability=Capability(),
         free=lambda token: 1_000_000,
     )  # fmt: skip
 
@@ -100,6 +101,9 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
         settlement=recorder,
         availability=recorder,
         registry=recorder,
+        admissions=SimpleNamespace(
+            recalls=lambda operator, block: SimpleNamespace(due=0), claims=lambda *args, block: bytes(32)
+        ),
     )
     config = from_dict(
         {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -13,6 +11,7 @@ from repops.builder import Builder, View
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
 from repops.native import runner
 from repops.plan import fuse
+from tests.support.work import bytecodes_of
 
 FEW = 60  # rounds; the longer program has four times as many
 MOST = 5.0  # times the work: four, and a logarithm
@@ -92,25 +91,6 @@ def values_that_leave_holes(count: int) -> Graph:
     return b.finish([], [("x", x)], total)
 
 
-def _bytecodes(what: Callable[[], object]) -> int:
-    """How many bytecodes `what` executes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal count
-        count += event == "opcode"
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        what()
-    finally:
-        sys.settrace(before)
-    return count
-
-
 def _plan(graph: Graph) -> None:
     made = runner.prepare(graph)
     for plan in (made.plan, made._trace):
@@ -131,7 +111,7 @@ def test_plan__of_four_times_the_nodes__takes_four_times_the_work(
     few, many = program(FEW), program(4 * FEW)
     assert 3.5 < len(many.nodes) / len(few.nodes) <= 4
     _plan(program(3))  # imports, caches
-    assert _bytecodes(lambda: _plan(many)) < MOST * _bytecodes(lambda: _plan(few))
+    assert bytecodes_of(lambda: _plan(many)) < MOST * bytecodes_of(lambda: _plan(few))
 
 
 def test_plan__of_a_chain_longer_than_pythons_stack__is_made() -> None:

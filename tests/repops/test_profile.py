@@ -9,8 +9,8 @@ from repops.builder import Builder
 from repops.graph import BUFFER, F32, I32, OPTIMIZER, PARAMETER, Graph, Node, Operand
 from repops.parts import parts
 from repops.profile import Profile, profile
-from tests.support.call_count import calls_of
 from tests.support.programs.samples import SAMPLES, long_chain
+from tests.support.work import bytecodes_of
 
 
 def test_profile__of_a_matmul_step__is_what_one_counts_by_hand() -> None:
@@ -116,7 +116,7 @@ def test_depth_and_work__of_nothing__are_nothing() -> None:
 
 def test_profile__of_many_nodes__is_work_in_proportion() -> None:
     graphs = [long_chain(count) for count in (1_000, 10_000)]
-    few, many = (calls_of(lambda graph=graph: profile(graph)) for graph in graphs)
+    few, many = (bytecodes_of(lambda graph=graph: profile(graph)) for graph in graphs)
     assert many < 11 * few
     result = profile(graphs[1])
     assert result.nodes == 10_002

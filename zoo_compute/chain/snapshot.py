@@ -29,6 +29,7 @@ from zoo_compute.chain.views import (
     Rollback,
     Run,
     Seat,
+    SetAside,
 )
 from zoo_compute.errors import UserError
 from zoo_compute.spec.bits import full, slots_in
@@ -117,9 +118,9 @@ def _read_operator(chain: Chain, operator: int, head: Head, tokens: Sequence[str
     # What the second half asks for follows from the keys, which hardly ever change: one round trip where they have not.
     keys: dict[int, tuple[str, str]] = chain.cached("keys of operators", dict)
     known = keys.get(operator)
-    first = _operator_reads(operator, tokens)
+    first = _operator_reads(operator, tokens, head.timestamp // chain.params.epoch_s)
     values = read_all(chain, head.number, [*first, *(_account_reads(operator, *known, tokens) if known else ())])
-    record, discount, declared, admitted, multiplier, *collateral = values[: len(first)]
+    record, discount, declared, admitted, multiplier, promised, promised_next, *collateral = values[: len(first)]
     if int(record["owner"], 16) == 0:
         raise UserError(f"there is no operator {operator} at block {head.number}", hint="operator numbers start at 1")
     current = keys[operator] = record["owner"], record["hot"]
@@ -137,6 +138,9 @@ def _read_operator(chain: Chain, operator: int, head: Head, tokens: Sequence[str
         block=head.number,
         now=now,
         stopped_s=head.timestamp - now,
+        region=declared["region"],
+        bound_tier=min(promised["tier"], promised_next["tier"]),
+        bound_hours=min(promised["hours"].bit_count(), promised_next["hours"].bit_count()),
         discount_bps=discount,
         tier=declared["tier"],
         hours=declared["hours"],
@@ -153,10 +157,11 @@ def _read_operator(chain: Chain, operator: int, head: Head, tokens: Sequence[str
     )
 
 
-def _operator_reads(operator: int, tokens: Sequence[str]) -> list[Read]:
+def _operator_reads(operator: int, tokens: Sequence[str], epoch: int) -> list[Read]:
     functions = ("operators", "discount_bps", "declarations", "is_admitted", "multiplier_of")
     of_tokens = (Read("registry", "collateral", (operator, token)) for token in tokens)
-    return [*(Read("registry", function, (operator,)) for function in functions), *of_tokens]
+    promises = (Read("registry", "promised", (operator, each)) for each in (epoch, epoch + 1))
+    return [*(Read("registry", function, (operator,)) for function in functions), *promises, *of_tokens]
 
 
 def _account_reads(operator: int, owner: str, hot: str, tokens: Sequence[str]) -> list[Read]:
@@ -187,6 +192,10 @@ def _read_parts(
         *(Read("auction", "bids", (job, kind, operator)) for kind, operator in sorted(bidders)),
         *(Read("settlement", "seats", (job, seat)) for seat in sorted(seats)),
         *(Read("locks", "stakes", (job, operator, role)) for operator in sorted(seated) for role in (False, True)),
+        *(
+            Read("locks", "set_aside", (job, seat))
+            for seat in sorted({event.args["seat"] for event in events if event.name == "SetAside"})
+        ),
         *(Read("availability", "demands", (job, *key)) for key in demands.demands_to_read(asked)),
     ]
     values = read_all(chain, head.number, reads)
@@ -223,6 +232,7 @@ def _job_view(
         checkpoint_roots=roots,
         checkpoint_cids=cids,
         lost_slots=_lost(events),
+        set_aside={seat: _as(SetAside, value) for (seat,), value in of("set_aside").items() if value["amount"]},
         rollbacks=[
             Rollback(event.args["turn"], event.args["round"], event.block)
             for event in events

@@ -9,12 +9,7 @@ from web3.types import BlockIdentifier
 
 from zoo_compute.chain.call import Binding, Call
 
-
-class Member(NamedTuple):
-    """Struct `Member`."""
-
-    word: int
-    key: int
+from .structs import Member as Member
 
 
 class Signature(NamedTuple):
@@ -217,14 +212,16 @@ class Custody(Binding):
         """
         return self._call("lapse", (job, committee, index))
 
-    def expel(self, job: int, operator: int, restored: int, committee: Sequence[Member]) -> Call:
-        """A custodian did not show what it signed for: it loses its whole reserve, and its place if it has one.
+    def forfeit(self, job: int, operator: int) -> Call:
+        """A custodian did not show what it signed for: its whole reserve burns, so that nobody preys on outages.
 
-        restored: What of it the submitter gets back, through the escrow; the rest burns, so that nobody preys on
-        outages.
-        committee: The present one; of an operator that has no place any more, none.
+        Returns: Whether it had a reserve. Several demands may end one after the other: the first takes it.
         """
-        return self._call("expel", (job, operator, restored, committee))
+        return self._call("forfeit", (job, operator))
+
+    def expel(self, job: int, committee: Sequence[Member], index: int) -> Call:
+        """A custodian whose reserve is forfeit loses its place. Anyone may call it, once no draw is scheduled."""
+        return self._call("expel", (job, committee, index))
 
     def release(self, job: int, operator: int) -> Call:
         """Gives an operator its reserve back once the job is over and every turn is counted. Anyone may call it."""
@@ -258,6 +255,23 @@ class Custody(Binding):
     def aged_stake(self, operator: int, block: BlockIdentifier | None = None) -> int:
         """By which weight an operator would be drawn now."""
         values: int = self._view("aged_stake", (operator,), block)
+        return values
+
+    def signer_of(
+        self,
+        job: int,
+        turn: int,
+        seat: int,
+        committee: Sequence[Member],
+        index: int,
+        block: BlockIdentifier | None = None,
+    ) -> int:
+        """The operator that signed for a claim of this turn at this place: for the inputs of its seat, or for its
+        checkpoint.
+
+        committee: Of the turn's record.
+        """
+        values: int = self._view("signer_of", (job, turn, seat, committee, index), block)
         return values
 
     def escrows(self, arg0: int, block: BlockIdentifier | None = None) -> int:
