@@ -6,7 +6,6 @@ A program gives the same bits on every device and thread count; a device with ot
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 from node import conformance
 from node.backends import GuardedRunner, kernels_for
 from node.errors import NodeOutOfMemory, NoDevice
-from node.hardware import CPU, Device, device_named, gpus_of, torch_build
+from node.hardware import CPU, Device, device_named, gpus_of, machine_memory, torch_build
 from repops import backend
 from repops.cuda import driver
 from repops.graph import Graph
@@ -136,19 +135,13 @@ def _cuda_runner(graph: Graph, device: Device) -> backend.Runner:
 
 
 def memory(device: Device) -> tuple[int, int]:
-    """Free and total bytes of the device's memory (of the machine's, for the CPU and unified memory)."""
+    """Free and total bytes of the device's memory (of what this process may use of the machine's, for the CPU and unified memory)."""
     if device.type == "cuda":
         import torch
 
         free, total = torch.cuda.mem_get_info(str(device))
         return int(free), int(total)
-    page = os.sysconf("SC_PAGE_SIZE")
-    total = page * os.sysconf("SC_PHYS_PAGES")
-    try:
-        free = page * os.sysconf("SC_AVPHYS_PAGES")
-    except (ValueError, OSError):
-        free = total  # macOS has no such figure
-    return free, total
+    return machine_memory()
 
 
 @contextmanager

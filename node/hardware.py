@@ -7,12 +7,14 @@ import os
 import re
 import runpy
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 DEV = Path("/dev")
+CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 # Device files of a GPU's driver: NVIDIA's on servers, on Jetsons and under WSL; AMD's.
 GPU_FILES = ("nvidia*", "nvhost*", "nvgpu*", "dxg", "kfd")
 TYPES = ("cpu", "cuda", "mps", "xpu")
@@ -129,3 +131,40 @@ def _default_threads() -> int:
     except OSError:
         return len(allowed)
     return len(cores)
+
+
+def machine_memory() -> tuple[int, int]:
+    """Free and total bytes that this process may use: of the machine, or of a container that may have less."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    total = page * os.sysconf("SC_PHYS_PAGES")
+    try:
+        free = page * os.sysconf("SC_AVPHYS_PAGES")
+    except (ValueError, OSError):
+        free = total  # macOS has no such figure
+    for used, limit in _cgroup_memory(CGROUPS, OWN_CGROUP):
+        free, total = min(free, max(0, limit - used)), min(total, limit)
+    return free, total
+
+
+def _cgroup_memory(root: Path, own: Path) -> Iterator[tuple[int, int]]:
+    """Used bytes and the limit of each control group that this process is in and that has a limit. Linux, versions 1 and 2."""
+    try:
+        lines = own.read_text().splitlines()
+    except OSError:
+        return
+    for number, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        if number == "0":
+            place, files = root, ("memory.current", "memory.max")
+        elif "memory" in controllers.split(","):
+            place, files = root / "memory", ("memory.usage_in_bytes", "memory.limit_in_bytes")
+        else:
+            continue
+        inner = place / path.lstrip("/")
+        # A container may see its own group at the root, whatever path the file names.
+        for folder in dict.fromkeys([inner, *(each for each in inner.parents if each.is_relative_to(place))]):
+            try:
+                used, limit = ((folder / name).read_text().strip() for name in files)
+            except OSError:
+                continue
+            if limit.isdecimal():
+                yield int(used), int(limit)

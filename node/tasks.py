@@ -31,9 +31,10 @@ from node.compute.programs import Programs, State
 from node.compute.reexecution import Mismatch, verify_slot
 from node.compute.report import ShardReport
 from node.compute.training import Progress, ShardResult, probe_losses, root_of, train_shard
-from node.device import as_node_memory_errors, computes_on, memory, parse_layout, pick_device
+from node.device import GB, as_node_memory_errors, computes_on, memory, parse_layout, pick_device
 from node.disputes.player import AGGREGATION_DISPUTE, TRIAL_DISPUTE, dispute_of, result_in
 from node.errors import BadInputs, NodeOutOfMemory, OverLimit, TensorChunk, Withheld
+from node.hardware import CPU
 from node.inputs import carried_state
 from node.inputs.bundles import SlotResult
 from node.inputs.checkpoints import checkpoint_cids, fetch_checkpoint, fetch_pointer
@@ -45,7 +46,9 @@ from node.inputs.states import put_state
 from node.inputs.updates import fetch_results, get_update, get_updates, pin_received, put_update
 from node.measurement.step_cost import MeasuredProgram, limits_for, step_cost
 from repops import backend
+from repops.graph import Graph
 from zoo_compute.formats.bundles import Pointer
+from zoo_compute.formats.manifest import Manifest
 from zoo_compute.formats.tags import round_tag
 from zoo_compute.json_codec import decode, finite_or_none
 from zoo_compute.spec import merkle
@@ -53,7 +56,7 @@ from zoo_compute.spec.frames import EMPTY, Result
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import batch_of
 from zoo_compute.training.held_bytes import round_bytes
-from zoo_compute.training.memory import needed_bytes
+from zoo_compute.training.memory import aggregation_bytes, aggregation_flops, needed_bytes
 from zoo_compute.training.outliers import harmful_slots, scores_of
 from zoo_compute.training.rounds import tokens_of
 
@@ -67,7 +70,8 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch and check a job's inputs, check that it fits in memory, and measure its step in a child process with limits.
 
     Answers `slot_s`, seconds of a slot-round, and `opening_s`, of a step's trace and its dearest opening, which `opening` names; or
-    `refused`, why a job is left alone whose program exceeds the limits.
+    `refused`, why a job is left alone whose program exceeds the limits. `cannot_aggregate`: why this machine cannot be its aggregator;
+    empty if it can, as far as sizes say.
     """
     inputs = fetch_inputs(store, request)
     manifest, programs = inputs.manifest, inputs.programs
@@ -106,8 +110,19 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         "device": str(device),
         "needed_bytes": needed,
         "flops_per_s": profile.flops / cost.step_s,
+        "cannot_aggregate": _why_not_aggregate(manifest, programs.graph, profile.flops / cost.step_s),
         "carry": manifest.carry,
     }
+
+
+def _why_not_aggregate(manifest: Manifest, step: Graph, flops_per_s: float) -> str:
+    needed, total = aggregation_bytes(step, manifest.aggregation_spec), memory(CPU)[1]
+    if needed > total:
+        return f"combining {manifest.slots} updates needs about {needed / GB:,.1f} GB, this machine has {total / GB:,.1f} GB"
+    least_s = aggregation_flops(step, manifest.aggregation_spec) / flops_per_s
+    if least_s > manifest.aggregate_s:
+        return f"combining {manifest.slots} updates takes at least {least_s:,.0f} s here, and the job gives {manifest.aggregate_s} s"
+    return ""
 
 
 @falls_back

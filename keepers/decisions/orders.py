@@ -82,7 +82,7 @@ class Progress:
     """My own work on the job.
 
     slot_s: timed seconds of one slot-round (None: not timed). opening_s: of a step's trace and its dearest opening, which
-    `opening` names. trained, failed_slots: slots of the open round. failed: the inputs
+    `opening` names. cannot_aggregate: why this machine cannot be the job's aggregator, empty if it can. trained, failed_slots: slots of the open round. failed: the inputs
     could not be fetched, are not what was committed, or do not fit this machine; why: which of these. fetched: seats whose claims
     of the open turn are here. missing: by seat, data of its claim; the aggregator's seat means the checkpoint that the open
     turn starts from, NEWEST_CHECKPOINT for the one that a delayed job's aggregation and next turn start from.
@@ -106,6 +106,7 @@ class Progress:
     why: str = ""
     opening_s: float = 0.0
     opening: str = ""
+    cannot_aggregate: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import astuple
 from typing import Any
 
 from repops.files import FileRefused, parse_state
+from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.event_log import history_of
@@ -33,6 +37,7 @@ log = logging.getLogger("zoo.answers")
 DEMAND_EVENTS = ("ChunkDemanded", "DemandAnswered", "DemandUnanswered")
 POLLS_PER_WINDOW = 6  # in the time an answer has
 MAX_PAUSE_S = 10.0
+AT_ONCE = 16  # answers that wait for a block
 LAST_PART = 4  # of an answer's time: then whoever has the data answers for another operator, and earns the deposit
 
 
@@ -64,10 +69,14 @@ class DemandResponder:
         head = self._chain.head()
         views = [read_job(self._chain, job, head) for job in sorted(self._asked_in(head))]
         demands = [(view, demand) for view in views for demand in view.demands if demand.is_open]
-        for view, demand in sorted(demands, key=lambda each: (each[1].operator != self._operator, each[1].opened_at)):
-            left_s = demand.opened_at + self._answer_s - self._chain.time(head)
-            if left_s >= 0 and (demand.operator == self._operator or self._helps(demand, left_s)):
-                self._answer(view.job, raw_cid(view.terms.manifest), demand, max(1.0, left_s))
+        # Files are read one after another, which bounds memory; a transaction waits for blocks, and others do not wait for it.
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="answer") as sending:
+            for view, demand in sorted(
+                demands, key=lambda each: (each[1].operator != self._operator, each[1].opened_at)
+            ):
+                left_s = demand.opened_at + self._answer_s - self._chain.time(head)
+                if left_s >= 0 and (demand.operator == self._operator or self._helps(demand, left_s)):
+                    self._answer(sending, view.job, raw_cid(view.terms.manifest), demand, max(1.0, left_s))
 
     def _helps(self, demand: Demand, left_s: float) -> bool:
         """Whether to answer for another operator, which may be offline: its time is nearly over, and the data is here."""
@@ -84,23 +93,33 @@ class DemandResponder:
             open_[key] = open_.get(key, 0) + (1 if event.name == "ChunkDemanded" else -1)
         return {key[0] for key, count in open_.items() if count > 0}
 
-    def _answer(self, job: int, manifest: str, demand: Demand, timeout_s: float) -> None:
+    def _answer(self, sending: Executor, job: int, manifest: str, demand: Demand, timeout_s: float) -> None:
         claim = demand.claim
         what = f"job {job}: demand of slot {demand.slot} in turn {claim.turn}, lane {demand.lane}"
-        try:
+        with _contained(what):
             opening = opening_of(self._store, manifest, demand, timeout_s)
             args: Any = (job, claim.fields, demand.lane, astuple(opening))
-            receipt = self._sender.send(self._chain.availability.answer(*args))
-        except (BadRecord, FileRefused, BadUpdateFile, StopIteration) as error:
-            log.error("%s: what this store keeps is not what was committed: %s", what, error)
-        except Refusal as refusal:  # somebody else was faster, or the time is over
-            log.info("%s: refused: %s", what, refusal.reason)
-        except ZooError as error:
-            log.error("%s: not answered yet: %s", what, error)
-        except Exception:  # one demand must not keep the others waiting
-            log.exception("%s: unexpected", what)
-        else:
+            sending.submit(self._send, what, self._chain.availability.answer(*args))
+
+    def _send(self, what: str, call: Call) -> None:
+        with _contained(what):
+            receipt = self._sender.send(call)
             log.info("%s: answered in %s", what, receipt.transaction_hash)
+
+
+@contextmanager
+def _contained(what: str) -> Iterator[None]:
+    """One demand must not keep the others waiting."""
+    try:
+        yield
+    except (BadRecord, FileRefused, BadUpdateFile, StopIteration) as error:
+        log.error("%s: what this store keeps is not what was committed: %s", what, error)
+    except Refusal as refusal:  # somebody else was faster, or the time is over
+        log.info("%s: refused: %s", what, refusal.reason)
+    except ZooError as error:
+        log.error("%s: not answered yet: %s", what, error)
+    except Exception:
+        log.exception("%s: unexpected", what)
 
 
 def opening_of(store: Store, manifest: str, demand: Demand, timeout_s: float) -> Opening:

@@ -37,6 +37,7 @@ def measured_progress(work: WorkQueue, view: JobView) -> Progress:
         float(made["slot_s"]),
         opening_s=float(made.get("opening_s", 0.0)),
         opening=str(made.get("opening", "")),
+        cannot_aggregate=str(made.get("cannot_aggregate", "")),
         carries_state=int(made.get("carry", 1)) > 1,
         should_precompute=bool(made.get("advances")),
     )

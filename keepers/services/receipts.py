@@ -33,7 +33,7 @@ from repops.fields import BadField, parse_json, read
 from zoo_compute.amounts import parse_amount
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain.batch import Read, read_all
-from zoo_compute.chain.event_log import History
+from zoo_compute.chain.event_log import history_of
 from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.errors import Refusal, ZooError
 from zoo_compute.spec.params import ZEN
@@ -95,7 +95,7 @@ class Receipts:
         self._root, self._path, self._received = store.root, config.folder / FILE, received
         self._coin_price = parse_amount(config.coin_price)
         self._epoch_s = chain.params.epoch_s
-        self._computed = History(chain, names=("ComputeRecorded",), operator=config.operator)
+        self._computed = history_of(chain, names=("ComputeRecorded",), operator=config.operator)
         self._ledger: Ledger | None = self._load()
         self._published: dict[int, int] = {}  # server -> the total of the receipt beside my store
         self.status: dict[str, Any] = {}

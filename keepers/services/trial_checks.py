@@ -14,7 +14,7 @@ from keepers.decisions.requests import trial_check_name, trial_check_request
 from keepers.services.challenging import Challenge
 from keepers.services.verification import RequestWork
 from zoo_compute.chain.connection import Chain, Head
-from zoo_compute.chain.event_log import History
+from zoo_compute.chain.event_log import history_of
 from zoo_compute.operators.admission import TrialAnswer, answered
 from zoo_compute.spec.trials import TRIALS
 
@@ -36,7 +36,7 @@ class TrialChecks:
     ) -> None:
         self._chain, self._ask, self._challenge = chain, ask, challenge
         self._operator, self._secret, self._sample_rate = operator, secret, sample_rate
-        self._history = History(chain, names=("TrialAnswered",))
+        self._history = history_of(chain, names=("TrialAnswered",))
         self._done: set[bytes] = set()  # hashes of claims
 
     def look(self, head: Head) -> None:

@@ -24,6 +24,8 @@ from zoo_compute.training.examples import Examples
 from zoo_compute.training.memory import needed_bytes
 from zoo_compute.training.work_root import work_of
 
+READ_COPIES = 3  # of a file while it is read: its blocks, the whole of them, and the tensors
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -107,7 +109,8 @@ def _work_root(cid: str, manifest: Manifest, step: Graph) -> bytes:
 
 def _check_fits(manifest: Manifest, programs: Programs) -> None:
     """Check that the job fits this machine's memory, before large files are fetched. Raises NodeOutOfMemory."""
-    needed, total = needed_bytes(programs.profile) + data_bytes(manifest, programs.graph), memory(CPU)[1]
+    data, total = data_bytes(manifest, programs.graph), memory(CPU)[1]
+    needed = max(needed_bytes(programs.profile) + data, READ_COPIES * data)
     if needed > total:
         raise NodeOutOfMemory(
             f"the job needs about {needed / GB:,.1f} GB with its data, this machine has {total / GB:,.1f} GB",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from repops.files import state_bytes
 from tests.keepers.test_duties import view
 from tests.support.openings import SlotRound
 from tests.support.small_job import SmallJob, publish
+from tests.support.waiting import HANG_S
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit
@@ -139,11 +141,28 @@ def event(name: str, lane: int = 130) -> Event:
     return Event(name, "availability", 1, 0, "0x", b"", {"job": 1, "turn": 4, "seat": 0, "author": ME, "lane": lane})
 
 
-def test_a_demand_of_my_claim__is_answered_those_first_that_are_due_first(lane, commit):
+def test_a_demand_of_my_claim__is_answered_those_first_that_are_due_first(lane, commit, monkeypatch):
+    monkeypatch.setattr(demand_responder, "AT_ONCE", 1)
     lane.events = [event("ChunkDemanded"), event("ChunkDemanded", 3)]
     lane.demands = [demand(commit, 4), demand(commit, 5, lane=3, opened_at=996)]
     lane.made.poll_once()
     assert [(args[0], args[1], args[2]) for args in lane.sent] == [(1, commit.fields, 3), (1, commit.fields, 130)]
+
+
+def test_answers__do_not_wait_for_each_others_blocks(lane, commit):
+    """One after another, each a block, they were 150 in the half hour that all of them have."""
+    together = threading.Barrier(4)
+
+    def send(call: Any) -> Any:
+        together.wait(HANG_S)
+        lane.sent.append(call.args)
+        return SimpleNamespace(transaction_hash="0x1")
+
+    lane.sent.send = send
+    lane.events = [event("ChunkDemanded", number) for number in range(4)]
+    lane.demands = [demand(commit, 4, lane=number) for number in range(4)]
+    lane.made.poll_once()
+    assert sorted(args[2] for args in lane.sent) == [0, 1, 2, 3]
 
 
 def test_a_look__reads_no_job_in_which_nothing_is_open(lane, commit):

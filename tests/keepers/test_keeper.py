@@ -130,6 +130,23 @@ def numbered(view: JobView, job: int) -> JobView:
     return replace(view, job=job)
 
 
+@pytest.mark.parametrize("setup", [{"roles": ["provider", "aggregator"], "aggregator_price": "80wei"}], indirect=True)
+def test_a_round_that_this_machine_cannot_combine__is_not_bid_for(setup, caplog: pytest.LogCaptureFixture):
+    """p_agg: an aggregator that runs out of memory loses its lock."""
+    keeper, views, recorder, _ = setup
+    views[1] = numbered(opening(1_000), 1)
+    measured = {"slot_s": 1.0, "cannot_aggregate": "combining 16384 updates needs about 2.2 GB"}
+    keeper.work.status = lambda name: WorkStatus("done", measured if name.startswith("prepare") else {})
+    for _ in range(2):
+        keeper.tick()
+        keeper.chain.clock["now"] += 5
+    assert {args[1] for function, args in recorder.sent if function == "bid"} == {0}
+    assert caplog.text.count("cannot be its aggregator: combining 16384 updates") == 1
+    del measured["cannot_aggregate"]
+    keeper.tick()
+    assert {args[1] for function, args in recorder.sent if function == "bid"} == {0, 1}
+
+
 def test_jobs_posted_in_one_block__share_the_capacity(setup):
     keeper, views, recorder, _ = setup
     views |= {job: numbered(opening(1_000), job) for job in (1, 2, 3)}

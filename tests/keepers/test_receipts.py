@@ -203,7 +203,7 @@ class ChainDouble:
         monkeypatch.setattr(receipts, "read_all", lambda chain, block, reads: [self.read(each) for each in reads])
         monkeypatch.setattr(
             receipts,
-            "History",
+            "history_of",
             lambda *_, **__: SimpleNamespace(
                 events_until=lambda head: [SimpleNamespace(args={"job": 1, "epoch": self.now // DEVNET.epoch_s})],
                 forget=lambda events: None,

@@ -40,7 +40,7 @@ class Net:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.challenged: list[tuple[int, Any, Any]] = []
         self.chain: Any = SimpleNamespace(
-            time=lambda head: head.timestamp, network=SimpleNamespace(first_block=0), admissions=self
+            time=lambda head: head.timestamp, network=SimpleNamespace(first_block=0), admissions=self, event_store=None
         )
         self.word = bytes(32)
 

@@ -127,3 +127,44 @@ def test_a_devices_name__is_torchs(name: str) -> None:
 def test_a_name_of_no_device__is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="names no device"):
         device_named(name)
+
+
+@pytest.mark.parametrize(
+    ("version", "limits", "expected"),
+    [
+        (2, {"": "max", "a": "max", "a/b": "max"}, None),
+        (2, {"": "max", "a": "3000000", "a/b": "max"}, (2_000_000, 3_000_000)),
+        (2, {"": "max", "a": "3000000", "a/b": "2000000"}, (1_000_000, 2_000_000)),
+        (2, {"": "5000000"}, (4_000_000, 5_000_000)),  # of a container, which sees its own group at the root
+        (2, {"a/b": "500000"}, (0, 500_000)),
+        (1, {"a": "9223372036854771712", "a/b": "3000000"}, (2_000_000, 3_000_000)),
+        (1, {}, None),
+    ],
+)
+def test_the_machines_memory__is_what_its_control_groups_leave(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    limits: dict[str, str],
+    expected: tuple[int, int] | None,
+) -> None:
+    """A worker in a container with 3 MB took jobs for all of the machine's memory, and was killed."""
+    whole = hardware.machine_memory()[1]
+    root, used, limit = (
+        (tmp_path, "memory.current", "memory.max")
+        if version == 2
+        else (tmp_path / "memory", "memory.usage_in_bytes", "memory.limit_in_bytes")
+    )
+    for place, text in limits.items():
+        (root / place).mkdir(parents=True, exist_ok=True)
+        (root / place / limit).write_text(f"{text}\n")
+        (root / place / used).write_text("1000000\n")
+    own = tmp_path / "own"
+    own.write_text({2: "0::/a/b\n", 1: "3:cpu:/x\n5:memory:/a/b\n"}[version])
+    monkeypatch.setattr(hardware, "CGROUPS", tmp_path)
+    monkeypatch.setattr(hardware, "OWN_CGROUP", own)
+    free, total = hardware.machine_memory()
+    if expected is None:
+        assert total >= whole
+    else:
+        assert (free, total) == expected

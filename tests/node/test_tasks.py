@@ -16,7 +16,7 @@ from node import tasks
 from node.compute.programs import Programs
 from node.compute.training import ShardResult, root_of
 from node.errors import BadInputs, NodeOutOfMemory
-from node.inputs import bundles
+from node.inputs import bundles, job_files
 from node.inputs.checkpoints import fetch_pointer
 from node.inputs.examples import fetch_examples
 from node.inputs.programs import fetch_programs
@@ -29,9 +29,10 @@ from repops.profile import profile
 from tests.support.liars.faults import FlipBit, flip_bit
 from tests.support.small_job import SmallJob, publish
 from tests.support.waiting import HANG_S
-from zoo_compute.formats.manifest import JobError, ProgramFile
+from zoo_compute.formats.manifest import Aggregation, JobError, ProgramFile
 from zoo_compute.store import cid_of
 from zoo_compute.store.errors import ContentMissing
+from zoo_compute.training.memory import needed_bytes
 
 
 @pytest.fixture
@@ -304,6 +305,45 @@ def test_run_shard__job_larger_than_the_machine__is_refused_before_it_is_fetched
     request = {"job": 1, "slot": 0, "round": 0, "start_root": manifest.state.root}
     with pytest.raises(NodeOutOfMemory, match="GB with its data, this machine has"):
         tasks.run_shard(request | {"manifest": job.store.add(manifest.to_bytes())}, job.store)
+
+
+@pytest.mark.parametrize(
+    ("slots", "rule", "aggregate_s", "total", "why"),
+    [
+        (16, Aggregation(), 60, 10**12, ""),
+        (16_384, Aggregation(), 60, 10**9, "needs about"),  # p_agg: it passed with "needed 1.5 MB"
+        (4_096, Aggregation("krum", 1_000, "nearest"), 1, 10**12, "takes at least"),
+        (4_096, Aggregation("krum", 1_000, "nearest"), 3_600, 10**12, ""),
+    ],
+)
+def test_a_round_too_large_to_be_combined_here__is_noticed_before_a_bid(
+    job: SmallJob,
+    monkeypatch: pytest.MonkeyPatch,
+    slots: int,
+    rule: Aggregation,
+    aggregate_s: int,
+    total: int,
+    why: str,
+) -> None:
+    from dataclasses import replace
+
+    monkeypatch.setattr(tasks, "memory", lambda device: (total, total))
+    manifest = replace(job.manifest, slots=slots, quorum=1, aggregation=rule, aggregate_s=aggregate_s)
+    answer = tasks._why_not_aggregate(manifest, job.programs.graph, 10**10)
+    assert why in answer
+    assert bool(why) == bool(answer)
+
+
+def test_data_that_fits_but_not_while_it_is_read__is_refused(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """p20_mem: reading takes three times its size."""
+    programs = job.programs
+    needed = needed_bytes(programs.profile)
+    monkeypatch.setattr(job_files, "data_bytes", lambda *_: 10 * needed)
+    monkeypatch.setattr(job_files, "memory", lambda device: (0, 29 * needed))
+    with pytest.raises(NodeOutOfMemory):
+        job_files._check_fits(job.manifest, programs)
+    monkeypatch.setattr(job_files, "memory", lambda device: (0, 30 * needed))
+    job_files._check_fits(job.manifest, programs)
 
 
 def test_run_shard__another_runtime_error__is_not_called_memory(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:

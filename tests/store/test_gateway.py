@@ -11,12 +11,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.store.test_cid import content_of
 from tests.support.waiting import HANG_S, ended, wait_until
-from zoo_compute.store import BlockStore, Gateway, StoreError, cid_of, gateway, raw_cid
+from zoo_compute.store import BlockStore, Gateway, StoreError, cid_of, gateway, pin_verdicts, raw_cid
 
 ROOT = Path(__file__).parents[2]
 CONTENT = content_of(300_000)
@@ -119,6 +120,30 @@ def test_pins__pinned_and_not__say_so(served, store):
         assert response.headers["X-Store-Id"] == store.id
     store.unpin(CID)
     assert json.loads(ask(served, f"/pins/{CID}")[1])["pinned"] is False
+
+
+def test_pins__asked_again_and_again__are_walked_once_an_hour(served, store, monkeypatch):
+    """p13: one small request took 1.5 s of a core for a file of 10 GiB."""
+    walked, has = [], store.has
+    monkeypatch.setattr(store, "has", lambda cid: walked.append(cid) or has(cid))
+    now = time.monotonic()
+
+    def pinned(after_s: float) -> bool:
+        monkeypatch.setattr(pin_verdicts, "time", SimpleNamespace(monotonic=lambda: now + after_s))
+        return json.loads(ask(served, f"/pins/{CID}")[1])["pinned"]
+
+    hour, minute = pin_verdicts.COMPLETE_S, pin_verdicts.INCOMPLETE_S
+    assert [pinned(after_s) for after_s in (0, 1, hour - 1)] == [True] * 3
+    assert walked == [CID]
+    for cid in [cid for cid in store._blocks if cid.text not in (CID, cid_of(b"small"))]:
+        store._blocks.remove(cid)
+    assert [pinned(hour + after_s) for after_s in (0, 1)] == [False] * 2
+    assert walked == [CID] * 2
+    store.add(CONTENT)
+    assert pinned(hour + minute) is True
+    store.unpin(CID)
+    assert pinned(hour + minute) is False
+    assert walked == [CID] * 3
 
 
 def test_health__is_ok(served):

@@ -288,12 +288,20 @@ def _post_approved(sender: Sender, prepared: PreparedJob, known: dict[str, Any],
 
 
 def _active_job(sender: Sender, prepared: PreparedJob, known: dict[str, Any]) -> int | None:
-    """The recorded job, if it exists on this chain (a devnet may have restarted) and is not cancelled."""
+    """The recorded job, if it exists on this chain (a devnet may have restarted) and is not cancelled.
+
+    A reorganisation may have posted it under another number.
+    """
     if "job" not in known:
         return None
-    onchain = sender.chain.tasks.jobs(known["job"])
-    same = (onchain.submitter, bytes(onchain.manifest)) == (sender.address, prepared.manifest.digest)
-    return int(known["job"]) if same and onchain.state != JobState.CANCELLED else None
+    job = int(known["job"])
+    onchain = sender.chain.tasks.jobs(job)
+    if (onchain.submitter, bytes(onchain.manifest)) != (sender.address, prepared.manifest.digest):
+        renumbered = _find_posted(sender, prepared, known["since"])
+        if renumbered is None:
+            return None
+        job, onchain = renumbered, sender.chain.tasks.jobs(renumbered)
+    return job if onchain.state != JobState.CANCELLED else None
 
 
 def _find_posted(sender: Sender, prepared: PreparedJob, since: int) -> int | None:

@@ -127,10 +127,14 @@ class BlockStore:
         return {name for folder in self._pin_folders() for name in _cids_in(folder)}
 
     def is_pinned(self, cid: str, *, tag: str | None = None) -> bool:
-        """Whether the content is pinned and complete."""
+        """Whether the content is pinned and complete. Walks it."""
+        return self.has_pin(cid, tag=tag) and self.has(cid)
+
+    def has_pin(self, cid: str, *, tag: str | None = None) -> bool:
+        """Whether the content is pinned; it may be incomplete."""
         folders = self._pin_folders() if tag is None else [self._pin_folder(tag)]
         name = Cid.parse(cid).text
-        return any((folder / name).exists() for folder in folders) and self.has(cid)
+        return any((folder / name).exists() for folder in folders)
 
     def tags(self) -> set[str]:
         return {folder.name for folder in self._tags.iterdir()}

@@ -32,6 +32,7 @@ from urllib.parse import parse_qs, urlsplit
 from zoo_compute.store.blockstore import BlockStore
 from zoo_compute.store.errors import BadCid, ContentTampered, StoreError
 from zoo_compute.store.multiformats import Cid
+from zoo_compute.store.pin_verdicts import PinVerdicts
 from zoo_compute.store.probe import Prober, ProbeRefused, is_loopback
 from zoo_compute.timed_sockets import TimedSocket
 
@@ -94,6 +95,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, store: BlockStore, host: str, port: int, operator: int) -> None:
         self.store, self.operator = store, operator
+        self.pins = PinVerdicts(store)
         self.prober = Prober(store.root, local=is_loopback(host))
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._open: set[socket.socket] = set()
@@ -197,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         except BadCid as error:
             return self._say(400, str(error))
         if kind == "pins":
-            return self._json({"cid": cid.text, "pinned": self.server.store.is_pinned(cid.text)})
+            return self._json({"cid": cid.text, "pinned": self.server.pins.is_pinned(cid.text)})
         asked_format = query.get("format", [self.headers.get("Accept", "")])[0]
         if asked_format != "raw" and _RAW_TYPE not in asked_format:
             return self._say(406, f"only single blocks are served: use ?format=raw or Accept: {_RAW_TYPE}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from repops.graph import Graph
 from repops.profile import Profile
+from zoo_compute.formats.manifest import AggregationSpec
+from zoo_compute.training.rounds import checkpoint_bytes
 
 WORD = 4  # bytes of a float32
 ADAM_WORDS = 2  # a parameter's moments
@@ -17,3 +20,17 @@ def least_bytes(parameters: int, optimizer: str) -> int:
     """A lower bound for a model that is not traced yet: `needed_bytes` without activations. A step keeps the old and the new state."""
     state = WORD * parameters * (1 + (ADAM_WORDS if optimizer == "adamw" else 0))
     return 2 * state + 3 * WORD * parameters
+
+
+def aggregation_bytes(step: Graph, spec: AggregationSpec) -> int:
+    """Of a round of full slots: the old and the new checkpoint, every slot's update, and twice all slots' rows of the largest tensor."""
+    elements = [step.nodes[entry.before].elements for entry in step.state if entry.name in step.exchanged]
+    rows = spec.slots * (sum(elements) + 2 * max(elements, default=0))
+    products = 0 if spec.rule.is_mean else 3 * spec.slots**2
+    return 2 * checkpoint_bytes(step, spec) + WORD * (rows + products)
+
+
+def aggregation_flops(step: Graph, spec: AggregationSpec) -> int:
+    """The least that combining a round of full slots takes: a sum of all rows, and where the rule compares slots, all their products."""
+    elements = sum(step.nodes[entry.before].elements for entry in step.state if entry.name in step.exchanged)
+    return elements * spec.slots * (2 if spec.rule.is_mean else 2 + spec.slots)
