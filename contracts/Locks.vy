@@ -32,6 +32,8 @@ AGGREGATION: constant(uint256) = 128
 BURNED_AND_SLASHED: constant(uint256) = 3
 FLOOR_PARTS: constant(uint256) = 3
 FLOOR_OF: constant(uint256) = 5
+# In the word of what a conviction took.
+FINDER_WAITS: constant(uint256) = 1 << 255
 
 
 deployer: public(immutable(address))
@@ -48,10 +50,9 @@ stake_words: HashMap[uint256, HashMap[uint256, uint256[2]]]
 pots: public(HashMap[uint256, uint256])
 # job -> seat that somebody left -> the word of lock_words: what its operator has back, or what the seat costs more
 set_aside_words: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> claim_hash -> of a judged claim's lock, what is set aside for whoever found the lie
-finder_shares: public(HashMap[uint256, HashMap[bytes32, uint256]])
-# job -> claim_hash -> what its conviction took of its operator's lock, besides restitution: later ones may find it empty
-taken_of_lock: public(HashMap[uint256, HashMap[bytes32, uint256]])
+# job -> claim_hash -> what its conviction took of its operator's lock, besides restitution: later ones may find it empty | whether a
+#                      share of that waits for whoever found the lie
+taken: HashMap[uint256, HashMap[bytes32, uint256]]
 
 
 event LockReleased:
@@ -225,7 +226,6 @@ def convict(
     if outcome == outcomes.EXHAUSTED:
         lock = self._exhausted_slash(lock, burned)
     lock = min(lock, self._own(stake, terms.restitution))
-    self.taken_of_lock[job][claim_hash] = lock
     # INVARIANT restitution: each turn is undone once, and at most `depth` of them after an operator's oldest claim that is not
     # final: what its lies cost together is at most what it has locked for that.
     restored: uint256 = min(rounds * terms.round_price, terms.restitution - stake.drawn)
@@ -238,10 +238,12 @@ def convict(
     self.stake_words[job][operator][role] = words._pack(stake)
 
     # INVARIANT slashes: slashed == restored + to finder + to audits + to the pot + burned.
-    to_finder: uint256 = 0
+    # What an operator has locked fits in 112 bits (lock_words).
+    taken: uint256 = lock
     if outcome == outcomes.JUDGED:
-        to_finder = lock * numbers.FINDER_BPS // numbers.BPS
-        self.finder_shares[job][claim_hash] = to_finder
+        taken |= FINDER_WAITS
+    self.taken[job][claim_hash] = taken
+    to_finder: uint256 = self._finder_share(taken)
     to_audits: uint256 = lock * numbers.AUDITS_BPS // numbers.BPS
     # As of a seat that is given up: who takes it may be dearer. What is left burns when the job is over.
     to_pot: uint256 = lock * numbers.SLASH_BPS // numbers.BPS
@@ -258,8 +260,9 @@ def reward_finder(job: uint256, claim_hash: bytes32, finder: address, token: add
     @notice What was set aside of a judged claim's lock becomes owed to its finder; without one it burns.
     """
     self._check_settlement()
-    amount: uint256 = self.finder_shares[job][claim_hash]
-    self.finder_shares[job][claim_hash] = 0
+    taken: uint256 = self.taken[job][claim_hash]
+    amount: uint256 = self._finder_share(taken)
+    self.taken[job][claim_hash] = taken & ~FINDER_WAITS
     if finder == empty(address):
         self._burn(amount, token)
     else:
@@ -334,6 +337,35 @@ def slots_of(job: uint256, operator: uint256) -> uint256:
     @notice How many slots of a job an operator holds.
     """
     return words._unpack(self.stake_words[job][operator][0]).slots
+
+
+@external
+@view
+def taken_of_lock(job: uint256, claim_hash: bytes32) -> uint256:
+    """
+    @notice What a claim's conviction took of its operator's lock, besides restitution.
+    """
+    return self.taken[job][claim_hash] & ~FINDER_WAITS
+
+
+@external
+@view
+def finder_shares(job: uint256, claim_hash: bytes32) -> uint256:
+    """
+    @notice Of a judged claim's lock, what is set aside for whoever found the lie.
+    """
+    return self._finder_share(self.taken[job][claim_hash])
+
+
+@internal
+@pure
+def _finder_share(taken: uint256) -> uint256:
+    """
+    @return Of the word of what a conviction took: what waits for whoever found the lie.
+    """
+    if taken & FINDER_WAITS == 0:
+        return 0
+    return (taken ^ FINDER_WAITS) * numbers.FINDER_BPS // numbers.BPS
 
 
 @internal

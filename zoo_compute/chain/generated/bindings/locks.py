@@ -115,6 +115,16 @@ class Locks(Binding):
         values: int = self._view("slots_of", (job, operator), block)
         return values
 
+    def taken_of_lock(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
+        """What a claim's conviction took of its operator's lock, besides restitution."""
+        values: int = self._view("taken_of_lock", (job, claim_hash), block)
+        return values
+
+    def finder_shares(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
+        """Of a judged claim's lock, what is set aside for whoever found the lie."""
+        values: int = self._view("finder_shares", (job, claim_hash), block)
+        return values
+
     def deployer(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `deployer`."""
         values: str = self._view("deployer", (), block)
@@ -143,16 +153,4 @@ class Locks(Binding):
     def pots(self, job: int, block: BlockIdentifier | None = None) -> int:
         """job -> what timeouts left, that a dearer seat may be paid from."""
         values: int = self._view("pots", (job,), block)
-        return values
-
-    def finder_shares(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
-        """job -> claim_hash -> of a judged claim's lock, what is set aside for whoever found the lie."""
-        values: int = self._view("finder_shares", (job, claim_hash), block)
-        return values
-
-    def taken_of_lock(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
-        """job -> claim_hash -> what its conviction took of its operator's lock, besides restitution: later ones may
-        find it empty.
-        """
-        values: int = self._view("taken_of_lock", (job, claim_hash), block)
         return values
