@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, cast
 
@@ -135,10 +135,10 @@ def test_run_trial_check__tells_a_false_trial_from_a_true_one_and_leaves_other_p
 ) -> None:
     segments = loaded.run(SEED, 2)
     true = claim_of(7, DEVNET_WORKLOAD, SEED, segments)
-    workload = replace(DEVNET_WORKLOAD, steps=2)
+    workload = DEVNET_WORKLOAD._replace(steps=2)
 
     def check(claim: state.Claim, program_root: bytes = workload.program_root) -> dict[str, Any]:
-        made = TrialAnswer(Claim(*astuple(claim)), cast(Any, replace(workload, program_root=program_root)), 5, NOW)
+        made = TrialAnswer(Claim(*astuple(claim)), workload._replace(program_root=program_root), 5, NOW)
         return run_trial_check(trial_check_request(made), cast(Any, None))
 
     assert check(true) == {"job": TRIALS, "agrees": True}
