@@ -55,7 +55,9 @@ log = logging.getLogger("zoo.receipts")
 FILE = "receipts.json"  # in the operator's folder
 ANSWER_S = 3.0  # for one receipt
 ASKED_AT_ONCE = 8
-REDEEM_GAS = 140_000  # of a pair's first receipt in an epoch; later ones take less   tests/integration/test_keepers_receipts.py
+REDEEM_GAS = (
+    140_000  # of a pair's first receipt in an epoch; later ones take less   tests/integration/test_keepers_receipts.py
+)
 
 
 @dataclass(frozen=True)
