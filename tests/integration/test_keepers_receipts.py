@@ -19,7 +19,10 @@ from tests.keepers.redis_double import Redis
 from tests.store.test_cid import content_of
 from tests.support.devnet_driver import DevnetDriver, DevnetOperator
 from tests.support.job_driver import Offer
+from zoo_compute.chain.connection import connect
+from zoo_compute.chain.event_log import use_store
 from zoo_compute.chain.events import scan
+from zoo_compute.chain.sender import Sender
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.operators.account import Operators
 from zoo_compute.operators.bandwidth import EpochBandwidth, read_bandwidth
@@ -50,7 +53,10 @@ class Node:
         }
         config = from_dict(raw, folder / name)
         work: Any = SimpleNamespace(wake=lambda: None)
-        self.keeper = Keeper(config, driver.chain, self.party.account, self.party.sender, self.store, work, received)
+        chain = connect(driver.devnet.network)
+        use_store(chain, folder / name / "events.sqlite3", self.party.id)
+        sender = Sender(chain, self.party.account, folder=driver.devnet.folder)
+        self.keeper = Keeper(config, chain, self.party.account, sender, self.store, work, received)
         self.keeper.peers.refresh()
 
     def look(self) -> dict[str, Any]:
