@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.job_driver import Offer
-from tests.support.protocol_driver import AGGREGATION
+from tests.support.protocol_driver import AGGREGATION, events_of
 from zoo_compute.spec.params import ZEN, lock_of
 
 LOCK = lock_of(990, 500)  # of a slot at the losing bid
@@ -68,7 +68,7 @@ def test_time_out__at_the_deadline__is_refused_and_after_it_accepted(kit, play, 
     # ada is paid the critical price, dee's 990. Her open turn is the last that may have a claim of hers.
     record = kit.settlement.seats(running, seat)
     assert (record.price, record.left_turn, record.left_at) == (990, 0, play.now)
-    assert tuple(kit.locks.stakes(running, ada.id, False)) == (LOCK - SLASH, 0, 1, 0, 0)
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (LOCK - SLASH, 0, 1, 0, 0, False)
 
 
 def test_time_out__estimate_above_half_the_slots_time__ends_with_it(kit, play, cast):
@@ -84,7 +84,8 @@ def test_time_out__seat_of_several_slots__slashes_each_and_halves_the_reputation
     kit.registry.reward_outcome(ada.id, 100 * ZEN, sender=kit.settlement.address)
     job = play.running({ada: Offer(10, 3)}, {agg: Offer(5)})
     time_out(kit, play, job, ada)
-    assert kit.locks.pots(job) == lock_of(3_000, 500) // 10 == kit.registry.pot(kit.zen)
+    tenth = lock_of(3_000, 500) // 10
+    assert (kit.locks.pots(job), kit.registry.pot(kit.zen)) == (tenth - tenth // 10, tenth)  # of 100 points
     assert kit.registry.discount_bps(ada.id) == 50
 
 
@@ -113,6 +114,26 @@ def test_time_out__taker_with_time_enough__is_bound(kit, play, cast, running):
     time_out(kit, play, running, dee)
 
 
+@pytest.mark.parametrize("points", [1, 899, 900, 901, 1_000])
+def test_time_out__after_a_good_record__sets_most_of_the_slash_aside_until_the_seat_is_taken(
+    kit, play, cast, running, points
+):
+    ada, dee = cast[0], cast[3]
+    play.rate(ada, points)
+    seat = time_out(kit, play, running, ada)
+    aside, own = SLASH * min(points, 900) // 1_000, {"job": running, "operator": ada.id, "seat": seat}
+    assert events_of(kit.settlement, kit.locks) == [("SetAside", {**own, "amount": aside})]
+    assert tuple(kit.locks.set_aside(running, seat)) == (ada.id, 1, aside)
+    assert (kit.locks.pots(running), kit.registry.pot(kit.zen)) == (SLASH - aside, SLASH)
+    assert kit.locks.stakes(running, ada.id, False).locked == LOCK - SLASH
+    take_over(kit, running, seat, dee)
+    assert events_of(kit.settlement, kit.locks) == [("SetAsideReturned", {**own, "amount": aside})]
+    assert (kit.tasks.owed(kit.zen, ada.owner), kit.registry.pot(kit.zen)) == (aside, SLASH - aside)
+    assert tuple(kit.locks.set_aside(running, seat)) == (0, 0, 0)
+    with play.refused("locks: nothing set aside"):
+        kit.locks.return_set_aside(running, seat, sender=play.anyone)
+
+
 # --- take_over
 
 
@@ -132,7 +153,7 @@ def test_take_over__in_the_turn_of_the_timeout__costs_what_it_did(kit, play, cas
         0,
         0,
     )
-    assert tuple(kit.locks.stakes(job, cy.id, False)) == (2 * LOCK, 0, 0, 2, 2)
+    assert tuple(kit.locks.stakes(job, cy.id, False)) == (2 * LOCK, 0, 0, 2, 2, False)
     assert kit.settlement.deadline(job, seat) == play.now + 60
     assert kit.settlement.deadline(job, own) == kit.settlement.runs(job).opened_at + 20
     assert kit.registry.operators(cy.id).locks == 1
