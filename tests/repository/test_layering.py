@@ -91,6 +91,8 @@ LONG_FOR_A_REASON = {
     "tests/support/attacks.py": "the attacks of one table, each as a story",
     "tests/referee/test_referee_refusals.py": "one contract, function by function",
     "tests/contracts/test_admissions.py": "one contract, function by function",
+    "tests/keepers/test_receipts.py": "one exchange in order: counted, signed, collected, redeemed, with its lies",
+    "tests/node/test_tasks.py": "one worker's tasks, each in every way it can go wrong",
     "tests/contracts/test_registry.py": "one contract, function by function",
     "zoo_compute/chain/revert_hints.py": "one table: a line for every reason of every contract",
     "zoo_compute/chain/views.py": "a job and an operator as read at one block, one frozen record each",
