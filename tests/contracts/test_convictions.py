@@ -38,7 +38,7 @@ def test_convict__worker_under_policy_0__divides_its_lock_and_leaves_the_rounds(
     assert kit.tasks.owed(kit.zen, kit.audit_pool) == to_audits
     assert kit.registry.burned(kit.zen) == LOCK - share - to_audits - LOCK // 10
     assert kit.registry.pot(kit.zen) == share + LOCK // 10
-    assert tuple(kit.locks.stakes(running, ada.id, False)) == (0, 0, 2, 0, 0)
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (0, 0, 2, 0, 0, False)
     assert tuple(kit.settlement.records(running, ada.id)) == (2, 0)
     run = kit.settlement.runs(running)
     assert (run.turn, run.round, kit.locks.pots(running)) == (1, 1, LOCK // 10)
@@ -186,7 +186,7 @@ def test_convict__aggregation__restores_what_is_done_again_and_leaves_the_rest_o
     assert tuple(event)[5:] == (SEAT_LOCK + 2 * ROUND, 2 * ROUND, rest * 4 // 10, rest // 10)
     assert kit.tasks.jobs(running).escrow == escrow + 2 * ROUND
     assert kit.zen.balanceOf(kit.tasks) == paid_in + 2 * ROUND + rest // 10
-    assert tuple(kit.locks.stakes(running, agg.id, True)) == (ROUND, 2 * ROUND, 2, 0, 0)
+    assert tuple(kit.locks.stakes(running, agg.id, True)) == (ROUND, 2 * ROUND, 2, 0, 0, False)
     assert kit.registry.pot(kit.zen) == rest * 4 // 10 + rest // 10
     run = kit.settlement.runs(running)
     assert (run.turn, run.round, run.start_root, run.aggregator) == (2, 0, lie[6], 0)

@@ -129,7 +129,7 @@ def test_convict__in_the_open_turn__asks_for_the_seats_results_again(kit, play, 
     assert run.missing == 0b111 & ~(1 << play.seat_of(running, bob))
     assert run.aggregator_due == play.now + 30
     assert kit.settlement.seats(running, claim[2]).since == play.now
-    assert tuple(kit.locks.stakes(running, ada.id, False)) == (WORST, 0, 1, 0, 0)
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (WORST, 0, 1, 0, 0, False)
     assert tuple(kit.settlement.records(running, ada.id)) == (1, 0)
 
 
@@ -160,10 +160,10 @@ def test_convict__of_an_operator_with_several_seats__vacates_them_all(kit, play,
     seats = [play.seat_of(running, each) for each in (ada, bob)]
     kit.settlement.decline(running, seats[1], 1, sender=bob.hot)
     kit.settlement.take_over(running, seats[1], ada.id, 1, 10, sender=ada.hot)
-    assert tuple(kit.locks.stakes(running, ada.id, False)) == (2 * LOCK + WORST, 0, 0, 2, 2)
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (2 * LOCK + WORST, 0, 0, 2, 2, False)
     lie = play.commit(running, ada, seats[0])
     convict(kit, running, lie)
     vacated = [tuple(each)[2:] for each in kit.settlement.get_logs() if type(each).__name__ == "SeatVacated"]
     assert [kit.settlement.seats(running, seat).operator for seat in seats] == [0, 0]
-    assert tuple(kit.locks.stakes(running, ada.id, False)) == (LOCK + WORST, 0, 1, 0, 0)
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (LOCK + WORST, 0, 1, 0, 0, False)
     assert sorted(vacated) == sorted([(ada.id, seats[0], 0, LOCK), (ada.id, seats[1], 0, 0)])

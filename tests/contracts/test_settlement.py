@@ -48,7 +48,7 @@ def test_decline__slashes_a_tenth_and_leaves_the_seat_vacant(kit, play, cast, aw
     kit.settlement.decline(awarded, seat, 1, sender=ada.hot)
     assert kit.locks.pots(awarded) == LOCK // 10
     assert tuple(kit.settlement.seats(awarded, seat)) == (0, 0, 1, 1_000, 0, play.now, 0, 0)
-    assert tuple(kit.locks.stakes(awarded, ada.id, False)) == (LOCK - LOCK // 10, 0, 0, 0, 0)
+    assert tuple(kit.locks.stakes(awarded, ada.id, False)) == (LOCK - LOCK // 10, 0, 0, 0, 0, False)
     assert kit.registry.collateral(ada.id, kit.zen).balance == 10**9 - LOCK // 10
     play.ready(awarded, bob, cy)
     assert kit.settlement.runs(awarded).state == 3
@@ -65,7 +65,7 @@ def test_decline__part_of_a_seat__numbers_the_rest_anew(kit, play):
     assert (kept.operator, kept.first, kept.count) == (ada.id, 0, 1)
     assert (second.operator, second.first, second.count, second.price) == (0, 1, 2, 1_000)
     left = 3 * lock_of(1_000, 500) - lock_of(2_000, 500) // 10
-    assert tuple(kit.locks.stakes(job, ada.id, False)) == (left, 0, 1, 1, 1)
+    assert tuple(kit.locks.stakes(job, ada.id, False)) == (left, 0, 1, 1, 1, False)
     run = kit.settlement.runs(job)
     assert (run.seats, run.missing) == (2, 0b11)
 

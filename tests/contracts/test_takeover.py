@@ -68,7 +68,7 @@ def test_time_out__at_the_deadline__is_refused_and_after_it_accepted(kit, play, 
     # ada is paid the critical price, dee's 990. Her open turn is the last that may have a claim of hers.
     record = kit.settlement.seats(running, seat)
     assert (record.price, record.left_turn, record.left_at) == (990, 0, play.now)
-    assert tuple(kit.locks.stakes(running, ada.id, False)) == (LOCK - SLASH, 0, 1, 0, 0)
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (LOCK - SLASH, 0, 1, 0, 0, False)
 
 
 def test_time_out__estimate_above_half_the_slots_time__ends_with_it(kit, play, cast):
@@ -83,8 +83,11 @@ def test_time_out__seat_of_several_slots__slashes_each_and_halves_the_reputation
     ada, agg = play.register_all(2)
     kit.registry.reward_outcome(ada.id, 100 * ZEN, sender=kit.settlement.address)
     job = play.running({ada: Offer(10, 3)}, {agg: Offer(5)})
-    time_out(kit, play, job, ada)
-    assert kit.locks.pots(job) == lock_of(3_000, 500) // 10 == kit.registry.pot(kit.zen)
+    seat = time_out(kit, play, job, ada)
+    slashed = lock_of(3_000, 500) // 10
+    assert kit.registry.pot(kit.zen) == slashed
+    # Of the tenth its record has a tenth set aside.
+    assert kit.locks.set_aside(job, seat).amount == slashed // 10 == slashed - kit.locks.pots(job)
     assert kit.registry.discount_bps(ada.id) == 50
 
 
@@ -132,7 +135,7 @@ def test_take_over__in_the_turn_of_the_timeout__costs_what_it_did(kit, play, cas
         0,
         0,
     )
-    assert tuple(kit.locks.stakes(job, cy.id, False)) == (2 * LOCK, 0, 0, 2, 2)
+    assert tuple(kit.locks.stakes(job, cy.id, False)) == (2 * LOCK, 0, 0, 2, 2, False)
     assert kit.settlement.deadline(job, seat) == play.now + 60
     assert kit.settlement.deadline(job, own) == kit.settlement.runs(job).opened_at + 20
     assert kit.registry.operators(cy.id).locks == 1

@@ -292,7 +292,7 @@ def test_release__of_who_left__waits_for_the_claims_that_its_lock_stands_behind(
     kit.locks.release(running, ada.id, sender=play.anyone)
     record = kit.registry.collateral(ada.id, kit.zen)
     assert (record.locked, kit.registry.operators(ada.id).locks) == (0, 0)
-    assert tuple(kit.locks.stakes(running, ada.id, False)) == (0,) * 5
+    assert tuple(kit.locks.stakes(running, ada.id, False)) == (0, 0, 0, 0, 0, False)
 
 
 def test_auctions_functions__are_the_auctions(kit, play, cast, awarded):
