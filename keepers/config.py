@@ -24,6 +24,7 @@ EMBEDDED = "embedded"  # broker: the daemon runs a Redis of its own
 BROKER_URLS = ("redis://", "rediss://")
 ROLES = ("provider", "aggregator", "verifier", "custodian")
 FILE = CONFIG
+LOG_FORMATS = ("text", "json")
 PRICE_KEYS = ("price", "aggregator_price", "custody_price")  # by kind of lot; and of custody
 CUSTODY = 2
 
@@ -66,6 +67,9 @@ class Settings:
     # A store that is restarted is back in seconds, and a demand too early costs its deposit: 30 s spare both. In short windows
     # less is waited, so that there is time left to demand in (keepers/decisions/demands.py).
     demand_after_s: float = 30
+    log_format: str = "text"  # or json: an object a line
+    log_max_mb: float = 20.0  # of each process's log, which is then rotated
+    log_files: int = 5  # rotated logs of each process that are kept
     deposits_per_job: str = "0.05"  # most of the chain's coin that demands of one job may cost: about eight at 10 gwei
 
     def __post_init__(self) -> None:
@@ -90,6 +94,10 @@ class OperatorConfig(Settings):
     def path(self, relative: str) -> Path:
         """A path of the configuration, made absolute."""
         return (self.folder / relative).resolve()
+
+    def log_path(self, process: str) -> Path:
+        """Where a process of this name logs."""
+        return self.folder / "logs" / f"{process}.log"
 
     @property
     def priced_tokens(self) -> tuple[str, ...]:
@@ -180,6 +188,8 @@ def _check(settings: Settings) -> None:
     if settings.broker != EMBEDDED and not settings.broker.startswith(BROKER_URLS):
         expected = f"expected {EMBEDDED!r}, or a URL that begins with {' or '.join(BROKER_URLS)}"
         raise fields.BadField(f"{FILE}.broker: {expected}, got {settings.broker!r}")
+    if settings.log_format not in LOG_FORMATS:
+        raise fields.BadField(f"{FILE}.log_format: {fields.nearest(settings.log_format, LOG_FORMATS)}")
     if "custodian" in settings.roles and settings.store.startswith("kubo:"):
         raise fields.BadField(
             f"{FILE}: a custodian publishes its signatures beside its own store; set store to a folder"
@@ -200,6 +210,8 @@ _BOUNDS = (
     ("poll_s", 0.1, 3600),
     ("sample_rate", 0, 1),
     ("demand_after_s", 0, 86_400),
+    ("log_max_mb", 0.01, 100_000),
+    ("log_files", 0, 1_000),
 )
 
 

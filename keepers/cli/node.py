@@ -12,7 +12,8 @@ from typing import Any
 import click
 from eth_utils.address import to_checksum_address
 
-from keepers.config import FILE, PRICE_KEYS, ROLES, OperatorConfig, from_dict, load, read_unchecked, save
+from keepers.config import FILE, LOG_FORMATS, PRICE_KEYS, ROLES, OperatorConfig, from_dict, load, read_unchecked, save
+from keepers.monitoring.logs import daemon_log
 from keepers.processes.daemon import Daemon
 from zoo_compute.chain.addresses import is_address
 from zoo_compute.cli.context import Command, Group, Settings, pass_settings
@@ -52,6 +53,9 @@ from zoo_compute.operators.readiness import NodeInspection, inspect_node, wait_f
 @click.option(
     "--gateway-host", help="Address the gateway listens on: 127.0.0.1 for this machine only, 0.0.0.0 for all."
 )
+@click.option("--log-format", type=click.Choice(LOG_FORMATS), help="Lines of the logs: text, or a JSON object each.")
+@click.option("--log-max-mb", type=float, help="Size at which the log of a process is rotated.")
+@click.option("--log-files", type=int, help="Rotated logs to keep of each process.")
 @click.option("--endpoint", help="URL where others reach the gateway; your keeper announces it on chain.")
 @pass_settings
 def configure(settings: Settings, /, home: Path | None, token: str | None, **options: Any) -> None:
@@ -121,24 +125,28 @@ def serve(settings: Settings, config: OperatorConfig, *, only: str | None = None
 
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, stop)
-    try:
-        daemon.start()
-        processes = {name: child.process.pid for name, child in daemon.children.items() if child.process}
-        needs = _needs_once_served(inspection, config)
-        report = {
-            "name": config.name, "home": str(config.folder), "processes": processes,
-            "needs": [need.to_dict() for need in needs],
-        }  # fmt: skip
-        runs = f"{config.name} runs as {', '.join(config.roles)}; logs in {config.folder / 'logs'}; Ctrl-C ends it"
-        settings.emit(report, runs)
-        if not settings.as_json:
-            say_needs(needs)
-        while not stopping:
-            daemon.poll()
-            time.sleep(0.2)
-        click.echo("stopping; unfinished work resumes at the next start", err=True)
-    finally:
-        daemon.stop()
+    with daemon_log(config.log_path("daemon"), config.log_format):
+        try:
+            daemon.start()
+            _say_started(settings, config, daemon, _needs_once_served(inspection, config))
+            while not stopping:
+                daemon.poll()
+                time.sleep(0.2)
+            click.echo("stopping; unfinished work resumes at the next start", err=True)
+        finally:
+            daemon.stop()
+
+
+def _say_started(settings: Settings, config: OperatorConfig, daemon: Daemon, needs: list[NodeProblem]) -> None:
+    processes = {name: child.process.pid for name, child in daemon.children.items() if child.process}
+    report = {
+        "name": config.name, "home": str(config.folder), "processes": processes,
+        "needs": [need.to_dict() for need in needs],
+    }  # fmt: skip
+    runs = f"{config.name} runs as {', '.join(config.roles)}; logs in {config.folder / 'logs'}; Ctrl-C ends it"
+    settings.emit(report, runs)
+    if not settings.as_json:
+        say_needs(needs)
 
 
 def _check(settings: Settings, config: OperatorConfig) -> NodeInspection:

@@ -22,6 +22,7 @@ from pathlib import Path
 import redis
 
 from keepers.config import EMBEDDED, OperatorConfig
+from keepers.monitoring import logs
 from keepers.processes import spare
 from keepers.queue import broker
 from keepers.queue.app import DISPUTE_QUEUE
@@ -40,6 +41,8 @@ STOP_TIMEOUT_S = 10.0
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 60.0
 STABLE_AFTER_S = 30.0
+LOOK_AT_LOGS_S = 1.0
+MB = 10**6
 
 
 @dataclass
@@ -71,6 +74,7 @@ class Daemon:
     command_overrides: Mapping[str, list[str]] = field(default_factory=dict)
     children: dict[str, SupervisedProcess] = field(default_factory=dict)
     _locks: ExitStack = field(default_factory=ExitStack)  # locks of this daemon's parts
+    _looked_at_logs: float = 0.0
 
     def start(self) -> None:
         """Start everything, the broker and the gateway first.
@@ -82,7 +86,7 @@ class Daemon:
         for name in wanted:
             self._hold(name)
         for name, command in wanted.items():
-            child = SupervisedProcess(name, command, self.config.folder / "logs" / f"{name}.log")
+            child = SupervisedProcess(name, command, self.config.log_path(name))
             self.children[name] = child
             _spawn(child)
             if name == "broker":
@@ -107,7 +111,8 @@ class Daemon:
             ) from None
 
     def poll(self) -> None:
-        """Restart processes that ended."""
+        """Restart processes that ended, and rotate logs that are too long."""
+        self._rotate_logs()
         for child in self.children.values():
             if child.running or child.is_paused:
                 continue
@@ -122,6 +127,16 @@ class Daemon:
             child.backoff_s = min(MAX_BACKOFF_S, child.backoff_s * 2)
             if not self._take_spare(child):
                 _spawn(child)
+
+    def _rotate_logs(self) -> None:
+        if time.monotonic() - self._looked_at_logs < LOOK_AT_LOGS_S:
+            return
+        self._looked_at_logs = time.monotonic()
+        for path in (self.config.log_path("daemon"), *(child.log_path for child in self.children.values())):
+            try:
+                logs.rotate(path, int(self.config.log_max_mb * MB), self.config.log_files)
+            except OSError as error:
+                log.warning("%s is not rotated: %s", path, error)
 
     def _take_spare(self, child: SupervisedProcess) -> bool:
         """Have a spare become `child`, and start another; whether there was one for it."""

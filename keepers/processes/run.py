@@ -8,14 +8,14 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from celery.signals import setup_logging, worker_ready, worker_shutting_down
+from celery.signals import worker_ready, worker_shutting_down
 
 from keepers.config import OperatorConfig, load
+from keepers.monitoring.logs import configure_logging
 from keepers.processes import worker
 from keepers.processes.worker import TaskBody
 from keepers.queue import broker
@@ -28,17 +28,6 @@ from zoo_compute.store import open_store
 
 log = logging.getLogger("zoo.process")
 END_S = 10  # from the first request to end; a daemon that lives waits for half of it
-
-
-def configure_logging() -> None:
-    """Log one line an event, in UTC, to stderr; Celery does not change that."""
-    logging.Formatter.converter = time.gmtime
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)sZ %(levelname)-7s %(name)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"
-    )
-    for noisy in ("urllib3", "web3", "celery.worker.strategy", "celery.app.trace"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    setup_logging.connect(lambda **_: None, weak=False)
 
 
 def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str, TaskBody]) -> None:
@@ -82,6 +71,7 @@ def main(argv: list[str] | None = None, tasks: Mapping[str, TaskBody] | None = N
     os.umask(0o077)  # the broker's file holds sealed prices, the logs say what was decided
     try:
         config = load(arguments.home)
+        configure_logging(config.log_format)
         if arguments.roles:
             config = dataclasses.replace(config, roles=arguments.roles)
         if arguments.role == "keeper":

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from keepers.processes.run import configure_logging
+from keepers.monitoring.logs import configure_logging
 from keepers.processes.worker import tasks_of
 from keepers.queue.app import WORK_QUEUE, print_ready
 from node.hardware import torch_may_find_gpu
