@@ -67,6 +67,10 @@ class Settings:
     # A store that is restarted is back in seconds, and a demand too early costs its deposit: 30 s spare both. In short windows
     # less is waited, so that there is time left to demand in (keepers/decisions/demands.py).
     demand_after_s: float = 30
+    metrics_port: int = 0  # where the daemon serves /metrics and /health on loopback; 0: nowhere
+    hung_after_s: float = (
+        600  # a keeper of which a loop makes no progress for longer is ended and started again; 0: never
+    )
     log_format: str = "text"  # or json: an object a line
     log_max_mb: float = 20.0  # of each process's log, which is then rotated
     log_files: int = 5  # rotated logs of each process that are kept
@@ -210,6 +214,8 @@ _BOUNDS = (
     ("poll_s", 0.1, 3600),
     ("sample_rate", 0, 1),
     ("demand_after_s", 0, 86_400),
+    ("metrics_port", 0, 65535),
+    ("hung_after_s", 0, 86_400),
     ("log_max_mb", 0.01, 100_000),
     ("log_files", 0, 1_000),
 )

@@ -7,7 +7,7 @@ keeps only caches, so a keeper can be killed at any line and started again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from keepers.services.beats import Beats
 from keepers.services.bid_seals import BidSealer, priced_token
 from keepers.services.custody import Custody
 from keepers.services.disputing import Disputing
+from keepers.services.observing import Look
 from keepers.services.precompute import Speculation
 from keepers.services.progress import measured_progress, progress_of
 from keepers.services.retention import CheckpointRetention
@@ -113,6 +114,10 @@ class Keeper:
         self._finished: set[int] = set()
         self._views: list[JobView] = []  # of this tick
         self._bound: dict[int, bool] = {}  # job -> whether money of this operator is still in it
+        self.last_look: Look | None = None
+        self.progressed: Callable[[], None] = lambda: (
+            None
+        )  # called between two jobs: a tick may be long, and is not hung
 
     def tick(self) -> dict[str, Any]:
         """Look once at every job that is not over. Returns what the status file says."""
@@ -136,6 +141,7 @@ class Keeper:
         for view in self._views:
             self._record_measurements(view)
         for view in self._views:
+            self.progressed()
             status["jobs"][view.job] = JobState(view.state).name
             with self._contained(f"job {view.job}", status):
                 self._bound[view.job] = self._serve(view, operator)
@@ -143,6 +149,7 @@ class Keeper:
             with self._contained("money", status):
                 self._money.collect(operator, idle=not any(self._bound.values()))
         status["trouble"] += self.disputing.trouble
+        self.last_look = Look(head, self.chain.time(head), operator, tuple(self._views), tuple(self.disputing.asks_due))
         return status
 
     def _read_views(self, head: Head, status: dict[str, Any]) -> None:
@@ -152,6 +159,7 @@ class Keeper:
             if self._auditing is None and "custodian" not in self.config.roles and self._open_jobs.can_skip(job, now):
                 status["jobs"][job] = JobState.OPEN.name
             elif job not in self._finished:
+                self.progressed()
                 with self._contained(f"job {job}", status):
                     self._views.append(read_job(self.chain, job, head))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from typing import Any
 
@@ -15,10 +14,14 @@ from kombu.exceptions import OperationalError
 
 from keepers.config import OperatorConfig
 from keepers.keeper import Keeper
+from keepers.monitoring import metrics
+from keepers.monitoring.lanes import Lanes, Progressed
+from keepers.monitoring.server import serve_daemon
 from keepers.queue import broker
 from keepers.queue.app import KEEPER_QUEUE, WATCH_TASK, make_app, print_ready
 from keepers.queue.work_queue import WorkQueue
 from keepers.services.demand_responder import DemandResponder
+from keepers.services.observing import Observer
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import connect
@@ -41,46 +44,47 @@ def run_keeper(config: OperatorConfig) -> None:
     """The keeper: the hot key, the chain and the queue; no torch work of its own."""
     client = broker.wait_ready(config.broker, config.folder)
     app = make_app(config)
+    lanes = Lanes()
+    serve_daemon(metrics.KEEPER, lambda: health_of(lanes, config.hung_after_s))
     keeper = make_keeper(config, app, client)
+    observer = Observer(config, keeper.chain, client, lanes, keeper.sender.address)
     ticks = 0
 
     @app.task(name=WATCH_TASK, ignore_result=True)
     def watch() -> None:
         nonlocal ticks
         ticks += 1
+        keeper.progressed()
         try:
             if ticks % PEERS_EVERY_TICKS == 1:
                 keeper.peers.refresh()
         except (ZooError, ValueError) as error:  # the old list of peers still works
             log.warning("the announced endpoints could not be read: %s", error)
-        try:
-            write_status(config, keeper.tick())
-        except Unreachable as error:
-            log.warning("%s; will try again", error)
-        except ZooError as error:
-            log.error("%s (%s)", error, error.hint)
-        except redis.RedisError as error:
-            log.warning("the broker does not answer: %s", error)
+        look(config, keeper, observer)
+        keeper.progressed()
 
     def schedule(**_: Any) -> None:
-        def beat() -> None:
+        def beat(progressed: Progressed) -> None:
             while True:
                 try:
                     if client.llen(KEEPER_QUEUE) == 0:
                         watch.apply_async(expires=60, queue=KEEPER_QUEUE)
                 except (redis.RedisError, OperationalError) as error:
                     log.warning("the broker does not answer: %s", error)
+                progressed()
                 time.sleep(config.poll_s)
 
-        threading.Thread(target=beat, name="beat", daemon=True).start()
-        threading.Thread(target=wake_on_claims, args=(keeper, config.poll_s), name="glance", daemon=True).start()
+        keeper.progressed = lanes.begin("looks")
+        lanes.start("beat", beat)
+        lanes.start("glance", lambda progressed: wake_on_claims(keeper, config.poll_s, progressed))
         if config.operator:
             answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
-            threading.Thread(target=answering.run, name="answering", daemon=True).start()
-        threading.Thread(target=keeper.retention.run, name="retention", daemon=True).start()
+            lanes.start("answering", answering.run)
+        lanes.start("retention", keeper.retention.run)
         if config.operator:
-            threading.Thread(target=keeper.statements.run, name="statements", daemon=True).start()
-        threading.Thread(target=keeper.disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
+            lanes.start("statements", keeper.statements.run)
+        lanes.start("disputing", lambda progressed: keeper.disputing.run(config.poll_s, progressed))
+        lanes.start("metrics", observer.run)
 
     worker_ready.connect(schedule, weak=False)
     worker_ready.connect(print_ready, weak=False)
@@ -95,10 +99,39 @@ def run_keeper(config: OperatorConfig) -> None:
     ).start()
 
 
-def wake_on_claims(keeper: Keeper, poll_s: float) -> None:
+def look(config: OperatorConfig, keeper: Keeper, observer: Observer) -> None:
+    """One look at the chain; what goes wrong is logged and counted."""
+    began = time.monotonic()
+    try:
+        status = keeper.tick()
+        write_status(config, status)
+        if keeper.last_look is not None:
+            observer.after_look(keeper.last_look, status, time.monotonic() - began)
+    except Unreachable as error:
+        metrics.LOOKS_FAILED.labels("unreachable").inc()
+        log.warning("%s; will try again", error)
+    except ZooError as error:
+        metrics.LOOKS_FAILED.labels("error").inc()
+        log.error("%s (%s)", error, error.hint)
+    except redis.RedisError as error:
+        metrics.LOOKS_FAILED.labels("broker").inc()
+        log.warning("the broker does not answer: %s", error)
+    except Exception:
+        metrics.LOOKS_FAILED.labels("error").inc()
+        raise
+
+
+def health_of(lanes: Lanes, hung_after_s: float) -> dict[str, Any]:
+    """Whether every loop makes progress; which one does not. hung_after_s: 0 never minds."""
+    hung = lanes.hung(hung_after_s) if hung_after_s else []
+    return {"ok": not hung, "hung": hung, "idle_s": {name: round(s, 1) for name, s in lanes.idle_s().items()}}
+
+
+def wake_on_claims(keeper: Keeper, poll_s: float, progressed: Progressed = lambda: None) -> None:
     """Wake the keeper when the chain has a new claim: its next look may be most of a second away."""
     seen = 0
     while True:
+        progressed()
         time.sleep(poll_s / CLAIM_POLLS_PER_TICK)
         try:
             head = keeper.chain.w3.eth.block_number

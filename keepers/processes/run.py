@@ -15,7 +15,9 @@ from typing import Any
 from celery.signals import worker_ready, worker_shutting_down
 
 from keepers.config import OperatorConfig, load
+from keepers.monitoring import metrics
 from keepers.monitoring.logs import configure_logging
+from keepers.monitoring.server import serve_daemon
 from keepers.processes import worker
 from keepers.processes.worker import TaskBody
 from keepers.queue import broker
@@ -32,6 +34,7 @@ END_S = 10  # from the first request to end; a daemon that lives waits for half 
 
 def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str, TaskBody]) -> None:
     """A worker: the store and a queue; no keys, no chain. `tasks` replaces bodies (of a cheating worker, say)."""
+    serve_daemon(metrics.WORKER, lambda: {"ok": True})
     client = broker.wait_ready(config.broker, config.folder)
     app = make_app(config)
     worklog = WorkLog(client, worker_name(config.name, name))

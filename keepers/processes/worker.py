@@ -18,6 +18,7 @@ from typing import Any
 from celery import Celery
 from redis.exceptions import RedisError
 
+from keepers.monitoring import metrics
 from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, WATCH_TASK, WORK_QUEUE
 from keepers.queue.names import PREPARE_PREFIX
 from keepers.queue.presence import PAUSE_S, Presence
@@ -101,9 +102,13 @@ def bind(
 
                 use_threads(threads)
             began = time.monotonic()
+            metrics.BUSY_S.set_function(lambda: time.monotonic() - began)
             with presence.working() if presence else nullcontext():
                 wanted = _while_wanted(body, worklog) if trains else body
                 done = run(wanted, worklog, store, name, {**request, "device": device} if device else request)
+            metrics.BUSY_S.set_function(lambda: 0.0)
+            metrics.WORK.labels(task, "done" if done else "not done").inc()
+            metrics.WORK_S.labels(task).observe(time.monotonic() - began)
             if trains and done:
                 trains.record_speed(request.get("flops", 0), time.monotonic() - began)
             if worklog.is_awaited(name):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import astuple
 from typing import Any
 
@@ -46,7 +47,7 @@ class DemandResponder:
         self._answer_s = chain.params.answer_s
         self._history = History(chain, operator=operator, names=DEMAND_EVENTS)
 
-    def run(self) -> None:
+    def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         """Look again and again; a look that fails is followed by the next one."""
         while True:
             try:
@@ -55,6 +56,7 @@ class DemandResponder:
                 log.warning("%s; will try again", error)
             except Exception:
                 log.exception("unexpected")
+            progressed()
             time.sleep(min(MAX_PAUSE_S, self._answer_s / POLLS_PER_WINDOW))
 
     def poll_once(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from urllib.parse import urlsplit
 
@@ -59,9 +59,10 @@ class CheckpointRetention:
         if view.run is not None:
             self._views[view.job] = view
 
-    def run(self) -> None:
+    def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         """Look again and again; a look that fails is followed by the next one."""
         while True:
+            progressed()
             time.sleep(LOOK_EVERY_S)
             try:
                 self.poll_once()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -65,8 +65,9 @@ class Statements:
         self._wanted[wanted] = time.monotonic()
         return self._heard.get(wanted)
 
-    def run(self) -> None:
+    def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         while True:
+            progressed()
             time.sleep(self._poll_s)
             try:
                 self.poll_once()

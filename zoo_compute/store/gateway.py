@@ -21,6 +21,7 @@ import socketserver
 import sys
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -43,12 +44,18 @@ def statement_path(root: Path, job: int) -> Path:
     return root / "custody" / f"{job}.json"
 
 
-class Gateway:
-    """Serves `store` until `stop`. port: 0 for a free one. Raises StoreError if the address cannot be used."""
+Answered = Callable[[int, int], object]  # status and bytes of each answer
 
-    def __init__(self, store: BlockStore, host: str = "127.0.0.1", port: int = 0) -> None:
+
+class Gateway:
+    """Serves `store` until `stop`. port: 0 for a free one. answered: called after each answer. Raises StoreError if the address cannot
+    be used."""
+
+    def __init__(
+        self, store: BlockStore, host: str = "127.0.0.1", port: int = 0, answered: Answered = lambda *_: None
+    ) -> None:
         try:
-            self._server = _Server(store, host, port)
+            self._server = _Server(store, host, port, answered)
         except OSError as error:
             raise StoreError(_cannot_listen(host, port, error)) from error
         url_host = f"[{host}]" if ":" in host else host
@@ -81,8 +88,9 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, store: BlockStore, host: str, port: int) -> None:
+    def __init__(self, store: BlockStore, host: str, port: int, answered: Answered) -> None:
         self.store = store
+        self.answered = answered
         self.prober = Prober(store.root, local=is_loopback(host))
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._open: set[socket.socket] = set()
@@ -248,6 +256,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+        self.server.answered(status, self.wfile.tell())
 
     def log_message(self, format: str, *args: Any) -> None:
         """Silent: a store answers thousands of blocks."""
@@ -259,7 +268,7 @@ def _cannot_listen(host: str, port: int, error: OSError) -> str:
     return f"cannot listen on {host}:{port} ({error.strerror or error}); --host must be an address of this machine"
 
 
-def main() -> int:
+def main(answered: Answered = lambda *_: None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m zoo_compute.store.gateway", description="Serve the blocks of a store."
     )
@@ -271,7 +280,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     try:
-        gateway = Gateway(BlockStore(options.root), options.host, options.port)
+        gateway = Gateway(BlockStore(options.root), options.host, options.port, answered)
     except (StoreError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
