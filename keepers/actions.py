@@ -36,6 +36,7 @@ from keepers.services.bid_seals import BidSealer
 from keepers.services.custody import Custody
 from keepers.services.precompute import Speculation
 from keepers.services.progress import bundle_to_fetch, fetched_bundles, trained, training_work
+from keepers.services.second_look import SecondLook
 from keepers.services.verification import RequestWork
 from node.inputs import bundles
 from zoo_compute.chain.call import Call
@@ -76,9 +77,10 @@ class Actions:
         self._capacity = capacity
         self._speculation = speculation
         self._custody = custody
+        self._second_look = SecondLook(chain)
 
     def perform(self, view: JobView, duty: Duty) -> None:
-        """Raises NeedsOperator and the store's errors. A refusal by the contract is logged: the next duty is still done."""
+        """Raises NeedsOperator, RpcsDisagree and the store's errors. A refusal by the contract is logged: the next duty is still done."""
         match duty:
             case Send(contract, function, args):
                 if function == "take_over":
@@ -110,6 +112,7 @@ class Actions:
                 self._post_checkpoint(view, mask)
 
     def _send(self, view: JobView, call: Call, *, value: int = 0) -> None:
+        self._second_look.confirm(call, view)
         try:
             receipt = self._sender.send(call, value=value)
             log.info("job %d: %s.%s in %s", view.job, call.contract, call.function, receipt.transaction_hash)

@@ -68,12 +68,13 @@ class Settings:
     # less is waited, so that there is time left to demand in (keepers/decisions/demands.py).
     demand_after_s: float = 30
     metrics_port: int = 0  # where the daemon serves /metrics and /health on loopback; 0: nowhere
-    hung_after_s: float = (
-        600  # a keeper of which a loop makes no progress for longer is ended and started again; 0: never
-    )
+    hung_after_s: float = 600  # without progress, after which a keeper is ended and started again; 0: never
     log_format: str = "text"  # or json: an object a line
     log_max_mb: float = 20.0  # of each process's log, which is then rotated
     log_files: int = 5  # rotated logs of each process that are kept
+    max_fee_gwei: float = 500  # per gas, for what can wait: withdrawals, heartbeats, announcements
+    max_urgent_fee_gwei: float = 2_000  # per gas, for what has a deadline
+    max_priority_fee_gwei: float = 50  # per gas: of the tip, which an RPC proposes and a lying one could make dear
     deposits_per_job: str = "0.05"  # most of the chain's coin that demands of one job may cost: about eight at 10 gwei
 
     def __post_init__(self) -> None:
@@ -218,6 +219,9 @@ _BOUNDS = (
     ("hung_after_s", 0, 86_400),
     ("log_max_mb", 0.01, 100_000),
     ("log_files", 0, 1_000),
+    ("max_fee_gwei", 1e-9, 1e6),
+    ("max_urgent_fee_gwei", 1e-9, 1e6),
+    ("max_priority_fee_gwei", 0, 1e6),
 )
 
 

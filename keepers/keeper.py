@@ -44,7 +44,7 @@ from zoo_compute.chain.explorations import Explorations
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
-from zoo_compute.errors import NeedsOperator, Refusal, Retryable
+from zoo_compute.errors import NeedsOperator, Refusal, Retryable, RpcsDisagree
 from zoo_compute.paths import DRAINING
 from zoo_compute.spec.pricing import most_capacity
 from zoo_compute.store import Store
@@ -170,6 +170,9 @@ class Keeper:
             yield
         except Refusal as refusal:  # another operator was quicker, or the chain moved on; the next tick looks again
             log.info("%s: refused: %s", subject, refusal)
+        except RpcsDisagree as error:
+            log.error("%s: %s; will try again (%s)", subject, error, error.hint)
+            status["trouble"].append(f"{subject}: {error}")
         except Retryable as error:
             log.warning("%s: %s; will try again", subject, error)
         except NeedsOperator as error:
@@ -208,12 +211,12 @@ class Keeper:
         return is_bound
 
     def _perform(self, view: JobView, due: list[Duty]) -> None:
-        """Perform every duty. One that needs a person is reported after the others are done."""
-        needs: NeedsOperator | None = None
+        """Perform every duty. One that needs a person, or that RPCs disagree about, is reported after the others are done."""
+        needs: NeedsOperator | RpcsDisagree | None = None
         for duty in due:
             try:
                 self._actions.perform(view, duty)
-            except NeedsOperator as error:
+            except (NeedsOperator, RpcsDisagree) as error:
                 needs = error
         if needs is not None:
             raise needs

@@ -11,6 +11,7 @@
     ├── StoreError              content (zoo_compute/store/errors.py)
     └── ChainError
         ├── Unreachable         no RPC answers                                Retryable
+        ├── RpcsDisagree        about a block, its time or a job          Retryable
         ├── TransactionPending  sent, not mined in time                       Retryable
         ├── FeeTooHigh          gas costs more than the sender's limit        Retryable
         ├── WrongChain          another chain id
@@ -94,6 +95,10 @@ class ChainError(ZooError):
 
 class Unreachable(ChainError, Retryable):
     hint = "check the network connection and the `rpcs` of the network file"
+
+
+class RpcsDisagree(ChainError, Retryable):
+    hint = "find out which of the network file's `rpcs` is wrong, and remove it"
 
 
 class TransactionPending(ChainError, Retryable):

@@ -1,4 +1,4 @@
-"""Child processes that end with their parent, and free ports for them."""
+"""Child processes that end with their parent, whether a process is still the one it was, and free ports."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import ctypes
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 PR_SET_PDEATHSIG = 1
@@ -25,6 +27,22 @@ def tied_to_parent() -> Callable[[], None]:
                 os._exit(1)
 
     return tie
+
+
+def started_at(pid: int) -> str:
+    """When the process of this number started, in the system's own terms; empty if there is none, or if it ended and nobody took note.
+
+    A number alone says little: the next process in a container has the number of the last one.
+    """
+    if sys.platform != "linux":
+        command = ["ps", "-p", str(pid), "-o", "lstart="]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except (OSError, ValueError):
+        return ""
+    return "" if fields[0] == "Z" else f"{boot} {fields[19]}"
 
 
 def is_free(port: int) -> bool:

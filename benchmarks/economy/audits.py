@@ -26,12 +26,12 @@ class Audits(Table):
                 if not silent:
                     return
                 n.to(max(n.now, draw.half_at + 1))
+            judges = {unit: audits.judge_of(n.world, draw, unit, claim.operator, role) for unit, claim in units.items()}
             for name in AUDITORS:
                 mine = [
                     unit
-                    for unit, claim in units.items()
-                    if audits.judge_of(n.world, draw, unit, claim.operator, role) == n.ids[name]
-                    and (role == Role.AUDITOR or self._is_left(turn, draw, unit, claim))
+                    for unit, judge in judges.items()
+                    if judge == n.ids[name] and (role == Role.AUDITOR or self._is_left(turn, draw, unit, units[unit]))
                 ]
                 if mine:
                     self._judge(turn, name, role, {unit: units[unit] for unit in mine})

@@ -10,6 +10,9 @@ HONEST_SHARE = (
     0.6  # of decisions that nobody made before: so that most plays differ in few places from the honest course
 )
 
+CHANCE, OUTCOMES = "chance", ("nobody finds it", "it is found")
+Met = tuple[str, tuple[str, ...], str]  # where something is decided, the options, and what it was
+
 
 @dataclass
 class Strategy:
@@ -18,7 +21,16 @@ class Strategy:
     rng: random.Random
     decisions: dict[str, str] = field(default_factory=dict)
     met: dict[str, str] = field(default_factory=dict)  # in the last play
+    course: list[Met] = field(default_factory=list)  # of the last play: all that was decided, in order
     is_honest: bool = False
+
+    def begin(self) -> None:
+        """Another play."""
+        self.met, self.course = {}, []
+
+    def chance(self, *, is_detected: bool) -> None:
+        """What chance did in this play."""
+        self.course.append((CHANCE, OUTCOMES, OUTCOMES[is_detected]))
 
     def pick(self, where: str, *options: str) -> str:
         """The first option is what honest parties do."""
@@ -31,6 +43,7 @@ class Strategy:
         elif choice not in options:  # what happened before rules it out this time
             choice = options[0]
         self.met[where] = choice
+        self.course.append((where, options, choice))
         return choice
 
     @property
@@ -43,6 +56,51 @@ class Strategy:
 HONEST = frozenset(
     {"is ready", "leaves it", "works", "aggregates", "is judged", "at once", "asks nothing", "looks", "signs", "stays"}
 )
+
+
+@dataclass(slots=True)
+class Place:
+    """Of the tree of all plays: where the next decision is made, and what followed each. None: the play ended."""
+
+    where: str
+    options: tuple[str, ...]
+    next: dict[str, Place | None] = field(default_factory=dict)
+
+
+class Played:
+    """All plays of a coalition in some circumstances so far."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, Place | None] = {}
+
+    def add(self, course: Sequence[Met]) -> bool:
+        """Whether nobody played it before."""
+        at, to, is_new = self._first, "", False
+        for where, options, choice in course:
+            place = at.get(to)
+            if place is None:
+                is_new = True
+                place = at[to] = Place(where, options)
+            assert place.where == where, "the same decisions led elsewhere"
+            at, to = place.next, choice
+        is_new |= to not in at
+        at.setdefault(to)
+        return is_new
+
+    def has(self, strategy: Strategy) -> bool:
+        """Whether all that chance can make of a strategy was played: then it teaches nothing. Its next decisions are drawn."""
+        return self._has(self._first, "", strategy)
+
+    def _has(self, at: dict[str, Place | None], to: str, strategy: Strategy) -> bool:
+        while to in at:
+            place = at[to]
+            if place is None:
+                return True
+            at = place.next
+            if place.where == CHANCE:
+                return all(self._has(at, outcome, strategy) for outcome in OUTCOMES)
+            to = strategy.pick(place.where, *place.options)
+        return False
 
 
 @dataclass

@@ -10,14 +10,6 @@ from zoo_compute.spec.custodians import CheckpointSignature, InputsSignature, St
 class Custody(Table):
     """Three are drawn before the first turn; one of them may be hostile."""
 
-    def draw_custodians(self) -> None:
-        n = self.n
-        n.to(max(n.now, n.world.custody_requests[JOB].closes_at))
-        n.ok("custody", "schedule", "stranger", JOB)
-        n.mine(n.preset.draw_blocks + 2)
-        n.ok("custody", "draw", "stranger", JOB, ())
-        self.committee = n.world.committees[JOB, 1]
-
     def hold_start(self) -> None:
         signed = tuple(StartSignature(place, each.key, JOB) for place, each in enumerate(self.committee))
         self.n.ok("custody", "hold_start", "stranger", JOB, self.committee, signed)

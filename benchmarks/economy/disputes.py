@@ -38,7 +38,9 @@ class Disputes(Table):
     def _is_detected_by_chance(self, claim: Claim) -> bool:
         """As locks count on it: drawn, its auditor honest, and looking; each slot for itself."""
         p = self.circumstances.audit_bps * HONEST_PARTS * DILIGENT_PARTS / (BPS * HONEST_OF * DILIGENT_OF)
-        return self.chance.detects(1 - (1 - p) ** max(claim.count, 1))
+        is_detected = self.chance.detects(1 - (1 - p) ** max(claim.count, 1))
+        self.strategy.chance(is_detected=is_detected)
+        return is_detected
 
     def _dispute(self, claim: Claim, name: str) -> None:
         where = f"whose lie in turn {claim.turn}, seat {claim.seat} is found,"

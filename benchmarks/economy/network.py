@@ -174,7 +174,7 @@ class Network(Stage):
 
 @cache
 def awarded(circumstances: Circumstances) -> Network:
-    """The job, through its auctions, the money for audits and custody paid in. It is job 1."""
+    """The job, through its auctions, the money for audits and custody paid in, its custodians drawn. It is job 1."""
     n = Network()
     for name in OPERATORS:
         n.register(name)
@@ -206,4 +206,9 @@ def awarded(circumstances: Circumstances) -> Network:
     n.slot_price, n.round_price = n.world.seat(job, 0).price, n.world.seat(job, AGGREGATOR_SEAT).price
     assert {n.named(n.world.seat(job, seat).operator) for seat in (0, 1)} == {"worker", "peer"}
     n.before = {name: n.wealth([name]) for name in PARTIES}
+    if circumstances.has_custody:
+        n.to(max(n.now, n.world.custody_requests[job].closes_at))
+        n.ok("custody", "schedule", "stranger", job)
+        n.mine(n.preset.draw_blocks + 2)
+        n.ok("custody", "draw", "stranger", job, ())
     return n

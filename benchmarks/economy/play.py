@@ -15,8 +15,6 @@ class Play(Work, Disputes, Audits):
     """Of a coalition in some circumstances."""
 
     def play(self) -> Worth:
-        if self.circumstances.has_custody:
-            self.draw_custodians()
         self._ready()
         if self.committee:
             self.hold_start()

@@ -5,6 +5,7 @@ circumstances, by itself or together; the other parties do what keepers do. A st
 act: to work, lie, be silent, serve nobody, give up a seat or half of one, take it back under another name, ask about a true claim,
 sign or not, look or not, and how its lie ends. Each coalition keeps its best strategies, and tries what differs from them in up to
 three decisions. What chance does (which lies are found where nobody looks but auditors) is played out whole, and weighed.
+No coalition plays the same twice in the same circumstances; one that has hardly a play left leaves its share to larger ones.
 
   profit   expected, in prices of a slot-round: money and what work cost, less the same of the honest course; gas is left out. A
            hostile submitter has the worth of all true work too, also of rounds that were undone
@@ -19,7 +20,7 @@ import json
 import multiprocessing
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,10 @@ from benchmarks.economy.search import Best, Result, coalitions, search
 
 SLOT_ROUND = 80 * K  # its usual price
 RESULT = Path(__file__).resolve().parents[1] / "results" / "plays.json"
-PARTS = 8  # in which a coalition is searched, each from the beginning: a search that is stuck is not all there is
 
 
 def summary(results: list[Result]) -> dict[str, Any]:
-    """Of all parts that are done, the best of each coalition, and the best in which it did more than ask."""
+    """Of all coalitions that are done, the best of each, and the best in which it did more than ask."""
     best: dict[tuple[str, ...], Best] = {}
     bent: dict[tuple[str, ...], Best] = {}
     losses: dict[str, tuple[tuple[str, ...], Best]] = {}
@@ -69,31 +69,26 @@ def main() -> int:
     parser.add_argument("--plays", type=int, default=1_000_000)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no part after so long")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after so long, whatever is left")
     parser.add_argument("--only", default="", metavar="TEXT", help="circumstances whose names have this in them")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
-    tasks = [(of, options.seed * PARTS + part) for part in range(PARTS) for of in coalitions()]
-    share = -(-options.plays // len(tasks))
-    began, results, waiting = time.monotonic(), [], iter(tasks)
+    began, results, shares = time.monotonic(), list[Result](), dict[Future[Result], int]()
+    waiting = list(coalitions())  # the smallest first
     with ProcessPoolExecutor(options.processes, multiprocessing.get_context("fork")) as pool:
-        running = {
-            pool.submit(search, of, share, seed, options.only) for of, seed in _some(waiting, 2 * options.processes)
-        }
-        while running:
-            done = next(as_completed(running))
-            running.remove(done)
+        while waiting or shares:
+            while waiting and len(shares) < options.processes:
+                left = options.plays - sum(result.plays for result in results) - sum(shares.values())
+                share = -(-left // len(waiting))
+                seconds = (60 * options.minutes - (time.monotonic() - began)) * options.processes / len(waiting)
+                shares[pool.submit(search, waiting.pop(0), share, options.seed, options.only, seconds)] = share
+            done = next(as_completed(shares))
+            del shares[done]
             results.append(done.result())
-            minutes = (time.monotonic() - began) / 60
-            print(f"{sum(r.plays for r in results):,} plays, {minutes:.1f} min", file=sys.stderr, flush=True)
-            if minutes < options.minutes:
-                running |= {pool.submit(search, of, share, seed, options.only) for of, seed in _some(waiting, 1)}
-            out = summary(results) | {
-                "seconds": round(60 * minutes),
-                "processes": options.processes,
-                "seed": options.seed,
-            }
+            seconds = time.monotonic() - began
+            print(f"{sum(r.plays for r in results):,} plays, {seconds / 60:.1f} min", file=sys.stderr, flush=True)
+            out = summary(results) | {"seconds": round(seconds), "processes": options.processes, "seed": options.seed}
             options.out.write_text(json.dumps(out, indent=2) + "\n", encoding="utf-8")
     if options.json:
         print(options.out.read_text(encoding="utf-8"), end="")
@@ -101,10 +96,6 @@ def main() -> int:
         for each in out["best"]:
             print(f"{each['profit']:+9.3f}  {', '.join(each['coalition'])}")
     return int(any(each["profit"] > 0 for each in out["best"]) or bool(out["losses_of_honest_parties"]))
-
-
-def _some(waiting: Any, count: int) -> list[Any]:
-    return [task for _, task in zip(range(count), waiting, strict=False)]
 
 
 if __name__ == "__main__":

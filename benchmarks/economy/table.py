@@ -49,13 +49,13 @@ class Table:
     pending: dict[int, list[Claim]] = field(default_factory=dict)  # by turn
     disputes: dict[Claim, Dispute] = field(default_factory=dict)
     said: dict[tuple[int, str, Role], Verdicts] = field(default_factory=dict)
-    committee: Committee = ()
     unserved: set[int] = field(default_factory=set)  # seats of the open turn whose updates nobody can have
 
     def __post_init__(self) -> None:
         self.n: Network = awarded(self.circumstances).forked()
         self.hostile = {name for role in self.coalition for name in ROLES[role]} | set(ALWAYS)
         self.worth = Worth(self.n, self.hostile)
+        self.committee: Committee = self.n.world.committees.get((JOB, 1), ())
 
     @property
     def run(self) -> Run:

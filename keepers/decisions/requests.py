@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keepers.queue.names import PREPARE_PREFIX
+from keepers.queue.names import DISPUTE_PREFIX, PREPARE_PREFIX
 from repops.merkle import sha256
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run
@@ -293,7 +293,7 @@ def dispute_name(
     at = [last.block_hash.hex(), last.log_index] if last else []
     asked = [*([each.hex() for each in ids] for ids in (acted_on, skipped)), places]
     digest = sha256(json.dumps([at, *asked]).encode()).hex()[:16]
-    return f"dispute-{dispute.key.hex()[:16]}-{role}-{digest}"
+    return f"{DISPUTE_PREFIX}{dispute.key.hex()[:16]}-{role}-{digest}"
 
 
 def dispute_request(

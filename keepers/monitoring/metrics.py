@@ -35,6 +35,8 @@ LOOK_S = Histogram(
 )  # fmt: skip
 LOOKS_FAILED = Counter("zoo_looks_failed", "Looks that ended with an error", ["why"], registry=KEEPER)
 BASE_FEE = _gauge("zoo_base_fee_gwei", "Base fee of the newest block", KEEPER)
+RPC_WELL = _gauge("zoo_rpc_well", "Whether the keeper uses an RPC", KEEPER, "rpc")
+RPC_LAG = _gauge("zoo_rpc_lag_blocks", "Blocks between an RPC's newest one and the others'", KEEPER, "rpc")
 
 # -- its loops
 LANE_IDLE_S = _gauge("zoo_lane_idle_seconds", "Seconds since a loop of the keeper made progress", KEEPER, "lane")

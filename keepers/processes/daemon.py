@@ -199,7 +199,7 @@ class Daemon:
         if role == "worker":
             try:
                 client = broker.connect(self.config.broker, self.config.folder, timeout_s=0.5)
-                WorkLog(client, worker_name(self.config.name, name)).release_leases(crashed=crashed)
+                WorkLog(client, worker_name(self.config.name, name)).release_leases(crashed=crashed, died=True)
             except (broker.BrokerUnreachable, redis.RedisError) as error:  # then it expires
                 log.warning("the leases of %s were not given up: %s", child.name, error)
 

@@ -11,6 +11,7 @@ import redis
 from celery import Celery
 from celery.signals import worker_ready
 from kombu.exceptions import OperationalError
+from web3.exceptions import Web3Exception
 
 from keepers.config import OperatorConfig
 from keepers.keeper import Keeper
@@ -24,9 +25,11 @@ from keepers.services.demand_responder import DemandResponder
 from keepers.services.observing import Observer
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
-from zoo_compute.chain.connection import connect
+from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.events import scan
+from zoo_compute.chain.fees import GWEI, FeeLimits
 from zoo_compute.chain.network import load as load_network
+from zoo_compute.chain.provider import FailoverProvider, redacted
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.wiring import check_wiring
 from zoo_compute.errors import Unreachable, ZooError
@@ -103,7 +106,7 @@ def look(config: OperatorConfig, keeper: Keeper, observer: Observer) -> None:
     """One look at the chain; what goes wrong is logged and counted."""
     began = time.monotonic()
     try:
-        status = keeper.tick()
+        status = {**keeper.tick(), "rpcs": rpc_health(keeper.chain)}
         write_status(config, status)
         if keeper.last_look is not None:
             observer.after_look(keeper.last_look, status, time.monotonic() - began)
@@ -138,8 +141,10 @@ def wake_on_claims(keeper: Keeper, poll_s: float, progressed: Progressed = lambd
             if seen and head > seen and any(scan(keeper.chain, seen + 1, head, names=CLAIM_EVENTS)):
                 keeper.work.wake()
             seen = head
-        except (ZooError, redis.RedisError, OperationalError) as error:
+        except (ZooError, Web3Exception, redis.RedisError, OperationalError) as error:
             log.warning("%s; will try again", error)
+        except Exception:  # without this thread claims are seen later, and nobody would notice
+            log.exception("unexpected")
 
 
 def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Keeper:
@@ -150,13 +155,30 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
         try:
             chain = connect(network)
             check_wiring(chain)
+            if isinstance(chain.w3.provider, FailoverProvider):
+                chain.w3.provider.look()  # before anything is decided
             break
         except Unreachable as error:
             log.warning("%s; will try again", error)
             time.sleep(max(1.0, config.poll_s))
-    sender = Sender(chain, account, ledger=config.folder / "transactions.jsonl", folder=config.folder)
+    limits = FeeLimits(
+        routine=round(config.max_fee_gwei * GWEI),
+        urgent=round(max(config.max_fee_gwei, config.max_urgent_fee_gwei) * GWEI),
+        priority=round(config.max_priority_fee_gwei * GWEI),
+    )
+    ledger = config.folder / "transactions.jsonl"
+    sender = Sender(chain, account, ledger=ledger, folder=config.folder, limits=limits)
     store = open_store(config.store_location)
     return Keeper(config, chain, account, sender, store, WorkQueue(app, client))
+
+
+def rpc_health(chain: Chain) -> list[dict[str, Any]]:
+    """What the status file says of each RPC, without its path, which may contain a key."""
+    endpoints = getattr(chain.w3.provider, "endpoints", ())
+    return [
+        {"rpc": redacted(each.url), "well": each.is_well(), "head": each.head, "lag": each.lag, "trouble": each.trouble}
+        for each in endpoints
+    ]
 
 
 def write_status(config: OperatorConfig, status: dict[str, Any]) -> None:

@@ -32,6 +32,7 @@ from zoo_compute.store.errors import ContentMissing, StoreUnreachable
 log = logging.getLogger("zoo.worker")
 
 TRAIN_TASK = "work.train"
+ASK_EVERY_S = 0.2  # whether a training is still wanted: a step of a small program takes as long as the question
 
 
 class StaleTraining(Exception):
@@ -125,7 +126,13 @@ def _while_wanted(body: Callable[..., dict[str, Any]], worklog: WorkLog) -> Task
     """A training that ends where the chain goes on from another root."""
 
     def train(request: dict[str, Any], store: Store) -> dict[str, Any]:
+        asked_at = -ASK_EVERY_S
+
         def progress(step: int, loss: float) -> None:
+            nonlocal asked_at
+            if time.monotonic() - asked_at < ASK_EVERY_S:
+                return
+            asked_at = time.monotonic()
             try:
                 wanted = worklog.is_wanted(request)
             except RedisError as error:  # a broker that is gone for a moment takes no training with it

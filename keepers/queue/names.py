@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 PREPARE_PREFIX = "prepare-"  # of the preparation for a job
+DISPUTE_PREFIX = "dispute-"  # of answers and asks
 
 
 def round_of(name: str) -> list[str]:

@@ -25,6 +25,9 @@ log = logging.getLogger("zoo.worker")
 
 RedisClient = Any  # as in keepers/queue/work_queue.py
 
+WORKERS = (
+    "zoo:workers"  # names of those that were present lately: a look at all keys takes 0.1 s where a year's outcomes are
+)
 PRESENCE_TTL_S = 10
 RENEWAL_S = 2.0
 PAUSE_S = 0.5  # after a slot was put back, before the queue is asked again
@@ -39,10 +42,12 @@ def speeds_of(client: RedisClient) -> dict[str, float]:
 
 def _present(client: RedisClient) -> dict[str, Any]:
     workers = {}
-    for key in client.scan_iter(match="zoo:worker:*", count=1000):
-        record = client.get(key)
-        if record is not None:
-            workers[key.decode().removeprefix("zoo:worker:")] = json.loads(record)
+    for name in sorted(member.decode() for member in client.smembers(WORKERS)):
+        record = client.get(f"zoo:worker:{name}")
+        if record is None:
+            client.srem(WORKERS, name)
+        else:
+            workers[name] = json.loads(record)
     return workers
 
 
@@ -66,6 +71,7 @@ class Presence:
         try:
             record = {"flops_per_s": self._speed(), "since": self._since}
             self._redis.set(f"zoo:worker:{self._worker}", json.dumps(record), ex=PRESENCE_TTL_S)
+            self._redis.sadd(WORKERS, self._worker)
         except RedisError as error:
             log.warning("the broker does not answer: %s", error)
 

@@ -21,6 +21,7 @@ RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an a
 
 RESEND_AFTER_S = 3.0
 ATTEMPTS = 3
+DEATHS = 3  # of workers: then the work is left alone (worker_leases.quarantine_s)
 DISPUTE_TASK = "work.dispute"  # the task that computes answers and asks
 
 
@@ -72,6 +73,12 @@ class WorkQueue:
         failures = self._redis.lrange(f"zoo:failed:{name}", 0, -1)
         if len(failures) >= ATTEMPTS:
             return WorkStatus("failed", error=failures[-1].decode())
+        deaths = int(self._redis.get(f"zoo:deaths:{name}") or 0)
+        if deaths >= DEATHS:
+            return WorkStatus(
+                "failed",
+                error=f"{deaths} workers died of it (out of memory, or a crash); the daemon's log has the times",
+            )
         return WorkStatus("queued" if self._redis.exists(f"zoo:sent:{name}") else "absent", missing=missing)
 
     def first_value(self, key: str, value: int) -> int:

@@ -10,12 +10,19 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from keepers.queue.app import KEEPER_QUEUE, RESULT_TTL_S, WORK_QUEUE
-from keepers.queue.names import round_of
+from keepers.queue.names import DISPUTE_PREFIX, round_of
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
 
 LEASE_S = 10
 LEASE_RENEWAL_S = 2.0
+QUARANTINE_S = 86_400
+DISPUTE_QUARANTINE_S = 600
+
+
+def quarantine_s(name: str) -> int:
+    """How long work that killed a worker is not forgotten. An answer in a dispute is owed, and tried again soon."""
+    return DISPUTE_QUARANTINE_S if name.startswith(DISPUTE_PREFIX) else QUARANTINE_S
 
 
 def _name_in(message: bytes) -> str:
@@ -36,11 +43,18 @@ class WorkLog:
         self._redis = client
         self._worker = worker
 
-    def release_leases(self, *, crashed: bool = False) -> None:
-        """Give up the leases of the last process with this worker's name: it died. crashed: of a fault in what it computed."""
+    def release_leases(self, *, crashed: bool = False, died: bool = False) -> None:
+        """Give up the leases of the last process with this worker's name, which is gone.
+
+        died: nobody ended it on purpose, so that its work counts as having killed it. crashed: of a fault in what it computed.
+        """
         for key in self._redis.scan_iter(match="zoo:lease:*", count=1000):
             if self._redis.get(key) == self._worker.encode():
                 self._redis.delete(key)
+                if died:
+                    deaths = key.decode().replace("lease", "deaths", 1)
+                    self._redis.incr(deaths)
+                    self._redis.expire(deaths, quarantine_s(key.decode().removeprefix("zoo:lease:")))
                 if crashed:
                     self._redis.set(key.decode().replace("lease", "crashed", 1), self._worker, ex=RESULT_TTL_S)
 
@@ -100,7 +114,7 @@ class WorkLog:
     def record(self, name: str, result: dict[str, Any]) -> None:
         self._redis.set(f"zoo:by:{name}", self._worker, ex=RESULT_TTL_S)
         self._redis.set(f"zoo:done:{name}", json.dumps(result), ex=RESULT_TTL_S)
-        self._redis.delete(f"zoo:failed:{name}", f"zoo:missing:{name}")
+        self._redis.delete(f"zoo:failed:{name}", f"zoo:missing:{name}", f"zoo:deaths:{name}")
 
     def record_unavailable(self, name: str, missing: dict[str, Any]) -> None:
         """Record data that others do not serve, and let the keeper send the work again."""

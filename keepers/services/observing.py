@@ -112,6 +112,11 @@ class Observer:
             metrics.JOBS.labels(state).set(count)
         metrics.NOT_BIDDING.set(len(status["not_bidding"]))
         metrics.TROUBLES.set(len(status["trouble"]))
+        for gauge in (metrics.RPC_WELL, metrics.RPC_LAG):
+            gauge.clear()
+        for rpc in status.get("rpcs", ()):
+            metrics.RPC_WELL.labels(rpc["rpc"]).set(rpc["well"])
+            metrics.RPC_LAG.labels(rpc["rpc"]).set(rpc["lag"])
         self._duties(look)
         if look.operator is not None:
             self._money(look.operator)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks.economy.choices import Chance, Strategy, outcomes
+from benchmarks.economy import search as searching
+from benchmarks.economy.choices import Chance, Met, Played, Strategy, outcomes
 from benchmarks.economy.money import Worth
 from benchmarks.economy.network import CIRCUMSTANCES, PARTIES, Circumstances, awarded
 from benchmarks.economy.play import Play
@@ -60,6 +61,62 @@ def test_chance__is_played_out_whole() -> None:
 
     assert outcomes(play) == 3
     assert sorted(weights) == [0.25, 0.375, 0.375]
+
+
+def test_a_strategy__is_new_until_everything_that_chance_makes_of_it_was_played() -> None:
+    def played_by(strategy: Strategy, *, is_detected: bool) -> list[Met]:
+        strategy.begin()
+        strategy.pick("round 0", "works", "lies")
+        strategy.chance(is_detected=is_detected)
+        if is_detected:
+            strategy.pick("the end", "is judged", "is silent")
+        return strategy.course
+
+    liar = Strategy(random.Random(0), {"round 0": "lies", "the end": "is silent"})
+    other = Strategy(random.Random(0), {"round 0": "lies", "the end": "is judged"})
+    plays = Played()
+    assert not plays.has(liar)
+    assert plays.add(played_by(liar, is_detected=False))
+    assert not plays.has(liar)
+    assert plays.add(played_by(liar, is_detected=True))
+    assert plays.has(liar)
+    assert not plays.has(other)
+    assert not plays.add(played_by(liar, is_detected=True))
+    assert not plays.add(played_by(other, is_detected=False))
+    assert plays.add(played_by(other, is_detected=True))
+    assert not plays.has(Strategy(random.Random(0), {"round 0": "works"}))
+
+
+def test_search__counts_different_plays_and_makes_few_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, tuple[Met, ...]]] = []
+
+    class Counted(searching.Search):
+        def step(self, result: searching.Result) -> None:
+            add = self.played.add
+            monkeypatch.setattr(
+                self.played, "add", lambda course: made.append((self.circumstances.name, tuple(course))) or add(course)
+            )
+            super().step(result)
+            monkeypatch.setattr(self.played, "add", add)
+
+    monkeypatch.setattr(searching, "Search", Counted)
+    result = search(("custodian", "auditor"), 150, seed=5)
+    assert result.plays == len(set(made)) >= 150
+    assert result.strategies <= result.plays <= len(made) < 1.1 * result.plays
+
+
+def test_search__ends_where_no_play_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Short(Play):
+        """Of two decisions."""
+
+        def play(self) -> Worth:
+            for where in ("first", "second"):
+                self.strategy.pick(where, "works", "lies")
+            return self.worth
+
+    monkeypatch.setattr(searching, "Play", Short)
+    result = search(("provider",), 100, seed=1, only="losers left, 8 rounds")
+    assert result.plays == 4
 
 
 def test_every_coalition__plays_something() -> None:

@@ -150,11 +150,11 @@ def test_no_rpc__is_told_of_each_without_its_path():
 
 def test_a_forked_process__opens_connections_of_its_own(monkeypatch: pytest.MonkeyPatch):
     provider = FailoverProvider(["http://127.0.0.1:1"], 31337)
-    before = provider._providers
+    before = provider.endpoints
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(Unreachable):
         provider.make_request("eth_blockNumber", [])  # type: ignore[arg-type]
-    assert provider._providers is not before
+    assert provider.endpoints is not before
 
 
 def test_the_file__is_what_the_docstring_shows():
@@ -171,6 +171,6 @@ def test_the_saved_file__is_json_with_a_version(tmp_path: Path):
 def test_an_rpc_on_this_machine__is_asked_without_proxies_and_netrc():
     provider = FailoverProvider(("http://127.0.0.1:1", "https://rpc.example"), 1)
     sessions = [
-        each._request_session_manager.cache_and_return_session(each.endpoint_uri) for each in provider._providers
+        each.rpc._request_session_manager.cache_and_return_session(each.rpc.endpoint_uri) for each in provider.endpoints
     ]
     assert [session.trust_env for session in sessions] == [False, True]

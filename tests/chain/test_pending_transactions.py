@@ -20,6 +20,7 @@ from tests.support.waiting import HANG_S
 from zoo_compute.chain import fees
 from zoo_compute.chain.pending_transactions import PendingTransaction, PendingTransactions
 from zoo_compute.errors import ConfigError, FeeTooHigh
+from zoo_compute.subprocesses import started_at
 
 ADDRESS = "0x" + "Ab" * 20
 GWEI = 10**9
@@ -37,6 +38,7 @@ def entry(nonce: int, **changes: Any) -> PendingTransaction:
         "priority_fee": 1,
         "sent_block": 5,
         "sender_pid": os.getpid(),
+        "sender_started": started_at(os.getpid()),
         "hashes": [f"0x{nonce}"],
     }
     return PendingTransaction(**{**values, **changes})
@@ -95,11 +97,18 @@ def test_the_lock__keeps_others_out(tmp_path: Path):
 
 
 def test_the_sender_of_an_entry__may_be_alive_dead_or_tired():
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    started = started_at(process.pid)
+    other = entry(1, sender_pid=process.pid, sender_started=started)
     assert entry(1).is_awaited
-    assert not entry(1, sender_pid=process.pid).is_awaited
+    assert other.is_awaited
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert not other.is_awaited, "it is dead, though nobody took note"
+    process.wait()
+    assert not other.is_awaited
     assert not entry(1, sender_pid=None).is_awaited
+    assert not entry(1, sender_started=started).is_awaited
 
 
 def test_a_broken_outbox__is_named(tmp_path: Path):
@@ -111,7 +120,7 @@ def test_a_broken_outbox__is_named(tmp_path: Path):
 
 def suggest(base: int, tip: int, limit: int) -> fees.Fee:
     w3 = cast(Web3, SimpleNamespace(eth=SimpleNamespace(max_priority_fee=tip)))
-    return fees.suggest(w3, cast(BlockData, {"baseFeePerGas": base}), limit)
+    return fees.suggest(w3, cast(BlockData, {"baseFeePerGas": base}), limit, 50 * GWEI)
 
 
 def test_a_fee__covers_growing_base_fees_up_to_the_limit():
@@ -122,12 +131,11 @@ def test_a_fee__covers_growing_base_fees_up_to_the_limit():
 
 
 def test_a_replacement__pays_a_quarter_more_or_what_the_chain_asks():
-    w3 = cast(Web3, SimpleNamespace(eth=SimpleNamespace(max_priority_fee=GWEI)))
-    cheap, dear = (cast(BlockData, {"baseFeePerGas": base * GWEI}) for base in (1, 50))
-    assert fees.bumped(w3, cheap, 100 * GWEI, 4 * GWEI, 500 * GWEI) == fees.Fee(125 * GWEI, 5 * GWEI)
-    assert fees.bumped(w3, dear, 10 * GWEI, GWEI, 500 * GWEI).max_fee == 101 * GWEI
+    cheap, dear = (suggest(base * GWEI, GWEI, 500 * GWEI) for base in (1, 50))
+    assert fees.bumped(cheap, 100 * GWEI, 4 * GWEI, 500 * GWEI) == fees.Fee(125 * GWEI, 5 * GWEI)
+    assert fees.bumped(dear, 10 * GWEI, GWEI, 500 * GWEI).max_fee == 101 * GWEI
     with pytest.raises(FeeTooHigh, match="a replacement needs 125 gwei"):
-        fees.bumped(w3, cheap, 100 * GWEI, GWEI, 124 * GWEI)
+        fees.bumped(cheap, 100 * GWEI, GWEI, 124 * GWEI)
 
 
 @pytest.mark.parametrize(

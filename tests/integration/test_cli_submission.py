@@ -156,7 +156,7 @@ def test_train__killed_at_its_last_transaction__posts_once_when_run_again(
 
     def dies_before_it_is_mined(self: Sender, entry: Any) -> Any:
         if entry.operation == f"TaskRegistry.{last}":
-            entry.sender_pid = None
+            entry.leave()
             with self._outbox.locked() as box:
                 box.put(entry)
             raise KeyboardInterrupt

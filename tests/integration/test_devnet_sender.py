@@ -18,6 +18,7 @@ from eth_account.signers.local import LocalAccount
 from tests.support.waiting import HANG_S
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import connect
+from zoo_compute.chain.fees import FeeLimits
 from zoo_compute.chain.network import load
 from zoo_compute.chain.sender import Sender
 from zoo_compute.devnet.devnet import COIN, Devnet
@@ -175,7 +176,7 @@ def test_a_stuck_transaction__is_replaced_at_a_higher_fee(slow: Devnet):
 
 def test_a_fee_above_the_limit__is_not_paid(devnet: Devnet):
     with pytest.raises(FeeTooHigh):
-        sender_of(devnet, devnet.account("thrifty"), max_fee_limit=1).send_coin(TOM, 1)
+        sender_of(devnet, devnet.account("thrifty"), limits=FeeLimits(routine=1)).send_coin(TOM, 1)
 
 
 def test_a_send_after_a_timeout__waits_for_the_first_transaction(slow: Devnet):

@@ -17,6 +17,7 @@ class Redis:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
+        self.sets: dict[str, set[str]] = {}
         self.queues = {KEEPER_QUEUE: 0, DISPUTE_QUEUE: 0, WORK_QUEUE: 0}
 
     def get(self, key: str | bytes) -> Any:
@@ -51,6 +52,15 @@ class Redis:
 
     def lmove(self, queue: str, to: str, source: str, destination: str) -> None:
         """See tests/integration/test_keepers_work.py."""
+
+    def smembers(self, key: str) -> set[bytes]:
+        return {member.encode() for member in self.sets.get(key, ())}
+
+    def sadd(self, key: str, member: str) -> None:
+        self.sets.setdefault(key, set()).add(member)
+
+    def srem(self, key: str, member: str) -> None:
+        self.sets[key].discard(member)
 
     def scan_iter(self, match: str, count: int) -> Any:
         return (key.encode() for key in fnmatch.filter([*self.values], match))

@@ -129,7 +129,7 @@ def test_the_leases_of_a_killed_worker__are_given_up_when_its_death_is_seen(
     monkeypatch.setattr(daemon_module.broker, "connect", lambda *_, **__: None)
 
     def log(_: object, worker: str) -> SimpleNamespace:
-        return SimpleNamespace(release_leases=lambda *, crashed: given_up.append((worker, crashed)))
+        return SimpleNamespace(release_leases=lambda *, crashed, died: given_up.append((worker, crashed)))
 
     monkeypatch.setattr(daemon_module, "WorkLog", log)
     for name, blow in (("keeper", signal.SIGKILL), ("worker-0", signal.SIGKILL), ("worker-0", signal.SIGILL)):

@@ -131,6 +131,15 @@ def test_blindness__is_the_time_without_a_newer_block(observer: Observer, clock:
     assert value("zoo_blind_seconds") == 0
 
 
+def test_each_rpc__is_well_or_not_and_so_far_from_the_others(observer: Observer) -> None:
+    rpcs = [{"rpc": "http://a", "well": True, "lag": 0}, {"rpc": "http://b", "well": False, "lag": 9}]
+    observer.after_look(look(), {**STATUS, "rpcs": rpcs}, 0.5)
+    assert (value("zoo_rpc_well", rpc="http://a"), value("zoo_rpc_well", rpc="http://b")) == (1, 0)
+    assert value("zoo_rpc_lag_blocks", rpc="http://b") == 9
+    observer.after_look(look(), {**STATUS, "rpcs": rpcs[:1]}, 0.5)
+    assert value("zoo_rpc_well", rpc="http://b") is None
+
+
 def test_money__is_in_whole_tokens(observer: Observer) -> None:
     operator = SimpleNamespace(stake=10**21, collateral={ZEN: (5 * 10**18, 2 * 10**18)}, owed={ZEN: 10**17})
     observer.after_look(look(operator=operator), STATUS, 0.5)

@@ -30,6 +30,7 @@ def should_yield(
     for index, (each, spent) in enumerate(others):
         record = {"flops_per_s": FLOPS / each if each else 0, "since": NOW - spent if spent else 0}
         redis.set(f"zoo:worker:{index}", json.dumps(record))
+        redis.sadd("zoo:workers", str(index))
     redis.queues[WORK_QUEUE] = waiting - 1
     return me.should_yield("it", FLOPS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -71,6 +72,28 @@ def test_work_whose_worker_died__is_sent_again_at_once_though_other_work_waits()
         WorkLog(redis, "alpha-0").release_leases()  # as the daemon does that sees it dead
         assert queue.submit("work.train", "it", {}).state == "queued"
     assert len(messages) == 2
+
+
+@pytest.mark.parametrize("name", ["prepare-1-ab", "dispute-1-ab"])
+def test_work_that_three_workers_died_of__is_left_alone(name: str):
+    """p3: it was sent again for ever, and its worker did nothing else."""
+    app: Any = SimpleNamespace(send_task=lambda *_, **__: None)
+    redis, expiries = Redis(), []
+    redis.expire = lambda key, seconds: expiries.append((key, seconds))  # type: ignore[method-assign]
+    queue, log = WorkQueue(app, redis), WorkLog(redis, "alpha-0")
+    with ExitStack() as dead:  # no worker leaves its lease
+        for deaths in range(3):
+            assert queue.submit("work.prepare", name, {}).state == "queued", f"after {deaths} deaths"
+            dead.enter_context(log.lease(name))
+            log.release_leases()  # ended on purpose: at the next start of the daemon
+            dead.enter_context(log.lease(name))
+            log.release_leases(died=True)
+        status = queue.submit("work.prepare", name, {})
+        assert (status.state, status.error and status.error[:22]) == ("failed", "3 workers died of it (")
+    pause_s = {seconds for key, seconds in expiries if "deaths" in key}
+    assert pause_s == {600 if name.startswith("dispute") else 86_400}
+    log.record(name, {})
+    assert queue.status(name).state == "done"
 
 
 def test_a_worker__loads_nothing_of_the_chain():

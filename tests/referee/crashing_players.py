@@ -6,7 +6,7 @@ import os
 import resource
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -109,8 +109,8 @@ class CrashingPlayer:
     def __post_init__(self) -> None:
         self._spare = self.folder.with_name(f"{self.folder.name}-spare")
 
-    def calls(self, picture: Exploration, now: int) -> Any:
-        return self._answer(lambda player: list(player.calls(picture, now)))
+    def calls(self, picture: Exploration, now: int, skipped: Collection[bytes] = ()) -> Any:
+        return self._answer(lambda player: list(player.calls(picture, now, skipped)))
 
     def next(self, picture: Exploration, now: int) -> Any:
         return self._answer(lambda player: player.next(picture, now))

@@ -90,6 +90,7 @@ FIRES: dict[str, tuple[dict[str, str], str]] = {
     "ZooProcessDown": ({'zoo_process_up{process="keeper"}': "0x10"}, "3m"),
     "ZooBlind": ({"zoo_blind_seconds": "61x10"}, "1m"),
     "ZooLooksFail": ({'zoo_looks_failed_total{why="unreachable"}': "0+2x10"}, "8m"),
+    "ZooRpcUnwell": ({'zoo_rpc_well{rpc="http://a"}': "0x20"}, "16m"),
     "ZooCoinLow": ({"zoo_hot_coin": "0.02x10", "zoo_hot_coin_least": "0.01x10"}, "2m"),
     "ZooDeadlineNear": ({'zoo_deadline_seconds{due="ask"}': "599x10"}, "1m"),
     "ZooDeadlineMissed": ({'zoo_deadline_seconds{due="seat"}': "-1x10"}, "1m"),
@@ -110,7 +111,7 @@ FIRES: dict[str, tuple[dict[str, str], str]] = {
 # A node that is well: what nothing has measured yet is NaN, and fires nothing either.
 WELL = {
     'up{job="zoo"}': "1x90", 'zoo_process_up{process="keeper"}': "1x90", "zoo_blind_seconds": "_x5 12x80",
-    'zoo_looks_failed_total{why="unreachable"}': "3x90", "zoo_hot_coin": "_x5 0.1x80", "zoo_hot_coin_least": "_x5 0.01x80",
+    'zoo_looks_failed_total{why="unreachable"}': "3x90", "zoo_hot_coin": "_x5 0.1x80", 'zoo_rpc_well{rpc="http://a"}': "1x90", "zoo_hot_coin_least": "_x5 0.01x80",
     'zoo_deadline_seconds{due="ask"}': "601x90", "zoo_open_demands": "0x90", "zoo_open_asks": "0x5 1x30 0x50",
     'zoo_slashes_total{operator="1"}': "4x90", 'zoo_process_restarts_total{process="keeper",why="hung"}': "1x90",
     'zoo_process_restarts_total{process="keeper",why="ended"}': "3x90", "zoo_troubles": "0x90",

@@ -21,13 +21,14 @@ class History:
     read_from: after `events_until`, the first block that it read from the chain. What was read at a block before it is still so.
     """
 
-    def __init__(self, chain: Chain, **wanted: Any) -> None:
+    def __init__(self, chain: Chain, *, since: int | None = None, **wanted: Any) -> None:
         self._chain = chain
+        self._first = chain.network.first_block if since is None else since
         self._wanted = wanted
         self._events: list[Event] = []  # up to the newest head of
         self._heads: list[Head] = []  # ascending; each was part of the chain when it was read
         self._lock = threading.Lock()
-        self.read_from = chain.network.first_block
+        self.read_from = self._first
 
     @property
     def oldest_head(self) -> int:
@@ -50,7 +51,7 @@ class History:
             if heads and heads[-1].hash == head.hash:
                 self.read_from = head.number + 1
                 return [event for event in self._events if event.block <= head.number]
-            start = heads[-1].number + 1 if heads else self._chain.network.first_block
+            start = heads[-1].number + 1 if heads else self._first
             events = [event for event in self._events if event.block < start]
             events += scan(self._chain, start, head.number, **self._wanted)
             if self._chain.head(head.number).hash != head.hash:

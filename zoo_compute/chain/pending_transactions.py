@@ -1,6 +1,6 @@
 """Transactions that an account has sent and that are not mined yet, shared by all its processes on this machine.
 
-A file lock makes "ask for the nonce, sign, send" one step. The entries let a restarted process wait for, or replace, the
+A file lock makes "ask for the nonce, sign, send" one step. Every hash is written before it is sent. The entries let a restarted process wait for, or replace, the
 transaction its predecessor sent, instead of sending it a second time. No keys and no passphrases are written here.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from zoo_compute.atomic import write_atomically
 from zoo_compute.errors import ConfigError
+from zoo_compute.subprocesses import started_at
 
 
 @dataclass
@@ -32,21 +33,23 @@ class PendingTransaction:
     max_fee: int
     priority_fee: int
     sent_block: int
-    sender_pid: int | None  # the process that waits for it; None if it stopped waiting
+    sender_pid: int | None = None  # the process that waits for it; None if it stopped waiting
+    sender_started: str = ""  # when that process started: a container's next process has the same pid
+    bumped_block: int = 0  # the newest block when its fee was raised last
     hashes: list[str] = field(default_factory=list)
+
+    def take(self) -> None:
+        """This process waits for it from now on."""
+        self.sender_pid, self.sender_started = os.getpid(), started_at(os.getpid())
+
+    def leave(self) -> None:
+        """Nobody waits for it any more; the next sender of the same call does."""
+        self.sender_pid, self.sender_started = None, ""
 
     @property
     def is_awaited(self) -> bool:
         """Whether a running process (or this one) waits for it."""
-        if self.sender_pid is None:
-            return False
-        try:
-            os.kill(self.sender_pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-        return True
+        return bool(self.sender_pid and self.sender_started) and self.sender_started == started_at(self.sender_pid or 0)
 
 
 class PendingEntries:

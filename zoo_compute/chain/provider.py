@@ -1,51 +1,80 @@
-"""A web3 provider over all RPCs of a network file: it uses the first that answers, and switches when that one fails."""
+"""A web3 provider over all RPCs of a network file, of which none is trusted: it uses the first that answers in time and keeps up.
+
+An RPC that fails, limits the rate or falls behind the others is left alone, and taken back once it has been well for a while.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import requests
-from eth_typing import URI
-from web3 import HTTPProvider
-from web3._utils.http_session_manager import HTTPSessionManager
 from web3.providers.base import JSONBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 
+from zoo_compute.chain import rpc_http
+from zoo_compute.chain.rpc_http import LOOPBACK, BadAnswer, Rpc, TooOften
 from zoo_compute.errors import ConfigError, Unreachable, WrongChain
 
-CONNECT_TIMEOUT_S = 3.0
-READ_TIMEOUT_S = 20.0
+log = logging.getLogger("zoo.rpc")
+
 PASSES = 2  # over all RPCs; the second recovers from a kept-alive connection that the server closed
 PAUSE_S = 0.2
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOK_EVERY_S = 15.0  # between looks at the newest block of every RPC
+LAG_BLOCKS = 5  # behind the others: an RPC that does not keep up
+FUTURE_S = 120  # a newest block so far ahead of this machine's clock is believed only if all RPCs say so
+FIRST_REST_S, LONGEST_REST_S = 10.0, 600.0  # for which an RPC that failed is left to itself; doubles with each failure
+LIMITED_S = 1.0  # the first pause after an RPC said that it is asked too often; doubles up to a minute
+MOST_LIMITED_S = 60.0
+LONGEST_WAIT_S = 2.0  # of a caller, for the only RPC there is
+_LIMITED = ("rate limit", "ratelimit", "too many requests", "request limit", "requests per second", "compute units")
 
 T = TypeVar("T")
 
 
-class _Sessions(HTTPSessionManager):
-    """Of an RPC on this machine: neither proxies nor netrc, which take a fifth of the time of a request to look up."""
+@dataclass
+class Endpoint:
+    """One RPC, as it was seen last. Times are of time.monotonic."""
 
-    def cache_and_return_session(
-        self, endpoint_uri: URI, session: requests.Session | None = None, request_timeout: float | None = None
-    ) -> requests.Session:
-        session = super().cache_and_return_session(endpoint_uri, session, request_timeout)  # type: ignore[arg-type]
-        session.trust_env = False
-        return session
+    url: str
+    rpc: Rpc
+    is_checked: bool = False  # it serves the network's chain
+    head: int = 0  # its newest block
+    head_time: int = 0
+    lag: int = 0  # blocks between its newest and the others'
+    failures: int = 0  # in a row
+    rests_until: float = 0.0
+    trouble: str = ""
 
+    def is_well(self) -> bool:
+        return time.monotonic() >= self.rests_until and self.lag <= LAG_BLOCKS
 
-class _Rpc(HTTPProvider):
-    def __init__(self, url: str, request_kwargs: dict[str, Any]) -> None:
-        super().__init__(url, request_kwargs=request_kwargs, exception_retry_configuration=None)
-        if urlsplit(url).hostname in LOOPBACK:
-            self._request_session_manager = _Sessions()
+    def failed(self, error: Exception) -> None:
+        self.failures += 1
+        first, longest = (LIMITED_S, MOST_LIMITED_S) if isinstance(error, TooOften) else (FIRST_REST_S, LONGEST_REST_S)
+        rest_s = min(longest, first * 2 ** min(self.failures - 1, 20))
+        if isinstance(error, TooOften):
+            rest_s = max(rest_s, min(error.wait_s, MOST_LIMITED_S))
+        self.rests_until = time.monotonic() + rest_s
+        if cause_of(error) != self.trouble:
+            log.warning("%s: %s", redacted(self.url), cause_of(error))
+        self.trouble = cause_of(error)
+
+    def answered(self) -> None:
+        if self.trouble:
+            log.info("%s answers again", redacted(self.url))
+        self.failures, self.trouble = 0, ""
 
 
 class FailoverProvider(JSONBaseProvider):
-    """Tries the RPCs in order and stays with the one that answered. Checks on first use that each serves `chain_id`.
+    """Checks on first use that each RPC serves `chain_id`.
 
     Every request is safe to repeat: reads have no effect, and a raw transaction has the same hash wherever it is sent.
     """
@@ -54,6 +83,7 @@ class FailoverProvider(JSONBaseProvider):
         super().__init__()
         self.rpcs = tuple(rpcs)
         self.chain_id = chain_id
+        self._api_key = api_key
         self._headers = authorization(api_key, self.rpcs)
         self._connect()
 
@@ -63,48 +93,138 @@ class FailoverProvider(JSONBaseProvider):
     def make_batch_request(self, requests: list[tuple[RPCEndpoint, Any]]) -> list[RPCResponse] | RPCResponse:
         return self._ask(lambda rpc: rpc.make_batch_request(requests))
 
+    def others(self) -> FailoverProvider:
+        """Over the RPCs that are not asked first."""
+        first = self._order()[0]
+        rest = [each.url for each in self.endpoints if each is not first]
+        return FailoverProvider(rest, self.chain_id, self._api_key)
+
+    def look(self) -> None:
+        """Ask every RPC for its newest block, and see which of them lag. A thread calls it where there are several."""
+        for endpoint in self.endpoints:
+            if time.monotonic() < endpoint.rests_until:
+                continue
+            try:
+                self._check(endpoint)
+                answer = answer_of(endpoint.rpc.make_request(RPCEndpoint("eth_getBlockByNumber"), ["latest", False]))
+                block = answer["result"]
+                endpoint.head, endpoint.head_time = int(block["number"], 16), int(block["timestamp"], 16)
+            except (
+                requests.RequestException,
+                OSError,
+                ValueError,
+                LookupError,
+                TypeError,
+                TooOften,
+                WrongChain,
+            ) as error:
+                endpoint.failed(error)
+                continue
+            endpoint.answered()
+        self._compare()
+
+    def _compare(self) -> None:
+        """Of three RPCs or more, what two say is the newest block; of two, what the one ahead says."""
+        seen = [each for each in self.endpoints if each.head]
+        soon = time.time() + FUTURE_S
+        heads = sorted([each.head for each in seen if each.head_time <= soon] or [each.head for each in seen])
+        if not heads:
+            return
+        newest = heads[-2] if len(heads) > 2 else heads[-1]
+        for each in seen:
+            lag = abs(newest - each.head)  # one alone that is far ahead is no better
+            if (lag > LAG_BLOCKS) != (each.lag > LAG_BLOCKS):
+                log.warning("%s: its newest block is %d, the others' %d", redacted(each.url), each.head, newest)
+            each.lag = lag
+
     def _connect(self) -> None:
         # A forked child must not share sockets: it would read the parent's answers.
         self._process = os.getpid()
-        self._current = 0
-        self._checked: set[str] = set()
-        options = {"timeout": (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)}
-        headers = {"headers": {**HTTPProvider.get_request_headers(), **self._headers}} if self._headers else {}
-        self._providers = [_Rpc(url, {**options, **headers}) for url in self.rpcs]
+        self.endpoints = [Endpoint(url, Rpc(url, self._headers)) for url in self.rpcs]
+        self._looks = False
 
-    def _ask(self, question: Callable[[HTTPProvider], T]) -> T:
+    def _ask(self, question: Callable[[Rpc], T]) -> T:
         if self._process != os.getpid():
             self._connect()
+        self._start_looking()
         failures: dict[str, str] = {}
         for attempt in range(PASSES):
             if attempt:
                 time.sleep(PAUSE_S)
-            for offset in range(len(self._providers)):
-                index = (self._current + offset) % len(self._providers)
+            for endpoint in self._order():
                 try:
-                    self._check(index)
-                    answer = question(self._providers[index])
-                except (requests.RequestException, OSError, ValueError) as error:
+                    self._wait_for(endpoint)
+                    answer = self._answered(endpoint, question)
+                except (requests.RequestException, OSError, ValueError, TooOften) as error:
                     if refused := _answer_in(error):
                         return refused  # type: ignore[return-value]
-                    failures[self.rpcs[index]] = _cause(error)
+                    endpoint.failed(error)
+                    failures[endpoint.url] = cause_of(error)
                     continue
-                self._current = index
+                endpoint.answered()
                 return answer
         causes = "; ".join(f"{redacted(url)}: {cause}" for url, cause in failures.items())
         raise Unreachable(f"no RPC of the network answers ({causes})")
 
-    def _check(self, index: int) -> None:
-        url = self.rpcs[index]
-        if url in self._checked:
+    def _answered(self, endpoint: Endpoint, question: Callable[[Rpc], T]) -> T:
+        self._check(endpoint)
+        try:
+            return answer_of(question(endpoint.rpc))
+        except requests.ConnectionError as error:
+            if isinstance(error, requests.Timeout):
+                raise
+            return answer_of(question(endpoint.rpc))  # the server had closed the connection that was kept
+
+    def _order(self) -> list[Endpoint]:
+        """Those that are well, as the network file lists them; then the others, who lags least first."""
+        return sorted(self.endpoints, key=lambda each: 0 if each.is_well() else 1 + each.lag)
+
+    def _wait_for(self, endpoint: Endpoint) -> None:
+        """An RPC that limits the rate is not asked before it may be. Raises TooOften where that takes long."""
+        left = endpoint.rests_until - time.monotonic()
+        if left <= 0 or "rate" not in endpoint.trouble:
             return
-        answer = self._providers[index].make_request(RPCEndpoint("eth_chainId"), [])
+        if len(self.endpoints) > 1 or left > LONGEST_WAIT_S:
+            raise TooOften(left)
+        time.sleep(left)
+
+    def _check(self, endpoint: Endpoint) -> None:
+        if endpoint.is_checked:
+            return
+        answer = answer_of(endpoint.rpc.make_request(RPCEndpoint("eth_chainId"), []))
         if "result" not in answer:
             raise ValueError(f"eth_chainId failed: {answer.get('error')}")
         chain_id = int(answer["result"], 16)
         if chain_id != self.chain_id:
-            raise WrongChain(f"{redacted(url)} serves chain {chain_id}; the network file says {self.chain_id}")
-        self._checked.add(url)
+            raise WrongChain(f"{redacted(endpoint.url)} serves chain {chain_id}; the network file says {self.chain_id}")
+        endpoint.is_checked = True
+
+    def _start_looking(self) -> None:
+        if self._looks or len(self.rpcs) < 2:
+            return
+        self._looks = True
+        threading.Thread(target=_look_again, args=(weakref.ref(self),), name="rpc looks", daemon=True).start()
+
+
+def _look_again(provider: weakref.ref[FailoverProvider]) -> None:
+    """Until the provider is gone."""
+    while (each := provider()) is not None:
+        each.look()
+        del each
+        time.sleep(LOOK_EVERY_S)
+
+
+def answer_of(answer: T) -> T:
+    """The answer, or one error for a batch. Raises TooOften where it says so, BadAnswer where it is no JSON-RPC."""
+    answers = answer if isinstance(answer, list) else [answer]
+    for each in answers:
+        if not isinstance(each, dict):
+            raise BadAnswer("not a JSON-RPC answer")
+        error = each.get("error")
+        said = str(error.get("message", "")).lower() if isinstance(error, dict) else ""
+        if "revert" not in said and any(words in said for words in _LIMITED):
+            raise TooOften
+    return answer
 
 
 def authorization(api_key: str | None, urls: Sequence[str]) -> dict[str, str]:
@@ -142,13 +262,15 @@ def _answer_in(error: Exception) -> RPCResponse | None:
     return cast(RPCResponse, body) if isinstance(body, dict) and isinstance(body.get("error"), dict) else None
 
 
-def _cause(error: Exception) -> str:
+def cause_of(error: Exception) -> str:
     """A short cause without the URL, which may contain a key."""
     if isinstance(error, requests.HTTPError) and error.response is not None:
         status = error.response.status_code
         return f"HTTP {status}" + (" (is the API key right?)" if status in (401, 403) else "")
-    if isinstance(error, requests.Timeout):
-        return f"no answer in {READ_TIMEOUT_S:g} s"
+    if isinstance(error, (TimeoutError, requests.Timeout)) or "timed out" in str(error).lower():
+        return f"no answer in {rpc_http.ANSWER_S:g} s"
     if isinstance(error, (requests.ConnectionError, OSError)):
         return "connection failed"
+    if isinstance(error, (TooOften, BadAnswer, WrongChain)):
+        return str(error)
     return str(error) if str(error).startswith("eth_chainId") else f"not a JSON-RPC answer ({type(error).__name__})"

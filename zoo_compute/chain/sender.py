@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from eth_utils.crypto import keccak
 from hexbytes import HexBytes
 from web3 import Web3
-from web3.exceptions import TransactionNotFound, Web3RPCError
+from web3.exceptions import TransactionNotFound
 from web3.types import TxReceipt
 
 from zoo_compute.chain import fees
+from zoo_compute.chain.broadcasting import Broadcaster, Signer
 from zoo_compute.chain.call import Call, decode_outputs
 from zoo_compute.chain.events import Event, decode
 from zoo_compute.chain.pending_transactions import PendingEntries, PendingTransaction, PendingTransactions
 from zoo_compute.chain.simulate import Request, dry_run, estimate_gas, not_funded, request_of, why_reverted
-from zoo_compute.errors import ChainError, FeeTooHigh, TransactionPending, Unreachable, ZooError
+from zoo_compute.errors import ChainError, TransactionPending, Unreachable, ZooError
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
 
 TIMEOUT_S = 180.0
 STUCK_AFTER_S = 30.0
-STUCK_AFTER_BLOCKS = 2  # if the chain makes no blocks, a higher fee does not help
 ADOPTED_FOR_BLOCKS = 50  # how long the next sender of the same call gets the outcome of a dead process's transaction
 SHORTEST_POLL_S = 0.02
 LONGEST_POLL_S = 1.0
 ATTEMPTS = 8  # to win a nonce against processes on other machines
-
-
-class Signer(Protocol):
-    """eth-account's LocalAccount, or a RemoteSigner."""
-
-    @property
-    def address(self) -> Any: ...
-
-    def sign_transaction(self, transaction_dict: Any) -> Any:
-        """Something with `.raw_transaction`."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +66,7 @@ class Sender:
         folder: Path | None = None,
         timeout_s: float = TIMEOUT_S,
         stuck_after_s: float = STUCK_AFTER_S,
-        max_fee_limit: int = fees.MAX_FEE_LIMIT,
+        limits: fees.FeeLimits = fees.FeeLimits(),  # noqa: B008, which is frozen
     ) -> None:
         self.chain = chain
         self.account = account
@@ -86,8 +74,9 @@ class Sender:
         self.ledger = ledger
         self.timeout_s = timeout_s
         self.stuck_after_s = stuck_after_s
-        self.max_fee_limit = max_fee_limit
+        self.limits = limits
         self._outbox = PendingTransactions(folder, chain.network.chain_id, self.address)
+        self._broadcaster = Broadcaster(chain, account, self._outbox, limits)
 
     def simulate(self, call: Call) -> Any:
         """The call's return value in the next block. Costs nothing. Raises Refusal."""
@@ -121,16 +110,17 @@ class Sender:
     def _adopt(self, request: Request) -> PendingTransaction | None:
         """The same call, if one of our processes sent it and then died or stopped waiting."""
         with self._outbox.locked() as box:
-            head, mined, pending = self.chain.head().number, self._nonce("latest"), self._nonce("pending")
+            nonce = self._broadcaster.nonce
+            head, mined, pending = self.chain.head().number, nonce("latest"), nonce("pending")
             # Mined long ago; or above the pending nonce: the chain was reset, or an earlier transaction was never sent.
             old = {
                 n for n, e in box.entries.items() if n < mined and not 0 <= head - e.sent_block <= ADOPTED_FOR_BLOCKS
             }
             box.drop(lambda entry: not entry.is_awaited and (entry.nonce in old or entry.nonce > pending))
-            for entry in box.entries.values():
+            for entry in list(box.entries.values()):
                 same = (entry.to, entry.data, entry.value) == (request.to, request.data, request.value)
-                if same and not entry.is_awaited and (entry.nonce < mined or self._broadcast(entry)):
-                    entry.sender_pid = os.getpid()
+                if same and not entry.is_awaited and (entry.nonce < mined or self._broadcaster.broadcast(entry, box)):
+                    entry.take()
                     return entry
         return None
 
@@ -140,12 +130,12 @@ class Sender:
         for attempt in range(ATTEMPTS):
             with self._outbox.locked() as box:
                 block = w3.eth.get_block("latest")
-                fee = fees.suggest(w3, block, self.max_fee_limit)
+                fee = fees.suggest(w3, block, self.limits.of(request.operation), self.limits.priority)
                 needed = gas * fee.max_fee + request.value
                 if self.chain.coin(self.address) < needed:
                     raise not_funded(w3, self.address, needed)
                 entry = PendingTransaction(
-                    nonce=self._nonce("pending"),
+                    nonce=self._free_nonce(box, block["number"]),
                     operation=request.operation,
                     to=request.to,
                     data=request.data,
@@ -154,55 +144,41 @@ class Sender:
                     max_fee=fee.max_fee,
                     priority_fee=fee.priority_fee,
                     sent_block=block["number"],
-                    sender_pid=os.getpid(),
                 )
+                entry.take()
                 if self._first_broadcast(entry, box):
                     return entry
             time.sleep(0.05 * 2**attempt)  # the RPC's count lags, or another machine sends for this account
         raise Unreachable(f"{request.operation}: no free nonce for {self.address}", hint="does another machine use it?")
 
+    def _free_nonce(self, box: PendingEntries, head: int) -> int:
+        """The next nonce that no transaction of ours has. A node that dropped one, or never had it, gets it again."""
+        nonce = self._broadcaster.nonce("pending")
+        while (known := box.entries.get(nonce)) and known.sent_block <= head:
+            if not known.is_awaited and head - known.sent_block > ADOPTED_FOR_BLOCKS:
+                break
+            try:
+                if not self._broadcaster.broadcast(known, box):
+                    break
+            except ChainError:  # it takes this one no more
+                break
+            nonce += 1
+        return nonce
+
     def _first_broadcast(self, entry: PendingTransaction, box: PendingEntries) -> bool:
-        """Like `_broadcast`, but saves the entry first, so that it survives a crash here."""
-        box.put(entry)
+        """Like `broadcast`; what did not reach the node leaves no entry."""
         try:
-            sent = self._broadcast(entry)
+            sent = self._broadcaster.broadcast(entry, box)
         except Unreachable:  # it may have arrived
-            entry.sender_pid = None
+            entry.leave()
             box.put(entry)
             raise
         except ZooError:
             box.remove(entry)
             raise
-        if sent:
-            box.put(entry)
-        else:
+        if not sent:
             box.remove(entry)
         return sent
-
-    def _broadcast(self, entry: PendingTransaction) -> bool:
-        """Whether the node has the transaction now; False when the nonce is taken."""
-        signed = self.account.sign_transaction(self._transaction(entry))
-        raw = bytes(signed.raw_transaction)
-        digest = "0x" + keccak(raw).hex()
-        if digest not in entry.hashes:
-            entry.hashes.append(digest)
-        try:
-            self.chain.w3.eth.send_raw_transaction(HexBytes(raw))
-        except Web3RPCError as error:
-            if fees.is_nonce_taken(error):
-                return self._has(digest)  # by itself, if an answer was lost and the provider repeated the request
-            if fees.is_unfunded(error):
-                raise not_funded(self.chain.w3, self.address, entry.gas * entry.max_fee + entry.value) from None
-            if not fees.is_known(error):
-                raise ChainError(f"{entry.operation}: the RPC refuses the transaction: {error.message}") from error
-        return True
-
-    def _has(self, digest: str) -> bool:
-        try:
-            self.chain.w3.eth.get_transaction(HexBytes(digest))
-        except TransactionNotFound:
-            return False
-        return True
 
     def _wait(self, entry: PendingTransaction) -> TxReceipt | None:
         """The receipt under any of the entry's hashes; None when another transaction took its nonce.
@@ -212,31 +188,52 @@ class Sender:
         try:
             mined = self._watch(entry)
         except BaseException:
-            entry.sender_pid = None
             with self._outbox.locked() as box:
-                box.put(entry)
+                if self._merge(entry, box):
+                    entry.leave()
+                    box.put(entry)
             raise
         with self._outbox.locked() as box:
             box.remove(entry)
         return mined
 
     def _watch(self, entry: PendingTransaction) -> TxReceipt | None:
-        start = last_sent = time.monotonic()
+        start = last_raised = time.monotonic()
         pause = SHORTEST_POLL_S
         while True:
-            taken = (
-                self._nonce("latest") > entry.nonce
-            )  # read first, so that a receipt that arrives in between is not missed
+            # Read first, so that a receipt that arrives in between is not missed.
+            taken = self._broadcaster.nonce("latest") > entry.nonce
+            if taken:
+                self._catch_up(entry)
             mined = self._mined(entry)
             if mined is not None or (taken and self._is_lost(entry)):
                 return mined
             now = time.monotonic()
             if now - start > self.timeout_s:
+                self._catch_up(entry)
                 raise TransactionPending(f"{entry.operation}: not mined in {self.timeout_s:g} s", entry.hashes[-1])
-            if now - last_sent > self.stuck_after_s and self._replace(entry):
-                last_sent = now
+            if now - last_raised > self.stuck_after_s and self._broadcaster.clear_way(entry):
+                self._catch_up(entry)
+                last_raised = now
             time.sleep(pause)
             pause = min(LONGEST_POLL_S, pause * 1.5)
+
+    def _catch_up(self, entry: PendingTransaction) -> None:
+        """Other senders of the account raise the fee of whatever is in their way: take over the hashes that they added."""
+        with self._outbox.locked() as box:
+            self._merge(entry, box)
+
+    def _merge(self, entry: PendingTransaction, box: PendingEntries) -> bool:
+        """Whether the entry at this nonce is still this one."""
+        known = box.entries.get(entry.nonce)
+        if known is None or not set(known.hashes) & set(entry.hashes):
+            return False
+        entry.hashes = list(dict.fromkeys([*entry.hashes, *known.hashes]))
+        if known.max_fee > entry.max_fee:
+            entry.max_fee, entry.priority_fee, entry.bumped_block = (
+                known.max_fee, known.priority_fee, known.bumped_block,
+            )  # fmt: skip
+        return True
 
     def _mined(self, entry: PendingTransaction) -> TxReceipt | None:
         for digest in reversed(entry.hashes):
@@ -258,21 +255,6 @@ class Sender:
                     return "0x" + mined["hash"].hex() not in entry.hashes
         return False
 
-    def _replace(self, entry: PendingTransaction) -> bool:
-        """Send again at the same nonce with a higher fee, once blocks went by without it."""
-        block = self.chain.w3.eth.get_block("latest")
-        if block["number"] < entry.sent_block + STUCK_AFTER_BLOCKS:
-            return False
-        try:
-            fee = fees.bumped(self.chain.w3, block, entry.max_fee, entry.priority_fee, self.max_fee_limit)
-        except FeeTooHigh:
-            return True  # keep waiting; the sent transaction may still be mined
-        with self._outbox.locked() as box:
-            entry.max_fee, entry.priority_fee = fee.max_fee, fee.priority_fee
-            self._broadcast(entry)  # False: mined meanwhile; `_watch` will see it
-            box.put(entry)
-        return True
-
     def _receipt(self, request: Request, mined: TxReceipt, result: Any) -> Receipt:
         block, gas_used = mined["blockNumber"], mined["gasUsed"]
         digest = "0x" + mined["transactionHash"].hex()
@@ -282,22 +264,6 @@ class Sender:
         return Receipt(digest, block, gas_used, request.operation, decode(self.chain, mined["logs"]), result)
 
     # -- small parts
-
-    def _transaction(self, entry: PendingTransaction) -> dict[str, Any]:
-        return {
-            "type": 2,
-            "chainId": self.chain.network.chain_id,
-            "nonce": entry.nonce,
-            "to": entry.to,
-            "data": entry.data,
-            "value": entry.value,
-            "gas": entry.gas,
-            "maxFeePerGas": entry.max_fee,
-            "maxPriorityFeePerGas": entry.priority_fee,
-        }
-
-    def _nonce(self, block: str) -> int:
-        return self.chain.w3.eth.get_transaction_count(self.address, block)  # type: ignore[arg-type]
 
     def _record(self, operation: str, gas_used: int, digest: str, block: int) -> None:
         if self.ledger is None:

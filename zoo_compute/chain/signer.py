@@ -7,11 +7,11 @@ from typing import Any
 
 from eth_utils.address import to_checksum_address
 from hexbytes import HexBytes
-from web3 import HTTPProvider
 from web3.types import RPCEndpoint
 
 from zoo_compute.chain.network import Network
-from zoo_compute.chain.provider import READ_TIMEOUT_S, authorization, redacted
+from zoo_compute.chain.provider import authorization, redacted
+from zoo_compute.chain.rpc_http import Rpc
 from zoo_compute.errors import ConfigError, Unreachable
 
 
@@ -27,9 +27,7 @@ class RemoteSigner:
         if network.signer is None:
             raise ConfigError(f"network {network.name!r} names no signer", hint="use a key file")
         self._url = network.signer
-        headers = {**HTTPProvider.get_request_headers(), **authorization(api_key, [self._url])}
-        options = {"timeout": READ_TIMEOUT_S, "headers": headers}
-        self._provider = HTTPProvider(self._url, request_kwargs=options, exception_retry_configuration=None)
+        self._provider = Rpc(self._url, authorization(api_key, [self._url]))
         self.address = to_checksum_address(self._first_account())
 
     def sign_transaction(self, transaction_dict: dict[str, Any]) -> Signed:

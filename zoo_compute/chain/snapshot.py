@@ -53,6 +53,12 @@ def read_job(chain: Chain, job: int, block: int | Head | None = None) -> JobView
     return view
 
 
+def read_job_from(chain: Chain, job: int, head: Head, posted_block: int) -> JobView:
+    """As `read_job`, on a connection that has not read the job yet: events are read from the block on in which it was posted."""
+    chain.cached(("history", "job", job), lambda: History(chain, since=posted_block, job=job))
+    return read_job(chain, job, head)
+
+
 def _read_job(chain: Chain, job: int, head: Head) -> JobView:
     events = job_events(chain, job, head)
     posted = next((event for event in events if event.name == "JobPosted"), None)

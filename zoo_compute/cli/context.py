@@ -15,9 +15,10 @@ from zoo_compute.cli.output import emit, say
 
 if TYPE_CHECKING:
     from zoo_compute.amounts import Token
+    from zoo_compute.chain.broadcasting import Signer
     from zoo_compute.chain.connection import Chain
     from zoo_compute.chain.network import Network
-    from zoo_compute.chain.sender import Sender, Signer
+    from zoo_compute.chain.sender import Sender
     from zoo_compute.client.client import Client
     from zoo_compute.store import Store
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from eth_utils.crypto import keccak
@@ -28,6 +29,7 @@ STAGE_GAS = 260_000  # of an answer that leads into another tree
 MAX_SLOTS_COUNTED = 255  # of an operator: eight bits of the claim's word
 MAX_ASKS = 65_535  # open at once, of a claim
 MOST_LEFT_S = 2**20 - 1  # twenty bits of the claim's word
+KEYS_KEPT = 4096  # of the last claims: a claim's key is asked for wherever a dispute of it could be
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ class Place:
     path: Hashes = ()
 
 
+@lru_cache(KEYS_KEPT)
 def claim_key(job: int, claim: Claim) -> bytes:
     return bytes(keccak(abi_words(job, claim_hash(claim))))
 

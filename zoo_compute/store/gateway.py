@@ -28,10 +28,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from zoo_compute.store.blockstore import BlockStore
-from zoo_compute.store.deadlines import TimedSocket
 from zoo_compute.store.errors import BadCid, ContentTampered, StoreError
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.probe import Prober, ProbeRefused, is_loopback
+from zoo_compute.timed_sockets import TimedSocket
 
 MAX_CONNECTIONS = 64
 REQUEST_S = 15.0  # for a client to send its request, and again to read the answer

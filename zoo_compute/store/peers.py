@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 from urllib.parse import SplitResult, urlsplit
 
-from zoo_compute.store.deadlines import TimedSocket
 from zoo_compute.store.errors import ContentMissing, ContentTampered, StoreUnreachable
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.unixfs import MAX_BLOCK
+from zoo_compute.timed_sockets import TimedSocket
 
 PATIENCE_S = 10.0  # for one block from one peer while other peers remain
 REST_S = 30.0  # for how long a peer that failed is tried last

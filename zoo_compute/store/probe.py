@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import cast
 
 from zoo_compute.atomic import write_atomically
-from zoo_compute.store.deadlines import TimedSocket
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed
+from zoo_compute.timed_sockets import TimedSocket
 
 ENDPOINTS = "endpoints"
 MAX_BYTES = 1024  # of the block

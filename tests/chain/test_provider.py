@@ -1,0 +1,209 @@
+"""RPCs that hang, drip, lag, lie about the newest block, pack bombs and limit the rate (p6 of the audit of what runs off chain)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from web3 import Web3
+
+from tests.support.waiting import HANG_S
+from zoo_compute.chain import provider, rpc_http
+from zoo_compute.chain.provider import FailoverProvider
+from zoo_compute.errors import Unreachable
+
+ANSWER_S = 0.6
+TICK_S = 0.05
+BOMB = gzip.compress(b" " * 100_000_000)
+
+
+class FakeRpc:
+    """An RPC of chain 1. head: its newest block. ails: `drip`, `bomb`, `large`, `limit`, `limit in words`, `hang`; but not for eth_chainId."""
+
+    def __init__(self, head: int, ails: str = "", *, ahead_s: int = 0) -> None:
+        self.head, self.ails, self.ahead_s = head, ails, ahead_s
+        self.asked: list[str] = []
+        self.stopped = threading.Event()
+        rpc = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                rpc.asked.append(question["method"])
+                ails = "" if question["method"] == "eth_chainId" else rpc.ails
+                body = json.dumps({"jsonrpc": "2.0", "id": question["id"], **rpc.answer(question["method"])}).encode()
+                if ails == "limit":
+                    self._send(b"{}", status=429, headers={"Retry-After": "7"})
+                elif ails == "bomb":
+                    self._send(BOMB, headers={"Content-Encoding": "gzip"})
+                elif ails == "large":
+                    self._send(b" " * (rpc_http.MAX_ANSWER_BYTES + 1) + body)
+                elif ails == "drip":
+                    self._drip()
+                elif ails == "hang":
+                    rpc.stopped.wait(HANG_S)
+                else:
+                    self._send(body)
+
+            def _send(self, body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> None:
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def _drip(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Length", "100000")
+                self.end_headers()
+                while not rpc.stopped.wait(TICK_S):
+                    self.wfile.write(b" ")
+
+            def log_message(self, *_: object) -> None: ...
+
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_: object) -> None: ...
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(TICK_S,), daemon=True).start()
+
+    def answer(self, method: str) -> dict[str, Any]:
+        if self.ails == "limit in words" and method != "eth_chainId":
+            return {"error": {"code": -32005, "message": "daily request limit exceeded"}}
+        head = {"number": hex(self.head), "timestamp": hex(int(time.time()) + self.ahead_s)}
+        return {
+            "result": {"eth_chainId": "0x1", "eth_blockNumber": hex(self.head), "eth_getBlockByNumber": head}[method]
+        }
+
+    def stop(self) -> None:
+        self.stopped.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def rpcs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeRpc]]:
+    """Those appended are stopped. Nothing looks at the newest blocks but the test."""
+    monkeypatch.setattr(rpc_http, "ANSWER_S", ANSWER_S)
+    monkeypatch.setattr(rpc_http, "MAX_ANSWER_BYTES", 10_000_000)
+    monkeypatch.setattr(FailoverProvider, "_start_looking", lambda self: None)
+    started: list[FakeRpc] = []
+    yield started
+    for each in started:
+        each.stop()
+
+
+def over(rpcs: list[FakeRpc], *wanted: FakeRpc) -> FailoverProvider:
+    rpcs += wanted
+    return FailoverProvider([each.url for each in wanted], 1)
+
+
+def block_number(over: FailoverProvider) -> int:
+    return Web3(over).eth.block_number
+
+
+@pytest.mark.parametrize("ails", ["drip", "hang", "bomb", "large", "limit", "limit in words"])
+def test_an_rpc_that_is_ill__is_replaced_by_the_next_and_left_alone(rpcs: list[FakeRpc], ails: str) -> None:
+    first, second = FakeRpc(8, ails), FakeRpc(9)
+    both = over(rpcs, first, second)
+    assert block_number(both) == 9
+    asked = len(first.asked)
+    assert block_number(both) == 9
+    assert len(first.asked) == asked
+
+
+@pytest.mark.parametrize("ails", ["drip", "hang", "bomb", "large"])
+def test_the_only_rpc__that_is_ill__is_unreachable_and_no_more(rpcs: list[FakeRpc], ails: str) -> None:
+    alone = over(rpcs, FakeRpc(8, ails))
+    with pytest.raises(Unreachable):
+        block_number(alone)
+    rpcs[0].ails = ""
+    rpcs[0].stopped.set()
+    assert block_number(alone) == 8
+
+
+def test_a_bomb__is_not_unpacked(rpcs: list[FakeRpc]) -> None:
+    """p6: 292 kB that unpack to 300 MB took 620 MB of memory."""
+    import tracemalloc
+
+    alone = over(rpcs, FakeRpc(8, "bomb"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(Unreachable, match="larger than 10,000,000 bytes"):
+            block_number(alone)
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_rpc_that_was_ill__is_used_again_once_it_is_well(
+    rpcs: list[FakeRpc], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = FakeRpc(8, "bomb"), FakeRpc(9)
+    both = over(rpcs, first, second)
+    assert block_number(both) == 9
+    first.ails = ""
+    clock = time.monotonic()
+    monkeypatch.setattr(provider.time, "monotonic", lambda: clock + provider.FIRST_REST_S + 1)
+    assert block_number(both) == 8
+
+
+@pytest.mark.parametrize(
+    ("heads", "used"),
+    [
+        ((1, 409_600), 409_600),  # p6: it was believed for ever
+        ((409_600 - provider.LAG_BLOCKS, 409_600), 409_600 - provider.LAG_BLOCKS),
+        ((10**9, 409_600, 409_601), 409_600),  # one alone is ahead: it may lie
+        ((1, 409_600, 409_601), 409_600),
+    ],
+)
+def test_an_rpc_whose_newest_block_is_not_the_others__is_not_used(
+    rpcs: list[FakeRpc], heads: tuple[int, ...], used: int
+) -> None:
+    several = over(rpcs, *map(FakeRpc, heads))
+    several.look()
+    assert block_number(several) == used
+
+
+def test_an_rpc_that_shows_blocks_of_the_future__is_not_used(rpcs: list[FakeRpc]) -> None:
+    both = over(rpcs, FakeRpc(10**9, ahead_s=10**6), FakeRpc(409_600))
+    both.look()
+    assert block_number(both) == 409_600
+
+
+def test_rpcs_that_all_show_the_future__are_believed(rpcs: list[FakeRpc]) -> None:
+    """A devnet's time is ahead of this machine's."""
+    both = over(rpcs, FakeRpc(70, ahead_s=10**6), FakeRpc(71, ahead_s=10**6))
+    both.look()
+    assert block_number(both) == 70
+
+
+@pytest.mark.parametrize("ails", ["limit", "limit in words"])
+def test_the_only_rpc__that_limits_the_rate__is_asked_ever_more_rarely(
+    rpcs: list[FakeRpc], ails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, pauses = over(rpcs, FakeRpc(8, ails)), []
+    monkeypatch.setattr(provider.time, "sleep", pauses.append)
+    for _ in range(20):
+        with pytest.raises(Unreachable, match="limits the rate"):
+            block_number(alone)
+    assert rpcs[0].asked.count("eth_blockNumber") <= 4
+    rpcs[0].ails = ""
+    clock = time.monotonic()
+    monkeypatch.setattr(provider.time, "monotonic", lambda: clock + provider.MOST_LIMITED_S)
+    assert block_number(alone) == 8
+
+
+def test_a_refusal_by_a_contract__is_no_limit_of_a_rate() -> None:
+    answer = {"error": {"code": 3, "message": "execution reverted: auction: request limit"}}
+    assert provider.answer_of(answer) is answer
