@@ -286,7 +286,7 @@ class Keeper:
             self._capacity.record_opening_time(view, measured.opening_s, self.chain.params.clocks.committer_s)
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
-        return self.work.submit(task, name, {"peers": self.peers.urls, **request})
+        return self.work.submit(task, name, {"peers": self.peers.urls, "scope": self.peers.scope.value, **request})
 
 
 def _turn_s(config: OperatorConfig) -> int:

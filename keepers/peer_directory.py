@@ -12,14 +12,16 @@ from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.sender import Sender
 from zoo_compute.store import BlockStore, Store
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.peers import is_gateway
 from zoo_compute.store.probe import save_endpoints
 
+DEVNET = "devnet"  # its operators share a machine
 ENDPOINT_EVENTS = ("OperatorRegistered", "EndpointAnnounced")
 
 
 class PeerDirectory:
-    """urls: the network's storage, then of the operators that announced one on chain."""
+    """urls: the network's storage, then of the operators that announced one on chain. scope: where they may be."""
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class PeerDirectory:
         self._prefetcher = prefetcher
         self._retention = retention
         self._statements = statements
+        self.scope = Scope.PRIVATE if config.private_peers or chain.network.preset == DEVNET else Scope.PUBLIC
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
         self._next_block = chain.network.first_block  # whose announcements are read next
 
@@ -60,8 +63,8 @@ class PeerDirectory:
         """Have the store and the lanes ask these. endpoints: by operator."""
         self.urls = urls
         if isinstance(self._store, BlockStore):
-            self._store.set_peers(self.urls)
+            self._store.set_peers(self.urls, self.scope)
             save_endpoints(self._store.root, filter(is_gateway, endpoints.values()))
-        self._prefetcher.set_peers(self.urls, endpoints)
-        self._retention.endpoints = dict(endpoints)
-        self._statements.endpoints = dict(endpoints)
+        self._prefetcher.set_peers(self.urls, endpoints, self.scope)
+        self._retention.endpoints, self._retention.scope = dict(endpoints), self.scope
+        self._statements.endpoints, self._statements.scope = dict(endpoints), self.scope

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from keepers.monitoring import logs, metrics
 from keepers.monitoring.server import SOCKET, Monitor
 from keepers.processes import spare
 from keepers.processes.watchdog import Watchdog, is_asked
-from keepers.queue import broker
+from keepers.queue import broker, seals
 from keepers.queue.app import DISPUTE_QUEUE
 from keepers.queue.worker_leases import WorkLog, worker_name
 from zoo_compute.errors import ConfigError
@@ -39,6 +40,8 @@ DISPUTES = "worker-disputes"
 SERVERS = ("broker", "gateway")  # the other processes need them to the end
 # A kernel's doing, and not a person's or the memory's: its work is done again on other kernels (node/backends.py).
 CRASHES = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
+# Names of variables that only the keeper's process gets.
+SECRET = re.compile("PASS|SECRET|TOKEN|KEY|CREDENTIAL|AUTH|PRIVATE|MNEMONIC|SEED", re.IGNORECASE)
 STOP_TIMEOUT_S = 10.0
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 60.0
@@ -199,7 +202,9 @@ class Daemon:
         if role == "worker":
             try:
                 client = broker.connect(self.config.broker, self.config.folder, timeout_s=0.5)
-                WorkLog(client, worker_name(self.config.name, name)).release_leases(crashed=crashed, died=True)
+                WorkLog(client, seals.load(self.config.folder), worker_name(self.config.name, name)).release_leases(
+                    crashed=crashed, died=True
+                )
             except (broker.BrokerUnreachable, redis.RedisError) as error:  # then it expires
                 log.warning("the leases of %s were not given up: %s", child.name, error)
 
@@ -255,6 +260,17 @@ def is_spare(name: str) -> bool:
 def component_of(name: str) -> str:
     """The part of the daemon that a process belongs to: spares are of the workers."""
     return "worker" if is_spare(name) else name.partition("-")[0]
+
+
+def inherited(name: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """What a process gets of the daemon's environment: all but the keeper do without what may be secret."""
+    if component_of(name) == "keeper":
+        return dict(environ)
+    return {key: value for key, value in environ.items() if not SECRET.search(key) and _is_for_all(key)}
+
+
+def _is_for_all(key: str) -> bool:
+    return not key.startswith("ZOO_") or key == "ZOO_HOME"
 
 
 def gateway_command(store: str, host: str, port: int) -> list[str]:
@@ -318,6 +334,6 @@ def _spawn(child: SupervisedProcess) -> None:
             start_new_session=True,  # a Ctrl-C in the terminal reaches the daemon alone, which ends them in order
             preexec_fn=tied_to_parent(),
             umask=0o077,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **child.environment},
+            env={**inherited(child.name, os.environ), "PYTHONUNBUFFERED": "1", **child.environment},
         )
     child.started = time.monotonic()

@@ -18,7 +18,7 @@ from keepers.keeper import Keeper
 from keepers.monitoring import metrics
 from keepers.monitoring.lanes import Lanes, Progressed
 from keepers.monitoring.server import serve_daemon
-from keepers.queue import broker
+from keepers.queue import broker, seals
 from keepers.queue.app import KEEPER_QUEUE, WATCH_TASK, make_app, print_ready
 from keepers.queue.work_queue import WorkQueue
 from keepers.services.demand_responder import DemandResponder
@@ -150,7 +150,9 @@ def wake_on_claims(keeper: Keeper, poll_s: float, progressed: Progressed = lambd
 def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Keeper:
     """Connect everything a keeper needs; waits for a chain that is not up yet."""
     network = load_network(config.network_path)
-    account = keystore.unlock(config.path(config.keystore), config.path(config.passphrase_file).read_text().strip())
+    account = keystore.unlock(
+        config.path(config.keystore), keystore.read_passphrase(config.path(config.passphrase_file))
+    )
     while True:
         try:
             chain = connect(network)
@@ -169,7 +171,7 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
     ledger = config.folder / "transactions.jsonl"
     sender = Sender(chain, account, ledger=ledger, folder=config.folder, limits=limits)
     store = open_store(config.store_location)
-    return Keeper(config, chain, account, sender, store, WorkQueue(app, client))
+    return Keeper(config, chain, account, sender, store, WorkQueue(app, client, seals.load(config.folder)))
 
 
 def rpc_health(chain: Chain) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from keepers.monitoring.logs import configure_logging
 from keepers.monitoring.server import serve_daemon
 from keepers.processes import worker
 from keepers.processes.worker import TaskBody
-from keepers.queue import broker
+from keepers.queue import broker, seals
 from keepers.queue.app import DISPUTE_QUEUE, WORK_QUEUE, make_app, print_ready
 from keepers.queue.presence import Presence
 from keepers.queue.worker_leases import WorkLog, worker_name
@@ -37,7 +37,7 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
     serve_daemon(metrics.WORKER, lambda: {"ok": True})
     client = broker.wait_ready(config.broker, config.folder)
     app = make_app(config)
-    worklog = WorkLog(client, worker_name(config.name, name))
+    worklog = WorkLog(client, seals.load(config.folder), worker_name(config.name, name))
     worklog.release_leases()
     bodies = {task: tasks.get(task, body) for task, body in worker.tasks_of(queue).items()}
     presence = Presence(client, worker_name(config.name, name)) if queue == WORK_QUEUE else None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from zoo_compute.store import dag, unixfs
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.blocks import Blocks
 from zoo_compute.store.durable_files import locked, remove_abandoned, replacing, sync_folder
 from zoo_compute.store.errors import (
@@ -40,7 +41,7 @@ _GARBAGE_WAIT_S = 60.0  # for others to finish adding
 class BlockStore:
     """Threads and processes can share `root`. Any process may crash at any time."""
 
-    def __init__(self, root: Path, peers: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, peers: Sequence[str] = (), scope: Scope = Scope.ANY) -> None:
         self.root = Path(root)
         self._blocks = Blocks(self.root)
         self._pins = self.root / "pins"
@@ -50,14 +51,15 @@ class BlockStore:
             self._pins.mkdir(exist_ok=True)
             self._tags.mkdir(exist_ok=True)
         self._name_once()
-        self.set_peers(peers)
+        self.set_peers(peers, scope)
 
     @property
     def id(self) -> str:
         return (self.root / "id").read_text()
 
-    def set_peers(self, urls: Sequence[str]) -> None:
-        self._peers = Peers(urls)
+    def set_peers(self, urls: Sequence[str], scope: Scope = Scope.ANY) -> None:
+        """scope: where these may be."""
+        self._peers = Peers(urls, scope)
 
     def add(self, source: Source, *, pin: bool = True, tag: str = "") -> str:
         with dag.open_source(source) as stream, locked(self._lock, fcntl.LOCK_SH):

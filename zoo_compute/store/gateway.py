@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from zoo_compute.store.addresses import is_loopback
 from zoo_compute.store.blockstore import BlockStore
 from zoo_compute.store.errors import BadCid, ContentTampered, StoreError
 from zoo_compute.store.multiformats import Cid
-from zoo_compute.store.probe import Prober, ProbeRefused, is_loopback
+from zoo_compute.store.probe import Prober, ProbeRefused
 from zoo_compute.timed_sockets import TimedSocket
 
 MAX_CONNECTIONS = 64
