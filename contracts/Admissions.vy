@@ -30,6 +30,9 @@ MAX_STEPS: constant(uint256) = 65_536
 MAX_VRAM_GB: constant(uint256) = 65_535
 # Of the stake, for a trial that proved false.
 FALSE_BPS: constant(uint256) = 2_000
+# Of the stake, for a recall that was not answered; of that, to whoever recalled.
+LAPSE_BPS: constant(uint256) = 100
+RECALLER_BPS: constant(uint256) = 5_000
 # Of the admitted, in an epoch.
 RECALL_BPS: constant(uint256) = 1_000
 # Re-executions by a machine just fast enough that fit a window; trials that fit a recall.
@@ -79,6 +82,8 @@ struct Recall:
     epoch: uint256
     # Until when it must be answered; 0: it was.
     due: uint256
+    # Who asked for it, and has a part of what a lapse costs.
+    caller: address
 
 
 # Judges disputes; set once by `wire`.
@@ -99,6 +104,8 @@ is_disputed: public(HashMap[uint256, bool])
 scores: public(HashMap[uint256, uint256])
 # operator -> its last recall
 recalls: public(HashMap[uint256, Recall])
+# claim_hash -> of what a false trial cost, what is kept for whoever found it
+finder_shares: public(HashMap[bytes32, uint256])
 # epoch -> the block whose hash draws who is recalled; 0: not scheduled
 draws: public(HashMap[uint256, uint256])
 
@@ -136,6 +143,12 @@ event TrialConvicted:
     slashed: uint256
 
 
+event TrialFinderRewarded:
+    operator: indexed(uint256)
+    finder: indexed(address)
+    amount: uint256
+
+
 event OperatorAdmitted:
     operator: indexed(uint256)
     score: uint256
@@ -153,6 +166,7 @@ event OperatorRecalled:
 
 event AdmissionLapsed:
     operator: indexed(uint256)
+    slashed: uint256
 
 
 @deploy
@@ -296,16 +310,28 @@ def close_dispute(job: uint256, claim: ISettlementViews.Claim, outcome: uint256,
     if outcome == outcomes.AGED:
         return
     self._end(operator)
-    slashed: uint256 = extcall INodeRegistry(registry).slash_stake(operator, FALSE_BPS)
+    # INVARIANT shares: whoever shows its own fault loses more than it is sent. As of a lock, nobody earns by silence.
+    share_bps: uint256 = numbers.FINDER_BPS if outcome == outcomes.JUDGED else 0
+    slashed: uint256 = 0
+    share: uint256 = 0
+    slashed, share = extcall INodeRegistry(registry).slash_for(operator, FALSE_BPS, share_bps, empty(address))
+    self.finder_shares[claim_words._hash(claim)] = share
     log TrialConvicted(operator=operator, slashed=slashed)
 
 
 @external
 def reward_finder(job: uint256, claim: ISettlementViews.Claim, finder: address):
     """
-    @notice Nothing is set aside for who finds that a trial is false: all of it burned.
+    @notice What is kept of a judged trial's cost is sent to whoever found that it is false; without a finder it burns.
+    @param job 0.
     """
     self._check_referee()
+    hash: bytes32 = claim_words._hash(claim)
+    amount: uint256 = self.finder_shares[hash]
+    if amount > 0:
+        self.finder_shares[hash] = 0
+        log TrialFinderRewarded(operator=claim.operator, finder=finder, amount=amount)
+        extcall INodeRegistry(registry).pay_share(finder, amount)
 
 
 @external
@@ -340,7 +366,8 @@ def schedule():
 @external
 def recall(operator: uint256):
     """
-    @notice Asks an admitted operator that this epoch's draw picked for a new trial.
+    @notice Asks an admitted operator that this epoch's draw picked for a new trial. Whoever calls has a part of what it costs the
+            operator not to answer.
     """
     epoch: uint256 = block.timestamp // epoch_s
     number: uint256 = self.draws[epoch]
@@ -353,20 +380,28 @@ def recall(operator: uint256):
     assert last.due == 0 and last.epoch != epoch, "admissions: already recalled"
     assert self._is_drawn(block_hash, epoch, operator), "admissions: not drawn"
     due: uint256 = protocol_time._now(registry) + RECALL_TRIALS * benchmark_s
-    self.recalls[operator] = Recall(epoch=epoch, due=due)
+    self.recalls[operator] = Recall(epoch=epoch, due=due, caller=msg.sender)
     log OperatorRecalled(operator=operator, due=due)
 
 
 @external
 def lapse(operator: uint256):
     """
-    @notice Ends the admission of an operator that was recalled and did not answer.
+    @notice Ends the admission of an operator that was recalled and did not answer. It loses 1 % of its stake, half of
+            which is sent to whoever recalled it.
     """
-    due: uint256 = self.recalls[operator].due
-    assert due != 0, "admissions: not recalled"
-    assert protocol_time._now(registry) > due, "admissions: recall not over"
-    log AdmissionLapsed(operator=operator)
+    last: Recall = self.recalls[operator]
+    assert last.due != 0, "admissions: not recalled"
+    assert protocol_time._now(registry) > last.due, "admissions: recall not over"
     self._end(operator)
+    # Who exits, or has too little stake, could not answer.
+    hot: address = staticcall INodeRegistry(registry).hot_key(operator)
+    slashed: uint256 = 0
+    if staticcall INodeRegistry(registry).is_eligible(operator, hot):
+        slashed = (
+            extcall INodeRegistry(registry).slash_for(operator, LAPSE_BPS, RECALLER_BPS, last.caller)
+        )[0]
+    log AdmissionLapsed(operator=operator, slashed=slashed)
 
 
 @external

@@ -92,7 +92,7 @@ struct Bid:
 
 # Side by side in storage, where a bid finds both by one hash.
 struct LotWords:
-    # phase (8) | attempt (32) | units (16) | bid_end (40) | audit_bps (40) | reserve (80) | cancelled_at (40)
+    # phase (8) | attempt (32) | units (16) | bid_end (40) | asks (8) | audit_bps (32) | reserve (80) | cancelled_at (40)
     clock: uint256
     # token (160) | what a bid locks besides its units (96): restitution, where the winner may have to pay for rounds done again
     security: uint256
@@ -102,6 +102,8 @@ struct LotWords:
 settlement: public(address)
 # job -> kind -> the words that a bid reads
 lot_words: HashMap[uint256, HashMap[uint256, LotWords]]
+# job -> what it asks of its operators: the word of requirements.vy
+requirements: public(HashMap[uint256, uint256])
 # job -> kind -> second_excess (16) | max_reserve (80) | revealed (24) | units_capped (32) | units_uncapped (32) | sold (16)
 #                | winners (16) | priced (16)
 tallies: HashMap[uint256, HashMap[uint256, uint256]]
@@ -212,11 +214,13 @@ def open(
     max_reserve: uint256,
     audit_bps: uint256,
     once: uint256,
+    requirements: uint256,
 ):
     """
     @notice Opens a lot of a job just posted.
     @param audit_bps The job's: the lock of each unit of a bid follows from it and the reserve.
     @param once Locked behind each bid besides.
+    @param requirements Of each operator that bids or takes over a seat; the same for both lots.
     """
     assert msg.sender == tasks, "auction: not the task registry"
     assert once < 2**96, "auction: lock out of range"
@@ -233,7 +237,9 @@ def open(
         )
     )
     self.lot_words[job][kind].security = words._pack_security(token, once)
-    self._open_attempt(job, kind, 1, units, audit_bps, reserve)
+    if requirements != 0:
+        self.requirements[job] = requirements
+    self._open_attempt(job, kind, 1, units, audit_bps, requirements != 0, reserve)
 
 
 @external
@@ -271,6 +277,10 @@ def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity:
     assert (
         capacity <= units and unsafe_mul(capacity, MAX_WINNERS) >= units
     ), "auction: capacity out of range"
+    # INVARIANT auction: only operators that are what the job asks for have its bids and its seats. What an operator is when it bids
+    # counts; what it loses later takes no seat away.
+    if clock >> words.ASKS_AT & 1 != 0:
+        self._check_requirements(job, operator)
     # As `_place` has it.
     place: uint256 = kind << 8 | job & bits.U8
     current: uint256 = self.rings[operator][place]
@@ -283,7 +293,7 @@ def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity:
     )
     log BidSealed(job=job, operator=operator, kind=kind, capacity=capacity)
     # INVARIANT locks: no price exceeds the reserve, so what a bid locks covers its seat. tests/support/lockstep/invariants.py
-    lock: uint256 = terms_of._lock(clock >> 40 & bits.U80, clock >> 120 & bits.U40)
+    lock: uint256 = terms_of._lock(clock >> 40 & bits.U80, clock >> 120 & bits.U32)
     # One call asks whether the operator may bid, and locks: below 2^88 a unit, for at most 2^14 units, and 2^96.
     if not extcall INodeRegistry(registry).lock_bid(
         operator,
@@ -362,7 +372,7 @@ def reopen(job: uint256, kind: uint256):
         tally.units_uncapped = 0
         tally.second_excess = 0
         self.tallies[job][each] = words._pack_tally(tally)
-        self._open_attempt(job, each, lot.attempt + 1, lot.units, lot.audit_bps, reserve)
+        self._open_attempt(job, each, lot.attempt + 1, lot.units, lot.audit_bps, lot.asks, reserve)
     self.past_reserves[job][clock.attempt] = past
 
 
@@ -522,11 +532,16 @@ def is_lapsed(job: uint256) -> bool:
 
 @external
 @view
-def reserve_of(job: uint256, kind: uint256) -> uint256:
+def takeover_reserve(job: uint256, kind: uint256, operator: uint256, hot: address) -> uint256:
     """
-    @notice The reserve of a lot's present attempt; once it is awarded, the most that its seats may cost.
+    @notice For Settlement: refuses an operator that could not bid for a seat with this hot key.
+    @return The reserve of the lot's attempt that was awarded: the most that its seats may cost.
     """
-    return self.lot_words[job][kind].clock >> 40 & bits.U80
+    assert staticcall INodeRegistry(registry).is_eligible(operator, hot), "auction: operator not eligible"
+    clock: uint256 = self.lot_words[job][kind].clock
+    if clock >> words.ASKS_AT & 1 != 0:
+        self._check_requirements(job, operator)
+    return clock >> 40 & bits.U80
 
 
 @external
@@ -592,7 +607,13 @@ def bids(job: uint256, kind: uint256, operator: uint256) -> Bid:
 
 @internal
 def _open_attempt(
-    job: uint256, kind: uint256, attempt: uint256, units: uint256, audit_bps: uint256, reserve: uint256
+    job: uint256,
+    kind: uint256,
+    attempt: uint256,
+    units: uint256,
+    audit_bps: uint256,
+    asks: bool,
+    reserve: uint256,
 ):
     clock: words.Clock = words.Clock(
         phase=OPEN,
@@ -600,6 +621,7 @@ def _open_attempt(
         units=units,
         bid_end=protocol_time._now(registry) + bid_window_s,
         audit_bps=audit_bps,
+        asks=asks,
         reserve=reserve,
         cancelled_at=0,
     )
@@ -612,6 +634,14 @@ def _open_attempt(
         bid_end=clock.bid_end,
         reveal_end=clock.bid_end + reveal_window_s,
     )
+
+
+@internal
+@view
+def _check_requirements(job: uint256, operator: uint256):
+    assert (
+        staticcall INodeRegistry(registry).meets(operator, self.requirements[job])
+    ), "auction: requirements not met"
 
 
 @internal

@@ -3,13 +3,16 @@
 """
 @title Availability
 @license Apache-2.0
-@notice Makes the author of a claim publish its data: anybody may demand one chunk of it on chain, prepaying the answer.
-        An author that does not answer with the bytes in time loses the claim.
-@dev docs/design/decisions/0010-availability-is-asked-for.md. A job in which everybody serves what it commits never calls this contract.
-     Demands of those who have a clock to keep hold that clock; demands of others hold nothing, so strangers delay nobody.
+@notice Makes whoever answers for a claim's data publish it: anybody may demand one chunk of it on chain, prepaying the answer. In a job
+        without custodians that is the claim's author, which loses the claim if nobody shows the bytes in time; in a job with
+        custodians one of them that signed that it holds the data, which loses its reserve.
+@dev docs/design/decisions/0010-availability-is-asked-for.md and 0037-data-is-demanded-of-signers.md. A job in which everybody serves
+     what it commits, or signed for, never calls this contract. Demands of those who have a clock to keep hold that clock; demands of
+     others hold nothing, so strangers delay nobody.
 """
 
 
+from .interfaces import ICustody
 from .interfaces import INodeRegistry
 from .interfaces import ISettlementViews
 from .interfaces import ITaskViews
@@ -34,6 +37,8 @@ STRANGERS_LANE: constant(uint256) = 130
 LANE_DEMANDS: constant(uint256) = 4
 # So many answer windows lie between a demand and its claim's deadline: one to answer in, one to end the demand in.
 WINDOWS_BEFORE_DEADLINE: constant(uint256) = 2
+# The part of an answer's time, from the demand on, in which the deposit is for whom the data is demanded of, whoever answers.
+FIRST_PART: constant(uint256) = 2
 
 registry: public(immutable(address))
 tasks: public(immutable(address))
@@ -52,6 +57,8 @@ struct Demand:
     group: uint256
     turn: uint256
     holds: bool
+    # Of whom it is demanded, in a job with custodians; else 0: of the claim's author.
+    signer: uint256
 
 
 # What leads from a chunk to a claim's root. Of an aggregation the first three are empty; of a tensor that is not there, `head`.
@@ -81,7 +88,7 @@ struct Spent:
 
 # job -> claim_hash -> lane -> demander (160) | deposit (96); zero when no demand is open
 bonds: HashMap[uint256, HashMap[bytes32, HashMap[uint256, uint256]]]
-# job -> claim_hash -> lane -> asked (8) | opened_at (40) | slot (16) | tensor (32) | group (40) | turn (40) | holds (1)
+# job -> claim_hash -> lane -> asked (8) | opened_at (40) | slot (16) | tensor (32) | group (40) | turn (40) | signer (72) | holds (8)
 questions: HashMap[uint256, HashMap[bytes32, HashMap[uint256, uint256]]]
 # job -> open (64) | since (40) | until (40)
 holding_words: HashMap[uint256, uint256]
@@ -93,7 +100,9 @@ owed: public(HashMap[address, uint256])
 
 event ChunkDemanded:
     job: indexed(uint256)
+    # Of whom it is demanded.
     operator: indexed(uint256)
+    author: uint256
     turn: uint256
     seat: uint256
     lane: uint256
@@ -106,7 +115,9 @@ event ChunkDemanded:
 
 event DemandAnswered:
     job: indexed(uint256)
+    # Of whom it is demanded.
     operator: indexed(uint256)
+    author: uint256
     turn: uint256
     seat: uint256
     lane: uint256
@@ -114,11 +125,15 @@ event DemandAnswered:
 
 event DemandUnanswered:
     job: indexed(uint256)
+    # Of whom it is demanded.
     operator: indexed(uint256)
+    author: uint256
     turn: uint256
     seat: uint256
     lane: uint256
-    voided: bool
+    # Whether that cost the claim; or a custodian's reserve.
+    convicted: bool
+    forfeited: bool
 
 
 event ClocksHeld:
@@ -155,91 +170,100 @@ def demand(
     job: uint256, claim: ISettlementViews.Claim, lane: uint256, slot: uint256, tensor: uint256, group: uint256
 ):
     """
-    @notice Demands one chunk of a pending claim's data, prepaying the answer.
+    @notice Demands one chunk of a pending claim's data of its author, prepaying the answer. In a job without custodians.
     @param lane The demander's seat, 128 of the aggregator, 129 of the submitter, 130 of anybody else.
     @param slot Whose update, for a claim of slots; 0 for an aggregation.
     @param tensor Which tensor of the state, in ascending order of names; taken modulo the width of the state's tree.
     @param group Which eight leaves of it; taken modulo the width of the tensor's tree of groups.
     """
-    assert claims._is_pending(settlement, job, claim), "availability: unknown claim"
+    run: ISettlementViews.Run = staticcall ISettlementViews(settlement).runs(job)
+    assert run.policy >> numbers.CUSTODIANS_AT == 0, "availability: signers answer"
+    self._open(job, claim, run, 0, lane, slot, tensor, group)
+
+
+@external
+@payable
+def demand_of_signer(
+    job: uint256,
+    claim: ISettlementViews.Claim,
+    lane: uint256,
+    slot: uint256,
+    tensor: uint256,
+    group: uint256,
+    index: uint256,
+    committee: DynArray[ICustody.Member, numbers.MAX_CUSTODIANS],
+):
+    """
+    @notice Demands one chunk of a closed turn's claim of one custodian that signed that it holds the claim's data.
+    @param index Its place in the committee.
+    @param committee Of the turn's record in Custody.
+    """
     run: ISettlementViews.Run = staticcall ISettlementViews(settlement).runs(job)
     # Custodians say what of an open turn can be had.
-    assert (
-        claim.turn != run.turn or run.policy >> numbers.CUSTODIANS_AT == 0
-    ), "availability: turn is open"
-    assert self._is_holder(job, claim, lane, msg.sender), "availability: not the lane's holder"
-    assert self._has_slot(claim, slot) and tensor <= bits.U32 and group <= bits.U40, "availability: nothing there"
-    assert (
-        protocol_time._now(registry) + WINDOWS_BEFORE_DEADLINE * answer_s
-        <= staticcall ISettlementViews(settlement).claim_deadline(job, claim.turn)
-    ), "availability: too late"
-    claim_hash: bytes32 = claims._hash(claim)
-    assert self.bonds[job][claim_hash][lane] == 0, "availability: demand open"
-    asked: uint256 = self.questions[job][claim_hash][lane] >> 248
-    assert asked < LANE_DEMANDS, "availability: demands spent"
-    assert msg.value >= self._least_deposit(), "availability: deposit too small"
-    # Who has a clock to keep in the open turn, and did not hold it for an answer's time already, holds it now.
-    spent: Spent = self._spent(job, lane)
-    holds: bool = (
-        run.state == numbers.RUNNING
-        and lane <= AGGREGATOR_LANE
-        and (spent.turn != run.turn or spent.seconds < answer_s)
+    assert claim.turn < run.turn, "availability: turn is open"
+    signer: uint256 = staticcall ICustody(staticcall ISettlementViews(settlement).custody()).signer_of(
+        job, claim.turn, claim.seat, committee, index
     )
-    self.bonds[job][claim_hash][lane] = self._pack_bond(msg.sender, msg.value)
-    self.questions[job][claim_hash][lane] = self._pack_question(
-        asked + 1, slot, tensor, group, run.turn, holds
-    )
-    log ChunkDemanded(
-        job=job,
-        operator=claim.operator,
-        turn=claim.turn,
-        seat=claim.seat,
-        lane=lane,
-        slot=slot,
-        tensor=tensor,
-        group=group,
-        deposit=msg.value,
-        holds=holds,
-    )
-    if holds:
-        self._hold(job)
+    self._open(job, claim, run, signer, lane, slot, tensor, group)
 
 
 @external
 def answer(job: uint256, claim: ISettlementViews.Claim, lane: uint256, opening: Opening):
     """
-    @notice Shows the bytes that a demand asked for. Anybody may; the deposit becomes the owner's of the claim's operator.
+    @notice Shows the bytes that a demand asked for. Anybody may. In the first half of the time the deposit becomes the owner's of whom
+            the data is demanded; then it is the sender's, so that somebody answers for one that is offline.
     """
     claim_hash: bytes32 = claims._hash(claim)
     question: Demand = self._demand(job, claim_hash, lane)
     assert question.demander != empty(address), "availability: no demand"
-    assert protocol_time._now(registry) <= question.opened_at + answer_s, "availability: answer too late"
+    now: uint256 = protocol_time._now(registry)
+    assert now <= question.opened_at + answer_s, "availability: answer too late"
     assert self._is_shown(claim, question, opening), "availability: bytes do not match"
+    operator: uint256 = self._asked(claim, question)
+    payee: address = msg.sender
+    if now <= question.opened_at + answer_s // FIRST_PART:
+        payee = staticcall INodeRegistry(registry).owner_of(operator)
     self.bonds[job][claim_hash][lane] = 0
-    self.owed[staticcall INodeRegistry(registry).owner_of(claim.operator)] += question.deposit
-    log DemandAnswered(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane)
+    self.owed[payee] += question.deposit
+    log DemandAnswered(
+        job=job, operator=operator, author=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane
+    )
     self._release(job, lane, question)
 
 
 @external
 def close(job: uint256, claim: ISettlementViews.Claim, lane: uint256):
     """
-    @notice Ends a demand that nobody answered in time, by voiding the claim and giving the deposit back.
+    @notice Ends a demand that nobody answered in time, and gives the deposit back. The claim is void; or the custodian's reserve is
+            forfeit: the claim stays, as somebody else who signed for it is honest.
     """
     claim_hash: bytes32 = claims._hash(claim)
     question: Demand = self._demand(job, claim_hash, lane)
     assert question.demander != empty(address), "availability: no demand"
     assert protocol_time._now(registry) > question.opened_at + answer_s, "availability: window open"
-    # Convicted already, or paid because nobody ended the demand in time: then there is nothing left to void.
-    voids: bool = claims._is_pending(settlement, job, claim)
     self.bonds[job][claim_hash][lane] = 0
     self.owed[question.demander] += question.deposit
-    log DemandUnanswered(
-        job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane, voided=voids
-    )
     self._release(job, lane, question)
-    if voids:
+    convicted: bool = False
+    forfeited: bool = False
+    if question.signer != 0:
+        forfeited = extcall ICustody(staticcall ISettlementViews(settlement).custody()).forfeit(
+            job, question.signer
+        )
+    elif claims._is_pending(settlement, job, claim):
+        # Else it was convicted already, or paid because nobody ended the demand in time.
+        convicted = True
         extcall ISettlementViews(settlement).void(job, claim)
+    log DemandUnanswered(
+        job=job,
+        operator=self._asked(claim, question),
+        author=claim.operator,
+        turn=claim.turn,
+        seat=claim.seat,
+        lane=lane,
+        convicted=convicted,
+        forfeited=forfeited,
+    )
 
 
 @external
@@ -293,21 +317,98 @@ def held(job: uint256, seat: uint256) -> Spent:
 
 
 @internal
-@view
-def _is_holder(job: uint256, claim: ISettlementViews.Claim, lane: uint256, account: address) -> bool:
+@payable
+def _open(
+    job: uint256,
+    claim: ISettlementViews.Claim,
+    run: ISettlementViews.Run,
+    signer: uint256,
+    lane: uint256,
+    slot: uint256,
+    tensor: uint256,
+    group: uint256,
+):
     """
-    @notice Whether a lane is the account's. Nobody demands its own data from a seat: it would only hold its own clocks.
+    @param signer Of whom it is demanded; 0: of the author.
+    """
+    assert claims._is_pending(settlement, job, claim), "availability: unknown claim"
+    assert self._is_holder(job, claim, signer, lane), "availability: not the lane's holder"
+    assert self._has_slot(claim, slot) and tensor <= bits.U32 and group <= bits.U40, "availability: nothing there"
+    # INVARIANT answers: a demand can be answered, and ended, before its claim is final, and a reserve released.
+    assert (
+        protocol_time._now(registry) + WINDOWS_BEFORE_DEADLINE * answer_s
+        <= staticcall ISettlementViews(settlement).claim_deadline(job, claim.turn)
+    ), "availability: too late"
+    claim_hash: bytes32 = claims._hash(claim)
+    assert self.bonds[job][claim_hash][lane] == 0, "availability: demand open"
+    asked: uint256 = self.questions[job][claim_hash][lane] >> 248
+    assert asked < LANE_DEMANDS, "availability: demands spent"
+    assert msg.value >= self._least_deposit(), "availability: deposit too small"
+    # Who has a clock to keep in the open turn, and did not hold it for an answer's time already, holds it now.
+    spent: Spent = self._spent(job, lane)
+    holds: bool = (
+        run.state == numbers.RUNNING
+        and lane <= AGGREGATOR_LANE
+        and (spent.turn != run.turn or spent.seconds < answer_s)
+    )
+    self.bonds[job][claim_hash][lane] = self._pack_bond(msg.sender, msg.value)
+    question: Demand = Demand(
+        demander=msg.sender,
+        deposit=msg.value,
+        asked=asked + 1,
+        opened_at=protocol_time._now(registry),
+        slot=slot,
+        tensor=tensor,
+        group=group,
+        turn=run.turn,
+        holds=holds,
+        signer=signer,
+    )
+    self.questions[job][claim_hash][lane] = self._pack_question(question)
+    log ChunkDemanded(
+        job=job,
+        operator=self._asked(claim, question),
+        author=claim.operator,
+        turn=claim.turn,
+        seat=claim.seat,
+        lane=lane,
+        slot=slot,
+        tensor=tensor,
+        group=group,
+        deposit=msg.value,
+        holds=holds,
+    )
+    if holds:
+        self._hold(job)
+
+
+@internal
+@pure
+def _asked(claim: ISettlementViews.Claim, question: Demand) -> uint256:
+    """
+    @return The operator of which the data is demanded.
+    """
+    if question.signer != 0:
+        return question.signer
+    return claim.operator
+
+
+@internal
+@view
+def _is_holder(job: uint256, claim: ISettlementViews.Claim, signer: uint256, lane: uint256) -> bool:
+    """
+    @notice Whether a lane is the sender's. Nobody demands its own data, or of itself, from a seat: it would only hold its own clocks.
     """
     if lane == STRANGERS_LANE:
         return True
     if lane == SUBMITTER_LANE:
-        return (staticcall ITaskViews(tasks).jobs(job)).submitter == account
+        return (staticcall ITaskViews(tasks).jobs(job)).submitter == msg.sender
     if lane > AGGREGATOR_LANE:
         return False
     operator: uint256 = (staticcall ISettlementViews(settlement).seats(job, lane)).operator
-    if operator == 0 or operator == claim.operator:
+    if operator == 0 or operator == claim.operator or operator == signer:
         return False
-    return staticcall INodeRegistry(registry).hot_key(operator) == account
+    return staticcall INodeRegistry(registry).hot_key(operator) == msg.sender
 
 
 @internal
@@ -409,23 +510,24 @@ def _demand(job: uint256, claim_hash: bytes32, lane: uint256) -> Demand:
         group=word >> 120 & bits.U40,
         turn=word >> 80 & bits.U40,
         holds=word & 1 == 1,
+        signer=word >> 8 & bits.U64,
     )
 
 
 @internal
-@view
-def _pack_question(
-    asked: uint256, slot: uint256, tensor: uint256, group: uint256, turn: uint256, holds: bool
-) -> uint256:
-    # `asked` is at most 4; `slot` lies in a 16-bit run, `tensor` and `group` were checked; a turn fits the claim's lane.
+@pure
+def _pack_question(question: Demand) -> uint256:
+    # `asked` is at most 4; `slot` lies in a 16-bit run, `tensor` and `group` were checked; a turn fits the claim's lane, and an operator
+    # a committee's word.
     return (
-        asked << 248
-        | convert(convert(protocol_time._now(registry), uint40), uint256) << 208
-        | slot << 192
-        | tensor << 160
-        | group << 120
-        | convert(convert(turn, uint40), uint256) << 80
-        | convert(holds, uint256)
+        question.asked << 248
+        | convert(convert(question.opened_at, uint40), uint256) << 208
+        | question.slot << 192
+        | question.tensor << 160
+        | question.group << 120
+        | convert(convert(question.turn, uint40), uint256) << 80
+        | convert(convert(question.signer, uint64), uint256) << 8
+        | convert(question.holds, uint256)
     )
 
 

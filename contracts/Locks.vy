@@ -15,6 +15,7 @@
 from .interfaces import ILocks
 from .interfaces import INodeRegistry
 from .interfaces import ISettlement
+from .interfaces import ISettlementViews
 from .interfaces import ITaskRegistry
 from .modules import lock_words as words
 from .modules import numbers
@@ -45,6 +46,8 @@ audit_pool: public(address)
 stake_words: HashMap[uint256, HashMap[uint256, uint256[2]]]
 # job -> what timeouts left, that a dearer seat may be paid from
 pots: public(HashMap[uint256, uint256])
+# job -> seat that somebody left -> the word of lock_words: what its operator has back, or what the seat costs more
+set_aside_words: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> claim_hash -> of a judged claim's lock, what is set aside for whoever found the lie
 finder_shares: public(HashMap[uint256, HashMap[bytes32, uint256]])
 # job -> claim_hash -> what its conviction took of its operator's lock, besides restitution: later ones may find it empty
@@ -60,6 +63,20 @@ event LockReleased:
 event SeatPaidDearer:
     job: indexed(uint256)
     restored: uint256
+
+
+event SetAside:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    seat: uint256
+    amount: uint256
+
+
+event SetAsideReturned:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    seat: uint256
+    amount: uint256
 
 
 @deploy
@@ -94,7 +111,9 @@ def award(job: uint256, operator: uint256, seat: uint256, count: uint256, locked
     # role's restitution.
     role: uint256 = self._role(seat)
     self.stake_words[job][operator][role] = words._pack(
-        words.Stake(locked=locked, drawn=0, left_turn=0, slots=self._slots(role, count), held=1)
+        words.Stake(
+            locked=locked, drawn=0, left_turn=0, slots=self._slots(role, count), held=1, is_dearer=False
+        )
     )
 
 
@@ -103,18 +122,26 @@ def take(
     job: uint256, operator: uint256, seat: uint256, count: uint256, price: uint256, dearer: uint256, token: address
 ):
     """
-    @notice Locks behind a seat that somebody takes over, and pays what it is dearer by out of what was slashed.
+    @notice Locks behind a seat that somebody takes over, and pays what it is dearer by out of what was slashed: first of what is set
+            aside for this seat. Who left it has the rest of that back.
     """
     self._check_settlement()
     is_new: bool = self.stake_words[job][operator][self._role(seat)] == 0
-    amount: uint256 = self._add(job, operator, seat, count, price)
+    amount: uint256 = self._add(job, operator, seat, count, price, dearer > 0)
     extcall INodeRegistry(registry).lock(operator, token, amount, is_new)
-    restored: uint256 = min(self.pots[job], dearer)
+    leaver: uint256 = 0
+    share: uint256 = 0
+    leaver, share = self._take_set_aside(job, seat, count)
+    # INVARIANT set aside: who leaves a seat has nothing back that the seat costs more: giving one up to take it back dearer costs
+    # what it did before anything was set aside. tests/spec/test_attacks.py
+    needed: uint256 = min(share, dearer)
+    from_pot: uint256 = min(self.pots[job], dearer - needed)
+    self.pots[job] -= from_pot
+    restored: uint256 = needed + from_pot
     if restored > 0:
         # INVARIANT pot: escrow is paid back at most what the seat costs more, so nobody earns by a timeout.
-        self.pots[job] -= restored
         log SeatPaidDearer(job=job, restored=restored)
-        self._pay_out(job, restored, empty(address), 0, token)
+    self._pay_leaver(job, leaver, seat, share - needed, restored, token)
 
 
 @external
@@ -129,7 +156,8 @@ def vacate(
     token: address,
 ) -> uint256:
     """
-    @notice Slashes a tenth of a seat's lock; the rest stays until `release`, since it secures earlier claims.
+    @notice Slashes a tenth of a seat's lock; the rest stays until `release`, since it secures earlier claims. Of the tenth an
+            operator's reputation has a part set aside, which it has back if leaving cost nobody anything.
     @param price The seat's; 0 slashes nothing.
     """
     self._check_settlement()
@@ -145,10 +173,32 @@ def vacate(
     stake.slots -= self._slots(role, count)
     stake.left_turn = left_turn
     self.stake_words[job][operator][role] = words._pack(stake)
-    self.pots[job] += slashed
+    set_aside: uint256 = 0
+    if price > 0 and not stake.is_dearer:
+        set_aside = self._set_aside(job, operator, seat, count, slashed)
+    self.pots[job] += slashed - set_aside
     if price > 0:
         extcall INodeRegistry(registry).slash(operator, token, slashed, False)
     return slashed
+
+
+@external
+def return_set_aside(job: uint256, seat: uint256):
+    """
+    @notice Of a job that is over: what is set aside for a seat that nobody took over becomes owed to the owner of whoever left it. In
+            a job that was abandoned it burns.
+    """
+    word: uint256 = self.set_aside_words[job][seat]
+    assert word != 0, "locks: nothing set aside"
+    record: words.SetAside = words._unpack_set_aside(word)
+    token: address = staticcall ISettlement(self.settlement).check_free(job, record.operator, True, 0)
+    run: ISettlementViews.Run = staticcall ISettlementViews(self.settlement).runs(job)
+    self.set_aside_words[job][seat] = 0
+    if run.round < run.rounds:
+        # INVARIANT set aside: ending somebody's job costs a tenth of the lock, whatever the reputation.
+        self._burn(record.amount, token)
+    else:
+        self._pay_leaver(job, record.operator, seat, record.amount, 0, token)
 
 
 @external
@@ -260,6 +310,15 @@ def stakes(job: uint256, operator: uint256, is_aggregation: bool) -> words.Stake
 
 @external
 @view
+def set_aside(job: uint256, seat: uint256) -> words.SetAside:
+    """
+    @notice What is set aside of the lock behind a seat that somebody left, for how many slots that nobody took over.
+    """
+    return words._unpack_set_aside(self.set_aside_words[job][seat])
+
+
+@external
+@view
 def seats_of(job: uint256, operator: uint256) -> uint256:
     """
     @notice How many seats of a job an operator has, in both roles.
@@ -314,7 +373,9 @@ def _own(stake: words.Stake, restitution: uint256) -> uint256:
 
 
 @internal
-def _add(job: uint256, operator: uint256, seat: uint256, count: uint256, price: uint256) -> uint256:
+def _add(
+    job: uint256, operator: uint256, seat: uint256, count: uint256, price: uint256, is_dearer: bool
+) -> uint256:
     """
     @dev One seat more in a role. Its restitution is whole again: later claims rest on nothing that earlier ones cost.
     @return What it adds to the lock.
@@ -330,8 +391,57 @@ def _add(job: uint256, operator: uint256, seat: uint256, count: uint256, price: 
     stake.drawn = 0
     stake.held += 1
     stake.slots += self._slots(role, count)
+    # INVARIANT set aside: what escrow is paid for a dearer seat, it keeps: who takes one and leaves it loses a whole tenth of the lock.
+    stake.is_dearer = stake.is_dearer or is_dearer
     self.stake_words[job][operator][role] = words._pack(stake)
     return amount
+
+
+@internal
+def _set_aside(job: uint256, operator: uint256, seat: uint256, count: uint256, slashed: uint256) -> uint256:
+    """
+    @return What an operator's reputation has set aside of what it is slashed for leaving a seat.
+    """
+    points: uint256 = min(
+        staticcall INodeRegistry(registry).discount_bps(operator), numbers.MAX_SET_ASIDE
+    )
+    amount: uint256 = slashed * points // numbers.MAX_REPUTATION
+    if amount > 0:
+        self.set_aside_words[job][seat] = words._pack_set_aside(
+            words.SetAside(operator=operator, count=count, amount=amount)
+        )
+        log SetAside(job=job, operator=operator, seat=seat, amount=amount)
+    return amount
+
+
+@internal
+def _take_set_aside(job: uint256, seat: uint256, count: uint256) -> (uint256, uint256):
+    """
+    @dev For slots of a seat that somebody takes over: what is set aside for them is no longer.
+    @return Who left the seat, and how much it is; zeros where nothing is.
+    """
+    word: uint256 = self.set_aside_words[job][seat]
+    if word == 0:
+        return 0, 0
+    record: words.SetAside = words._unpack_set_aside(word)
+    # At most all that is left of the seat: then the count is 0, and so is the amount.
+    amount: uint256 = record.amount * count // record.count
+    record.amount -= amount
+    record.count -= count
+    self.set_aside_words[job][seat] = words._pack_set_aside(record) if record.count > 0 else 0
+    return record.operator, amount
+
+
+@internal
+def _pay_leaver(job: uint256, operator: uint256, seat: uint256, amount: uint256, restored: uint256, token: address):
+    """
+    @dev What is not needed becomes owed to the owner of whoever left a seat; what is, goes to escrow.
+    """
+    owner: address = empty(address)
+    if amount > 0:
+        owner = staticcall INodeRegistry(registry).owner_of(operator)
+        log SetAsideReturned(job=job, operator=operator, seat=seat, amount=amount)
+    self._pay_out(job, restored, owner, amount, token)
 
 
 @internal

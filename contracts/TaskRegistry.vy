@@ -15,6 +15,7 @@ from .interfaces import ISettlementViews
 from .interfaces import ITaskRegistry
 from .modules import bits
 from .modules import numbers
+from .modules import requirements
 from .modules import terms as terms_of
 
 
@@ -39,6 +40,8 @@ guardian: public(immutable(address))
 # Who allows payment tokens: the timelock.
 governor: public(immutable(address))
 deployer: public(immutable(address))
+# Whether every job asks for operators whose machine passed a trial.
+needs_admission: public(immutable(bool))
 
 
 struct Job:
@@ -136,16 +139,18 @@ event TokenAllowed:
 
 
 @deploy
-def __init__(treasury_: address, governor_: address, guardian_: address):
+def __init__(treasury_: address, governor_: address, guardian_: address, needs_admission_: bool):
     """
     @param treasury_ Is owed the fees.
     @param governor_ Allows payment tokens.
     @param guardian_ May pause `post`.
+    @param needs_admission_ Whether every job asks for admission, whatever its terms say.
     """
     treasury = treasury_
     guardian = guardian_
     governor = governor_
     deployer = msg.sender
+    needs_admission = needs_admission_
 
 
 @external
@@ -186,7 +191,8 @@ def allow(token: address, allowed: bool, window_value: uint256):
 @payable
 def post(terms: terms_of.Terms) -> uint256:
     """
-    @notice Posts a job, pulls the most it can cost into escrow, and opens both auctions. What is sent in the coin is the posting
+    @notice Posts a job, pulls the most it can cost into escrow, and opens both auctions. Where the network needs admission, the job
+            asks for it. What is sent in the coin is the posting
             deposit: it comes back when the job ends, or is cancelled before a bid is revealed; later it pays the bidders.
     @return The job's number.
     """
@@ -463,8 +469,11 @@ def lock_terms(job: uint256, is_aggregation: bool) -> ITaskRegistry.LockTerms:
 
 @internal
 @payable
-def _open(terms: terms_of.Terms) -> (uint256, uint256):
+def _open(posted: terms_of.Terms) -> (uint256, uint256):
     assert block.timestamp >= self.paused_until, "tasks: intake paused"
+    terms: terms_of.Terms = posted
+    if needs_admission:
+        terms.requirements |= requirements.ADMITTED
     assert self.is_allowed[terms.token], "tasks: token not allowed"
     terms_of._check(terms)
     assert msg.value >= self._least_deposit(), "tasks: deposit too small"
@@ -485,6 +494,7 @@ def _open(terms: terms_of.Terms) -> (uint256, uint256):
         terms.max_price,
         terms.audit_bps,
         terms_of._restitution(self.schedule_words[job], self.price_words[job], False),
+        terms.requirements,
     )
     extcall IAuction(auction).open(
         job,
@@ -495,6 +505,7 @@ def _open(terms: terms_of.Terms) -> (uint256, uint256):
         terms.aggregator_max_price,
         terms.audit_bps,
         terms_of._restitution(self.schedule_words[job], self.price_words[job], True),
+        terms.requirements,
     )
     return job, escrow
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from keepers.decisions.orders import Duty, OperatorContext, Progress
 from keepers.decisions.requests import pin_name, pin_request, prepare_name
 from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
+from keepers.queue.received_bytes import ReceivedBytes
 from keepers.queue.work_queue import WorkQueue, WorkStatus
 from keepers.services.auditing import Auditing
 from keepers.services.beats import Beats
@@ -32,31 +34,49 @@ from keepers.services.bid_seals import BidSealer, priced_token
 from keepers.services.custody import Custody
 from keepers.services.disputing import Disputing
 from keepers.services.observing import Look
+from keepers.services.own_trials import OwnTrials
 from keepers.services.precompute import Speculation
 from keepers.services.progress import measured_progress, progress_of
+from keepers.services.receipts import Receipts
 from keepers.services.retention import CheckpointRetention
+from keepers.services.signer_checks import SignerChecks
 from keepers.services.statements import Statements
+from keepers.services.trial_checks import TrialChecks
 from keepers.services.verification import REPORTS, Verifier
+from keepers.services.watching import Watching
+from zoo_compute.amounts import parse_amount
 from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.audits import read_audits
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.explorations import Explorations
 from zoo_compute.chain.sender import Sender
-from zoo_compute.chain.snapshot import read_job, read_operator
+from zoo_compute.chain.snapshot import forget_job, read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import NeedsOperator, Refusal, Retryable, RpcsDisagree
 from zoo_compute.paths import DRAINING
 from zoo_compute.spec.pricing import most_capacity
-from zoo_compute.store import Store
+from zoo_compute.store import BlockStore, Store
 
 log = logging.getLogger("zoo.keeper")
 
+PAST_AT_ONCE = 8  # jobs of mine that were over when the keeper started, read at one look
+
 
 class Keeper:
-    """One operator's decisions. `tick` raises nothing: an error ends one job's duties for one tick and is logged."""
+    """One operator's decisions. `tick` raises nothing: an error ends one job's duties for one tick and is logged.
+
+    received: where its processes count what they download; without it, nothing is signed for that.
+    """
 
     def __init__(
-        self, config: OperatorConfig, chain: Chain, account: LocalAccount, sender: Sender, store: Store, work: WorkQueue
+        self,
+        config: OperatorConfig,
+        chain: Chain,
+        account: LocalAccount,
+        sender: Sender,
+        store: Store,
+        work: WorkQueue,
+        received: ReceivedBytes | None = None,
     ) -> None:
         self.config = config
         self.chain = chain
@@ -69,15 +89,26 @@ class Keeper:
         self._auditing = None
         if self._verifier is not None and config.operator:
             self._auditing = Auditing(chain, sender, config.operator, self._verifier.agrees)
+        self._own_trials = OwnTrials(chain, sender, config.operator, config.device) if config.operator else None
+        self._watching = None
+        if self._verifier is not None:
+            worth = parse_amount(config.zen_per_coin)
+            self._watching = Watching(chain, sender, config.operator, _turn_s(config), worth)
         self._speculation = Speculation(work, store)
         self._capacity = Capacity(config)
         self._money = OperatorMoney(config, chain, sender)
         self._beats = Beats(chain, sender, config.operator, _turn_s(config))
         self.retention = CheckpointRetention(config, chain, store)
         self.statements = Statements(store, config.poll_s)
+        self.signer_checks = SignerChecks(store, config.poll_s)
         self.peers = PeerDirectory(
-            config, chain, sender, store, self._speculation.files, self.retention, self.statements
+            config, chain, sender, store, self._speculation.files, (self.retention, self.statements, self.signer_checks)
         )
+        self.receipts = None
+        if received is not None and config.operator and isinstance(store, BlockStore):
+            self.receipts = Receipts(
+                config, chain, sender, account, store, received, lambda: self.peers.endpoints, self.peers.scope
+            )
         self._custody = Custody(
             chain,
             sender,
@@ -110,14 +141,24 @@ class Keeper:
             secret=self._secret,
             explorations=Explorations(chain),
         )
+        self._trial_checks = None
+        if self._verifier is not None:
+            self._trial_checks = TrialChecks(
+                chain,
+                self._ask,
+                self.disputing.challenge,
+                operator=config.operator,
+                secret=self._secret,
+                sample_rate=config.sample_rate,
+            )
         self._open_jobs = OpenJobs()
-        self._finished: set[int] = set()
+        assert chain.event_store is not None, "a keeper reads all jobs: event_log.use_store"
+        self.events = chain.event_store
+        self._past_jobs = self.events.finished_jobs()  # mine, whose files may still be kept: read a few at each look
         self._views: list[JobView] = []  # of this tick
         self._bound: dict[int, bool] = {}  # job -> whether money of this operator is still in it
         self.last_look: Look | None = None
-        self.progressed: Callable[[], None] = lambda: (
-            None
-        )  # called between two jobs: a tick may be long, and is not hung
+        self.progressed: Callable[[], None] = lambda: None  # called between jobs: a tick may be long, and is not hung
 
     def tick(self) -> dict[str, Any]:
         """Look once at every job that is not over. Returns what the status file says."""
@@ -129,6 +170,7 @@ class Keeper:
             "jobs": {},
             "trouble": [],
             "not_bidding": self._open_jobs.reasons,
+            "bandwidth": self.receipts.status if self.receipts else {},
         }
         if operator is not None:
             with self._contained("beat", status):
@@ -136,7 +178,18 @@ class Keeper:
             if "custodian" in self.config.roles:
                 with self._contained("custody", status):
                     self._custody.note_stake(operator)
+        if self._own_trials is not None:
+            with self._contained("trial", status):
+                self._own_trials.look(head)
+            status["trouble"] += self._own_trials.trouble
+        if self._watching is not None:
+            with self._contained("watch", status):
+                self._watching.look(head)
+        if self._trial_checks is not None:
+            with self._contained("trials", status):
+                self._trial_checks.look(head)
         self._read_views(head, status)
+        self._read_past_jobs(head, status)
         self._capacity.begin_tick(self._views)  # of all jobs, before anything is decided in one of them
         for view in self._views:
             self._record_measurements(view)
@@ -154,14 +207,27 @@ class Keeper:
 
     def _read_views(self, head: Head, status: dict[str, Any]) -> None:
         self._views, now = [], self.chain.time(head)
-        for job in range(1, self.chain.tasks.job_count(block=head.number) + 1):
+        for job in self.events.jobs_to_read(head):
             # An auditor or a custodian has to do with jobs for which it never bids.
             if self._auditing is None and "custodian" not in self.config.roles and self._open_jobs.can_skip(job, now):
                 status["jobs"][job] = JobState.OPEN.name
-            elif job not in self._finished:
-                self.progressed()
-                with self._contained(f"job {job}", status):
-                    self._views.append(read_job(self.chain, job, head))
+                continue
+            self.progressed()
+            with self._contained(f"job {job}", status):
+                self._views.append(read_job(self.chain, job, head))
+
+    def _read_past_jobs(self, head: Head, status: dict[str, Any]) -> None:
+        """After a restart: what retention knows of jobs in which nothing else is left to do."""
+        for job in self._past_jobs[-PAST_AT_ONCE:]:
+            with self._contained(f"job {job}", status):
+                self.retention.record(read_job(self.chain, job, head))
+            forget_job(self.chain, job)
+        del self._past_jobs[-PAST_AT_ONCE:]
+
+    def _finish(self, view: JobView) -> None:
+        """There is nothing more to do in the job: it is not read again, also after a restart, unless its end is undone."""
+        self.events.finish(view.job, view.block)
+        forget_job(self.chain, view.job)
 
     @contextmanager
     def _contained(self, subject: str, status: dict[str, Any]) -> Iterator[None]:
@@ -195,11 +261,12 @@ class Keeper:
         if operator is None:
             # A job that ended may run again after a conviction, until it is closed.
             if view.settled and self._is_verified(view):
-                self._finished.add(view.job)
+                self._finish(view)
             return False
         me = self._context(view, operator)
         view = self._custody.act(view, operator, self._custody_price(me))
         progress = self._progress(view, operator.operator)
+        progress = replace(progress, silent=self.signer_checks.silent(view, me))
         due = duties(view, me, progress)
         self._open_jobs.record(view, me, progress, due)
         self._perform(view, due)
@@ -207,7 +274,7 @@ class Keeper:
         is_bound = stake is not None and stake.lots > 0
         is_over = view.settled and self._keeps_result(view, me.operator)
         if is_over and not due and not is_bound and self._is_verified(view) and not self._custody.pending(view.job):
-            self._finished.add(view.job)
+            self._finish(view)
         return is_bound
 
     def _perform(self, view: JobView, due: list[Duty]) -> None:
@@ -259,7 +326,7 @@ class Keeper:
             answer_s=params.answer_s,
             committer_s=params.clocks.committer_s,
             demand_after_s=config.demand_after_s,
-            gpu_class=operator.gpu_class,
+            capability=operator.capability,
             ring_conflicts=ring_conflicts(view, self._views, operator.operator),
             token=token,
             hours=sum(1 << hour for hour in set(config.availability_hours)),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from keepers.config import OperatorConfig
 from keepers.services.precompute import Prefetcher
-from keepers.services.retention import CheckpointRetention
-from keepers.services.statements import Statements
 from zoo_compute.chain.connection import Chain
-from zoo_compute.chain.events import scan
+from zoo_compute.chain.event_log import history_of
 from zoo_compute.chain.sender import Sender
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.addresses import Scope
@@ -18,6 +17,13 @@ from zoo_compute.store.probe import save_endpoints
 
 DEVNET = "devnet"  # its operators share a machine
 ENDPOINT_EVENTS = ("OperatorRegistered", "EndpointAnnounced")
+
+
+class Asker(Protocol):
+    """Asks operators' gateways. endpoints: by operator. scope: where they may be."""
+
+    endpoints: Mapping[int, str]
+    scope: Scope
 
 
 class PeerDirectory:
@@ -30,29 +36,25 @@ class PeerDirectory:
         sender: Sender,
         store: Store,
         prefetcher: Prefetcher,
-        retention: CheckpointRetention,
-        statements: Statements,
+        askers: Sequence[Asker],
     ) -> None:
         self.urls: list[str] = []
+        self.endpoints: Mapping[int, str] = {}  # of all operators, as announced
         self._config = config
         self._chain = chain
         self._sender = sender
         self._store = store
         self._prefetcher = prefetcher
-        self._retention = retention
-        self._statements = statements
-        self.scope = Scope.PRIVATE if config.private_peers or chain.network.preset == DEVNET else Scope.PUBLIC
+        self._askers = askers
+        self.scope = scope_of(config, chain.network.preset)
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
-        self._next_block = chain.network.first_block  # whose announcements are read next
+        self._announcements = history_of(chain, names=ENDPOINT_EVENTS)
 
     def refresh(self) -> None:
         """Read new announcements, announce my own endpoint if it changed, and pass the list on."""
-        head, config = self._chain.head().number, self._config
-        for event in (
-            scan(self._chain, self._next_block, head, names=ENDPOINT_EVENTS) if self._next_block <= head else ()
-        ):
-            self._endpoints[int(event.args["operator"])] = str(event.args["endpoint"])
-        self._next_block = head + 1
+        config = self._config
+        announced = self._announcements.events_until(self._chain.head())
+        self._endpoints = {int(event.args["operator"]): str(event.args["endpoint"]) for event in announced}
         mine = config.operator
         if mine and config.endpoint and self._endpoints.get(mine) != config.endpoint:
             self._sender.send(self._chain.registry.announce(mine, config.endpoint))
@@ -61,10 +63,15 @@ class PeerDirectory:
 
     def use(self, urls: list[str], endpoints: Mapping[int, str]) -> None:
         """Have the store and the lanes ask these. endpoints: by operator."""
-        self.urls = urls
+        self.urls, self.endpoints = urls, dict(endpoints)
         if isinstance(self._store, BlockStore):
             self._store.set_peers(self.urls, self.scope)
             save_endpoints(self._store.root, filter(is_gateway, endpoints.values()))
         self._prefetcher.set_peers(self.urls, endpoints, self.scope)
-        self._retention.endpoints, self._retention.scope = dict(endpoints), self.scope
-        self._statements.endpoints, self._statements.scope = dict(endpoints), self.scope
+        for asker in self._askers:
+            asker.endpoints, asker.scope = dict(endpoints), self.scope
+
+
+def scope_of(config: OperatorConfig, preset: str) -> Scope:
+    """Where the operators of a network with this preset may be, as far as this operator asks them."""
+    return Scope.PRIVATE if config.private_peers or preset == DEVNET else Scope.PUBLIC

@@ -12,6 +12,7 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
     run_fetching      + slots, operator, bundle (CID), root, timeout_s
     run_keeping     job, manifest, checkpoint only
     run_holding     round may be the number of rounds: the checkpoint after the last one
+    run_trial_check job (0), trial (roots of program and start, seed), steps, root (the claim's) only
 """
 
 from __future__ import annotations
@@ -21,15 +22,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from node.admission import benchmark
+from node.admission.trial import LoadedWorkload
 from node.backends import falls_back, remember
 from node.compute.aggregation import aggregate, should_precompute
 from node.compute.cache import put_async
-from node.compute.programs import State
+from node.compute.programs import Programs, State
 from node.compute.reexecution import Mismatch, verify_slot
 from node.compute.report import ShardReport
 from node.compute.training import Progress, ShardResult, probe_losses, root_of, train_shard
-from node.device import as_node_memory_errors, memory, parse_layout
-from node.disputes.player import AGGREGATION_DISPUTE, dispute_of, result_in
+from node.device import as_node_memory_errors, computes_on, memory, parse_layout, pick_device
+from node.disputes.player import AGGREGATION_DISPUTE, TRIAL_DISPUTE, dispute_of, result_in
 from node.errors import BadInputs, NodeOutOfMemory, OverLimit, TensorChunk, Withheld
 from node.inputs import carried_state
 from node.inputs.bundles import SlotResult
@@ -45,7 +48,8 @@ from repops import backend
 from zoo_compute.formats.bundles import Pointer
 from zoo_compute.formats.tags import round_tag
 from zoo_compute.json_codec import decode, finite_or_none
-from zoo_compute.spec.frames import Result
+from zoo_compute.spec import merkle
+from zoo_compute.spec.frames import EMPTY, Result
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import batch_of
 from zoo_compute.training.held_bytes import round_bytes
@@ -310,6 +314,22 @@ def _result(request: Mapping[str, Any], store: Store, start: bytes) -> tuple[Slo
     ), result
 
 
+def run_trial_check(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Run an answered trial again. Answers `agrees`, None where its workload is not this installation's benchmark; and `dispute`."""
+    program_root, state_root, seed = map(bytes.fromhex, request["trial"])
+    answer: dict[str, Any] = {"job": request["job"]}
+    if program_root.hex() != benchmark.PROGRAM_ROOT:
+        return {**answer, "agrees": None, "message": f"its program {program_root.hex()} is not this installation's"}
+    programs = Programs(benchmark.fixed_program(), computes_on(pick_device(request.get("device"))))
+    with as_node_memory_errors(programs.profile, programs.device):
+        segments = LoadedWorkload(programs, program_root, state_root).run(seed, request["steps"])
+    root = merkle.result_root(0, state_root, segments, EMPTY, EMPTY)
+    if root == root_from_hex(request["root"]):
+        return {**answer, "agrees": True}
+    message = f"the root of its steps is {root.hex()}, claimed was {request['root']}"
+    return {**answer, "agrees": False, "message": message, "dispute": TRIAL_DISPUTE}
+
+
 def run_pinning(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch and pin the last checkpoint of a job, which nobody trains on any more."""
     manifest = fetch_manifest(store, request["manifest"])
@@ -344,7 +364,6 @@ def _report(
     private: str | None,
     wall_s: float,
 ) -> ShardReport:
-    losses = [finite_or_none(loss) for loss in result.losses]
     return ShardReport(
         job=request["job"],
         round=result.round,
@@ -354,9 +373,7 @@ def _report(
         segment_root=result.segment_root.hex(),
         end_root=result.end_root.hex(),
         update_root=result.update_root.hex(),
-        segments=[[step, root.hex()] for step, root in result.segments],
-        loss=[losses[0], losses[-1]],
-        losses=losses,
+        loss=[finite_or_none(result.losses[0]), finite_or_none(result.losses[-1])],
         skipped=result.skipped,
         tokens=inputs.manifest.inner_steps * tokens_of(inputs.programs.graph, inputs.manifest.batch_size),
         seconds=result.seconds,

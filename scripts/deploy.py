@@ -15,6 +15,7 @@ With the production preset each role is a multisig on this chain, and no account
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,28 @@ import ape
 import click
 from ape.api import AccountAPI, ProviderAPI, ReceiptAPI
 from ape.cli import ConnectedProviderCommand
+from ape.contracts import ContractContainer
+from ethpm_types import ContractType
 
 from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.chain import artifacts
 from zoo_compute.chain.deployment import INITIAL_SUPPLY, REWARDS_POOL, Deployment, deploy
 from zoo_compute.chain.roles import LISTED, address_of, roles_of
 from zoo_compute.errors import ZooError
 from zoo_compute.spec.params import PRESETS, ZEN
 
 
+@cache
+def compiled(contract: str) -> ContractContainer:
+    """A contract as `make generate` compiled it. ape's own cache misses changes in the modules that a contract imports."""
+    built = artifacts.artifact(contract)
+    code = {"bytecode": built["bytecode"]}
+    described = {"contractName": contract, "abi": built["abi"], "deploymentBytecode": code}
+    return ContractContainer(ContractType.model_validate(described))
+
+
 class ApeDeployer:
-    """deployment.Deployer over an ape account and the contracts of this project."""
+    """deployment.Deployer over an ape account and this project's contracts."""
 
     def __init__(self, account: AccountAPI, provider: ProviderAPI) -> None:
         self.account = account
@@ -45,14 +58,14 @@ class ApeDeployer:
         return int(self.provider.get_block("latest").number or 0)
 
     def deploy(self, contract: str, *args: Any) -> str:
-        return str(self._mined(self.account.call(getattr(ape.project, contract)(*args))).contract_address)
+        return str(self._mined(self.account.call(compiled(contract)(*args))).contract_address)
 
     def call(self, contract: str, address: str, function: str, *args: Any) -> None:
-        bound = getattr(ape.project, contract).at(address, fetch_from_explorer=False)
+        bound = compiled(contract).at(address, fetch_from_explorer=False)
         self._mined(getattr(bound, function)(*args, sender=self.account))
 
     def read(self, contract: str, address: str, function: str) -> str:
-        bound = getattr(ape.project, contract).at(address, fetch_from_explorer=False)
+        bound = compiled(contract).at(address, fetch_from_explorer=False)
         return str(getattr(bound, function)())
 
     def code(self, address: str) -> bytes:

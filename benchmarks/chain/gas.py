@@ -8,7 +8,8 @@ what it writes was written before (a turn after more turns than the depth, a bid
 left); `_first` is the first one, which writes fresh storage. `finalise_per_shard` counts all transactions of a turn: every
 seat's commitment, the checkpoint, and its part of the `finalise` that pays several turns at once, over the turn's slots.
 `verdicts_turn` is one auditor's transaction of verdicts on all 1,025 units of a turn. What the jobs of `verdicts_turn` and
-`custody_turn` do besides is not counted: they bid in fresh places of the ring.
+`custody_turn` do besides is not counted: they bid in fresh places of the ring. `bid_asked_..._adds` is what a bid costs more in a job
+that asks something of its operators.
 The market's published figures beside ours come from other contracts and chains: they are a mark, not a comparison in one run.
 """
 
@@ -19,7 +20,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,6 +35,7 @@ from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.spec.auditing import words_of
 from zoo_compute.spec.params import PRODUCTION, UNITS_PER_STAKE, ZEN
+from zoo_compute.spec.requirements import Requirements
 from zoo_compute.spec.state import JobState
 
 ROOT = b"\x11" * 32
@@ -161,6 +163,20 @@ class Bench(DevnetDriver):
         self.gas["verdicts_turn_first"], self.gas["verdicts_turn"] = gas
         return gas[-1]
 
+    def asked(self, operator: Operator) -> dict[str, int]:
+        """What requirements add to a bid: those that are registered, and all of them. Each bid lies in a fresh place of the ring."""
+        registry, epoch_s = self.chain.registry, PRODUCTION.epoch_s
+        for call in (registry.declare_region(operator.id, 0x45554445), registry.declare(operator.id, 0, 2**24 - 1)):
+            operator.owner.send(call)
+        self.to((self.now // epoch_s + 1) * epoch_s)
+        nothing, machine = Requirements(), Requirements(vram_gb=24, classes=1 << 1)
+        gas = []
+        for asks in (nothing, nothing, machine, replace(machine, region=0x45550000, hours=24)):
+            job = self.post(slots=1, requirements=asks.word)
+            self.bid(job, 0, operator, Offer(operator.price))
+            gas.append(self.gas["bid"])
+        return {"bid_asked_for_a_machine_adds": gas[2] - gas[1], "bid_asked_for_a_promise_adds": gas[3] - gas[1]}
+
     def pending(self, job: int) -> list[tuple[Any, ...]]:
         """Claims of closed turns; consecutive claims of one operator are paid at once."""
         run, claims = self.run(job), self.refs[job]
@@ -205,6 +221,7 @@ def measure() -> dict[str, Any]:
         walked = dict(bench.gas)  # the jobs below write fresh storage, and differ
         bench.verdicts(providers, aggregator, bench.operator("auditor", PRICE))
         custody = CustodyBench(bench, providers, aggregator).measure()
+        asked = bench.asked(bench.operator("asked", PRICE))
         return {
             "parameters": {
                 "slots": SLOTS,
@@ -219,6 +236,7 @@ def measure() -> dict[str, Any]:
             "finalise_per_shard": one,
             "finalise_per_shard_4": four,
             **custody,
+            **asked,
             **bench.gas,
             **walked,
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
 from typing import Any, ClassVar
@@ -17,7 +17,16 @@ from tests.support.job_driver import Offer
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import WEALTH, Stage, block_hash
 from zoo_compute.spec.custodians import Note
-from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, CUSTODIANS_AT, FEE_BPS, SIGNED_BYTES, STAKE_UNIT
+from zoo_compute.spec.params import (
+    AGGREGATOR_SEAT,
+    BPS,
+    CUSTODIANS_AT,
+    FEE_BPS,
+    MAX_REPUTATION,
+    REPUTATION_PARTS,
+    SIGNED_BYTES,
+    STAKE_UNIT,
+)
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim, Message
 from zoo_compute.spec.world import EXTERNAL
@@ -67,6 +76,7 @@ class Circumstances:
     losers: Losers = Losers.THERE
     has_audits: bool = False
     has_custody: bool = False
+    has_record: bool = False  # everybody has the best reputation from the award on
 
 
 CIRCUMSTANCES = (
@@ -79,6 +89,8 @@ CIRCUMSTANCES = (
     Circumstances("losers left, nobody looks but auditors", losers=Losers.LEFT, is_watched=False),
     Circumstances("nobody else ever bid, 8 rounds", rounds=8, losers=Losers.NEVER),
     Circumstances("nobody else ever bid, nobody looks but auditors", losers=Losers.NEVER, is_watched=False),
+    Circumstances("everything is re-executed, good records", has_record=True),
+    Circumstances("losers left, 8 rounds, good records", rounds=8, losers=Losers.LEFT, has_record=True),
     Circumstances("all is drawn for audits", audit_bps=10_000, has_audits=True),
     Circumstances("custodians sign", has_custody=True),
     Circumstances("all is drawn for audits, and custodians sign", audit_bps=10_000, has_audits=True, has_custody=True),
@@ -203,6 +215,10 @@ def awarded(circumstances: Circumstances) -> Network:
             n.ok("audits", "deposit", "stranger", n.ids[name], "zen", places * n.preset.audit_bond + 1_000_000 * K)
             n.ok("audits", "offer", f"{name} owner", n.ids[name], places)
     assert job == 1
+    if circumstances.has_record:
+        for number, operator in n.world.operators.items():
+            parts = MAX_REPUTATION * REPUTATION_PARTS
+            n.world.operators[number] = replace(operator, reputation=parts, rated_at=n.now)
     n.slot_price, n.round_price = n.world.seat(job, 0).price, n.world.seat(job, AGGREGATOR_SEAT).price
     assert {n.named(n.world.seat(job, seat).operator) for seat in (0, 1)} == {"worker", "peer"}
     n.before = {name: n.wealth([name]) for name in PARTIES}

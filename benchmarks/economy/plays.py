@@ -1,6 +1,6 @@
 """The best that coalitions of hostile submitters, providers, aggregators, auditors and custodians find against the specification.
 
-Every coalition of six parties (the second provider is another one of the same kind) plays jobs of two to eight rounds in twelve
+Every coalition of six parties (the second provider is another one of the same kind) plays jobs of two to eight rounds in fourteen
 circumstances, by itself or together; the other parties do what keepers do. A strategy is a decision at each place where a party can
 act: to work, lie, be silent, serve nobody, give up a seat or half of one, take it back under another name, ask about a true claim,
 sign or not, look or not, and how its lie ends. Each coalition keeps its best strategies, and tries what differs from them in up to

@@ -6,6 +6,7 @@
 """
 
 
+from ..interfaces import ICustody
 from ..interfaces import ISettlementViews
 from ..interfaces import ITaskViews
 
@@ -31,6 +32,10 @@ holds: public(uint256)
 resumed: public(DynArray[uint256, 32])
 voided: public(DynArray[bytes32, 32])
 verifications: public(DynArray[Verification, 32])
+# place -> the custodian that signed for every claim
+signers: public(HashMap[uint256, uint256])
+# operator -> whether it lost its reserve
+has_forfeited: public(HashMap[uint256, bool])
 
 
 @external
@@ -100,6 +105,34 @@ def resume(job: uint256, seconds: uint256):
 @external
 def void(job: uint256, claim: ISettlementViews.Claim):
     self.voided.append(keccak256(abi_encode(claim)))
+
+
+@external
+@view
+def custody() -> address:
+    return self
+
+
+@external
+def set_signer(index: uint256, operator: uint256):
+    self.signers[index] = operator
+
+
+@external
+@view
+def signer_of(job: uint256, turn: uint256, seat: uint256, committee: DynArray[ICustody.Member, 9], index: uint256) -> uint256:
+    assert self.signers[index] != 0, "custody: it did not sign"
+    return self.signers[index]
+
+
+@external
+def forfeit(job: uint256, operator: uint256) -> bool:
+    """
+    @return Whether it had not done so before.
+    """
+    before: bool = self.has_forfeited[operator]
+    self.has_forfeited[operator] = True
+    return not before
 
 
 @external

@@ -3,7 +3,7 @@
 """
 @title The storage words of Auction
 @license Apache-2.0
-@notice What is kept of a lot (four words, and one for each attempt that is over), of a bid and of a losing run (one word each).
+@notice What is kept of a lot (four words, one for each attempt that is over, and one of a job that asks for something), of a bid and of a losing run (one word each).
 @dev A bid's word names its job, since a place of the ring serves one job in 256 after another.
 """
 
@@ -15,6 +15,9 @@ from . import bits
 U10: constant(uint256) = 2**10 - 1
 U15: constant(uint256) = 2**15 - 1
 U30: constant(uint256) = 2**30 - 1
+
+# In a clock's word: whether the job asks anything of its operators.
+ASKS_AT: constant(uint256) = 152
 
 # A spent place of the ring: of no job, and not zero, so that the next bid there writes no fresh storage.
 SPENT: constant(uint256) = 1
@@ -28,6 +31,8 @@ struct Clock:
     bid_end: uint256
     # The job's; with the reserve it makes the lock of a unit.
     audit_bps: uint256
+    # Whether it asks anything of its operators: a word of its own says what.
+    asks: bool
     reserve: uint256
     cancelled_at: uint256
 
@@ -78,7 +83,8 @@ def _pack_clock(clock: Clock) -> uint256:
         | convert(convert(clock.attempt, uint32), uint256) << 216
         | convert(convert(clock.units, uint16), uint256) << 200
         | convert(convert(clock.bid_end, uint40), uint256) << 160
-        | convert(convert(clock.audit_bps, uint40), uint256) << 120
+        | convert(clock.asks, uint256) << ASKS_AT
+        | convert(convert(clock.audit_bps, uint32), uint256) << 120
         | convert(convert(clock.reserve, uint80), uint256) << 40
         | convert(convert(clock.cancelled_at, uint40), uint256)
     )
@@ -92,7 +98,8 @@ def _unpack_clock(word: uint256) -> Clock:
         attempt=word >> 216 & bits.U32,
         units=word >> 200 & bits.U16,
         bid_end=word >> 160 & bits.U40,
-        audit_bps=word >> 120 & bits.U40,
+        audit_bps=word >> 120 & bits.U32,
+        asks=word >> ASKS_AT & 1 != 0,
         reserve=word >> 40 & bits.U80,
         cancelled_at=word & bits.U40,
     )

@@ -15,6 +15,8 @@ from . import numbers
 
 
 MAX_CUSTODIANS: constant(uint256) = numbers.MAX_CUSTODIANS
+# A later offer displaces the one with the least stake: bounds the gas of a draw.
+MAX_OFFERS: constant(uint256) = 32
 # Of an operator in a job.
 OFFERED: constant(uint256) = 1
 CUSTODIAN: constant(uint256) = 2

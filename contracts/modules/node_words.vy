@@ -49,7 +49,7 @@ struct Account:
     is_admitted: bool
 
 
-# barred_from (40) | the newest declaration, in force from epoch `since` on, and the one before it: each tier (8) | hours (24)
+# region (32) | barred_from (40) | the newest declaration, in force from epoch `since` on, and the one before it: each tier (8) | hours (24)
 # | since (40)
 struct Declaration:
     tier: uint256
@@ -60,6 +60,8 @@ struct Declaration:
     last_since: uint256
     # From this epoch on no tier binds that was declared for an epoch before it; 0: none was lost by a breach.
     barred_from: uint256
+    # Where it says it is: four letters, of a region and of a country in it. Binds from when it is said, and nobody checks it.
+    region: uint256
 
 
 # balance (112) | locked (112) | lots (31) | is_listed (1)
@@ -141,9 +143,10 @@ def _unpack_account(word: uint256) -> Account:
 @internal
 @pure
 def _pack_declaration(declaration: Declaration) -> uint256:
-    # Tier and hours were checked; epochs are counted by the block's timestamp.
+    # Tier, hours and region were checked; epochs are counted by the block's timestamp.
     return (
-        declaration.barred_from << 144
+        declaration.region << 184
+        | declaration.barred_from << 144
         | declaration.tier << 136
         | declaration.hours << 112
         | convert(convert(declaration.since, uint40), uint256) << 72
@@ -163,7 +166,8 @@ def _unpack_declaration(word: uint256) -> Declaration:
         last_tier=word >> 64 & bits.U8,
         last_hours=word >> 40 & bits.U24,
         last_since=word & bits.U40,
-        barred_from=word >> 144,
+        barred_from=word >> 144 & bits.U40,
+        region=word >> 184,
     )
 
 

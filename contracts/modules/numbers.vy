@@ -9,7 +9,9 @@
 
 BPS: constant(uint256) = 10_000
 FEE_BPS: constant(uint256) = 500
+# Of a seat's lock, for leaving it; and of that, what a reputation has set aside at most, in thousandths: down to a hundredth.
 SLASH_BPS: constant(uint256) = 1_000
+MAX_SET_ASIDE: constant(uint256) = 900
 # Of what a conviction leaves after restitution.
 FINDER_BPS: constant(uint256) = 4_000
 AUDITS_BPS: constant(uint256) = 1_000

@@ -69,7 +69,8 @@ def pause(until: uint256):
     """
     @notice Pauses registration, and nothing else, until a second below 2^40; one that is over resumes it.
     """
-    assert msg.sender == guardian, "registry: not the guardian"
+    if msg.sender != guardian:
+        state._refuse("registry: not the guardian")
     self.census = until << 216 | self.census & COUNT
 
 
@@ -87,7 +88,8 @@ def register(
     @return The operator's number.
     """
     census: uint256 = self.census
-    assert block.timestamp >= census >> 216, "registry: intake paused"
+    if block.timestamp < census >> 216:
+        state._refuse("registry: intake paused")
     self._check_machine(hot, gpu_class, vram_gb, stake)
     return self._register((census & COUNT) + 1, msg.sender, hot, gpu_class, vram_gb, stake, endpoint)
 
@@ -113,13 +115,17 @@ def register_for(
     @return The operator's number.
     """
     census: uint256 = self.census
-    assert block.timestamp >= census >> 216, "registry: intake paused"
+    if block.timestamp < census >> 216:
+        state._refuse("registry: intake paused")
     self._check_machine(hot, gpu_class, vram_gb, stake)
-    assert block.timestamp <= deadline, "registry: consent expired"
+    if block.timestamp > deadline:
+        state._refuse("registry: consent expired")
     nonce: uint256 = self.nonces[owner]
     digest: bytes32 = consent._digest(owner, hot, gpu_class, vram_gb, stake, endpoint, nonce, deadline)
-    assert consent._has_signed(owner, digest, owner_signature), "registry: owner did not sign"
-    assert consent._has_signed(hot, digest, hot_signature), "registry: hot key did not sign"
+    if not consent._has_signed(owner, digest, owner_signature):
+        state._refuse("registry: owner did not sign")
+    if not consent._has_signed(hot, digest, hot_signature):
+        state._refuse("registry: hot key did not sign")
     # INVARIANT consent: a pair of signatures registers one operator.
     self.nonces[owner] = nonce + 1
     return self._register((census & COUNT) + 1, owner, hot, gpu_class, vram_gb, stake, endpoint)
@@ -130,7 +136,7 @@ def set_admitted(operator: uint256, admitted: bool):
     """
     @notice Whether the operator earns its class's multiplier.
     """
-    assert msg.sender == state.admissions, "registry: not a protocol contract"
+    state._check_admissions()
     account: words.Account = words._unpack_account(state.accounts[operator])
     account.is_admitted = admitted
     state.accounts[operator] = words._pack_account(account)
@@ -144,7 +150,8 @@ def reward_outcome(operator: uint256, fee: uint256) -> address:
     @param fee In 10^-18 ZEN: reputation costs what it counts. What is below a thousandth of a ZEN is left out.
     @return The operator's owner, who is paid.
     """
-    assert msg.sender == state.settlement, "registry: not a protocol contract"
+    if msg.sender != state.settlement:
+        state._refuse("registry: not a protocol contract")
     earned: uint256 = fee // words.REPUTATION_UNIT
     account: words.Account = state._account(operator)
     if earned > 0:
@@ -251,12 +258,18 @@ def reference_price(tier: uint256) -> uint256:
 @internal
 @view
 def _check_machine(hot: address, gpu_class: uint256, vram_gb: uint256, stake: uint256):
-    assert hot != empty(address), "registry: zero hot key"
-    assert gpu_class >= gpu_classes.CONSUMER and gpu_class <= gpu_classes.APPLE_SILICON, "registry: unknown class"
-    assert vram_gb >= gpu_classes._least_vram_gb(gpu_class), "registry: too little VRAM for the class"
-    assert vram_gb <= MAX_VRAM_GB, "registry: VRAM out of range"
-    assert stake >= state.min_stake, "registry: stake below the minimum"
-    assert stake % words.STAKE_UNIT == 0, "registry: stake has dust"
+    if hot == empty(address):
+        state._refuse("registry: zero hot key")
+    if gpu_class < gpu_classes.CONSUMER or gpu_class > gpu_classes.APPLE_SILICON:
+        state._refuse("registry: unknown class")
+    if vram_gb < gpu_classes._least_vram_gb(gpu_class):
+        state._refuse("registry: too little VRAM for the class")
+    if vram_gb > MAX_VRAM_GB:
+        state._refuse("registry: VRAM out of range")
+    if stake < state.min_stake:
+        state._refuse("registry: stake below the minimum")
+    if stake % words.STAKE_UNIT != 0:
+        state._refuse("registry: stake has dust")
 
 
 @internal

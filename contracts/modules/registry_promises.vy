@@ -3,7 +3,8 @@
 """
 @title Declared hours and heartbeats in NodeRegistry
 @license Apache-2.0
-@notice The hours in which operators promise to be there, their signs of life, and the part of the stake that a broken promise costs.
+@notice The hours in which operators promise to be there, their signs of life, and the part of the stake that a broken promise costs;
+        and whether an operator is what a job asks for.
 """
 
 
@@ -13,6 +14,7 @@ from . import node_words as words
 from . import numbers
 from . import registry_state as state
 from . import registry_time as time
+from . import requirements as asked
 
 
 uses: state
@@ -23,6 +25,8 @@ uses: time
 PERIODS: constant(uint256) = 24
 # Of the stake, for an epoch in which more declared periods were missed than the SLA allows.
 BREACH_BPS: constant(uint256) = 100
+# Of that, to whoever shows it.
+BREACH_FEE_BPS: constant(uint256) = 1_000
 # In a word of beats, above the periods: the epoch was judged.
 JUDGED: constant(uint256) = 2**24
 
@@ -46,6 +50,11 @@ event AvailabilityDeclared:
     since: uint256
 
 
+event RegionDeclared:
+    operator: indexed(uint256)
+    region: uint256
+
+
 event HeartbeatCounted:
     operator: indexed(uint256)
     epoch: indexed(uint256)
@@ -67,16 +76,22 @@ def declare(operator: uint256, tier: uint256, hours: uint256):
     @param hours Bit `i` is period `i` of 24.
     """
     account: words.Account = state._owned(operator)
-    assert tier <= gpu_classes.GOLD, "registry: unknown tier"
-    assert hours < 2**PERIODS, "registry: hours out of range"
+    if tier > gpu_classes.GOLD:
+        state._refuse("registry: unknown tier")
+    if hours >= 2**PERIODS:
+        state._refuse("registry: hours out of range")
     if tier != 0:
-        assert account.gpu_class == gpu_classes.DATACENTER, "registry: class below the tier"
-        assert account.vram_gb >= gpu_classes._tier_vram_gb(tier), "registry: too little VRAM for the tier"
-        assert hours != 0, "registry: tier without hours"
+        if account.gpu_class != gpu_classes.DATACENTER:
+            state._refuse("registry: class below the tier")
+        if account.vram_gb < gpu_classes._tier_vram_gb(tier):
+            state._refuse("registry: too little VRAM for the tier")
+        if hours == 0:
+            state._refuse("registry: tier without hours")
     since: uint256 = block.timestamp // state.epoch_s + 1
     declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
     # INVARIANT promises: what binds in an epoch is known until the next one is over. Two changes in a row would hide it.
-    assert declaration.since + 1 != since, "registry: declared in the last epoch"
+    if declaration.since + 1 == since:
+        state._refuse("registry: declared in the last epoch")
     if declaration.since != since:
         declaration.last_tier = declaration.tier
         declaration.last_hours = declaration.hours
@@ -89,18 +104,36 @@ def declare(operator: uint256, tier: uint256, hours: uint256):
 
 
 @external
+def declare_region(operator: uint256, region: uint256):
+    """
+    @notice Says where the operator's machines are, at once: jobs may ask for it. Nobody checks it, and it binds nobody.
+    @param region Two letters of a region and two of a country in it, or zeros: as `EUDE`, `EU` or nothing, in 32 bits.
+    """
+    state._check_owner(operator)
+    if region >= 2**32:
+        state._refuse("registry: region out of range")
+    declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
+    declaration.region = region
+    self.declared[operator] = words._pack_declaration(declaration)
+    log RegionDeclared(operator=operator, region=region)
+
+
+@external
 def heartbeat(operator: uint256):
     """
     @notice A sign of life of a staked operator, once in each of an epoch's 24 periods; it is a beat.
     """
     node: words.Node = words._unpack_node(state.nodes[operator])
-    assert msg.sender == node.hot, "registry: not the hot key"
+    if msg.sender != node.hot:
+        state._refuse("registry: not the hot key")
     # Exiting operators keep their promises too; only whoever left has nothing at stake.
-    assert node.stake > 0, "registry: nothing staked"
+    if node.stake <= 0:
+        state._refuse("registry: nothing staked")
     epoch: uint256 = block.timestamp // state.epoch_s
     period: uint256 = block.timestamp % state.epoch_s * PERIODS // state.epoch_s
     word: uint256 = self.beats_words[operator][epoch]
-    assert word >> period & 1 == 0, "registry: period already counted"
+    if word >> period & 1 != 0:
+        state._refuse("registry: period already counted")
     self.beats_words[operator][epoch] = word | 1 << period
     self.total_beats[epoch] += 1
     log HeartbeatCounted(operator=operator, epoch=epoch, period=period)
@@ -111,17 +144,23 @@ def heartbeat(operator: uint256):
 def breach(operator: uint256, epoch: uint256):
     """
     @notice Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake, and
-            from the next epoch on its tier. Nobody is judged for an epoch in which the chain stood still.
+            from the next epoch on its tier. The caller is sent a tenth of that. Nobody is judged for an epoch in which the
+            chain stood still.
     """
-    assert epoch < block.timestamp // state.epoch_s, "registry: epoch not over"
-    assert not time.is_stopped[epoch], "registry: time stood still"
+    if epoch >= block.timestamp // state.epoch_s:
+        state._refuse("registry: epoch not over")
+    if time.is_stopped[epoch]:
+        state._refuse("registry: time stood still")
     promise: Promise = self._promised(operator, epoch)
-    assert promise.hours != 0, "registry: nothing declared"
+    if promise.hours == 0:
+        state._refuse("registry: nothing declared")
     word: uint256 = self.beats_words[operator][epoch]
-    assert word & JUDGED == 0, "registry: epoch already judged"
+    if word & JUDGED != 0:
+        state._refuse("registry: epoch already judged")
     missed: uint256 = bits._popcount(promise.hours & ~word)
     allowed: uint256 = bits._popcount(promise.hours) * gpu_classes._slack_bps(promise.tier) // numbers.BPS
-    assert missed > allowed, "registry: promise kept"
+    if missed <= allowed:
+        state._refuse("registry: promise kept")
     self.beats_words[operator][epoch] = word | JUDGED
     next: uint256 = block.timestamp // state.epoch_s + 1
     declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
@@ -132,16 +171,47 @@ def breach(operator: uint256, epoch: uint256):
         declaration.barred_from = next
     self.declared[operator] = words._pack_declaration(declaration)
     log AvailabilityBreached(operator=operator, epoch=epoch, missed=missed)
-    state._slash_stake(operator, BREACH_BPS)
+    # INVARIANT shares: whoever shows its own fault loses more than it is sent.
+    state._push(state.zen, msg.sender, state._slash_stake(operator, BREACH_BPS, BREACH_FEE_BPS)[1])
 
 
 @external
 @view
 def declarations(operator: uint256) -> words.Declaration:
     """
-    @notice What the operator declared last and before: tier, hours, and the epoch from which on each binds.
+    @notice What the operator declared last and before: tier, hours, and the epoch from which on each binds; and its region.
     """
     return words._unpack_declaration(self.declared[operator])
+
+
+@external
+@view
+def meets(operator: uint256, requirements: uint256) -> bool:
+    """
+    @notice Whether the operator is what a job asks for by its term `requirements`, as far as this registry knows: class, memory and
+            admission as registered and shown, region as declared, tier and hours as promised for this epoch and the next.
+    """
+    asks: asked.Requirements = asked._unpack(requirements)
+    account: words.Account = words._unpack_account(state.accounts[operator])
+    if (
+        account.vram_gb < asks.vram_gb
+        # No operator has class 0.
+        or (asks.classes != 0 and asks.classes >> account.gpu_class & 1 == 0)
+        or (asks.admitted and not account.is_admitted)
+    ):
+        return False
+    if asks.region != 0 and not asked._is_within(
+        words._unpack_declaration(self.declared[operator]).region, asks.region
+    ):
+        return False
+    if asks.tier == 0 and asks.hours == 0:
+        return True
+    # INVARIANT promises: nobody takes work by a promise that it has already taken back, or that a breach took.
+    for later: uint256 in range(2):
+        promise: Promise = self._promised(operator, block.timestamp // state.epoch_s + later)
+        if promise.tier < asks.tier or bits._popcount(promise.hours) < asks.hours:
+            return False
+    return True
 
 
 @external

@@ -47,9 +47,12 @@ def add_stake(operator: uint256, amount: uint256):
     @notice Adds the caller's ZEN to an operator's stake.
     """
     word: uint256 = state.nodes[operator]
-    assert word != 0, "registry: unknown operator"
-    assert amount > 0, "registry: zero amount"
-    assert amount % words.STAKE_UNIT == 0, "registry: stake has dust"
+    if word == 0:
+        state._refuse("registry: unknown operator")
+    if amount <= 0:
+        state._refuse("registry: zero amount")
+    if amount % words.STAKE_UNIT != 0:
+        state._refuse("registry: stake has dust")
     node: words.Node = words._unpack_node(word)
     node.stake += amount // words.STAKE_UNIT
     state.nodes[operator] = words._pack_node(node)
@@ -63,7 +66,8 @@ def request_exit(operator: uint256):
     @notice Starts the exit delay. The operator is no longer eligible to bid.
     """
     account: words.Account = state._owned(operator)
-    assert account.exit_at == 0, "registry: exit already requested"
+    if account.exit_at != 0:
+        state._refuse("registry: exit already requested")
     account.exit_at = time._time() + exit_delay_s
     state.accounts[operator] = words._pack_account(account)
     node: words.Node = words._unpack_node(state.nodes[operator])
@@ -78,10 +82,13 @@ def withdraw_stake(operator: uint256):
     @notice Sends the whole stake to the owner, from `exit_at` on, and ends the operator's admission. It may stake again.
     """
     account: words.Account = state._owned(operator)
-    assert account.exit_at != 0, "registry: exit not requested"
-    assert time._time() >= account.exit_at, "registry: exit delay runs"
+    if account.exit_at == 0:
+        state._refuse("registry: exit not requested")
+    if time._time() < account.exit_at:
+        state._refuse("registry: exit delay runs")
     # INVARIANT stake: no stake leaves while collateral is locked for a bid or a seat.
-    assert collateral._locks(operator) == 0, "registry: collateral is locked"
+    if collateral._locks(operator) != 0:
+        state._refuse("registry: collateral is locked")
     node: words.Node = words._unpack_node(state.nodes[operator])
     stake: uint256 = node.stake * words.STAKE_UNIT
     account.exit_at = 0
@@ -100,10 +107,39 @@ def slash_stake(operator: uint256, bps: uint256) -> uint256:
     @notice Moves a part of an operator's stake to where nothing can spend it. Also while it exits.
     @return How much.
     """
-    assert (
-        msg.sender == state.rewards or msg.sender == state.admissions
-    ), "registry: not a protocol contract"
-    return state._slash_stake(operator, bps)
+    if msg.sender != state.rewards:
+        state._refuse("registry: not a protocol contract")
+    return state._slash_stake(operator, bps, 0)[0]
+
+
+@external
+def slash_for(operator: uint256, bps: uint256, share_bps: uint256, account: address) -> (uint256, uint256):
+    """
+    @notice As `slash_stake`, but a share of the part goes to an account, or without one to the pot, for `pay_share`.
+    @return The part, and the share.
+    """
+    state._check_admissions()
+    slashed: uint256 = 0
+    share: uint256 = 0
+    slashed, share = state._slash_stake(operator, bps, share_bps)
+    if account == empty(address):
+        collateral.pot[state.zen] += share
+    else:
+        state._push(state.zen, account, share)
+    return slashed, share
+
+
+@external
+def pay_share(account: address, amount: uint256):
+    """
+    @notice What `slash_for` kept in the pot goes to an account; without one it burns.
+    """
+    state._check_admissions()
+    collateral.pot[state.zen] -= amount
+    if account == empty(address):
+        state.burned[state.zen] += amount
+    else:
+        state._push(state.zen, account, amount)
 
 
 @external

@@ -77,11 +77,26 @@ def wire(
 
 
 @internal
+@pure
+def _refuse(reason: String[40]):
+    """
+    @dev `if not so: _refuse(reason)` is `assert so, reason`, in half the bytes.
+    """
+    raise reason
+
+
+@internal
 @view
 def _check_protocol():
     assert (
         msg.sender == self.locks or convert(msg.sender, uint256) == self.bidding & bits.U160
     ), "registry: not a protocol contract"
+
+
+@internal
+@view
+def _check_admissions():
+    assert msg.sender == self.admissions, "registry: not a protocol contract"
 
 
 @internal
@@ -128,15 +143,20 @@ def _hot(operator: uint256) -> address:
 
 
 @internal
-def _slash_stake(operator: uint256, bps: uint256) -> uint256:
+def _slash_stake(operator: uint256, bps: uint256, share_bps: uint256) -> (uint256, uint256):
+    """
+    @dev Burns a part of a stake, but for a share of that part, which the caller of this function pays out, or keeps for somebody.
+    @return The part, and the share.
+    """
     node: words.Node = words._unpack_node(self.nodes[operator])
     units: uint256 = node.stake * bps // numbers.BPS
     node.stake -= units
     self.nodes[operator] = words._pack_node(node)
     slashed: uint256 = units * words.STAKE_UNIT
-    self.burned[zen] += slashed
+    share: uint256 = units * share_bps // numbers.BPS * words.STAKE_UNIT
+    self.burned[zen] += slashed - share
     log StakeSlashed(operator=operator, amount=slashed)
-    return slashed
+    return slashed, share
 
 
 @internal

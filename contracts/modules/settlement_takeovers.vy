@@ -8,7 +8,6 @@
 
 from ..interfaces import IAuction
 from ..interfaces import ILocks
-from ..interfaces import INodeRegistry
 from . import numbers
 from . import settlement_seats as seats
 from . import settlement_state as state
@@ -45,8 +44,12 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
             of this turn was spared.
     """
     stage: words.Stage = state._taking(job)
-    if not staticcall INodeRegistry(state.registry).is_eligible(operator, msg.sender):
-        state._refuse("settlement: operator not eligible")
+    is_aggregation: bool = seat == state.AGGREGATION
+    # INVARIANT escrow: no seat costs more than a lone bidder was paid, so nobody gains by giving one up and taking it back; and
+    # no reserve is above the maximum, which escrow covers for every round to come. The auction refuses who could not bid.
+    most: uint256 = staticcall IAuction(state.auction).takeover_reserve(
+        job, convert(is_aggregation, uint256), operator, msg.sender
+    )
     vacant: words.Holding = state._holding(job, seat)
     if vacant.operator != 0 or vacant.count == 0:
         state._refuse("settlement: seat not vacant")
@@ -61,7 +64,6 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     if count < vacant.count and stage.state == numbers.RUNNING:
         turns._check_missing(turn, seat)
     taken: uint256 = seats._split(job, seat, vacant, count)
-    is_aggregation: bool = seat == state.AGGREGATION
     steps: uint256 = turn.turn - vacant.left_turn
     if is_aggregation:
         steps = AGGREGATION_STEPS * (state._now() - vacant.left_at) // stage.aggregate_s
@@ -72,13 +74,7 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     else:
         # It could not commit in time.
         turns._check_inputs(turn.opened_at != 0 and turns._are_held(job))
-    # INVARIANT escrow: no seat costs more than a lone bidder was paid, so nobody gains by giving one up and taking it back; and
-    # no reserve is above the maximum, which escrow covers for every round to come.
-    price: uint256 = self._risen(
-        vacant.price,
-        steps,
-        staticcall IAuction(state.auction).reserve_of(job, convert(is_aggregation, uint256)),
-    )
+    price: uint256 = self._risen(vacant.price, steps, most)
     state._set_timing(job, taken, words.SeatTiming(estimate_s=estimate_s, since=turns._since(turn)))
     holding: words.Holding = state._holding(job, taken)
     holding.operator = operator

@@ -128,7 +128,7 @@ def note_custody(job: uint256, turn: uint256, said: uint256, seconds: uint256):
     """
     @notice What custodians say of the open turn, whose inputs are complete: a majority holds inputs, and nobody commits any more; or
             too few sign for its checkpoint, and whoever aggregates may be replaced, but is not slashed.
-    @param said Bits of HELD and SHORT.
+    @param said Bits of SIGNED and SHORT.
     @param seconds After which the aggregator has `aggregate_s` more.
     """
     state._check_custody()
@@ -237,7 +237,7 @@ def _are_held(job: uint256) -> bool:
     """
     @return Whether custodians closed the inputs of the open turn.
     """
-    return state._has_custodians(job) and state.aggregator_state[job] >> words.SAID_AT & words.HELD != 0
+    return state._has_custodians(job) and state.aggregator_state[job] >> words.SAID_AT & words.SIGNED != 0
 
 
 @internal
@@ -249,7 +249,7 @@ def _can_be_aggregated(job: uint256) -> bool:
     """
     said: uint256 = state.aggregator_state[job] >> words.SAID_AT
     return not state._has_custodians(job) or (
-        said & words.HELD != 0 and said != words.HELD | words.SHORT | words.SPARED
+        said & words.SIGNED != 0 and said != words.SIGNED | words.SHORT | words.SPARED
     )
 
 
@@ -309,7 +309,7 @@ def _extend(job: uint256, stage: words.Stage):
     aggregator: words.AggregatorState = state._aggregator(job)
     aggregator.due = max(aggregator.due, state._now() + stage.aggregate_s)
     # INVARIANT short: it is spared once a turn. The bit after SHORT is SPARED.
-    aggregator.said = (aggregator.said | aggregator.said << 1) & (words.HELD | words.SPARED)
+    aggregator.said = (aggregator.said | aggregator.said << 1) & (words.SIGNED | words.SPARED)
     state._set_aggregator(job, aggregator)
 
 

@@ -25,7 +25,7 @@ ONE_PARKED: constant(uint256) = 1 << 24
 # In the aggregator's state, what custodians said of the open turn: a majority holds inputs, and nobody commits any more; too few
 # sign for a checkpoint; too few signed for one before, and the aggregator had its time anew or was replaced.
 SAID_AT: constant(uint256) = 48
-HELD: constant(uint256) = 1
+SIGNED: constant(uint256) = 1
 SHORT: constant(uint256) = 2
 SPARED: constant(uint256) = 4
 # In the turn.
@@ -58,7 +58,7 @@ struct Turn:
     held_s: uint256
 
 
-# When the checkpoint is due, how many seats there are; and of the open turn of a job with custodians what they said: HELD, SHORT, SPARED.
+# When the checkpoint is due, how many seats there are; and of the open turn of a job with custodians what they said: SIGNED, SHORT, SPARED.
 struct AggregatorState:
     due: uint256
     seats: uint256

@@ -11,6 +11,7 @@
 from ..interfaces import ITaskRegistry
 from . import bits
 from . import numbers
+from . import requirements
 
 
 # A window is at most so many times longer for what a round may cost.
@@ -51,6 +52,8 @@ struct Terms:
     policy: uint256
     # How many of 10,000 slot-rounds and aggregations are drawn for a paid audit: locks are larger the fewer it is.
     audit_bps: uint256
+    # Of every operator that bids or takes over a seat: the word of requirements.vy. 0 asks for nothing.
+    requirements: uint256
 
 
 @internal
@@ -85,6 +88,7 @@ def _check(terms: Terms):
     assert (
         terms.audit_bps >= numbers.MIN_AUDIT_BPS and terms.audit_bps <= numbers.BPS
     ), "tasks: audit rate out of range"
+    assert requirements._is_known(terms.requirements), "tasks: unknown requirements"
 
 
 @internal

@@ -95,6 +95,16 @@ def lapse_duties(view: JobView, custody: CustodyView, answer_s: int) -> Iterator
             return  # the list is another one then
 
 
+def expel_duty(view: JobView, custody: CustodyView) -> Iterator[Send]:
+    """End a custodian whose reserve is forfeit: it did not show what it signed for."""
+    if view.state not in (JobState.AWARDED, JobState.RUNNING) or custody.progress.draw_block:
+        return
+    for index, member in custody.holders.items():
+        if custody.roles.get(member.operator, Role(1)).reserve == 0:
+            yield Send("custody", "expel", (view.job, words_of(custody.committee), index))
+            return  # the list is another one then
+
+
 # -- pay, and the end
 
 

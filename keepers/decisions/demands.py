@@ -1,13 +1,14 @@
 """Which claims of others a keeper fetches, when it demands unserved data on chain, and which demands it closes.
 
-Pure decisions over one snapshot, as in `duties`. A keeper demands only data that it needs for its own duty: an aggregator the
-updates it combines, a provider the checkpoint it trains from. In a delayed job a provider demands it one turn earlier, since the
+Pure decisions over one snapshot, as in `duties`. A keeper demands data that it needs for its own duty: an aggregator the updates it
+combines, a provider the checkpoint it trains from. In a job with custodians it demands of one that signed for the data, once nobody
+serves it; and of every signer of a checkpoint that does not serve it, from the lane that stops no clocks. In a delayed job a provider demands it one turn earlier, since the
 window for demands may be over when its own turn begins. Demands from such lanes stop the turn's clocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from keepers.decisions.orders import (
     NEWEST_CHECKPOINT,
@@ -23,8 +24,8 @@ from keepers.decisions.orders import (
 )
 from keepers.decisions.requests import present_claims
 from zoo_compute.chain.demands import Demand
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, JobView, Run
-from zoo_compute.spec.params import LANE_DEMANDS
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, JobView, Run
+from zoo_compute.spec.params import LANE_DEMANDS, STRANGERS_LANE
 
 
 def fetch_or_demand(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
@@ -36,12 +37,36 @@ def fetch_or_demand(view: JobView, run: Run, me: OperatorContext, progress: Prog
         if claim is None or claim.final or lane is None or claim.operator == me.operator:
             continue
         asked = [d for d in view.demands if d.lane == lane and d.claim.fields == claim.fields]
-        if _is_due(view, run, me, claim, lane, missing, asked):
-            yield DemandChunk(claim, lane, missing.chunks)
+        signer = _next_signer(view, me, claim, lane)
+        can_demand = not view.custodians or signer is not None
+        if can_demand and _is_due(view, run, me, claim, lane, missing, asked):
+            yield DemandChunk(claim, lane, missing.chunks, signer)
         if seat < AGGREGATOR_SEAT and any(d.end and not d.refunded for d in asked):
             # Its author answers with 4 KiB at a time and serves nothing else: recompute the slots from the turn's inputs.
             known = progress.trained | progress.failed_slots
             yield from (Train(slot) for slot in missing.chunks if slot not in known)
+
+
+def signers_to_check(view: JobView, me: OperatorContext, made: Checkpoint) -> Mapping[int, int]:
+    """Those who signed for a checkpoint, by place: whoever has a seat sees that they serve it."""
+    if view.custody is None or view.run is None or _lane(view, view.run, me) is None:
+        return {}
+    signers = view.custody.signers_of(made.turn, made.seat)
+    return {place: operator for place, operator in signers.items() if operator not in (me.operator, made.operator)}
+
+
+def demand_of_silent(view: JobView, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
+    """Demand of signers what they do not serve, each once a claim, one after the other. That stops no clocks: others serve it."""
+    busy = {d.claim.fields for d in view.demands if d.lane == STRANGERS_LANE and d.is_open}
+    for made, place in progress.silent:
+        operator = signers_to_check(view, me, made).get(place)
+        asked = [d for d in view.demands if d.claim.fields == made.fields]
+        is_spent = sum(d.lane == STRANGERS_LANE for d in asked) >= LANE_DEMANDS
+        is_asked = any(d.operator == operator for d in asked)
+        is_late = made.final or view.now > made.deadline - 2 * me.answer_s
+        if operator and not (is_spent or is_asked or is_late or made.fields in busy):
+            busy.add(made.fields)
+            yield DemandChunk(made, STRANGERS_LANE, {0: None}, place)
 
 
 def precompute(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
@@ -69,10 +94,10 @@ def precompute(view: JobView, run: Run, me: OperatorContext, progress: Progress)
 
 
 def close_expired(view: JobView, me: OperatorContext, patience_s: int) -> Iterator[Duty]:
-    """Close unanswered demands: mine at once, others' when it is my turn, as they may stop the clocks; never demands of my claims."""
+    """Close unanswered demands: mine at once, others' when it is my turn, as they may stop the clocks; never those made of me."""
     concerned = me.operator in view.stakes
     for demand in view.demands:
-        if not demand.is_open or demand.claim.operator == me.operator:
+        if not demand.is_open or demand.operator == me.operator:
             continue
         overdue_s = view.now - demand.opened_at - me.answer_s
         mine = demand.demander == me.hot
@@ -80,9 +105,9 @@ def close_expired(view: JobView, me: OperatorContext, patience_s: int) -> Iterat
             yield Send("availability", "close", (view.job, demand.claim.fields, demand.lane))
 
 
-def deposits_outstanding(view: JobView, operator: int) -> int:
-    """Deposits of demands from an operator's lanes that were not refunded, in wei; open demands count."""
-    lanes = {number for number, seat in view.seats.items() if seat.operator == operator}
+def deposits_outstanding(view: JobView, operator: int, lane: int) -> int:
+    """Deposits of demands from an operator's lanes, and this one, that were not refunded, in wei; open demands count."""
+    lanes = {lane, *(number for number, seat in view.seats.items() if seat.operator == operator)}
     return sum(demand.deposit for demand in view.demands if demand.lane in lanes and not demand.refunded)
 
 
@@ -90,6 +115,16 @@ def _claim_of(view: JobView, run: Run, seat: int) -> Claim | None:
     if seat in (AGGREGATOR_SEAT, NEWEST_CHECKPOINT):
         return view.checkpoint_of(run.round, run.start_root if seat == NEWEST_CHECKPOINT else view.slots_root, run.turn)
     return next((commit for commit in present_claims(view) if commit.seat == seat), None)
+
+
+def _next_signer(view: JobView, me: OperatorContext, claim: Claim, lane: int) -> int | None:
+    """The place of one that signed for a claim and was not asked by me yet, nor by others in vain; each lane begins with another."""
+    if view.custody is None:
+        return None
+    asked = [d for d in view.demands if d.claim.fields == claim.fields]
+    known = {me.operator, *(d.operator for d in asked if d.is_open or d.refunded or d.lane == lane)}
+    left = [p for p, operator in view.custody.signers_of(claim.turn, claim.seat).items() if operator not in known]
+    return left[lane % len(left)] if left else None
 
 
 def _lane(view: JobView, run: Run, me: OperatorContext) -> int | None:

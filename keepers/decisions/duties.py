@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from keepers.decisions import demands
 from keepers.decisions.bidding import BATCH, auction_duties, reclaim_dead_bids, stagger_delay_s
-from keepers.decisions.obstacles import RECOVERY_S, can_defend, defensible, is_permanent
+from keepers.decisions.obstacles import RECOVERY_S, can_defend, defensible, is_permanent, unmet_by
 from keepers.decisions.orders import (
     Aggregate,
     CommitTrained,
@@ -47,6 +47,7 @@ PAYMENT_DELAY_S = 86_400  # the longest a payable claim waits to be paid togethe
 def duties(view: JobView, me: OperatorContext, progress: Progress) -> list[Duty]:
     """Everything I should do for the job as of the snapshot's block, in order."""
     due: list[Duty] = [*demands.close_expired(view, me, stagger_delay_s(view, me, 0)), *reclaim_dead_bids(view, me)]
+    due += demands.demand_of_silent(view, me, progress)
     if view.state == JobState.OPEN:
         due += auction_duties(view, me, progress)
     elif view.run is not None and view.state == JobState.AWARDED:
@@ -178,7 +179,8 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
 
 def _may_take(view: JobView, me: OperatorContext, kind: Kind) -> bool:
     """Whether I take vacant seats of this kind: I do if I would bid for the job at all."""
-    return me.standby and kind in me.kinds and not me.is_drained and not is_permanent(view, me, kind)
+    can = kind in me.kinds and not me.is_drained and not is_permanent(view, me, kind)
+    return me.standby and can and not unmet_by(view, me)
 
 
 def _in_time(view: JobView, run: Run, me: OperatorContext, slot_s: float, slots: int, waiting: int) -> bool:
@@ -243,7 +245,7 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterato
 
 
 def _closing(view: JobView, me: OperatorContext) -> Iterator[Duty]:
-    """Finalise what is due (my own first; others' when they are late), release my lock."""
+    """Finalise what is due (my own first; others' when they are late), release my lock, have back what is set aside."""
     mine = [claim for claim in view.payable if claim.operator == me.operator]
     left = [claim for claim in view.payable if claim.operator != me.operator and _left_lying(view, me, claim)]
     yield from _finalise(view, [*(mine if _worth_paying(view, mine, me) else ()), *left])
@@ -252,6 +254,10 @@ def _closing(view: JobView, me: OperatorContext) -> Iterator[Duty]:
     is_parked = any(c.parked and not c.final for c in view.claims if c.operator == me.operator)
     if stake is not None and not is_parked and _releasable(view, stake):
         yield Send("locks", "release", (view.job, me.operator))
+    if view.closed and not is_parked:
+        for seat, aside in view.set_aside.items():
+            if aside.operator == me.operator:
+                yield Send("locks", "return_set_aside", (view.job, seat))
 
 
 def _to_park(view: JobView, me: OperatorContext) -> list[Commit | Checkpoint]:

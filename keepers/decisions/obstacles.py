@@ -9,7 +9,11 @@ from keepers.decisions.defence import COUNTED_REEXECUTIONS, PathClock, Promise, 
 from keepers.decisions.orders import OperatorContext, Progress
 from zoo_compute.amounts import ZEN, format_seconds
 from zoo_compute.chain.views import JobView, Kind
+from zoo_compute.gpus import TIERS
+from zoo_compute.requirement_words import format_classes, format_region
+from zoo_compute.spec.params import GPU_CLASSES
 from zoo_compute.spec.pricing import least_capacity
+from zoo_compute.spec.requirements import requirements_of, unmet
 from zoo_compute.spec.schedule import Work, Worker, periods, suits
 
 RECOVERY_S = 6  # in every estimate: a worker killed in the middle is back, and the commitment is mined
@@ -55,7 +59,7 @@ def free(view: JobView, me: OperatorContext) -> int:
 
 
 def is_permanent(view: JobView, me: OperatorContext, kind: int) -> bool:
-    """Whether I can never bid in this job, because of my price, its length, or my GPU class."""
+    """Whether I can never bid in this job, because of my price, its length, or what my GPU is registered as."""
     return any(_for_ever(view, me, kind))
 
 
@@ -66,8 +70,55 @@ def _for_ever(view: JobView, me: OperatorContext, kind: int) -> Iterator[str]:
         yield f"the price is {show(me.price_for(kind))} {unit}, and the job pays {show(most)} at most"
     if max_job_s(view) > me.max_job_s:
         yield f"the job may take {format_seconds(max_job_s(view))}, and longest_job_days allows {format_seconds(me.max_job_s)}"
+    yield from (REGISTERED[name](view, me) for name in unmet_by(view, me) if name in REGISTERED)
     if kind == Kind.SLOTS and not _is_for_me(view, me):
         yield "its slots are too heavy for this class of GPU"
+
+
+def unmet_by(view: JobView, me: OperatorContext) -> tuple[str, ...]:
+    """The names of the job's requirements that I do not meet now: the auction refuses my bids, and gives me no vacant seat."""
+    return unmet(requirements_of(view.terms.requirements), me.capability)
+
+
+def _asked_class(view: JobView, me: OperatorContext) -> str:
+    asked = format_classes(requirements_of(view.terms.requirements).classes)
+    return f"it asks for class {asked}, and this node is registered as {GPU_CLASSES[me.capability.gpu_class].name}"
+
+
+def _asked_memory(view: JobView, me: OperatorContext) -> str:
+    asked = requirements_of(view.terms.requirements).vram_gb
+    return f"it asks for {asked} GB, and this node is registered with {me.capability.vram_gb} GB"
+
+
+def _asked_tier(view: JobView, me: OperatorContext) -> str:
+    asked, names = requirements_of(view.terms.requirements).tier, {number: name for name, number in TIERS.items()}
+    return (
+        f"it asks for tier {names[asked]} in this epoch and the next, and this node's is {names[me.capability.tier]}; "
+        f"zoo node declare --tier {names[asked]} --hours 0-23"
+    )
+
+
+def _asked_hours(view: JobView, me: OperatorContext) -> str:
+    asked = requirements_of(view.terms.requirements).hours
+    return (
+        f"it asks for {asked} promised hours in this epoch and the next, and this node promises {me.capability.hours}; "
+        "zoo node declare --hours"
+    )
+
+
+def _asked_region(view: JobView, me: OperatorContext) -> str:
+    asked = format_region(requirements_of(view.terms.requirements).region)
+    declared = format_region(me.capability.region) or "none"
+    return f"it asks for region {asked}, and this node declares {declared}; zoo node declare --region"
+
+
+def _asked_admission(view: JobView, me: OperatorContext) -> str:
+    return "it asks for machines that passed a trial, and this node's did not; zoo node admit"
+
+
+# By the name of a requirement, why I do not meet it: what I am registered as stays, the rest its owner can change.
+REGISTERED = {"classes": _asked_class, "vram_gb": _asked_memory}
+OWNERS = {"admitted": _asked_admission, "tier": _asked_tier, "hours": _asked_hours, "region": _asked_region}
 
 
 def _obstacles(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> Iterator[str]:
@@ -76,6 +127,7 @@ def _obstacles(view: JobView, me: OperatorContext, progress: Progress, kind: int
     if me.is_drained:
         yield "the node takes no new jobs: it is draining or leaving, or its stake is too small; zoo node show"
     yield from _for_ever(view, me, kind)
+    yield from (OWNERS[name](view, me) for name in unmet_by(view, me) if name in OWNERS)
     if kind == Kind.SLOTS and not _is_for_me(view, me, periods(view.wall(view.now), max_job_s(view), me.epoch_s)):
         yield "it would run in hours that availability_hours does not list"
     if kind in me.ring_conflicts:
@@ -145,7 +197,7 @@ def _is_for_me(view: JobView, me: OperatorContext, hours: int = 0) -> bool:
     work = Work(
         terms.slots, inner_steps=1, slot_s=terms.slot_s, update_bytes=0, vram_gb=0, flops=terms.flops, hours=hours
     )
-    return suits(work, Worker(0, me.operator, me.gpu_class, vram_gb=0, step_us=1, kbps=1, hours=me.hours))
+    return suits(work, Worker(0, me.operator, me.capability.gpu_class, vram_gb=0, step_us=1, kbps=1, hours=me.hours))
 
 
 def _fitting(view: JobView, me: OperatorContext, slot_s: float) -> int:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from keepers.decisions.defence import Promise
 from zoo_compute.amounts import ZEN, Token
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, Kind
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Kind
 from zoo_compute.spec.params import MAX_SLOTS
+from zoo_compute.spec.requirements import Capability
 
 # Not a seat: the newest checkpoint of a delayed job, which the open turn's slots do not start from.
 NEWEST_CHECKPOINT = AGGREGATOR_SEAT + 1
@@ -19,7 +20,7 @@ class OperatorContext:
     """The operator that decides. Prices per slot-round and per aggregation, and `free` collateral, in the smallest unit of the job's token.
 
     capacity: slots I can train at once, less those that my other jobs use or bid for. busy_elsewhere_s: seconds that their slots
-    take on the same workers. max_job_s: the longest job I bind collateral for. hours: a bitmap of the periods of an epoch
+    take on the same workers. capability: what jobs may ask of me. max_job_s: the longest job I bind collateral for. hours: a bitmap of the periods of an epoch
     (`epoch_s`) in which I am available; 0: always. ring_conflicts: by kind, another job whose bid of mine has the ring place that a
     bid in this job would take. most_units: of one bid, that my stake covers. promises: the slots of my other jobs, as far as they were measured. token: the token that the job pays in; None if I have no price in it.
     """
@@ -44,7 +45,7 @@ class OperatorContext:
     answer_s: int = 0  # of the network's preset
     committer_s: int = 0  # likewise, of its clocks
     demand_after_s: float = 30.0
-    gpu_class: int = 1
+    capability: Capability = field(default_factory=Capability)
     hours: int = 0
     epoch_s: int = 86_400
     ring_conflicts: Mapping[int, int] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class Progress:
     turn starts from, NEWEST_CHECKPOINT for the one that a delayed job's aggregation and next turn start from.
     carries_state: a slot's round continues from the state that its last round left. should_precompute: a turn's updates have fewer
     bytes than the next checkpoint. local_seats: seats whose claims of the open turn are in my store. precomputed: the open turn's
-    checkpoint is known here.
+    checkpoint is known here. silent: checkpoints, and places of custodians that signed for them and do not serve them.
     """
 
     slot_s: float | None = None
@@ -101,6 +102,7 @@ class Progress:
     should_precompute: bool = False
     local_seats: frozenset[int] = frozenset()
     precomputed: bool = False
+    silent: tuple[tuple[Checkpoint, int], ...] = ()
     why: str = ""
     opening_s: float = 0.0
     opening: str = ""
@@ -165,6 +167,9 @@ class DemandChunk:
     claim: Claim
     lane: int
     chunks: Mapping[int, TensorChunk | None]
+    signer: int | None = (
+        None  # in a job with custodians: the place, in the committee of the turn's record, of the one that is asked
+    )
 
 
 @dataclass(frozen=True)

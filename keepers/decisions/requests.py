@@ -332,6 +332,17 @@ def trial_dispute_request(trial: TrialAnswer, **options: Any) -> dict[str, Any]:
     return {"job": TRIALS, "trial": roots, "work": encode(work), **_disputed(tuple(trial.claim), **options)}
 
 
+def trial_check_name(trial: TrialAnswer) -> str:
+    return f"trial-{TRIALS}-{trial.claim.operator}-{trial.claim_hash.hex()[:16]}"
+
+
+def trial_check_request(trial: TrialAnswer) -> dict[str, Any]:
+    """To run an answered trial again (node.tasks.run_trial_check)."""
+    workload = trial.workload
+    roots = [each.hex() for each in (workload.program_root, workload.state_root, trial.seed)]
+    return {"job": TRIALS, "trial": roots, "steps": workload.steps, "root": trial.claim.root.hex()}
+
+
 def _disputed(
     fields: tuple[Any, ...],
     *,

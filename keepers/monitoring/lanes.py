@@ -23,11 +23,13 @@ class Lanes:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._last: dict[str, float] = {}
+        self._pauses: dict[str, float] = {}  # that a loop makes anyway
         self.failures: dict[str, int] = {}
 
-    def begin(self, name: str) -> Progressed:
-        """Expect progress of a loop from now on. Returns what it calls with each step."""
+    def begin(self, name: str, *, pause_s: float = 0.0) -> Progressed:
+        """Expect progress of a loop from now on. Returns what it calls with each step. pause_s: between two steps."""
         self.failures.setdefault(name, 0)
+        self._pauses[name] = pause_s
 
         def progressed() -> None:
             self._last[name] = self._clock()
@@ -35,9 +37,9 @@ class Lanes:
         progressed()
         return progressed
 
-    def start(self, name: str, loop: Callable[[Progressed], object]) -> threading.Thread:
+    def start(self, name: str, loop: Callable[[Progressed], object], *, pause_s: float = 0.0) -> threading.Thread:
         """Run a loop in a thread until the process ends; one that ends with an error is counted and begins again."""
-        progressed = self.begin(name)
+        progressed = self.begin(name, pause_s=pause_s)
         thread = threading.Thread(target=self._run, args=(name, loop, progressed), name=name, daemon=True)
         thread.start()
         return thread
@@ -62,5 +64,5 @@ class Lanes:
         return {name: now - last for name, last in list(self._last.items())}
 
     def hung(self, after_s: float) -> list[str]:
-        """Loops without progress for longer."""
-        return [name for name, idle in self.idle_s().items() if idle > after_s]
+        """Loops without progress for longer, their pauses aside."""
+        return [name for name, idle in self.idle_s().items() if idle > after_s + self._pauses[name]]

@@ -47,7 +47,7 @@ JOBS = _gauge("zoo_jobs", "Jobs that the keeper looks at, by state", KEEPER, "st
 NOT_BIDDING = _gauge("zoo_jobs_not_bidding", "Open jobs that this operator cannot bid for", KEEPER)
 TROUBLES = _gauge("zoo_troubles", "Things that need a person, as `zoo node status` lists them", KEEPER)
 PENDING_CLAIMS = _gauge("zoo_pending_claims", "Claims of this operator that are not final", KEEPER)
-OPEN_DEMANDS = _gauge("zoo_open_demands", "Demands for data of this operator's claims without an answer", KEEPER)
+OPEN_DEMANDS = _gauge("zoo_open_demands", "Demands for data that this operator has to answer", KEEPER)
 OPEN_ASKS = _gauge("zoo_open_asks", "Asks about this operator's claims without an answer", KEEPER)
 DEADLINE_S = _gauge(
     "zoo_deadline_seconds", "Seconds until the next deadline of this operator, by what is due", KEEPER, "due"

@@ -273,10 +273,10 @@ def _is_for_all(key: str) -> bool:
     return not key.startswith("ZOO_") or key == "ZOO_HOME"
 
 
-def gateway_command(store: str, host: str, port: int) -> list[str]:
-    """The command line of a store's gateway."""
+def gateway_command(store: str, host: str, port: int, operator: int = 0) -> list[str]:
+    """The command line of a store's gateway. operator: whose store it is."""
     module = [sys.executable, "-m", "keepers.processes.gateway"]
-    return [*module, "--root", store, "--host", host, "--port", str(port)]
+    return [*module, "--root", store, "--host", host, "--port", str(port), "--operator", str(operator)]
 
 
 def commands(config: OperatorConfig) -> dict[str, list[str]]:
@@ -285,7 +285,8 @@ def commands(config: OperatorConfig) -> dict[str, list[str]]:
     if config.broker == EMBEDDED:
         lines["broker"] = broker.server_command(config.folder)
     if not config.store.startswith("kubo:"):
-        lines["gateway"] = gateway_command(config.store_location, config.gateway_host, config.gateway_port)
+        where = (config.gateway_host, config.gateway_port)
+        lines["gateway"] = gateway_command(config.store_location, *where, config.operator)
     home = ["--home", str(config.folder), *(part for role in config.roles for part in ("--role", role))]
     lines["keeper"] = [sys.executable, "-m", "keepers.processes.run", "keeper", *home]
     for index in range(config.workers):

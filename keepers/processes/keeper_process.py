@@ -20,13 +20,15 @@ from keepers.monitoring.lanes import Lanes, Progressed
 from keepers.monitoring.server import serve_daemon
 from keepers.queue import broker, seals
 from keepers.queue.app import KEEPER_QUEUE, WATCH_TASK, make_app, print_ready
+from keepers.queue.received_bytes import ReceivedBytes, open_counted
 from keepers.queue.work_queue import WorkQueue
 from keepers.services.demand_responder import DemandResponder
 from keepers.services.observing import Observer
+from keepers.services.retention import LOOK_EVERY_S
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import Chain, connect
-from zoo_compute.chain.events import scan
+from zoo_compute.chain.event_log import use_store
 from zoo_compute.chain.fees import GWEI, FeeLimits
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.provider import FailoverProvider, redacted
@@ -34,11 +36,12 @@ from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.wiring import check_wiring
 from zoo_compute.errors import Unreachable, ZooError
 from zoo_compute.paths import STATUS
-from zoo_compute.store import open_store
 
 log = logging.getLogger("zoo.process")
+EVENTS = "events.sqlite3"
 CLAIM_EVENTS = ("ResultsCommitted", "CheckpointPosted")
 PEERS_EVERY_TICKS = 10
+QUIET_LOOK_S = 3.0  # between looks while no block comes
 # In the time between two looks: whether something was committed or posted, which is worth a look at once.
 CLAIM_POLLS_PER_TICK = 4
 
@@ -67,10 +70,12 @@ def run_keeper(config: OperatorConfig) -> None:
         keeper.progressed()
 
     def schedule(**_: Any) -> None:
+        looks = Looks()
+
         def beat(progressed: Progressed) -> None:
             while True:
                 try:
-                    if client.llen(KEEPER_QUEUE) == 0:
+                    if client.llen(KEEPER_QUEUE) == 0 and looks.is_due(keeper.chain):
                         watch.apply_async(expires=60, queue=KEEPER_QUEUE)
                 except (redis.RedisError, OperationalError) as error:
                     log.warning("the broker does not answer: %s", error)
@@ -83,9 +88,12 @@ def run_keeper(config: OperatorConfig) -> None:
         if config.operator:
             answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
             lanes.start("answering", answering.run)
-        lanes.start("retention", keeper.retention.run)
+        lanes.start("retention", keeper.retention.run, pause_s=LOOK_EVERY_S)
         if config.operator:
             lanes.start("statements", keeper.statements.run)
+            lanes.start("checks", keeper.signer_checks.run)
+        if keeper.receipts is not None:
+            lanes.start("receipts", keeper.receipts.run, pause_s=keeper.receipts.pause_s)
         lanes.start("disputing", lambda progressed: keeper.disputing.run(config.poll_s, progressed))
         lanes.start("metrics", observer.run)
 
@@ -130,6 +138,24 @@ def health_of(lanes: Lanes, hung_after_s: float) -> dict[str, Any]:
     return {"ok": not hung, "hung": hung, "idle_s": {name: round(s, 1) for name, s in lanes.idle_s().items()}}
 
 
+class Looks:
+    """When the keeper looks: at each new block, and now and then in between, in case work was lost. A worker that is done wakes it anyway."""
+
+    def __init__(self) -> None:
+        self._block, self._last = b"", 0.0
+
+    def is_due(self, chain: Chain) -> bool:
+        now = time.monotonic()
+        try:
+            block = chain.head().hash
+        except (ZooError, Web3Exception):
+            block = b""  # the look reports it
+        if block and block == self._block and now - self._last < QUIET_LOOK_S:
+            return False
+        self._block, self._last = block, now
+        return True
+
+
 def wake_on_claims(keeper: Keeper, poll_s: float, progressed: Progressed = lambda: None) -> None:
     """Wake the keeper when the chain has a new claim: its next look may be most of a second away."""
     seen = 0
@@ -137,10 +163,11 @@ def wake_on_claims(keeper: Keeper, poll_s: float, progressed: Progressed = lambd
         progressed()
         time.sleep(poll_s / CLAIM_POLLS_PER_TICK)
         try:
-            head = keeper.chain.w3.eth.block_number
-            if seen and head > seen and any(scan(keeper.chain, seen + 1, head, names=CLAIM_EVENTS)):
+            head = keeper.chain.head()
+            newest = keeper.events.last_block_of(CLAIM_EVENTS, head)
+            if seen and newest > seen:
                 keeper.work.wake()
-            seen = head
+            seen = head.number
         except (ZooError, Web3Exception, redis.RedisError, OperationalError) as error:
             log.warning("%s; will try again", error)
         except Exception:  # without this thread claims are seen later, and nobody would notice
@@ -170,8 +197,12 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
     )
     ledger = config.folder / "transactions.jsonl"
     sender = Sender(chain, account, ledger=ledger, folder=config.folder, limits=limits)
-    store = open_store(config.store_location)
-    return Keeper(config, chain, account, sender, store, WorkQueue(app, client, seals.load(config.folder)))
+    use_store(chain, config.folder / EVENTS, config.operator)
+    chain.follow()
+    store = open_counted(config, client)
+    return Keeper(
+        config, chain, account, sender, store, WorkQueue(app, client, seals.load(config.folder)), ReceivedBytes(client)
+    )
 
 
 def rpc_health(chain: Chain) -> list[dict[str, Any]]:

@@ -23,10 +23,10 @@ from keepers.processes.worker import TaskBody
 from keepers.queue import broker, seals
 from keepers.queue.app import DISPUTE_QUEUE, WORK_QUEUE, make_app, print_ready
 from keepers.queue.presence import Presence
+from keepers.queue.received_bytes import open_counted
 from keepers.queue.worker_leases import WorkLog, worker_name
 from node.measurement.limited_process import stop_all
 from zoo_compute.errors import ZooError
-from zoo_compute.store import open_store
 
 log = logging.getLogger("zoo.process")
 END_S = 10  # from the first request to end; a daemon that lives waits for half of it
@@ -43,7 +43,7 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
     presence = Presence(client, worker_name(config.name, name)) if queue == WORK_QUEUE else None
     if presence:
         presence.start()
-    store = open_store(config.store_location)
+    store = open_counted(config, client)
     if queue == WORK_QUEUE:
         from node.device import ensure_checked
 

@@ -58,6 +58,7 @@ def tasks_of(queue: str) -> dict[str, TaskBody]:
         "work.advance": worker.run_precompute,
         "work.verify": worker.run_verification,
         "work.check": worker.run_aggregation_check,
+        "work.trial": worker.run_trial_check,
         "work.keep": worker.run_pinning,
         "work.hold": worker.run_holding,
     }

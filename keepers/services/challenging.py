@@ -25,7 +25,6 @@ from zoo_compute.spec import state
 from zoo_compute.spec.clocks import asks_end, heavy_fee
 from zoo_compute.spec.disputed_claims import price_of, unit_of
 from zoo_compute.spec.exploration import UNIT_BYTES
-from zoo_compute.spec.trials import TRIALS
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head
@@ -71,7 +70,7 @@ class Asking:
 
     def is_ready(self, head: Head, dispute: DisputeView, call: Call) -> bool:
         """Whether a heavy ask can be made now: its step is sealed, and the seal is old enough or there is no time for one."""
-        if not call.is_heavy or not self._secret or dispute.job == TRIALS:
+        if not call.is_heavy or not self._secret:
             return True
         lead_s = self._chain.params.clocks.seal_lead_s
         last = _last_second(dispute, call)

@@ -96,7 +96,7 @@ class Custody:
         if is_involved:
             self._tend(view, custody, me)
             self._hand_in(view, custody, place)
-        return self._with_inputs(view, custody)
+        return self._with_inputs(replace(view, custody=custody), custody)
 
     def _with_inputs(self, view: JobView, custody: CustodyView) -> JobView:
         """Whether the open turn waits for custodians."""
@@ -300,6 +300,7 @@ class Custody:
         duties = [
             *decisions.draw_duties(view, custody, self._answer_s),
             *decisions.lapse_duties(view, custody, self._answer_s),
+            *decisions.expel_duty(view, custody),
             *signatures.leave_out_duty(view, custody, self._answer_s),
         ]
         order = [*sorted(custody.roles), 0]

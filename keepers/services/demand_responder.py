@@ -1,4 +1,4 @@
-"""Answers demands on chain: a demand's clock is short, and an unanswered demand costs the claim and its lock.
+"""Answers demands on chain: a demand's clock is short, and an unanswered demand costs the claim and its lock, or a custodian's reserve.
 
 It runs beside the keeper's ticks, which wait for transactions and stores, and remembers nothing: what is open is asked of the
 chain at every look, what is shown is built from the files that the operator's store keeps.
@@ -15,7 +15,7 @@ from typing import Any
 from repops.files import FileRefused, parse_state
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.demands import Demand
-from zoo_compute.chain.event_log import History
+from zoo_compute.chain.event_log import history_of
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Checkpoint, Commit
@@ -34,10 +34,13 @@ log = logging.getLogger("zoo.answers")
 DEMAND_EVENTS = ("ChunkDemanded", "DemandAnswered", "DemandUnanswered")
 POLLS_PER_WINDOW = 6  # in the time an answer has
 MAX_PAUSE_S = 10.0
+LAST_PART = 4  # of an answer's time: then whoever has the data answers for another operator, and earns the deposit
 
 
 class DemandResponder:
-    """Answers every demand of one operator's claims, the earliest deadline first."""
+    """Answers every demand made of one operator, the earliest deadline first; those of others that I have the data for before their
+    time is over.
+    """
 
     def __init__(self, operator: int, chain: Chain, sender: Sender, store: Store) -> None:
         self._operator = operator
@@ -45,7 +48,7 @@ class DemandResponder:
         self._sender = sender
         self._store = store
         self._answer_s = chain.params.answer_s
-        self._history = History(chain, operator=operator, names=DEMAND_EVENTS)
+        self._history = history_of(chain, names=DEMAND_EVENTS)
 
     def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         """Look again and again; a look that fails is followed by the next one."""
@@ -62,22 +65,24 @@ class DemandResponder:
     def poll_once(self) -> None:
         head = self._chain.head()
         views = [read_job(self._chain, job, head) for job in sorted(self._asked_in(head))]
-        demands = [
-            (view, demand)
-            for view in views
-            for demand in view.demands
-            if demand.is_open and demand.claim.operator == self._operator
-        ]
-        for view, demand in sorted(demands, key=lambda each: each[1].opened_at):
+        demands = [(view, demand) for view in views for demand in view.demands if demand.is_open]
+        for view, demand in sorted(demands, key=lambda each: (each[1].operator != self._operator, each[1].opened_at)):
             left_s = demand.opened_at + self._answer_s - self._chain.time(head)
-            if left_s >= 0:
+            if left_s >= 0 and (demand.operator == self._operator or self._helps(demand, left_s)):
                 self._answer(view.job, raw_cid(view.terms.manifest), demand, max(1.0, left_s))
 
+    def _helps(self, demand: Demand, left_s: float) -> bool:
+        """Whether to answer for another operator, which may be offline: its time is nearly over, and the data is here."""
+        claim = demand.claim
+        assert isinstance(claim, Checkpoint | Commit), "a claim is on results or on an aggregation"
+        digest = claim.cid if isinstance(claim, Checkpoint) else claim.bundle
+        return left_s * LAST_PART <= self._answer_s and self._store.has(raw_cid(digest))
+
     def _asked_in(self, head: Head) -> set[int]:
-        """Jobs in which a demand of a claim of mine is open."""
+        """Jobs in which a demand is open."""
         open_: dict[tuple[int, ...], int] = {}
         for event in self._history.events_until(head):
-            key = tuple(int(event.args[name]) for name in ("job", "turn", "seat", "lane"))
+            key = tuple(int(event.args[name]) for name in ("job", "turn", "seat", "author", "lane"))
             open_[key] = open_.get(key, 0) + (1 if event.name == "ChunkDemanded" else -1)
         return {key[0] for key, count in open_.items() if count > 0}
 
@@ -101,7 +106,7 @@ class DemandResponder:
 
 
 def opening_of(store: Store, manifest: str, demand: Demand, timeout_s: float) -> Opening:
-    """What answers a demand in the job of this manifest, from the store of the claim's author.
+    """What answers a demand in the job of this manifest, from the store of the claim's author, or of whoever has its data.
 
     Raises the store's errors, BadRecord, FileRefused, TransportRefused.
     """

@@ -12,6 +12,7 @@ from keepers.decisions.orders import DemandChunk
 from zoo_compute.amounts import format_amount, parse_amount
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain
+from zoo_compute.chain.custody import words_of
 from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.views import JobView, OperatorView
@@ -28,7 +29,14 @@ def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChun
     deposit = least_deposit(next_base_fee(chain.w3))
     claim = duty.claim
     what = f"what operator {claim.operator} committed in turn {claim.turn} is not served"
-    if deposits_outstanding(view, config.operator) + deposit > limit:
+    signer: tuple[Any, ...] = ()  # place, and committee
+    if duty.signer is not None:
+        assert view.custody is not None, "signers are those of the job's custody"
+        record = view.custody.records[claim.turn]
+        committee = view.custody.committees[record.version]
+        signer = (duty.signer, words_of(committee))
+        what = f"operator {committee[duty.signer].operator} does not serve what it signed for in turn {claim.turn}"
+    if deposits_outstanding(view, config.operator, duty.lane) + deposit > limit:
         raise NeedsOperator(
             f"{what}, and another demand of it ({format_amount(deposit, 'coin')}) would pass the job's limit",
             hint="raise deposits_per_job in operator.json",
@@ -38,7 +46,8 @@ def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChun
     tensor, group = duty.chunks[slot] or (secrets.randbits(32), secrets.randbits(40))
     args: Any = (view.job, claim.fields, duty.lane, slot, tensor, group)
     log.warning("job %d: %s: demanding it on chain for %s", view.job, what, format_amount(deposit, "coin"))
-    return chain.availability.demand(*args), deposit
+    contract = chain.availability
+    return contract.demand_of_signer(*args, *signer) if signer else contract.demand(*args), deposit
 
 
 def withdraw(chain: Chain, sender: Sender, operator: OperatorView, *, idle: bool) -> None:

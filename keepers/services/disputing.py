@@ -361,8 +361,9 @@ class Disputing:
         """Delete the files of a dispute that is over, and take what is mine."""
         with self._contained(dispute, LEFT, failed=partial(self._unfinished.failed, dispute.key)):
             shutil.rmtree(self._kept(dispute), ignore_errors=True)
-            claim, token = None, ""
-            if dispute.job != TRIALS:
+            if dispute.job == TRIALS:
+                claim, token = self._trial_of(dispute).view, ""  # the stake's part of a finder is sent to it
+            else:
                 view = read_job(self._chain, dispute.job, head)
                 claim, token = dispute.claim_in(view), view.token
             self._over[dispute.key] = self._resolved.finish(head, dispute, claim, token)

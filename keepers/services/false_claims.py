@@ -14,9 +14,11 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import NO_DEADLINE
 from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.errors import UserError
+from zoo_compute.operators.admission import is_pending
 from zoo_compute.spec import state
 from zoo_compute.spec.disputed_claims import RESULT, claim_key
 from zoo_compute.spec.frames import Kind
+from zoo_compute.spec.trials import TRIALS
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head
@@ -86,6 +88,9 @@ class FalseClaims:
 
     def _without_asks(self, head: Head, key: bytes, job: int, old: Claim) -> Iterator[DisputeView]:
         hash = claim_hash(old)
+        if job == TRIALS:
+            yield from self._trial_without_asks(head, key, old)
+            return
         claim = next((c for c in read_job(self._chain, job, head).claims if claim_hash(c) == hash), None)
         if claim is None or claim.final or self._chain.time(head) > claim.deadline:
             log.warning("job %d: the claim of turn %d, seat %d cannot be disputed any more", job, old.turn, old.seat)
@@ -93,3 +98,10 @@ class FalseClaims:
             return
         deadline = 0 if claim.deadline == NO_DEADLINE else claim.deadline
         yield DisputeView(key, job, hash, claim.operator, deadline, 0, Exploration())
+
+    def _trial_without_asks(self, head: Head, key: bytes, claim: Claim) -> Iterator[DisputeView]:
+        if self._chain.time(head) > claim.deadline or not is_pending(self._chain, claim):
+            log.warning("the trial of operator %d cannot be disputed any more", claim.operator)
+            self.forget(key)
+            return
+        yield DisputeView(key, TRIALS, claim_hash(claim), claim.operator, claim.deadline, 0, Exploration())

@@ -130,7 +130,7 @@ class Observer:
         mine, answer_s = self._config.operator, self._chain.params.answer_s
         claims = [c for view in look.views for c in view.claims if c.operator == mine and not c.final] if mine else []
         metrics.PENDING_CLAIMS.set(len(claims))
-        demands = [d for view in look.views for d in view.demands if d.is_open and d.claim.operator == mine]
+        demands = [d for view in look.views for d in view.demands if d.is_open and d.operator == mine]
         metrics.OPEN_DEMANDS.set(len(demands))
         metrics.OPEN_ASKS.set(len(look.asks_due))
         due = deadlines(look.views, mine, answer_s) if mine else {}
@@ -209,7 +209,7 @@ def deadlines(views: Sequence[JobView], operator: int, answer_s: int) -> dict[st
             if bidder == operator and not bid.revealed and bid.attempt == lot.attempt and lot.revealing(view.now):
                 add("bid", view, lot.reveal_end)
         for demand in view.demands:
-            if demand.is_open and demand.claim.operator == operator:
+            if demand.is_open and demand.operator == operator:
                 add("demand", view, demand.opened_at + answer_s)
     return {kind: min(seconds) for kind, seconds in due.items()}
 

@@ -45,13 +45,13 @@ class Resolved:
         self._failing = Backoff[Withdrawal](FAILED_S, LONGEST_S)
         self._troubles = Troubles[Withdrawal]()
 
-    def finish(self, head: Head, dispute: DisputeView, claim: Claim | None, token: str) -> int | None:
+    def finish(self, head: Head, dispute: DisputeView, claim: Claim, token: str) -> int | None:
         """Do what can be done now, but `withdraw`. Returns the second after which there is more to do; None: nothing is left.
 
-        claim: None of a trial, whose conviction rewards nobody.
+        token: the job's; none of a trial, about which asks prepay no tokens.
         """
         self._settle(head, dispute)
-        later = self._reward(head, dispute, claim) if claim is not None and self._secret else None
+        later = self._reward(head, dispute, claim) if self._secret else None
         accounts: set[str] = {self._sender.address}
         if self._operator and dispute.operator == self._operator:
             accounts.add(self._chain.registry.owner_of(self._operator))

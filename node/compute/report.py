@@ -1,4 +1,4 @@
-"""A worker's report to its keeper: one JSON object per slot-round. No torch."""
+"""A worker's report to its keeper: one JSON object per slot-round, of the same size however many steps it has. No torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ShardReport:
-    """A finished slot-round. Roots in hex; update: CID of the stored update; losses: null where a step was skipped;
+    """A finished slot-round. Roots in hex; update: CID of the stored update; loss: of the first and the last step, null where it was skipped;
     private: CID of the private state that the slot's next round goes on with, kept on this machine alone; null where nothing is carried;
     skipped: how many were (not finite, or an index out of range), which is paid all the same.
 
@@ -23,9 +23,7 @@ class ShardReport:
     segment_root: str
     end_root: str
     update_root: str
-    segments: list[list[Any]]
     loss: list[float | None]
-    losses: list[float | None]
     skipped: int
     tokens: int
     seconds: float

@@ -267,6 +267,7 @@ def dispute_of(slot: int, result: Result, field: str) -> dict[str, Any] | None:
 
 
 AGGREGATION_DISPUTE: dict[str, Any] = {"kind": int(Kind.AGGREGATION), "slot": 0, "result": None}
+TRIAL_DISPUTE: dict[str, Any] = {"kind": int(Kind.TRAINING), "slot": 0, "result": None}
 
 
 def result_in(results: Sequence[SlotResult], entry: SlotResult) -> Result:

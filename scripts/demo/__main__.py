@@ -1,5 +1,7 @@
 """`make demo`: a whole network on this machine trains a small GPT, loses a worker, convicts a liar, settles and pays.
 
+Once the last checkpoint is posted, its aggregator dies: a custodian delivers the model.
+
     python -m scripts.demo [--data PATH] [--config FILE] [--json] [--folder DIR] [--no-kill] [--no-cheat] [--no-replay]
 
 Progress goes to stderr, the report to stdout, all files to the run's folder. Ctrl-C ends every process.
@@ -23,7 +25,7 @@ from typing import Any
 from keepers.cli.verify import LIES_EXIT_CODE
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from keepers.queue import broker
-from scripts.demo import report
+from scripts.demo import delivery, report
 from scripts.demo.narration import Narrator
 from scripts.demo.replay import Replaying
 from scripts.demo.report import WITNESS
@@ -88,6 +90,8 @@ class Demo:
         self.witness: subprocess.Popen[bytes] | None = None
         self.killed_at: int | None = None
         self.resumed = False
+        self.dead: str | None = None  # the aggregator, from its last checkpoint until the model is delivered
+        self.delivery: delivery.Delivery | None = None
         self.replaying: Replaying | None = None
 
     def run(self) -> dict[str, Any]:
@@ -133,6 +137,8 @@ class Demo:
                 ended = None  # a conviction can make a job run again
             elif ended is None:
                 ended = time.monotonic()
+            if ended is not None:
+                self.deliver(view)
             if ended is not None and (self.settled(view) or time.monotonic() > ended + SETTLE_S):
                 self.check_witness()
                 return
@@ -140,8 +146,8 @@ class Demo:
         raise ZooError(f"the job did not end within {LONGEST_RUN_S} s", hint=f"see the logs in {self.folder}")
 
     def settled(self, view: JobView) -> bool:
-        """Whether every claim is paid, every lock released, every payment withdrawn, every sampled slot re-executed."""
-        if not view.settled:
+        """Whether every claim is paid, the model delivered, every lock released, every payment withdrawn, every sampled slot re-executed."""
+        if self.delivery is None:
             return False
         chain = self.network.devnet.chain
         operators = [read_operator(chain, operator, view.block) for operator in self.network.operators]
@@ -169,6 +175,27 @@ class Demo:
             self.resumed = True
             daemon.resume("worker-0")
             say(f"   {VICTIM}'s power is back")
+
+    def deliver(self, view: JobView) -> None:
+        """Of a job that ended: kill its aggregator, and have a custodian deliver the model once every claim is paid."""
+        is_first = self.dead is None and self.delivery is None
+        if self.kill and is_first and not self.rests_on_the_lie(view):
+            self.dead = delivery.aggregator_of(view, self.network.operators)
+            delivery.cut_power(self.network.daemons[self.dead])
+            say(f"!! {self.dead} posted the last checkpoint; now all of its processes are killed")
+        if not view.settled or self.delivery is not None:
+            return
+        self.delivery = delivery.deliver(self.network, view, self.folder / report.MODEL)
+        say(f"   {self.delivery.custodian} delivers the model to its submitter")
+        if self.dead is not None:
+            delivery.restore_power(self.network.daemons[self.dead])
+            say(f"   {self.dead}'s power is back: it withdraws what it earned")
+
+    def rests_on_the_lie(self, view: JobView) -> bool:
+        """Whether the newest checkpoint took the liar's slot in: then its round is done again."""
+        made = view.checkpoint_of(view.completed_rounds)
+        claim = view.committed(made.turn).get(LIE_IN_SLOT) if made else None
+        return self.cheat and claim is not None and self.network.operators[claim.operator] == LIAR
 
     def watch(self, view: JobView) -> None:
         """Before the last round, start an outside verifier: `zoo verify JOB --follow --challenge`."""
@@ -203,8 +230,12 @@ class Demo:
     def finish(self, job: int, began: float) -> dict[str, Any]:
         say("reading the books and comparing with the replay of the job in a single process")
         began_reading = time.monotonic()
+        if self.delivery is None:
+            raise ZooError("the model was not delivered", hint=f"see the logs in {self.folder}")
+        if self.kill and self.delivery.aggregator_runs:
+            raise ZooError(f"{self.delivery.aggregator} was alive when the model was delivered")
         config = ComputeJob.from_file(self.config)
-        result = report.collect(self.network, job, config, self.folder, self.replaying)
+        result = report.collect(self.network, job, config, self.folder, self.replaying, self.delivery)
         result.report["books_s"] = round(time.monotonic() - began_reading, 1)
         result.report["wall_s"] = round(time.monotonic() - began, 1)
         result.save(self.folder)
@@ -228,7 +259,7 @@ def main() -> int:
     )
     parser.add_argument("--folder", type=Path, help="the run's folder (default: runs/demo-TIME)")
     parser.add_argument("--json", action="store_true", help="print only report.json on stdout")
-    parser.add_argument("--no-kill", action="store_true", help="kill no worker")
+    parser.add_argument("--no-kill", action="store_true", help="kill neither a worker nor the aggregator")
     parser.add_argument("--no-cheat", action="store_true", help="make no worker lie")
     parser.add_argument("--no-replay", action="store_true", help="skip the single-process replay at the end")
     arguments = parser.parse_args()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from zoo_compute.amounts import format_amount
+from zoo_compute.chain.custody import member_of
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.views import AGGREGATOR_SEAT
@@ -29,6 +30,10 @@ def _work(seat: int, first: int, count: int) -> str:
     if seat == AGGREGATOR_SEAT:
         return _seat(seat)
     return f"slot {first}" if count == 1 else f"slots {first} to {first + count - 1}"
+
+
+def _custodians(signers: int) -> str:
+    return "1 custodian signs" if signers.bit_count() == 1 else f"{signers.bit_count()} custodians sign"
 
 
 class Narrator:
@@ -70,14 +75,15 @@ class Narrator:
         return f"{a['who']} is paid {zen(a['paid'])} for its verdicts on turn {a['turn']}"
 
     def _CommitteeChanged(self, a: Mapping[str, Any]) -> str:
-        drawn = [self._names.get(each["word"] >> 152, "nobody") for each in a["committee"]]
+        members = [member_of(each["word"], each["key"]) for each in a["committee"]]
+        drawn = [self._names.get(member.operator, "nobody") for member in members]
         return f"custodians: {', '.join(drawn)}"
 
     def _StartSigned(self, a: Mapping[str, Any]) -> str:
-        return f"{a['signers'].bit_count()} custodians hold program, data and first state"
+        return f"{_custodians(a['signers'])} for program, data and first state"
 
     def _CheckpointSigned(self, a: Mapping[str, Any]) -> str:
-        return f"{a['signers'].bit_count()} custodians hold the checkpoint of turn {a['turn']}"
+        return f"{_custodians(a['signers'])} for the checkpoint of turn {a['turn']}"
 
     def _BidSealed(self, a: Mapping[str, Any]) -> str:
         return f"{a['who']} seals a bid for {'the aggregator seat' if a['kind'] else str(a['capacity']) + ' slots'}"

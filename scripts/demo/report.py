@@ -20,7 +20,8 @@ from node.inputs.checkpoints import fetch_checkpoint, fetch_pointer
 from node.inputs.job_files import fetch_job, fetch_manifest
 from node.inputs.programs import fetch_programs
 from node.replay import replay
-from repops.files import save_state
+from repops.files import load_state
+from scripts.demo.delivery import Delivery
 from scripts.demo.replay import Replaying
 from scripts.demo.report_text import as_text, plot
 from zoo_compute.chain import custody as custodies
@@ -39,6 +40,7 @@ from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 
 QUESTIONS_A_REQUEST = 100
+MODEL = "model.safetensors"  # as delivered, in the run's folder
 WITNESS = "witness"  # an account without a part in the job, and its folder
 
 
@@ -190,7 +192,14 @@ def sampled(config: ComputeJob, parameters: Mapping[str, Any]) -> str:
     return text.decode(errors="replace")
 
 
-def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, replaying: Replaying | None) -> Report:
+def collect(
+    network: LocalNetwork,
+    job: int,
+    config: ComputeJob,
+    folder: Path,
+    replaying: Replaying | None,
+    delivery: Delivery,
+) -> Report:
     """Read the chain, fetch the checkpoints, and compare them with the replay's."""
     chain, first = network.devnet.chain, network.devnet.network.first_block
     view = read_job(chain, job)
@@ -211,9 +220,7 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
         roots = replaying.roots(masks) or replay(manifest, store, masks).roots
         equal = roots == [view.checkpoint_roots[made] for made in range(view.completed_rounds + 1)]
     pointer = raw_cid(view.checkpoint_cids[view.completed_rounds])
-    parameters = {name: states[-1][name] for name in files.programs.names}
-    save_state(folder / "model.safetensors", parameters)
-    sample = sampled(config, parameters)
+    sample = sampled(config, load_state(folder / MODEL))
     (folder / "manifest.json").write_bytes(manifest.to_bytes())
     figures = {
         "job": job,
@@ -242,6 +249,7 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
         "disputes": disputes_of(chain, job, events),
         "audits": audits_of(chain, view, names),
         "custody": custody_of(chain, view, names),
+        "delivery": delivery.to_dict(),
         "bit_equal_replay": equal,
         "checkpoint_root": view.checkpoint_roots[view.completed_rounds].hex(),
         "masks": [hex(mask) for mask in masks_of(view)],

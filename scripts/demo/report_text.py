@@ -47,6 +47,7 @@ def as_text(
         f"Custody: a majority signed that it holds the inputs of {custody['inputs']} turns and {custody['checkpoints']} checkpoints",
         *_payees(custody, places=6),
     ]
+    lines += ["", delivery_line(report["delivery"])]
     lines += ["", f"Gas ({report['transactions']} transactions, {report['gas_total']:,} gas)"]
     lines += [
         f"  {operation:<34}{entry['count']:>4} x {entry['mean']:>9,}"
@@ -68,6 +69,14 @@ def slot_rows(trained: Mapping[int, Mapping[int, str]], count: int) -> list[str]
         f"  {round_:>2}  " + "  ".join(f"{slots.get(slot, '-'):<8}" for slot in range(count)).rstrip()
         for round_, slots in trained.items()
     ]
+
+
+def delivery_line(delivery: Mapping[str, Any]) -> str:
+    is_final = "final" if delivery["final"] else "not final yet"
+    return (
+        f"Delivery: {delivery['custodian']}, a custodian, sent the model ({delivery['parameters']:,} parameters, {is_final}) "
+        f"while {delivery['aggregator']}, which aggregated it, was {'alive' if delivery['aggregator_runs'] else 'dead'}"
+    )
 
 
 def _payees(section: Mapping[str, Any], *, places: int) -> list[str]:

@@ -78,7 +78,7 @@ def _words_in(layout: dict[str, Any], start: int) -> Iterator[tuple[str, int]]:
     for name, item in layout.items():
         if "offset" not in item:
             yield from _words_in(item, start)
-        elif item["type"] in ("address", "uint256"):
+        elif item["type"] in ("address", "uint256", "bool"):
             yield name, start + int(item["offset"])
 
 

@@ -182,10 +182,14 @@ def party_table() -> str:
     """What each party earns and risks a unit of its work, in prices P of a slot-round, at the default rate and the preset's numbers."""
     locked, fee = lock(params.DEFAULT_AUDIT_BPS), RESERVE
     lazy = fee * params.RESERVED_FEES
+    tenth = locked * params.SLASH_BPS / params.BPS
+    least = tenth * (1 - params.MAX_SET_ASIDE / params.MAX_REPUTATION)
     rows = [
         ["worker", f"{KEPT - WORK:+.2f} P", "skips a slot-round", f"{-0.05 * (1 - caught(500)) - (KEPT - WORK):+.2f} P by audits alone, {-LOST * locked:+.0f} P if anybody looks"],
-        ["worker", f"{KEPT - WORK:+.2f} P", "gives its seat up, or is late", f"{-locked * params.SLASH_BPS / params.BPS:+.1f} P, and the seat"],
+        ["worker", f"{KEPT - WORK:+.2f} P", "gives its seat up, or is late", f"{-tenth:+.1f} P, and the seat"],
+        ["worker with the best record", f"{KEPT - WORK:+.2f} P", "the same, once, and somebody takes the seat at its price", f"{-least:+.1f} P, and the seat"],
         ["aggregator", "its price, less its work", "a false checkpoint", f"{-LOST * locked:+.0f} of its prices and every round that rests on it, if anybody looks"],
+        ["verifier", f"{percent(params.FALSE_TRIAL_BPS * params.FINDER_BPS / params.BPS**2, 0)} of the stake behind a false trial, {percent(params.BREACH_BPS * params.BREACH_FEE_BPS / params.BPS**2, 1)} of one behind a broken promise, {percent(params.LAPSE_BPS * params.RECALLER_BPS / params.BPS**2, 1)} of one whose recall lapses", "asks about a true trial", "nothing, and the asks"],
         ["auditor", f"{fee - WORK:+.2f} P a unit", '"clean" without a look', f"{fee:+.2f} P, less {lazy:.0f} P for each lie that somebody shows: it pays below one lie in {lazy / WORK:.0f} units"],
         ["auditor", f"{fee - WORK:+.2f} P a unit", '"false" of a true unit', "nothing, and the asks"],
         ["custodian", "its fee a signature", "does not sign where too few do", f"the turn's pay and {percent(params.CUSTODY_LAPSE_BPS / params.BPS, 0)} of its reserve"],

@@ -15,7 +15,7 @@ AGAIN = replace(FIRST, operator=3, root=b"\2" * 32, block=20)  # after the first
 
 
 def event(name: str, block: int, claim: Commit, lane: int = 130, **args: Any) -> Event:
-    of = {"turn": claim.turn, "seat": claim.seat, "operator": claim.operator, "lane": lane}
+    of = {"turn": claim.turn, "seat": claim.seat, "author": claim.operator, "operator": claim.operator, "lane": lane}
     return Event(name, "availability", block, 0, "0x0", b"", of | args)
 
 
@@ -24,17 +24,30 @@ def demanded(block: int, claim: Commit, lane: int = 130, tensor: int = 4) -> Eve
     return event("ChunkDemanded", block, claim, lane, **place)
 
 
+def unanswered(
+    block: int, claim: Commit, lane: int = 130, *, convicted: bool = False, forfeited: bool = False
+) -> Event:
+    return event("DemandUnanswered", block, claim, lane, convicted=convicted, forfeited=forfeited)
+
+
+def test_a_demand_of_a_custodian__names_it_beside_the_claims_author():
+    asked = demanded(12, FIRST)
+    asked.args["operator"] = 9
+    [demand] = demands_of([asked, unanswered(14, FIRST, forfeited=True)], [FIRST])
+    assert (demand.claim, demand.operator, demand.end, demand.refunded) == (FIRST, 9, "forfeited", True)
+
+
 def test_demands__end_lane_by_lane_and_claim_by_claim():
     events = [
         demanded(12, FIRST), demanded(13, FIRST, 128), demanded(13, OTHER),
         event("DemandAnswered", 14, FIRST), demanded(15, FIRST, tensor=9),
-        event("DemandUnanswered", 18, FIRST, 128, voided=True), demanded(22, AGAIN),
-        event("DemandUnanswered", 23, FIRST, voided=False), event("DemandAnswered", 24, OTHER),
+        unanswered(18, FIRST, 128, convicted=True), demanded(22, AGAIN),
+        unanswered(23, FIRST), event("DemandAnswered", 24, OTHER),
     ]  # fmt: skip
     demands = demands_of(events, [FIRST, OTHER, AGAIN])
     assert [(d.claim, d.lane, d.tensor, d.end, d.end_block) for d in demands] == [
         (FIRST, 130, 4, "bytes", 14),
-        (FIRST, 128, 4, "void", 18),
+        (FIRST, 128, 4, "convicted", 18),
         (OTHER, 130, 4, "bytes", 24),
         (FIRST, 130, 9, "unanswered", 23),
         (AGAIN, 130, 4, "", 0),

@@ -21,6 +21,10 @@ def test_arguments__are_of_the_functions_types():
     assert (call.contract, call.function, call.args) == ("TaskRegistry", "allow", (ADDRESS, True, 16))
     word = "0x" + 32 * "ab"
     assert governed_call(CHAIN, "timelock.grantRole", (word, ADDRESS)).args == (bytes.fromhex(32 * "ab"), ADDRESS)
+    workload = governed_call(CHAIN, "admissions.set_workload", ("80", f"{word}, {word},64,{10**15}"))
+    root = bytes.fromhex(32 * "ab")
+    assert workload.args == (80, (root, root, 64, 10**15))
+    assert workload.encode()[-32:] == (10**15).to_bytes(32, "big")
 
 
 @pytest.mark.parametrize(
@@ -32,7 +36,9 @@ def test_arguments__are_of_the_functions_types():
         ("guardian.govern", (ADDRESS, str(2**256)), "until takes uint256"),
         ("tasks.allow", (ADDRESS, "yes", "1"), "allowed takes bool"),
         ("timelock.grantRole", ("0x" + 31 * "ab", ADDRESS), "role takes bytes32"),
-        ("admissions.set_workload", ("1", "2"), "which this command cannot read"),
+        ("admissions.set_workload", ("1", "2"), "workload takes 4 values, got 1"),
+        ("admissions.set_workload", ("1", f"0x{32 * 'ab'},0xab,1,2"), "state_root takes bytes32"),
+        ("auction.clear", tuple("101"), "which this command cannot read"),
         ("guardian.appoint", (), "takes 1 argument, got 0"),
         ("guardian.apoint", (ADDRESS,), "no function 'apoint'"),
         ("guardians.appoint", (ADDRESS,), "no contract 'guardians'"),

@@ -61,7 +61,9 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
         event(6, "BidReclaimed", operator=4, kind=0, forfeited=0),
         event(7, "ClaimConvicted", operator=2, turn=1, seat=1, slashed=16, restored=6, to_finder=4, to_audits=1),
         event(8, "JobFunded", amount=6),
-        event(9, "SeatVacated", "0xa", operator=9, turn=1, seat=AGGREGATOR_SEAT, slashed=2),
+        event(9, "SeatVacated", "0xa", operator=9, turn=1, seat=AGGREGATOR_SEAT, slashed=20),
+        event(10, "SetAsideReturned", operator=9, seat=AGGREGATOR_SEAT, amount=18),
+        event(11, "SetAsideReturned", operator=2, seat=1, amount=1),
     ]
     monkeypatch.setattr("zoo_compute.chain.ledger.scan", lambda *_, **__: iter(events))
     commits = (
@@ -70,7 +72,7 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
     )  # fmt: skip
     account = job_account(Chain(), view(commits=commits, checkpoints=(aggregation(0),)))  # type: ignore[arg-type]
     assert account.escrowed + account.restored == account.paid + account.fee + account.refunded + account.held
-    assert (account.paid, account.fee, account.held, account.slashed) == (19, 1, 86, 26)
+    assert (account.paid, account.fee, account.held, account.slashed) == (19, 1, 86, 2 + 5 + 16 + 2)
     assert [(c.round, c.kind, c.state, c.amount) for c in account.claims] == [
         (0, "slots", "paid", 20),
         (0, "slots", "in dispute", 11),
@@ -80,13 +82,14 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
         (2, "slots", "void", 20),
     ]
     assert account.committed == 38
-    assert [(p.operator, p.why, p.amount) for p in account.penalties] == [
-        (2, "did not commit in time", 3),
-        (3, "did not open its bid", 5),
-        (2, "was convicted", 16),
-        (9, "did not aggregate in time", 2),
+    assert [(p.operator, p.why, p.amount, p.returned) for p in account.penalties] == [
+        (2, "did not commit in time", 3, 1),
+        (3, "did not open its bid", 5, 0),
+        (2, "was convicted", 16, 0),
+        (9, "did not aggregate in time", 20, 18),
     ]
     assert account.to_dict()["claims"][0]["amount"] == "20"
+    assert account.to_dict()["penalties"][0]["returned"] == "1"
 
 
 def test_cause_of_a_penalty__is_never_guessed_from_an_rpc_that_is_down() -> None:

@@ -62,7 +62,7 @@ def test_a_job__goes_on_without_an_operator_that_commits_and_then_is_silent(
     alpha.kill("gateway", hold=True)
     until(network, job, "alpha's commitment", lambda v: any(c.operator == number for c in v.commits))
     alpha.kill("keeper", hold=True)
-    view = until(network, job, "the end of the claim", lambda v: any(d.end == "void" for d in v.demands))
+    view = until(network, job, "the end of the claim", lambda v: any(d.end == "convicted" for d in v.demands))
     demand = view.demands[-1]
     assert (demand.lane, demand.claim.operator, demand.holds) == (AGGREGATOR_SEAT, number, True)
     view = until(network, job, "the end of the job", lambda v: v.state == JobState.ENDED)
@@ -81,7 +81,7 @@ def test_a_checkpoint_that_is_withheld__is_demanded_by_who_trains_from_it_and_ma
     until(network, job, "delta's checkpoint", lambda v: v.checkpoints)
     delta.kill("keeper", hold=True)
     view = until(network, job, "a checkpoint of another", lambda v: len(v.checkpoints) > 1)
-    [demand] = [demand for demand in view.demands if demand.end == "void"]
+    [demand] = [demand for demand in view.demands if demand.end == "convicted"]
     assert (demand.lane, demand.claim.operator, demand.claim.seat) == (0, number, AGGREGATOR_SEAT)
     first, again = view.checkpoints
     assert (first.state, first.round, again.round) == (ClaimState.CONVICTED, 0, 0)
@@ -99,7 +99,7 @@ def test_a_checkpoint_of_a_delayed_job__is_demanded_a_turn_before_slots_start_fr
     until(network, job, "delta's checkpoint", lambda v: v.checkpoints)
     delta.kill("keeper", hold=True)
     view = until(network, job, "a checkpoint of another", lambda v: len(v.checkpoints) > 1)
-    [demand] = [demand for demand in view.demands if demand.end == "void"]
+    [demand] = [demand for demand in view.demands if demand.end == "convicted"]
     assert (demand.lane, demand.claim.operator, demand.claim.seat) == (0, number, AGGREGATOR_SEAT)
     first, again = view.checkpoints
     assert (again.turn, again.round, again.operator) == (2, 0, number_of(network, "beta"))

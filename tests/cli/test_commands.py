@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -15,7 +16,11 @@ from tests.support.waiting import HANG_S
 from tests.support.zoo_command import CONFIG, Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.cli import main as cli
 from zoo_compute.cli import plugins
+from zoo_compute.cli.context import Settings
 from zoo_compute.errors import ZooError
+from zoo_compute.jobs import shortfall
+from zoo_compute.jobs.shortfall import Offer
+from zoo_compute.spec.requirements import Requirements
 
 # -- options and errors
 
@@ -161,6 +166,33 @@ def test_quote__needs_no_network_and_says_whether_the_budget_covers_it(zoo: Zoo,
     assert code == 0
     assert "52 ZEN at worst" in out
     assert "production" in err
+
+
+def test_quote__of_a_job_that_asks_for_something__counts_who_meets_it(
+    zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = CONFIG + "requirements: {gpu_class: datacenter, vram_gb: 40}\n"
+    (tmp_path / "job.yaml").write_text(asking)
+    priced = zoo.json("quote", "job.yaml", "--preset", "devnet")
+    assert (priced["requirements"], priced["operators"]) == (["class datacenter", "40 GB"], None)
+    assert "how many operators meet the requirements is not known" in zoo.run("quote", "job.yaml")[2]
+
+    asked: list[int] = []
+    meeting = [Offer(number, 80, 3, True, 10**30, meets=number == 1) for number in range(1, 8)]
+    monkeypatch.setattr(shortfall, "offers", lambda *_, asks: asked.append(asks) or meeting)
+    monkeypatch.setattr(Settings, "network", lambda _: None)
+    monkeypatch.setattr(Settings, "client", lambda *_, **__: SimpleNamespace(chain=None))
+    priced = zoo.json("quote", "job.yaml", "--preset", "devnet")
+    assert asked == [Requirements(vram_gb=40, classes=1 << 3).word]
+    assert priced["operators"] == "1 of 7 operators that can bid now"
+    meeting[0] = Offer(1, 80, 3, True, 10**30, meets=False)
+    out = zoo.run("quote", "job.yaml", "--preset", "devnet")[1]
+    assert "need class datacenter, 40 GB" in out
+    assert "0 of 7 operators that can bid now" in out
+    assert "no operator that can bid meets the job's requirements: class datacenter, 40 GB" in out
+    (tmp_path / "job.yaml").write_text(CONFIG)
+    assert zoo.json("quote", "job.yaml", "--preset", "devnet")["requirements"] == []
+    assert len(asked) == 2, "no chain is asked where the job asks for nothing"
 
 
 def test_quote__in_another_token_without_a_network__asks_for_its_decimals(zoo: Zoo, tmp_path: Path) -> None:

@@ -18,10 +18,11 @@ from zoo_compute.cli.context import Settings
 
 MADE = Checkpoint(2, 1, AGGREGATOR_SEAT, 9, 0b11, 50, bytes(32), bytes(32), 50)
 ASKED = (
-    Demand(FIRST, 130, 1, 4, 5, 6 * 10**14, False, 10, tx="0x01", end="bytes", end_block=12),
-    Demand(OTHER, 128, 2, 4, 5, 6 * 10**14, True, 11, tx="0x02", end="void", end_block=16),
-    Demand(MADE, 3, 0, 4, 5, 6 * 10**14, True, 18, tx="0x03"),
-    Demand(MADE, 129, 0, 4, 5, 6 * 10**14, False, 12, tx="0x04"),
+    Demand(FIRST, 1, 130, 1, 4, 5, 6 * 10**14, False, 10, tx="0x01", end="bytes", end_block=12),
+    Demand(OTHER, 2, 128, 2, 4, 5, 6 * 10**14, True, 11, tx="0x02", end="convicted", end_block=16),
+    Demand(MADE, 5, 3, 0, 4, 5, 6 * 10**14, True, 18, tx="0x03"),
+    Demand(MADE, 6, 129, 0, 4, 5, 6 * 10**14, False, 12, tx="0x04"),
+    Demand(MADE, 7, 130, 0, 4, 5, 6 * 10**14, False, 10, tx="0x05", end="forfeited", end_block=14),
 )
 
 
@@ -53,8 +54,9 @@ def test_demands__are_listed_with_who_asked_and_how_they_ended(zoo: Any) -> None
         (
             ("turn 2", "slot 1 of operator 1", "anyone (0xD0000000…)", "0.0006 coin", "answered after 20 s"),
             ("slot 2 of operator 2", "the aggregator", "not answered: the claim is convicted after 50 s"),
-            ("aggregation of operator 9", "seat 3", "open, 10 s left"),
-            ("the submitter", "open, time is over"),
+            ("aggregation of operator 9", "operator 5", "seat 3", "open, 10 s left"),
+            ("operator 6", "the submitter", "open, time is over"),
+            ("aggregation of operator 9", "operator 7", "anyone", "not answered: its reserve is lost after 40 s"),
         ),
         strict=True,
     ):
@@ -65,9 +67,12 @@ def test_demands__as_json__name_the_place_and_the_times(zoo: Any) -> None:
     zoo.asked += ASKED
     answer = json.loads(zoo.run("--json"))
     assert (answer["job"], answer["now"]) == (7, 200)
-    first, *_, last = answer["demands"]
+    first, convicted, _, last, forfeited = answer["demands"]
     assert (first["slot"], first["tensor"], first["group"], first["deposit"]) == (1, 4, 5, "600000000000000")
     assert (first["asked_at"], first["due"], first["ended_at"], first["end"]) == (100, 130, 120, "bytes")
+    assert (first["operator"], first["asked"]) == (1, 1)
+    assert (convicted["end"], forfeited["end"]) == ("convicted", "forfeited")
+    assert (forfeited["operator"], forfeited["asked"]) == (9, 7)
     assert (last["end"], last["ended_at"], last["lane"]) == (None, None, 129)
 
 

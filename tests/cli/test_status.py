@@ -22,6 +22,9 @@ from zoo_compute.operators.needs import Reachability
 from zoo_compute.operators.readiness import NodeInspection
 from zoo_compute.store.durable_files import locked
 
+BANDWIDTH = {
+    "epoch": 9, "received_bytes": 7_000, "receipts": 2, "receipts_bytes": 15 * 10**8, "redeemed_bytes": 12 * 10**8,
+}  # fmt: skip
 NO_COLLATERAL = {"what": "no collateral", "do": "zoo node deposit 2500"}
 
 
@@ -73,6 +76,7 @@ def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, no
                 "jobs": {"1": "RUNNING"},
                 "not_bidding": {"2": "its slots are too heavy"},
                 "trouble": ["job 1: the disk is full"],
+                "bandwidth": BANDWIDTH,
             }
         )
     )
@@ -83,11 +87,13 @@ def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, no
             "jobs": {"1": "RUNNING"},
             "not_bidding": {"2": "its slots are too heavy"},
             "trouble": ["job 1: the disk is full"],
+            "bandwidth": BANDWIDTH,
             "needs": [NO_COLLATERAL],
         }
         lines = zoo.run(group, "status")[1].splitlines()
         assert lines[1:] == [
-            "job 1: RUNNING", "job 2: cannot bid: its slots are too heavy", "needs you: job 1: the disk is full", f"endpoint: {SERVED}", "needs you: no collateral: zoo node deposit 2500",
+            "job 1: RUNNING", "job 2: cannot bid: its slots are too heavy",
+            "bandwidth, epoch 9: 1.5 GB served by 2 receipts, 1.2 GB redeemed; 7 kB received and signed for", "needs you: job 1: the disk is full", f"endpoint: {SERVED}", "needs you: no collateral: zoo node deposit 2500",
         ]  # fmt: skip
 
 

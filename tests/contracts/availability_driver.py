@@ -49,6 +49,12 @@ class DemandedJob:
         sender = sender or self.holder(lane)
         self.contract.demand(JOB, claim, lane, slot, tensor, group, sender=sender, value=value)
 
+    def demand_of(self, signer_place, seat, lane=STRANGERS, sender=None, claim=None):
+        claim = claim or self.claims[seat]
+        slot = 0 if seat == AGGREGATION else claim[4] >> 16
+        args = (JOB, claim, lane, slot, 0, 0, signer_place, [])
+        self.contract.demand_of_signer(*args, sender=sender or self.holder(lane), value=DEPOSIT)
+
     def opening(self, seat, lane=STRANGERS):
         asked = self.contract.demands(JOB, claim_hash(self.claims[seat]), lane)
         if seat == AGGREGATION:

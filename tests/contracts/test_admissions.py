@@ -27,6 +27,7 @@ from zoo_compute.spec.frames import Work, claim_hash
 from zoo_compute.spec.params import DEVNET, PRESETS, window_s
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS
+from zoo_compute.spec.watching import NOBODY
 
 # --- workloads
 
@@ -304,7 +305,7 @@ def test_dispute_terms__are_those_of_a_pending_trial(entrant):
 
 
 @pytest.mark.parametrize("outcome", [JUDGED, SILENT, EXHAUSTED])
-def test_a_conviction__ends_the_admission_and_burns_a_fifth_of_the_stake(entrant, outcome):
+def test_a_conviction__ends_the_admission_and_costs_a_fifth_of_the_stake(entrant, outcome):
     entrant.admitted()
     claim = entrant.answered()
     entrant.dispute(claim)
@@ -317,12 +318,30 @@ def test_a_conviction__ends_the_admission_and_burns_a_fifth_of_the_stake(entrant
     ]
     entrant.close(claim, outcome)  # nothing is left to convict
     assert entrant.registry.stake_of(entrant.ada.id) == DEVNET.min_stake - slashed
-    assert entrant.registry.burned(entrant.zen) - burned == slashed
+    share = slashed * 2 // 5 if outcome == JUDGED else 0
+    assert entrant.registry.burned(entrant.zen) - burned == slashed - share
+    assert (entrant.registry.pot(entrant.zen), entrant.contract.finder_shares(claim_hash(Claim(*claim)))) == (
+        share,
+        share,
+    )
     assert (entrant.multiplier(), entrant.contract.scores(entrant.ada.id)) == (100, 0)
     entrant.contract.reward_finder(TRIALS, claim, entrant.anyone, sender=entrant.referee)
-    assert entrant.registry.burned(entrant.zen) - burned == slashed
+    rewarded = {**own, "finder": entrant.anyone, "amount": share}
+    assert events_of(entrant.contract) == ([("TrialFinderRewarded", rewarded)] if share else [])
+    entrant.contract.reward_finder(TRIALS, claim, entrant.anyone, sender=entrant.referee)
+    assert (entrant.zen.balanceOf(entrant.anyone), entrant.registry.pot(entrant.zen)) == (share, 0)
+    assert entrant.registry.burned(entrant.zen) - burned == slashed - share
     with refused("admissions: operator not eligible"):
         entrant.enter()
+
+
+def test_a_judged_trial_without_a_finder__burns_whole(entrant):
+    claim = entrant.answered()
+    entrant.dispute(claim)
+    entrant.close(claim, JUDGED)
+    entrant.contract.reward_finder(TRIALS, claim, NOBODY, sender=entrant.referee)
+    assert (entrant.registry.pot(entrant.zen), entrant.contract.finder_shares(claim_hash(Claim(*claim)))) == (0, 0)
+    assert entrant.registry.burned(entrant.zen) == DEVNET.min_stake // 5
 
 
 def test_a_trial_that_is_void_by_age__admits_nobody_and_costs_nothing(entrant):
@@ -376,7 +395,8 @@ def test_recall__asks_the_draw_of_its_epoch(entrant):
     entrant.at(entrant.number + 1, entrant.second)
     assert entrant.contract.is_drawn(entrant.ada.id)
     entrant.recall()
-    assert entrant.contract.recalls(entrant.ada.id) == (entrant.epoch, START + entrant.second + 2 * BENCHMARK_S)
+    due = START + entrant.second + 2 * BENCHMARK_S
+    assert entrant.contract.recalls(entrant.ada.id) == (entrant.epoch, due, entrant.anyone)
     with refused("admissions: already recalled"):
         entrant.recall()
 
@@ -419,7 +439,7 @@ def test_a_recall__is_answered_by_a_new_trial(entrant):
     entrant.recall()
     due = entrant.contract.recalls(entrant.ada.id).due
     claim = entrant.answered()
-    assert entrant.contract.recalls(entrant.ada.id) == (entrant.epoch, 0)
+    assert entrant.contract.recalls(entrant.ada.id) == (entrant.epoch, 0, entrant.anyone)
     with refused("admissions: trial pending"):
         entrant.recall()
     with refused("admissions: not recalled"):
@@ -439,7 +459,13 @@ def test_an_idle_node__lapses_a_second_after_its_time(entrant):
     with refused("admissions: recall not over"):
         entrant.contract.lapse(entrant.ada.id, sender=entrant.anyone)
     entrant.after(1, 1)
-    entrant.contract.lapse(entrant.ada.id, sender=entrant.anyone)
+    stranger = chain.account("stranger")
+    entrant.contract.lapse(entrant.ada.id, sender=stranger)
+    lost = DEVNET.min_stake // 100
+    assert events_of(entrant.contract) == [("AdmissionLapsed", {"operator": entrant.ada.id, "slashed": lost})]
+    assert entrant.registry.stake_of(entrant.ada.id) == DEVNET.min_stake - lost
+    assert (entrant.zen.balanceOf(entrant.anyone), entrant.zen.balanceOf(stranger)) == (lost // 2, 0), "who recalled"
+    assert entrant.registry.burned(entrant.zen) == lost // 2
     assert (entrant.multiplier(), entrant.contract.scores(entrant.ada.id)) == (100, 0)
     with refused("admissions: not recalled"):
         entrant.contract.lapse(entrant.ada.id, sender=entrant.anyone)

@@ -102,7 +102,7 @@ def far(kit, play, job, distance=256):
     other = job + distance
     lot = kit.auction.lots(job, 0)
     for kind in (0, 1):
-        args = (other, kind, lot.token, 3 if kind == 0 else 1, 1_000, 2_000, 500, 0)
+        args = (other, kind, lot.token, 3 if kind == 0 else 1, 1_000, 2_000, 500, 0, 0)
         kit.auction.open(*args, sender=kit.tasks.address)
     return other
 
@@ -323,7 +323,7 @@ def test_reclaim__unrevealed_bid_of_a_job_that_runs__frees_the_exit(kit, play, a
 
 def test_protocol_functions__by_anyone_else__are_refused(kit, play):
     with play.refused("auction: not the task registry"):
-        kit.auction.open(1, 0, kit.zen, 1, 1, 1, 500, 0, sender=kit.settlement.address)
+        kit.auction.open(1, 0, kit.zen, 1, 1, 1, 500, 0, 0, sender=kit.settlement.address)
     with play.refused("auction: not the task registry"):
         kit.auction.cancelled(1, sender=kit.settlement.address)
 

@@ -184,9 +184,22 @@ def test_answer__until_its_last_second__and_whoever_sends_it(job):
         job.answer(0)
     job.to(ANSWER_S)
     job.answer(0, sender=job.watched.submitter)
-    assert job.owed(job.watched.owner[1]) == DEPOSIT
+    assert job.owed(job.watched.submitter) == DEPOSIT
     with refused("availability: no demand"):
         job.answer(0)
+
+
+def test_answer__in_the_first_half_of_the_time__earns_for_whom_it_was_demanded_of(job):
+    """Nobody gains by copying the answer of a keeper that is there; for one that is not, somebody else has a reason to answer."""
+    for second, lane, payee in (
+        (ANSWER_S // 2, STRANGERS, job.watched.owner[1]),
+        (ANSWER_S // 2 + 1, 2, job.watched.key(2)),
+    ):
+        chain.timestamp = START
+        job.demand(0, lane)
+        job.to(second)
+        job.answer(0, lane, sender=job.watched.key(2))
+        assert job.owed(payee) == DEPOSIT
 
 
 def test_answer__a_lane_that_did_not_ask__is_refused(job):
@@ -222,18 +235,18 @@ def test_answer__costs_less_gas_than_the_deposit_counts(job):
 
 def test_availability__tells_of_demands_their_ends_and_the_clocks_they_hold(job):
     contract = job.contract
-    claim = {"job": JOB, "operator": 1, "turn": TURN, "seat": 0}
+    claim = {"job": JOB, "operator": 1, "author": 1, "turn": TURN, "seat": 0}
     job.demand(0, 2, slot=2, tensor=1, group=3, value=DEPOSIT + 5)
     asked = {**claim, "lane": 2, "slot": 2, "tensor": 1, "group": 3, "deposit": DEPOSIT + 5, "holds": True}
     assert events_of(contract) == [("ChunkDemanded", asked), ("ClocksHeld", {"job": JOB})]
-    job.to(4)
+    job.to(3)
     job.answer(0, 2)
     answered = {**claim, "lane": 2}
-    assert events_of(contract) == [("DemandAnswered", answered), ("ClocksResumed", {"job": JOB, "seconds": 4})]
+    assert events_of(contract) == [("DemandAnswered", answered), ("ClocksResumed", {"job": JOB, "seconds": 3})]
     job.demand(0)
-    job.to(4 + ANSWER_S + 1)
+    job.to(3 + ANSWER_S + 1)
     job.close(0)
-    unanswered = {**claim, "lane": STRANGERS, "voided": True}
+    unanswered = {**claim, "lane": STRANGERS, "convicted": True, "forfeited": False}
     assert events_of(contract) == [("DemandUnanswered", unanswered)]
     contract.withdraw(job.watched.owner[1])
     assert events_of(contract) == [("DepositWithdrawn", {"account": job.watched.owner[1], "amount": DEPOSIT + 5})]

@@ -117,6 +117,7 @@ def gas_of_a_bid(kit, roles):
     kit.zen.transfer(kit.deployer, 10**7 * ZEN, sender=roles.holder)
     play = Play(kit, PRODUCTION)
     ada, job = play.register("ada"), play.post()
+    kit.registry.set_admitted(ada.id, True, sender=kit.admissions.address)  # as every bid of this network needs
     args = (job, 0, ada.id, b"s" * 32, 1)
     kit.auction.bid(*args, sender=ada.hot)
     return kit.auction.last.gas

@@ -81,7 +81,7 @@ def test_declare__binds_from_the_next_epoch_and_leaves_the_running_one(kit, play
     play.to((FIRST + 1) * EPOCH)
     declare(ada, 2, 0b101)
     declare(ada, 1, 0b111)  # in the same epoch: replaces what was not yet in force
-    assert tuple(registry.declarations(ada.id)) == (1, 0b111, FIRST + 2, 3, 0b11, FIRST, 0)
+    assert tuple(registry.declarations(ada.id)) == (1, 0b111, FIRST + 2, 3, 0b11, FIRST, 0, 0)
     promised = [tuple(registry.promised(ada.id, FIRST + offset)) for offset in (-1, 0, 1, 2, 1_000)]
     assert promised == [(0, 0), (3, 0b11), (3, 0b11), (1, 0b111), (1, 0b111)]
 
@@ -155,7 +155,8 @@ def test_breach__more_missed_than_the_sla_allows__costs_a_hundredth_of_the_stake
         registry.breach(ada.id, FIRST, sender=play.anyone)
     registry.breach(ada.id, FIRST + 1, sender=play.anyone)
     assert registry.stake_of(ada.id) == DEVNET.min_stake - DEVNET.min_stake // 100
-    assert registry.burned(kit.zen) == DEVNET.min_stake // 100
+    assert registry.burned(kit.zen) == DEVNET.min_stake // 100 * 9 // 10
+    assert kit.zen.balanceOf(play.anyone) == DEVNET.min_stake // 1_000, "a tenth is the caller's"
     assert tuple(registry.promised(ada.id, FIRST + 2)) == (tier, hours), (
         "receipts of the running epoch are signed by it"
     )
@@ -214,7 +215,9 @@ def test_breach__of_a_small_stake__burns_whole_units_only(kit, play, ada, declar
     slashed = before[0] - registry.stake_of(ada.id)
     assert left > before[0]
     assert slashed == before[0] // STAKE_UNIT // 100 * STAKE_UNIT
-    assert registry.burned(kit.zen) == before[1] + slashed
+    fee = kit.zen.balanceOf(play.anyone)
+    assert fee == slashed // STAKE_UNIT // 10 * STAKE_UNIT
+    assert registry.burned(kit.zen) == before[1] + slashed - fee
     assert kit.zen.balanceOf(registry) >= registry.stake_of(ada.id) + registry.burned(kit.zen)
 
 

@@ -30,7 +30,7 @@ def as_protocol(kit):
 
     def call(function, *args, by=None):
         usual = kit.settlement if function == "reward_outcome" else kit.locks
-        return getattr(kit.registry, function)(*args, sender=(by or usual).address)
+        return getattr(kit.registry, function)(*args, sender=getattr(by or usual, "address", by))
 
     return call
 
@@ -508,6 +508,25 @@ def test_slash_stake__burns_its_part_and_leaves_reputation(kit, ada, as_protocol
     assert kit.zen.balanceOf(registry) == balance
 
 
+@pytest.mark.parametrize("bps", [0, 3, 10_000])
+def test_slash_for__pays_a_share_at_once_or_keeps_it_in_the_pot(kit, ada, as_protocol, bps):
+    registry, zen, anyone = kit.registry, kit.zen, chain.account("anyone")
+    part = DEVNET.min_stake // 5
+    share = part // STAKE_UNIT * bps // 10_000 * STAKE_UNIT
+    assert tuple(as_protocol("slash_for", ada.id, 2_000, bps, anyone, by=kit.admissions)) == (part, share)
+    assert (zen.balanceOf(anyone), registry.pot(zen), registry.burned(zen)) == (share, 0, part - share)
+    left = registry.stake_of(ada.id)
+    slashed, kept = as_protocol("slash_for", ada.id, 2_000, bps, ZERO, by=kit.admissions)
+    assert (slashed, registry.stake_of(ada.id)) == (left // 5, left - left // 5)
+    assert (registry.pot(zen), registry.burned(zen)) == (kept, part - share + slashed - kept)
+    as_protocol("pay_share", anyone, kept // 2, by=kit.admissions)
+    as_protocol("pay_share", ZERO, kept - kept // 2, by=kit.admissions)
+    assert (zen.balanceOf(anyone), registry.pot(zen)) == (share + kept // 2, 0)
+    assert registry.burned(zen) == part - share + slashed - kept // 2
+    with reverts():
+        as_protocol("pay_share", anyone, 1, by=kit.admissions)
+
+
 def test_slash_stake__of_no_whole_units__rounds_down(kit, newcomer, as_protocol):
     operator = register(kit, newcomer, stake=DEVNET.min_stake + STAKE_UNIT)
     assert as_protocol("slash_stake", operator, 9_999, by=kit.rewards) == 99_990_000 * STAKE_UNIT
@@ -540,7 +559,9 @@ def test_protocol_functions__by_anyone_else__are_refused(kit, play, ada):
         "pause_bids": ((0,), {"auction"}),
         "pay_out": ((kit.zen, 0), {"locks"}),
         "reward_outcome": ((ada.id, 0), {"settlement"}),
-        "slash_stake": ((ada.id, 0), {"rewards", "admissions"}),
+        "slash_stake": ((ada.id, 0), {"rewards"}),
+        "slash_for": ((ada.id, 0, 0, ada.owner), {"admissions"}),
+        "pay_share": ((ada.owner, 0), {"admissions"}),
         "set_admitted": ((ada.id, True), {"admissions"}),
     }
     callers = {

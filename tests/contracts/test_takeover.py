@@ -167,10 +167,10 @@ def test_take_over__by_who_leaves__is_refused(kit, play, cast, running):
     """L2 of the audit of money: nobody asked."""
     ada, dee = cast[0], cast[3]
     seat = time_out(kit, play, running, ada)
-    with play.refused("settlement: operator not eligible"):
+    with play.refused("auction: operator not eligible"):
         kit.settlement.take_over(running, seat, dee.id, 1, 10, sender=dee.owner)
     kit.registry.request_exit(dee.id, sender=dee.owner)
-    with play.refused("settlement: operator not eligible"):
+    with play.refused("auction: operator not eligible"):
         take_over(kit, running, seat, dee)
 
 

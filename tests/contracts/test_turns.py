@@ -158,7 +158,7 @@ def test_take_over__is_of_a_vacant_seat_by_who_is_eligible_within_the_bounds(kit
         with play.refused("settlement: seat not vacant"):
             take(seat=number)
     kit.settlement.decline(running, seat, 2, sender=ada.hot)
-    with play.refused("settlement: operator not eligible"):
+    with play.refused("auction: operator not eligible"):
         take(sender=bob.owner)
     for count in (0, 3):
         with play.refused("settlement: count out of range"):

@@ -23,11 +23,20 @@ def second(roles, first):
     return deployed(DEVNET, roles, zen=str(first.zen.address))[0]
 
 
+class Admitted(Play):
+    """Every operator passed a trial: no network that is no devnet takes bids of others."""
+
+    def register(self, *args, **options):
+        operator = super().register(*args, **options)
+        self.kit.registry.set_admitted(operator.id, True, sender=self.kit.admissions.address)
+        return operator
+
+
 def player(kit, roles):
     """ZEN is allowed, and the deployer, whom drivers take it from, has some."""
     kit.tasks.allow(kit.zen, True, 0, sender=kit.timelock.address)
     kit.zen.transfer(kit.deployer, 10**7 * ZEN, sender=roles.holder)
-    return Play(kit)
+    return Admitted(kit)
 
 
 def test_a_second_version__takes_the_intake_and_the_pool_while_a_running_job_ends_in_the_first(first, second, roles):

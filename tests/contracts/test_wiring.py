@@ -18,7 +18,7 @@ DEPLOYMENTS = [
         "min_stake exit_delay_s epoch_s outage_s",
         "auction settlement locks tasks rewards admissions",
     ),
-    ("TaskRegistry", "treasury governor guardian", "", "auction settlement locks"),
+    ("TaskRegistry", "treasury governor guardian", "needs_admission", "auction settlement locks"),
     ("Rewards", "zen registry governor", "epoch_s emission_per_epoch weight_per_fee", "settlement audits datasets"),
     ("Datasets", "tasks rewards", "", ""),
     ("Treasury", "governor", "", ""),
@@ -69,7 +69,7 @@ def deployed(name, addresses, numbers):
     """The contract, its deployer, and what it was deployed with by name."""
     deployer = chain.account("deployer")
     accounts = {each: chain.account(each) for each in addresses.split()}
-    accounts |= {each: 1_000 + place for place, each in enumerate(numbers.split())}
+    accounts |= {each: each == "needs_admission" or 1_000 + place for place, each in enumerate(numbers.split())}
     return load(name).deploy(*accounts.values(), sender=deployer), deployer, accounts
 
 

@@ -35,7 +35,7 @@ def test_what_was_deployed__is_wired_as_its_file_says(production):
 
 def test_each_immutable__has_a_meaning():
     clocks = {item.name for item in fields(PRODUCTION.clocks)}
-    known = {"window_s", "lapse_s", *CONTRACTS, *(item.name for item in fields(Preset)), *clocks}
+    known = {"window_s", "lapse_s", "needs_admission", *CONTRACTS, *(item.name for item in fields(Preset)), *clocks}
     for contract in set(CONTRACTS) - UNCHECKED:
         for name in artifact(CONTRACTS[contract])["immutables"]:
             meaning = MEANINGS.get(name, name)
@@ -78,6 +78,14 @@ def test_each_word_of_code__is_compared(production):
             assert faults(production, codes={contract: bytes(code)}) == expected, f"{contract}.{name}"
 
 
+def test_code_that_is_shorter_than_this_versions__is_noticed(production):
+    addresses, codes, wired = production
+    short = codes["audits"][: artifact("Audits")["immutables"]["lapse_s"]]
+    (fault,) = miswired(addresses, PRODUCTION, codes | {"audits": short}, wired, devnet=False)
+    assert str(fault) == "Audits.lapse_s is missing, expected the code of this version"
+    assert set(faults(production, codes={"audits": b""})) >= {("audits", "registry"), ("audits", "place_bond")}
+
+
 def test_another_preset__is_noticed_and_said(production):
     found = miswired(*_parts(production, DEVNET), devnet=False)
     assert {(fault.contract, fault.name) for fault in found} >= {
@@ -101,7 +109,11 @@ def test_a_devnet__may_be_governed_by_its_deployer():
     wired = {(of, name): getattr(getattr(kit, of), name)() for of, names in WIRED.items() for name in names}
     assert miswired(deployment.contracts, DEVNET, codes, wired, devnet=True) == []
     found = miswired(deployment.contracts, replace(DEVNET), codes, wired, devnet=False)
-    assert {(fault.contract, fault.name) for fault in found} == {("tasks", "governor"), ("admissions", "governor")}
+    assert {(fault.contract, fault.name) for fault in found} == {
+        ("tasks", "governor"),
+        ("tasks", "needs_admission"),
+        ("admissions", "governor"),
+    }
 
 
 def _parts(production, params):

@@ -86,8 +86,7 @@ def test_bits_beyond_the_seats__join_no_mask(t):
 
 
 def test_a_vacant_place__signs_nothing_whatever_recovers_to_zero(t):
-    s = t.s
-    t.ok("expel", s.world.config.availability, t.job, t.committee[0].operator, 0, t.committee)
+    t.expelled(0)
     signer = Signer(t)
     nothing = (0, 7, bytes(32), bytes(32))
     assert t.committee[0].key == "0x" + 40 * "0"

@@ -84,9 +84,12 @@ def test_those_who_leave__are_logged(t):
     reserve, places = s.world.custody_requests[job].reserve, [member.operator for member in t.committee]
     t.ok("resign", f"{t.name(2)} hot", job, t.committee, 2)
     assert last_events(t) == [("CustodianResigned", {"job": job, "operator": places[2]})]
-    t.ok("expel", s.world.config.availability, job, places[1], 5, t.committee)
-    gone = {"job": job, "operator": places[1], "restored": 5, "burned": reserve - 5}
-    assert last_events(t)[0] == ("CustodianExpelled", gone)
+    t.ok("forfeit", s.world.config.availability, job, places[1])
+    assert last_events(t) == [("ReserveForfeited", {"job": job, "operator": places[1], "burned": reserve})]
+    t.ok("forfeit", s.world.config.availability, job, places[1])
+    assert last_events(t) == []
+    t.ok("expel", "stranger", job, t.committee, 1)
+    assert last_events(t)[0] == ("CustodianExpelled", {"job": job, "operator": places[1]})
     s.to(s.world.run(job).inputs_close + s.preset.answer_s + 1)
     t.ok("lapse", "stranger", job, t.committee, 0)
     lapsed = {"job": job, "operator": places[0], "turn": 0, "burned": reserve // 100}

@@ -335,6 +335,14 @@ def test_declare__promises_hours_and_tells_the_keeper(zoo: Zoo, place: CliNetwor
     assert f"not {number}" in zoo.refused("node", "declare", "--operator", number, "--hours", "3")
     assert load(tmp_path / "home" / "node").availability_hours == [8, 9, 10, 22]
     assert "class below the tier" in zoo.refused("node", "declare", "--tier", "gold", "--hours", "0-23")
+    assert "'DE' is no region" in zoo.refused("node", "declare", "--region", "DE")
+    declared = zoo.json("node", "declare", "--region", "eu-de")
+    assert declared.keys() >= {"region", "region_transaction"}
+    assert "hours" not in declared, "a region alone leaves the promise as it is"
+    shown = zoo.json("node", "show")
+    assert (shown["region"], shown["hours"]) == ("EU-DE", [8, 9, 10, 22])
+    assert zoo.json("node", "declare", "--region", "none", "--hours", "8")["hours"] == [8]
+    assert zoo.json("node", "show")["region"] == ""
     zoo.json("node", "declare")
     assert zoo.json("node", "show")["hours"] == []
 

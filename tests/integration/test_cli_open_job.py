@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from tests.integration.cli_network import ESCROW, CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from zoo_compute.chain.sender import Sender
+from zoo_compute.chain.snapshot import read_job
 
 pytestmark = pytest.mark.integration
 
@@ -60,3 +62,26 @@ def test_a_job_that_nobody_takes__says_what_is_missing_and_how_to_cancel_it(zoo:
 
     assert zoo.json("job", "cancel", str(job))["refunded"] == str(ESCROW)
     assert zoo.json("job", "show", str(job))["missing"] == []
+
+
+def test_a_job_that_asks_for_what_no_operator_is__is_refused_unless_it_may_wait(zoo: Zoo, place: CliNetwork) -> None:
+    config = place.config()
+    asking = json.loads(config.read_text()) | {"requirements": {"vram_gb": 4_096, "region": "EU"}}
+    config.write_text(json.dumps(asking))
+    command = ("train", config, "--data", place.text, "--max-budget", "14", "--no-watch")
+    why = "no operator that can bid meets the job's requirements: 4096 GB, region EU"
+    refused = zoo.refused(*command)
+    assert why in refused
+    assert "ask less of operators (`requirements`)" in refused
+    priced = zoo.json("quote", config, "--max-budget", "14")
+    assert priced["operators"].startswith("0 of ")
+    assert why in priced["warnings"]
+
+    job = zoo.json(*command, "--anyway")["job"]
+    shown = zoo.json("job", "show", str(job))
+    assert (shown["requirements"]["vram_gb"], shown["requirements"]["region"]) == (4_096, "EU")
+    assert why in shown["missing"]
+    assert "operators need: 4096 GB, region EU" in zoo.run("job", "show", str(job))[1]
+    chain = place.devnet.chain
+    assert chain.auction.requirements(job) == read_job(chain, job).terms.requirements > 0
+    zoo.json("job", "cancel", str(job))

@@ -232,6 +232,7 @@ def terms(devnet: Devnet) -> Terms:
         depth=4,
         policy=0,
         audit_bps=500,
+        requirements=0,
     )
 
 

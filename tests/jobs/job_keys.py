@@ -69,6 +69,14 @@ ADAMW: Sections = {
         "audit_bps": 2_000,
     },
     "checkpoint": {"interval": 12, "storage": "ipfs", "redundancy": 3},
+    "requirements": {
+        "gpu_class": ["professional", "datacenter"],
+        "vram_gb": 24,
+        "admitted": True,
+        "tier": "bronze",
+        "hours": 12,
+        "region": "EU-DE",
+    },
 }
 SGD: Sections = {
     "model": {"layers": 1, "heads": 2, "width": 8, "context": 12},
@@ -152,5 +160,9 @@ ELSEWHERE = {
     "model.architecture": "says which other keys of `model` there are: those of the first job are a gpt's, of the last a llama's",
     "market.decimals": "test_decimals__are_the_tokens_own: a claim about the token, checked against the chain",
     "market.custody_price": "test_custodians__are_asked_for_at_the_files_price_and_the_jobs_bytes",
+    **{
+        f"requirements.{key}": "test_requirements__are_one_word_of_the_terms_to_which_each_key_adds_its_part"
+        for key in ("gpu_class", "vram_gb", "admitted", "tier", "hours", "region")
+    },
     "checkpoint.storage": "one storage: nothing else can be said",
 }

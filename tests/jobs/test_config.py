@@ -128,6 +128,22 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"limits": {"policy": "rollback"}},
         "limits.policy: unknown policy 'rollback'; did you mean 'roll back'?",
     ),
+    "a class that is none": (
+        {"requirements": {"gpu_class": "datacentre"}},
+        "requirements.gpu_class: unknown class 'datacentre'; classes are consumer",
+    ),
+    "a class of a list that is none": ({"requirements": {"gpu_class": ["consumer", "h100"]}}, "unknown class 'h100'"),
+    "a number for a class": ({"requirements": {"gpu_class": 3}}, "requirements.gpu_class: expected a list, got 3"),
+    "more memory than there is": ({"requirements": {"vram_gb": 65_536}}, "requirements.vram_gb: expected 0 to 65535"),
+    "more hours than a day has": ({"requirements": {"hours": 25}}, "requirements.hours: expected 0 to 24, got 25"),
+    "another tier": ({"requirements": {"tier": "golden"}}, "unknown tier 'golden'; did you mean 'gold'?"),
+    "a region of no list": (
+        {"requirements": {"region": "DE"}},
+        "requirements.region: 'DE' is no region: expected AF (Africa)",
+    ),
+    "a country that is none": ({"requirements": {"region": "EU-1"}}, "'EU-1' is no region"),
+    "yes for admitted": ({"requirements": {"admitted": "yes"}}, "requirements.admitted: expected true or false"),
+    "memory in the wrong section": ({"limits": {"vram_gb": 4}}, "unknown key 'vram_gb'; it belongs to 'requirements'"),
     "depth in the wrong section": ({"training": {"depth": 4}}, "unknown key 'depth'; it belongs to 'limits'"),
     "a quorum above the slots": ({"training": {"quorum": 4}}, "manifest.quorum: expected 1 to 3, got 4"),
 }

@@ -27,7 +27,9 @@ from zoo_compute.jobs.config import JobError
 from zoo_compute.jobs.custody import CustodyTerms
 from zoo_compute.jobs.files import publish_files
 from zoo_compute.jobs.quote import BudgetTooSmall
+from zoo_compute.jobs.requirements import RequirementsSection
 from zoo_compute.jobs.submission import _dataset
+from zoo_compute.requirement_words import described
 from zoo_compute.spec import params
 from zoo_compute.spec.custody import fee_of
 from zoo_compute.store import BlockStore
@@ -170,6 +172,9 @@ def check_posted(board: Board, folder: Path, name: str) -> None:
     assert {key: terms[key] for key in shared} == {key: manifest[key] for key in shared}
     assert terms["policy"] == board.manifest.policy_bits
     assert terms["flops"] == board.manifest.flops
+    word = RequirementsSection(**JOBS[name].get("requirements", {})).word
+    assert terms["requirements"] == word
+    assert bool(word) == ("requirements" in JOBS[name])
 
 
 def check_quoted(board: Board, quoted: dict[str, Any]) -> None:
@@ -189,6 +194,7 @@ def check_quoted(board: Board, quoted: dict[str, Any]) -> None:
     assert quoted["window_s"] == window_s
     assert (quoted["update_bytes"] < quoted["checkpoint_bytes"]) == manifest.compression.is_lossy
     assert quoted["checkpoint_every_steps"] == manifest.keep_every * manifest.inner_steps
+    assert quoted["requirements"] == list(described(terms.requirements))
     assert {key: int(value) for key, value in quoted["prices"].items()} == {
         key: asdict(terms)[key] for key in quoted["prices"]
     }

@@ -15,7 +15,8 @@ from tests.support.job_driver import Offer as Bid
 from zoo_compute.chain.batch import Read
 from zoo_compute.client.progress import progress_of
 from zoo_compute.jobs import shortfall as module
-from zoo_compute.jobs.shortfall import GB, USUAL_SLOTS, JobRequirements, Offer, missing, offers, shortfall
+from zoo_compute.jobs.shortfall import GB, USUAL_SLOTS, JobRequirements, Offer, meeting_line, missing, offers, shortfall
+from zoo_compute.spec.requirements import Requirements
 from zoo_compute.spec.schedule import APPLE, LIGHT_FLOPS
 
 CARD = Offer(1, vram_gb=24, gpu_class=1, eligible=True, free_collateral=1_000)
@@ -46,6 +47,21 @@ def test_a_network_that_suffices__lacks_nothing():
             JobRequirements(100, None),
             cards(3),
             "100 slots for 3 operators: each would train 34 in every round, and a node takes 4 unless its operator allows more",
+        ),
+        (
+            replace(NEEDS, asks=Requirements(tier=2, vram_gb=80).word),
+            [*cards(2, meets=False), replace(CARD, eligible=False)],
+            "no operator that can bid meets the job's requirements: 80 GB, tier silver",
+        ),
+        (
+            NEEDS,  # asks for nothing itself, but the network does
+            cards(2, meets=False),
+            "no operator that can bid meets the job's requirements: admitted",
+        ),
+        (
+            replace(NEEDS, slots=5, lock=0, asks=Requirements(tier=2).word),
+            [*cards(3, meets=False), CARD],
+            "5 slots for 1 operator: each would train 5 in every round, and a node takes 4 unless its operator allows more",
         ),
         (
             replace(NEEDS, flops=LIGHT_FLOPS + 1),
@@ -115,6 +131,23 @@ def test_offers__of_a_large_network_cost_a_bounded_number_of_requests(
     monkeypatch.setattr(module, "MOST", 3)
     assert [offer.operator for offer in offers(chain)] == numbers[-3:]
     assert chain.requests == 4
+
+
+def test_offers__of_a_job_that_asks_for_something__say_who_meets_it(chain: Any, play: Any):
+    rich = play.register("rich", vram_gb=80, gpu_class=3)
+    small = play.register("small", vram_gb=24)
+    leaver = play.register("leaver", vram_gb=80)
+    play.kit.registry.request_exit(leaver.id, sender=leaver.owner)
+    of = {offer.operator: offer.meets for offer in offers(chain, asks=Requirements(vram_gb=80).word)}
+    assert of == {rich.id: True, small.id: False, leaver.id: True}
+    assert meeting_line(offers(chain, asks=Requirements(vram_gb=80).word)) == "1 of 2 operators that can bid now"
+    assert meeting_line(offers(chain)) == "2 of 2 operators that can bid now"
+
+
+def test_offers__where_the_network_needs_admission__are_of_the_admitted(chain: Any, play: Any, monkeypatch: Any):
+    play.register("alice")
+    monkeypatch.setattr(play.kit, "tasks", SimpleNamespace(needs_admission=lambda: True))
+    assert [offer.meets for offer in offers(chain)] == [False]
 
 
 # -- an open job

@@ -12,6 +12,20 @@ def _text(key: str | bytes) -> str:
     return key.decode() if isinstance(key, bytes) else key
 
 
+class Transaction:
+    """Its commands take effect together."""
+
+    def __init__(self, client: Redis) -> None:
+        self._client = client
+        self._commands: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: self._commands.append((name, args))
+
+    def execute(self) -> list[Any]:
+        return [getattr(self._client, name)(*args) for name, args in self._commands]
+
+
 class Redis:
     """As much of it as the queue and presence ask for. queues: how much waits in each."""
 
@@ -35,6 +49,18 @@ class Redis:
     def incr(self, key: str) -> int:
         self.values[key] = int(self.values.get(key, 0)) + 1
         return int(self.values[key])
+
+    def hincrby(self, key: str, field: str, count: int) -> int:
+        values = self.values.setdefault(key, {})
+        values[field.encode()] = int(values.get(field.encode(), 0)) + count
+        return int(values[field.encode()])
+
+    def hgetall(self, key: str) -> dict[bytes, bytes]:
+        return {field: str(count).encode() for field, count in self.values.get(key, {}).items()}
+
+    def pipeline(self, transaction: bool) -> Transaction:
+        assert transaction
+        return Transaction(self)
 
     def expire(self, key: str, seconds: int) -> None: ...
 

@@ -28,6 +28,7 @@ from zoo_compute.amounts import Token
 from zoo_compute.chain.auction_attempts import Attempt
 from zoo_compute.chain.views import AGGREGATOR_SEAT, LotPhase
 from zoo_compute.spec.params import LAPSE_S, lock_of
+from zoo_compute.spec.requirements import Capability
 
 
 def test_bidding__fetches_checks_and_times_the_job_before_it_binds_a_lock():
@@ -84,7 +85,7 @@ def test_bidding__stays_away_from_slots_of_a_job_that_goes_on_when_it_is_not_the
 
 @pytest.mark.parametrize(("gpu_class", "flops", "bids"), [(4, 10**15, True), (4, 10**15 + 1, False), (1, 10**18, True)])
 def test_bidding__leaves_heavy_slots_to_classes_that_are_for_them(gpu_class: int, flops: int, bids: bool):
-    me = replace(ME_PROVIDER, gpu_class=gpu_class)
+    me = replace(ME_PROVIDER, capability=Capability(gpu_class=gpu_class))
     heavy = opening(1_000, terms=replace(TERMS, flops=flops))
     assert any(isinstance(duty, SealBid) for duty in duties(heavy, me, TIMED)) == bids
 
@@ -192,7 +193,7 @@ def test_awarding__prices_winners_that_have_no_seat_yet():
         ({"free": 10}, TIMED, True),
         ({"free": 9}, TIMED, False),
         ({"is_drained": True}, TIMED, False),
-        ({"gpu_class": 4}, TIMED, True),
+        ({"capability": Capability(gpu_class=4)}, TIMED, True),
         ({"capacity": 0}, TIMED, False),
         ({"ring_conflicts": {0: 257}}, TIMED, False),
         ({"is_provider": False}, TIMED, False),
@@ -213,7 +214,7 @@ def test_before_it_reopens_an_auction__a_keeper_sees_whether_it_can_run_the_job(
 
 def test_a_heavy_job__is_not_reopened_by_a_class_for_light_ones():
     heavy = opening(1_100, lots={0: LOT}, terms=replace(TERMS, flops=10**15 + 1))
-    assert duties(heavy, replace(ME_PROVIDER, gpu_class=4), TIMED) == []
+    assert duties(heavy, replace(ME_PROVIDER, capability=Capability(gpu_class=4)), TIMED) == []
 
 
 def test_bidding_again__with_all_collateral_in_the_bid_of_the_attempt_before():

@@ -112,7 +112,7 @@ def test_the_gateway__listens_on_other_addresses_only_when_asked(
     assert (code, load(tmp_path / "node").gateway_host) == (0, "127.0.0.1")
     assert cli.run(["node", "configure", "--gateway-host", "0.0.0.0"]) == 0
     config = load(tmp_path / "node")
-    assert commands(config)["gateway"][-4:] == ["--host", "0.0.0.0", "--port", "8600"]
+    assert commands(config)["gateway"][-6:-2] == ["--host", "0.0.0.0", "--port", "8600"]
 
 
 HERE = "redis://127.0.0.1:6379/0"

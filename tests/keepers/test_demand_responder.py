@@ -74,7 +74,9 @@ def checkpoint(store: BlockStore) -> Checkpoint:
 
 
 def demand(claim: Commit | Checkpoint, slot: int, tensor: int = 0, group: int = 0, **changes: Any) -> Demand:
-    return dataclasses.replace(Demand(claim, 130, slot, tensor, group, 5, False, 7, opened_at=1_000), **changes)
+    return dataclasses.replace(
+        Demand(claim, claim.operator, 130, slot, tensor, group, 5, False, 7, opened_at=1_000), **changes
+    )
 
 
 def answers(job: SmallJob, asked: Demand) -> bool:
@@ -124,6 +126,7 @@ def lane(monkeypatch: pytest.MonkeyPatch, job: SmallJob, store: BlockStore):
         head=lambda: SimpleNamespace(number=5, timestamp=chain_data.now),
         time=lambda head: head.timestamp,
         network=SimpleNamespace(first_block=0),
+        event_store=None,
         params=SimpleNamespace(answer_s=ANSWER_S),
         availability=contract,
     )
@@ -133,7 +136,7 @@ def lane(monkeypatch: pytest.MonkeyPatch, job: SmallJob, store: BlockStore):
 
 
 def event(name: str, lane: int = 130) -> Event:
-    return Event(name, "availability", 1, 0, "0x", b"", {"job": 1, "turn": 4, "seat": 0, "lane": lane})
+    return Event(name, "availability", 1, 0, "0x", b"", {"job": 1, "turn": 4, "seat": 0, "author": ME, "lane": lane})
 
 
 def test_a_demand_of_my_claim__is_answered_those_first_that_are_due_first(lane, commit):
@@ -152,7 +155,7 @@ def test_a_look__reads_no_job_in_which_nothing_is_open(lane, commit):
 
 def test_only_open_demands_of_my_claims__are_answered_and_only_in_time(lane, commit):
     lane.events = [event("ChunkDemanded")]
-    theirs = dataclasses.replace(commit, operator=2)
+    theirs = dataclasses.replace(commit, operator=2, bundle=b"\7" * 32)
     lane.demands = [demand(theirs, 4), demand(commit, 4, end="bytes"), demand(commit, 4)]
     lane.now = 1_000 + ANSWER_S + 1
     lane.made.poll_once()
@@ -160,6 +163,27 @@ def test_only_open_demands_of_my_claims__are_answered_and_only_in_time(lane, com
     lane.now = 1_000 + ANSWER_S
     lane.made.poll_once()
     assert len(lane.sent) == 1
+
+
+def test_what_was_demanded_of_me_as_a_custodian__is_answered_whoever_made_it(lane, checkpoint):
+    lane.events = [event("ChunkDemanded")]
+    theirs = dataclasses.replace(checkpoint, operator=2)
+    lane.demands = [demand(theirs, 0, operator=ME)]
+    lane.made.poll_once()
+    assert [args[1] for args in lane.sent] == [theirs.fields]
+
+
+def test_another_operators_demand__is_answered_shortly_before_its_time_is_over_if_the_data_is_here(lane, commit):
+    lane.events = [event("ChunkDemanded")]
+    elsewhere = dataclasses.replace(commit, operator=2, bundle=b"\7" * 32)
+    lane.demands = [demand(commit, 4, operator=2), demand(elsewhere, 4, operator=2, lane=3)]
+    last = 1_000 + ANSWER_S - ANSWER_S // demand_responder.LAST_PART
+    lane.now = last - 1
+    lane.made.poll_once()
+    assert lane.sent == [], "the first part is whom it is demanded of"
+    lane.now = last
+    lane.made.poll_once()
+    assert [args[2] for args in lane.sent] == [130]
 
 
 @pytest.mark.parametrize("trouble", [Refusal("availability: no demand"), ContentMissing("gone"), ValueError("odd")])

@@ -48,7 +48,7 @@ def missing(asked_at: int, seat: int = 0, **changes: object) -> Progress:
 
 
 def demand(claim: Commit | Checkpoint = CLAIM, lane: int = AGGREGATOR_SEAT, **changes: object) -> Demand:
-    made = Demand(claim, lane, 0, 1, 2, 100, True, 7, opened_at=MADE + 30, demander="0xA")
+    made = Demand(claim, claim.operator, lane, 0, 1, 2, 100, True, 7, opened_at=MADE + 30, demander="0xA")
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -147,13 +147,13 @@ def test_deposits__of_all_lanes_of_mine_count_until_they_come_back():
     asked = (
         demand(),
         demand(end="bytes"),
-        demand(end="void"),
+        demand(end="convicted"),
         demand(end="unanswered"),
         demand(lane=0),
         demand(lane=1),
     )
     seats = {0: replace(SEAT, operator=AGGREGATOR), 1: OTHERS, AGGREGATOR_SEAT: CHAIR}
-    assert deposits_outstanding(job(MADE, demands=asked, seats=seats), AGGREGATOR) == 300
+    assert deposits_outstanding(job(MADE, demands=asked, seats=seats), AGGREGATOR, AGGREGATOR_SEAT) == 300
 
 
 # -- ending

@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
+from keepers.decisions.orders import DemandChunk
 from keepers.keeper import Keeper
 from keepers.queue.work_queue import WorkStatus
-from tests.keepers.test_demands import CLAIM, WINDOWED, demand, job
+from keepers.services import deposits
+from tests.keepers.test_demands import CLAIM, MADE_BY_OTHER, WINDOWED, demand, job
 from tests.keepers.test_duties import CHAIR, ME, OTHER, OTHERS, SEAT
 from tests.keepers.test_keeper import setup  # noqa: F401
+from tests.keepers.test_signer_demands import COMMITTEE, CUSTODY
+from zoo_compute.chain.custody import words_of
 from zoo_compute.chain.views import AGGREGATOR_SEAT
 from zoo_compute.errors import NotFunded
 from zoo_compute.spec.availability import least_deposit
-from zoo_compute.spec.params import COIN
+from zoo_compute.spec.params import COIN, STRANGERS_LANE
 
 LEAST = least_deposit(9 * 10**9)  # an eighth above the base fee of the double
 THEIRS = replace(CLAIM, operator=OTHER)
@@ -134,3 +138,13 @@ def test_another_file_of_the_same_seat__is_fetched_by_its_own_name(asked):
     keeper.tick()
     fetched = [name for name in names if name.startswith("fetch")]
     assert len(set(fetched)) == 2
+
+
+def test_what_a_custodian_signed_for__is_demanded_of_it_by_its_place(asked):
+    keeper, views, _, _ = asked
+    chunk = DemandChunk(MADE_BY_OTHER, STRANGERS_LANE, {0: None}, 1)
+    view = replace(views[1], custody=CUSTODY)
+    call, deposit = deposits.demand(keeper.config, keeper.chain, view, chunk)
+    function, args = call.function, call.args
+    assert (function, deposit) == ("demand_of_signer", LEAST)
+    assert (args[:4], args[6:]) == ((1, MADE_BY_OTHER.fields, STRANGERS_LANE, 0), (1, words_of(COMMITTEE)))

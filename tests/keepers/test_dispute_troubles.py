@@ -202,7 +202,7 @@ def test_a_withdrawal_that_fails__is_tried_ever_more_rarely_and_keeps_no_other_w
     view: Any = SimpleNamespace(picture=picture, operator=3, key=b"k", end=End.FINAL)
     head: Any = SimpleNamespace(number=1)
     for token in ("0xbad", "0xgood"):
-        resolved.finish(head, view, None, token)
+        resolved.finish(head, view, view, token)
     start = clock.now
     for _ in range(400):
         resolved.withdraw()

@@ -34,6 +34,7 @@ from zoo_compute.chain.views import (
     LotPhase,
     Run,
     Seat,
+    SetAside,
     Terms,
 )
 from zoo_compute.spec.params import POLICY_CARRIES, POLICY_ROLL_BACK, lock_of
@@ -323,6 +324,18 @@ def test_what_is_disputed_when_a_job_ends__is_parked_and_keeps_the_lock_of_its_o
     paid = replace(parked, state=ClaimState.PAID, disputed=False)
     over = replace(ended, commits=(paid,), stakes=held)
     assert sends(duties(over, replace(ME_PROVIDER, operator=OTHER), Progress())) == ["release"]
+
+
+def test_what_is_set_aside_for_a_seat_that_nobody_took__comes_back_once_the_job_is_closed():
+    aside = {3: SetAside(ME, 2, 90), 4: SetAside(OTHER, 1, 45)}
+    ended = disputed_view(9_000, disputed_commit(turn=4), state=JobState.ENDED, stakes={}, set_aside=aside)
+    paid = replace(ended.commits[0], state=ClaimState.PAID, disputed=False)
+    closed = replace(ended, commits=(paid,), closed=True)
+    [sent] = duties(closed, ME_PROVIDER, Progress())
+    assert sent == Send("locks", "return_set_aside", (1, 3))
+    assert "return_set_aside" not in sends(duties(replace(closed, closed=False), ME_PROVIDER, Progress()))
+    mine = replace(closed, commits=(replace(ended.commits[0], operator=ME, parked=True),))
+    assert "return_set_aside" not in sends(duties(mine, ME_PROVIDER, Progress())), "the contract waits for its dispute"
 
 
 def test_every_request__carries_the_terms_that_the_contracts_judge_by():

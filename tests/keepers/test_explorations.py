@@ -31,7 +31,7 @@ class CountedReads:
         self.heads = [self.block(number) for number in range(101)]
         self.read: list[bytes] = []
         self.chain: Any = SimpleNamespace(
-            network=SimpleNamespace(first_block=0), head=lambda number: self.heads[number]
+            network=SimpleNamespace(first_block=0), event_store=None, head=lambda number: self.heads[number]
         )
         self.reader = Explorations(self.chain)
         self.chain.cached = lambda key, make: self.reader

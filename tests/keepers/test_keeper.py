@@ -21,6 +21,7 @@ from zoo_compute.chain.views import JobView
 from zoo_compute.errors import Refusal, Unreachable
 from zoo_compute.spec import clocks
 from zoo_compute.spec.params import lock_of
+from zoo_compute.spec.requirements import Capability
 
 COIN = "0x00000000000000000000000000000000000000AA"
 
@@ -61,11 +62,12 @@ def work_that_is_timed() -> Any:
 @pytest.fixture
 def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
     views: dict[int, Any] = {}
+    finished: set[int] = set()
     clock = {"now": 1_000}
     recorder = Recorder()
     operator = SimpleNamespace(
         operator=ME, now=1_000, block_time=1_000, eligible=True, owed={}, deposits={}, coin_owed={}, owner="0xO", hot="0xH", stake=10**21,
-        gpu_class=1,
+        capability=Capability(),
         free=lambda token: 1_000_000,
     )  # fmt: skip
 
@@ -81,7 +83,14 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
         clock=clock,
         head=lambda: SimpleNamespace(number=5, timestamp=clock["now"]),
         time=lambda head: head.timestamp,
-        tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
+        tasks=SimpleNamespace(withdraw=recorder.withdraw),
+        event_store=SimpleNamespace(
+            jobs_to_read=lambda head: sorted(views.keys() - finished),
+            finished_jobs=lambda: [],
+            reorganisations=0,
+            finish=lambda job, block: finished.add(job),
+        ),
+        forget=lambda key: None,
         params=SimpleNamespace(epoch_s=60, answer_s=3, clocks=clocks.DEVNET, min_stake=10**20),
         cached=lambda key, make: {COIN: Token("USDC", 6, COIN)} if key == "tokens" else make(),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
@@ -96,6 +105,9 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
         settlement=recorder,
         availability=recorder,
         registry=recorder,
+        admissions=SimpleNamespace(
+            recalls=lambda operator, block: SimpleNamespace(due=0), claims=lambda *args, block: bytes(32)
+        ),
     )
     config = from_dict(
         {
@@ -232,7 +244,6 @@ def test_a_bid_never_opened_in_a_job_that_runs__keeps_its_place_in_the_ring(setu
     lost = replace(BID, won=0, first_slot=0)
     runs = awarded(1_001, seats={}, bids={(0, ME): replace(lost, revealed=False)})
     views |= {1: numbered(runs, 1), 257: numbered(opening(1_000), 257)}
-    keeper.chain.tasks.job_count = lambda block: 257
     views |= {job: numbered(awarded(1_001, seats={}, bids={}, stakes={}), job) for job in range(2, 257)}
     assert "the bid in job 1 has its place" in keeper.tick()["not_bidding"][257]
     assert bids(recorder) == []

@@ -25,21 +25,39 @@ def test_the_glance__outlives_every_error_of_an_rpc(monkeypatch: pytest.MonkeyPa
     blocks: Any = iter([7, error, error, 8])
     woken = threading.Event()
 
-    class Eth:
-        @property
-        def block_number(self) -> int:
-            at = next(blocks, None)
-            if at is None:
-                raise Ended
-            if isinstance(at, Exception):
-                raise at
-            return at
+    def head() -> Any:
+        at = next(blocks, None)
+        if at is None:
+            raise Ended
+        if isinstance(at, Exception):
+            raise at
+        return SimpleNamespace(number=at)
 
     monkeypatch.setattr(keeper_process.time, "sleep", lambda _: None)
-    monkeypatch.setattr(keeper_process, "scan", lambda *_, **__: iter([object()]))
     keeper: Any = SimpleNamespace(
-        chain=SimpleNamespace(w3=SimpleNamespace(eth=Eth())), work=SimpleNamespace(wake=woken.set)
+        chain=SimpleNamespace(head=head),
+        events=SimpleNamespace(last_block_of=lambda names, head: head.number),
+        work=SimpleNamespace(wake=woken.set),
     )
     with pytest.raises(Ended):
         keeper_process.wake_on_claims(keeper, 0.1)
     assert woken.is_set()
+
+
+def test_looks__follow_the_blocks_and_are_rare_without_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, blocks = SimpleNamespace(now=100.0, block=b"1"), keeper_process.Looks()
+    monkeypatch.setattr(keeper_process.time, "monotonic", lambda: clock.now)
+
+    def head() -> Any:
+        if clock.block is None:
+            raise Unreachable("gone")
+        return SimpleNamespace(hash=clock.block)
+
+    chain: Any = SimpleNamespace(head=head)
+    assert [blocks.is_due(chain) for _ in range(3)] == [True, False, False]
+    clock.block = b"2"
+    assert [blocks.is_due(chain) for _ in range(3)] == [True, False, False]
+    clock.now += keeper_process.QUIET_LOOK_S
+    assert [blocks.is_due(chain) for _ in range(3)] == [True, False, False]
+    clock.block = None
+    assert [blocks.is_due(chain) for _ in range(3)] == [True] * 3, "so that the status says that the chain is gone"

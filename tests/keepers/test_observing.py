@@ -24,7 +24,9 @@ from zoo_compute.errors import Unreachable
 
 ZEN, TOKEN = "0xT", "0x00000000000000000000000000000000000000AA"
 CLAIM = Commit(1, 0, 0, ME, 4, 10, bytes(32), b"r" * 32, 2_000)
-DEMAND = Demand(claim=CLAIM, lane=0, slot=0, tensor=0, group=0, deposit=1, holds=True, block=1, opened_at=1_000)
+DEMAND = Demand(
+    claim=CLAIM, operator=ME, lane=0, slot=0, tensor=0, group=0, deposit=1, holds=True, block=1, opened_at=1_000
+)
 
 
 def value(name: str, **labels: str) -> float | None:

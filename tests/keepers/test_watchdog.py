@@ -202,3 +202,13 @@ def test_an_unknown_page__is_not_there(tmp_path: Path) -> None:
         assert (tmp_path / "s").stat().st_mode & 0o777 == 0o600
     finally:
         monitor.stop()
+
+
+def test_a_loop_that_pauses_long__hangs_only_after_its_pause() -> None:
+    now = [0.0]
+    lanes = Lanes(lambda: now[0])
+    lanes.begin("retention", pause_s=600.0)
+    now[0] = 1_200.0
+    assert lanes.hung(600.0) == []
+    now[0] = 1_200.1
+    assert lanes.hung(600.0) == ["retention"]

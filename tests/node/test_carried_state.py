@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from node import tasks
+from node.compute.training import ShardResult
 from node.disputes import player
 from node.disputes.computation import SlotRound
 from node.disputes.previous_turn import PreviousTurn
 from node.errors import BadInputs
 from node.inputs import bundles, carried_state
-from node.inputs.job_files import fetch_inputs
+from node.inputs.job_files import Inputs, fetch_inputs
 from node.inputs.programs import check_program
 from repops.commitments import state_root_of
 from repops.files import state_bytes
@@ -118,7 +119,13 @@ def test_a_program_that_calls_something_else_a_residual__is_refused(job: GoingOn
 
 
 def test_a_challengers_computation__has_what_the_claim_before_left(job: GoingOn, tmp_path: Path) -> None:
-    report = tasks.run_shard(job.base | {"slot": SLOT, "before": [job.first]}, job.store)
+    segments: list[tuple[int, bytes]] = []
+
+    def watch(inputs: Inputs, result: ShardResult) -> ShardResult:
+        segments.extend(result.segments)
+        return result
+
+    tasks.run_shard(job.base | {"slot": SLOT, "before": [job.first]}, job.store, tamper=watch)
     start = bytes.fromhex(job.first["start_root"])
     claims = [
         Claim(0, 0, seat, each["operator"], each["slots"][0] << 16 | 1, 1, start, bytes.fromhex(each["root"]))
@@ -138,8 +145,8 @@ def test_a_challengers_computation__has_what_the_claim_before_left(job: GoingOn,
     }
     computed = player._Player(request, job.store, SlotRound)._computation(Kind.TRAINING, SLOT)
     assert isinstance(computed, SlotRound)
-    steps = [step for step, _ in report["segments"]]
-    assert [root.hex() for root in computed.state_roots(steps)] == [root for _, root in report["segments"]]
+    steps = [step for step, _ in segments]
+    assert [*computed.state_roots(steps)] == [root for _, root in segments]
     before, last = computed.before, job.first_reports[SLOT]
     assert isinstance(before, PreviousTurn)
     assert before.aggregation == aggregation

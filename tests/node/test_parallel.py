@@ -60,7 +60,7 @@ def test_a_slot_round_on_ranks__has_the_report_of_one_process(tmp_path: Path, de
     alone = job.train(1)
     together = tasks.run_shard(job.base | {"slot": 1, "device": device}, job.store)
     assert {name: together[name] for name in ROOTS} == {name: alone[name] for name in ROOTS}
-    assert together["losses"] == alone["losses"]
+    assert together["loss"] == alone["loss"]
 
 
 def test_a_rank_that_is_killed__ends_the_others_and_is_named(programs: RankedPrograms):

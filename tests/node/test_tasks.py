@@ -52,8 +52,10 @@ def test_run_shard__stores_its_update_and_reports_it(job: SmallJob) -> None:
     report = job.train(1)
     assert set(job.sent(1).state) == set(job.programs.graph.exchanged)
     assert report["update"] in job.store.pins()
-    assert report["loss"] == [report["losses"][0], report["losses"][-1]]
-    assert [step for step, _ in report["segments"]] == [0, 2, 4, 5]
+    assert len(report["loss"]) == 2
+    assert len(json.dumps(report)) < 1_000, (
+        "p2: a list of its states' roots made one of 95 MB, read again at every look"
+    )
     assert 0 < report["seconds"] < report["wall_s"]
     assert (report["tokens"], report["skipped"]) == (5 * 4 * 16, 0)
     again = tasks.run_shard(job.base | {"slot": 1}, job.store)

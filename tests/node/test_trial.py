@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,11 +12,12 @@ import pytest
 import torch
 
 import repops
-from keepers.decisions.requests import trial_dispute_request
+from keepers.decisions.requests import trial_check_request, trial_dispute_request
 from node.admission import benchmark, trial
 from node.compute.programs import Programs
 from node.disputes import player
 from node.errors import BadInputs
+from node.tasks import run_trial_check
 from repops import commitments
 from zoo_compute.chain.deployment import DEVNET_VRAM_GB, DEVNET_WORKLOAD
 from zoo_compute.chain.generated.bindings.admissions import Claim
@@ -127,3 +128,21 @@ def test_command__is_ready_before_it_is_given_the_seed(
     assert capsys.readouterr().out == "ready\n"
     assert trial.main(["--program-root", "00" * 32, *roots[2:], "--steps", "1", "--device", "cpu"]) == 1
     assert "--program FILE" in capsys.readouterr().err
+
+
+def test_run_trial_check__tells_a_false_trial_from_a_true_one_and_leaves_other_programs_alone(
+    loaded: trial.LoadedWorkload,
+) -> None:
+    segments = loaded.run(SEED, 2)
+    true = claim_of(7, DEVNET_WORKLOAD, SEED, segments)
+    workload = replace(DEVNET_WORKLOAD, steps=2)
+
+    def check(claim: state.Claim, program_root: bytes = workload.program_root) -> dict[str, Any]:
+        made = TrialAnswer(Claim(*astuple(claim)), cast(Any, replace(workload, program_root=program_root)), 5, NOW)
+        return run_trial_check(trial_check_request(made), cast(Any, None))
+
+    assert check(true) == {"job": TRIALS, "agrees": True}
+    false = check(claim_of(7, DEVNET_WORKLOAD, SEED, b"x" * 32))
+    assert (false["agrees"], false["dispute"]) == (False, player.TRIAL_DISPUTE)
+    assert check(claim_of(7, DEVNET_WORKLOAD, b"\1" * 32, segments))["agrees"] is False, "of another seed"
+    assert check(true, b"p" * 32)["agrees"] is None

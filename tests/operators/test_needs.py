@@ -41,6 +41,7 @@ def seen(**changes: Any) -> ChainFacts:
 def test_an_operator_that_lacks_nothing__needs_nothing() -> None:
     assert problems() == []
     assert problems(reach=None) == [], "what was not tried is not missing"
+    assert problems(facts=replace(seen(admitted=True), needs_admission=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,7 @@ def test_an_operator_that_lacks_nothing__needs_nothing() -> None:
         ({}, seen(stake=850 * ZEN), SERVED, "850 ZEN is below the minimum, 1,000 ZEN", "zoo node stake 150"),
         ({}, seen(exit_at=5), SERVED, "the exit is requested", "zoo node unstake"),
         ({}, seen(collateral={TOKEN: (0, 0)}), SERVED, "no collateral", "zoo node deposit 2500"),
+        ({}, replace(FACTS, needs_admission=True), SERVED, "has not passed a trial", "zoo node admit"),
         ({}, replace(FACTS, hot_coin=0), SERVED, f"no coin for gas on the hot key {HOT}", "--hot-coin 0.02 --deposit 0"),
         ({}, replace(FACTS, hot_coin=10**14), SERVED, "0.0001 coin for gas", "--hot-coin 0.02"),
         ({"endpoint": ""}, seen(endpoint=""), None, "no endpoint", "zoo node configure --endpoint"),

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.attacks import ATTACKS, EVERYBODY, LARGE, Attack, ProfitMeter, farm, honest_course, new_stage, play
-from zoo_compute.spec import audit_ends, seats
+from zoo_compute.spec import audit_ends, locks, node_registry, seats
 from zoo_compute.spec.params import (
     BOUNTY_FEES,
     BPS,
@@ -56,6 +56,18 @@ def test_own_seat__taken_back_in_the_same_turn__costs_a_tenth_of_the_lock() -> N
             "vacant_price",
             lambda price, n, _: vacant_price(price, n, 160),
         ),
+        (
+            "own seat that everybody else has left to, after a good record",
+            locks,
+            "needed_of",
+            lambda share, dearer: 0,
+        ),
+        (
+            "a miss of somebody else, farmed by its submitter",
+            locks,
+            "points_of",
+            lambda w, operator, stake, now: node_registry.reputation(w, operator, now),
+        ),
         ("a lie for the bounty of an own auditor", audit_ends, "bounty_of", lambda fee, *_: BOUNTY_FEES * fee),
         (
             "lies in every pending turn for bounties of one lock",
@@ -76,6 +88,12 @@ def test_attack__under_the_rule_that_plays_broke__paid(
 def test_forfeit__is_the_reserve_for_every_unit() -> None:
     assert profit_of("bid-bond griefing") == -4 * 100
     assert profit_of("front-running a reveal") == -2 * 100
+
+
+def test_showing_ones_own_fault__costs_what_is_not_sent_back() -> None:
+    stake = new_stage().operator("alice").stake
+    assert profit_of("a benchmark made up and found by oneself") == -stake // 5 * 3 // 5
+    assert profit_of("a promise broken for its fee") == -stake * 9 // 1_000
 
 
 def test_honest_course__pays_its_workers() -> None:

@@ -219,13 +219,15 @@ class Custody(Walk):
             self.s.attempt("custody", "lapse", "stranger", job, self.committee(job), place)
 
     @when(has_committee)
-    @rule(job=INDEX, who=INDEX, restored=(0, 1, 100, 10**9), known=(True, True, True, False))
-    def expel(self, job: int, who: int, restored: int, known: bool) -> None:
+    @rule(job=INDEX, who=INDEX, known=(True, True, True, False))
+    def expel(self, job: int, who: int, known: bool) -> None:
         """By Availability; now and then by a stranger."""
         job = self.job(job, has_committee)
         sender = self.s.world.config.availability if who < 7 else "stranger"
+        self.s.attempt("custody", "forfeit", sender, job, self.s.ids[NAMES[who % 7]])
         committee = self.committee(job) if known else ()
-        self.s.attempt("custody", "expel", sender, job, self.s.ids[NAMES[who % 7]], restored, committee)
+        for place in range(len(self.committee(job))):
+            self.s.attempt("custody", "expel", "stranger", job, committee, place)
 
     @when(has_ended_with_custody)
     @rule(2, job=INDEX, final=BOTH)

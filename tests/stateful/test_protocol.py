@@ -26,7 +26,7 @@ MUST_ACCEPT = {
         for name in ("ask_claim", "ask", "answer", "answer_stage", "judge", "expire", "close", "settle")
     ),
     *(f"referee.{name}" for name in ("withdraw", "seal", "open_seal", "reward")),
-    *(f"availability.{name}" for name in ("demand", "answer", "close")),
+    *(f"availability.{name}" for name in ("demand", "demand_of_signer", "answer", "close")),
     *(f"audits.{name}" for name in ("deposit", "pay_out", "offer", "leave", "fund", "refund", "draw_units")),
     *(f"audits.{name}" for name in ("give_verdicts", "settle_verdicts", "withdraw")),
     *(f"admissions.{name}" for name in ("enter", "answer", "settle", "close_dispute", "recall", "lapse")),
@@ -36,7 +36,7 @@ MUST_ACCEPT = {
     ),
     *(f"custody.{name}" for name in ("schedule", "draw", "note_key", "resign", "hold_start")),
     *(f"custody.{name}" for name in ("hold_inputs", "leave_out", "post_checkpoint", "hold_turn")),
-    *(f"custody.{name}" for name in ("count", "lapse", "expel", "release")),
+    *(f"custody.{name}" for name in ("count", "lapse", "forfeit", "expel", "release")),
     *("locks.release", "rewards.fund", "rewards.redeem", "datasets.cite", "treasury.collect", "treasury.fund"),
     *("registry.offer_owner", "registry.accept_owner", "guardian.pause"),
 }

@@ -5,6 +5,7 @@ from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, whe
 from tests.support.lockstep import committed_results
 from tests.support.lockstep.stage import Stage
 from zoo_compute.spec.availability import least_deposit
+from zoo_compute.spec.custodians import Committee, Record
 from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_LANE
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.watching import Demand
@@ -36,7 +37,7 @@ class Verdicts(Walk):
     @when(has_claims)
     @rule(6, job=INDEX, index=BITS, lane=INDEX, what=INDEX, short=(0, 0, 0, 0, 0, 0, 1), wait=INDEX)
     def ask(self, job: int, index: int, lane: int, what: int, short: int, wait: int) -> None:
-        """A chunk of a claim, by whoever has the lane; its author answers at once, late, or not now."""
+        """A chunk of a claim, by whoever has the lane; whoever is asked answers at once, late, or not now."""
         job = self.job(job, has_claims)
         claim = self.claim(job, index)
         lane = (STRANGERS_LANE, SUBMITTER_LANE, AGGREGATOR_SEAT, 131, 0, 1, 2, 3)[lane]
@@ -45,9 +46,18 @@ class Verdicts(Walk):
         args = (job, claim, lane, slot, what % 4, index % 3)
         value = least_deposit(self.s.base_fee) - short
         self.s.attempt("availability", "demand", self.holder(job, lane), *args, value=value)
+        if self.s.world.run(job).has_custodians:
+            of = (index % 3, self.signers(job, claim))
+            self.s.attempt("availability", "demand_of_signer", self.holder(job, lane), *args, *of, value=value)
         if wait < 6:
             self.s.wait(wait)
             self.show(job, claim, lane)
+
+    def signers(self, job: int, claim: Claim) -> Committee:
+        """Of the record in the claim's place."""
+        place = claim.turn % (self.s.world.run(job).depth + 1)
+        record = self.s.world.custody_records.get((job, place), Record())
+        return self.s.world.committees.get((job, record.version), ())
 
     def holder(self, job: int, lane: int) -> str:
         if lane == SUBMITTER_LANE:

@@ -6,13 +6,12 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from keepers.config import from_dict
-from keepers.peer_directory import PeerDirectory
+from keepers.peer_directory import scope_of
 from zoo_compute.store import BlockStore, Gateway
 from zoo_compute.store.addresses import Scope, may_ask, resolve
 from zoo_compute.store.errors import StoreUnreachable
@@ -109,6 +108,4 @@ def test_a_keeper_asks_private_peers__on_a_devnet_or_where_its_operator_allows_i
     settings: dict[str, Any], preset: str, scope: Scope, tmp_path: Path
 ) -> None:
     config = from_dict({"name": "a", "network": "n", "operator": 1, **settings}, tmp_path)
-    chain: Any = SimpleNamespace(network=SimpleNamespace(first_block=1, preset=preset))
-    nothing: Any = None
-    assert PeerDirectory(config, chain, nothing, nothing, nothing, nothing, nothing).scope is scope
+    assert scope_of(config, preset) is scope

@@ -235,9 +235,11 @@ def test_where_no_peer_can_say__this_machine_tries_and_says_that_it_was_alone(
 
 def test_a_keeper__lists_what_operators_announced_and_nothing_else(tmp_path: Path) -> None:
     prefetcher = SimpleNamespace(set_peers=lambda *_: None)
-    asked = {name: SimpleNamespace() for name in ("_retention", "_statements")}
-    directory: Any = SimpleNamespace(_store=BlockStore(tmp_path), _prefetcher=prefetcher, scope=Scope.PUBLIC, **asked)
+    askers = [SimpleNamespace(), SimpleNamespace()]
+    directory: Any = SimpleNamespace(
+        _store=BlockStore(tmp_path), _prefetcher=prefetcher, scope=Scope.PUBLIC, _askers=askers
+    )
     announced = {1: "http://203.0.114.7:8600", 2: "ftp://203.0.114.8", 3: "", 4: "http://203.0.114.9:1?x=1"}
     PeerDirectory.use(directory, ["http://storage.example", announced[1]], announced)
     assert json.loads((tmp_path / probe.ENDPOINTS).read_text()) == ["http://203.0.114.7:8600"]
-    assert {each.scope for each in asked.values()} == {Scope.PUBLIC}
+    assert [(each.endpoints, each.scope) for each in askers] == [(announced, Scope.PUBLIC)] * 2

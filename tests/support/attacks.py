@@ -5,16 +5,28 @@ with the honest course of the same story. Work costs nothing here and gas is lef
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from tests.support.job_driver import Offer
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import Stage, block_hash
+from tests.support.scenarios.custody import FUNDS
+from tests.support.scenarios.signers import SignersScenario
 from zoo_compute.spec import admissions, auditing, audits, pricing, promises, rewards, seats
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.disputed_claims import DisputedClaim, claim_key
-from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FALSE_TRIAL_BPS, ZEN
+from zoo_compute.spec.params import (
+    AGGREGATOR_SEAT,
+    BPS,
+    DEFAULT_AUDIT_BPS,
+    FALSE_TRIAL_BPS,
+    MAX_REPUTATION,
+    REPUTATION_PARTS,
+    ZEN,
+    lock_of,
+    slash_of,
+)
 from zoo_compute.spec.settlement import is_parked
 from zoo_compute.spec.state import Claim, Message
 from zoo_compute.spec.trials import TRIALS, Workload
@@ -452,13 +464,32 @@ def farmed_timeout() -> Outcome:
     return Outcome("lets its seat time out; its own standby takes it in the same turn", profits[1] - profits[0])
 
 
-def retaken(slots: dict[str, Offer], vacant_turns: int, *, taken_by_others: bool = False) -> int:
+def give_record(s: Stage, *names: str) -> None:
+    """The best reputation there is: of a thousand ZEN of fees."""
+    for name in names:
+        record = replace(s.operator(name), reputation=MAX_REPUTATION * REPUTATION_PARTS, rated_at=s.now)
+        s.world.operators[s.ids[name]] = record
+
+
+def return_set_aside(s: Stage, job: int) -> None:
+    """What is set aside for seats that nobody took: the job is over."""
+    for of, seat in [key for key, aside in s.world.set_aside.items() if aside.amount]:
+        assert of == job
+        s.ok("locks", "return_set_aside", "stranger", job, seat)
+    s.withdraw_all()
+
+
+def retaken(
+    slots: dict[str, Offer], vacant_turns: int, *, taken_by_others: bool = False, has_record: bool = False
+) -> int:
     """Alice gives her seat up in the first of many rounds; erin, who is hers, takes it when it is dearer, unless carol does first."""
     profits = []
     for is_attack in (False, True):
         s = new_stage()
         watched = ProfitMeter(s, "alice", "erin")
         job = s.running(slots, {"dave": Offer(30)}, rounds=LONG, depth=2, quorum=2)
+        if has_record:
+            give_record(s, "alice", "erin")
         if is_attack:
             seat = s.seat_of(job, "alice")
             s.ok("settlement", "decline", "alice hot", job, seat, 2)
@@ -505,6 +536,68 @@ def left_seat_taken_back() -> Outcome:
 
 
 @attack(
+    "own seat that everybody else has left to, after a good record",
+    "a good record's part of the tenth is set aside until somebody takes the seat, and pays what the seat costs more first",
+)
+def left_seat_taken_back_by_a_good_record() -> Outcome:
+    """At any turn it earns no more than without a record, or loses what a miss costs at least."""
+    limit = -slash_of(lock_of(2 * 80, DEFAULT_AUDIT_BPS)) // 10
+    how = f"the same, and both names have the best reputation: best of 0 to 8 turns of {LONG}"
+    best = max(retaken(SLOTS, turns, has_record=True) for turns in range(9))
+    return Outcome(how, best, "<= - a hundredth of the lock", limit)
+
+
+@attack(
+    "a miss of somebody else, farmed by its submitter",
+    "escrow is paid for a dearer seat by whoever left it; whoever takes such a seat and leaves it loses a whole tenth, whatever its record",
+)
+def farmed_miss() -> Outcome:
+    """Alice misses a deadline; erin, who is the submitter's, takes the seat when it is dearer, and leaves it at once."""
+    profits = []
+    for is_attack in (False, True):
+        s = new_stage()
+        job = s.running(SLOTS, {"dave": Offer(30)}, rounds=LONG, depth=2, quorum=2)
+        give_record(s, "alice", "erin")
+        watched, seat = ProfitMeter(s, "submitter", "erin"), s.seat_of(job, "alice")
+        s.ok("settlement", "decline", "alice hot", job, seat, 2)
+        for _ in range(3):
+            s.play_round(job)
+        s.until_open(job)
+        if is_attack:
+            s.take_over(job, seat, "erin")
+            assert s.world.job_ledgers[job].restored > 0
+            s.ok("settlement", "decline", "erin hot", job, seat, 2)
+        while s.world.run(job).round < LONG:
+            s.play_round(job)
+        s.settle(job)
+        return_set_aside(s, job)
+        profits.append(watched.profit)
+    how = (
+        "a holder with a good record misses a deadline; the submitter's other name takes the seat dearer, and leaves it"
+    )
+    return Outcome(how, profits[1] - profits[0])
+
+
+@attack(
+    "ending somebody's job after a good record",
+    "what is set aside burns where a job is abandoned while the seat is vacant",
+)
+def ended_job() -> Outcome:
+    s = new_stage()
+    job = s.running(SLOTS, AGGREGATORS, quorum=3)
+    give_record(s, "alice")
+    watched = ProfitMeter(s, "alice")
+    s.ok("settlement", "decline", "alice hot", job, s.seat_of(job, "alice"), 2)
+    s.commit(job, "bob")
+    s.to(s.world.run(job).inputs_close)
+    s.ok("settlement", "abandon", "stranger", job)
+    s.settle(job)
+    return_set_aside(s, job)
+    limit = -slash_of(lock_of(2 * 80, DEFAULT_AUDIT_BPS))
+    return Outcome("leaves a seat that the quorum needs", watched.profit, "<= - a tenth of the lock", limit)
+
+
+@attack(
     "timeouts farmed by a submitter who withholds data",
     "nothing of a timeout's slash goes to the submitter: it gets back its escrow, and no model; holders check the data before they bid",
 )
@@ -519,6 +612,30 @@ def withheld_data() -> Outcome:
     s.ok("settlement", "abandon", "stranger", job)
     s.settle(job)
     return Outcome("serves nobody its data: all holders time out", watched.profit)
+
+
+# Custody -------------------------------------------------------------------------------------------------------------
+
+
+@attack(
+    "custody without storage",
+    "a custodian answers for each claim that it signed for with its whole reserve; the claim stays, and nobody earns by its end",
+)
+def custody_without_storage() -> Outcome:
+    s = Stage(Coverage())
+    t = SignersScenario(s)
+    operator = t.signed[0].operator
+    t.closed()
+    s.finalise(t.job)
+    t.count()
+    t.claims[AGGREGATOR_SEAT] = t.closed()
+    t.demand(AGGREGATOR_SEAT, 0, lane=1)
+    s.wait(s.preset.answer_s + 1)
+    t.close(AGGREGATOR_SEAT, 1)
+    s.finalise(t.job)
+    t.count()
+    left = s.world.custody_roles[t.job, operator].reserve + s.world.custody_funds[t.token, operator]
+    return Outcome("signs in every round and keeps nothing; is demanded of once, in the last one", left - FUNDS)
 
 
 # Emission -----------------------------------------------------------------------------------------------------------
@@ -628,20 +745,54 @@ def claimed_class() -> Outcome:
 )
 def made_up_trial() -> Outcome:
     s = new_stage()
-    alice, referee = s.ids["alice"], s.world.config.referee
-    s.ok("admissions", "set_workload", "deployer", 8, Workload(b"p" * 32, b"s" * 32, 1, 1))
     watched = ProfitMeter(s, "alice")
+    judge(s, made_up(s), "stranger")
+    limit = -s.preset.min_stake * FALSE_TRIAL_BPS // BPS
+    assert not s.operator("alice").is_admitted
+    return Outcome("answers its trial with any root", watched.profit, "<= - a fifth of the stake", limit)
+
+
+@attack(
+    "a benchmark made up and found by oneself",
+    "the finder has two fifths of what a false trial costs, the rest burns",
+)
+def own_false_trial() -> Outcome:
+    s = new_stage()
+    watched = ProfitMeter(s, "alice", "sink")
+    judge(s, made_up(s), "sink")
+    return Outcome("the same; its own account seals the lie first, and has the finder's part", watched.profit)
+
+
+@attack(
+    "a promise broken for its fee",
+    "whoever shows a broken promise has a tenth of what it costs, and who recalled half of what a lapse costs",
+)
+def own_breach() -> Outcome:
+    s = new_stage()
+    alice, epoch_s = s.ids["alice"], s.preset.epoch_s
+    watched = ProfitMeter(s, "alice", "sink")
+    s.ok("registry", "declare", "alice owner", alice, 0, 1)
+    s.to((s.now // epoch_s + 2) * epoch_s)
+    s.ok("registry", "breach", "sink", alice, s.now // epoch_s - 1)
+    return Outcome("promises hours, is away, and shows it itself", watched.profit)
+
+
+def made_up(s: Stage) -> Claim:
+    alice = s.ids["alice"]
+    s.ok("admissions", "set_workload", "deployer", 8, Workload(b"p" * 32, b"s" * 32, 1, 1))
     s.ok("admissions", "enter", "alice hot", alice)
     s.mine(2)
     work = admissions.workload_of(s.world, alice)
     seed = admissions.seed(block_hash(s.world.entries[alice].block), alice, work)
     s.ok("admissions", "answer", "alice hot", alice, seed, b"x" * 32)
-    claim = s.world.trials[alice].claim
+    return s.world.trials[alice].claim
+
+
+def judge(s: Stage, claim: Claim, finder: str) -> None:
+    referee = s.world.config.referee
     s.ok("admissions", "open_dispute", referee, TRIALS, claim)
     s.ok("admissions", "close_dispute", referee, TRIALS, claim, int(End.JUDGED), 0, 0)
-    limit = -s.preset.min_stake * FALSE_TRIAL_BPS // BPS
-    assert not s.operator("alice").is_admitted
-    return Outcome("answers its trial with any root", watched.profit, "<= - a fifth of the stake", limit)
+    s.ok("admissions", "reward_finder", referee, TRIALS, claim, s.accounts[finder])
 
 
 __all__ = ["ATTACKS", "Attack", "Outcome", "play"]

@@ -38,7 +38,7 @@ class DevnetOperator:
         stake = self.chain.params.min_stake
         registered = self.send(registry.register(self.account.address, 1, 8, stake, f"http://{name}"))
         self.id: int = registered.event("OperatorRegistered").args["operator"]
-        self.send(registry.deposit(self.id, self.chain.zen.address, 100 * ZEN))
+        self.send(registry.deposit(self.id, self.chain.zen.address, 1_000 * ZEN))
 
     def send(self, call: object, **options: Any) -> Receipt:
         return self.sender.send(call, **options)  # type: ignore[arg-type]

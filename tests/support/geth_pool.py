@@ -97,4 +97,5 @@ class GethPool:
             network=SimpleNamespace(chain_id=1, contracts={}),
             head=lambda: SimpleNamespace(number=self.block_number),
             coin=lambda _: ACCOUNT_COIN,
+            forget_head=lambda: None,
         )

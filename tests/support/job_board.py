@@ -70,7 +70,7 @@ def a_board(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
     monkeypatch.setattr(Client, "chain", chain)
     monkeypatch.setattr(Client, "sender", None)
     monkeypatch.setattr(submission, "post", board.post)
-    monkeypatch.setattr(shortfall, "offers", lambda *_: tuple(board.offers))
+    monkeypatch.setattr(shortfall, "offers", lambda *_, **__: tuple(board.offers))
     monkeypatch.setattr(client, "token_at", token_at)
     monkeypatch.setattr(Client, "check_served", lambda *_: None)
     monkeypatch.setattr(Job, "request_custody", lambda _job, terms: board.custody.append(terms))

@@ -68,13 +68,20 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
 
 
 def deploy_core(
-    preset: Preset, zen: Contract, treasury: Contract, guardian: Any, timelock: Any, governor: Any
+    preset: Preset,
+    zen: Contract,
+    treasury: Contract,
+    guardian: Any,
+    timelock: Any,
+    governor: Any,
+    *,
+    needs_admission: bool = False,
 ) -> dict[str, Contract]:
     """What jobs and their money need, not wired; and other Rewards, to move the pool to. governor: of the payment tokens."""
     registry = load("NodeRegistry").deploy(
         zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s, preset.clocks.outage_s
     )
-    tasks = load("TaskRegistry").deploy(treasury, governor, guardian)
+    tasks = load("TaskRegistry").deploy(treasury, governor, guardian, needs_admission)
     auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
     emission = (preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)
     rewards, successor = (load("Rewards").deploy(zen, registry, timelock, *emission) for _ in range(2))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from eth_utils.crypto import keccak
@@ -16,6 +15,8 @@ from web3.types import BlockIdentifier
 
 from zoo_compute.chain import artifacts
 from zoo_compute.chain.generated import bindings
+from zoo_compute.chain.head_pace import Head as Head
+from zoo_compute.chain.head_pace import HeadPace
 from zoo_compute.chain.network import CONTRACTS, Network
 from zoo_compute.chain.provider import FailoverProvider
 from zoo_compute.errors import Unreachable, WrongDeployment
@@ -24,20 +25,11 @@ from zoo_compute.spec.clocks import NEVER_S
 if TYPE_CHECKING:
     from web3.contract import Contract
 
+    from zoo_compute.chain.event_store import EventStore
     from zoo_compute.spec.params import Preset
 
 T = TypeVar("T")
 BLOCK_POLL_S = 0.1
-
-
-@dataclass(frozen=True)
-class Head:
-    """A block to pin reads to. Keepers never use this machine's clock: `timestamp` is block time, `Chain.time` the protocol's."""
-
-    number: int
-    timestamp: int
-    hash: bytes
-    parent: bytes
 
 
 class Chain:
@@ -66,6 +58,8 @@ class Chain:
         self.executor = bindings.OpExecutor(w3, at["executor"])
         self.evidence = bindings.Evidence(w3, at["evidence"])
         self.referee = bindings.Referee(w3, at["referee"])
+        self._pace: HeadPace | None = None
+        self.event_store: EventStore | None = None  # of a process that reads many jobs, for long (event_log.use_store)
         self._cache: dict[Hashable, Any] = {}
 
     @property
@@ -78,11 +72,30 @@ class Chain:
             self._cache.setdefault(key, make())
         return self._cache[key]
 
+    def forget(self, key: Hashable) -> None:
+        """Drop the object under `key`."""
+        self._cache.pop(key, None)
+
     def token(self, address: str) -> bindings.ZenToken:
         """Any ERC-20 payment token, with ZEN's interface."""
         return bindings.ZenToken(self.w3, address)
 
+    def follow(self) -> None:
+        """Look for a new block less often from now on, as often as the chain makes blocks: for processes that ask all the time."""
+        self._pace = HeadPace()
+
+    def forget_head(self) -> None:
+        """The newest block is not the one that was seen last: something was just mined."""
+        if self._pace is not None:
+            self._pace.forget()
+
     def head(self, block: BlockIdentifier = "latest") -> Head:
+        """A block, the newest by default. Raises Unreachable."""
+        if block == "latest" and self._pace is not None:
+            return self._pace.newest(self._head)
+        return self._head(block)
+
+    def _head(self, block: BlockIdentifier = "latest") -> Head:
         try:
             header = self.w3.eth.get_block(block)
         except BlockNotFound:

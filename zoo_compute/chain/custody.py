@@ -12,6 +12,7 @@ from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.snapshot import job_events
 from zoo_compute.spec import bits
 from zoo_compute.spec.custodians import Committee, CustodyStatus, Member, Progress, Record, Request, Role
+from zoo_compute.spec.params import AGGREGATOR_SEAT
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
@@ -59,6 +60,17 @@ class CustodyView:
             for index, member in enumerate(self.committees.get(record.version, ()))
             if member.operator == operator
         )
+
+    def signers_of(self, turn: int, seat: int) -> dict[int, int]:
+        """By place of the record's committee: the operators that answer for a claim of this turn, with their reserve. As
+        `Custody.signer_of` has them.
+        """
+        record = self.records.get(turn, Record(turn))
+        is_in_mask = record.mask >> seat & 1
+        signers = record.checkpoint if seat == AGGREGATOR_SEAT else record.inputs * is_in_mask
+        committee = self.committees.get(record.version, ())
+        signed = {index: member.operator for index, member in enumerate(committee) if signers >> index & 1}
+        return {index: operator for index, operator in signed.items() if self.roles.get(operator, Role()).reserve}
 
     def record_of(self, turn: int) -> Record:
         """A turn's record; of one that has none yet, with the present committee."""

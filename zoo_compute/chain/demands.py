@@ -18,9 +18,15 @@ CLAIM_TYPE = "(uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
 
 @dataclass(frozen=True)
 class Demand:
-    """One demand. end: empty while it is open, then `bytes`, `unanswered`, or `void` (unanswered, and the claim lost)."""
+    """One demand.
+
+    operator: of which the data is demanded: the claim's author, or in a job with custodians one that signed for it. end: empty while it
+    is open, then `bytes`, or, where nobody answered, `convicted` (the author's claim), `forfeited` (the custodian's reserve), or
+    `unanswered` (it cost nothing).
+    """
 
     claim: Claim
+    operator: int
     lane: int
     slot: int
     tensor: int
@@ -42,7 +48,7 @@ class Demand:
     @property
     def refunded(self) -> bool:
         """Whether the deposit went back to the demander."""
-        return self.end in ("unanswered", "void")
+        return self.end in ("unanswered", "convicted", "forfeited")
 
 
 def claim_hash(claim: Claim) -> bytes:
@@ -57,7 +63,7 @@ def demands_of(events: Sequence[Event], claims: Sequence[Claim]) -> list[Demand]
         args = event.args
         if event.name == "ChunkDemanded":
             asked = [c for c in claims if _is_of(args, c) and c.block <= event.block]
-            place = {name: args[name] for name in ("lane", "slot", "tensor", "group", "deposit", "holds")}
+            place = {name: args[name] for name in ("operator", "lane", "slot", "tensor", "group", "deposit", "holds")}
             demands.append(Demand(claim=asked[-1], block=event.block, tx=event.tx, **place))
         elif event.name in ("DemandAnswered", "DemandUnanswered"):
             at = max(i for i, d in enumerate(demands) if d.is_open and d.lane == args["lane"] and _is_of(args, d.claim))
@@ -81,10 +87,10 @@ def with_contract_state(demands: Sequence[Demand], kept: Mapping[tuple[bytes, in
 
 
 def _is_of(args: Mapping[str, Any], claim: Claim) -> bool:
-    return (args["turn"], args["seat"], args["operator"]) == (claim.turn, claim.seat, claim.operator)
+    return (args["turn"], args["seat"], args["author"]) == (claim.turn, claim.seat, claim.operator)
 
 
 def _end(event: Event) -> str:
     if event.name == "DemandAnswered":
         return "bytes"
-    return "void" if event.args["voided"] else "unanswered"
+    return next((cost for cost in ("convicted", "forfeited") if event.args[cost]), "unanswered")

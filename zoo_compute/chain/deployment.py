@@ -99,7 +99,8 @@ def deploy(
 
     roles: who governs; the deployer alone unless given, which the production preset refuses. UserError is raised before
     anything is sent. On a devnet the deployer governs payment tokens and workloads, and time never stops: tests travel far. Otherwise the timelock does, and ZEN is scheduled
-    there if the deployer is a proposer. Only a devnet gets a workload; nobody can be admitted without one.
+    there if the deployer is a proposer. Only a devnet gets a workload: elsewhere nobody can be admitted until the timelock sets one,
+    and nobody can bid until admitted.
     zen: the token of the version before, beside which this one is deployed. Then no supply is minted, and the pool is empty unless
     `rewards_pool` is given: the timelock of that version moves its pool here.
     """
@@ -127,7 +128,13 @@ def deploy(
         params.epoch_s,
         NEVER_S if devnet else params.clocks.outage_s,
     )
-    at["tasks"] = deployer.deploy("TaskRegistry", at["treasury"], me if devnet else at["timelock"], at["guardian"])
+    at["tasks"] = deployer.deploy(
+        "TaskRegistry",
+        at["treasury"],
+        me if devnet else at["timelock"],
+        at["guardian"],
+        not devnet,  # needs admission
+    )
     emission = (params.epoch_s, params.emission_per_epoch, params.weight_per_fee)
     at["rewards"] = deployer.deploy("Rewards", at["zen"], at["registry"], at["timelock"], *emission)
     at["datasets"] = deployer.deploy("Datasets", at["tasks"], at["rewards"])
@@ -268,7 +275,11 @@ def _allow_zen(deployer: Deployer, at: Mapping[str, str], params: Preset, roles:
     else:
         call_ = f"zoo network govern tasks.allow {at['zen']} true {params.window_value} --print"
         when = f"proposers and, {params.timelock_s} s later, executors sign what `{call_}` prints"
-    return (f"jobs cannot be paid in ZEN yet: {when}",)
+    return (
+        f"jobs cannot be paid in ZEN yet: {when}",
+        "nobody can bid yet: every job asks for admission, and no trial has a workload; the timelock sets one for each size of memory "
+        "(`zoo network govern admissions.set_workload`), then operators run `zoo node admit`",
+    )
 
 
 def allow_zen_operation(at: Mapping[str, str], params: Preset) -> tuple[str, int, bytes, bytes, bytes]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo_compute.chain.event_store import EventStore, StoredHistory
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.errors import Unreachable
 
@@ -13,6 +15,17 @@ if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head
 
 HEADS_KEPT = 64  # heads remembered, to find the newest block that a reorganisation did not replace
+
+
+def use_store(chain: Chain, path: Path, operator: int = 0) -> EventStore:
+    """Have this connection read the events of all jobs once, and keep them in a file. For processes that read many jobs, for long."""
+    chain.event_store = EventStore(chain, path, operator)
+    return chain.event_store
+
+
+def history_of(chain: Chain, **wanted: Any) -> History | StoredHistory:
+    """Events that match a filter of `scan`: from the connection's store if it has one."""
+    return History(chain, **wanted) if chain.event_store is None else StoredHistory(chain.event_store, **wanted)
 
 
 class History:

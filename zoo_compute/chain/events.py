@@ -82,12 +82,14 @@ def scan(
     names: Iterable[str] | None = None,
     job: int | None = None,
     operator: int | None = None,
+    server: int | None = None,
 ) -> Iterator[Event]:
     """Events in ascending (block, log index), filtered by the RPC. Blocks are inclusive on both sides.
 
-    With `job` or `operator`: only events that have this indexed argument, with this value.
+    With `job`, `operator` or `server`: only events that have this indexed argument, with this value.
     """
-    queries = _queries(chain, None if names is None else frozenset(names), job, operator)
+    wanted = {"job": job, "operator": operator, "server": server}
+    queries = _queries(chain, None if names is None else frozenset(names), wanted)
     step, start = BLOCKS_PER_REQUEST, from_block
     while start <= to_block:
         end = min(to_block, start + step - 1)
@@ -137,11 +139,10 @@ def _decoder(chain: Chain, signature: Signature) -> ContractEvent:
     return chain.cached(key, lambda: chain.w3.eth.contract(abi=[abi]).events[signature.name]())
 
 
-def _queries(chain: Chain, names: frozenset[str] | None, job: int | None, operator: int | None) -> list[dict[str, Any]]:
+def _queries(chain: Chain, names: frozenset[str] | None, wanted: Mapping[str, int | None]) -> list[dict[str, Any]]:
     """One `eth_getLogs` filter for each layout of indexed arguments in the query."""
     if names is not None and (unknown := names - {signature.name for signature in signatures()}):
         raise ValueError(f"no contract has an event {', '.join(sorted(unknown))}")
-    wanted = {"job": job, "operator": operator}
     layouts: dict[tuple, list[Signature]] = {}
     for signature in signatures():
         positions = {argument: signature.position(argument) for argument, value in wanted.items() if value is not None}

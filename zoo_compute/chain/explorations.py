@@ -15,7 +15,7 @@ from hexbytes import HexBytes
 
 from zoo_compute.chain.batch import CALLS_PER_REQUEST, Read, read_all
 from zoo_compute.chain.demands import claim_hash
-from zoo_compute.chain.event_log import History
+from zoo_compute.chain.event_log import history_of
 from zoo_compute.disputes import exploration
 from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.spec.clocks import ClockPreset, End, asks_end
@@ -117,7 +117,7 @@ class Explorations:
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
-        self._history = History(chain, names=EVENTS)
+        self._history = history_of(chain, names=EVENTS)
         self._events: Sequence[Event] = ()
         self._disputes: Mapping[bytes, _Dispute] = {}
         self._claim_of: dict[bytes, bytes] = {}  # the key of a node's claim, by its id

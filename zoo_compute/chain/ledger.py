@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from web3.exceptions import TransactionNotFound
@@ -74,6 +74,11 @@ class Penalty:
     seat: int | None
     amount: int
     why: str
+    returned: int = 0  # of it, what the operator had back since: leaving a seat cost nobody so much
+
+    @property
+    def lost(self) -> int:
+        return self.amount - self.returned
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class JobAccount:
 
 
 _AMOUNTS = {
-    "escrowed", "restored", "paid", "fee", "refunded", "held", "slashed", "amount", "committed", "price",
+    "escrowed", "restored", "paid", "fee", "refunded", "held", "slashed", "amount", "committed", "price", "returned",
 }  # fmt: skip
 
 
@@ -138,7 +143,7 @@ def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = No
         fee=fee,
         refunded=refunded,
         held=escrowed + restored - paid - fee - refunded,
-        slashed=sum(p.amount for p in penalties),
+        slashed=sum(p.lost for p in penalties),
         claims=tuple(_claims(view, finalised)),
         penalties=penalties,
         takeovers=tuple(
@@ -175,16 +180,23 @@ def _state(view: JobView, claim: OnChain) -> str:
     return "payable" if view.now > claim.deadline else "challenge window"
 
 
-def _penalties(chain: Chain, events: Iterable[Event]) -> Iterable[Penalty]:
+def _penalties(chain: Chain, events: Iterable[Event]) -> list[Penalty]:
+    made: list[Penalty] = []
+    newest: dict[int, int] = {}  # by seat: of its last vacancy, the place in `made`
     for event in events:
         args = event.args
         if event.name == "SeatVacated" and args["slashed"]:
             why = LATE_AGGREGATOR if args["seat"] == AGGREGATOR_SEAT else _cause(chain, event)
-            yield Penalty(event.block, args["operator"], args["turn"], args["seat"], args["slashed"], why)
+            newest[args["seat"]] = len(made)
+            made.append(Penalty(event.block, args["operator"], args["turn"], args["seat"], args["slashed"], why))
+        elif event.name == "SetAsideReturned":
+            at = newest[args["seat"]]
+            made[at] = replace(made[at], returned=made[at].returned + args["amount"])
         elif event.name == "ClaimConvicted":
-            yield Penalty(event.block, args["operator"], args["turn"], args["seat"], args["slashed"], CONVICTED)
+            made.append(Penalty(event.block, args["operator"], args["turn"], args["seat"], args["slashed"], CONVICTED))
         elif event.name == "BidReclaimed" and args["forfeited"]:
-            yield Penalty(event.block, args["operator"], None, None, args["forfeited"], "did not open its bid")
+            made.append(Penalty(event.block, args["operator"], None, None, args["forfeited"], "did not open its bid"))
+    return made
 
 
 def _cause(chain: Chain, event: Event) -> str:

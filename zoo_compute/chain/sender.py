@@ -195,6 +195,7 @@ class Sender:
             raise
         with self._outbox.locked() as box:
             box.remove(entry)
+        self.chain.forget_head()
         return mined
 
     def _watch(self, entry: PendingTransaction) -> TxReceipt | None:

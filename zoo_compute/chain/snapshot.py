@@ -10,7 +10,8 @@ from zoo_compute.chain import demands
 from zoo_compute.chain.auction_attempts import attempts_of
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.connection import Chain, Head
-from zoo_compute.chain.event_log import History
+from zoo_compute.chain.event_log import History, history_of
+from zoo_compute.chain.event_store import StoredHistory
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
@@ -28,6 +29,7 @@ from zoo_compute.chain.views import (
     Rollback,
     Run,
     Seat,
+    SetAside,
 )
 from zoo_compute.errors import UserError
 from zoo_compute.spec.bits import full, slots_in
@@ -57,6 +59,13 @@ def read_job_from(chain: Chain, job: int, head: Head, posted_block: int) -> JobV
     """As `read_job`, on a connection that has not read the job yet: events are read from the block on in which it was posted."""
     chain.cached(("history", "job", job), lambda: History(chain, since=posted_block, job=job))
     return read_job(chain, job, head)
+
+
+def forget_job(chain: Chain, job: int) -> None:
+    """Drop what this connection keeps of a job, which nobody will read again."""
+    views: dict[int, Any] = chain.cached("views", dict)
+    views.pop(job, None)
+    chain.forget(("history", "job", job))
 
 
 def _read_job(chain: Chain, job: int, head: Head) -> JobView:
@@ -109,9 +118,9 @@ def _read_operator(chain: Chain, operator: int, head: Head, tokens: Sequence[str
     # What the second half asks for follows from the keys, which hardly ever change: one round trip where they have not.
     keys: dict[int, tuple[str, str]] = chain.cached("keys of operators", dict)
     known = keys.get(operator)
-    first = _operator_reads(operator, tokens)
+    first = _operator_reads(operator, tokens, head.timestamp // chain.params.epoch_s)
     values = read_all(chain, head.number, [*first, *(_account_reads(operator, *known, tokens) if known else ())])
-    record, discount, declared, admitted, multiplier, *collateral = values[: len(first)]
+    record, discount, declared, admitted, multiplier, promised, promised_next, *collateral = values[: len(first)]
     if int(record["owner"], 16) == 0:
         raise UserError(f"there is no operator {operator} at block {head.number}", hint="operator numbers start at 1")
     current = keys[operator] = record["owner"], record["hot"]
@@ -129,6 +138,9 @@ def _read_operator(chain: Chain, operator: int, head: Head, tokens: Sequence[str
         block=head.number,
         now=now,
         stopped_s=head.timestamp - now,
+        region=declared["region"],
+        bound_tier=min(promised["tier"], promised_next["tier"]),
+        bound_hours=min(promised["hours"].bit_count(), promised_next["hours"].bit_count()),
         discount_bps=discount,
         tier=declared["tier"],
         hours=declared["hours"],
@@ -145,10 +157,11 @@ def _read_operator(chain: Chain, operator: int, head: Head, tokens: Sequence[str
     )
 
 
-def _operator_reads(operator: int, tokens: Sequence[str]) -> list[Read]:
+def _operator_reads(operator: int, tokens: Sequence[str], epoch: int) -> list[Read]:
     functions = ("operators", "discount_bps", "declarations", "is_admitted", "multiplier_of")
     of_tokens = (Read("registry", "collateral", (operator, token)) for token in tokens)
-    return [*(Read("registry", function, (operator,)) for function in functions), *of_tokens]
+    promises = (Read("registry", "promised", (operator, each)) for each in (epoch, epoch + 1))
+    return [*(Read("registry", function, (operator,)) for function in functions), *promises, *of_tokens]
 
 
 def _account_reads(operator: int, owner: str, hot: str, tokens: Sequence[str]) -> list[Read]:
@@ -179,6 +192,10 @@ def _read_parts(
         *(Read("auction", "bids", (job, kind, operator)) for kind, operator in sorted(bidders)),
         *(Read("settlement", "seats", (job, seat)) for seat in sorted(seats)),
         *(Read("locks", "stakes", (job, operator, role)) for operator in sorted(seated) for role in (False, True)),
+        *(
+            Read("locks", "set_aside", (job, seat))
+            for seat in sorted({event.args["seat"] for event in events if event.name == "SetAside"})
+        ),
         *(Read("availability", "demands", (job, *key)) for key in demands.demands_to_read(asked)),
     ]
     values = read_all(chain, head.number, reads)
@@ -215,6 +232,7 @@ def _job_view(
         checkpoint_roots=roots,
         checkpoint_cids=cids,
         lost_slots=_lost(events),
+        set_aside={seat: _as(SetAside, value) for (seat,), value in of("set_aside").items() if value["amount"]},
         rollbacks=[
             Rollback(event.args["turn"], event.args["round"], event.block)
             for event in events
@@ -339,5 +357,5 @@ def _pair(value: Any) -> tuple[int, int]:
     return first, second
 
 
-def _history(chain: Chain, key: tuple[str, int], **wanted: Any) -> History:
-    return chain.cached(("history", *key), lambda: History(chain, **wanted))
+def _history(chain: Chain, key: tuple[str, int], **wanted: Any) -> History | StoredHistory:
+    return chain.cached(("history", *key), lambda: history_of(chain, **wanted))

@@ -26,11 +26,13 @@ from zoo_compute.spec.params import (
     vacant_price,
 )
 from zoo_compute.spec.params import AGGREGATOR_SEAT as AGGREGATOR_SEAT
+from zoo_compute.spec.requirements import Capability
 from zoo_compute.spec.state import JobState as JobState
 from zoo_compute.spec.state import Phase, Said
 
 if TYPE_CHECKING:
     from zoo_compute.chain.auction_attempts import Attempt
+    from zoo_compute.chain.custody import CustodyView
     from zoo_compute.chain.demands import Demand
 
 LotPhase = Phase  # of `Auction.lots(job, kind).phase`; bidding or revealing follows from the lot's ends and `now`
@@ -168,6 +170,15 @@ class JobStake:
     left_turn: int  # first turn in which it surely has no claim, once it has no seat
 
 
+@dataclass(frozen=True)
+class SetAside:
+    """`Locks.set_aside(job, seat)`: what whoever left a seat has back, if that costs nobody anything."""
+
+    operator: int
+    count: int  # slots that nobody took over yet
+    amount: int
+
+
 NO_DEADLINE: int = UINT256_MAX  # of a claim whose turn is open
 
 
@@ -279,6 +290,7 @@ class JobView:
     lost_slots: Mapping[int, int] = field(
         default_factory=dict
     )  # by operator: the slots it timed out of or gave up, a bitmap
+    set_aside: Mapping[int, SetAside] = field(default_factory=dict)  # by seat; of seats that somebody left
     rollbacks: Sequence[Rollback] = ()
     demands: Sequence[Demand] = ()  # for claims' data, in the order they were made
     closed: bool = False  # the rest of the escrow is owed to the submitter
@@ -289,6 +301,7 @@ class JobView:
     # off chain, is not enough for what committed (keepers/services/custody.py).
     inputs_signed: bool = False
     awaits_custodians: bool = False
+    custody: CustodyView | None = None  # as a keeper read it
 
     @property
     def custodians(self) -> int:
@@ -480,6 +493,21 @@ class OperatorView:
         default_factory=dict
     )  # by owner and hot key: wei that TaskRegistry.withdraw would send, parts of posting deposits
     stopped_s: int = 0  # block time less `now`
+    region: int = 0  # declared: `requirement_words.format_region` shows it
+    bound_tier: int = 0  # that binds in this epoch and the next: the lower one
+    bound_hours: int = 0  # likewise: how many
+
+    @property
+    def capability(self) -> Capability:
+        """What jobs may ask of it."""
+        return Capability(
+            gpu_class=self.gpu_class,
+            vram_gb=self.vram_gb,
+            is_admitted=self.admitted,
+            region=self.region,
+            tier=self.bound_tier,
+            hours=self.bound_hours,
+        )
 
     @property
     def block_time(self) -> int:

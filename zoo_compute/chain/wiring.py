@@ -63,14 +63,18 @@ def miswired(
     *,
     devnet: bool,
 ) -> list[Miswired]:
-    """All faults of a deployment. `wired`: the views of WIRED; on a devnet the deployer may govern, and time never stops."""
+    """All faults of a deployment. `wired`: the views of WIRED; on a devnet the deployer may govern, time never stops, and nobody needs
+    admission."""
     faults = []
     for contract in set(CONTRACTS) - UNCHECKED:
         for name, offset in artifacts.artifact(CONTRACTS[contract])["immutables"].items():
             meaning = MEANINGS.get(name, name)
-            if meaning is None or (devnet and meaning in (GOVERNED, "outage_s")):
+            if meaning is None or (devnet and meaning in (GOVERNED, "outage_s", "needs_admission")):
                 continue
             word = codes[contract][offset : offset + WORD]
+            if len(word) < WORD:
+                faults.append(Miswired(contract, name, "missing", "the code of this version"))
+                continue
             if meaning in CONTRACTS:
                 actual, expected = str(to_checksum_address(word[-20:])), addresses[meaning]
             else:
@@ -113,6 +117,8 @@ def _number(params: Preset, name: str) -> int:
         return window_s(params, params.benchmark_s, 1)
     if name == "lapse_s":  # of verdicts
         return lapse_s(params.clocks)
+    if name == "needs_admission":
+        return 1
     holder = params if name in {item.name for item in fields(params)} else params.clocks
     return int(getattr(holder, name))
 
@@ -120,4 +126,6 @@ def _number(params: Preset, name: str) -> int:
 def _described(meaning: str, expected: str) -> str:
     if meaning in CONTRACTS:
         return f"{CONTRACTS[meaning]} at {expected}"
+    if meaning == "needs_admission":
+        return f"{expected}: outside devnets only machines that passed a trial bid"
     return f"{expected}, the preset's {meaning}"

@@ -185,6 +185,7 @@ def govern(settings: Settings, target: str, args: tuple[str, ...], only_print: b
     zoo network govern guardian.appoint 0x...            replace the guardian
     zoo network govern guardian.govern 0x... UNTIL       pause an intake until a time, or resume it (UNTIL 0)
     zoo network govern rewards.move_pool 0x... AMOUNT    move rewards to the next version
+    zoo network govern admissions.set_workload GB PROGRAM_ROOT,STATE_ROOT,STEPS,FLOPS
     """
     from zoo_compute.governance.timelock import calls_for_multisigs, governed_call, send_through_timelock
 

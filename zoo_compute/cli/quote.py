@@ -45,6 +45,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
             f"dataset {plan.job.data.dataset} is not fetched: the quote assumes text, {plan.job.context} tokens an example"
         )
     priced, unit = quote_of(plan.job, PRESETS[preset_name]), work_unit(plan.job)
+    meeting, lacks = _meeting(settings, plan.job, priced)
     prices, budget = plan.job.prices, plan.budget
     covered = budget is None or budget >= priced.most
     data = {
@@ -52,6 +53,8 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         "preset": preset_name,
         "budget": None if budget is None else str(budget),
         "covered": covered,
+        "operators": meeting,
+        "warnings": [*priced.warnings, *lacks],
         "prices": {key: str(value) for key, value in prices._asdict().items()},
     }
     rows = [
@@ -87,6 +90,8 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ("", f"{_about(priced.per_million_tokens, money)} a million {unit}"),
         ("", f"{_about(priced.per_pflop, money)} a PFLOP, {_about(priced.per_pflop_day, money)} a PFLOP-day"),
         *([("custody", _custody_line(priced.custody, money))] if priced.custody else []),
+        *([("operators", f"need {', '.join(priced.requirements)}")] if priced.requirements else []),
+        *([("", meeting)] if meeting else []),
         ("budget", _budget_line(budget, covered, priced.most, money)),
         ("locks", _locks_line(priced, money)),
         (
@@ -99,9 +104,28 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ),
         ("pace", f"at most {priced.depth} rounds in {format_seconds(priced.window_s)}; limits.depth raises that"),
         ("total", f"{format_seconds(priced.longest_s)} at most without disputes, on preset {preset_name}"),
-        *(("warning", text) for text in priced.warnings),
+        *(("warning", text) for text in [*priced.warnings, *lacks]),
     ]
     settings.emit(data, table(rows))
+
+
+def _meeting(settings: Settings, job: ComputeJob, priced: Quote) -> tuple[str | None, list[str]]:
+    """How many operators of the network are what the job asks for, and what they are too few for. Without a network: None."""
+    from zoo_compute.jobs.shortfall import JobRequirements, meeting_line, offers, shortfall
+
+    asks = job.requirements.word
+    if not asks:
+        return None, []
+    try:
+        settings.network()
+    except ConfigError:
+        if settings.network_file:
+            raise
+        settings.say("no network file: how many operators meet the requirements is not known (give --network)")
+        return None, []
+    offered = offers(settings.client(with_account=False).chain, job.token.address or None, asks=asks)
+    needs = JobRequirements(priced.slots, None, priced.lock_slot, priced.lock_once, job.flops, asks)
+    return meeting_line(offered), shortfall(needs, offered)
 
 
 def _locks_line(priced: Quote, money: Token) -> str:

@@ -88,7 +88,7 @@ class Client(Session):
         plan = plan_job(config, max_budget, data, **sections)
         token = self.pay_in_token_of(plan.job)
         plan.check_budget()
-        offers = () if anyway else shortfall.offers(self.chain, token.address)
+        offers = () if anyway else shortfall.offers(self.chain, token.address, asks=plan.job.requirements.word)
         if not anyway:
             check_capacity(plan.job, offers, say=self.say)
         dataset = self.bring(plan.job)

@@ -86,7 +86,10 @@ class Job:
             return []
         at, offered = self._offers
         if view.now >= at + OFFERS_KEPT_S:
-            self._offers = view.now, (offered := offers(self._client.chain, view.token, view.block))
+            self._offers = (
+                view.now,
+                (offered := offers(self._client.chain, view.token, view.block, view.terms.requirements)),
+            )
         if self._memory is None:
             self._memory = self._step_bytes(view)
         return missing(view, offered, self._memory or None)

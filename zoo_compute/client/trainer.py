@@ -39,8 +39,8 @@ class DistributedTrainer:
     model: a name (`zoo_compute.models.presets`), FILE.py:FUNCTION that returns (module, loss, optimizer), or a `model:` section.
     dataset: text files or folders, one file of arrays, a mapping of arrays, or the name or number of a dataset of the
     network. max_budget: whole tokens.
-    The other sections of a job's file are parameters too: training, compression, aggregation, market, limits, checkpoint, data
-    (heldout, context). All other parameters are the Client's.
+    The other sections of a job's file are parameters too: training, compression, aggregation, market, limits, checkpoint,
+    requirements, data (heldout, context). All other parameters are the Client's.
 
     budget_tokens sets rounds and inner steps; the batch size does not change. A job gets about 100 rounds: fewer if a round
     would have less than 30 inner steps, more if it would have more than 500. At the limit of 10,000 rounds, rounds get

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -95,8 +95,19 @@ def governed_call(chain: Chain, target: str, args: Sequence[str]) -> Call:
             f"{target} takes {len(inputs)} argument{'s' * (len(inputs) != 1)}, got {len(args)}",
             hint=f"pass ({signature})",
         )
-    values = tuple(_value(each["type"], text, each["name"]) for each, text in zip(inputs, args, strict=True))
+    values = tuple(_argument(each, text) for each, text in zip(inputs, args, strict=True))
     return Call(CONTRACTS[contract], chain.network.contracts[contract], function, values, entry)
+
+
+def _argument(each: Mapping[str, Any], text: str) -> Any:
+    """A value; of a struct all its values, with commas between them."""
+    if each["type"] != "tuple":
+        return _value(each["type"], text, each["name"])
+    fields, texts = each["components"], text.split(",")
+    if len(texts) != len(fields):
+        names = ",".join(field["name"].upper() for field in fields)
+        raise UserError(f"{each['name']} takes {len(fields)} values, got {len(texts)}", hint=f"write {names}")
+    return tuple(_argument(field, part.strip()) for field, part in zip(fields, texts, strict=True))
 
 
 def _value(kind: str, text: str, name: str) -> Any:

@@ -36,6 +36,7 @@ from zoo_compute.jobs.clocks import SHORTEST_CLOCKS, clocks_of
 from zoo_compute.jobs.custody import CustodyTerms, custody_terms
 from zoo_compute.jobs.model_source import ModelSource, StepOptions, TracedStep, load_program, read_model, trace_module
 from zoo_compute.jobs.prices import PartialPrices, Prices, complete_prices, read_prices
+from zoo_compute.jobs.requirements import RequirementsSection
 from zoo_compute.jobs.sections import (
     BUDGET,
     LONGEST_SEGMENT,
@@ -102,6 +103,7 @@ class ComputeJob:
     limits_config: dict[str, Any] | None = None
     aggregation_config: dict[str, Any] | None = None
     checkpoint_config: dict[str, Any] | CheckpointConfig | None = None
+    requirements_config: dict[str, Any] | None = None
     compression_config: dict[str, Any] | Compression | None = None
     directory: Path = field(default_factory=Path)
 
@@ -116,6 +118,7 @@ class ComputeJob:
             self.limits: LimitsSection = read_section("limits", self.limits_config)
             self.aggregation: AggregationSection = read_section("aggregation", self.aggregation_config)
             self.checkpoint: CheckpointConfig = read_section("checkpoint", self.checkpoint_config)
+            self.requirements: RequirementsSection = read_section("requirements", self.requirements_config)
             self.known_token: Token | None = self._token_from_file()
         self.outline()  # checks every range now, before any data is read
         if self.known_token is not None:

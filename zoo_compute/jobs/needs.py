@@ -25,9 +25,16 @@ def job_requirements(job: ComputeJob, terms: Terms | None = None) -> JobRequirem
     elif job.model.parameters is not None:
         memory = least_bytes(job.model.parameters, str(job.model.options.get("optimizer")))
     if terms is None:
-        return JobRequirements(job.training.slots, memory)
+        return JobRequirements(job.training.slots, memory, asks=job.requirements.word)
     lock = params.lock_of(terms.reserve, terms.audit_bps)
-    return JobRequirements(job.training.slots, memory, lock=lock, once=params.lock_once(terms), flops=terms.flops)
+    return JobRequirements(
+        job.training.slots,
+        memory,
+        lock=lock,
+        once=params.lock_once(terms),
+        flops=terms.flops,
+        asks=terms.requirements,
+    )
 
 
 def check_capacity(
@@ -35,7 +42,7 @@ def check_capacity(
 ) -> None:
     """Refuse a job that no operator can ever train; print what else is missing. Raises UserError."""
     needs = job_requirements(job, prepared.terms if prepared else None)
-    of_one = JobRequirements(1, needs.memory_bytes, flops=needs.flops)
+    of_one = JobRequirements(1, needs.memory_bytes, flops=needs.flops, asks=needs.asks)
     lacks = shortfall(of_one, [replace(offer, free_collateral=1) for offer in offers])  # collateral can change any time
     if lacks:
         raise UserError(f"no operator of this network can train this job: {'; '.join(lacks)}", hint=_hint(needs))
@@ -47,7 +54,8 @@ def _hint(needs: JobRequirements) -> str:
     wanted = f"{needs.slots} slot{'s' * (needs.slots > 1)}"
     if needs.memory_bytes is not None:
         wanted += f", each on a GPU with {-(-needs.memory_bytes // GB):,} GB"
+    change = "ask less of operators (`requirements`), or use a smaller model" if needs.asks else "use a smaller model"
     return (
-        f"it needs {wanted}; use a smaller model, or post it anyway (--anyway, in Python anyway=True): "
+        f"it needs {wanted}; {change}, or post it anyway (--anyway, in Python anyway=True): "
         "it waits for such nodes, and `zoo job cancel` returns the escrow"
     )

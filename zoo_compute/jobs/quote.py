@@ -12,6 +12,7 @@ from zoo_compute.formats.manifest import Manifest
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.custody import CustodyTerms
 from zoo_compute.jobs.prices import Prices
+from zoo_compute.requirement_words import described
 from zoo_compute.spec import params
 from zoo_compute.spec.params import Preset, Terms
 from zoo_compute.training.held_bytes import update_bytes
@@ -73,6 +74,7 @@ class Quote:
     depth: int  # rounds that may be open to challenge: no more than so many begin within a window
     longest_s: int  # without disputes
     custody: CustodyTerms | None  # beside the escrow
+    requirements: list[str]  # what every operator that bids needs
     warnings: list[str]
     token: Token
 
@@ -87,8 +89,8 @@ class Quote:
         return plain | {"custody": self.custody and self.custody.to_dict()}
 
 
-def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str) -> Terms:
-    """The argument of `TaskRegistry.post`. work_root: of `work_of`."""
+def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str, requirements: int) -> Terms:
+    """The argument of `TaskRegistry.post`. work_root: of `work_of`. requirements: what operators need, as one word."""
     return Terms(
         token=token,
         work_root=work_root,
@@ -109,12 +111,13 @@ def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str) -
         depth=manifest.depth,
         policy=manifest.policy_bits,
         audit_bps=manifest.audit_bps,
+        requirements=requirements,
     )
 
 
 def outline_terms(job: ComputeJob, step: Profile | None = None) -> Terms:
     """The terms before the job's files exist: as in `ComputeJob.outline`, real numbers and placeholder roots."""
-    return terms_of(job.outline(step), bytes(32), job.prices, token="")
+    return terms_of(job.outline(step), bytes(32), job.prices, token="", requirements=job.requirements.word)
 
 
 def attempts_to_maximum(reserve: int, max_reserve: int) -> int:
@@ -183,6 +186,7 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         + longest_rounds_s(terms.rounds, terms.depth, round_longest_s, window_s)
         + window_s,
         custody=job.custody,
+        requirements=list(described(terms.requirements)),
         warnings=[*_price_warnings(prices, job.token), *_dear(expected, flops, job.token)],
         token=job.token,
     )

@@ -24,6 +24,7 @@ from zoo_compute.formats.manifest import (
     check_redundancy,
 )
 from zoo_compute.jobs.clocks import Clocks
+from zoo_compute.jobs.requirements import RequirementsSection
 from zoo_compute.models import RULE, GPTSection
 from zoo_compute.spec.params import BPS, DEFAULT_AUDIT_BPS, MAX_DEPTH, MAX_ROUNDS, MIN_AUDIT_BPS
 
@@ -268,6 +269,7 @@ SECTIONS: dict[str, type] = {
     "market": MarketSection,
     "limits": LimitsSection,
     "checkpoint": CheckpointConfig,
+    "requirements": RequirementsSection,
 }
 BUDGET = "budget_max"  # beside the sections
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.views import JobState, JobView, Kind, Lot, LotPhase
+from zoo_compute.requirement_words import described
+from zoo_compute.spec.requirements import ADMITTED
 from zoo_compute.spec.schedule import Work, Worker, suits
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class JobRequirements:
     """What one job asks of operators.
 
     memory_bytes: of one step; None if unknown. lock: what a bid locks per slot, in the smallest unit of the offers' token;
-    once: what it locks besides. flops: of one slot-round.
+    once: what it locks besides. flops: of one slot-round. asks: the job's requirements, as its terms have them.
     """
 
     slots: int
@@ -34,24 +36,30 @@ class JobRequirements:
     lock: int = 0
     once: int = 0
     flops: int = 0
+    asks: int = 0
 
 
 @dataclass(frozen=True)
 class Offer:
-    """One registered operator. eligible: may bid now. free_collateral: not locked, in the smallest unit of a token."""
+    """One registered operator. eligible: may bid now. meets: it is what the job asks for. free_collateral: not locked, in the smallest unit of a token."""
 
     operator: int
     vram_gb: int
     gpu_class: int
     eligible: bool
     free_collateral: int
+    meets: bool = True
 
 
-def offers(chain: Chain, token: str | None = None, block: int | None = None) -> tuple[Offer, ...]:
-    """The newest MOST operators as of `block`, with their collateral in `token` (ZEN unless given). Raises Unreachable."""
+def offers(chain: Chain, token: str | None = None, block: int | None = None, asks: int = 0) -> tuple[Offer, ...]:
+    """The newest MOST operators as of `block`, with their collateral in `token` (ZEN unless given), for a job with these
+    requirements, and with admission where the network needs it. Raises Unreachable.
+    """
     at = chain.head().number if block is None else block
     token = token or chain.network.contracts["zen"]
-    count = read_all(chain, at, [Read("registry", "operator_count", ())])[0]
+    first = [Read("registry", "operator_count", ()), Read("tasks", "needs_admission", ())]
+    count, needs_admission = read_all(chain, at, first)
+    asks |= ADMITTED if needs_admission else 0
     numbers = range(max(1, count - MOST + 1), count + 1)
     operators = read_all(chain, at, [Read("registry", "operators", (number,)) for number in numbers])
     eligible = read_all(
@@ -60,10 +68,19 @@ def offers(chain: Chain, token: str | None = None, block: int | None = None) -> 
         [Read("registry", "is_eligible", (n, each["hot"])) for n, each in zip(numbers, operators, strict=True)],
     )
     collateral = read_all(chain, at, [Read("registry", "collateral", (number, token)) for number in numbers])
+    meeting = read_all(chain, at, [Read("registry", "meets", (number, asks)) for number in numbers if asks])
     return tuple(
-        Offer(number, each["vram_gb"], each["gpu_class"], may_bid, money["balance"] - money["locked"])
-        for number, each, may_bid, money in zip(numbers, operators, eligible, collateral, strict=True)
+        Offer(number, each["vram_gb"], each["gpu_class"], may_bid, money["balance"] - money["locked"], meets)
+        for number, each, may_bid, money, meets in zip(
+            numbers, operators, eligible, collateral, meeting or [True] * len(numbers), strict=True
+        )
     )
+
+
+def meeting_line(offers: Sequence[Offer]) -> str:
+    """How many operators a job's requirements leave."""
+    able = [offer for offer in offers if offer.eligible]
+    return f"{sum(offer.meets for offer in able)} of {len(able)} operators that can bid now"
 
 
 def shortfall(needs: JobRequirements, offers: Sequence[Offer]) -> list[str]:
@@ -73,6 +90,10 @@ def shortfall(needs: JobRequirements, offers: Sequence[Offer]) -> list[str]:
     able = [offer for offer in offers if offer.eligible]
     if not able:
         return ["no operator can bid: each one is leaving, or its stake is too small"]
+    able = [offer for offer in able if offer.meets]
+    if not able:
+        asks = ", ".join(described(needs.asks) or described(ADMITTED))
+        return [f"no operator that can bid meets the job's requirements: {asks}"]
     lacks = []
     memory_gb = -(-(needs.memory_bytes or 0) // GB)
     fitting = [offer for offer in able if offer.vram_gb >= memory_gb]
@@ -108,7 +129,9 @@ def missing(view: JobView, offered_by: Sequence[Offer], memory_bytes: int | None
         free = [
             replace(o, free_collateral=o.free_collateral + mine.get(o.operator, 0)) for o in offered_by
         ]  # collateral locked by bids on this job is available to it
-        lacks += shortfall(JobRequirements(slots.units, memory_bytes, slots.lock, slots.once, view.terms.flops), free)
+        terms = view.terms
+        needs = JobRequirements(slots.units, memory_bytes, slots.lock, slots.once, terms.flops, terms.requirements)
+        lacks += shortfall(needs, free)
     return lacks
 
 

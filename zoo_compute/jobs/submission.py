@@ -106,7 +106,7 @@ def prepare(
     cid = store.add(manifest.to_bytes(), pin=True)
     assert digest_of(cid) == manifest.digest, "a manifest is one raw block"
     work_root = work_of(manifest, job.traced.graph).root
-    terms = terms_of(manifest, work_root, job.prices, job.token.address)
+    terms = terms_of(manifest, work_root, job.prices, job.token.address, job.requirements.word)
     return PreparedJob(manifest, cid, terms, job.token, job.custody)
 
 

@@ -21,6 +21,7 @@ from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.tokens import address_of, set_allowance, token_at
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
 from zoo_compute.operators.balances import EarnedClaim, Earnings, OperatorBalances, RegistrationResult
+from zoo_compute.operators.bandwidth import read_bandwidth
 from zoo_compute.paths import CONFIG, DRAINING, HOT_KEY, PASSPHRASE
 from zoo_compute.spec.params import CLAIM_EPOCHS, COIN, LIST_LIMIT, GpuClass
 
@@ -151,6 +152,10 @@ class Operators:
             values = json.loads(path.read_text()) | {"availability_hours": hours}
             write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o600)
         return receipt
+
+    def declare_region(self, number: int, region: int) -> Receipt:
+        """Say where the operator's machines are; 0 takes it back."""
+        return self.sender.send(self.chain.registry.declare_region(number, region))
 
     def registered_with(self, hot: str) -> list[tuple[int, str]]:
         """Operators registered with this hot key: number and present owner."""
@@ -339,9 +344,10 @@ class Operators:
             paid=paid,
             pending=sum(c.amount for c in claims if c.state != "paid"),
             rewards=sum(int(e.args["amount"]) for e in events if e.name == "RewardClaimed"),
-            slashed=sum(p.amount for p in penalties),
+            slashed=sum(p.lost for p in penalties),
             claims=tuple(claims),
             penalties=tuple(penalties),
+            bandwidth=read_bandwidth(self.chain, number),
         )
 
     def _events(self, names: tuple[str, ...]) -> list[Any]:

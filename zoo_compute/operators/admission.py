@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zoo_compute.chain import views
 from zoo_compute.chain.events import scan
 from zoo_compute.errors import NeedsOperator, UserError
 from zoo_compute.spec import state
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 READY = "ready"
 POLL_S = 0.2
 EMPTY_HASH = bytes(32)
+HASH_BYTES = 30  # of a claim's hash, that its word keeps
 SEAT = 0  # of a trial's claim
 
 
@@ -61,6 +63,11 @@ class TrialAnswer(NamedTuple):
         return self.claim.round.to_bytes(32, "big")
 
     @property
+    def view(self) -> views.Claim:
+        """As a job's claim is shown."""
+        return views.Claim(*self.claim, deadline=self.deadline)
+
+    @property
     def claim_hash(self) -> bytes:
         return claim_hash(state.Claim(*self.claim))
 
@@ -86,11 +93,18 @@ def pending_trial(chain: Chain, operator: int) -> TrialAnswer | None:
     return trial_answers(chain, operator)[-1]
 
 
+def is_pending(chain: Chain, claim: views.Claim) -> bool:
+    """Whether this answered trial is neither settled nor judged."""
+    word = chain.admissions.claims(TRIALS, SEAT, claim.operator)
+    hash = claim_hash(state.Claim(*claim.fields))  # type: ignore[arg-type]
+    return word != EMPTY_HASH and word[:HASH_BYTES] == hash[:HASH_BYTES]
+
+
 def trial_answers(chain: Chain, operator: int) -> list[TrialAnswer]:
     """All trials that the operator answered."""
     head = chain.head("latest")
     events = scan(chain, chain.network.first_block, head.number, ("TrialAnswered",), operator=operator)
-    return [_answered(event) for event in events]
+    return [answered(event) for event in events]
 
 
 def run_trial(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> TrialAnswer:
@@ -106,7 +120,7 @@ def run_trial(chain: Chain, sender: Sender, operator: int, options: Sequence[str
         root = bytes.fromhex(_send_seed(process, seed.hex())["root"])
         # Send the seed that was run, not the current one: after a reorganisation the contract refuses it instead of accepting a false claim.
         receipt = sender.send(chain.admissions.answer(operator, seed, root))
-    return _answered(receipt.event("TrialAnswered"))
+    return answered(receipt.event("TrialAnswered"))
 
 
 def _seed(chain: Chain, operator: int) -> bytes:
@@ -151,7 +165,8 @@ def _failed(process: subprocess.Popen[str]) -> TrialFailed:
     return TrialFailed(process.stderr.read().strip() or f"the trial ended with {process.wait()}")
 
 
-def _answered(event: Event) -> TrialAnswer:
+def answered(event: Event) -> TrialAnswer:
+    """From a `TrialAnswered`."""
     from zoo_compute.chain.generated.bindings.admissions import Claim, Workload
 
     args = event.args

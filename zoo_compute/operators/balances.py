@@ -7,6 +7,8 @@ from typing import Any
 
 from zoo_compute.chain.ledger import Penalty
 from zoo_compute.chain.views import OperatorView
+from zoo_compute.operators.bandwidth import EpochBandwidth
+from zoo_compute.requirement_words import format_region
 from zoo_compute.spec.bits import slots_in
 
 
@@ -50,7 +52,7 @@ class OperatorBalances:
             "stake": str(view.stake), "gpu_class": view.gpu_class, "vram_gb": view.vram_gb, "admitted": view.admitted,
             "multiplier_percent": view.multiplier_percent, "reputation": view.reputation,
             "discount_bps": view.discount_bps, "eligible": view.eligible, "endpoint": view.endpoint, "exit_at": view.exit_at and view.exit_at + view.stopped_s,
-            "tier": view.tier, "hours": list(slots_in(view.hours)),
+            "tier": view.tier, "hours": list(slots_in(view.hours)), "region": format_region(view.region),
             "locks": view.locks, "token": self.token, "collateral": str(self.collateral), "locked": str(self.locked),
             "free": str(self.free), "owed": str(self.owed),
         }  # fmt: skip
@@ -77,11 +79,13 @@ class Earnings:
     slashed: int
     claims: tuple[EarnedClaim, ...]
     penalties: tuple[Penalty, ...]
+    bandwidth: tuple[EpochBandwidth, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """For scripts: amounts as decimal strings in wei."""
         return {
             "paid": str(self.paid), "pending": str(self.pending), "rewards": str(self.rewards), "slashed": str(self.slashed),
             "claims": [{**vars(c), "amount": str(c.amount)} for c in self.claims],
-            "penalties": [{**vars(p), "amount": str(p.amount)} for p in self.penalties],
+            "penalties": [{**vars(p), "amount": str(p.amount), "returned": str(p.returned)} for p in self.penalties],
+            "bandwidth": [{**vars(b), "earned": str(b.earned)} for b in self.bandwidth],
         }  # fmt: skip

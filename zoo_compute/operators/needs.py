@@ -47,6 +47,7 @@ class ChainFacts:
     least_coin: int
     view: OperatorView | None = None
     other: str = ""  # another network that commands run here would use
+    needs_admission: bool = False  # every job of the network asks for it
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,11 @@ def _of_money(setup: NodeSetup, facts: ChainFacts, view: OperatorView) -> Iterat
         yield NodeProblem(
             f"the stake of {format_amount(view.stake)} is below the minimum, {format_amount(facts.min_stake)}",
             f"zoo node stake {missing.replace(',', '')}{setup.home}",
+        )
+    if facts.needs_admission and not view.admitted:
+        yield NodeProblem(
+            "the machine has not passed a trial, and every job of this network asks for one",
+            f"zoo node admit{setup.home}",
         )
     if not any(balance for balance, _ in view.collateral.values()):
         yield NodeProblem("no collateral", f"zoo node deposit {COLLATERAL}{setup.home}")

@@ -162,6 +162,7 @@ def _facts(chain: Chain, setup: NodeSetup, other: str) -> ChainFacts:
         least_coin=LEAST_GAS * base_fee,
         view=_view(chain, setup.operator) if setup.operator else None,
         other=other,
+        needs_admission=chain.tasks.needs_admission(),
     )
 
 

@@ -13,9 +13,20 @@ from zoo_compute.spec.auditing import chance
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.disputed_claims import Terms
 from zoo_compute.spec.frames import EMPTY, Work
-from zoo_compute.spec.params import BPS, FALSE_TRIAL_BPS, MAX_FLOPS, MAX_STEPS, MAX_VRAM_GB, MAX_WORKLOADS, RECALL_BPS
+from zoo_compute.spec.params import (
+    BPS,
+    FALSE_TRIAL_BPS,
+    FINDER_BPS,
+    LAPSE_BPS,
+    MAX_FLOPS,
+    MAX_STEPS,
+    MAX_VRAM_GB,
+    MAX_WORKLOADS,
+    RECALL_BPS,
+    RECALLER_BPS,
+)
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.state import Claim, Message, World
+from zoo_compute.spec.state import ZERO_ADDRESS, Claim, Message, World
 from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
 
 
@@ -115,12 +126,17 @@ def close_dispute(w: World, msg: Message, job: int, claim: Claim, outcome: int, 
     del w.trials[claim.operator]
     if outcome != End.AGED:
         _end(w, claim.operator)
-        node_registry.slash_stake(w, claim.operator, FALSE_TRIAL_BPS)
+        bps = FINDER_BPS if outcome == End.JUDGED else 0
+        _, w.trial_shares[claim] = node_registry.slash_for(w, claim.operator, FALSE_TRIAL_BPS, bps, ZERO_ADDRESS)
 
 
 def reward_finder(w: World, msg: Message, job: int, claim: Claim, finder: str) -> None:
-    """Of a trial a finder earns nothing: what is slashed burns."""
+    """What is kept of a judged trial's cost goes to the finder; of nobody, it burns."""
     require(msg.sender == w.config.referee, "admissions: not the referee")
+    amount = w.trial_shares.get(claim, 0)
+    if amount:
+        w.trial_shares[claim] = 0
+        node_registry.pay_share(w, finder, amount)
 
 
 def settle(w: World, msg: Message, claim: Claim) -> None:
@@ -149,15 +165,17 @@ def recall(w: World, msg: Message, operator: int) -> None:
     require(operator not in w.trials, "admissions: trial pending")
     require(last.due == 0 and last.epoch != epoch, "admissions: already recalled")
     require(is_drawn(block_hash, epoch, operator), "admissions: not drawn")
-    w.recalls[operator] = Recall(epoch, msg.now + 2 * w.config.preset.benchmark_s)
+    w.recalls[operator] = Recall(epoch, msg.now + 2 * w.config.preset.benchmark_s, msg.sender)
 
 
 def lapse(w: World, msg: Message, operator: int) -> None:
-    """Who was recalled and did not answer."""
-    due = _recall(w, operator).due
-    require(due != 0, "admissions: not recalled")
-    require(msg.now > due, "admissions: recall not over")
+    """Who was recalled and did not answer: it loses a small part of its stake, half of it to whoever recalled it."""
+    last = _recall(w, operator)
+    require(last.due != 0, "admissions: not recalled")
+    require(msg.now > last.due, "admissions: recall not over")
     _end(w, operator)
+    if node_registry.is_eligible(w, operator, w.operator(operator).hot):  # else it could not answer
+        node_registry.slash_for(w, operator, LAPSE_BPS, RECALLER_BPS, last.caller)
 
 
 def _end(w: World, operator: int) -> None:

@@ -85,6 +85,7 @@ def bid(w: World, msg: Message, job: int, kind: int, operator: int, seal: Seal, 
     lot = w.lot(job, kind)
     require(_is_open(w, job, lot) and msg.now < lot.bid_end, "auction: not bidding")
     require(least_capacity(lot.units) <= capacity <= lot.units, "auction: capacity out of range")
+    _require_met(w, job, operator, msg.block_time)
     _take_place(w, job, kind, operator)
     w.bids[job, kind, operator] = Bid(attempt=lot.attempt, reserve=lot.reserve, capacity=capacity, seal=seal)
     amount = lot.lock * capacity + lot.once
@@ -202,9 +203,21 @@ def bids_due_compensation(w: World, job: int, *, now: int) -> int:
     return sum(w.lot(job, kind).revealed for kind in KINDS)
 
 
+def check_takeover(w: World, msg: Message, job: int, operator: int) -> None:
+    """For Settlement: refuses an operator that could not bid in the job with the sender's key."""
+    require(node_registry.is_eligible(w, operator, msg.sender), "auction: operator not eligible")
+    _require_met(w, job, operator, msg.block_time)
+
+
 def is_lapsed(w: World, job: int, *, now: int) -> bool:
     """Whether the last auction ended LAPSE_S ago, neither cleared nor opened again."""
     return all(w.lot(job, kind).phase == Phase.OPEN and now >= w.lot(job, kind).reveal_end + LAPSE_S for kind in KINDS)
+
+
+def _require_met(w: World, job: int, operator: int, block_time: int) -> None:
+    """What an operator is when it bids counts; what it loses later takes no seat away."""
+    asks = w.terms[job].requirements
+    require(node_registry.meets(w, operator, asks, block_time=block_time), "auction: requirements not met")
 
 
 def _take_place(w: World, job: int, kind: int, operator: int) -> None:

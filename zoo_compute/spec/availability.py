@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from zoo_compute.spec import convictions, merkle, seats
+from zoo_compute.spec import convictions, custody, custody_turns, merkle, seats
+from zoo_compute.spec.custodians import Committee
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
     ANSWER_GAS,
@@ -14,7 +15,7 @@ from zoo_compute.spec.params import (
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.settlement import known
 from zoo_compute.spec.state import Claim, JobState, Message, World
-from zoo_compute.spec.watching import NOBODY, Demand, Holding, Opening, Spent
+from zoo_compute.spec.watching import NO_SIGNER, NOBODY, Demand, Holding, Opening, Spent
 
 
 def least_deposit(base_fee: int) -> int:
@@ -23,11 +24,36 @@ def least_deposit(base_fee: int) -> int:
 
 
 def demand(w: World, msg: Message, job: int, claim: Claim, lane: int, slot: int, tensor: int, group: int) -> None:
-    """One chunk of a pending claim's data."""
+    """One chunk of a pending claim's data, of its author."""
+    require(not w.run(job).has_custodians, "availability: signers answer")
+    _open(w, msg, job, claim, NO_SIGNER, lane, slot, tensor, group)
+
+
+def demand_of_signer(
+    w: World,
+    msg: Message,
+    job: int,
+    claim: Claim,
+    lane: int,
+    slot: int,
+    tensor: int,
+    group: int,
+    index: int,
+    committee: Committee,
+) -> None:
+    """Likewise, of one that signed for it once its turn was closed."""
+    require(claim.turn < w.run(job).turn, "availability: turn is open")
+    signer = custody_turns.signer_of(w, job, claim.turn, claim.seat, committee, index)
+    _open(w, msg, job, claim, signer, lane, slot, tensor, group)
+
+
+def _open(
+    w: World, msg: Message, job: int, claim: Claim, signer: int, lane: int, slot: int, tensor: int, group: int
+) -> None:
     answer_s, run = w.config.preset.answer_s, w.run(job)
     require(known(w, job, claim) is not None, "availability: unknown claim")
-    require(claim.turn != run.turn or not run.has_custodians, "availability: turn is open")
-    require(_is_holder(w, job, claim, lane, msg.sender), "availability: not the lane's holder")
+    is_its = _is_holder(w, job, lane, msg.sender, others=(claim.operator, signer))
+    require(is_its, "availability: not the lane's holder")
     is_there = _has_slot(claim, slot) and tensor < 2**32 and group < 2**40
     require(is_there, "availability: nothing there")
     require(msg.now + 2 * answer_s <= seats.claim_deadline(w, job, claim.turn), "availability: too late")
@@ -40,28 +66,31 @@ def demand(w: World, msg: Message, job: int, claim: Claim, lane: int, slot: int,
     holds = run.state == JobState.RUNNING and lane <= AGGREGATOR_SEAT and may_hold
     w.coin += msg.value
     w.demands[job, claim, lane] = Demand(
-        msg.sender, msg.value, before.asked + 1, msg.now, slot, tensor, group, run.turn, holds
+        msg.sender, msg.value, before.asked + 1, msg.now, slot, tensor, group, run.turn, holds, signer
     )
     if holds:
         _hold(w, msg, job)
 
 
 def answer(w: World, msg: Message, job: int, claim: Claim, lane: int, opening: Opening) -> None:
-    """The bytes: whoever sends them, the claim's operator is owed the deposit."""
-    asked = _open_demand(w, job, claim, lane)
-    require(msg.now <= asked.opened_at + w.config.preset.answer_s, "availability: answer too late")
+    """The bytes. Until half of the time is over whoever was asked is owed the deposit, later whoever answers."""
+    asked, answer_s = _open_demand(w, job, claim, lane), w.config.preset.answer_s
+    require(msg.now <= asked.opened_at + answer_s, "availability: answer too late")
     require(has_chunk(claim, asked, opening), "availability: bytes do not match")
-    _end(w, msg, job, claim, lane, w.operator(claim.operator).owner)
+    is_early = msg.now <= asked.opened_at + answer_s // 2
+    _end(w, msg, job, claim, lane, w.operator(asked.signer or claim.operator).owner if is_early else msg.sender)
 
 
 def close(w: World, msg: Message, job: int, claim: Claim, lane: int) -> None:
-    """A demand that nobody answered in time ends with the claim."""
+    """A demand that nobody answered in time ends with the claim, or with the signer's reserve: others have what it signed for."""
     asked = _open_demand(w, job, claim, lane)
     require(msg.now > asked.opened_at + w.config.preset.answer_s, "availability: window open")
-    voids = known(w, job, claim) is not None
     _end(w, msg, job, claim, lane, asked.demander)
-    if voids:
-        convictions.void(w, replace(msg, sender=w.config.availability), job, claim)
+    here = replace(msg, sender=w.config.availability)
+    if asked.signer:
+        custody.forfeit(w, here, job, asked.signer)
+    elif known(w, job, claim) is not None:
+        convictions.void(w, here, job, claim)
 
 
 def withdraw(w: World, msg: Message, account: str) -> int:
@@ -92,11 +121,12 @@ def data_root(asked: Demand, opening: Opening) -> bytes:
     return merkle.climb(leaf, asked.tensor, opening.state_path)
 
 
-def _is_holder(w: World, job: int, claim: Claim, lane: int, account: str) -> bool:
+def _is_holder(w: World, job: int, lane: int, account: str, *, others: tuple[int, int]) -> bool:
+    """Whether a lane is the account's; from a seat nobody demands its own data, or of itself. others: the author, and who is asked."""
     if lane in (SUBMITTER_LANE, STRANGERS_LANE):
         return lane == STRANGERS_LANE or w.job(job).submitter == account
     operator = w.seat(job, lane).operator
-    return operator not in (0, claim.operator) and w.operator(operator).hot == account
+    return operator != 0 and operator not in others and w.operator(operator).hot == account
 
 
 def _has_slot(claim: Claim, slot: int) -> bool:

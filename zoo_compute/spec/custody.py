@@ -264,19 +264,22 @@ def lapse(w: World, msg: Message, job: int, committee: Committee, index: int) ->
     _vacate(w, job, committee, index, msg.now)
 
 
-def expel(w: World, msg: Message, job: int, operator: int, restored: int, committee: Committee) -> None:
-    """For Availability: it did not show what it signed for."""
+def forfeit(w: World, msg: Message, job: int, operator: int) -> bool:
+    """For Availability: it did not show what it signed for. Whether it had a reserve."""
     require(msg.sender == w.config.availability, "custody: not the availability")
     role = w.custody_roles.get((job, operator), Role())
-    is_behind = role.status >= CustodyStatus.CUSTODIAN and role.reserve > 0
-    require(is_behind, "custody: nothing reserved")
-    back = min(restored, role.reserve)
-    w.custody_roles[job, operator] = replace(role, reserve=0)
-    w.custody_escrows[job] = w.custody_escrows.get(job, 0) + back
-    _burn(w, w.job(job).token, role.reserve - back)
-    if role.status == CustodyStatus.CUSTODIAN:
-        require_committee(w, job, w.custody[job].version, committee)
-        _vacate(w, job, committee, role.index, msg.now)
+    if role.reserve:
+        w.custody_roles[job, operator] = replace(role, reserve=0)
+        _burn(w, w.job(job).token, role.reserve)
+    return role.reserve > 0
+
+
+def expel(w: World, msg: Message, job: int, committee: Committee, index: int) -> None:
+    """A custodian whose reserve is forfeit loses its place."""
+    operator = _member(w, job, committee, index).operator
+    require(w.custody_roles[job, operator].reserve == 0, "custody: its reserve is here")
+    require(w.job(job).state <= JobState.RUNNING, "custody: job is over")
+    _vacate(w, job, committee, index, msg.now)
 
 
 def release(w: World, msg: Message, job: int, operator: int) -> None:

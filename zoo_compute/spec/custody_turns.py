@@ -131,6 +131,18 @@ def count(w: World, msg: Message, job: int, version: int, committee: Committee) 
                 add_funds(w, w.job(job).token, member.operator, fee * times)
 
 
+def signer_of(w: World, job: int, turn: int, seat: int, committee: Committee, index: int) -> int:
+    """The operator that signed at this place for a claim of a turn: for its seat's inputs, or for its checkpoint."""
+    record = w.custody_records.get((job, turn % (w.custody.get(job, Progress()).depth + 1)), Record())
+    signers = record.inputs if record.mask >> seat & 1 else 0
+    if seat == AGGREGATOR_SEAT:
+        signers = record.checkpoint
+    has_signed = record.turn == turn and signers >> index & 1 == 1
+    require(has_signed, "custody: it did not sign")
+    require_committee(w, job, record.version, committee)
+    return committee[index].operator
+
+
 def _record(w: World, job: int, turn: int, committee: Committee) -> Record:
     """A turn's record, or a new one where an older turn's is not needed any more."""
     progress = w.custody.get(job, Progress())

@@ -13,10 +13,11 @@ from zoo_compute.spec.params import (
     lock_once,
     restitution,
     round_price,
+    set_aside_of,
     slash_of,
 )
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.state import Claim, JobState, Message, Stake, World
+from zoo_compute.spec.state import Claim, JobState, Message, SetAside, Stake, World
 from zoo_compute.spec.watching import NOBODY
 
 ROLES = (False, True)  # whether an operator aggregates: its two locks never cover each other
@@ -39,27 +40,50 @@ def award(w: World, job: int, operator: int, seat: int, count: int, locked: int)
 
 
 def take(w: World, job: int, operator: int, seat: int, count: int, price: int, dearer: int) -> None:
-    """For Settlement: locks behind a seat that is taken over; what it costs more is restored from the pot, as far as that goes."""
+    """For Settlement: locks behind a seat that is taken over. What it costs more is restored, as far as these go, from what is set
+    aside for it, and from the pot; who left it has back what is not needed."""
     is_new = not w.stake_of(job, operator, is_aggregator(seat)).has_lock
     token = w.job(job).token
-    amount = _add(w, job, operator, seat, count, price)
+    amount = _add(w, job, operator, seat, count, price, is_dearer=dearer > 0)
     node_registry.lock(w, operator, token, amount, new=is_new)
-    restored = min(w.job_pots.get(job, 0), dearer)
+    leaver, share = _take_set_aside(w, job, seat, count)
+    needed = needed_of(share, dearer)
+    from_pot = min(w.job_pots.get(job, 0), dearer - needed)
+    if from_pot:
+        w.job_pots[job] -= from_pot
+    restored = needed + from_pot
     if restored:
-        w.job_pots[job] -= restored
         node_registry.pay_out(w, token, restored)
         jobs.restore(w, job, restored, NOBODY, 0)
+    _pay_leaver(w, job, leaver, share - needed)
 
 
-def vacate(w: World, job: int, operator: int, seat: int, count: int, price: int, *, whole: bool, left_turn: int) -> int:
-    """For Settlement: slashes a tenth of the seat's lock to the job's pot; returns how much. price: the seat's; 0 slashes nothing."""
+def vacate(
+    w: World,
+    job: int,
+    operator: int,
+    seat: int,
+    count: int,
+    price: int,
+    *,
+    whole: bool,
+    left_turn: int,
+    block_time: int,
+) -> int:
+    """For Settlement: slashes a tenth of the seat's lock; returns how much. price: the seat's; 0 slashes nothing.
+
+    A part is set aside by the operator's reputation, the rest goes to the job's pot.
+    """
     key = job, operator, is_aggregator(seat)
     stake = w.stakes[key]
     slashed = min(slash_of(lock_of(count * price, w.terms[job].audit_bps)), own_of(w, job, stake, key[2]))
     slots = stake.slots - slots_of(seat, count)
     held = stake.held - whole
     w.stakes[key] = replace(stake, locked=stake.locked - slashed, slots=slots, held=held, left_turn=left_turn)
-    w.job_pots[job] = w.job_pots.get(job, 0) + slashed
+    aside = set_aside_of(slashed, points_of(w, operator, stake, block_time)) if price else 0
+    if aside:
+        w.set_aside[job, seat] = SetAside(operator, count, aside)
+    w.job_pots[job] = w.job_pots.get(job, 0) + slashed - aside
     if price:
         node_registry.slash(w, operator, w.job(job).token, slashed, convicted=False)
     return slashed
@@ -114,16 +138,26 @@ def burn(w: World, job: int) -> None:
     w.job_pots[job] = 0
 
 
+def return_set_aside(w: World, msg: Message, job: int, seat: int) -> None:
+    """Of a job that is over: what is set aside for a seat that nobody took. It burns where the job was abandoned."""
+    record, run = w.set_aside.get((job, seat), SetAside()), w.run(job)
+    require(record.amount > 0, "locks: nothing set aside")
+    _require_free(w, job, record.operator, run.turn, is_seated=True)
+    w.set_aside[job, seat] = SetAside()
+    if run.round < run.rounds:
+        node_registry.burn(w, run.token, record.amount)
+    else:
+        _pay_leaver(w, job, record.operator, record.amount)
+
+
 def release(w: World, msg: Message, job: int, operator: int) -> None:
     """Frees an operator's locks in a job once none of its claims can be convicted."""
-    run, record = w.run(job), w.record_of(job, operator)
+    run = w.run(job)
     stakes = {role: w.stakes[job, operator, role] for role in ROLES if w.stake_of(job, operator, role).has_lock}
     require(len(stakes) > 0, "locks: nothing locked")
     is_seated = any(stake.held for stake in stakes.values())
-    require(not is_seated or run.state == JobState.ENDED, "settlement: seat still occupied")
     left = run.turn if is_seated else max(stake.left_turn for stake in stakes.values())
-    is_settled = left <= run.turn and all(w.closed_turn(job, turn).pending == 0 for turn in range(left))
-    require(is_settled and record.parked == 0, "settlement: claims not final")
+    _require_free(w, job, operator, left, is_seated=is_seated)
     for role, stake in stakes.items():
         w.stakes[job, operator, role] = Stake()
         node_registry.unlock(w, operator, run.token, stake.locked, last=True)
@@ -149,12 +183,48 @@ def restitution_of(w: World, job: int, is_aggregation: bool) -> int:
     return restitution(terms) if is_aggregation else lock_once(terms)
 
 
+def points_of(w: World, operator: int, stake: Stake, block_time: int) -> int:
+    """The reputation that counts when an operator leaves a seat: none of an operator that took a dearer one. What escrow was paid for
+    that seat would return to the submitter."""
+    return 0 if stake.is_dearer else node_registry.reputation(w, operator, block_time)
+
+
+def needed_of(share: int, dearer: int) -> int:
+    """What of a set-aside goes to escrow when the seat is taken over: all of what it costs more, so nobody gains by leaving."""
+    return min(share, dearer)
+
+
 def own_of(w: World, job: int, stake: Stake, is_aggregation: bool) -> int:
     """What a lock has left besides restitution."""
     return stake.locked - (restitution_of(w, job, is_aggregation) - stake.drawn)
 
 
-def _add(w: World, job: int, operator: int, seat: int, count: int, price: int) -> int:
+def _require_free(w: World, job: int, operator: int, left: int, *, is_seated: bool) -> None:
+    """left: the first turn in which the operator has surely no claim."""
+    run = w.run(job)
+    require(not is_seated or run.state == JobState.ENDED, "settlement: seat still occupied")
+    is_settled = left <= run.turn and all(w.closed_turn(job, turn).pending == 0 for turn in range(left))
+    require(is_settled and w.record_of(job, operator).parked == 0, "settlement: claims not final")
+
+
+def _take_set_aside(w: World, job: int, seat: int, count: int) -> tuple[int, int]:
+    """So many slots of a seat are taken over: who left it, and what was set aside for them."""
+    record = w.set_aside.get((job, seat), SetAside())
+    if not record.amount:
+        return 0, 0
+    share = record.amount * count // record.count
+    left = replace(record, count=record.count - count, amount=record.amount - share)
+    w.set_aside[job, seat] = left if left.count else SetAside()
+    return record.operator, share
+
+
+def _pay_leaver(w: World, job: int, operator: int, amount: int) -> None:
+    if amount:
+        node_registry.pay_out(w, w.job(job).token, amount)
+        jobs.restore(w, job, 0, w.operator(operator).owner, amount)
+
+
+def _add(w: World, job: int, operator: int, seat: int, count: int, price: int, *, is_dearer: bool) -> int:
     """One seat more in a role; returns what it adds to the lock. Restitution is whole again."""
     role = is_aggregator(seat)
     stake = w.stake_of(job, operator, role)
@@ -166,6 +236,7 @@ def _add(w: World, job: int, operator: int, seat: int, count: int, price: int) -
         drawn=0,
         held=stake.held + 1,
         slots=stake.slots + slots_of(seat, count),
+        is_dearer=stake.is_dearer or is_dearer,
         has_lock=True,
     )
     return amount

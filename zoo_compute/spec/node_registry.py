@@ -8,6 +8,7 @@ from dataclasses import replace
 from zoo_compute.spec.guardian import is_paused
 from zoo_compute.spec.params import (
     BPS,
+    BREACH_FEE_BPS,
     GPU_CLASSES,
     HALVING_EPOCHS,
     MAX_REPUTATION,
@@ -23,7 +24,9 @@ from zoo_compute.spec.promises import (
     beats,
     breached,
     declare,
+    declare_region,
     heartbeat,
+    meets,
     promised,
     protocol_time,
     total_beats,
@@ -31,7 +34,17 @@ from zoo_compute.spec.promises import (
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import ZERO_ADDRESS, Collateral, Consent, Message, Operator, SlashLedger, World
 
-__all__ = ["beat", "beats", "declare", "heartbeat", "promised", "protocol_time", "total_beats"]
+__all__ = [
+    "beat",
+    "beats",
+    "declare",
+    "declare_region",
+    "heartbeat",
+    "meets",
+    "promised",
+    "protocol_time",
+    "total_beats",
+]
 
 
 def reputation_parts(w: World, operator: int, now: int) -> int:
@@ -175,8 +188,9 @@ def withdraw(w: World, msg: Message, operator: int, token: str, amount: int) -> 
 
 
 def breach(w: World, msg: Message, operator: int, epoch: int) -> None:
-    """If too many declared periods of a past epoch were missed, slashes a hundredth of the stake and removes the tier."""
-    slash_stake(w, operator, breached(w, operator, epoch, msg.block_time))
+    """If too many declared periods of a past epoch were missed, slashes a hundredth of the stake and removes the tier. The sender has
+    a tenth of that."""
+    slash_for(w, operator, breached(w, operator, epoch, msg.block_time), BREACH_FEE_BPS, msg.sender)
 
 
 def lock(w: World, operator: int, token: str, amount: int, *, new: bool) -> None:
@@ -214,13 +228,34 @@ def slash(w: World, operator: int, token: str, amount: int, *, convicted: bool) 
 
 
 def slash_stake(w: World, operator: int, bps: int) -> int:
-    """For Rewards and Admissions: burns part of a stake, in whole units."""
+    """For Rewards: burns part of a stake, in whole units."""
+    return slash_for(w, operator, bps, 0, ZERO_ADDRESS)[0]
+
+
+def slash_for(w: World, operator: int, bps: int, share_bps: int, account: str) -> tuple[int, int]:
+    """For Admissions: `slash_stake`, and of the part a share to an account; without one it stays in the pot. Returns both."""
     record, zen = w.operators[operator], w.config.zen
-    slashed = record.stake // STAKE_UNIT * bps // BPS * STAKE_UNIT
+    units = record.stake // STAKE_UNIT * bps // BPS
+    slashed, share = units * STAKE_UNIT, units * share_bps // BPS * STAKE_UNIT
     w.operators[operator] = replace(record, stake=record.stake - slashed)
-    w.burned[zen] = w.burned.get(zen, 0) + slashed
+    w.burned[zen] = w.burned.get(zen, 0) + slashed - share
+    w.pots[zen] = w.pots.get(zen, 0) + share
     _note_slash(w, zen, slashed)
-    return slashed
+    if account != ZERO_ADDRESS:
+        pay_share(w, account, share)
+    return slashed, share
+
+
+def pay_share(w: World, account: str, amount: int) -> None:
+    """For Admissions: from the pot to an account; without one it burns."""
+    zen = w.config.zen
+    if account == ZERO_ADDRESS:
+        burn(w, zen, amount)
+        return
+    _take_from_pot(w, zen, amount)
+    ledger = w.slash_ledgers.get(zen, SlashLedger())
+    w.slash_ledgers[zen] = replace(ledger, paid_out=ledger.paid_out + amount)
+    w.move(zen, w.config.registry, account, amount, by="registry")
 
 
 def set_admitted(w: World, operator: int, admitted: bool) -> None:

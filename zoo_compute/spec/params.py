@@ -80,6 +80,7 @@ PRESETS: dict[str, Preset] = {preset.name: preset for preset in (DEVNET, PRODUCT
 BPS: int = 10_000  # basis points in the whole
 FEE_BPS: int = 500  # of every payment, to the treasury: 5 % pays development, audits and grants
 SLASH_BPS: int = 1_000  # of a slot's lock, for a timeout or a decline: hurts, without ruining who lost power once
+MAX_SET_ASIDE: int = 900  # points of reputation that set aside a part of that: a good record pays a hundredth of a lock
 MIN_AUDIT_BPS: int = (
     200  # of a job's slot-rounds and aggregations, that are drawn for a paid audit: with less, locks would be too large
 )
@@ -119,6 +120,9 @@ STAKE_UNIT: int = 10**12  # smallest units of ZEN: stake is counted in these, so
 PERIODS: int = 24  # of an epoch: a heartbeat counts once in each
 MAX_STOPPED_EPOCHS: int = 64  # of one halt that nobody is judged for: bounds the gas of the beat that ends it
 BREACH_BPS: int = 100  # of the stake, for an epoch in which more promised periods were missed than the SLA allows
+BREACH_FEE_BPS: int = (
+    1_000  # of that, to whoever shows it: more than gas costs, and far less than it costs to show oneself
+)
 MAX_LONGER_WINDOWS: int = 3  # usual windows by which a claim's window can be longer, for the cost of a round
 ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it
 LEAST_BASE_FEE: int = 10**9  # wei: what a chain's base fee counts as at least, so that no demand is free
@@ -148,6 +152,8 @@ SIGNED_BYTES: int = 2 * 2**30  # the price is per GiB and round, and a round tak
 MAX_WORKLOADS: int = 16  # VRAM sizes that have one: bounds the search for an operator's
 MAX_STEPS: int = 65_536  # of a workload
 FALSE_TRIAL_BPS: int = 2_000  # of the stake: the least stake is no longer enough to bid
+LAPSE_BPS: int = 100  # of the stake, for a recall that was not answered: a promise not kept, as missed hours are
+RECALLER_BPS: int = 5_000  # of that, to whoever recalled; the rest burns, so nobody recalls itself for nothing
 RECALL_BPS: int = 1_000  # of the admitted, in an epoch: each is shown again every ten epochs
 COIN: str = "0x" + 40 * "0"  # the native coin, in place of a token's address
 WORD_BYTES: int = 4  # of a tensor's element
@@ -276,6 +282,7 @@ class Terms:
     depth: int  # turns that may have claims that are not final
     policy: int  # POLICY_TOLERATE, or the bits of POLICY_ROLL_BACK, POLICY_DELAYED and POLICY_CARRIES
     audit_bps: int  # how many of 10,000 slot-rounds and aggregations are drawn for a paid audit
+    requirements: int = 0  # of each operator: the word of `spec.requirements`; 0 asks for nothing
 
 
 def escrow(terms: Terms) -> int:
@@ -354,8 +361,18 @@ def fee_of(amount: int) -> int:
 
 
 def slash_of(lock: int) -> int:
-    """The part of a lock that a timeout or a decline costs."""
+    """The part of a lock that a timeout or a decline takes."""
     return lock * SLASH_BPS // BPS
+
+
+def set_aside_of(slashed: int, reputation: int) -> int:
+    """What of it an operator has back, if its seat costs nobody anything: a thousandth a point, up to nine tenths."""
+    return slashed * min(reputation, MAX_SET_ASIDE) // MAX_REPUTATION
+
+
+def share_of_stake(stake: int, bps: int, share_bps: int) -> int:
+    """What somebody has of a part of a stake, both in whole units."""
+    return stake // STAKE_UNIT * bps // BPS * share_bps // BPS * STAKE_UNIT
 
 
 def gpu_seconds(flops: int) -> float:

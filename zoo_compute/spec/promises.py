@@ -1,5 +1,5 @@
-"""NodeRegistry's promised hours: tiers, declarations, heartbeats, breaches; and the protocol's time, of which a heartbeat is a
-beat (docs/protocol/node-registry.md).
+"""NodeRegistry's promised hours: tiers, declarations, heartbeats, breaches; whether an operator is what a job asks for; and the
+protocol's time, of which a heartbeat is a beat (docs/protocol/node-registry.md).
 
 Epochs and periods are of wall time: people promise hours of the day.
 """
@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from zoo_compute.spec import clocks
 from zoo_compute.spec.params import BPS, BREACH_BPS, DATACENTER, MAX_STOPPED_EPOCHS, PERIODS, TIERS
+from zoo_compute.spec.requirements import Capability, is_met, requirements_of
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Declaration, Message, Operator, Promise, World
 
@@ -28,6 +29,33 @@ def declare(w: World, msg: Message, operator: int, tier: int, hours: int) -> Non
     if old.since != since:
         old = replace(old, last_tier=old.tier, last_hours=old.hours, last_since=old.since)
     w.declarations[operator] = replace(old, tier=tier, hours=hours, since=since)
+
+
+def declare_region(w: World, msg: Message, operator: int, region: int) -> None:
+    """Applies at once; nobody checks it, and it binds nobody."""
+    record = w.operators.get(operator)
+    require(record is not None and msg.sender == record.owner, "registry: not the owner")
+    require(region < 2**32, "registry: region out of range")
+    w.declarations[operator] = replace(w.declarations.get(operator, Declaration()), region=region)
+
+
+def meets(w: World, operator: int, requirements: int, *, block_time: int) -> bool:
+    """Is the operator what a job asks for? A promise counts if it binds in this epoch and in the next."""
+    epoch = block_time // w.config.preset.epoch_s
+    return is_met(requirements_of(requirements), capability(w, operator, epoch))
+
+
+def capability(w: World, operator: int, epoch: int) -> Capability:
+    """What the registry knows of an operator, in an epoch."""
+    record, promises = w.operator(operator), [promised(w, operator, each) for each in (epoch, epoch + 1)]
+    return Capability(
+        gpu_class=record.gpu_class,
+        vram_gb=record.vram_gb,
+        is_admitted=record.is_admitted,
+        region=w.declarations.get(operator, Declaration()).region,
+        tier=min(promise.tier for promise in promises),
+        hours=min(promise.hours.bit_count() for promise in promises),
+    )
 
 
 def promised(w: World, operator: int, epoch: int) -> Promise:

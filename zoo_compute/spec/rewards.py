@@ -109,7 +109,12 @@ def _call(w: World, flow: Flow, who: int | str, job: int, weight: int, most: int
 
 def link_bytes(w: World, operator: int, epoch: int) -> int:
     """The bytes that an operator's link carries in an epoch, by its declared tier."""
-    return LINK_GBPS[promises.promised(w, operator, epoch).tier] * BYTES_PER_GBPS * w.config.preset.epoch_s
+    return tier_bytes(promises.promised(w, operator, epoch).tier, w.config.preset.epoch_s)
+
+
+def tier_bytes(tier: int, epoch_s: int) -> int:
+    """The bytes that the link of a tier carries in an epoch."""
+    return LINK_GBPS[tier] * BYTES_PER_GBPS * epoch_s
 
 
 def redeem(w: World, msg: Message, server: int, client: int, epoch: int, total: int, receipt: Receipt) -> int:

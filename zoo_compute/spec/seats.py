@@ -16,7 +16,7 @@ from zoo_compute.spec.params import (
     window_s,
 )
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.state import Claim, ClaimStatus, ClosedTurn, JobState, Run, Said, Seat, World
+from zoo_compute.spec.state import Claim, ClaimStatus, ClosedTurn, JobState, Message, Run, Said, Seat, World
 
 
 def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int, locked: int) -> None:
@@ -188,20 +188,21 @@ def split(w: World, job: int, seat: int, count: int) -> int:
     return number
 
 
-def vacate(w: World, job: int, seat: int, now: int, *, whole: bool = True) -> None:
-    """Vacates a seat: a tenth of its lock goes to the job's pot, unless its aggregator is short of custodians' signatures.
+def vacate(w: World, job: int, seat: int, msg: Message, *, whole: bool = True) -> None:
+    """Vacates a seat: a tenth of its lock is lost or set aside, unless its aggregator is short of custodians' signatures.
 
     whole: whether it is not a part that was split off.
     """
     run, left = w.runs[job], w.seats[job, seat]
     price = 0 if seat == AGGREGATOR_SEAT and Said.SHORT in run.said else left.price
-    locks.vacate(w, job, left.operator, seat, left.count, price, whole=whole, left_turn=next_turn(run))
-    leave(w, job, seat, now)
+    turn = next_turn(run)
+    locks.vacate(w, job, left.operator, seat, left.count, price, whole=whole, left_turn=turn, block_time=msg.block_time)
+    leave(w, job, seat, msg.now)
     if seat == AGGREGATOR_SEAT:
-        give_time(w, job, now)
+        give_time(w, job, msg.now)
     elif run.state == JobState.AWARDED:
         w.runs[job] = replace(run, missing=bits.without(run.missing, bits.bit(seat)))
-        start_if_ready(w, job, now)
+        start_if_ready(w, job, msg.now)
 
 
 def leave(w: World, job: int, seat: int, now: int) -> None:

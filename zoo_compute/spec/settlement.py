@@ -6,7 +6,7 @@ Disputes and convictions are in `convictions`.
 from dataclasses import replace
 from itertools import groupby
 
-from zoo_compute.spec import bits, jobs, locks, node_registry, rewards, seats
+from zoo_compute.spec import auction, bits, jobs, locks, node_registry, rewards, seats
 from zoo_compute.spec.clocks import fading_pay
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
@@ -38,7 +38,7 @@ def decline(w: World, msg: Message, job: int, seat: int, count: int) -> None:
     _require_hot(w, msg, seat_state.operator)
     require(seats.is_missing(run, seat), "settlement: already committed")
     require(1 <= count <= seat_state.count, "settlement: count out of range")
-    seats.vacate(w, job, seats.split(w, job, seat, count), msg.now, whole=count == seat_state.count)
+    seats.vacate(w, job, seats.split(w, job, seat, count), msg, whole=count == seat_state.count)
 
 
 def expire(w: World, msg: Message, job: int, seat: int) -> None:
@@ -47,7 +47,7 @@ def expire(w: World, msg: Message, job: int, seat: int) -> None:
     require(run.state == JobState.AWARDED, "settlement: not awarded")
     require(msg.now > run.opened_at + w.config.preset.ready_window_s, "settlement: ready window open")
     require(seats.is_missing(run, seat), "settlement: nothing to ready")
-    seats.vacate(w, job, seat, msg.now)
+    seats.vacate(w, job, seat, msg)
 
 
 def commit(w: World, msg: Message, job: int, seat: int, turn: int, root: bytes, bundle: bytes) -> None:
@@ -78,14 +78,14 @@ def time_out(w: World, msg: Message, job: int, seat: int) -> None:
         is_late = is_late and seats.deadline_of(run, seat_state) < min(msg.now, run.inputs_close + 1)
         is_late = is_late and not run.is_signed  # what custodians left out was committed in time
     require(is_late, "settlement: deadline not passed")
-    seats.vacate(w, job, seat, msg.now)
+    seats.vacate(w, job, seat, msg)
 
 
 def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count: int, estimate_s: int) -> None:
     """An operator takes the last `count` slots of a vacant seat, at the seat's price now."""
     run, vacant = w.run(job), w.seat(job, seat)
     require(run.state in (JobState.AWARDED, JobState.RUNNING), "settlement: not running")
-    require(node_registry.is_eligible(w, operator, msg.sender), "settlement: operator not eligible")
+    auction.check_takeover(w, msg, job, operator)
     require(vacant.operator == 0 and vacant.count > 0, "settlement: seat not vacant")
     require(least_taken(run.slots, vacant.count) <= count <= vacant.count, "settlement: count out of range")
     _require_estimate(run, estimate_s)

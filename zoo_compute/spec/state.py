@@ -81,6 +81,7 @@ class Config:
     first_guardian: str = "guardian"
     governor: str = "deployer"  # of TaskRegistry: the timelock; on a devnet the deployer
     treasury_governor: str = "timelock"  # also of Guardian and Rewards
+    needs_admission: bool = False  # every job asks for operators whose machine passed a trial; in production they do
     registry: str = "registry"
     tasks: str = "tasks"
     auction: str = "auction"
@@ -139,6 +140,7 @@ class Declaration:
     last_hours: int = 0
     last_since: int = 0
     barred_from: int = 0  # no tier declared for an epoch before this one applies from it on; 0: no breach took a tier
+    region: int = 0  # four letters as 32 bits; applies at once, and nobody checks it
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,7 @@ class Said(IntFlag):
     """By custodians, of the open turn."""
 
     NOTHING = 0
-    SIGNED = 1  # contract: HELD; a majority holds inputs, and nobody commits any more
+    SIGNED = 1  # a majority holds inputs, and nobody commits any more
     SHORT = 2  # too few sign for a checkpoint
     SPARED = 4  # too few signed for one before, and the aggregator had its time anew or was replaced
 
@@ -315,7 +317,17 @@ class Stake:
     left_turn: int = 0  # the first turn in which it surely has no claim, once it has no seat
     slots: int = 0  # of the seats it has; the aggregator's has none
     held: int = 0  # seats
+    is_dearer: bool = False  # whether it took a seat over at a higher price than before
     has_lock: bool = False  # whether there is a lock; not in the contract's view
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Of a tenth of the lock behind a seat that somebody left: what its operator has back if that costs nobody anything."""
+
+    operator: int = 0
+    count: int = 0  # slots that nobody took over yet
+    amount: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,8 +563,11 @@ class World:
     # Locks
     stakes: dict[tuple[int, int, bool], Stake] = field(default_factory=dict)  # (job, operator, whether it aggregates)
     job_pots: dict[int, int] = field(default_factory=dict)  # by job: what timeouts left, in the registry's pot
+    set_aside: dict[tuple[int, int], SetAside] = field(default_factory=dict)  # (job, seat); in the registry's pot
     finder_shares: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, claim); in the registry's pot
     taken_of_lock: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, convicted claim)
+    # Admissions, of which more is below
+    trial_shares: dict[Claim, int] = field(default_factory=dict)  # by a judged trial; in the registry's pot
     # Rewards
     pool: int = 0
     epochs: dict[int, Epoch] = field(default_factory=dict)

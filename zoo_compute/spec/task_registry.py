@@ -1,6 +1,8 @@
 """TaskRegistry's functions for accounts (docs/protocol/task-registry.md); those for contracts are in `jobs`."""
 
-from zoo_compute.spec import auction, jobs
+from dataclasses import replace
+
+from zoo_compute.spec import auction, jobs, requirements
 from zoo_compute.spec.guardian import is_paused
 from zoo_compute.spec.params import (
     BPS,
@@ -24,6 +26,7 @@ from zoo_compute.spec.params import (
     least_posting_deposit,
     windows,
 )
+from zoo_compute.spec.requirements import ADMITTED
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Job, JobLedger, JobState, Message, Phase, World
 
@@ -36,8 +39,10 @@ def allow(w: World, msg: Message, token: str, allowed: bool, window_value: int) 
 
 
 def post(w: World, msg: Message, terms: Terms) -> int:
-    """A new job: pulls the escrow and opens both lots."""
+    """A new job: pulls the escrow and opens both lots. Where the network needs admission, the job asks for it."""
     require(not is_paused(w, w.config.tasks, msg.block_time), "tasks: intake paused")
+    if w.config.needs_admission:
+        terms = replace(terms, requirements=terms.requirements | ADMITTED)
     require(w.allowed.get(terms.token, False), "tasks: token not allowed")
     check_terms(terms)
     require(msg.value >= least_posting_deposit(msg.base_fee), "tasks: deposit too small")
@@ -83,6 +88,7 @@ def check_terms(terms: Terms) -> None:
     is_odd = custodians % 2 == 1 and MIN_CUSTODIANS <= custodians <= MAX_CUSTODIANS
     require(is_known and (custodians == 0 or is_odd), "tasks: unknown policy")
     require(MIN_AUDIT_BPS <= terms.audit_bps <= BPS, "tasks: audit rate out of range")
+    require(requirements.is_known(terms.requirements), "tasks: unknown requirements")
 
 
 def cancel(w: World, msg: Message, job: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zoo_compute.spec.watching import NOBODY
+
 if TYPE_CHECKING:
     from zoo_compute.spec.state import Claim
 
@@ -42,7 +44,8 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """An operator's last: in which epoch, and until when it must be answered; 0: it was."""
+    """An operator's last: in which epoch, until when it must be answered (0: it was), and who asked for it."""
 
     epoch: int = 0
     due: int = 0
+    caller: str = NOBODY

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NOBODY: str = "0x" + 40 * "0"
+NO_SIGNER: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Demand:
     group: int = 0
     turn: int = 0  # the open one, whose clocks it holds
     holds: bool = False
+    signer: int = NO_SIGNER  # of which operator it is demanded, in a job with custodians; else of the claim's author
 
     @property
     def is_open(self) -> bool:

@@ -31,7 +31,7 @@ from zoo_compute.store.errors import (
 )
 from zoo_compute.store.interface import Source
 from zoo_compute.store.multiformats import Cid
-from zoo_compute.store.peers import Peers
+from zoo_compute.store.peers import Peers, Received
 from zoo_compute.store.unixfs import MAX_CONTENT, Link
 
 _PARALLEL = 4  # blocks fetched at a time
@@ -39,7 +39,10 @@ _GARBAGE_WAIT_S = 60.0  # for others to finish adding
 
 
 class BlockStore:
-    """Threads and processes can share `root`. Any process may crash at any time."""
+    """Threads and processes can share `root`. Any process may crash at any time.
+
+    received: counts what peers send; set it before the peers.
+    """
 
     def __init__(self, root: Path, peers: Sequence[str] = (), scope: Scope = Scope.ANY) -> None:
         self.root = Path(root)
@@ -51,6 +54,7 @@ class BlockStore:
             self._pins.mkdir(exist_ok=True)
             self._tags.mkdir(exist_ok=True)
         self._name_once()
+        self.received: Received | None = None
         self.set_peers(peers, scope)
 
     @property
@@ -59,7 +63,7 @@ class BlockStore:
 
     def set_peers(self, urls: Sequence[str], scope: Scope = Scope.ANY) -> None:
         """scope: where these may be."""
-        self._peers = Peers(urls, scope)
+        self._peers = Peers(urls, self.received, scope)
 
     def add(self, source: Source, *, pin: bool = True, tag: str = "") -> str:
         with dag.open_source(source) as stream, locked(self._lock, fcntl.LOCK_SH):

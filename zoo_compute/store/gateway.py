@@ -3,11 +3,14 @@
 GET, HEAD /ipfs/CID?format=raw   one block (or `Accept: application/vnd.ipld.raw`)
 GET, HEAD /pins/CID              {"cid": CID, "pinned": true or false}
 GET, HEAD /custody/JOB           what this operator says about a job's custody (keepers/decisions/custody_statements.py)
+GET, HEAD /receipts/OPERATOR      this operator's newest receipt for what OPERATOR sent it (keepers/decisions/receipts.py)
 GET, HEAD /health                {"ok": true}
 GET /reach?endpoint=URL&cid=CID  {"endpoint": URL, "cid": CID, "served": true or false}: whether an announced endpoint serves
                                  a small block, within the limits of probe.py
 
-    python -m zoo_compute.store.gateway --root DIR [--host 127.0.0.1] [--port 8080]
+Every answer names the store, and with --operator the operator that it belongs to.
+
+    python -m zoo_compute.store.gateway --root DIR [--host 127.0.0.1] [--port 8080] [--operator 7]
 """
 
 import argparse
@@ -36,7 +39,7 @@ from zoo_compute.timed_sockets import TimedSocket
 
 MAX_CONNECTIONS = 64
 REQUEST_S = 15.0  # for a client to send its request, and again to read the answer
-MAX_DIGITS = 20  # of a job's number
+MAX_DIGITS = 20  # of a job's number, and an operator's
 _RAW_TYPE = "application/vnd.ipld.raw"
 
 
@@ -48,15 +51,27 @@ def statement_path(root: Path, job: int) -> Path:
 Answered = Callable[[int, int], object]  # status and bytes of each answer
 
 
+def receipt_path(root: Path, server: int) -> Path:
+    """The file, in a store's folder, of the receipt that its operator signed for another one."""
+    return root / "receipts" / f"{server}.json"
+
+
 class Gateway:
-    """Serves `store` until `stop`. port: 0 for a free one. answered: called after each answer. Raises StoreError if the address cannot
-    be used."""
+    """Serves `store` until `stop`. port: 0 for a free one. operator: whose it is; 0: nobody's. answered: called after each answer.
+
+    Raises StoreError if the address cannot be used.
+    """
 
     def __init__(
-        self, store: BlockStore, host: str = "127.0.0.1", port: int = 0, answered: Answered = lambda *_: None
+        self,
+        store: BlockStore,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        operator: int = 0,
+        answered: Answered = lambda *_: None,
     ) -> None:
         try:
-            self._server = _Server(store, host, port, answered)
+            self._server = _Server(store, host, port, operator, answered)
         except OSError as error:
             raise StoreError(_cannot_listen(host, port, error)) from error
         url_host = f"[{host}]" if ":" in host else host
@@ -89,8 +104,8 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, store: BlockStore, host: str, port: int, answered: Answered) -> None:
-        self.store = store
+    def __init__(self, store: BlockStore, host: str, port: int, operator: int, answered: Answered) -> None:
+        self.store, self.operator = store, operator
         self.answered = answered
         self.prober = Prober(store.root, local=is_loopback(host))
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
@@ -183,10 +198,13 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json({"ok": True})
         if kind == "reach" and not rest:
             return self._reach(query)
-        if kind == "custody" and rest.isdecimal() and len(rest) < MAX_DIGITS:
-            return self._statement(int(rest))
+        path_of = {"custody": statement_path, "receipts": receipt_path}.get(kind)
+        if path_of is not None and rest.isdecimal() and len(rest) < MAX_DIGITS:
+            return self._said(path_of(self.server.store.root, int(rest)))
         if kind not in ("ipfs", "pins") or not rest:
-            return self._say(404, "expected /ipfs/CID?format=raw, /pins/CID, /custody/JOB, /reach or /health")
+            return self._say(
+                404, "expected /ipfs/CID?format=raw, /pins/CID, /custody/JOB, /receipts/OPERATOR, /reach or /health"
+            )
         try:
             cid = Cid.parse(rest)
         except BadCid as error:
@@ -214,11 +232,11 @@ class _Handler(BaseHTTPRequestHandler):
             return self._say(refused.status, str(refused))
         return self._json({"endpoint": endpoint, "cid": cid.text, "served": served})
 
-    def _statement(self, job: int) -> None:
+    def _said(self, path: Path) -> None:
         try:
-            said = statement_path(self.server.store.root, job).read_bytes()
+            said = path.read_bytes()
         except FileNotFoundError:
-            return self._say(404, f"nothing is said here about job {job}")
+            return self._say(404, "nothing is said here about that")
         self._answer(200, said, {"Content-Type": "application/json", "Cache-Control": "no-store"})
 
     def _block(self, cid: Cid) -> None:
@@ -253,6 +271,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("X-Store-Id", self.server.store.id)
+        if self.server.operator:
+            self.send_header("X-Operator", str(self.server.operator))
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
@@ -276,12 +296,13 @@ def main(answered: Answered = lambda *_: None) -> int:
     parser.add_argument("--root", type=Path, required=True, help="folder of the store; made if absent")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=8080, help="0 takes a free one (default: 8080)")
+    parser.add_argument("--operator", type=int, default=0, help="number of the operator whose store it is")
     options = parser.parse_args()
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     try:
-        gateway = Gateway(BlockStore(options.root), options.host, options.port, answered)
+        gateway = Gateway(BlockStore(options.root), options.host, options.port, options.operator, answered)
     except (StoreError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

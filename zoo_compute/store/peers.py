@@ -9,8 +9,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Sequence
-from typing import NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 from urllib.parse import SplitResult, urlsplit
 
 from zoo_compute.store.addresses import AddressRefused, Scope, resolve
@@ -24,6 +24,10 @@ REST_S = 30.0  # for how long a peer that failed is tried last
 _IDLE_KEPT = 8  # connections kept open to one peer
 
 _NOT_THERE = {404, 410, 412}
+_MAX_DIGITS = 20  # of an operator's number
+
+# The gateway's URL, the operator that it says it belongs to, and the bytes of a verified block.
+Received = Callable[[str, int, int], None]
 
 
 class PeerFailed(Exception):
@@ -81,8 +85,8 @@ class GatewayClient:
         self._owner = os.getpid()
         self._lock = threading.Lock()
 
-    def ask(self, request: HttpRequest, *, deadline: float, max_bytes: int) -> tuple[int, bytes, str]:
-        """Status, body, and the store's name if it has one. Raises PeerFailed, PeerSentWrongBytes."""
+    def ask(self, request: HttpRequest, *, deadline: float, max_bytes: int) -> tuple[int, bytes, Mapping[str, Any]]:
+        """Status, body and headers. Raises PeerFailed, PeerSentWrongBytes."""
         for connection in (self._take_idle(), None):
             fresh = connection is None
             try:
@@ -94,16 +98,21 @@ class GatewayClient:
 
     def block(self, cid: Cid, *, deadline: float, local_only: bool = False) -> bytes:
         """The block, verified. Raises PeerFailed, PeerHasNoBlock, PeerSentWrongBytes."""
+        return self.block_of(cid, deadline=deadline, local_only=local_only)[0]
+
+    def block_of(self, cid: Cid, *, deadline: float, local_only: bool = False) -> tuple[bytes, int]:
+        """As `block`; and the operator that the gateway says it belongs to, 0 if it names none."""
         headers = {"Accept": "application/vnd.ipld.raw"} | ({"Cache-Control": "only-if-cached"} if local_only else {})
         request = HttpRequest("GET", f"/ipfs/{cid}?format=raw", headers)
-        status, body, _ = self.ask(request, deadline=deadline, max_bytes=MAX_BLOCK)
+        status, body, answered = self.ask(request, deadline=deadline, max_bytes=MAX_BLOCK)
         if status in _NOT_THERE:
             raise PeerHasNoBlock("does not have it")
         if status != 200:
             raise PeerFailed(f"answered HTTP {status}")
         if not cid.matches(body):
             raise PeerSentWrongBytes(f"answered {len(body)} bytes that do not hash to the CID")
-        return body
+        said = answered.get("X-Operator", "")
+        return body, int(said) if said.isascii() and said.isdecimal() and len(said) <= _MAX_DIGITS else 0
 
     def close(self) -> None:
         while connection := self._take_idle():
@@ -136,7 +145,7 @@ class GatewayClient:
 
     def _exchange(
         self, connection: http.client.HTTPConnection, request: HttpRequest, deadline: float, max_bytes: int
-    ) -> tuple[int, bytes, str]:
+    ) -> tuple[int, bytes, Mapping[str, Any]]:
         done = False
         try:
             cast(TimedSocket, connection.sock).deadline = deadline
@@ -146,7 +155,7 @@ class GatewayClient:
             if len(body) > max_bytes:
                 raise PeerSentWrongBytes(f"answered more than {max_bytes} bytes")
             done = response.isclosed() and connection.sock is not None
-            return response.status, body, response.headers.get("X-Store-Id", "")
+            return response.status, body, cast(Mapping[str, Any], response.headers)
         finally:
             if not done or not self._keep(connection):
                 connection.close()
@@ -166,9 +175,13 @@ class GatewayClient:
 
 
 class Peers:
-    """Tries gateways in turn: first the one that sent the last block, last those that failed recently."""
+    """Tries gateways in turn: first the one that sent the last block, last those that failed recently.
 
-    def __init__(self, urls: Sequence[str] = (), scope: Scope = Scope.ANY) -> None:
+    received: is called with each block that an operator's gateway sent, once it is verified.
+    """
+
+    def __init__(self, urls: Sequence[str] = (), received: Received | None = None, scope: Scope = Scope.ANY) -> None:
+        self._received = received
         clients = (GatewayClient(url, scope) for url in urls)
         self._clients = list({client.url: client for client in clients}.values())
         self._rests_until: dict[str, float] = {}
@@ -191,7 +204,7 @@ class Peers:
             others = len(order) - position - 1
             limit = deadline if not others else min(now + PATIENCE_S, now + (deadline - now) / (others + 1))
             try:
-                block = client.block(cid, deadline=limit)
+                block, operator = client.block_of(cid, deadline=limit)
             except PeerFailed as failure:
                 failures[client.url] = failure
                 if not isinstance(failure, PeerHasNoBlock):
@@ -199,6 +212,8 @@ class Peers:
             else:
                 self._rests_until[client.url] = 0.0
                 self._gave_last = client.url
+                if operator and self._received is not None:
+                    self._received(client.url, operator, len(block))
                 return block
         raise _no_peer_error(cid, failures)
 

@@ -34,7 +34,7 @@ def confirmations(cid: str, gateways: Sequence[str], *, timeout_s: float = 5, sc
 def _keeper(cid: Cid, client: GatewayClient, deadline: float) -> str | None:
     """The name of the store behind this gateway if it pins `cid` (its URL if it has no name), else None."""
     try:
-        status, body, name = client.ask(
+        status, body, headers = client.ask(
             HttpRequest("GET", f"/pins/{cid}", {}), deadline=deadline, max_bytes=_MAX_ANSWER
         )
         if status != 200 or json.loads(body) != {"cid": cid.text, "pinned": True}:
@@ -44,4 +44,4 @@ def _keeper(cid: Cid, client: GatewayClient, deadline: float) -> str | None:
         return None
     finally:
         client.close()
-    return name or client.url
+    return headers.get("X-Store-Id") or client.url

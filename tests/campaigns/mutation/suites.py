@@ -83,7 +83,12 @@ SUITES = {
         WIRING,
         SCENARIOS,
     ),
-    "Availability": ("contracts/test_availability.py", "contracts/test_availability_ends.py", WIRING),
+    "Availability": (
+        "contracts/test_availability.py",
+        "contracts/test_availability_ends.py",
+        "contracts/test_availability_signers.py",
+        WIRING,
+    ),
     "Custody": ("differential/test_custody.py", "differential/test_custody_events.py", WIRING, SCENARIOS),
     "Admissions": ("contracts/test_admissions.py", WIRING),
     "OpExecutor": ("referee/test_operators.py",),

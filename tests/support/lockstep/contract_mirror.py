@@ -45,9 +45,9 @@ class Disagreement(AssertionError):
 
 
 @contextmanager
-def fresh_mirror(preset_name: str) -> Iterator["ContractMirror"]:
+def fresh_mirror(preset_name: str, *, needs_admission: bool = False) -> Iterator["ContractMirror"]:
     """A fresh deployment of the preset, undone at the end."""
-    kit = deployed(preset_name)
+    kit = deployed(preset_name, needs_admission=True) if needs_admission else deployed(preset_name)
     with chain.anchor():
         yield ContractMirror(PRESETS[preset_name], *kit)
 
@@ -58,13 +58,13 @@ def persistent_deployment(preset_name: str) -> "ContractMirror":
 
 
 @cache
-def deployed(preset_name: str) -> tuple[dict[str, Contract], dict[str, str]]:
+def deployed(preset_name: str, *, needs_admission: bool = False) -> tuple[dict[str, Contract], dict[str, str]]:
     """Contracts by the names of docs/protocol/, tokens as `token ADDRESS`; and the accounts' addresses."""
     preset = PRESETS[preset_name]
     chain.timestamp = START
     accounts = {name: Signer(name).address for name in ACCOUNTS if name not in DEPLOYED}
     with chain.prank(accounts["deployer"]):
-        contracts = _deploy(preset, accounts)
+        contracts = _deploy(preset, accounts, needs_admission=needs_admission)
         bad = load("mocks/FalseToken").deploy()
         supply = 2 * WEALTH * len(ACCOUNTS)
         tokens = {"zen": contracts["zen"], "usd": load("ZenToken").deploy(supply), "bad": bad}
@@ -87,14 +87,14 @@ def deployed(preset_name: str) -> tuple[dict[str, Contract], dict[str, str]]:
     return contracts, accounts | {name: str(contracts[of].address) for name, of in DEPLOYED.items()}
 
 
-def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
+def _deploy(preset: Preset, accounts: dict[str, str], *, needs_admission: bool) -> dict[str, Contract]:
     """As docs/protocol/ has the constructors; governor and timelock are plain accounts here."""
     governor = accounts["timelock"]
     guardian = load("Guardian").deploy(governor, accounts["guardian"], preset.pause_s)
     zen = load("ZenToken").deploy(2 * WEALTH * len(accounts))
     treasury = load("Treasury").deploy(governor)
     pool = load("AuditPool").deploy(treasury)
-    core = deploy_core(preset, zen, treasury, guardian, governor, accounts["deployer"])
+    core = deploy_core(preset, zen, treasury, guardian, governor, accounts["deployer"], needs_admission=needs_admission)
     registry, tasks, settlement = core["registry"], core["tasks"], core["settlement"]
     custody = load("Custody").deploy(
         registry,
@@ -152,6 +152,7 @@ class ContractMirror:
             first_guardian=accounts["guardian"],
             governor=accounts["deployer"],
             treasury_governor=accounts["timelock"],
+            needs_admission=contracts["tasks"].needs_admission(),
             judge=judge_by_hash,
             part_count=parts_of,
             audit_pool=accounts["audit pool"],
@@ -246,7 +247,7 @@ class ContractMirror:
             account = Account.from_key(keccak(text=name))
             at = str(self.contracts["rewards"].address)
             return receipt_signature(account, at, arg.server, arg.client, arg.epoch, arg.total)
-        if call.contract == "custody" and isinstance(arg, tuple):
+        if call.contract in ("custody", "availability") and isinstance(arg, tuple):
             return self._custody_list(arg)
         return sent(arg) if call.contract == "referee" else _encoded(arg)
 

@@ -21,6 +21,7 @@ from zoo_compute.spec import (
     guardian,
     locks,
     node_registry,
+    promises,
     rewards,
     seats,
     watching,
@@ -29,6 +30,7 @@ from zoo_compute.spec.auditing import Role, Verdicts
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.court import WorldCourt
 from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
+from zoo_compute.spec.requirements import Requirements
 from zoo_compute.spec.state import (
     EMPTY_BYTES32,
     ZERO_ADDRESS,
@@ -44,6 +46,7 @@ from zoo_compute.spec.state import (
     Pause,
     Posted,
     Seal,
+    SetAside,
     Share,
     Signed,
     Traffic,
@@ -106,12 +109,27 @@ def _operator_views(w: World, key: int) -> Iterator[View]:
     yield View("registry", "multiplier_of", (key,), node_registry.multiplier_of(w, key))
     yield View("registry", "vram_of", (key,), record.vram_gb)
     yield View("registry", "is_eligible", (key, w.config.registry), False)
+    yield _capability_view(w, key)
     yield View("registry", "operator_count", (), len(w.operators))
+
+
+def _capability_view(w: World, key: int) -> View:
+    """Whether the operator meets all that it is, no more: what it has in this epoch and in the next, the less of both."""
+    block_time = int(chain.timestamp)
+    has = promises.capability(w, key, block_time // w.config.preset.epoch_s)
+    word = Requirements(has.region, has.vram_gb, 1 << has.gpu_class, has.hours, has.tier, has.is_admitted).word
+    return View("registry", "meets", (key, word), node_registry.meets(w, key, word, block_time=block_time))
+
+
+def _declaration_views(w: World, key: int) -> Iterator[View]:
+    yield View("registry", "declarations", (key,), w.declarations.get(key, Declaration()))
+    yield _capability_view(w, key)
 
 
 def _job_views(w: World, key: int) -> Iterator[View]:
     yield View("tasks", "jobs", (key,), w.job(key))
     yield View("tasks", "job_count", (), len(w.jobs))
+    yield View("auction", "requirements", (key,), w.terms[key].requirements)
     for is_aggregation in (False, True):
         price = WorldCourt(w, Message(w.config.referee, 0)).reexecution_price(key, is_aggregation)
         yield View("tasks", "reexecution_price", (key, is_aggregation), price)
@@ -294,7 +312,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "offered_owners": _record("registry", "offered_owners", lambda w, key: w.offered_owners.get(key, ZERO_ADDRESS)),
     "operators": _operator_views,
     "collateral": _record("registry", "collateral", lambda w, key: w.deposit_of(*key)),
-    "declarations": _record("registry", "declarations", lambda w, key: w.declarations.get(key, Declaration())),
+    "declarations": _declaration_views,
     "beats": _record("registry", "beats", lambda w, key: w.beats.get(key, 0)),
     "total_beats": _record("registry", "total_beats", lambda w, key: w.total_beats.get(key, 0)),
     "last_beat": _only("registry", "last_beat", lambda w: w.last_beat),
@@ -317,10 +335,14 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "seats": _seat_views,
     "records": _record("settlement", "records", lambda w, key: w.record_of(*key)),
     "stakes": _stake_views,
+    "set_aside": _record("locks", "set_aside", lambda w, key: w.set_aside.get(key, SetAside())),
     "job_pots": _record("locks", "pots", lambda w, key: w.job_pots.get(key, 0)),
     "closed_turns": _pending_views,
     "parked": _parked_views,
     "finder_shares": _of_claim("locks", "finder_shares", lambda w, key: w.finder_shares.get(key, 0)),
+    "trial_shares": lambda w, key: iter(
+        (View("admissions", "finder_shares", (claim_hash(key),), w.trial_shares.get(key, 0)),)
+    ),
     "taken_of_lock": _of_claim("locks", "taken_of_lock", lambda w, key: w.taken_of_lock.get(key, 0)),
     "claims": _claim_views,
     "pool": _only("rewards", "pool", lambda w: w.pool),

@@ -119,8 +119,15 @@ def pending_claims(w: World, job: int) -> list[tuple[int, Posted]]:
 
 
 def check_slashes(w: World) -> None:
-    """What was slashed is paid out, burned or in the pot; the pot is the sum of the jobs' pots and of finders' shares."""
+    """What was slashed is paid out, burned or in the pot; the pot is the sum of the jobs' pots, of what is set aside and of finders' shares."""
     jobs = Sums()
+    for (job, seat), aside in w.set_aside.items():
+        jobs[w.run(job).token] += aside.amount
+        left = w.seat(job, seat)
+        assert not aside.amount or (left.operator == 0 and left.count == aside.count), (
+            f"job {job}: of a seat that is held"
+        )
+    jobs[w.config.zen] += sum(w.trial_shares.values())
     for (job, _), share in w.finder_shares.items():
         jobs[w.run(job).token] += share
     for job, pot in w.job_pots.items():
@@ -131,7 +138,7 @@ def check_slashes(w: World) -> None:
         ledger, pot = w.slash_ledgers.get(token, SlashLedger()), w.pots.get(token, 0)
         gone = ledger.paid_out + w.burned.get(token, 0)
         assert ledger.slashed == gone + pot, f"{token}: a slash leaks"
-        assert pot == jobs[token], f"{token}: the pot is not the jobs' pots and the finders' shares"
+        assert pot == jobs[token], f"{token}: the pot is not the jobs' pots, what is set aside and the finders' shares"
 
 
 def check_locks(w: World) -> None:

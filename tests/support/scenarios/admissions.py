@@ -193,7 +193,14 @@ def a_false_trial_costs_the_admission_and_a_fifth_of_the_stake(s: Stage) -> None
     assert s.world.scores[alice] == 0
     assert s.operator("alice").stake == s.preset.min_stake * 4 // 5
     closed(s, claim, End.JUDGED)
-    s.ok("admissions", "reward_finder", "referee", TRIALS, claim, s.accounts["stranger"])
+    # Two fifths of it are kept for whoever found it, who is paid once.
+    zen, share = s.tokens["zen"], s.preset.min_stake // 5 * 2 // 5
+    before = s.world.balances[zen, finder]
+    assert (s.world.trial_shares[claim], s.world.pots[zen]) == (share, share)
+    for _ in range(2):
+        s.ok("admissions", "reward_finder", "referee", TRIALS, claim, finder)
+        assert s.world.balances[zen, finder] - before == share
+    assert s.world.burned[zen] == s.preset.min_stake // 5 - share
     assert s.operator("alice").stake == s.preset.min_stake * 4 // 5
     no(s, "operator not eligible", "enter", "alice hot", alice)
     s.ok("registry", "add_stake", "alice owner", alice, s.preset.min_stake)
@@ -249,15 +256,36 @@ def chance_recalls_the_admitted_and_who_does_not_answer_lapses(s: Stage) -> None
     s.to(max(trial_deadline(s, claim) + 1, due + 1))
     s.ok("admissions", "settle", "stranger", claim)
     drawn_epoch(s, "alice")
-    s.ok("admissions", "recall", "stranger", alice)
+    s.ok("admissions", "recall", "bob hot", alice)
     due = s.world.recalls[alice].due
+    assert s.world.recalls[alice].caller == s.accounts["bob hot"]
     s.to(due)
     no(s, "recall not over", "lapse", "stranger", alice)
     drawn_epoch(s, "alice")
     no(s, "already recalled", "recall", "stranger", alice)
+    zen, stake, accounts = s.tokens["zen"], s.operator("alice").stake, ("bob hot", "stranger")
+    before = [s.world.balances[zen, s.accounts[name]] for name in accounts]
     s.ok("admissions", "lapse", "stranger", alice)
     assert (s.operator("alice").is_admitted, s.world.scores[alice]) == (False, 0)
+    # It costs 1 % of the stake; half of that goes to whoever recalled, whoever calls.
+    assert stake - s.operator("alice").stake == stake // 100
+    assert [s.world.balances[zen, s.accounts[name]] for name in accounts] == [before[0] + stake // 200, before[1]]
+    assert s.world.burned[zen] == stake // 200
     no(s, "not recalled", "lapse", "stranger", alice)
+
+
+@scenario
+def a_lapse_of_an_operator_that_could_not_answer_costs_it_its_admission_alone(s: Stage) -> None:
+    small(s)
+    alice = s.ids["alice"]
+    admitted(s, "alice")
+    drawn_epoch(s, "alice")
+    s.ok("registry", "request_exit", "alice owner", alice)
+    s.ok("admissions", "recall", "stranger", alice)
+    no(s, "operator not eligible", "enter", "alice hot", alice)
+    s.to(s.world.recalls[alice].due + 1)
+    s.ok("admissions", "lapse", "stranger", alice)
+    assert (s.operator("alice").stake, s.operator("alice").is_admitted) == (s.preset.min_stake, False)
 
 
 @scenario
@@ -292,6 +320,7 @@ def work_of_an_operator_that_lapsed_weighs_as_a_consumers(s: Stage) -> None:
     for name in AGGREGATORS:
         s.register(name)
     s.ok("rewards", "fund", "stranger", 10**6)
+    s.ok("registry", "add_stake", "alice owner", s.ids["alice"], s.preset.min_stake)  # a lapse costs some of it
     slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2)}
     weights = []
     for change in (None, admitted, lapsed):

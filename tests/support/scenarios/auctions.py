@@ -9,7 +9,18 @@ from typing import Any
 
 from tests.support.job_driver import POSTING_DEPOSIT, Offer
 from tests.support.lockstep.stage import DEPOSIT, OPERATORS, Stage
-from zoo_compute.spec.params import COIN, DEFAULT_AUDIT_BPS, LAPSE_S, STAKE_UNIT, Terms, lock_of, restitution
+from zoo_compute.spec.params import (
+    COIN,
+    DEFAULT_AUDIT_BPS,
+    LAPSE_S,
+    MAX_VRAM_GB,
+    PERIODS,
+    STAKE_UNIT,
+    Terms,
+    lock_of,
+    restitution,
+)
+from zoo_compute.spec.requirements import Requirements
 from zoo_compute.spec.state import ZERO_ADDRESS, JobState
 
 Scenario = Callable[[Stage], None]
@@ -176,6 +187,21 @@ def jobs_outside_the_terms_are_refused_in_order(s: Stage) -> None:
             worst = replace(worst, policy=0)
         s.no(f"tasks: {reason}", "tasks", "post", "submitter", worst)
         worst = replace(worst, **{name: least})
+    every = Requirements(2**32 - 1, MAX_VRAM_GB, 0b11110, PERIODS, 3, admitted=True).word
+    over = (
+        ("admitted", 2),
+        ("tier", 4 << 8),
+        ("hours", 25 << 16),
+        ("class 0", 1 << 24),
+        ("class 5", 1 << 29),
+        ("bit", 1 << 80),
+    )
+    for _, field in over:
+        s.no("tasks: unknown requirements", "tasks", "post", "submitter", replace(good, requirements=field))
+    s.post(requirements=every)
+    worst = replace(good, requirements=2**256 - 1)
+    s.no("tasks: audit rate out of range", "tasks", "post", "submitter", replace(worst, audit_bps=10_001))
+    s.no("tasks: unknown requirements", "tasks", "post", "submitter", worst)
     for policy in (8, 2**256 - 1):
         s.no("tasks: unknown policy", "tasks", "post", "submitter", replace(good, policy=policy))
     s.post(policy=1)

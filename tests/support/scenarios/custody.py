@@ -201,6 +201,12 @@ class CustodyScenario:
     def held_turn(self, claim: Any, *places: int) -> None:
         self.ok("hold_turn", "stranger", self.job, claim.turn, self.committee, (), self.checkpoint(claim, *places))
 
+    def expelled(self, place: int) -> None:
+        """Its reserve is forfeit, and then its place."""
+        operator = self.committee[place].operator
+        self.ok("forfeit", self.s.world.config.availability, self.job, operator)
+        self.ok("expel", "stranger", self.job, self.committee, place)
+
     def count(self) -> None:
         self.ok("count", "stranger", self.job, self.version, self.committee)
 
@@ -652,32 +658,42 @@ def whoever_offers_first_after_an_outage_is_not_alone(s: Stage) -> None:
     t.ok("schedule", "alice hot", job)
     t.no("draw scheduled", "lapse", "stranger", job, t.committee, 2)
     third = t.committee[2].operator
-    t.no("draw scheduled", "expel", s.world.config.availability, job, third, 0, t.committee)
+    t.ok("forfeit", s.world.config.availability, job, third)
+    t.no("draw scheduled", "expel", "stranger", job, t.committee, 2)
     s.mine(s.preset.draw_blocks + 2)
     t.ok("draw", "stranger", job, t.committee)
-    t.ok("lapse", "stranger", job, t.committee, 2)
+    t.ok("expel", "stranger", job, t.committee, 2)
 
 
 @scenario
-def who_does_not_show_what_it_signed_for_loses_its_reserve(s: Stage) -> None:
+def who_lost_its_reserve_loses_its_place(s: Stage) -> None:
     t = CustodyScenario(s).ready()
     job, reserve = t.job, s.world.custody_requests[t.job].reserve
     first, second = (s.ids[t.name(place)] for place in (0, 1))
-    here = s.world.config.availability
-    escrow = s.world.custody_escrows[job]
-    t.no("not the availability", "expel", "stranger", job, first, 5, t.committee)
-    t.no("nothing reserved", "expel", here, job, s.ids["alice"], 5, t.committee)
-    t.no("committee differs", "expel", here, job, first, 5, ())
-    t.ok("expel", here, job, first, 5, t.committee)
-    t.no("nothing reserved", "expel", here, job, first, 5, t.committee)
-    assert s.world.custody_escrows[job] == escrow + 5
+    here, burned = s.world.config.availability, s.world.custody_burned.get(t.token, 0)
+    t.no("not the availability", "forfeit", "stranger", job, first)
+    t.no("its reserve is here", "expel", "stranger", job, t.committee, 0)
+    assert not s.ok("custody", "forfeit", here, job, s.ids["alice"]), "she put nothing up"
+    assert s.ok("custody", "forfeit", here, job, first)
+    assert not s.ok("custody", "forfeit", here, job, first), "it is taken once"
+    t.no("committee differs", "expel", "stranger", job, (), 0)
+    t.no("no custodian", "expel", "stranger", job, t.committee, 3)
+    t.ok("expel", "stranger", job, t.committee, 0)
+    t.no("no custodian", "expel", "stranger", job, t.committee, 0)
     t.ok("resign", f"{t.name(1)} hot", job, t.committee, 1)
     t.offered("alice", "bob")
-    t.no("nothing reserved", "expel", here, job, s.ids["alice"], 5, ())
     t.drawn()
     assert s.world.custody[job].vacant == 0
-    t.ok("expel", here, job, second, 2**200, ())
-    assert s.world.custody_escrows[job] == escrow + 5 + reserve
+    assert s.ok("custody", "forfeit", here, job, second), "it left its place, not what it signed for"
+    assert s.world.custody_burned[t.token] == burned + 2 * reserve
+    for _ in range(s.world.run(job).rounds):
+        t.closed()
+        s.finalise(job)
+        t.count()
+    t.no("nothing reserved", "release", "stranger", job, first)
+    third = t.place("alice")
+    t.ok("release", "stranger", job, s.ids["alice"])
+    t.no("job is over", "expel", "stranger", job, t.committee, third)
 
 
 @scenario

@@ -45,7 +45,10 @@ def a_seat_that_too_few_custodians_hold_is_left_out(s: Stage) -> None:
     claim = s.world.claims[job, carol, 0].claim
     s.no("settlement: turn is open", "settlement", "open_dispute", "referee", job, claim)
     demand = (job, claim, AGGREGATOR_SEAT, claim.scope >> 16, 0, 0)
-    s.no("availability: turn is open", "availability", "demand", "dave hot", *demand, value=least_deposit(s.base_fee))
+    value = least_deposit(s.base_fee)
+    s.no("availability: signers answer", "availability", "demand", "dave hot", *demand, value=value)
+    demand += (0, t.committee)
+    s.no("availability: turn is open", "availability", "demand_of_signer", "dave hot", *demand, value=value)
     t.hold(mask, 0, 1)
     t.no("inputs not held", "post_checkpoint", "dave hot", *t.post_args(0, 1))
     s.wait(s.preset.answer_s)
@@ -133,8 +136,7 @@ def a_checkpoint_may_be_signed_by_those_drawn_meanwhile(s: Stage) -> None:
     job, old = t.job, t.committee
     t.commit_all()
     t.hold(7, 0, 1)
-    gone = t.name(1)
-    t.ok("expel", s.world.config.availability, job, s.ids[gone], 0, t.committee)
+    t.expelled(1)
     t.ok("resign", f"{t.name(2)} hot", job, t.committee, 2)
     t.offered("alice", "bob")
     t.drawn()
@@ -168,7 +170,7 @@ def inputs_that_were_held_stay_so_whoever_leaves(s: Stage) -> None:
     t.hold(7, 0, 1)
     due, signed_at = s.world.run(job).aggregator_due, s.world.custody_records[job, 0].signed_at
     for place in (0, 1):
-        t.ok("expel", s.world.config.availability, job, t.committee[place].operator, 0, t.committee)
+        t.expelled(place)
     third = t.name(2)
     s.ok("registry", "set_hot", f"{third} owner", s.ids[third], s.accounts["stranger"])
     t.ok("note_key", "stranger", job, t.committee, 2)

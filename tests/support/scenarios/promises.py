@@ -117,10 +117,14 @@ def promised_hours_without_a_heartbeat_cost_stake_and_tier(s: Stage) -> None:
     s.wait(1)
     s.no("registry: nothing declared", "registry", "breach", "stranger", alice, first - 1)
     s.no("registry: nothing declared", "registry", "breach", "stranger", s.ids["bob"], first)
+    zen, paid = s.tokens["zen"], s.world.balances[s.tokens["zen"], s.accounts["stranger"]]
     for operator in (alice, carol):  # two of 24 missed where one may be; one of two where none may be
         s.ok("registry", "breach", "stranger", operator, first)
         s.no("registry: epoch already judged", "registry", "breach", "stranger", operator, first)
         assert s.world.operator(operator).stake == s.preset.min_stake * 99 // 100
+    # Whoever shows it has a tenth, the rest burns.
+    assert s.world.balances[zen, s.accounts["stranger"]] - paid == 2 * s.preset.min_stake // 1_000
+    assert s.world.burned[zen] == 2 * s.preset.min_stake * 9 // 1_000
     # The tier is lost from the next epoch on: receipts of this one are signed by it already.
     assert [promised(s.world, carol, first + n).tier for n in (0, 1, 2)] == [1, 1, 0]
     s.no("auction: operator not eligible", "auction", "bid", "alice hot", *bid_args(s, s.post(), 0, "alice"))

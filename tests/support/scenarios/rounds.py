@@ -86,8 +86,8 @@ def part_of_a_seat_is_declined_and_taken_over_for_the_whole_job(s: Stage) -> Non
     assert s.world.run(job).missing == 0b11  # what was given up is not waited for
     s.ok("settlement", "decline", "bob hot", job, bob, 1)
     s.no("settlement: not running", "settlement", "take_over", "carol hot", 99, 2, carol, 1, 10)
-    s.no("settlement: operator not eligible", "settlement", "take_over", "carol owner", job, 2, carol, 1, 0)
-    s.no("settlement: operator not eligible", "settlement", "take_over", "carol hot", job, 2, 99, 1, 0)
+    s.no("auction: operator not eligible", "settlement", "take_over", "carol owner", job, 2, carol, 1, 0)
+    s.no("auction: operator not eligible", "settlement", "take_over", "carol hot", job, 2, 99, 1, 0)
     for seat in (alice, 3, AGGREGATOR_SEAT, HUGE):
         s.no("settlement: seat not vacant", "settlement", "take_over", "carol hot", job, seat, carol, 0, 0)
     for count in (0, 2, HUGE):
@@ -176,7 +176,7 @@ def who_leaves_or_has_too_little_at_stake_takes_no_seat(s: Stage) -> None:
     bob, erin = s.seat_of(job, "bob"), s.ids["erin"]
     s.ok("settlement", "decline", "bob hot", job, bob, 2)
     s.ok("registry", "request_exit", "erin owner", erin)
-    s.no("settlement: operator not eligible", "settlement", "take_over", "erin hot", job, bob, erin, 2, 10)
+    s.no("auction: operator not eligible", "settlement", "take_over", "erin hot", job, bob, erin, 2, 10)
     s.take_over(job, bob, "carol")
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 ENDS = {
     "bytes": "answered",
     "unanswered": "not answered",
-    "void": "not answered: the claim is convicted",
+    "convicted": "not answered: the claim is convicted",
+    "forfeited": "not answered: its reserve is lost",
 }
 LANES = {AGGREGATOR_SEAT: "the aggregator", SUBMITTER_LANE: "the submitter", STRANGERS_LANE: "anyone"}
 
@@ -38,13 +39,14 @@ def demands(settings: Settings, number: int) -> None:
         (
             f"turn {each['turn']}",
             _work(each),
+            f"operator {each['asked']}",
             f"{LANES.get(each['lane'], 'seat ' + str(each['lane']))} ({each['demander'][:10]}…)",
             format_amount(int(each["deposit"]), "coin"),
             _end(each, now),
         )
         for each in summaries
     ]
-    header = ("", "of", "asked by", "deposit", "")
+    header = ("", "of", "asked", "asked by", "deposit", "")
     settings.emit(
         {"job": number, "now": now, "demands": summaries},
         table(rows, header=header) or [f"nobody demanded data of job {number} on chain"],
@@ -60,6 +62,7 @@ def _as_json(chain: Chain, view: JobView, demand: Demand) -> dict[str, Any]:
         "round": claim.round,
         "seat": claim.seat,
         "operator": claim.operator,
+        "asked": demand.operator,
         "lane": demand.lane,
         "demander": chain.w3.eth.get_transaction(HexBytes(demand.tx))["from"],
         "slot": demand.slot,

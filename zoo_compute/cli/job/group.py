@@ -77,6 +77,8 @@ def list_(settings: Settings, mine: bool, limit: int) -> None:
 @pass_settings
 def show(settings: Settings, number: int, location: str | None) -> None:
     """Show one job: what was accepted, what was refused or slashed, why, and how much."""
+    from zoo_compute.requirement_words import described, to_dict
+
     job = settings.client(store=location, with_account=False).job(number)
     view = job.view()
     progress, account, kept = job.progress(), job.account(), job.redundancy()
@@ -100,6 +102,7 @@ def show(settings: Settings, number: int, location: str | None) -> None:
         "rolled_back": [vars(rollback) for rollback in view.rollbacks],
         "redundancy": {"wanted": kept.wanted, "confirmed": kept.confirmed} if kept else None,
         "account": account.to_dict(),
+        "requirements": to_dict(view.terms.requirements),
         "audits": job.audits(),
         "custody": job.custody(),
     }
@@ -107,6 +110,7 @@ def show(settings: Settings, number: int, location: str | None) -> None:
         progress.line(),
         *progress.advice,
         f"submitter {view.submitter}",
+        *(f"operators need: {', '.join(asked)}" for asked in [described(view.terms.requirements)] if asked),
         *_losses(progress),
         *_line_of(view),
         _kept(kept),
@@ -194,7 +198,13 @@ def _money(account: JobAccount, now: int, token: Token) -> list[str]:
         for c in account.claims
     ]  # fmt: skip
     penalties = [
-        (p.operator, p.why, "" if p.seat is None else f"seat {p.seat}", token.format(p.amount))
+        (
+            p.operator,
+            p.why,
+            "" if p.seat is None else f"seat {p.seat}",
+            token.format(p.amount),
+            token.format(p.returned),
+        )
         for p in account.penalties
     ]
     lines = ["", *table(rows)]
@@ -205,7 +215,11 @@ def _money(account: JobAccount, now: int, token: Token) -> list[str]:
             *table(claims, header=("turn", "round", "operator", "work", "state", "amount"), indent="  "),
         ]
     if penalties:
-        lines += ["", "slashed:", *table(penalties, header=("operator", "why", "what", "amount"), indent="  ")]
+        lines += [
+            "",
+            "slashed:",
+            *table(penalties, header=("operator", "why", "what", "amount", "returned"), indent="  "),
+        ]
     return lines
 
 

@@ -17,7 +17,7 @@ from zoo_compute.spec.params import STAKE_UNIT
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
 
-NAMES = ("CustodyOffered", "OfferEnded", "CustodianLapsed", "CustodianExpelled", "ReserveReleased")
+NAMES = ("CustodyOffered", "OfferEnded", "CustodianLapsed", "ReserveForfeited", "ReserveReleased")
 
 
 @click.group("custody", cls=Group)
@@ -136,9 +136,7 @@ def _status(chain: Chain, operator: int, money: Token) -> dict[str, Any]:
             }
         )
     mine = {job["job"] for job in jobs}
-    lost = sum(
-        event.args.get("burned", 0) + event.args.get("restored", 0) for event in events if event.args["job"] in mine
-    )
+    lost = sum(event.args.get("burned", 0) for event in events if event.args["job"] in mine)
     note = chain.custody.notes(operator, block=head.number)
     return {
         "funds": str(chain.custody.funds(money.address, operator, block=head.number)),

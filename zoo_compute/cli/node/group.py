@@ -14,6 +14,7 @@ from zoo_compute.cli.node.options import folder_of, for_operator, number_of, ope
 from zoo_compute.cli.output import StatusLine, table
 from zoo_compute.errors import UserError
 from zoo_compute.gpus import TIERS, format_hours
+from zoo_compute.requirement_words import format_region
 from zoo_compute.spec.bits import slots_in
 from zoo_compute.spec.params import GPU_CLASSES
 from zoo_compute.spec.watching import NOBODY
@@ -166,5 +167,6 @@ def _about(balances: OperatorBalances, money: Token) -> list[tuple[str, str]]:
         ("reputation", f"{view.reputation} (discount {view.discount_bps / 100:.2f} %)"),
         ("store", view.endpoint or "not announced"),
         ("promise", _promise(view.tier, list(slots_in(view.hours)))),
+        ("region", format_region(view.region) or "none declared"),
         ("exit", exits if view.exit_at else "not requested"),
     ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from zoo_compute.amounts import ZEN, Token, format_amount, format_seconds, parse_amount
+from zoo_compute.amounts import ZEN, Token, format_amount, format_count, format_seconds, parse_amount
 from zoo_compute.cli.context import Command, Settings
 from zoo_compute.cli.node.options import (
     for_operator,
@@ -16,6 +17,9 @@ from zoo_compute.cli.node.options import (
 )
 from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
+
+if TYPE_CHECKING:
+    from zoo_compute.operators.balances import Earnings
 
 
 @click.command(cls=Command)
@@ -101,6 +105,7 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
                     ("ready to withdraw", f"{money.format(balances.owed)} (`zoo node withdraw`)"),
                     ("in challenge windows", money.format(earned.pending)),
                     ("network rewards", f"{format_amount(earned.rewards)} claimed"),
+                    ("of these for bandwidth", _bandwidth_line(earned)),
                     ("slashed", money.format(earned.slashed)),
                 ]
             ),
@@ -109,8 +114,8 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
                 [
                     "",
                     *table(
-                        [(p.why, money.format(p.amount)) for p in earned.penalties],
-                        header=("slashed because it", "amount"),
+                        [(p.why, money.format(p.amount), money.format(p.returned)) for p in earned.penalties],
+                        header=("slashed because it", "amount", "returned"),
                     ),
                 ]
                 if earned.penalties
@@ -140,6 +145,11 @@ def withdraw(
         [f"{_amount_line(key, value, money)} went to {balances.view.owner}" for key, value in took.items() if value]
         or ["nothing is owed, and you asked for no collateral"],
     )
+
+
+def _bandwidth_line(earned: Earnings) -> str:
+    redeemed = sum(each.redeemed for each in earned.bandwidth)
+    return f"{format_amount(sum(each.earned for each in earned.bandwidth))}, {format_count(redeemed, 'B')} redeemed"
 
 
 def _amount_line(what: str, amount: int, money: Token) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,6 +12,7 @@ from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, for_operator, home_option, number_of, operators_of
 from zoo_compute.errors import UserError
 from zoo_compute.gpus import TIERS, format_hours, parse_hours
+from zoo_compute.requirement_words import format_region, parse_region
 from zoo_compute.spec.params import GPU_CLASSES
 
 DAY_S = 86_400
@@ -83,12 +85,22 @@ def register_for(settings: Settings, file: Path, hot_coin: str) -> None:
     help="Service level, with its own limit of missed hours.",
 )
 @click.option("--hours", default="", metavar="LIST", help="Periods of an epoch (0 to 23), such as 0-23 or 8-17,22.")
+@click.option(
+    "--region",
+    default=None,
+    metavar="REGION",
+    help="Where your machines are: EU, or EU-DE; `none` takes it back. Nobody checks it. Alone, it leaves your promise as it is.",
+)
 @for_operator
-def declare(settings: Settings, tier: str, hours: str, operator: int | None, home: Path | None) -> None:
+def declare(
+    settings: Settings, tier: str, hours: str, region: str | None, operator: int | None, home: Path | None
+) -> None:
     """Promise availability in these hours, from the next epoch on. Without options, end the promise.
 
     The keeper of --home then sends a heartbeat in each hour. An operator that misses more than its tier allows loses 1 % of its stake.
+    Jobs may ask for a tier, for hours and for a region.
     """
+    place = _region(region)
     operators = operators_of(settings)
     number, known = number_of(settings, operators, operator, home), operators.operator_in(folder_of(home))
     if known not in (None, number):
@@ -97,11 +109,26 @@ def declare(settings: Settings, tier: str, hours: str, operator: int | None, hom
             hint=f"give --home of operator {number}",
         )
     periods = parse_hours(hours)
-    receipt = operators.declare(folder_of(home), number, TIERS[tier], periods)
-    settings.emit(
-        {"operator": number, "tier": tier, "hours": periods, "transaction": receipt.transaction_hash},
-        f"operator {number} promises {format_hours(periods)}" + ("" if tier == "none" else f" at tier {tier}"),
-    )
+    done: dict[str, Any] = {"operator": number}
+    lines = []
+    if place is not None:
+        sent = operators.declare_region(number, place)
+        done |= {"region": format_region(place), "region_transaction": sent.transaction_hash}
+        lines.append(f"operator {number} declares " + (f"region {format_region(place)}" if place else "no region"))
+    if place is None or tier != "none" or periods:
+        sent = operators.declare(folder_of(home), number, TIERS[tier], periods)
+        done |= {"tier": tier, "hours": periods, "transaction": sent.transaction_hash}
+        at_tier = "" if tier == "none" else f" at tier {tier}"
+        lines.append(f"operator {number} promises {format_hours(periods)}{at_tier}")
+    settings.emit(done, lines)
+
+
+def _region(text: str | None) -> int | None:
+    """The word to declare; None where the option is not given."""
+    try:
+        return None if text is None else parse_region("" if text == "none" else text)
+    except ValueError as error:
+        raise UserError(f"--region: {error}") from error
 
 
 COMMANDS = (consent, register_for, declare)

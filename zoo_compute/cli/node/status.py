@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoo_compute.amounts import format_count
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option
 from zoo_compute.paths import STATUS
@@ -45,7 +46,20 @@ def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
     lines = [f"block {seen['block']}, {time.time() - path.stat().st_mtime:.0f} s ago"]
     lines += [f"job {job}: {state}" for job, state in seen["jobs"].items()]
     lines += [f"job {job}: cannot bid: {why}" for job, why in seen.get("not_bidding", {}).items()]
+    lines += _bandwidth_lines(seen.get("bandwidth"))
     return seen, lines + [f"needs you: {trouble}" for trouble in seen["trouble"]]
+
+
+def _bandwidth_lines(seen: dict[str, Any] | None) -> list[str]:
+    if not seen:
+        return []
+    served, redeemed, received = (
+        format_count(seen[key], "B") for key in ("receipts_bytes", "redeemed_bytes", "received_bytes")
+    )
+    return [
+        f"bandwidth, epoch {seen['epoch']}: {served} served by {seen['receipts']} receipts, {redeemed} redeemed; "
+        f"{received} received and signed for"
+    ]
 
 
 def say_needs(needs: list[NodeProblem]) -> None:

@@ -41,6 +41,7 @@ class Recall(NamedTuple):
 
     epoch: int
     due: int
+    caller: str
 
 
 class Admissions(Binding):
@@ -92,7 +93,11 @@ class Admissions(Binding):
         return self._call("close_dispute", (job, claim, outcome, used_s, burned))
 
     def reward_finder(self, job: int, claim: Claim, finder: str) -> Call:
-        """Nothing is set aside for who finds that a trial is false: all of it burned."""
+        """What is kept of a judged trial's cost is sent to whoever found that it is false; without a finder it
+        burns.
+
+        job: 0.
+        """
         return self._call("reward_finder", (job, claim, finder))
 
     def settle(self, claim: Claim) -> Call:
@@ -104,11 +109,15 @@ class Admissions(Binding):
         return self._call("schedule", ())
 
     def recall(self, operator: int) -> Call:
-        """Asks an admitted operator that this epoch's draw picked for a new trial."""
+        """Asks an admitted operator that this epoch's draw picked for a new trial. Whoever calls has a part of what
+        it costs the operator not to answer.
+        """
         return self._call("recall", (operator,))
 
     def lapse(self, operator: int) -> Call:
-        """Ends the admission of an operator that was recalled and did not answer."""
+        """Ends the admission of an operator that was recalled and did not answer. It loses 1 % of its stake, half of
+        which is sent to whoever recalled it.
+        """
         return self._call("lapse", (operator,))
 
     def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
@@ -217,6 +226,11 @@ class Admissions(Binding):
         """operator -> its last recall."""
         values: Any = self._view("recalls", (operator,), block)
         return Recall(*values)
+
+    def finder_shares(self, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
+        """claim_hash -> of what a false trial cost, what is kept for whoever found it."""
+        values: int = self._view("finder_shares", (claim_hash,), block)
+        return values
 
     def draws(self, epoch: int, block: BlockIdentifier | None = None) -> int:
         """epoch -> the block whose hash draws who is recalled; 0: not scheduled."""

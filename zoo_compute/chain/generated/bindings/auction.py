@@ -65,14 +65,24 @@ class Auction(Binding):
         return self._call("pause", (until,))
 
     def open(
-        self, job: int, kind: int, token: str, units: int, reserve: int, max_reserve: int, audit_bps: int, once: int
+        self,
+        job: int,
+        kind: int,
+        token: str,
+        units: int,
+        reserve: int,
+        max_reserve: int,
+        audit_bps: int,
+        once: int,
+        requirements: int,
     ) -> Call:
         """Opens a lot of a job just posted.
 
         audit_bps: The job's: the lock of each unit of a bid follows from it and the reserve.
         once: Locked behind each bid besides.
+        requirements: Of each operator that bids or takes over a seat; the same for both lots.
         """
-        return self._call("open", (job, kind, token, units, reserve, max_reserve, audit_bps, once))
+        return self._call("open", (job, kind, token, units, reserve, max_reserve, audit_bps, once, requirements))
 
     def cancelled(self, job: int) -> Call:
         """Notes when the job was cancelled: bids that could still be revealed then forfeit nothing.
@@ -134,9 +144,14 @@ class Auction(Binding):
         values: bool = self._view("is_lapsed", (job,), block)
         return values
 
-    def reserve_of(self, job: int, kind: int, block: BlockIdentifier | None = None) -> int:
-        """The reserve of a lot's present attempt; once it is awarded, the most that its seats may cost."""
-        values: int = self._view("reserve_of", (job, kind), block)
+    def takeover_reserve(
+        self, job: int, kind: int, operator: int, hot: str, block: BlockIdentifier | None = None
+    ) -> int:
+        """For Settlement: refuses an operator that could not bid for a seat with this hot key.
+
+        Returns: The reserve of the lot's attempt that was awarded: the most that its seats may cost.
+        """
+        values: int = self._view("takeover_reserve", (job, kind, operator, hot), block)
         return values
 
     def lots(self, job: int, kind: int, block: BlockIdentifier | None = None) -> Lot:
@@ -182,4 +197,9 @@ class Auction(Binding):
     def settlement(self, block: BlockIdentifier | None = None) -> str:
         """Records the seats; set once by `wire`."""
         values: str = self._view("settlement", (), block)
+        return values
+
+    def requirements(self, job: int, block: BlockIdentifier | None = None) -> int:
+        """job -> what it asks of its operators: the word of requirements.vy."""
+        values: int = self._view("requirements", (job,), block)
         return values

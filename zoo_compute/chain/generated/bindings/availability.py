@@ -10,6 +10,7 @@ from web3.types import BlockIdentifier
 from zoo_compute.chain.call import Binding, Call
 
 from .structs import Claim as Claim
+from .structs import Member as Member
 
 
 class Opening(NamedTuple):
@@ -37,6 +38,7 @@ class Demand(NamedTuple):
     group: int
     turn: int
     holds: bool
+    signer: int
 
 
 class Holding(NamedTuple):
@@ -55,14 +57,17 @@ class Spent(NamedTuple):
 
 
 class Availability(Binding):
-    """Makes the author of a claim publish its data: anybody may demand one chunk of it on chain, prepaying the
-    answer. An author that does not answer with the bytes in time loses the claim.
+    """Makes whoever answers for a claim's data publish it: anybody may demand one chunk of it on chain, prepaying
+    the answer. In a job without custodians that is the claim's author, which loses the claim if nobody shows the
+    bytes in time; in a job with custodians one of them that signed that it holds the data, which loses its
+    reserve.
     """
 
     NAME = "Availability"
 
     def demand(self, job: int, claim: Claim, lane: int, slot: int, tensor: int, group: int) -> Call:
-        """Demands one chunk of a pending claim's data, prepaying the answer.
+        """Demands one chunk of a pending claim's data of its author, prepaying the answer. In a job without
+        custodians.
 
         lane: The demander's seat, 128 of the aggregator, 129 of the submitter, 130 of anybody else.
         slot: Whose update, for a claim of slots; 0 for an aggregation.
@@ -72,14 +77,35 @@ class Availability(Binding):
         """
         return self._call("demand", (job, claim, lane, slot, tensor, group))
 
+    def demand_of_signer(
+        self,
+        job: int,
+        claim: Claim,
+        lane: int,
+        slot: int,
+        tensor: int,
+        group: int,
+        index: int,
+        committee: Sequence[Member],
+    ) -> Call:
+        """Demands one chunk of a closed turn's claim of one custodian that signed that it holds the claim's data.
+
+        index: Its place in the committee.
+        committee: Of the turn's record in Custody.
+        """
+        return self._call("demand_of_signer", (job, claim, lane, slot, tensor, group, index, committee))
+
     def answer(self, job: int, claim: Claim, lane: int, opening: Opening) -> Call:
-        """Shows the bytes that a demand asked for. Anybody may; the deposit becomes the owner's of the claim's
-        operator.
+        """Shows the bytes that a demand asked for. Anybody may. In the first half of the time the deposit becomes
+        the owner's of whom the data is demanded; then it is the sender's, so that somebody answers for one that
+        is offline.
         """
         return self._call("answer", (job, claim, lane, opening))
 
     def close(self, job: int, claim: Claim, lane: int) -> Call:
-        """Ends a demand that nobody answered in time, by voiding the claim and giving the deposit back."""
+        """Ends a demand that nobody answered in time, and gives the deposit back. The claim is void; or the
+        custodian's reserve is forfeit: the claim stays, as somebody else who signed for it is honest.
+        """
         return self._call("close", (job, claim, lane))
 
     def withdraw(self, account: str) -> Call:

@@ -9,29 +9,14 @@ from web3.types import BlockIdentifier
 
 from zoo_compute.chain.call import Binding, Call
 
-
-class Member(NamedTuple):
-    """Struct `Member`."""
-
-    word: int
-    key: int
+from .structs import Member as Member
 
 
-class Signature(NamedTuple):
-    """Struct `Signature`."""
+class Note(NamedTuple):
+    """Struct `Note`."""
 
-    index: int  # type: ignore[assignment]
-    r: bytes
-    vs: bytes
-
-
-class InputsSignature(NamedTuple):
-    """Struct `InputsSignature`."""
-
-    index: int  # type: ignore[assignment]
-    seats: int
-    r: bytes
-    vs: bytes
+    stake: int
+    since: int
 
 
 class Request(NamedTuple):
@@ -76,11 +61,21 @@ class Role(NamedTuple):
     index: int  # type: ignore[assignment]
 
 
-class Note(NamedTuple):
-    """Struct `Note`."""
+class Signature(NamedTuple):
+    """Struct `Signature`."""
 
-    stake: int
-    since: int
+    index: int  # type: ignore[assignment]
+    r: bytes
+    vs: bytes
+
+
+class InputsSignature(NamedTuple):
+    """Struct `InputsSignature`."""
+
+    index: int  # type: ignore[assignment]
+    seats: int
+    r: bytes
+    vs: bytes
 
 
 class Custody(Binding):
@@ -89,6 +84,56 @@ class Custody(Binding):
     """
 
     NAME = "Custody"
+
+    def escrows(self, arg0: int, block: BlockIdentifier | None = None) -> int:
+        """The contract variable `escrows`."""
+        values: int = self._view("escrows", (arg0,), block)
+        return values
+
+    def committees(self, arg0: int, arg1: int, block: BlockIdentifier | None = None) -> bytes:
+        """The contract variable `committees`."""
+        values: bytes = self._view("committees", (arg0, arg1), block)
+        return values
+
+    def checkpoints(self, arg0: int, arg1: int, block: BlockIdentifier | None = None) -> bytes:
+        """The contract variable `checkpoints`."""
+        values: bytes = self._view("checkpoints", (arg0, arg1), block)
+        return values
+
+    def notes(self, arg0: int, block: BlockIdentifier | None = None) -> Note:
+        """The contract variable `notes`."""
+        values: Any = self._view("notes", (arg0,), block)
+        return Note(*values)
+
+    def funds(self, arg0: str, arg1: int, block: BlockIdentifier | None = None) -> int:
+        """The contract variable `funds`."""
+        values: int = self._view("funds", (arg0, arg1), block)
+        return values
+
+    def burned(self, arg0: str, block: BlockIdentifier | None = None) -> int:
+        """The contract variable `burned`."""
+        values: int = self._view("burned", (arg0,), block)
+        return values
+
+    def requests(self, job: int, block: BlockIdentifier | None = None) -> Request:
+        """What a submitter offers the custodians of its job."""
+        values: Any = self._view("requests", (job,), block)
+        return Request(*values)
+
+    def progress(self, job: int, block: BlockIdentifier | None = None) -> Progress:
+        """Where a job's custody is."""
+        values: Any = self._view("progress", (job,), block)
+        return Progress(*values)
+
+    def records(self, job: int, turn: int, block: BlockIdentifier | None = None) -> Record:
+        """The record in a turn's place of the ring."""
+        values: Any = self._view("records", (job, turn), block)
+        return Record(*values)
+
+    def roles(self, job: int, operator: int, block: BlockIdentifier | None = None) -> Role:
+        """An operator in a job: what it put up, and whether it offered, has a place, or left it."""
+        values: Any = self._view("roles", (job, operator), block)
+        return Role(*values)
 
     def request(self, job: int, price: int, size: int) -> Call:
         """The submitter asks, once, for the custodians that its job's terms say it has.
@@ -114,6 +159,10 @@ class Custody(Binding):
         """Sends the owner of an operator what it earned, or put up for nothing yet."""
         return self._call("withdraw", (operator, token, amount))
 
+    def release(self, job: int, operator: int) -> Call:
+        """Gives an operator its reserve back once the job is over and every turn is counted. Anyone may call it."""
+        return self._call("release", (job, operator))
+
     def note_stake(self, operator: int) -> Call:
         """Notes an operator's stake, which counts from `exit_delay_s` after that. Anyone may note that it fell; that
         it grew, which makes it young again, its hot key alone.
@@ -129,6 +178,16 @@ class Custody(Binding):
     def retire(self, job: int, place: int) -> Call:
         """Ends an offer that was not drawn, unless a draw is about to read it."""
         return self._call("retire", (job, place))
+
+    def offers(self, job: int, place: int, block: BlockIdentifier | None = None) -> tuple[int, int]:
+        """An offer that was not drawn: operator and weight."""
+        values: tuple[int, int] = self._view("offers", (job, place), block)
+        return values
+
+    def aged_stake(self, operator: int, block: BlockIdentifier | None = None) -> int:
+        """By which weight an operator would be drawn now."""
+        values: int = self._view("aged_stake", (operator,), block)
+        return values
 
     def schedule(self, job: int) -> Call:
         """Names the block whose hash will fill a committee's vacant places: the next one. Offers are fixed until it
@@ -152,6 +211,23 @@ class Custody(Binding):
         the end.
         """
         return self._call("resign", (job, committee, index))
+
+    def lapse(self, job: int, committee: Sequence[Member], index: int) -> Call:
+        """Too few signed for the open turn's inputs in time: a custodian that did not loses its place and a part of
+        its reserve. A custodian that lacks an update signs for the seats it holds, or for none, and is excused.
+        """
+        return self._call("lapse", (job, committee, index))
+
+    def forfeit(self, job: int, operator: int) -> Call:
+        """A custodian did not show what it signed for: its whole reserve burns, so that nobody preys on outages.
+
+        Returns: Whether it had a reserve. Several demands may end one after the other: the first takes it.
+        """
+        return self._call("forfeit", (job, operator))
+
+    def expel(self, job: int, committee: Sequence[Member], index: int) -> Call:
+        """A custodian whose reserve is forfeit loses its place. Anyone may call it, once no draw is scheduled."""
+        return self._call("expel", (job, committee, index))
 
     def hold_start(self, job: int, committee: Sequence[Member], signed: Sequence[Signature]) -> Call:
         """A majority of the committee holds the job's program, data and first state: its first turn opens."""
@@ -211,81 +287,19 @@ class Custody(Binding):
         """
         return self._call("count", (job, version, committee))
 
-    def lapse(self, job: int, committee: Sequence[Member], index: int) -> Call:
-        """Too few signed for the open turn's inputs in time: a custodian that did not loses its place and a part of
-        its reserve. A custodian that lacks an update signs for the seats it holds, or for none, and is excused.
+    def signer_of(
+        self,
+        job: int,
+        turn: int,
+        seat: int,
+        committee: Sequence[Member],
+        index: int,
+        block: BlockIdentifier | None = None,
+    ) -> int:
+        """The operator that signed for a claim of this turn at this place: for the inputs of its seat, or for its
+        checkpoint.
+
+        committee: Of the turn's record.
         """
-        return self._call("lapse", (job, committee, index))
-
-    def expel(self, job: int, operator: int, restored: int, committee: Sequence[Member]) -> Call:
-        """A custodian did not show what it signed for: it loses its whole reserve, and its place if it has one.
-
-        restored: What of it the submitter gets back, through the escrow; the rest burns, so that nobody preys on
-        outages.
-        committee: The present one; of an operator that has no place any more, none.
-        """
-        return self._call("expel", (job, operator, restored, committee))
-
-    def release(self, job: int, operator: int) -> Call:
-        """Gives an operator its reserve back once the job is over and every turn is counted. Anyone may call it."""
-        return self._call("release", (job, operator))
-
-    def requests(self, job: int, block: BlockIdentifier | None = None) -> Request:
-        """What a submitter offers the custodians of its job."""
-        values: Any = self._view("requests", (job,), block)
-        return Request(*values)
-
-    def progress(self, job: int, block: BlockIdentifier | None = None) -> Progress:
-        """Where a job's custody is."""
-        values: Any = self._view("progress", (job,), block)
-        return Progress(*values)
-
-    def records(self, job: int, turn: int, block: BlockIdentifier | None = None) -> Record:
-        """The record in a turn's place of the ring."""
-        values: Any = self._view("records", (job, turn), block)
-        return Record(*values)
-
-    def roles(self, job: int, operator: int, block: BlockIdentifier | None = None) -> Role:
-        """An operator in a job: what it put up, and whether it offered, has a place, or left it."""
-        values: Any = self._view("roles", (job, operator), block)
-        return Role(*values)
-
-    def offers(self, job: int, place: int, block: BlockIdentifier | None = None) -> tuple[int, int]:
-        """An offer that was not drawn: operator and weight."""
-        values: tuple[int, int] = self._view("offers", (job, place), block)
-        return values
-
-    def aged_stake(self, operator: int, block: BlockIdentifier | None = None) -> int:
-        """By which weight an operator would be drawn now."""
-        values: int = self._view("aged_stake", (operator,), block)
-        return values
-
-    def escrows(self, arg0: int, block: BlockIdentifier | None = None) -> int:
-        """The contract variable `escrows`."""
-        values: int = self._view("escrows", (arg0,), block)
-        return values
-
-    def committees(self, arg0: int, arg1: int, block: BlockIdentifier | None = None) -> bytes:
-        """The contract variable `committees`."""
-        values: bytes = self._view("committees", (arg0, arg1), block)
-        return values
-
-    def checkpoints(self, arg0: int, arg1: int, block: BlockIdentifier | None = None) -> bytes:
-        """The contract variable `checkpoints`."""
-        values: bytes = self._view("checkpoints", (arg0, arg1), block)
-        return values
-
-    def notes(self, arg0: int, block: BlockIdentifier | None = None) -> Note:
-        """The contract variable `notes`."""
-        values: Any = self._view("notes", (arg0,), block)
-        return Note(*values)
-
-    def funds(self, arg0: str, arg1: int, block: BlockIdentifier | None = None) -> int:
-        """The contract variable `funds`."""
-        values: int = self._view("funds", (arg0, arg1), block)
-        return values
-
-    def burned(self, arg0: str, block: BlockIdentifier | None = None) -> int:
-        """The contract variable `burned`."""
-        values: int = self._view("burned", (arg0,), block)
+        values: int = self._view("signer_of", (job, turn, seat, committee, index), block)
         return values

@@ -17,6 +17,15 @@ class Stake(NamedTuple):
     left_turn: int
     slots: int
     held: int
+    is_dearer: bool
+
+
+class SetAside(NamedTuple):
+    """Struct `SetAside`."""
+
+    operator: int
+    count: int  # type: ignore[assignment]
+    amount: int
 
 
 class Locks(Binding):
@@ -35,17 +44,26 @@ class Locks(Binding):
         return self._call("award", (job, operator, seat, count, locked))
 
     def take(self, job: int, operator: int, seat: int, count: int, price: int, dearer: int, token: str) -> Call:
-        """Locks behind a seat that somebody takes over, and pays what it is dearer by out of what was slashed."""
+        """Locks behind a seat that somebody takes over, and pays what it is dearer by out of what was slashed: first
+        of what is set aside for this seat. Who left it has the rest of that back.
+        """
         return self._call("take", (job, operator, seat, count, price, dearer, token))
 
     def vacate(
         self, job: int, operator: int, seat: int, count: int, price: int, seats: int, left_turn: int, token: str
     ) -> Call:
-        """Slashes a tenth of a seat's lock; the rest stays until `release`, since it secures earlier claims.
+        """Slashes a tenth of a seat's lock; the rest stays until `release`, since it secures earlier claims. Of the
+        tenth an operator's reputation has a part set aside, which it has back if leaving cost nobody anything.
 
         price: The seat's; 0 slashes nothing.
         """
         return self._call("vacate", (job, operator, seat, count, price, seats, left_turn, token))
+
+    def return_set_aside(self, job: int, seat: int) -> Call:
+        """Of a job that is over: what is set aside for a seat that nobody took over becomes owed to the owner of
+        whoever left it. In a job that was abandoned it burns.
+        """
+        return self._call("return_set_aside", (job, seat))
 
     def convict(
         self,
@@ -81,6 +99,11 @@ class Locks(Binding):
         """What an operator has locked in a job as a worker, or as an aggregator, for how many seats."""
         values: Any = self._view("stakes", (job, operator, is_aggregation), block)
         return Stake(*values)
+
+    def set_aside(self, job: int, seat: int, block: BlockIdentifier | None = None) -> SetAside:
+        """What is set aside of the lock behind a seat that somebody left, for how many slots that nobody took over."""
+        values: Any = self._view("set_aside", (job, seat), block)
+        return SetAside(*values)
 
     def seats_of(self, job: int, operator: int, block: BlockIdentifier | None = None) -> int:
         """How many seats of a job an operator has, in both roles."""

@@ -26,6 +26,7 @@ class Declaration(NamedTuple):
     last_hours: int
     last_since: int
     barred_from: int
+    region: int
 
 
 class Promise(NamedTuple):
@@ -236,6 +237,17 @@ class NodeRegistry(Binding):
         """
         return self._call("slash_stake", (operator, bps))
 
+    def slash_for(self, operator: int, bps: int, share_bps: int, account: str) -> Call:
+        """As `slash_stake`, but a share of the part goes to an account, or without one to the pot, for `pay_share`.
+
+        Returns: The part, and the share.
+        """
+        return self._call("slash_for", (operator, bps, share_bps, account))
+
+    def pay_share(self, account: str, amount: int) -> Call:
+        """What `slash_for` kept in the pot goes to an account; without one it burns."""
+        return self._call("pay_share", (account, amount))
+
     def stake_of(self, operator: int, block: BlockIdentifier | None = None) -> int:
         """The operator's stake, in 10^-18 ZEN."""
         values: int = self._view("stake_of", (operator,), block)
@@ -261,18 +273,30 @@ class NodeRegistry(Binding):
         """
         return self._call("declare", (operator, tier, hours))
 
+    def declare_region(self, operator: int, region: int) -> Call:
+        """Says where the operator's machines are, at once: jobs may ask for it. Nobody checks it, and it binds
+        nobody.
+
+        region: Two letters of a region and two of a country in it, or zeros: as `EUDE`, `EU` or nothing, in 32
+        bits.
+        """
+        return self._call("declare_region", (operator, region))
+
     def heartbeat(self, operator: int) -> Call:
         """A sign of life of a staked operator, once in each of an epoch's 24 periods; it is a beat."""
         return self._call("heartbeat", (operator,))
 
     def breach(self, operator: int, epoch: int) -> Call:
         """Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake,
-        and from the next epoch on its tier. Nobody is judged for an epoch in which the chain stood still.
+        and from the next epoch on its tier. The caller is sent a tenth of that. Nobody is judged for an epoch in
+        which the chain stood still.
         """
         return self._call("breach", (operator, epoch))
 
     def declarations(self, operator: int, block: BlockIdentifier | None = None) -> Declaration:
-        """What the operator declared last and before: tier, hours, and the epoch from which on each binds."""
+        """What the operator declared last and before: tier, hours, and the epoch from which on each binds; and its
+        region.
+        """
         values: Any = self._view("declarations", (operator,), block)
         return Declaration(*values)
 
@@ -280,6 +304,14 @@ class NodeRegistry(Binding):
         """The tier and the hours that bind in an epoch; zeros where nothing does, or where it is no longer known."""
         values: Any = self._view("promised", (operator, epoch), block)
         return Promise(*values)
+
+    def meets(self, operator: int, requirements: int, block: BlockIdentifier | None = None) -> bool:
+        """Whether the operator is what a job asks for by its term `requirements`, as far as this registry knows:
+        class, memory and admission as registered and shown, region as declared, tier and hours as promised for
+        this epoch and the next.
+        """
+        values: bool = self._view("meets", (operator, requirements), block)
+        return values
 
     def beats(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> int:
         """The periods of an epoch in which the operator gave a sign of life, bit `i` for period `i`."""

@@ -142,7 +142,7 @@ class Settlement(Binding):
         commits any more; or too few sign for its checkpoint, and whoever aggregates may be replaced, but is not
         slashed.
 
-        said: Bits of HELD and SHORT.
+        said: Bits of SIGNED and SHORT.
         seconds: After which the aggregator has `aggregate_s` more.
         """
         return self._call("note_custody", (job, turn, said, seconds))

@@ -53,6 +53,13 @@ class Frame(NamedTuple):
     is_begin: int
 
 
+class Member(NamedTuple):
+    """Struct `Member`."""
+
+    word: int
+    key: int
+
+
 class Position(NamedTuple):
     """Struct `Position`."""
 

@@ -31,6 +31,7 @@ class Terms(NamedTuple):
     depth: int
     policy: int
     audit_bps: int
+    requirements: int
 
 
 class Job(NamedTuple):
@@ -95,9 +96,9 @@ class TaskRegistry(Binding):
         return self._call("allow", (token, allowed, window_value))
 
     def post(self, terms: Terms) -> Call:
-        """Posts a job, pulls the most it can cost into escrow, and opens both auctions. What is sent in the coin is
-        the posting deposit: it comes back when the job ends, or is cancelled before a bid is revealed; later it
-        pays the bidders.
+        """Posts a job, pulls the most it can cost into escrow, and opens both auctions. Where the network needs
+        admission, the job asks for it. What is sent in the coin is the posting deposit: it comes back when the
+        job ends, or is cancelled before a bid is revealed; later it pays the bidders.
 
         Returns: The job's number.
         """
@@ -225,6 +226,11 @@ class TaskRegistry(Binding):
     def deployer(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `deployer`."""
         values: str = self._view("deployer", (), block)
+        return values
+
+    def needs_admission(self, block: BlockIdentifier | None = None) -> bool:
+        """Whether every job asks for operators whose machine passed a trial."""
+        values: bool = self._view("needs_admission", (), block)
         return values
 
     def auction(self, block: BlockIdentifier | None = None) -> str:

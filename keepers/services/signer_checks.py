@@ -1,0 +1,103 @@
+"""Whether custodians serve what they signed for: every signer of a checkpoint is asked for it over HTTP.
+
+Nobody misses a custodian that signs and keeps nothing, while others serve what it signed for. So every keeper with a seat looks after
+them. Asking waits for others' machines, so it has a thread of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from keepers.decisions.demands import signers_to_check
+from keepers.decisions.orders import OperatorContext
+from zoo_compute.chain.views import Checkpoint, JobView
+from zoo_compute.client.job import confirmed
+from zoo_compute.errors import ZooError
+from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord, Pointer
+from zoo_compute.store import Store
+from zoo_compute.store.addresses import Scope
+from zoo_compute.store.cid import raw_cid
+from zoo_compute.store.errors import BadCid
+from zoo_compute.store.peers import is_gateway
+
+log = logging.getLogger("zoo.custody")
+
+FETCH_TIMEOUT_S = 5.0  # of the checkpoint's pointer
+LOOKS = 2  # in vain: a store that is started again is back at the next one
+
+
+@dataclass
+class Check:
+    """Of one checkpoint. since: when I saw it first, by the protocol's time; signers: by place; looks: in vain, by operator."""
+
+    made: Checkpoint
+    since: int
+    signers: Mapping[int, int]
+    looks: Counter[int] = field(default_factory=Counter)
+    serving: set[int] = field(default_factory=set)
+
+
+class SignerChecks:
+    """endpoints: by operator, where its gateway answers. scope: where these may be."""
+
+    def __init__(self, store: Store, poll_s: float) -> None:
+        self._store = store
+        self._poll_s = poll_s
+        self._checks: dict[tuple[int, int], Check] = {}  # by job and turn
+        self.endpoints: Mapping[int, str] = {}
+        self.scope = Scope.ANY  # where these may be
+
+    def silent(self, view: JobView, me: OperatorContext) -> tuple[tuple[Checkpoint, int], ...]:
+        """Checkpoints, and the places of signers that have not served them for long enough."""
+        silent = []
+        pending = {made.turn: made for made in view.checkpoints if not made.final}
+        for job, turn in [key for key in self._checks if key[0] == view.job and key[1] not in pending]:
+            del self._checks[job, turn]
+        for turn, made in pending.items():
+            signers = signers_to_check(view, me, made)
+            check = self._checks.setdefault((view.job, turn), Check(made, view.now, signers))
+            check.signers = signers
+            if view.now >= check.since + me.demand_after_s:
+                silent += [(made, place) for place, operator in signers.items() if check.looks[operator] >= LOOKS]
+        return tuple(silent)
+
+    def run(self, progressed: Callable[[], None] = lambda: None) -> None:
+        while True:
+            progressed()
+            time.sleep(self._poll_s)
+            try:
+                self.poll_once()
+            except Exception:
+                log.exception("unexpected")
+
+    def poll_once(self) -> None:
+        """Look at every signer that was not seen to serve what it signed for."""
+        for check in list(self._checks.values()):
+            left = set(check.signers.values()) - check.serving
+            try:
+                serving = self._serving(check.made, left) if left else set()
+            except (
+                ZooError,
+                BadRecord,
+                BadCid,
+            ) as error:  # the pointer cannot be read here: that says nothing of the signers
+                log.debug("turn %d: %s", check.made.turn, error)
+                continue
+            check.serving |= serving
+            check.looks.update(left - serving)
+            for operator in serving:
+                del check.looks[operator]
+
+    def _serving(self, made: Checkpoint, operators: set[int]) -> set[int]:
+        """Of these operators. A store that is asked in another way than over HTTP counts as serving: what it does not have, others miss."""
+        urls = {operator: self.endpoints.get(operator, "") for operator in operators}
+        asked = {url for url in urls.values() if is_gateway(url)}
+        pointer = raw_cid(made.cid)
+        data = self._store.read(pointer, max_bytes=MAX_POINTER_BYTES, timeout_s=FETCH_TIMEOUT_S)
+        files = [pointer, Pointer.from_bytes(data).state]
+        serving = confirmed(files, asked, self.scope) if asked else set()
+        return {operator for operator, url in urls.items() if url in serving or (url and url not in asked)}

@@ -1,0 +1,95 @@
+"""Availability in a job with custodians: data is demanded of one that signed for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contracts.availability_driver import ANSWER_S, DEPOSIT, STRANGERS, SUBMITTER, deployed_fixture, job_fixture  # noqa: F401
+from tests.contracts.protocol_double import AGGREGATION, CONVICTED, JOB, TURN, claim_hash
+from tests.support.evm import reverts as refused
+from tests.support.protocol_driver import events_of
+from zoo_compute.spec.params import CUSTODIANS_AT
+
+SIGNER, OTHER = 7, 8
+
+
+@pytest.fixture(name="signed")
+def with_custodians(job):
+    """The claims are of a closed turn; places 0 and 1 signed for them."""
+    job.watched.set_run(turn=TURN + 1, policy=3 << CUSTODIANS_AT)
+    for place, operator in enumerate((SIGNER, OTHER)):
+        job.double.set_signer(place, operator)
+        job.double.set_operator(operator, job.double.address, job.watched.key(1))
+    return job
+
+
+def test_demand__in_a_job_with_custodians__is_of_a_signer(signed):
+    with refused("availability: signers answer"):
+        signed.demand(0)
+    with refused("custody: it did not sign"):
+        signed.demand_of(2, 0)
+    signed.demand_of(1, 0)
+    asked = signed.contract.demands(JOB, claim_hash(signed.claims[0]), STRANGERS)
+    assert (asked.signer, asked.turn, asked.holds, asked.asked) == (OTHER, TURN + 1, False, 1)
+    signed.watched.set_run(turn=TURN)
+    with refused("availability: turn is open"):
+        signed.demand_of(0, 1)
+
+
+def test_demand__of_oneself_or_ones_own_claim_from_a_seat__is_refused(signed):
+    with refused("availability: not the lane's holder"):
+        signed.demand_of(0, 1, lane=1)
+    operator = signed.watched.seats[2][0]
+    signed.double.set_signer(0, operator)
+    with refused("availability: not the lane's holder"):
+        signed.demand_of(0, 1, lane=2)
+    signed.demand_of(1, 1, lane=2)
+    assert signed.double.holds() == 1
+
+
+def test_close__of_a_signers_demand__takes_its_reserve_and_leaves_the_claim(signed):
+    signed.demand_of(0, AGGREGATION, lane=0)
+    signed.demand_of(0, 1, lane=SUBMITTER)
+    signed.to(ANSWER_S)
+    with refused("availability: window open"):
+        signed.close(AGGREGATION, 0)
+    signed.to(ANSWER_S + 1)
+    signed.close(AGGREGATION, 0)
+    ended = {"job": JOB, "operator": SIGNER, "author": 4, "turn": TURN, "seat": AGGREGATION, "lane": 0}
+    assert ("DemandUnanswered", {**ended, "convicted": False, "forfeited": True}) in events_of(signed.contract)
+    signed.close(1, SUBMITTER)
+    [(name, fields)] = events_of(signed.contract)
+    assert (name, fields["forfeited"], fields["operator"]) == ("DemandUnanswered", False, SIGNER), "nothing was left"
+    assert signed.double.has_forfeited(SIGNER)
+    assert (signed.double.count_voided(), signed.double.has_forfeited(OTHER)) == (0, False)
+    assert signed.owed(signed.holder(0)) == signed.owed(signed.watched.submitter) == DEPOSIT
+
+
+def test_close__of_a_claim_convicted_meanwhile__takes_the_reserve_all_the_same(signed):
+    signed.demand_of(0, 0)
+    signed.watched.set_claim(signed.claims[0], CONVICTED)
+    signed.to(ANSWER_S + 1)
+    signed.close(0)
+    assert signed.double.has_forfeited(SIGNER)
+
+
+def test_answer__earns_for_the_signer_in_the_first_half__then_for_the_sender(signed):
+    signed.demand_of(0, 0)
+    signed.demand_of(1, 0, lane=2)
+    signed.to(ANSWER_S // 2)
+    signed.answer(0)
+    assert signed.owed(signed.double.address) == DEPOSIT, "the signer's owner"
+    assert signed.owed(signed.watched.owner[1]) == 0, "not the author's"
+    signed.to(ANSWER_S // 2 + 1)
+    signed.answer(0, 2, sender=signed.watched.submitter)
+    assert signed.owed(signed.watched.submitter) == DEPOSIT
+
+
+def test_demand__of_several_signers__is_bounded_by_the_lane(signed):
+    for place in (0, 1, 0, 1):
+        signed.demand_of(place, 0)
+        with refused("availability: demand open"):
+            signed.demand_of(1 - place, 0)
+        signed.answer(0)
+    with refused("availability: demands spent"):
+        signed.demand_of(0, 0)

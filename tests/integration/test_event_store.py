@@ -1,0 +1,251 @@
+"""One cursor on disk for the events of all jobs: nothing is read twice, and what a reorganisation undid is not there."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from web3.types import RPCEndpoint
+
+from tests.support.devnet_driver import DevnetDriver
+from zoo_compute.chain import event_store
+from zoo_compute.chain.connection import Chain, connect
+from zoo_compute.chain.event_log import History, history_of, use_store
+from zoo_compute.chain.event_store import EventStore
+from zoo_compute.chain.provider import FailoverProvider
+from zoo_compute.chain.snapshot import read_job
+from zoo_compute.devnet.devnet import Devnet
+from zoo_compute.errors import ConfigError, Unreachable
+
+pytestmark = pytest.mark.integration
+
+EVERY = ("JobPosted", "LotOpened", "BidSealed", "BidRevealed", "JobCancelled", "JobAdvanced", "OperatorRegistered")
+
+
+class Requests:
+    """Those of every provider, by method."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[tuple[str, Any]] = []
+        self.refuse_above: int | None = None
+        real = FailoverProvider.make_request
+
+        def counted(provider: FailoverProvider, method: RPCEndpoint, params: Any) -> Any:
+            self.asked.append((method, params))
+            if method == "eth_getLogs" and self.refuse_above is not None and "fromBlock" in params[0]:
+                blocks = int(params[0]["toBlock"], 16) - int(params[0]["fromBlock"], 16) + 1
+                if blocks > self.refuse_above:
+                    return {"error": {"code": -32005, "message": "query returned more than 10000 results"}}
+            return real(provider, method, params)
+
+        monkeypatch.setattr(FailoverProvider, "make_request", counted)
+
+    def of(self, method: str) -> list[Any]:
+        return [params[0] for name, params in self.asked if name == method]
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Requests:
+    return Requests(monkeypatch)
+
+
+@pytest.fixture
+def chain(devnet: Devnet, tmp_path: Path) -> Iterator[Chain]:
+    """A connection with a store."""
+    chain = connect(devnet.network)
+    store = use_store(chain, tmp_path / "events.sqlite3")
+    yield chain
+    store.close()
+
+
+def store_of(chain: Chain) -> EventStore:
+    assert chain.event_store is not None
+    return chain.event_store
+
+
+def again(chain: Chain, path: Path) -> Chain:
+    """After a restart of the process."""
+    store_of(chain).close()
+    restarted = connect(chain.network)
+    use_store(restarted, path / "events.sqlite3")
+    return restarted
+
+
+def played(devnet: Devnet, jobs: int = 2) -> DevnetDriver:
+    driver = DevnetDriver(devnet)
+    for _ in range(jobs):
+        driver.post()
+    return driver
+
+
+def test_a_job_read_from_the_store__is_the_job_that_the_chain_has(devnet: Devnet, chain: Chain) -> None:
+    driver = played(devnet)
+    plain = connect(devnet.network)
+    operator = driver.operator("alpha", 10)
+    for job in (1, 2):
+        head = plain.head()
+        assert read_job(chain, job, head) == read_job(plain, job, head)
+    for wanted in ({"names": EVERY}, {"operator": operator.id, "names": ("OperatorRegistered", "EndpointAnnounced")}):
+        head = plain.head()
+        expected = History(plain, **wanted).events_until(head)
+        assert expected
+        assert history_of(chain, **wanted).events_until(head) == expected
+
+
+def test_all_jobs_of_a_block__take_one_request(devnet: Devnet, chain: Chain, requests: Requests) -> None:
+    """p_tick: four requests a job and look, and thousands for the first look at one."""
+    played(devnet, jobs=3)
+    jobs = range(1, 4)
+    for job in jobs:
+        read_job(chain, job)
+    requests.asked.clear()
+    devnet.rpc("evm_mine", [])
+    head = chain.head()
+    for job in jobs:
+        read_job(chain, job, head)
+    assert [list(query) for query in requests.of("eth_getLogs")] == [["blockHash", "address", "topics"]]
+
+
+def test_a_restart__reads_no_block_again(devnet: Devnet, chain: Chain, requests: Requests, tmp_path: Path) -> None:
+    played(devnet)
+    first = chain.head()
+    events = history_of(chain, names=EVERY).events_until(first)
+    devnet.rpc("evm_mine", [])
+    devnet.rpc("evm_mine", [])
+    restarted = again(chain, tmp_path)
+    requests.asked.clear()
+    head = restarted.head()
+    assert history_of(restarted, names=EVERY).events_until(head) == events
+    assert [int(query["fromBlock"], 16) for query in requests.of("eth_getLogs")] == [first.number + 1]
+
+
+def test_ranges__grow_while_the_rpc_answers_and_shrink_where_it_refuses(
+    devnet: Devnet, chain: Chain, requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_store, "DEEP", 2)
+    driver = played(devnet)
+    expected = history_of(connect(devnet.network), names=EVERY).events_until(driver.chain.head())
+    devnet.rpc("anvil_mine", [hex(300)])
+    requests.asked.clear()
+    store_of(chain)._range = 4
+    requests.refuse_above = 20
+    assert history_of(chain, names=EVERY).events_until(chain.head()) == expected
+    asked = [int(query["toBlock"], 16) - int(query["fromBlock"], 16) + 1 for query in requests.of("eth_getLogs")]
+    assert asked[:4] == [4, 8, 16, 32]
+    assert max(asked[4:]) <= 32
+    assert sum(size > 20 for size in asked) < len(asked) / 2
+
+
+def test_a_reorganisation__undoes_events_jobs_and_ends(devnet: Devnet, chain: Chain, tmp_path: Path) -> None:
+    driver = played(devnet, jobs=1)
+    posted, names = history_of(chain, names=("JobPosted",)), ("JobPosted", "JobCancelled")
+    assert [event.job for event in posted.events_until(chain.head())] == [1]
+    before = devnet.rpc("evm_snapshot", [])
+    driver.post()
+    driver.submitter.send(driver.chain.tasks.cancel(1))
+    head, store = chain.head(), store_of(chain)
+    assert store.jobs_to_read(head) == [1, 2]
+    store.finish(1, head.number)
+    assert store.jobs_to_read(head) == [2]
+    assert [event.job for event in posted.events_until(head)] == [1, 2]
+    assert devnet.rpc("evm_revert", [before])
+    assert [event.job for event in posted.events_until(chain.head())] == [1], "as of an RPC that is behind another"
+    assert store.reorganisations == 0
+    devnet.rpc("anvil_mine", ["0x9", "0x5"])  # other blocks in the place of those, which are gone
+    assert chain.head(head.number).hash != head.hash
+    assert store.jobs_to_read(chain.head()) == [1], "its end is undone, and so is that it was finished"
+    assert [event.job for event in posted.events_until(chain.head())] == [1]
+    assert posted.read_from <= head.number
+    restarted = again(chain, tmp_path)
+    assert [event.name for event in history_of(restarted, names=names).events_until(restarted.head())] == ["JobPosted"]
+
+
+def test_an_rpc_that_is_behind__undoes_nothing(devnet: Devnet, chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    played(devnet, jobs=1)
+    history, behind = history_of(chain, names=("JobPosted",)), chain.head()
+    assert [event.job for event in history.events_until(behind)] == [1]
+    DevnetDriver(devnet).post()
+    assert [event.job for event in history.events_until(chain.head())] == [1, 2]
+    real = chain.head
+
+    def lagging(number: int) -> Any:
+        if number > behind.number:
+            raise Unreachable("not yet")
+        return real(number)
+
+    monkeypatch.setattr(chain, "head", lagging)
+    assert [event.job for event in history.events_until(behind)] == [1]
+    assert store_of(chain).reorganisations == 0
+
+
+def test_a_devnet_that_was_started_anew__is_read_from_its_beginning(devnet: Devnet, chain: Chain) -> None:
+    empty = devnet.rpc("evm_snapshot", [])
+    played(devnet, jobs=2)
+    assert store_of(chain).jobs_to_read(chain.head()) == [1, 2]
+    assert devnet.rpc("evm_revert", [empty])
+    DevnetDriver(devnet).post()
+    with store_of(chain)._db as db:
+        db.execute("DELETE FROM heads WHERE number < (SELECT MAX(number) FROM heads)")
+    assert store_of(chain).jobs_to_read(chain.head()) == [1]
+
+
+def test_a_block_that_is_replaced_while_it_is_read__leaves_the_store_as_it_was(
+    devnet: Devnet, chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played(devnet, jobs=1)
+    history = history_of(chain, names=("JobPosted",))
+    head = chain.head()
+    monkeypatch.setattr(chain, "head", lambda number: _other(head))
+    with pytest.raises(Unreachable, match="was replaced while it was read"):
+        history.events_until(head)
+    monkeypatch.undo()
+    assert [event.job for event in history.events_until(chain.head())] == [1]
+
+
+def _other(head: Any) -> Any:
+    return type(head)(head.number, head.timestamp, b"another block", head.parent)
+
+
+def test_jobs_that_are_over__leave_only_their_number_unless_they_are_the_operators(
+    devnet: Devnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """p17: every event of every job stayed for good."""
+    monkeypatch.setattr(event_store, "HEADS_KEPT", 4)
+    monkeypatch.setattr(event_store, "PRUNE_EVERY", 64)
+    driver = played(devnet, jobs=0)
+    mine = driver.operator("mine", 10)
+    job, other, open_ = driver.post(), driver.post(), driver.post()
+    mine.send(driver.chain.auction.bid(job, 0, mine.id, b"\1" * 32, 1))
+    for each in (job, other):
+        driver.submitter.send(driver.chain.tasks.cancel(each))
+    chain = connect(devnet.network)
+    store = use_store(chain, tmp_path / "mine.sqlite3", operator=mine.id)
+    assert store.jobs_to_read(chain.head()) == [job, open_], "the other one was over before this operator began"
+    store.finish(job, chain.head().number)
+    devnet.rpc("anvil_mine", [hex(2 * event_store.PRUNE_EVERY)])
+    assert store.jobs_to_read(chain.head()) == [open_]
+    kept = {row[0] for row in store._db.execute("SELECT DISTINCT job FROM logs WHERE job IS NOT NULL")}
+    assert kept == {job, open_}
+    assert store.finished_jobs() == [job]
+    store.close()
+
+
+def test_a_store_of_another_network_or_operator__is_read_again_and_a_broken_one_is_named(
+    devnet: Devnet, tmp_path: Path
+) -> None:
+    played(devnet, jobs=1)
+    chain, path = connect(devnet.network), tmp_path / "events.sqlite3"
+    for operator in (0, 7):
+        store = use_store(chain, path, operator)
+        assert store.jobs_to_read(chain.head()) == [1]
+        store.close()
+    assert path.stat().st_mode & 0o077 == 0
+    for each in tmp_path.glob("events.sqlite3-*"):
+        each.unlink()
+    path.write_bytes(b"no database" * 1_000)
+    with pytest.raises(ConfigError, match="file is not a database") as caught:
+        use_store(chain, path)
+    assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)

@@ -1,0 +1,216 @@
+"""In a job with custodians: of whom a keeper demands what is missing, and whom it looks after."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keepers.decisions import custody as custody_decisions
+from keepers.decisions.demands import demand_of_silent, signers_to_check
+from keepers.decisions.duties import duties
+from keepers.decisions.orders import DemandChunk, Progress, Send
+from keepers.services import signer_checks
+from keepers.services.signer_checks import LOOKS, SignerChecks
+from repops.commitments import state_root
+from repops.files import state_bytes
+from tests.keepers.test_demands import (
+    ANSWER_S,
+    CLAIM,
+    MADE_BY_OTHER,
+    OPENED,
+    PLACES,
+    THE_AGGREGATOR,
+    THE_PROVIDER,
+    WINDOWED,
+    closes,
+    demand,
+    demanded,
+    job,
+    missing,
+)
+from tests.keepers.test_duties import ME, OTHER
+from zoo_compute.chain.custody import CustodyView, words_of
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, JobState, JobView
+from zoo_compute.formats.bundles import Pointer
+from zoo_compute.spec.custodians import CustodyStatus, Member, Record, Request, Role
+from zoo_compute.spec.custodians import Progress as CustodyProgress
+from zoo_compute.spec.params import CUSTODIANS_AT, STRANGERS_LANE
+from zoo_compute.store import BlockStore, Gateway
+from zoo_compute.store.cid import digest_of
+
+FIRST, SECOND, THIRD = 4, 5, 6  # custodians
+KEYS = [f"0x{number:040x}" for number in range(3)]
+COMMITTEE = tuple(Member(operator, 0, key) for operator, key in zip((FIRST, SECOND, THIRD), KEYS, strict=True))
+BEHIND = Role(100, CustodyStatus.CUSTODIAN)
+# Places 0 and 1 signed for the checkpoint from which turn 1 starts, and for seat 0 of turn 0.
+RECORD = Record(0, 1, mask=0b01, inputs=0b011, checkpoint=0b011, signed_at=OPENED)
+CUSTODY = CustodyView(
+    Request(10, 100, OPENED),
+    CustodyProgress(3, 4, version=1),
+    10**6,
+    {1: COMMITTEE},
+    {0: RECORD},
+    dict.fromkeys((FIRST, SECOND, THIRD), BEHIND),
+)
+LACKING = missing(OPENED + 5, AGGREGATOR_SEAT)
+
+
+def held(now: int, custody: CustodyView = CUSTODY, **changes: object) -> JobView:
+    made = job(now, checkpoints=(MADE_BY_OTHER,), commits=(), run=replace(WINDOWED, missing=0b11), custody=custody)
+    terms = replace(made.terms, policy=3 << CUSTODIANS_AT)
+    return replace(made, terms=terms, **changes)  # type: ignore[arg-type]
+
+
+# -- what is missing
+
+
+def test_a_checkpoint_nobody_serves__is_demanded_of_one_that_signed_for_it() -> None:
+    assert demanded(duties(held(OPENED + 6), THE_PROVIDER, LACKING)) == [DemandChunk(MADE_BY_OTHER, 0, PLACES, 0)]
+    chair = replace(THE_AGGREGATOR, operator=9)
+    [asked] = demanded(duties(held(OPENED + 30), chair, missing(OPENED + 20, AGGREGATOR_SEAT)))
+    assert asked == DemandChunk(MADE_BY_OTHER, AGGREGATOR_SEAT, PLACES, AGGREGATOR_SEAT % 2)
+
+
+def test_the_next_demand__is_of_another_signer() -> None:
+    for end, lane in (("forfeited", 130), ("", 1), ("bytes", 0)):
+        before = demand(MADE_BY_OTHER, lane, operator=FIRST, end=end, opened_at=OPENED - ANSWER_S - 60)
+        view = held(OPENED + 6, demands=(before,))
+        assert [d.signer for d in demanded(duties(view, THE_PROVIDER, LACKING))] == [1]
+    answered = demand(MADE_BY_OTHER, 130, operator=FIRST, end="bytes")
+    assert [d.signer for d in demanded(duties(held(OPENED + 6, demands=(answered,)), THE_PROVIDER, LACKING))] == [0]
+
+
+def test_nothing_is_demanded__of_authors_of_the_open_turn_or_of_those_who_lost_their_reserve() -> None:
+    open_turn = replace(held(OPENED + 60), commits=(replace(CLAIM, operator=OTHER),))
+    assert demanded(duties(open_turn, replace(THE_AGGREGATOR, operator=9), missing(OPENED + 59))) == []
+    gone = replace(CUSTODY, roles={FIRST: replace(BEHIND, reserve=0), SECOND: BEHIND})
+    assert [d.signer for d in demanded(duties(held(OPENED + 6, gone), THE_PROVIDER, LACKING))] == [1]
+    for lacking in (replace(CUSTODY, roles={}), replace(CUSTODY, records={})):
+        assert demanded(duties(held(OPENED + 6, lacking), THE_PROVIDER, LACKING)) == []
+
+
+def test_a_demand_of_me__is_closed_by_others() -> None:
+    asked = demand(MADE_BY_OTHER, 130, operator=ME, opened_at=OPENED - 100)
+    stakes = held(0).stakes
+    assert closes(duties(held(OPENED + 90, demands=(asked,), stakes=stakes), THE_PROVIDER, Progress())) == []
+    other = replace(asked, operator=FIRST)
+    assert len(closes(duties(held(OPENED + 90, demands=(other,), stakes=stakes), THE_PROVIDER, Progress()))) == 1
+
+
+# -- whom I look after
+
+
+def test_whoever_has_a_seat__looks_after_signers_but_itself_and_the_checkpoints_author() -> None:
+    assert signers_to_check(held(OPENED), THE_PROVIDER, MADE_BY_OTHER) == {0: FIRST, 1: SECOND}
+    for operator in (ME, OTHER):
+        committee = (replace(COMMITTEE[0], operator=operator), *COMMITTEE[1:])
+        mine = replace(CUSTODY, committees={1: committee}, roles={operator: BEHIND, SECOND: BEHIND})
+        assert signers_to_check(held(OPENED, mine), THE_PROVIDER, MADE_BY_OTHER) == {1: SECOND}
+    stranger = replace(THE_PROVIDER, operator=77)
+    assert signers_to_check(held(OPENED), stranger, MADE_BY_OTHER) == {}
+
+
+def test_of_a_silent_signer__one_chunk_is_demanded_from_the_lane_that_stops_no_clocks() -> None:
+    silent = Progress(silent=((MADE_BY_OTHER, 1),))
+    expected = [DemandChunk(MADE_BY_OTHER, STRANGERS_LANE, {0: None}, 1)]
+    assert list(demand_of_silent(held(OPENED), THE_PROVIDER, silent)) == expected
+    assert expected[0] in duties(held(OPENED, state=JobState.ENDED), THE_PROVIDER, silent), "of the last one, too"
+    of_it, of_another = (demand(MADE_BY_OTHER, 130, operator=n, end="bytes") for n in (SECOND, FIRST))
+    assert list(demand_of_silent(held(OPENED, demands=(of_another,)), THE_PROVIDER, silent)) == expected
+    for demands in ((of_it,), (replace(of_another, end=""),), 4 * (of_another,)):
+        assert list(demand_of_silent(held(OPENED, demands=demands), THE_PROVIDER, silent)) == []
+    both = Progress(silent=((MADE_BY_OTHER, 1), (MADE_BY_OTHER, 0)))
+    assert list(demand_of_silent(held(OPENED), THE_PROVIDER, both)) == expected, "one after the other"
+    latest = MADE_BY_OTHER.deadline - 2 * ANSWER_S
+    assert list(demand_of_silent(held(latest), THE_PROVIDER, silent)) == expected
+    assert list(demand_of_silent(held(latest + 1), THE_PROVIDER, silent)) == []
+
+
+class Looks:
+    """A keeper with a seat, and the store of the custodian it looks after."""
+
+    def __init__(self, folder: Path) -> None:
+        state = {"w": np.arange(4, dtype=np.float32)}
+        self.mine, self.theirs = BlockStore(folder / "mine"), BlockStore(folder / "theirs")
+        for store in (self.mine, self.theirs):
+            self.state = store.add(state_bytes(state))
+            pointer = Pointer(1, 0, self.state, state_root(state), 0b11)
+            self.pointer = store.add(pointer.to_bytes())
+        self.made = replace(MADE_BY_OTHER, cid=digest_of(self.pointer))
+        self.checks = SignerChecks(self.mine, poll_s=0.1)
+
+    def silent(self, now: int, made: Checkpoint | None = None) -> tuple[tuple[Checkpoint, int], ...]:
+        only = replace(CUSTODY, roles={SECOND: BEHIND})
+        return self.checks.silent(held(now, only, checkpoints=(made or self.made,)), THE_PROVIDER)
+
+    def look(self) -> None:
+        for _ in range(LOOKS):
+            self.checks.poll_once()
+
+
+@pytest.fixture
+def looks(tmp_path: Path) -> Looks:
+    return Looks(tmp_path)
+
+
+def test_a_signer_that_serves_what_it_signed_for__is_left_alone(looks: Looks) -> None:
+    with Gateway(looks.theirs) as gateway:
+        looks.checks.endpoints = {SECOND: "http://127.0.0.1:1"}
+        assert looks.silent(OPENED) == ()
+        looks.look()
+        looks.checks.endpoints = {SECOND: gateway.url}
+        looks.look()
+    looks.look()
+    assert looks.silent(OPENED + 900) == (), "it was seen to serve once"
+
+
+def test_a_signer_that_serves_nothing__is_named_after_my_patience(looks: Looks) -> None:
+    with Gateway(BlockStore(looks.theirs.root.parent / "empty")) as gateway:
+        looks.checks.endpoints = {SECOND: gateway.url}
+        assert looks.silent(OPENED) == ()
+        for _ in range(LOOKS):
+            assert looks.silent(OPENED + 900) == (), "not before it was asked often enough"
+            looks.checks.poll_once()
+    after = OPENED + int(THE_PROVIDER.demand_after_s)
+    assert looks.silent(after - 1) == ()
+    assert looks.silent(after) == ((looks.made, 1),)
+    assert looks.silent(after, replace(looks.made, state=ClaimState.PAID)) == (), "it answers for it no more"
+    assert looks.silent(after) == (), "forgotten meanwhile"
+
+
+def test_a_custodian_without_an_endpoint__serves_nothing__and_one_on_ipfs_is_not_asked(looks: Looks) -> None:
+    for endpoints, named in (({}, ((looks.made, 1),)), ({SECOND: "/dns/one/tcp/4001"}, ())):
+        looks.checks = SignerChecks(looks.mine, poll_s=0.1)
+        looks.checks.endpoints = endpoints
+        looks.silent(OPENED)
+        looks.look()
+        assert looks.silent(OPENED + 900) == named
+
+
+def test_a_checkpoint_that_i_cannot_read__says_nothing_of_its_signers(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signer_checks, "FETCH_TIMEOUT_S", 0.1)
+    junk = looks.mine.add(b"junk")
+    for cid in (b"\7" * 32, digest_of(junk)):
+        unknown = replace(looks.made, cid=cid)
+        looks.checks = SignerChecks(looks.mine, poll_s=0.1)
+        looks.silent(OPENED, unknown)
+        looks.look()
+        assert looks.silent(OPENED + 900, unknown) == ()
+
+
+# -- whose reserve is forfeit
+
+
+def test_a_custodian_without_a_reserve__is_expelled_once_no_draw_is_scheduled() -> None:
+    gone = replace(CUSTODY, roles={**CUSTODY.roles, SECOND: replace(BEHIND, reserve=0)})
+    expected = Send("custody", "expel", (1, words_of(COMMITTEE), 1))
+    assert list(custody_decisions.expel_duty(held(OPENED), gone)) == [expected]
+    assert list(custody_decisions.expel_duty(held(OPENED), CUSTODY)) == []
+    drawn = replace(gone, progress=replace(gone.progress, draw_block=7))
+    assert list(custody_decisions.expel_duty(held(OPENED), drawn)) == []
+    assert list(custody_decisions.expel_duty(held(OPENED, state=JobState.ENDED), gone)) == []

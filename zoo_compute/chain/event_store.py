@@ -1,0 +1,402 @@
+"""The contracts' events on disk, read from the chain once for all jobs: a keeper that restarts goes on where it was.
+
+One cursor follows the chain in ranges as large as the RPC takes, and undoes what a reorganisation undid. Events are kept as the RPC gave
+them and decoded when somebody reads them. Jobs that are over and are no concern of the keeper's leave nothing but their number.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from hexbytes import HexBytes
+from web3.providers.base import JSONBaseProvider
+from web3.types import RPCEndpoint
+
+from zoo_compute.chain.connection import Head
+from zoo_compute.chain.events import Event, decode, signatures
+from zoo_compute.errors import ConfigError, Unreachable
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+
+VERSION = 1
+FIRST_RANGE = 2_000  # blocks of the first request; then twice as many, or half where the RPC refuses
+LARGEST_RANGE = 1_000_000
+WANTED_LOGS = 5_000  # in one answer: a range that gave more does not grow
+DEEP = 64  # blocks under the newest: what is asked for below needs no second look
+HEADS_KEPT = 256  # newest blocks remembered one by one; of older ones the first of each AGE_KEPT
+AGE_KEPT = 4_096
+PRUNE_EVERY = 4_096  # blocks
+_NOT_KEPT = ("zen", "timelock")  # no job and no operator in them
+_SCHEMA = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE heads (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, parent BLOB NOT NULL);
+CREATE TABLE jobs (
+    job INTEGER PRIMARY KEY, posted INTEGER NOT NULL, over INTEGER, is_mine INTEGER NOT NULL DEFAULT 0,
+    finished INTEGER, is_pruned INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE logs (
+    block INTEGER NOT NULL, at INTEGER NOT NULL, job INTEGER, operator INTEGER, topic BLOB NOT NULL, contract INTEGER NOT NULL,
+    topics BLOB NOT NULL, data BLOB NOT NULL, tx BLOB NOT NULL, block_hash BLOB NOT NULL, PRIMARY KEY (block, at)
+) WITHOUT ROWID;
+CREATE INDEX logs_of_job ON logs (job, block, at) WHERE job IS NOT NULL;
+CREATE INDEX logs_of_operator ON logs (operator, topic, block, at) WHERE operator IS NOT NULL;
+CREATE INDEX logs_of_topic ON logs (topic, block, at);
+"""
+
+
+class EventStore:
+    """Of one deployment. operator: whose jobs are never pruned before they are finished; 0: nobody's. Threads can share it."""
+
+    def __init__(self, chain: Chain, path: Path, operator: int = 0) -> None:
+        self._chain, self._operator = chain, operator
+        self._lock = threading.RLock()
+        self._range = FIRST_RANGE
+        self._undone: list[int] = []  # by reorganisation, the first block whose events were dropped
+        self._contracts = [name for name in chain.network.contracts if name not in _NOT_KEPT]
+        self._kinds = {(self._contracts.index(name), topic): kind for (name, topic), kind in _kinds().items()}
+        self._numbers = {chain.network.contracts[name].lower(): at for at, name in enumerate(self._contracts)}
+        self._db = self._open(path)
+        self._newest = self._heads()[-1:]
+
+    @contextmanager
+    def at(self, head: Head) -> Iterator[sqlite3.Connection]:
+        """The database with all events up to `head`, perhaps also later ones. Raises Unreachable; the store is as it was then.
+
+        INVARIANT: every event up to `head.number` is in `head` or one of its ancestors   tests/integration/test_event_store.py
+        """
+        with self._lock:
+            self._follow(head)
+            yield self._db
+
+    def events(self, rows: Sequence[tuple[Any, ...]]) -> list[Event]:
+        """Decoded. rows: of `COLUMNS`."""
+        return decode(self._chain, map(self._log, rows))  # type: ignore[arg-type]
+
+    def jobs_to_read(self, head: Head) -> list[int]:
+        """Jobs that are not finished. Those that were over before the store was made, without the operator, are nobody's concern."""
+        with self.at(head) as db:
+            born = int(_fact(db, "born") or head.number)
+            query = """SELECT job FROM jobs WHERE posted <= ? AND finished IS NULL AND (over IS NULL OR over > ? OR is_mine) ORDER BY job"""
+            return [job for (job,) in db.execute(query, (head.number, born))]
+
+    def finished_jobs(self) -> list[int]:
+        """Finished jobs of the operator, whose events are still here. The newest first."""
+        with self._lock:
+            query = "SELECT job FROM jobs WHERE finished IS NOT NULL AND is_mine ORDER BY job DESC"
+            return [job for (job,) in self._db.execute(query)]
+
+    def last_block_of(self, names: Iterable[str], head: Head) -> int:
+        """The newest block up to `head` with one of these events; 0: there is none. Raises Unreachable."""
+        topics = topics_of(names)
+        with self.at(head) as db:
+            query = f"SELECT MAX(block) FROM logs WHERE topic IN ({','.join('?' * len(topics))}) AND block <= ?"
+            return int(db.execute(query, [*topics, head.number]).fetchone()[0] or 0)
+
+    def finish(self, job: int, block: int) -> None:
+        """There is nothing more to do in the job, as of a block."""
+        with self._lock, self._db as db:
+            db.execute("UPDATE jobs SET finished = ? WHERE job = ?", (block, job))
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def dropped_since(self, count: int) -> int | None:
+        """The first block that reorganisations undid after the first `count` of them; None: there was none."""
+        with self._lock:
+            return min(self._undone[count:], default=None)
+
+    @property
+    def reorganisations(self) -> int:
+        """How many there were since this process started."""
+        return len(self._undone)
+
+    @property
+    def oldest_head(self) -> int:
+        """No reorganisation reaches what is older."""
+        return max(0, self._newest[-1].number - HEADS_KEPT) if self._newest else 0
+
+    # -- following the chain
+
+    def _follow(self, head: Head) -> None:
+        newest = self._newest[-1] if self._newest else None
+        if newest is not None and newest.hash == head.hash:
+            return
+        if newest is not None and newest.number >= head.number and self._has(newest, head):
+            return
+        start = self._undo(head)
+        first, last, pruned = start, head.number, start
+        if first > last:
+            return
+        with self._db as db:  # the newest block when the store was made
+            db.execute("INSERT OR IGNORE INTO facts VALUES ('born', ?)", (str(head.number),))
+        while first <= last - DEEP:
+            end = min(first + self._range - 1, last - DEEP)
+            logs = self._logs({"fromBlock": hex(first), "toBlock": hex(end)}, end - first + 1)
+            if logs is None:
+                continue
+            self._append(logs, self._chain.head(end))
+            if end - pruned >= PRUNE_EVERY:
+                self._prune(end)
+                pruned = end
+            first = end + 1
+        if newest is not None and first == last and newest.number == last - 1 and newest.hash == head.parent:
+            logs = self._logs({"blockHash": "0x" + head.hash.hex()}, 1)
+        else:
+            logs = self._logs({"fromBlock": hex(first), "toBlock": hex(last)}, 1)
+            if self._chain.head(head.number).hash != head.hash:
+                raise Unreachable(f"block {head.number} was replaced while it was read", hint="read again")
+        assert logs is not None, "a request that cannot be halved raises"
+        self._append(logs, head)
+        if head.number // PRUNE_EVERY != pruned // PRUNE_EVERY:
+            self._prune(head.number)
+
+    def _has(self, newest: Head, head: Head) -> bool:
+        """Whether `head`, which is not after the newest block here, is in its chain. Raises Unreachable where that cannot be said."""
+        known = next((each for each in reversed(self._heads()) if each.number <= head.number), None)
+        if known is not None and known.hash == head.hash:
+            return True
+        try:
+            if not self._is_canonical(newest):
+                return False
+        except Unreachable:
+            if known is None or not self._is_canonical(known):
+                return False  # another chain: a devnet that was started anew
+            raise  # the RPC is behind another one
+        if self._chain.head(head.number).hash != head.hash:
+            raise Unreachable(f"block {head.number} is not on the RPC's chain", hint="read again")
+        return True
+
+    def _is_canonical(self, known: Head) -> bool:
+        return self._chain.head(known.number).hash == known.hash
+
+    def _undo(self, head: Head) -> int:
+        """Drop what is not in `head` or its ancestors. Returns the first block to read."""
+        heads = self._heads()
+        while heads and not self._is_ancestor(heads[-1], head):
+            heads.pop()
+        start = heads[-1].number + 1 if heads else self._chain.network.first_block
+        if self._newest and self._newest[-1].number >= start:
+            with self._db as db:
+                db.execute("DELETE FROM logs WHERE block >= ?", (start,))
+                db.execute("DELETE FROM heads WHERE number >= ?", (start,))
+                db.execute("DELETE FROM jobs WHERE posted >= ?", (start,))
+                db.execute("UPDATE jobs SET over = NULL WHERE over >= ?", (start,))
+                db.execute("UPDATE jobs SET finished = NULL WHERE finished >= ?", (start,))
+            self._undone.append(start)
+            self._newest = heads[-1:]
+        return start
+
+    def _is_ancestor(self, known: Head, head: Head) -> bool:
+        if known.number >= head.number:
+            return known.hash == head.hash
+        return known.hash == head.parent or self._is_canonical(known)
+
+    def _logs(self, blocks: dict[str, str], count: int) -> list[dict[str, Any]] | None:
+        """None: the range was too large for the RPC, and is smaller now. Raises Unreachable."""
+        query = {
+            **blocks,
+            "address": [self._chain.network.contracts[name] for name in self._contracts],
+            "topics": [_TOPICS],
+        }
+        answer: Any
+        try:
+            answer = cast(JSONBaseProvider, self._chain.w3.provider).make_request(RPCEndpoint("eth_getLogs"), [query])
+        except Unreachable as error:
+            if count == 1 or "larger than" not in str(error):
+                raise
+            answer = {"error": str(error)}
+        if "result" not in answer:
+            if count == 1:
+                raise Unreachable(f"the RPC refuses the events of {blocks}: {answer.get('error')}")
+            self._range = max(1, count // 2)
+            return None
+        logs: list[dict[str, Any]] = answer["result"]
+        if count == self._range and len(logs) < WANTED_LOGS:
+            self._range = min(LARGEST_RANGE, 2 * self._range)
+        return logs
+
+    def _append(self, logs: Sequence[dict[str, Any]], head: Head) -> None:
+        """Save the events, and that all up to `head` are here: both or neither."""
+        rows, posted, over, mine = [], [], [], []
+        for log in logs:
+            row = self._row(log)
+            if row is None:
+                continue
+            rows.append(row)
+            block, job, name = row[0], row[2], self._kinds[row[5], row[4]].name
+            if name == "JobPosted":
+                posted.append((job, block))
+            elif name in ("JobClosed", "JobCancelled"):
+                over.append((block, job))
+            if job is not None and row[3] == self._operator and self._operator:
+                mine.append((job,))
+        with self._db as db:
+            db.executemany("INSERT OR REPLACE INTO logs VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
+            db.executemany("INSERT OR IGNORE INTO jobs (job, posted) VALUES (?,?)", posted)
+            db.executemany("UPDATE jobs SET over = ? WHERE job = ?", over)
+            db.executemany("UPDATE jobs SET is_mine = 1 WHERE job = ?", mine)
+            db.execute("INSERT OR REPLACE INTO heads VALUES (?,?,?)", (head.number, head.hash, head.parent))
+        self._newest = [head]
+
+    def _prune(self, newest: int) -> None:
+        """Drop what nobody needs again, where no reorganisation can reach it."""
+        deep, born = newest - HEADS_KEPT, int(_fact(self._db, "born") or 0)
+        with self._db as db:
+            done = "(finished < :deep OR (over < :deep AND over <= :born)) AND NOT is_mine AND NOT is_pruned"
+            known = {"deep": deep, "born": born}
+            db.execute(f"DELETE FROM logs WHERE job IN (SELECT job FROM jobs WHERE {done})", known)
+            db.execute(f"UPDATE jobs SET is_pruned = 1 WHERE {done}", known)
+            of_age = "SELECT MIN(number) FROM heads GROUP BY number / :age"
+            db.execute(
+                f"DELETE FROM heads WHERE number < :deep AND number NOT IN ({of_age})", {"deep": deep, "age": AGE_KEPT}
+            )
+
+    # -- rows
+
+    def _heads(self) -> list[Head]:
+        """Ascending. Their times are not kept, and not needed."""
+        rows = self._db.execute("SELECT number, hash, parent FROM heads ORDER BY number").fetchall()
+        return [Head(number, 0, hash_, parent) for number, hash_, parent in rows]
+
+    def _row(self, log: dict[str, Any]) -> tuple[Any, ...] | None:
+        topics = [bytes.fromhex(topic[2:]) for topic in log["topics"]]
+        number = self._numbers.get(log["address"].lower())
+        kind = self._kinds.get((number, topics[0])) if topics and number is not None else None
+        if kind is None:
+            return None
+        job, operator = _number(topics, kind.job), _number(topics, kind.operator)
+        block, at = int(log["blockNumber"], 16), int(log["logIndex"], 16)
+        data, tx, hash_ = (bytes.fromhex(log[name][2:]) for name in ("data", "transactionHash", "blockHash"))
+        return block, at, job, operator, topics[0], number, b"".join(topics), data, tx, hash_
+
+    def _log(self, row: tuple[Any, ...]) -> dict[str, Any]:
+        """As web3 has it, for decoding."""
+        block, at, number, topics, data, tx, hash_ = row
+        return {
+            "address": self._chain.network.contracts[self._contracts[number]],
+            "topics": [HexBytes(topics[start : start + 32]) for start in range(0, len(topics), 32)],
+            "data": HexBytes(data),
+            "blockNumber": block,
+            "logIndex": at,
+            "transactionIndex": 0,
+            "transactionHash": HexBytes(tx),
+            "blockHash": HexBytes(hash_),
+        }
+
+    def _open(self, path: Path) -> sqlite3.Connection:
+        network = self._chain.network
+        of = f"{VERSION} {network.chain_id} {network.contracts['registry']} {self._operator}"
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            db = _connected(path)
+            if _fact(db, "of") != of:  # of another network, operator or release: read again
+                db.close()
+                for each in path.parent.glob(f"{path.name}*"):
+                    each.unlink()
+                db = _connected(path)
+                with db:
+                    db.execute("INSERT INTO facts VALUES ('of', ?)", (of,))
+        except sqlite3.DatabaseError as error:
+            raise ConfigError(f"{path}: {error}", hint="delete it: its events are read from the chain again") from error
+        return db
+
+
+class StoredHistory:
+    """Events that match a filter, from a store. As `event_log.History`, with the same filters: a job, or an operator and names, or names."""
+
+    def __init__(
+        self, store: EventStore, *, job: int | None = None, operator: int | None = None, names: Iterable[str] = ()
+    ) -> None:
+        self._store = store
+        self._events: list[Event] = []
+        self._next = 0  # the first block whose events are not here
+        self._reorganisations = store.reorganisations
+        self._lock = threading.Lock()
+        self.read_from = 0
+        topics = topics_of(names)
+        where = {"job": job, "operator": operator}
+        self._where = " AND ".join([
+            *(f"{name} = ?" for name, value in where.items() if value is not None),
+            *([f"topic IN ({','.join('?' * len(topics))})"] if topics else []),
+        ])  # fmt: skip
+        self._values = [*(value for value in where.values() if value is not None), *topics]
+
+    @property
+    def oldest_head(self) -> int:
+        return self._store.oldest_head
+
+    def forget(self, events: Collection[Event]) -> None:
+        """Drop these, which the caller is done with."""
+        gone = {(event.block_hash, event.log_index) for event in events}
+        with self._lock:
+            self._events = [event for event in self._events if (event.block_hash, event.log_index) not in gone]
+
+    def events_until(self, head: Head) -> Sequence[Event]:
+        """All events up to `head`, in order. Raises Unreachable."""
+        with self._lock, self._store.at(head) as db:
+            dropped = self._store.dropped_since(self._reorganisations)
+            self._reorganisations = self._store.reorganisations
+            if dropped is not None and dropped < self._next:
+                self._events = [event for event in self._events if event.block < dropped]
+                self._next = dropped
+            self.read_from = self._next
+            if self._next <= head.number:
+                query = f"SELECT {COLUMNS} FROM logs WHERE {self._where} AND block BETWEEN ? AND ? ORDER BY block, at"
+                rows = db.execute(query, [*self._values, self._next, head.number]).fetchall()
+                self._events = self._events + self._store.events(rows)
+                self._next = head.number + 1
+            return [event for event in self._events if event.block <= head.number]
+
+
+def topics_of(names: Iterable[str]) -> list[bytes]:
+    wanted = frozenset(names)
+    return sorted({each.topic for each in signatures() if each.name in wanted})
+
+
+COLUMNS = "block, at, contract, topics, data, tx, block_hash"
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, check_same_thread=False, timeout=30.0)
+    path.chmod(0o600)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")  # after a power cut it is a little older, and reads on
+    if not db.execute("SELECT name FROM sqlite_master WHERE name = 'facts'").fetchone():
+        db.executescript(_SCHEMA)
+    return db
+
+
+def _fact(db: sqlite3.Connection, name: str) -> str | None:
+    row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return str(row[0]) if row else None
+
+
+class _Kind(NamedTuple):
+    """An event's name, and the topics in which its job and its operator are."""
+
+    name: str
+    job: int | None
+    operator: int | None
+
+
+def _kinds() -> dict[tuple[str, bytes], _Kind]:
+    """By contract and topic."""
+    kept = (each for each in signatures() if each.contract not in _NOT_KEPT)
+    return {
+        (each.contract, each.topic): _Kind(each.name, each.position("job"), each.position("operator")) for each in kept
+    }
+
+
+def _number(topics: Sequence[bytes], at: int | None) -> int | None:
+    number = int.from_bytes(topics[at], "big") if at is not None and at < len(topics) else None
+    return number if number is not None and number < 2**63 else None
+
+
+_TOPICS = sorted({"0x" + topic.hex() for _, topic in _kinds()})
