@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from eth_utils.address import to_checksum_address
 
 from repops import fields
 from zoo_compute.amounts import ZEN, Token, parse_amount
-from zoo_compute.atomic import write_atomically
+from zoo_compute.atomic import make_private, write_atomically
 from zoo_compute.chain.addresses import is_address
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.gpus import PERIODS
 from zoo_compute.paths import CONFIG, HOT_KEY, PASSPHRASE
+from zoo_compute.store.addresses import is_loopback
+
+log = logging.getLogger("zoo.daemon")
 
 MAX_SLOTS = 512  # of a seat: their results must fit a bundle of one block
 EMBEDDED = "embedded"  # broker: the daemon runs a Redis of its own
+REQUIRED = "required"  # of a TLS server: a certificate that a known authority signed
 BROKER_URLS = ("redis://", "rediss://")
 ROLES = ("provider", "aggregator", "verifier", "custodian")
 FILE = CONFIG
+LOG_FORMATS = ("text", "json")
 PRICE_KEYS = ("price", "aggregator_price", "custody_price")  # by kind of lot; and of custody
 CUSTODY = 2
 
@@ -69,6 +76,14 @@ class Settings:
     # A store that is restarted is back in seconds, and a demand too early costs its deposit: 30 s spare both. In short windows
     # less is waited, so that there is time left to demand in (keepers/decisions/demands.py).
     demand_after_s: float = 30
+    private_peers: bool = (
+        False  # peers in private networks and on this machine are asked too; on a devnet they always are
+    )
+    metrics_port: int = 0  # where the daemon serves /metrics and /health on loopback; 0: nowhere
+    hung_after_s: float = 600  # without progress, after which a keeper is ended and started again; 0: never
+    log_format: str = "text"  # or json: an object a line
+    log_max_mb: float = 20.0  # of each process's log, which is then rotated
+    log_files: int = 5  # rotated logs of each process that are kept
     coin_price: str = "3000"  # in ZEN, of the chain's coin: receipts are redeemed where they bring more than their gas
     max_fee_gwei: float = 500  # per gas, for what can wait: withdrawals, heartbeats, announcements
     max_urgent_fee_gwei: float = 2_000  # per gas, for what has a deadline
@@ -98,6 +113,10 @@ class OperatorConfig(Settings):
         """A path of the configuration, made absolute."""
         return (self.folder / relative).resolve()
 
+    def log_path(self, process: str) -> Path:
+        """Where a process of this name logs."""
+        return self.folder / "logs" / f"{process}.log"
+
     @property
     def priced_tokens(self) -> tuple[str, ...]:
         """The tokens other than ZEN that have a price, checksummed."""
@@ -126,6 +145,8 @@ def load(folder: Path) -> OperatorConfig:
             f"no {FILE} in {folder}",
             hint="run `zoo node register` first (a verifier: `zoo node configure`), or pass --home",
         )
+    if make_private(folder / FILE):  # it may have the broker's password
+        log.warning("%s: other users could read it; it is 0600 now. Change a broker's password in it", folder / FILE)
     return from_dict(raw, folder)
 
 
@@ -148,7 +169,7 @@ def save(config: OperatorConfig) -> Path:
     config.folder.mkdir(parents=True, exist_ok=True)
     values = {key: value for key, value in dataclasses.asdict(config).items() if key != "folder"}
     path = config.folder / FILE
-    write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o644)
+    write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o600)
     return path
 
 
@@ -189,12 +210,40 @@ def _check(settings: Settings) -> None:
     if settings.broker != EMBEDDED and not settings.broker.startswith(BROKER_URLS):
         expected = f"expected {EMBEDDED!r}, or a URL that begins with {' or '.join(BROKER_URLS)}"
         raise fields.BadField(f"{FILE}.broker: {expected}, got {settings.broker!r}")
+    if settings.log_format not in LOG_FORMATS:
+        raise fields.BadField(f"{FILE}.log_format: {fields.nearest(settings.log_format, LOG_FORMATS)}")
+    _check_broker(settings.broker)
     if "custodian" in settings.roles and settings.store.startswith("kubo:"):
         raise fields.BadField(
             f"{FILE}: a custodian publishes its signatures beside its own store; set store to a folder"
         )
     if settings.operator == 0 and set(settings.roles) != {"verifier"}:
         raise fields.BadField(f"{FILE}.operator is 0: register first (`zoo node register`) and write its number here")
+
+
+def _check_broker(broker: str) -> None:
+    """What leaves this machine is encrypted, and the other side proves who it is."""
+    if broker == EMBEDDED:
+        return
+    try:
+        parts = urlsplit(broker)
+        is_here = is_loopback(parts.hostname or "")
+        wanted = parse_qs(parts.query).get("ssl_cert_reqs", [REQUIRED])
+    except ValueError as error:
+        raise fields.BadField(f"{FILE}.broker: not a URL: {error}") from None
+    if is_here:
+        return
+    if parts.scheme == "redis":
+        raise fields.BadField(
+            f"{FILE}.broker: redis:// sends the password and all work in clear text to {parts.hostname}; use rediss://, or an SSH "
+            "tunnel or WireGuard that ends on 127.0.0.1"
+        )
+    if wanted != [REQUIRED]:
+        raise fields.BadField(f"{FILE}.broker: ssl_cert_reqs={wanted[0]} accepts any server; expected {REQUIRED}")
+    if not parts.password:
+        raise fields.BadField(
+            f"{FILE}.broker: {parts.hostname} must ask for a password: rediss://USER:PASSWORD@HOST:6379/0"
+        )
 
 
 _BOUNDS = (
@@ -209,6 +258,10 @@ _BOUNDS = (
     ("poll_s", 0.1, 3600),
     ("sample_rate", 0, 1),
     ("demand_after_s", 0, 86_400),
+    ("metrics_port", 0, 65535),
+    ("hung_after_s", 0, 86_400),
+    ("log_max_mb", 0.01, 100_000),
+    ("log_files", 0, 1_000),
     ("max_fee_gwei", 1e-9, 1e6),
     ("max_urgent_fee_gwei", 1e-9, 1e6),
     ("max_priority_fee_gwei", 0, 1e6),

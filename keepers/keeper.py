@@ -7,7 +7,7 @@ keeps only caches, so a keeper can be killed at any line and started again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,7 @@ from keepers.services.beats import Beats
 from keepers.services.bid_seals import BidSealer, priced_token
 from keepers.services.custody import Custody
 from keepers.services.disputing import Disputing
+from keepers.services.observing import Look
 from keepers.services.own_trials import OwnTrials
 from keepers.services.precompute import Speculation
 from keepers.services.progress import measured_progress, progress_of
@@ -105,7 +106,9 @@ class Keeper:
         )
         self.receipts = None
         if received is not None and config.operator and isinstance(store, BlockStore):
-            self.receipts = Receipts(config, chain, sender, account, store, received, lambda: self.peers.endpoints)
+            self.receipts = Receipts(
+                config, chain, sender, account, store, received, lambda: self.peers.endpoints, self.peers.scope
+            )
         self._custody = Custody(
             chain,
             sender,
@@ -154,6 +157,8 @@ class Keeper:
         self._past_jobs = self.events.finished_jobs()  # mine, whose files may still be kept: read a few at each look
         self._views: list[JobView] = []  # of this tick
         self._bound: dict[int, bool] = {}  # job -> whether money of this operator is still in it
+        self.last_look: Look | None = None
+        self.progressed: Callable[[], None] = lambda: None  # called between jobs: a tick may be long, and is not hung
 
     def tick(self) -> dict[str, Any]:
         """Look once at every job that is not over. Returns what the status file says."""
@@ -189,6 +194,7 @@ class Keeper:
         for view in self._views:
             self._record_measurements(view)
         for view in self._views:
+            self.progressed()
             status["jobs"][view.job] = JobState(view.state).name
             with self._contained(f"job {view.job}", status):
                 self._bound[view.job] = self._serve(view, operator)
@@ -196,6 +202,7 @@ class Keeper:
             with self._contained("money", status):
                 self._money.collect(operator, idle=not any(self._bound.values()))
         status["trouble"] += self.disputing.trouble
+        self.last_look = Look(head, self.chain.time(head), operator, tuple(self._views), tuple(self.disputing.asks_due))
         return status
 
     def _read_views(self, head: Head, status: dict[str, Any]) -> None:
@@ -205,6 +212,7 @@ class Keeper:
             if self._auditing is None and "custodian" not in self.config.roles and self._open_jobs.can_skip(job, now):
                 status["jobs"][job] = JobState.OPEN.name
                 continue
+            self.progressed()
             with self._contained(f"job {job}", status):
                 self._views.append(read_job(self.chain, job, head))
 
@@ -348,7 +356,7 @@ class Keeper:
             self._capacity.record_opening_time(view, measured.opening_s, self.chain.params.clocks.committer_s)
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
-        return self.work.submit(task, name, {"peers": self.peers.urls, **request})
+        return self.work.submit(task, name, {"peers": self.peers.urls, "scope": self.peers.scope.value, **request})
 
 
 def _turn_s(config: OperatorConfig) -> int:

@@ -11,20 +11,23 @@ from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.event_log import history_of
 from zoo_compute.chain.sender import Sender
 from zoo_compute.store import BlockStore, Store
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.peers import is_gateway
 from zoo_compute.store.probe import save_endpoints
 
+DEVNET = "devnet"  # its operators share a machine
 ENDPOINT_EVENTS = ("OperatorRegistered", "EndpointAnnounced")
 
 
 class Asker(Protocol):
-    """Asks operators' gateways. endpoints: by operator."""
+    """Asks operators' gateways. endpoints: by operator. scope: where they may be."""
 
     endpoints: Mapping[int, str]
+    scope: Scope
 
 
 class PeerDirectory:
-    """urls: the network's storage, then of the operators that announced one on chain."""
+    """urls: the network's storage, then of the operators that announced one on chain. scope: where they may be."""
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class PeerDirectory:
         self._store = store
         self._prefetcher = prefetcher
         self._askers = askers
+        self.scope = scope_of(config, chain.network.preset)
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
         self._announcements = history_of(chain, names=ENDPOINT_EVENTS)
 
@@ -61,8 +65,13 @@ class PeerDirectory:
         """Have the store and the lanes ask these. endpoints: by operator."""
         self.urls, self.endpoints = urls, dict(endpoints)
         if isinstance(self._store, BlockStore):
-            self._store.set_peers(self.urls)
+            self._store.set_peers(self.urls, self.scope)
             save_endpoints(self._store.root, filter(is_gateway, endpoints.values()))
-        self._prefetcher.set_peers(self.urls, endpoints)
+        self._prefetcher.set_peers(self.urls, endpoints, self.scope)
         for asker in self._askers:
-            asker.endpoints = dict(endpoints)
+            asker.endpoints, asker.scope = dict(endpoints), self.scope
+
+
+def scope_of(config: OperatorConfig, preset: str) -> Scope:
+    """Where the operators of a network with this preset may be, as far as this operator asks them."""
+    return Scope.PRIVATE if config.private_peers or preset == DEVNET else Scope.PUBLIC

@@ -12,8 +12,10 @@ from typing import Any
 import click
 from eth_utils.address import to_checksum_address
 
-from keepers.config import FILE, PRICE_KEYS, ROLES, OperatorConfig, from_dict, load, read_unchecked, save
+from keepers.config import FILE, LOG_FORMATS, PRICE_KEYS, ROLES, OperatorConfig, from_dict, load, read_unchecked, save
+from keepers.monitoring.logs import daemon_log
 from keepers.processes.daemon import Daemon
+from keepers.processes.systemd import notify
 from zoo_compute.chain.addresses import is_address
 from zoo_compute.cli.context import Command, Group, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option
@@ -52,6 +54,13 @@ from zoo_compute.operators.readiness import NodeInspection, inspect_node, wait_f
 @click.option(
     "--gateway-host", help="Address the gateway listens on: 127.0.0.1 for this machine only, 0.0.0.0 for all."
 )
+@click.option("--metrics-port", type=int, help="Loopback port of /metrics and /health; 0 serves neither.")
+@click.option(
+    "--hung-after", "hung_after_s", type=float, help="Seconds without progress before the keeper is restarted."
+)
+@click.option("--log-format", type=click.Choice(LOG_FORMATS), help="Lines of the logs: text, or a JSON object each.")
+@click.option("--log-max-mb", type=float, help="Size at which the log of a process is rotated.")
+@click.option("--log-files", type=int, help="Rotated logs to keep of each process.")
 @click.option("--endpoint", help="URL where others reach the gateway; your keeper announces it on chain.")
 @pass_settings
 def configure(settings: Settings, /, home: Path | None, token: str | None, **options: Any) -> None:
@@ -83,10 +92,16 @@ def _priced(known: dict[str, Any], token: str, options: dict[str, str | None]) -
 @click.command("start", cls=Command)
 @home_option
 @click.option("--only", type=click.Choice(["broker", "gateway", "keeper", "worker"]), help="Start only this part.")
+@click.option(
+    "--metrics-port", type=int, help="Instead of operator.json's: parts that are started apart need one each."
+)
 @pass_settings
-def start(settings: Settings, home: Path | None, only: str | None) -> None:
-    """Run your operator: broker, gateway, keeper and workers, until Ctrl-C. Processes that end are restarted."""
-    serve(settings, load(folder_of(home)), only=only)
+def start(settings: Settings, home: Path | None, only: str | None, metrics_port: int | None) -> None:
+    """Run your operator: broker, gateway, keeper and workers, until Ctrl-C. Processes that end or hang are restarted."""
+    config = load(folder_of(home))
+    if metrics_port is not None:
+        config = dataclasses.replace(config, metrics_port=metrics_port)
+    serve(settings, config, only=only)
 
 
 @click.group("keeper", cls=Group)
@@ -121,24 +136,31 @@ def serve(settings: Settings, config: OperatorConfig, *, only: str | None = None
 
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, stop)
-    try:
-        daemon.start()
-        processes = {name: child.process.pid for name, child in daemon.children.items() if child.process}
-        needs = _needs_once_served(inspection, config)
-        report = {
-            "name": config.name, "home": str(config.folder), "processes": processes,
-            "needs": [need.to_dict() for need in needs],
-        }  # fmt: skip
-        runs = f"{config.name} runs as {', '.join(config.roles)}; logs in {config.folder / 'logs'}; Ctrl-C ends it"
-        settings.emit(report, runs)
-        if not settings.as_json:
-            say_needs(needs)
-        while not stopping:
-            daemon.poll()
-            time.sleep(0.2)
-        click.echo("stopping; unfinished work resumes at the next start", err=True)
-    finally:
-        daemon.stop()
+    with daemon_log(config.log_path("daemon"), config.log_format):
+        try:
+            daemon.start()
+            notify("READY=1")
+            _say_started(settings, config, daemon, _needs_once_served(inspection, config))
+            while not stopping:
+                daemon.poll()
+                notify("WATCHDOG=1")
+                time.sleep(0.2)
+            notify("STOPPING=1")
+            click.echo("stopping; unfinished work resumes at the next start", err=True)
+        finally:
+            daemon.stop()
+
+
+def _say_started(settings: Settings, config: OperatorConfig, daemon: Daemon, needs: list[NodeProblem]) -> None:
+    processes = {name: child.process.pid for name, child in daemon.children.items() if child.process}
+    report = {
+        "name": config.name, "home": str(config.folder), "processes": processes,
+        "needs": [need.to_dict() for need in needs],
+    }  # fmt: skip
+    runs = f"{config.name} runs as {', '.join(config.roles)}; logs in {config.folder / 'logs'}; Ctrl-C ends it"
+    settings.emit(report, runs)
+    if not settings.as_json:
+        say_needs(needs)
 
 
 def _check(settings: Settings, config: OperatorConfig) -> NodeInspection:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,13 +23,16 @@ from pathlib import Path
 import redis
 
 from keepers.config import EMBEDDED, OperatorConfig
+from keepers.monitoring import logs, metrics
+from keepers.monitoring.server import SOCKET, Monitor
 from keepers.processes import spare
-from keepers.queue import broker
+from keepers.processes.watchdog import Watchdog, is_asked
+from keepers.queue import broker, seals
 from keepers.queue.app import DISPUTE_QUEUE
 from keepers.queue.worker_leases import WorkLog, worker_name
 from zoo_compute.errors import ConfigError
 from zoo_compute.store.durable_files import locked
-from zoo_compute.subprocesses import tied_to_parent
+from zoo_compute.subprocesses import LOOPBACK, tied_to_parent
 
 log = logging.getLogger("zoo.daemon")
 
@@ -36,10 +40,15 @@ DISPUTES = "worker-disputes"
 SERVERS = ("broker", "gateway")  # the other processes need them to the end
 # A kernel's doing, and not a person's or the memory's: its work is done again on other kernels (node/backends.py).
 CRASHES = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
+# Names of variables that only the keeper's process gets.
+SECRET = re.compile("PASS|SECRET|TOKEN|KEY|CREDENTIAL|AUTH|PRIVATE|MNEMONIC|SEED", re.IGNORECASE)
 STOP_TIMEOUT_S = 10.0
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 60.0
 STABLE_AFTER_S = 30.0
+LOOK_AT_LOGS_S = 1.0
+DUMP_S = 0.5  # in which a hung process logs what its threads do
+MB = 10**6
 
 
 @dataclass
@@ -49,10 +58,12 @@ class SupervisedProcess:
     name: str
     command: list[str]
     log_path: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     backoff_s: float = FIRST_BACKOFF_S
     is_paused: bool = False  # not started again until `resume`
+    was_hung: bool = False  # and was ended for that
 
     @property
     def running(self) -> bool:
@@ -71,6 +82,9 @@ class Daemon:
     command_overrides: Mapping[str, list[str]] = field(default_factory=dict)
     children: dict[str, SupervisedProcess] = field(default_factory=dict)
     _locks: ExitStack = field(default_factory=ExitStack)  # locks of this daemon's parts
+    _looked_at_logs: float = 0.0
+    _watchdog: Watchdog | None = None
+    _monitor: Monitor | None = None
 
     def start(self) -> None:
         """Start everything, the broker and the gateway first.
@@ -81,9 +95,11 @@ class Daemon:
         wanted = {name: command for name, command in wanted.items() if self.only in (None, component_of(name))}
         for name in wanted:
             self._hold(name)
+        self._watchdog = Watchdog(self._running)
         for name, command in wanted.items():
-            child = SupervisedProcess(name, command, self.config.folder / "logs" / f"{name}.log")
+            child = SupervisedProcess(name, command, self.config.log_path(name), self._environment(name))
             self.children[name] = child
+            _count_from_zero(name)
             _spawn(child)
             if name == "broker":
                 broker.wait_ready(self.config.broker, self.config.folder, child.process)
@@ -93,6 +109,17 @@ class Daemon:
                 f"this operator runs no {self.only} of its own",
                 hint="its broker or store is a server of its own; start the other parts",
             )
+        self._watchdog.start()
+        if self.config.metrics_port:
+            self._monitor = _monitor(self._watchdog, self.config.metrics_port)
+
+    def _running(self) -> dict[str, float]:
+        """Processes that run, and since when."""
+        return {name: child.started for name, child in list(self.children.items()) if child.running}
+
+    def _environment(self, name: str) -> dict[str, str]:
+        """What a process learns from its daemon."""
+        return {SOCKET: str(self._watchdog.socket(name))} if self._watchdog and is_asked(name) else {}
 
     def _hold(self, name: str) -> None:
         """Lock one part: two of a kind would share keys, store and broker, and end each other's processes."""
@@ -107,7 +134,9 @@ class Daemon:
             ) from None
 
     def poll(self) -> None:
-        """Restart processes that ended."""
+        """Restart processes that ended, and rotate logs that are too long."""
+        self._rotate_logs()
+        self._end_hung()
         for child in self.children.values():
             if child.running or child.is_paused:
                 continue
@@ -119,9 +148,37 @@ class Daemon:
             code = child.process.returncode if child.process else None
             log.warning("%s of %s ended (%s); starting it again", child.name, self.config.name, code)
             self._give_up_leases(child, crashed=code is not None and -code in CRASHES)
+            metrics.RESTARTS.labels(child.name, "hung" if child.was_hung else "ended").inc()
+            child.was_hung = False
             child.backoff_s = min(MAX_BACKOFF_S, child.backoff_s * 2)
             if not self._take_spare(child):
                 _spawn(child)
+
+    def _end_hung(self) -> None:
+        """End a process that makes no progress; it is started again as any that ended. Its log says what each of its threads did."""
+        for name, child in self.children.items():
+            metrics.UP.labels(name).set(child.running)
+        for name, why in self._watchdog.hung().items() if self._watchdog else ():
+            child = self.children[name]
+            if child.process is None or not child.running or child.is_paused:
+                continue
+            log.error("%s of %s hangs (%s); it is ended and started again", name, self.config.name, why)
+            child.was_hung = True
+            child.process.send_signal(signal.SIGUSR1)
+            time.sleep(DUMP_S)
+            child.process.kill()
+            child.process.wait()
+
+    def _rotate_logs(self) -> None:
+        if time.monotonic() - self._looked_at_logs < LOOK_AT_LOGS_S:
+            return
+        self._looked_at_logs = time.monotonic()
+        for path in (self.config.log_path("daemon"), *(child.log_path for child in self.children.values())):
+            try:
+                if logs.rotate(path, int(self.config.log_max_mb * MB), self.config.log_files):
+                    metrics.ROTATIONS.labels(path.stem).inc()
+            except OSError as error:
+                log.warning("%s is not rotated: %s", path, error)
 
     def _take_spare(self, child: SupervisedProcess) -> bool:
         """Have a spare become `child`, and start another; whether there was one for it."""
@@ -131,7 +188,7 @@ class Daemon:
             if not is_spare(other.name) or not other.running or other.process is None:
                 continue
             try:
-                spare.assign(other.process, child.command, child.log_path)
+                spare.assign(other.process, child.command, child.log_path, child.environment)
             except OSError:  # it has just died, and is seen to at the next look
                 continue
             child.process, child.started = other.process, time.monotonic()
@@ -145,7 +202,9 @@ class Daemon:
         if role == "worker":
             try:
                 client = broker.connect(self.config.broker, self.config.folder, timeout_s=0.5)
-                WorkLog(client, worker_name(self.config.name, name)).release_leases(crashed=crashed, died=True)
+                WorkLog(client, seals.load(self.config.folder), worker_name(self.config.name, name)).release_leases(
+                    crashed=crashed, died=True
+                )
             except (broker.BrokerUnreachable, redis.RedisError) as error:  # then it expires
                 log.warning("the leases of %s were not given up: %s", child.name, error)
 
@@ -181,6 +240,11 @@ class Daemon:
                 except subprocess.TimeoutExpired:
                     child.process.kill()
                     child.process.wait()
+        if self._monitor is not None:
+            self._monitor.stop()
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        self._monitor = self._watchdog = None
         self._locks.close()
 
 
@@ -198,9 +262,20 @@ def component_of(name: str) -> str:
     return "worker" if is_spare(name) else name.partition("-")[0]
 
 
+def inherited(name: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """What a process gets of the daemon's environment: all but the keeper do without what may be secret."""
+    if component_of(name) == "keeper":
+        return dict(environ)
+    return {key: value for key, value in environ.items() if not SECRET.search(key) and _is_for_all(key)}
+
+
+def _is_for_all(key: str) -> bool:
+    return not key.startswith("ZOO_") or key == "ZOO_HOME"
+
+
 def gateway_command(store: str, host: str, port: int, operator: int = 0) -> list[str]:
     """The command line of a store's gateway. operator: whose store it is."""
-    module = [sys.executable, "-m", "zoo_compute.store.gateway"]
+    module = [sys.executable, "-m", "keepers.processes.gateway"]
     return [*module, "--root", store, "--host", host, "--port", str(port), "--operator", str(operator)]
 
 
@@ -230,6 +305,25 @@ def commands(config: OperatorConfig) -> dict[str, list[str]]:
     return lines | {f"spare-{index}": spare.COMMAND for index in range(config.spares)}
 
 
+def _count_from_zero(name: str) -> None:
+    """A counter that first appears with its first event shows Prometheus no increase."""
+    for why in ("ended", "hung"):
+        metrics.RESTARTS.labels(name, why).inc(0)
+    if is_asked(name):
+        metrics.RESPONDS.labels(name).set(0)
+
+
+def _monitor(watchdog: Watchdog, port: int) -> Monitor:
+    """Serve the metrics of all processes on loopback. Raises ConfigError where another program has the port."""
+    try:
+        return Monitor(watchdog, watchdog.health, (LOOPBACK, port)).start()
+    except OSError as error:
+        raise ConfigError(
+            f"/metrics cannot be served on port {port}: {error}",
+            hint="choose another with `zoo node configure --metrics-port`; `--metrics-port` of `zoo node start` overrides it",
+        ) from None
+
+
 def _spawn(child: SupervisedProcess) -> None:
     child.log_path.parent.mkdir(parents=True, exist_ok=True)
     with child.log_path.open("ab") as output:
@@ -241,6 +335,6 @@ def _spawn(child: SupervisedProcess) -> None:
             start_new_session=True,  # a Ctrl-C in the terminal reaches the daemon alone, which ends them in order
             preexec_fn=tied_to_parent(),
             umask=0o077,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**inherited(child.name, os.environ), "PYTHONUNBUFFERED": "1", **child.environment},
         )
     child.started = time.monotonic()

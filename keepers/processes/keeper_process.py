@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from typing import Any
 
@@ -16,11 +15,16 @@ from web3.exceptions import Web3Exception
 
 from keepers.config import OperatorConfig
 from keepers.keeper import Keeper
-from keepers.queue import broker
+from keepers.monitoring import metrics
+from keepers.monitoring.lanes import Lanes, Progressed
+from keepers.monitoring.server import serve_daemon
+from keepers.queue import broker, seals
 from keepers.queue.app import KEEPER_QUEUE, WATCH_TASK, make_app, print_ready
 from keepers.queue.received_bytes import ReceivedBytes, open_counted
 from keepers.queue.work_queue import WorkQueue
 from keepers.services.demand_responder import DemandResponder
+from keepers.services.observing import Observer
+from keepers.services.retention import LOOK_EVERY_S
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import Chain, connect
@@ -46,51 +50,52 @@ def run_keeper(config: OperatorConfig) -> None:
     """The keeper: the hot key, the chain and the queue; no torch work of its own."""
     client = broker.wait_ready(config.broker, config.folder)
     app = make_app(config)
+    lanes = Lanes()
+    serve_daemon(metrics.KEEPER, lambda: health_of(lanes, config.hung_after_s))
     keeper = make_keeper(config, app, client)
+    observer = Observer(config, keeper.chain, client, lanes, keeper.sender.address)
     ticks = 0
 
     @app.task(name=WATCH_TASK, ignore_result=True)
     def watch() -> None:
         nonlocal ticks
         ticks += 1
+        keeper.progressed()
         try:
             if ticks % PEERS_EVERY_TICKS == 1:
                 keeper.peers.refresh()
         except (ZooError, ValueError) as error:  # the old list of peers still works
             log.warning("the announced endpoints could not be read: %s", error)
-        try:
-            write_status(config, {**keeper.tick(), "rpcs": rpc_health(keeper.chain)})
-        except Unreachable as error:
-            log.warning("%s; will try again", error)
-        except ZooError as error:
-            log.error("%s (%s)", error, error.hint)
-        except redis.RedisError as error:
-            log.warning("the broker does not answer: %s", error)
+        look(config, keeper, observer)
+        keeper.progressed()
 
     def schedule(**_: Any) -> None:
         looks = Looks()
 
-        def beat() -> None:
+        def beat(progressed: Progressed) -> None:
             while True:
                 try:
                     if client.llen(KEEPER_QUEUE) == 0 and looks.is_due(keeper.chain):
                         watch.apply_async(expires=60, queue=KEEPER_QUEUE)
                 except (redis.RedisError, OperationalError) as error:
                     log.warning("the broker does not answer: %s", error)
+                progressed()
                 time.sleep(config.poll_s)
 
-        threading.Thread(target=beat, name="beat", daemon=True).start()
-        threading.Thread(target=wake_on_claims, args=(keeper, config.poll_s), name="glance", daemon=True).start()
+        keeper.progressed = lanes.begin("looks")
+        lanes.start("beat", beat)
+        lanes.start("glance", lambda progressed: wake_on_claims(keeper, config.poll_s, progressed))
         if config.operator:
             answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
-            threading.Thread(target=answering.run, name="answering", daemon=True).start()
-        threading.Thread(target=keeper.retention.run, name="retention", daemon=True).start()
+            lanes.start("answering", answering.run)
+        lanes.start("retention", keeper.retention.run, pause_s=LOOK_EVERY_S)
         if config.operator:
-            threading.Thread(target=keeper.statements.run, name="statements", daemon=True).start()
-            threading.Thread(target=keeper.signer_checks.run, name="checks", daemon=True).start()
+            lanes.start("statements", keeper.statements.run)
+            lanes.start("checks", keeper.signer_checks.run)
         if keeper.receipts is not None:
-            threading.Thread(target=keeper.receipts.run, name="receipts", daemon=True).start()
-        threading.Thread(target=keeper.disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
+            lanes.start("receipts", keeper.receipts.run, pause_s=keeper.receipts.pause_s)
+        lanes.start("disputing", lambda progressed: keeper.disputing.run(config.poll_s, progressed))
+        lanes.start("metrics", observer.run)
 
     worker_ready.connect(schedule, weak=False)
     worker_ready.connect(print_ready, weak=False)
@@ -103,6 +108,34 @@ def run_keeper(config: OperatorConfig) -> None:
         without_gossip=True,
         without_heartbeat=True,
     ).start()
+
+
+def look(config: OperatorConfig, keeper: Keeper, observer: Observer) -> None:
+    """One look at the chain; what goes wrong is logged and counted."""
+    began = time.monotonic()
+    try:
+        status = {**keeper.tick(), "rpcs": rpc_health(keeper.chain)}
+        write_status(config, status)
+        if keeper.last_look is not None:
+            observer.after_look(keeper.last_look, status, time.monotonic() - began)
+    except Unreachable as error:
+        metrics.LOOKS_FAILED.labels("unreachable").inc()
+        log.warning("%s; will try again", error)
+    except ZooError as error:
+        metrics.LOOKS_FAILED.labels("error").inc()
+        log.error("%s (%s)", error, error.hint)
+    except redis.RedisError as error:
+        metrics.LOOKS_FAILED.labels("broker").inc()
+        log.warning("the broker does not answer: %s", error)
+    except Exception:
+        metrics.LOOKS_FAILED.labels("error").inc()
+        raise
+
+
+def health_of(lanes: Lanes, hung_after_s: float) -> dict[str, Any]:
+    """Whether every loop makes progress; which one does not. hung_after_s: 0 never minds."""
+    hung = lanes.hung(hung_after_s) if hung_after_s else []
+    return {"ok": not hung, "hung": hung, "idle_s": {name: round(s, 1) for name, s in lanes.idle_s().items()}}
 
 
 class Looks:
@@ -123,10 +156,11 @@ class Looks:
         return True
 
 
-def wake_on_claims(keeper: Keeper, poll_s: float) -> None:
+def wake_on_claims(keeper: Keeper, poll_s: float, progressed: Progressed = lambda: None) -> None:
     """Wake the keeper when the chain has a new claim: its next look may be most of a second away."""
     seen = 0
     while True:
+        progressed()
         time.sleep(poll_s / CLAIM_POLLS_PER_TICK)
         try:
             head = keeper.chain.head()
@@ -143,7 +177,9 @@ def wake_on_claims(keeper: Keeper, poll_s: float) -> None:
 def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Keeper:
     """Connect everything a keeper needs; waits for a chain that is not up yet."""
     network = load_network(config.network_path)
-    account = keystore.unlock(config.path(config.keystore), config.path(config.passphrase_file).read_text().strip())
+    account = keystore.unlock(
+        config.path(config.keystore), keystore.read_passphrase(config.path(config.passphrase_file))
+    )
     while True:
         try:
             chain = connect(network)
@@ -164,7 +200,9 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
     use_store(chain, config.folder / EVENTS, config.operator)
     chain.follow()
     store = open_counted(config, client)
-    return Keeper(config, chain, account, sender, store, WorkQueue(app, client), ReceivedBytes(client))
+    return Keeper(
+        config, chain, account, sender, store, WorkQueue(app, client, seals.load(config.folder)), ReceivedBytes(client)
+    )
 
 
 def rpc_health(chain: Chain) -> list[dict[str, Any]]:

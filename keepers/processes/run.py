@@ -8,17 +8,19 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from celery.signals import setup_logging, worker_ready, worker_shutting_down
+from celery.signals import worker_ready, worker_shutting_down
 
 from keepers.config import OperatorConfig, load
+from keepers.monitoring import metrics
+from keepers.monitoring.logs import configure_logging
+from keepers.monitoring.server import serve_daemon
 from keepers.processes import worker
 from keepers.processes.worker import TaskBody
-from keepers.queue import broker
+from keepers.queue import broker, seals
 from keepers.queue.app import DISPUTE_QUEUE, WORK_QUEUE, make_app, print_ready
 from keepers.queue.presence import Presence
 from keepers.queue.received_bytes import open_counted
@@ -30,22 +32,12 @@ log = logging.getLogger("zoo.process")
 END_S = 10  # from the first request to end; a daemon that lives waits for half of it
 
 
-def configure_logging() -> None:
-    """Log one line an event, in UTC, to stderr; Celery does not change that."""
-    logging.Formatter.converter = time.gmtime
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)sZ %(levelname)-7s %(name)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"
-    )
-    for noisy in ("urllib3", "web3", "celery.worker.strategy", "celery.app.trace"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    setup_logging.connect(lambda **_: None, weak=False)
-
-
 def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str, TaskBody]) -> None:
     """A worker: the store and a queue; no keys, no chain. `tasks` replaces bodies (of a cheating worker, say)."""
+    serve_daemon(metrics.WORKER, lambda: {"ok": True})
     client = broker.wait_ready(config.broker, config.folder)
     app = make_app(config)
-    worklog = WorkLog(client, worker_name(config.name, name))
+    worklog = WorkLog(client, seals.load(config.folder), worker_name(config.name, name))
     worklog.release_leases()
     bodies = {task: tasks.get(task, body) for task, body in worker.tasks_of(queue).items()}
     presence = Presence(client, worker_name(config.name, name)) if queue == WORK_QUEUE else None
@@ -82,6 +74,7 @@ def main(argv: list[str] | None = None, tasks: Mapping[str, TaskBody] | None = N
     os.umask(0o077)  # the broker's file holds sealed prices, the logs say what was decided
     try:
         config = load(arguments.home)
+        configure_logging(config.log_format)
         if arguments.roles:
             config = dataclasses.replace(config, roles=arguments.roles)
         if arguments.role == "keeper":

@@ -14,9 +14,10 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from keepers.processes.run import configure_logging
+from keepers.monitoring.logs import configure_logging
 from keepers.processes.worker import tasks_of
 from keepers.queue.app import WORK_QUEUE, print_ready
 from node.hardware import torch_may_find_gpu
@@ -39,12 +40,15 @@ def can_become(command: list[str]) -> bool:
     return command[:2] == COMMAND[:2]
 
 
-def assign(spare: subprocess.Popen[bytes], command: list[str], log_path: Path) -> None:
+def assign(spare: subprocess.Popen[bytes], command: list[str], log_path: Path, environment: Mapping[str, str]) -> None:
     """Have a spare become `command`, its output going to `log_path`. Raises OSError when the spare is gone."""
     assert can_become(command)
     assert spare.stdin is not None
     with spare.stdin as line:
-        line.write(json.dumps({"module": command[2], "arguments": command[3:], "log": str(log_path)}).encode() + b"\n")
+        assignment = {
+            "module": command[2], "arguments": command[3:], "log": str(log_path), "environment": dict(environment),
+        }  # fmt: skip
+        line.write(json.dumps(assignment).encode() + b"\n")
 
 
 def main() -> int:
@@ -60,6 +64,7 @@ def main() -> int:
     with open(os.devnull) as nothing, open(assignment["log"], "ab") as output:
         for stream, number in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(stream.fileno(), number)
+    os.environ.update(assignment["environment"])
     sys.argv = [assignment["module"], *assignment["arguments"]]
     return int(importlib.import_module(assignment["module"]).main())
 

@@ -18,14 +18,17 @@ from typing import Any
 from celery import Celery
 from redis.exceptions import RedisError
 
+from keepers.monitoring import metrics
 from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, WATCH_TASK, WORK_QUEUE
 from keepers.queue.names import PREPARE_PREFIX
 from keepers.queue.presence import PAUSE_S, Presence
+from keepers.queue.seals import FILE
 from keepers.queue.work_queue import DISPUTE_TASK
 from keepers.queue.worker_leases import WorkLog
 from node.errors import BackendFailed, Interrupted, Withheld
 from zoo_compute.errors import Retryable
 from zoo_compute.store import BlockStore, Store
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.errors import ContentMissing, StoreUnreachable
 
 log = logging.getLogger("zoo.worker")
@@ -81,12 +84,15 @@ def bind(
     """Register tasks on `app`. presence: of who trains. device: such as `cuda:1`; empty takes the best there is. threads: 0: as many as torch would.
     dispute_workers: the operator's, of whom one job's disputes take all but one."""
 
-    def made(task: str, body: TaskBody) -> Callable[[str, dict[str, Any]], None]:
+    def made(task: str, body: TaskBody) -> Callable[[str, dict[str, Any], str], None]:
         trains = presence if task == TRAIN_TASK else None
 
-        def do(name: str, request: dict[str, Any]) -> None:
+        def do(name: str, request: dict[str, Any], seal: str = "") -> None:
+            if not worklog.is_asked_for(task, name, request, seal):
+                log.error("%s: the keeper did not send this; or copy %s from its folder to this one", name, FILE)
+                return
             if trains and trains.should_yield(name, request.get("flops", 0)):
-                app.send_task(task, args=[name, request], queue=WORK_QUEUE)
+                app.send_task(task, args=[name, request, seal], queue=WORK_QUEUE)
                 time.sleep(PAUSE_S)
                 return
             if task == DISPUTE_TASK:
@@ -103,9 +109,13 @@ def bind(
 
                 use_threads(threads)
             began = time.monotonic()
+            metrics.BUSY_S.set_function(lambda: time.monotonic() - began)
             with presence.working() if presence else nullcontext():
                 wanted = _while_wanted(body, worklog) if trains else body
                 done = run(wanted, worklog, store, name, {**request, "device": device} if device else request)
+            metrics.BUSY_S.set_function(lambda: 0.0)
+            metrics.WORK.labels(task, "done" if done else "not done").inc()
+            metrics.WORK_S.labels(task).observe(time.monotonic() - began)
             if trains and done:
                 trains.record_speed(request.get("flops", 0), time.monotonic() - began)
             if worklog.is_awaited(name):
@@ -151,7 +161,7 @@ def run(body: TaskBody, worklog: WorkLog, store: Store, name: str, request: dict
             return False
         try:
             if isinstance(store, BlockStore):
-                store.set_peers(request.get("peers", []))
+                store.set_peers(request.get("peers", []), Scope(request.get("scope", Scope.ANY.value)))
             if worklog.take_crash(name):
                 request = _after_crash(name, request)
             worklog.record(name, body(request, store))

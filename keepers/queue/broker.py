@@ -14,7 +14,7 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from keepers.config import EMBEDDED
+from keepers.config import EMBEDDED, REQUIRED
 from zoo_compute.errors import NeedsOperator
 
 START_TIMEOUT_S = 10.0
@@ -36,8 +36,12 @@ def url_of(broker: str, folder: Path) -> str:
 
 
 def celery_url_of(broker: str, folder: Path) -> str:
-    """The same place in the scheme Celery understands."""
-    return f"redis+socket://{socket_path(folder).resolve()}" if broker == EMBEDDED else broker
+    """The same place in the scheme Celery understands, which takes no rediss:// without what it expects of the certificate."""
+    if broker == EMBEDDED:
+        return f"redis+socket://{socket_path(folder).resolve()}"
+    if broker.startswith("rediss://") and "ssl_cert_reqs=" not in broker:
+        return f"{broker}{'&' if '?' in broker else '?'}ssl_cert_reqs={REQUIRED}"
+    return broker
 
 
 def connect(broker: str, folder: Path, *, timeout_s: float = 3.0, retries: int = 0) -> redis.Redis:

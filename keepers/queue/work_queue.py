@@ -8,6 +8,7 @@ States: absent -> queued -> running -> done | failed. A worker that dies takes n
 from __future__ import annotations
 
 import json
+import logging
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,10 @@ from celery import Celery
 
 from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, RESULT_TTL_S, WATCH_TASK, WORK_QUEUE
 from keepers.queue.presence import speeds_of
+from keepers.queue.seals import FILE, Seals
+from keepers.queue.worker_leases import DONE, FAILED, MISSING
+
+log = logging.getLogger("zoo.keeper")
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
 
@@ -41,8 +46,9 @@ class WorkStatus:
 class WorkQueue:
     """Work sent to the operator's own workers, kept in the operator's own Redis: first come, first served, but what was lost at once."""
 
-    def __init__(self, app: Celery, client: RedisClient) -> None:
+    def __init__(self, app: Celery, client: RedisClient, seals: Seals) -> None:
         self._app = app
+        self._seals = seals
         self._redis = client
 
     def submit(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
@@ -55,7 +61,7 @@ class WorkQueue:
         if status.state == "running" or not self._lost(key, queue):
             return status if status.state == "running" else WorkStatus("queued")
         self._redis.set(key, time.time(), ex=RESULT_TTL_S)
-        self._app.send_task(task, args=[name, request], queue=queue)
+        self._app.send_task(task, args=[name, request, self._seals.of(task, name, request)], queue=queue)
         if int(self._redis.get(f"zoo:begun:{name}") or 0) == 1:
             # And lost with its worker: others' work waits for it, so it goes before what was sent later. But once: what
             # takes one worker after another with it must not keep all else waiting.
@@ -64,15 +70,15 @@ class WorkQueue:
 
     def status(self, name: str) -> WorkStatus:
         """The status of the work called `name`."""
-        done = self._redis.get(f"zoo:done:{name}")
+        done = self._opened(DONE, name)
         if done is not None:
-            return WorkStatus("done", result=json.loads(done))
-        missing = json.loads(self._redis.get(f"zoo:missing:{name}") or "null")
+            return WorkStatus("done", result=done)
+        missing = self._opened(MISSING, name)
         if self._redis.exists(f"zoo:lease:{name}"):
             return WorkStatus("running", missing=missing)
-        failures = self._redis.lrange(f"zoo:failed:{name}", 0, -1)
+        failures = self._failures(name)
         if len(failures) >= ATTEMPTS:
-            return WorkStatus("failed", error=failures[-1].decode())
+            return WorkStatus("failed", error=failures[-1])
         deaths = int(self._redis.get(f"zoo:deaths:{name}") or 0)
         if deaths >= DEATHS:
             return WorkStatus(
@@ -80,6 +86,28 @@ class WorkQueue:
                 error=f"{deaths} workers died of it (out of memory, or a crash); the daemon's log has the times",
             )
         return WorkStatus("queued" if self._redis.exists(f"zoo:sent:{name}") else "absent", missing=missing)
+
+    def _opened(self, kind: str, name: str) -> Any:
+        """A record that a worker of this operator made; None where there is none. A forged one is deleted: the work is done again."""
+        record = self._redis.get(f"zoo:{kind}:{name}")
+        if record is None:
+            return None
+        try:
+            return self._seals.open(kind, name, record)
+        except ValueError as error:
+            log.error("%s: it is deleted; somebody else writes the broker, or a worker has another %s", error, FILE)
+            self._redis.delete(f"zoo:{kind}:{name}")
+            return None
+
+    def _failures(self, name: str) -> list[str]:
+        """Why attempts failed, as workers of this operator said."""
+        reasons: list[str] = []
+        for record in self._redis.lrange(f"zoo:{FAILED}:{name}", 0, -1):
+            try:
+                reasons.append(self._seals.open(FAILED, name, record))
+            except ValueError as error:
+                log.error("%s: it does not count", error)
+        return reasons
 
     def first_value(self, key: str, value: int) -> int:
         """The integer first remembered under `key`: `value`, unless there is one already."""

@@ -11,9 +11,11 @@ from typing import Any
 
 from keepers.queue.app import KEEPER_QUEUE, RESULT_TTL_S, WORK_QUEUE
 from keepers.queue.names import DISPUTE_PREFIX, round_of
+from keepers.queue.seals import Seals
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
 
+DONE, MISSING, FAILED = "done", "missing", "failed"  # records of an outcome, each sealed
 LEASE_S = 10
 LEASE_RENEWAL_S = 2.0
 QUARANTINE_S = 86_400
@@ -39,8 +41,9 @@ def worker_name(operator: str, name: str) -> str:
 class WorkLog:
     """The worker's side: a lease while it works, and the outcome, each under the work's name."""
 
-    def __init__(self, client: RedisClient, worker: str = "worker") -> None:
+    def __init__(self, client: RedisClient, seals: Seals, worker: str = "worker") -> None:
         self._redis = client
+        self._seals = seals
         self._worker = worker
 
     def release_leases(self, *, crashed: bool = False, died: bool = False) -> None:
@@ -57,6 +60,10 @@ class WorkLog:
                     self._redis.expire(deaths, quarantine_s(key.decode().removeprefix("zoo:lease:")))
                 if crashed:
                     self._redis.set(key.decode().replace("lease", "crashed", 1), self._worker, ex=RESULT_TTL_S)
+
+    def is_asked_for(self, task: str, name: str, request: dict[str, Any], seal: str) -> bool:
+        """Whether this operator's keeper sent the request."""
+        return self._seals.is_of(seal, task, name, request)
 
     def take_crash(self, name: str) -> bool:
         """Whether a worker crashed in this work since the last call."""
@@ -113,12 +120,12 @@ class WorkLog:
 
     def record(self, name: str, result: dict[str, Any]) -> None:
         self._redis.set(f"zoo:by:{name}", self._worker, ex=RESULT_TTL_S)
-        self._redis.set(f"zoo:done:{name}", json.dumps(result), ex=RESULT_TTL_S)
+        self._redis.set(f"zoo:{DONE}:{name}", self._seals.close(DONE, name, result), ex=RESULT_TTL_S)
         self._redis.delete(f"zoo:failed:{name}", f"zoo:missing:{name}", f"zoo:deaths:{name}")
 
     def record_unavailable(self, name: str, missing: dict[str, Any]) -> None:
         """Record data that others do not serve, and let the keeper send the work again."""
-        self._redis.set(f"zoo:missing:{name}", json.dumps(missing), ex=RESULT_TTL_S)
+        self._redis.set(f"zoo:{MISSING}:{name}", self._seals.close(MISSING, name, missing), ex=RESULT_TTL_S)
         self.allow_resend(name)
 
     def allow_resend(self, name: str) -> None:
@@ -126,6 +133,6 @@ class WorkLog:
         self._redis.delete(f"zoo:sent:{name}")
 
     def record_failure(self, name: str, error: str) -> None:
-        self._redis.rpush(f"zoo:failed:{name}", error[:2000])
+        self._redis.rpush(f"zoo:{FAILED}:{name}", self._seals.close(FAILED, name, error[:2000]))
         self._redis.expire(f"zoo:failed:{name}", RESULT_TTL_S)
         self._redis.delete(f"zoo:sent:{name}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import astuple
@@ -54,7 +54,7 @@ class DemandResponder:
         self._answer_s = chain.params.answer_s
         self._history = history_of(chain, names=DEMAND_EVENTS)
 
-    def run(self) -> None:
+    def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         """Look again and again; a look that fails is followed by the next one."""
         while True:
             try:
@@ -63,6 +63,7 @@ class DemandResponder:
                 log.warning("%s; will try again", error)
             except Exception:
                 log.exception("unexpected")
+            progressed()
             time.sleep(min(MAX_PAUSE_S, self._answer_s / POLLS_PER_WINDOW))
 
     def poll_once(self) -> None:

@@ -103,10 +103,11 @@ class Disputing:
         self._refused = Backoff[Sent](REFUSED_S, REFUSED_S)
         self._unfinished = Backoff[bytes](FINISH_S, LONGEST_S)
         self._seen = 0  # the number of the block of the last look
+        self.asks_due: list[int] = []  # the second before which each open ask about a claim of mine is to be answered
         self.unanswered: dict[bytes, dict[str, str]] = {}
         self.unpaid: dict[bytes, NeedsOperator] = {}
 
-    def run(self, pause_s: float) -> None:
+    def run(self, pause_s: float, progressed: Callable[[], None] = lambda: None) -> None:
         """Look again and again; a look that fails is followed by the next one.
 
         While a dispute of mine is open, it looks at every block, and as soon as a computation has ended.
@@ -119,6 +120,7 @@ class Disputing:
                 log.warning("%s; will try again", error)
             except Exception:
                 log.exception("unexpected")
+            progressed()
             self._pause(pause_s, bool(mine))
 
     def _pause(self, pause_s: float, has_open: bool) -> None:
@@ -147,6 +149,8 @@ class Disputing:
         every = self._explorations.at(head)
         mine = [dispute for dispute in every if self._concerns(dispute)]
         open_ = [dispute for dispute in mine if dispute.is_open]
+        about_mine = [dispute for dispute in open_ if self._operator and dispute.operator == self._operator]
+        self.asks_due = [ask.due for dispute in about_mine for ask in dispute.picture.open_asks]
         open_ += self._false.undisputed(head, {dispute.key for dispute in mine})
         self._begin_look(every, open_)
         calls: list[tuple[DisputeView, Call]] = []

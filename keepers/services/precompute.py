@@ -27,6 +27,7 @@ from zoo_compute.codec.files import UpdateLayout
 from zoo_compute.errors import ZooError
 from zoo_compute.formats.tags import round_tag
 from zoo_compute.store import BlockStore, Store
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.cid import digest_of, raw_cid
 
 log = logging.getLogger("zoo.keeper")
@@ -107,11 +108,13 @@ class Prefetcher:
         self._parts: dict[str, UpdateLayout] = {}  # by manifest
         self._by_author: dict[int, BlockStore] = {}  # of those who committed: a network has far more operators
         self._peers: list[str] = []
+        self._scope = Scope.ANY
         self._endpoints: dict[int, str] = {}
 
-    def set_peers(self, peers: Sequence[str], endpoints: Mapping[int, str]) -> None:
-        """peers: whom to ask; endpoints: by operator, of those among them that are its own."""
+    def set_peers(self, peers: Sequence[str], endpoints: Mapping[int, str], scope: Scope = Scope.ANY) -> None:
+        """peers: whom to ask; endpoints: by operator, of those among them that are its own. scope: where they may be."""
         with self._lock:
+            self._scope = scope
             if (list(peers), endpoints) != (self._peers, self._endpoints):
                 self._peers, self._endpoints, self._by_author = list(peers), dict(endpoints), {}
 
@@ -186,7 +189,7 @@ class Prefetcher:
                 return self._store
             if author not in self._by_author:
                 others = [peer for peer in self._peers if peer != url][:FALLBACK_PEERS]
-                self._by_author[author] = BlockStore(self._store.root, [url, *others])
+                self._by_author[author] = BlockStore(self._store.root, [url, *others], self._scope)
             return self._by_author[author]
 
 

@@ -38,6 +38,7 @@ from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.errors import Refusal, ZooError
 from zoo_compute.spec.params import ZEN
 from zoo_compute.spec.rewards import tier_bytes
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.gateway import receipt_path
 from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed, is_gateway
 
@@ -78,7 +79,7 @@ class Ledger:
 
 
 class Receipts:
-    """endpoints: by operator, as announced on chain."""
+    """endpoints: by operator, as announced on chain. scope: where these may be."""
 
     def __init__(
         self,
@@ -89,9 +90,10 @@ class Receipts:
         store: BlockStore,
         received: ReceivedBytes,
         endpoints: Callable[[], Mapping[int, str]],
+        scope: Scope = Scope.ANY,
     ) -> None:
         self._chain, self._sender, self._account = chain, sender, account
-        self._operator, self._endpoints = config.operator, endpoints
+        self._operator, self._endpoints, self._scope = config.operator, endpoints, scope
         self._root, self._path, self._received = store.root, config.folder / FILE, received
         self._coin_price = parse_amount(config.coin_price)
         self._epoch_s = chain.params.epoch_s
@@ -100,7 +102,12 @@ class Receipts:
         self._published: dict[int, int] = {}  # server -> the total of the receipt beside my store
         self.status: dict[str, Any] = {}
 
-    def run(self) -> None:
+    @property
+    def pause_s(self) -> float:
+        """Between two looks."""
+        return self._epoch_s / LOOKS
+
+    def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         while True:
             try:
                 self.look()
@@ -108,7 +115,8 @@ class Receipts:
                 log.warning("%s; will try again", error)
             except Exception:
                 log.exception("unexpected")
-            time.sleep(self._epoch_s / LOOKS)
+            progressed()
+            time.sleep(self.pause_s)
 
     def look(self) -> None:
         """Count what came, sign for it, ask for what others signed; near the epoch's end, redeem."""
@@ -186,7 +194,7 @@ class Receipts:
         return ledger
 
     def _receipt_at(self, url: str) -> Receipt | None:
-        client = GatewayClient(url)
+        client = GatewayClient(url, self._scope)
         request = HttpRequest("GET", f"/receipts/{self._operator}", {})
         try:
             status, body, _ = client.ask(request, deadline=time.monotonic() + ANSWER_S, max_bytes=MAX_BYTES)

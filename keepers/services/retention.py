@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from urllib.parse import urlsplit
 
@@ -27,6 +27,7 @@ from zoo_compute.formats.tags import parse_round_tag, round_tag
 from zoo_compute.paths import DRAINING
 from zoo_compute.spec.retention import repairers
 from zoo_compute.store import Store
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.cid import raw_cid
 from zoo_compute.store.errors import BadCid
 from zoo_compute.store.multiformats import Cid
@@ -53,15 +54,17 @@ class CheckpointRetention:
         self._short: Counter[tuple[int, int]] = Counter()  # by job and checkpoint: looks since it had too few holders
         self._looks = 0
         self.endpoints: Mapping[int, str] = {}
+        self.scope = Scope.ANY  # where these may be
 
     def record(self, view: JobView) -> None:
         """Remember a job as the keeper read it last. A job that is over is not read again, and does not change."""
         if view.run is not None:
             self._views[view.job] = view
 
-    def run(self) -> None:
+    def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         """Look again and again; a look that fails is followed by the next one."""
         while True:
+            progressed()
             time.sleep(LOOK_EVERY_S)
             try:
                 self.poll_once()
@@ -146,7 +149,7 @@ class CheckpointRetention:
         if files is None:
             return
         serving = {operator: url for operator, url in self.endpoints.items() if is_gateway(url)}
-        urls = confirmed(files, serving.values())
+        urls = confirmed(files, serving.values(), self.scope)
         missing = manifest.redundancy - len(urls)
         if missing <= 0:
             self._short.pop(place, None)

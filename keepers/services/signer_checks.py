@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from keepers.decisions.demands import signers_to_check
@@ -19,6 +19,7 @@ from zoo_compute.client.job import confirmed
 from zoo_compute.errors import ZooError
 from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord, Pointer
 from zoo_compute.store import Store
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.cid import raw_cid
 from zoo_compute.store.errors import BadCid
 from zoo_compute.store.peers import is_gateway
@@ -41,13 +42,14 @@ class Check:
 
 
 class SignerChecks:
-    """endpoints: by operator, where its gateway answers."""
+    """endpoints: by operator, where its gateway answers. scope: where these may be."""
 
     def __init__(self, store: Store, poll_s: float) -> None:
         self._store = store
         self._poll_s = poll_s
         self._checks: dict[tuple[int, int], Check] = {}  # by job and turn
         self.endpoints: Mapping[int, str] = {}
+        self.scope = Scope.ANY  # where these may be
 
     def silent(self, view: JobView, me: OperatorContext) -> tuple[tuple[Checkpoint, int], ...]:
         """Checkpoints, and the places of signers that have not served them for long enough."""
@@ -63,8 +65,9 @@ class SignerChecks:
                 silent += [(made, place) for place, operator in signers.items() if check.looks[operator] >= LOOKS]
         return tuple(silent)
 
-    def run(self) -> None:
+    def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         while True:
+            progressed()
             time.sleep(self._poll_s)
             try:
                 self.poll_once()
@@ -96,5 +99,5 @@ class SignerChecks:
         pointer = raw_cid(made.cid)
         data = self._store.read(pointer, max_bytes=MAX_POINTER_BYTES, timeout_s=FETCH_TIMEOUT_S)
         files = [pointer, Pointer.from_bytes(data).state]
-        serving = confirmed(files, asked) if asked else set()
+        serving = confirmed(files, asked, self.scope) if asked else set()
         return {operator for operator, url in urls.items() if url in serving or (url and url not in asked)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from keepers.decisions.custody_statements import MAX_BYTES, Statement
 from repops.fields import BadField
 from zoo_compute.atomic import write_atomically
 from zoo_compute.store import BlockStore, Store
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.gateway import statement_path
 from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed, is_gateway
 
@@ -40,6 +41,7 @@ class Statements:
         self._wanted: dict[Wanted, float] = {}  # and when it was wanted last
         self._heard: dict[Wanted, Statement] = {}
         self.endpoints: Mapping[int, str] = {}
+        self.scope = Scope.ANY  # where these may be
 
     def mine(self, job: int) -> Statement:
         if job not in self._mine:
@@ -65,8 +67,9 @@ class Statements:
         self._wanted[wanted] = time.monotonic()
         return self._heard.get(wanted)
 
-    def run(self) -> None:
+    def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         while True:
+            progressed()
             time.sleep(self._poll_s)
             try:
                 self.poll_once()
@@ -86,7 +89,7 @@ class Statements:
                     self._heard[each] = statement
 
     def _ask(self, wanted: Wanted) -> Statement | None:
-        client = GatewayClient(self.endpoints[wanted.operator])
+        client = GatewayClient(self.endpoints[wanted.operator], self.scope)
         request = HttpRequest("GET", f"/custody/{wanted.job}", {})
         try:
             status, body, _ = client.ask(request, deadline=time.monotonic() + ANSWER_S, max_bytes=MAX_BYTES)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from keepers.processes.local_network import LocalNetwork
-from keepers.queue import broker
+from keepers.queue import broker, seals
 from node.compute.programs import State
 from node.compute.training import heldout_loss
 from node.inputs.checkpoints import fetch_checkpoint, fetch_pointer
@@ -309,9 +309,10 @@ def shard_reports(network: LocalNetwork, job: int) -> list[dict[str, Any]]:
     reports = []
     for daemon in network.daemons.values():
         client = broker.connect(daemon.config.broker, daemon.config.folder)
+        opened = seals.load(daemon.config.folder).open
         for key in sorted(client.scan_iter(match=f"zoo:done:train-{job}-*", count=1000)):
             written: Any = client.get(key)
-            report = json.loads(written)
+            report = opened("done", key.decode().removeprefix("zoo:done:"), written)
             reports.append(
                 {k: v for k, v in report.items() if k not in ("losses", "segments")} | {"by": daemon.config.name}
             )

@@ -200,7 +200,7 @@ def test_redundancy__counts_stores_that_keep_every_file_of_the_newest_checkpoint
         looked = replace(looked, checkpoint_roots={0: root, 1: ROOT0}, checkpoint_cids=made.checkpoint_cids)
     asked: list[str] = []
 
-    def confirmed(cid: str, urls: list[str]) -> list[str]:
+    def confirmed(cid: str, urls: list[str], **_: object) -> list[str]:
         asked.append(cid)
         return urls[: 2 if len(asked) == 1 else 1]  # the second store has the pointer alone
 

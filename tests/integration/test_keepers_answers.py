@@ -13,7 +13,7 @@ import pytest
 
 from keepers.config import OperatorConfig, from_dict, save
 from keepers.processes.daemon import Daemon, commands
-from keepers.queue import broker
+from keepers.queue import broker, seals
 from keepers.queue.app import make_app
 from keepers.queue.work_queue import DISPUTE_TASK, WorkQueue
 from tests.support.waiting import HANG_S, wait_until
@@ -68,7 +68,7 @@ def until(what: str, reached: Callable[[], bool]) -> None:
 
 
 def test_an_answer__is_computed_while_the_only_worker_trains(config: OperatorConfig, daemon: Daemon):
-    queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
+    queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder), seals.load(config.folder))
     until("the slot-round", lambda: queue.submit("work.train", "shard", {}).state == "running")
     until("the answer", lambda: queue.submit(DISPUTE_TASK, "answer", {}).state == "done")
     assert queue.status("shard").state == "running", "the slot-round goes on meanwhile"
@@ -79,7 +79,7 @@ def test_an_answer_of_one_job__is_computed_while_another_jobs_disputes_and_a_slo
 ):
     """Job 1 is re-executed for an hour in each of three disputes: they never take the last worker, so the answer of job 2 is not late."""
     assert config.dispute_workers == 2
-    queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
+    queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder), seals.load(config.folder))
     slow = [f"slow-{number}" for number in range(3)]
 
     def states() -> list[str]:
@@ -93,7 +93,7 @@ def test_an_answer_of_one_job__is_computed_while_another_jobs_disputes_and_a_slo
 
 
 def test_a_worker_that_dies__leaves_its_jobs_lane_to_the_next(config: OperatorConfig, daemon: Daemon):
-    queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
+    queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder), seals.load(config.folder))
     until("a slow dispute", lambda: queue.submit(DISPUTE_TASK, "slow", {"job": 1, "takes_s": 3_600}).state == "running")
     assert queue.submit(DISPUTE_TASK, "next", {"job": 1}).state == "queued"
     for name in [name for name in daemon.children if name.startswith("worker-disputes")]:
@@ -106,7 +106,7 @@ def test_a_worker_that_dies__leaves_its_jobs_lane_to_the_next(config: OperatorCo
 def test_a_worker_that_is_stopped_while_it_measures__leaves_no_process_and_no_failure(
     config: OperatorConfig, daemon: Daemon, tmp_path: Path, blow: signal.Signals
 ):
-    queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
+    queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder), seals.load(config.folder))
     pid, process = tmp_path / "pid", daemon.children["worker-0"].process
     until("the measurement", lambda: queue.submit("work.prepare", "prepare-1", {"pid": str(pid)}).state == "running")
     until("its child", lambda: pid.exists() and bool(pid.read_text()))
@@ -133,7 +133,7 @@ def test_a_daemon_that_is_killed__takes_its_workers_with_it_in_the_middle_of_a_s
         assert process.stdout is not None
         pids = [int(pid) for pid in process.stdout.readline().split()]
         assert len(pids) == 5, "broker, worker, two workers of disputes, spare"
-        queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
+        queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder), seals.load(config.folder))
         until("the slot-round", lambda: queue.submit("work.train", "shard", {}).state == "running")
         slow = {"job": 1, "takes_s": 3_600}
         until("the dispute", lambda: queue.submit(DISPUTE_TASK, "slow", slow).state == "running")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from keepers.config import EMBEDDED, from_dict, save
-from keepers.queue import broker
+from keepers.queue import broker, seals
 from keepers.queue.app import make_app
 from keepers.queue.presence import Presence, speeds_of
 from keepers.queue.work_queue import WorkQueue
@@ -42,7 +42,7 @@ def operator(tmp_path: Path):
             command = [sys.executable, "-c", WORKER, str(seconds), "--home", str(tmp_path), "--name", name]
             processes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
         wait_until("the workers' start", lambda: len(speeds_of(client)) == 2)
-        yield client, WorkQueue(make_app(config), client), processes[1]
+        yield client, WorkQueue(make_app(config), client, seals.load(config.folder)), processes[1]
     finally:
         for process in reversed(processes):
             process.kill()

@@ -17,6 +17,7 @@ from keepers.queue.broker import BrokerUnreachable
 from keepers.queue.work_queue import WorkQueue
 from keepers.queue.worker_leases import WorkLog
 from node.errors import Withheld
+from tests.support.queue_seals import SEALS
 from tests.support.waiting import HANG_S
 from zoo_compute.store import BlockStore
 from zoo_compute.store.errors import ContentMissing
@@ -37,13 +38,13 @@ def server(tmp_path: Path):
 @pytest.fixture
 def queue(server, tmp_path: Path) -> WorkQueue:
     config = from_dict({"name": "test", "network": "network.json", "operator": 1}, tmp_path)
-    return WorkQueue(make_app(config), server[1])
+    return WorkQueue(make_app(config), server[1], SEALS)
 
 
 def do(client, tmp_path: Path, body) -> None:
     """What a worker does with one message called `shard`."""
     client.delete(WORK_QUEUE)
-    run(body, WorkLog(client), BlockStore(tmp_path / "store"), "shard", {})
+    run(body, WorkLog(client, SEALS), BlockStore(tmp_path / "store"), "shard", {})
 
 
 def test_asking_twice__sends_once(server, queue):
@@ -77,7 +78,7 @@ def taken(client) -> str:
 
 
 def test_work_that_was_begun_and_lost__is_taken_before_what_waits(server, queue):
-    log = WorkLog(server[1], "test-0")
+    log = WorkLog(server[1], SEALS, "test-0")
     for name in ("first", "second", "third"):
         queue.submit("work.train", name, {})
     assert taken(server[1]) == "first"
@@ -93,7 +94,7 @@ def test_work_that_took_two_workers_with_it__waits_its_turn(server, queue):
     for name in names:
         queue.submit("work.train", name, {})
     assert taken(server[1]) == "shard"
-    log = WorkLog(server[1], "test-0")
+    log = WorkLog(server[1], SEALS, "test-0")
     with ExitStack() as dead:  # no worker leaves its lease
         dead.enter_context(log.lease("shard"))
         log.release_leases()
@@ -112,13 +113,13 @@ def test_work_that_lacks_what_others_do_not_serve__is_tried_again_behind_what_wa
     for name in ("shard", "second"):
         queue.submit("work.train", name, {})
     assert taken(server[1]) == "shard"
-    run(withheld, WorkLog(server[1]), BlockStore(tmp_path / "store"), "shard", {})
+    run(withheld, WorkLog(server[1], SEALS), BlockStore(tmp_path / "store"), "shard", {})
     queue.submit("work.train", "shard", {})
     assert [taken(server[1]) for _ in range(2)] == ["second", "shard"]
 
 
 def test_the_keeper_is_called__when_nothing_of_the_round_is_taken_next_and_it_would_not_look_anyway(server, queue):
-    log = WorkLog(server[1])
+    log = WorkLog(server[1], SEALS)
     assert log.is_awaited("train-1-2-0-ab")
     for name in ("train-1-2-1-ab", "train-1-3-0-ab", "train-2-2-0-ab"):
         queue.submit("work.train", name, {})
@@ -134,10 +135,10 @@ def test_work_under_way__is_not_sent_again(server, queue, monkeypatch):
     monkeypatch.setattr(work_queue, "RESEND_AFTER_S", 0.0)
     queue.submit("work.train", "shard", {})
     server[1].delete(WORK_QUEUE)
-    with WorkLog(server[1]).lease("shard") as mine:
+    with WorkLog(server[1], SEALS).lease("shard") as mine:
         assert mine
         assert queue.submit("work.train", "shard", {}).state == "running"
-        with WorkLog(server[1]).lease("shard") as second:
+        with WorkLog(server[1], SEALS).lease("shard") as second:
             assert not second
     assert queue.depth() == 0
 
@@ -145,7 +146,7 @@ def test_work_under_way__is_not_sent_again(server, queue, monkeypatch):
 def test_a_lease__outlives_its_first_seconds_while_work_goes_on(server, monkeypatch):
     monkeypatch.setattr(worker_leases, "LEASE_S", 1)
     monkeypatch.setattr(worker_leases, "LEASE_RENEWAL_S", 0.2)
-    with WorkLog(server[1]).lease("shard"):
+    with WorkLog(server[1], SEALS).lease("shard"):
         time.sleep(1.5)
         assert server[1].exists("zoo:lease:shard")
     assert not server[1].exists("zoo:lease:shard")

@@ -9,6 +9,8 @@ import pytest
 
 from keepers.config import from_dict, load, save
 from keepers.processes.daemon import commands
+from keepers.queue.app import make_app
+from keepers.queue.broker import celery_url_of
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.cli import main as cli
 from zoo_compute.errors import ConfigError
@@ -110,4 +112,58 @@ def test_the_gateway__listens_on_other_addresses_only_when_asked(
     assert (code, load(tmp_path / "node").gateway_host) == (0, "127.0.0.1")
     assert cli.run(["node", "configure", "--gateway-host", "0.0.0.0"]) == 0
     config = load(tmp_path / "node")
-    assert commands(config)["gateway"][-4:] == ["--host", "0.0.0.0", "--port", "8600"]
+    assert commands(config)["gateway"][-6:-2] == ["--host", "0.0.0.0", "--port", "8600"]
+
+
+HERE = "redis://127.0.0.1:6379/0"
+
+
+@pytest.mark.parametrize(
+    ("broker", "message"),
+    [
+        ("redis://10.0.0.7:6379/0", "in clear text to 10.0.0.7; use rediss://"),
+        ("redis://:secret@redis.example/0", "in clear text to redis.example"),
+        ("rediss://redis.example/0", "redis.example must ask for a password"),
+        ("rediss://:secret@redis.example/0?ssl_cert_reqs=none", "ssl_cert_reqs=none accepts any server"),
+        ("rediss://:secret@redis.example/0?ssl_cert_reqs=CERT_REQUIRED", "CERT_REQUIRED accepts any server"),
+    ],
+)
+def test_a_broker_that_others_could_read_or_write__is_refused(broker: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        from_dict({**GOOD, "broker": broker}, tmp_path)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("broker", "for_celery"),
+    [
+        (HERE, HERE),
+        ("redis://[::1]:6379/0", "redis://[::1]:6379/0"),
+        ("rediss://:secret@redis.example:6379/0", "rediss://:secret@redis.example:6379/0?ssl_cert_reqs=required"),
+        (
+            "rediss://:s@r.example/0?ssl_ca_certs=/ca.pem",
+            "rediss://:s@r.example/0?ssl_ca_certs=/ca.pem&ssl_cert_reqs=required",
+        ),
+        ("rediss://:s@r.example/0?ssl_cert_reqs=required", "rediss://:s@r.example/0?ssl_cert_reqs=required"),
+    ],
+)
+def test_a_broker_over_tls_or_on_this_machine__is_one_that_celery_takes(
+    broker: str, for_celery: str, tmp_path: Path
+) -> None:
+    config = from_dict({**GOOD, "broker": broker}, tmp_path)
+    assert celery_url_of(config.broker, tmp_path) == for_celery
+    app = make_app(config)
+    assert app.backend is not None  # Celery raises here for a rediss:// URL that says nothing of certificates
+
+
+def test_operator_json__is_its_owners_alone_and_an_older_file_is_mended_with_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = save(from_dict(GOOD, tmp_path))
+    assert path.stat().st_mode & 0o777 == 0o600
+    load(tmp_path)
+    assert caplog.text == ""
+    path.chmod(0o644)
+    load(tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "other users could read it; it is 0600 now" in caplog.text

@@ -128,7 +128,7 @@ def test_the_leases_of_a_killed_worker__are_given_up_when_its_death_is_seen(
     given_up: list[tuple[str, bool]] = []
     monkeypatch.setattr(daemon_module.broker, "connect", lambda *_, **__: None)
 
-    def log(_: object, worker: str) -> SimpleNamespace:
+    def log(_: object, __: object, worker: str) -> SimpleNamespace:
         return SimpleNamespace(release_leases=lambda *, crashed, died: given_up.append((worker, crashed)))
 
     monkeypatch.setattr(daemon_module, "WorkLog", log)
@@ -140,3 +140,44 @@ def test_the_leases_of_a_killed_worker__are_given_up_when_its_death_is_seen(
         child.process.wait()
         until(lambda: daemon.poll() or all(child.running for child in daemon.children.values()))
     assert given_up == [("alpha-0", False), ("alpha-0", True)], "only an illegal instruction is the fault of kernels"
+
+
+SECRETS = {
+    "ZOO_PASSPHRASE": "p", "ZOO_PASSPHRASE_FILE": "/p", "ZOO_ACCOUNT": "owner", "ZOO_API_KEY": "k", "AWS_SECRET_ACCESS_KEY": "s",
+    "DB_PASSWORD": "p", "GITHUB_TOKEN": "t", "SSH_AUTH_SOCK": "/s", "wallet_mnemonic": "m",
+}  # fmt: skip
+PLAIN = {
+    "PATH": "/bin",
+    "HOME": "/root",
+    "ZOO_HOME": "/zoo",
+    "CUDA_VISIBLE_DEVICES": "0",
+    "OMP_NUM_THREADS": "2",
+    "SSL_CERT_FILE": "/c",
+}
+
+
+@pytest.mark.parametrize("name", ["broker", "gateway", "worker-0", "worker-disputes-0", "spare-0"])
+def test_only_the_keepers_process__gets_what_may_be_secret(name: str) -> None:
+    assert daemon_module.inherited(name, SECRETS | PLAIN) == PLAIN
+    assert daemon_module.inherited("keeper", SECRETS | PLAIN) == SECRETS | PLAIN
+
+
+def test_a_worker_that_is_started__has_no_secret_in_its_environment(
+    config: OperatorConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        daemon_module, "commands", lambda _: {"keeper": SLEEPER, "worker-0": SLEEPER, "gateway": SLEEPER}
+    )
+    monkeypatch.setenv("ZOO_PASSPHRASE", "the words")
+    daemon = Daemon(config)
+    daemon.start()
+    try:
+        has = {name: b"the words" in environment(child) for name, child in daemon.children.items()}
+    finally:
+        daemon.stop()
+    assert has == {"keeper": True, "worker-0": False, "gateway": False}
+
+
+def environment(child: daemon_module.SupervisedProcess) -> bytes:
+    assert child.process is not None
+    return Path(f"/proc/{child.process.pid}/environ").read_bytes()

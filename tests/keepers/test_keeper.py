@@ -95,7 +95,11 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
         cached=lambda key, make: {COIN: Token("USDC", 6, COIN)} if key == "tokens" else make(),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
         network=SimpleNamespace(
-            first_block=1, storage=(), params=SimpleNamespace(ready_window_s=20), contracts={"zen": "0xT"}
+            first_block=1,
+            preset="production",
+            storage=(),
+            params=SimpleNamespace(ready_window_s=20),
+            contracts={"zen": "0xT"},
         ),
         auction=recorder,
         settlement=recorder,

@@ -15,6 +15,7 @@ from redis.exceptions import ConnectionError as BrokerGone
 from keepers.decisions.duties import duties
 from keepers.decisions.orders import Precompute, Progress, Train
 from keepers.decisions.requests import aggregate_name, precompute_name, precompute_work, prepare_name
+from keepers.processes import worker as worker_module
 from keepers.processes.worker import TRAIN_TASK, bind
 from keepers.queue.work_queue import WorkQueue, WorkStatus
 from keepers.queue.worker_leases import WorkLog
@@ -32,6 +33,7 @@ from tests.keepers.redis_double import Redis
 from tests.keepers.test_demands import CLAIM, job
 from tests.keepers.test_duties import AGGREGATOR, ME, ME_PROVIDER, OPENED, OTHER, OTHERS, ROOT, SEAT, WHOLE
 from tests.keepers.test_progress import Queue
+from tests.support.queue_seals import SEALS
 from tests.support.small_job import SmallJob, publish
 from tests.support.waiting import HANG_S, ended
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Commit, JobView
@@ -162,35 +164,39 @@ def test_where_the_chain_has_another_checkpoint_than_was_made_here__that_is_said
 )
 def test_training__is_wanted_of_the_newest_turn_and_of_the_round_after_it(round_: int, root: bytes, wanted: bool):
     redis: Any = Redis()
-    log = WorkLog(redis)
+    log = WorkLog(redis, SEALS)
     request = {"job": 1, "round": round_, "start_root": root.hex()}
     assert log.is_wanted(request)
-    WorkQueue(SimpleNamespace(), redis).announce_turn(1, 2, ROOT)  # type: ignore[arg-type]
+    WorkQueue(SimpleNamespace(), redis, SEALS).announce_turn(1, 2, ROOT)  # type: ignore[arg-type]
     assert log.is_wanted(request) is wanted
 
 
-def test_training_from_a_root_that_the_chain_has_not__is_abandoned_at_the_next_step_and_leaves_nothing(tmp_path: Path):
+def test_training_from_a_root_that_the_chain_has_not__is_abandoned_at_the_next_step_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(worker_module, "ASK_EVERY_S", 0.0)
     redis: Any = Redis()
     tasks: dict[str, Any] = {}
     app: Any = SimpleNamespace(
         task=lambda name, ignore_result: lambda body: tasks.update({name: body}), send_task=lambda *_, **__: None
     )
-    log, steps = WorkLog(redis), list[int]()
+    log, steps = WorkLog(redis, SEALS), list[int]()
 
     def train(request: dict[str, Any], store: Any, progress: Any) -> dict[str, Any]:
         for step in range(5):
             steps.append(step)
             if step == 2:
-                WorkQueue(app, redis).announce_turn(1, 3, ROOT)
+                WorkQueue(app, redis, SEALS).announce_turn(1, 3, ROOT)
             progress(step, 1.0)
         return {}
 
     present: Any = SimpleNamespace(should_yield=lambda *_: False, working=_Working, record_speed=lambda *_: None)
     bind(app, log, BlockStore(tmp_path), {TRAIN_TASK: train}, presence=present)
-    tasks[TRAIN_TASK]("shard", {"job": 1, "round": 3, "start_root": MADE.root.hex()})
+    request = {"job": 1, "round": 3, "start_root": MADE.root.hex()}
+    tasks[TRAIN_TASK]("shard", request, SEALS.of(TRAIN_TASK, "shard", request))
     assert steps == [0, 1, 2]
     assert not log.finished("shard")
-    assert WorkQueue(app, redis).status("shard").state == "absent"
+    assert WorkQueue(app, redis, SEALS).status("shard").state == "absent"
 
 
 def test_training__goes_on_while_the_broker_does_not_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -208,9 +214,10 @@ def test_training__goes_on_while_the_broker_does_not_answer(tmp_path: Path, capl
     app: Any = SimpleNamespace(task=lambda name, ignore_result: lambda body: tasks.update({name: body}))
     app.send_task = lambda *_, **__: None
     present: Any = SimpleNamespace(should_yield=lambda *_: False, working=_Working, record_speed=lambda *_: None)
-    log = WorkLog(Gone())
+    log = WorkLog(Gone(), SEALS)
     bind(app, log, BlockStore(tmp_path), {TRAIN_TASK: train}, presence=present)
-    tasks[TRAIN_TASK]("shard", {"job": 1, "round": 3, "start_root": MADE.root.hex()})
+    request = {"job": 1, "round": 3, "start_root": MADE.root.hex()}
+    tasks[TRAIN_TASK]("shard", request, SEALS.of(TRAIN_TASK, "shard", request))
     assert log.finished("shard")
     assert "the broker does not answer: gone" in caplog.text
 
@@ -318,9 +325,9 @@ def test_an_author_is_asked_before_others__and_who_committed_nothing_costs_nothi
     opened: list[list[str]] = []
 
     class Counted(BlockStore):
-        def __init__(self, root: Path, peers: Sequence[str] = ()) -> None:
+        def __init__(self, root: Path, peers: Sequence[str] = (), *scope: Any) -> None:
             opened.append(list(peers))
-            super().__init__(root, peers)
+            super().__init__(root, peers, *scope)
 
     monkeypatch.setattr(module, "BlockStore", Counted)
     prefetching = Prefetcher(Counted(played.store.root), Woken())

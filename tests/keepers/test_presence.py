@@ -13,6 +13,7 @@ from keepers.queue.presence import Presence
 from keepers.queue.work_queue import WorkQueue
 from keepers.queue.worker_leases import WorkLog
 from tests.keepers.redis_double import Redis
+from tests.support.queue_seals import SEALS
 
 FLOPS = 100
 NOW = 1_000.0
@@ -74,14 +75,14 @@ def test_what_was_put_back_and_came_again__is_left_to_the_busy_only(monkeypatch:
 
 def test_the_paces_of_workers__are_told_over_that_of_the_one_that_timed_the_job():
     redis: Any = Redis()
-    queue = WorkQueue(cast("Any", None), redis)
+    queue = WorkQueue(cast("Any", None), redis, SEALS)
     assert queue.relative_paces("prepare-1", 2) == (1.0, 1.0)  # nobody is present yet
     for worker, seconds in (("a", 10), ("b", 40)):
         Presence(redis, worker).announce()
         assert set(queue.relative_paces("prepare-1", 1)) == {1.0}  # present, not timed
         Presence(redis, worker).record_speed(FLOPS, seconds)
     Presence(redis, "c").announce()
-    WorkLog(redis, "b").record("prepare-1", {})
+    WorkLog(redis, SEALS, "b").record("prepare-1", {})
     assert queue.relative_paces("prepare-1", 4) == (0.25, 1.0, 1.0, 1.0)
     del redis.values["zoo:worker:b"]  # gone since
     assert queue.relative_paces("prepare-1", 2) == (0.25, 1.0)

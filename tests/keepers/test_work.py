@@ -20,6 +20,7 @@ from keepers.queue.worker_leases import WorkLog
 from node import backends
 from repops import backend
 from tests.keepers.redis_double import Redis
+from tests.support.queue_seals import SEALS
 from tests.support.waiting import HANG_S
 from zoo_compute.store import BlockStore
 
@@ -46,7 +47,7 @@ def test_work_that_was_lost__is_sent_again(
     messages: list[str] = []
     app: Any = SimpleNamespace(send_task=lambda task, args, queue: messages.append(queue))
     redis = Redis()
-    queue = WorkQueue(app, redis)
+    queue = WorkQueue(app, redis, SEALS)
     queue.submit(task, "it", {})
     clock.now += changes.get("after_s", RESEND_AFTER_S)
     if "waiting" in changes:
@@ -61,15 +62,15 @@ def test_work_whose_worker_died__is_sent_again_at_once_though_other_work_waits()
     messages: list[str] = []
     app: Any = SimpleNamespace(send_task=lambda task, args, queue: messages.append(queue))
     redis = Redis()
-    queue, log = WorkQueue(app, redis), WorkLog(redis, "alpha-0")
+    queue, log = WorkQueue(app, redis, SEALS), WorkLog(redis, SEALS, "alpha-0")
     queue.submit("work.train", "it", {})
     redis.queues[WORK_QUEUE] = 5
     with log.lease("it") as mine:
         assert mine
         assert queue.submit("work.train", "it", {}).state == "running"
-        WorkLog(redis, "alpha-1").release_leases()
+        WorkLog(redis, SEALS, "alpha-1").release_leases()
         assert queue.submit("work.train", "it", {}).state == "running", "another worker's lease is not given up"
-        WorkLog(redis, "alpha-0").release_leases()  # as the daemon does that sees it dead
+        WorkLog(redis, SEALS, "alpha-0").release_leases()  # as the daemon does that sees it dead
         assert queue.submit("work.train", "it", {}).state == "queued"
     assert len(messages) == 2
 
@@ -80,7 +81,7 @@ def test_work_that_three_workers_died_of__is_left_alone(name: str):
     app: Any = SimpleNamespace(send_task=lambda *_, **__: None)
     redis, expiries = Redis(), []
     redis.expire = lambda key, seconds: expiries.append((key, seconds))  # type: ignore[method-assign]
-    queue, log = WorkQueue(app, redis), WorkLog(redis, "alpha-0")
+    queue, log = WorkQueue(app, redis, SEALS), WorkLog(redis, SEALS, "alpha-0")
     with ExitStack() as dead:  # no worker leaves its lease
         for deaths in range(3):
             assert queue.submit("work.prepare", name, {}).state == "queued", f"after {deaths} deaths"
@@ -119,11 +120,11 @@ def test_work_in_which_a_worker_crashed__is_done_again_on_other_kernels(
 
     def die(name: str, *, crashed: bool) -> None:
         redis.set(f"zoo:lease:{name}", "alpha-0")
-        WorkLog(redis, "alpha-0").release_leases(crashed=crashed)
+        WorkLog(redis, SEALS, "alpha-0").release_leases(crashed=crashed)
 
     job = {"manifest": "m", "device": "cpu"}
     for name, crashed in (("a", False), ("b", True), ("c", False)):
         die(name, crashed=crashed)
-        assert run(train, WorkLog(redis, "alpha-1"), store, name, job)
-    assert run(train, WorkLog(redis, "alpha-1"), store, "d", {**job, "manifest": "another"})
+        assert run(train, WorkLog(redis, SEALS, "alpha-1"), store, name, job)
+    assert run(train, WorkLog(redis, SEALS, "alpha-1"), store, "d", {**job, "manifest": "another"})
     assert seen == [names[0], names[1], names[1], names[0]]

@@ -61,6 +61,7 @@ FLOORS = (
     ("node.measurement",),
     ("node.tasks", "node.replay", "node.cli"),
     ("keepers.config",),
+    ("keepers.monitoring",),
     ("keepers.queue",),
     ("keepers.decisions",),
     ("keepers.services",),

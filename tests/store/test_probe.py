@@ -21,6 +21,7 @@ from keepers.peer_directory import PeerDirectory
 from tests.support.waiting import HANG_S
 from zoo_compute.operators.reachability import reach
 from zoo_compute.store import BlockStore, Gateway, probe
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.cid import cid_of
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.probe import MAX_BYTES, Prober, ProbeRefused, save_endpoints
@@ -139,27 +140,6 @@ def test_a_gateway_that_serves_the_world__never_contacts_its_own_machine(tmp_pat
         assert inside.asked == []  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("address", "far", "near"),
-    [
-        ("203.0.114.7", True, True),
-        ("2606:4700::1", True, True),
-        ("127.0.0.1", False, True),
-        ("::1", False, True),
-        ("::ffff:127.0.0.1", False, True),
-        *((private, False, False) for private in (
-            "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255",
-            "::", "fe80::1%eth0", "fd00::1", "ff02::1", "::ffff:10.0.0.1", "2002:0a00:0001::1", "64:ff9b::a00:1", "2001:0::1",
-        )),
-    ],
-)  # fmt: skip
-def test_only_public_addresses_are_tried__and_loopback_ones_where_all_is_one_machine(
-    address: str, far: bool, near: bool
-) -> None:
-    assert probe._may_try(address, local=False) is far
-    assert probe._may_try(address, local=True) is near
-
-
 def test_a_name_that_resolves_to_a_private_address_beside_a_public_one__is_not_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,8 +235,11 @@ def test_where_no_peer_can_say__this_machine_tries_and_says_that_it_was_alone(
 
 def test_a_keeper__lists_what_operators_announced_and_nothing_else(tmp_path: Path) -> None:
     prefetcher = SimpleNamespace(set_peers=lambda *_: None)
-    asked = {name: SimpleNamespace() for name in ("_retention", "_statements")}
-    directory: Any = SimpleNamespace(_store=BlockStore(tmp_path), _prefetcher=prefetcher, **asked)
+    askers = [SimpleNamespace(), SimpleNamespace()]
+    directory: Any = SimpleNamespace(
+        _store=BlockStore(tmp_path), _prefetcher=prefetcher, scope=Scope.PUBLIC, _askers=askers
+    )
     announced = {1: "http://203.0.114.7:8600", 2: "ftp://203.0.114.8", 3: "", 4: "http://203.0.114.9:1?x=1"}
     PeerDirectory.use(directory, ["http://storage.example", announced[1]], announced)
     assert json.loads((tmp_path / probe.ENDPOINTS).read_text()) == ["http://203.0.114.7:8600"]
+    assert [(each.endpoints, each.scope) for each in askers] == [(announced, Scope.PUBLIC)] * 2

@@ -15,6 +15,7 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from eth_utils.address import to_checksum_address
 
+from zoo_compute.atomic import check_private
 from zoo_compute.errors import KeystoreError, KeystoreExists, NoPassphrase, WrongPassphrase
 
 PASSPHRASE = "ZOO_PASSPHRASE"
@@ -49,6 +50,15 @@ def unlock(path: Path, passphrase: str) -> LocalAccount:
         raise KeystoreError(f"{path}: not a usable key file", hint="restore it from a backup") from None
     account: LocalAccount = Account.from_key(key)
     return account
+
+
+def read_passphrase(path: Path) -> str:
+    """Of a file that only its owner may read. Raises KeystoreError, ConfigError."""
+    try:
+        check_private(path)
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeystoreError(f"{path}: cannot be read: {error}", hint="restore it from a backup") from None
 
 
 def address_of(path: Path) -> str:

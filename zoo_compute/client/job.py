@@ -24,6 +24,7 @@ from zoo_compute.formats.manifest import Manifest
 from zoo_compute.jobs.shortfall import Offer, missing, offers
 from zoo_compute.spec.params import COIN
 from zoo_compute.store import StoreError, confirmations, raw_cid
+from zoo_compute.store.addresses import Scope
 from zoo_compute.training.memory import needed_bytes
 
 if TYPE_CHECKING:
@@ -308,7 +309,7 @@ def _home_of(branch: Branch, clients: Sequence[Session]) -> Job:
     )
 
 
-def confirmed(cids: Iterable[str], urls: Iterable[str]) -> set[str]:
-    """The gateways that confirm all these files. A gateway counts once, even if several operators announce it."""
+def confirmed(cids: Iterable[str], urls: Iterable[str], scope: Scope = Scope.ANY) -> set[str]:
+    """The gateways that confirm all these files. A gateway counts once, even if several operators announce it. scope: where they may be."""
     asked = list(urls)
-    return set.intersection(*(set(confirmations(cid, asked)) for cid in cids))
+    return set.intersection(*(set(confirmations(cid, asked, scope=scope)) for cid in cids))

@@ -44,7 +44,7 @@ def hot_account(folder: Path) -> LocalAccount:
 
     if not (folder / HOT_KEY).exists():
         raise ConfigError(f"no hot key in {folder}", hint="run this where the operator's keeper runs")
-    return keystore.unlock(folder / HOT_KEY, (folder / PASSPHRASE).read_text().strip())
+    return keystore.unlock(folder / HOT_KEY, keystore.read_passphrase(folder / PASSPHRASE))
 
 
 class Operators:
@@ -150,7 +150,7 @@ class Operators:
         if (folder / CONFIG).exists():
             path = folder / CONFIG
             values = json.loads(path.read_text()) | {"availability_hours": hours}
-            write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o644)
+            write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o600)
         return receipt
 
     def declare_region(self, number: int, region: int) -> Receipt:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain.views import OperatorView
-from zoo_compute.store.probe import is_loopback
+from zoo_compute.store.addresses import is_loopback
 
 COLLATERAL = 2_500  # proposed deposit in ZEN: 12 slots of a job that pays up to 2 ZEN a slot-round, at the default rate of audits
 WORK = ("provider", "aggregator")  # roles that bid

@@ -160,4 +160,4 @@ def values_of(folder: Path, wanted: RegistrationPlan) -> dict[str, Any]:
 def _write_config(folder: Path, network_file: Path, operator: int, wanted: RegistrationPlan) -> None:
     """operator.json for `zoo node start`."""
     values = values_of(folder, wanted) | {"network": str(network_file.resolve()), "operator": operator}
-    write_atomically(folder / CONFIG, (json.dumps(values, indent=2) + "\n").encode(), mode=0o644)
+    write_atomically(folder / CONFIG, (json.dumps(values, indent=2) + "\n").encode(), mode=0o600)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from zoo_compute.store import dag, unixfs
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.blocks import Blocks
 from zoo_compute.store.durable_files import locked, remove_abandoned, replacing, sync_folder
 from zoo_compute.store.errors import (
@@ -43,7 +44,7 @@ class BlockStore:
     received: counts what peers send; set it before the peers.
     """
 
-    def __init__(self, root: Path, peers: Sequence[str] = ()) -> None:
+    def __init__(self, root: Path, peers: Sequence[str] = (), scope: Scope = Scope.ANY) -> None:
         self.root = Path(root)
         self._blocks = Blocks(self.root)
         self._pins = self.root / "pins"
@@ -54,14 +55,15 @@ class BlockStore:
             self._tags.mkdir(exist_ok=True)
         self._name_once()
         self.received: Received | None = None
-        self.set_peers(peers)
+        self.set_peers(peers, scope)
 
     @property
     def id(self) -> str:
         return (self.root / "id").read_text()
 
-    def set_peers(self, urls: Sequence[str]) -> None:
-        self._peers = Peers(urls, self.received)
+    def set_peers(self, urls: Sequence[str], scope: Scope = Scope.ANY) -> None:
+        """scope: where these may be."""
+        self._peers = Peers(urls, self.received, scope)
 
     def add(self, source: Source, *, pin: bool = True, tag: str = "") -> str:
         with dag.open_source(source) as stream, locked(self._lock, fcntl.LOCK_SH):

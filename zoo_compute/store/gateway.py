@@ -24,16 +24,18 @@ import socketserver
 import sys
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from zoo_compute.store.addresses import is_loopback
 from zoo_compute.store.blockstore import BlockStore
 from zoo_compute.store.errors import BadCid, ContentTampered, StoreError
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.pin_verdicts import PinVerdicts
-from zoo_compute.store.probe import Prober, ProbeRefused, is_loopback
+from zoo_compute.store.probe import Prober, ProbeRefused
 from zoo_compute.timed_sockets import TimedSocket
 
 MAX_CONNECTIONS = 64
@@ -47,20 +49,30 @@ def statement_path(root: Path, job: int) -> Path:
     return root / "custody" / f"{job}.json"
 
 
+Answered = Callable[[int, int], object]  # status and bytes of each answer
+
+
 def receipt_path(root: Path, server: int) -> Path:
     """The file, in a store's folder, of the receipt that its operator signed for another one."""
     return root / "receipts" / f"{server}.json"
 
 
 class Gateway:
-    """Serves `store` until `stop`. port: 0 for a free one. operator: whose it is; 0: nobody's.
+    """Serves `store` until `stop`. port: 0 for a free one. operator: whose it is; 0: nobody's. answered: called after each answer.
 
     Raises StoreError if the address cannot be used.
     """
 
-    def __init__(self, store: BlockStore, host: str = "127.0.0.1", port: int = 0, operator: int = 0) -> None:
+    def __init__(
+        self,
+        store: BlockStore,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        operator: int = 0,
+        answered: Answered = lambda *_: None,
+    ) -> None:
         try:
-            self._server = _Server(store, host, port, operator)
+            self._server = _Server(store, host, port, operator, answered)
         except OSError as error:
             raise StoreError(_cannot_listen(host, port, error)) from error
         url_host = f"[{host}]" if ":" in host else host
@@ -93,9 +105,10 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, store: BlockStore, host: str, port: int, operator: int) -> None:
+    def __init__(self, store: BlockStore, host: str, port: int, operator: int, answered: Answered) -> None:
         self.store, self.operator = store, operator
         self.pins = PinVerdicts(store)
+        self.answered = answered
         self.prober = Prober(store.root, local=is_loopback(host))
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._open: set[socket.socket] = set()
@@ -266,6 +279,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+        self.server.answered(status, self.wfile.tell())
 
     def log_message(self, format: str, *args: Any) -> None:
         """Silent: a store answers thousands of blocks."""
@@ -277,7 +291,7 @@ def _cannot_listen(host: str, port: int, error: OSError) -> str:
     return f"cannot listen on {host}:{port} ({error.strerror or error}); --host must be an address of this machine"
 
 
-def main() -> int:
+def main(answered: Answered = lambda *_: None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m zoo_compute.store.gateway", description="Serve the blocks of a store."
     )
@@ -290,7 +304,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     try:
-        gateway = Gateway(BlockStore(options.root), options.host, options.port, options.operator)
+        gateway = Gateway(BlockStore(options.root), options.host, options.port, options.operator, answered)
     except (StoreError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -6,12 +6,14 @@ Source: https://specs.ipfs.tech/http-gateways/trustless-gateway/ (only single ra
 import http.client
 import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 from urllib.parse import SplitResult, urlsplit
 
+from zoo_compute.store.addresses import AddressRefused, Scope, resolve
 from zoo_compute.store.errors import ContentMissing, ContentTampered, StoreUnreachable
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.unixfs import MAX_BLOCK
@@ -70,10 +72,14 @@ def is_gateway(url: str) -> bool:
 
 
 class GatewayClient:
-    """Requests to one gateway, limited in size and time, over a few connections that stay open. Safe in threads and across fork."""
+    """Requests to one gateway, limited in size and time, over a few connections that stay open. Safe in threads and across fork.
 
-    def __init__(self, url: str) -> None:
+    scope: where it may be.
+    """
+
+    def __init__(self, url: str, scope: Scope = Scope.ANY) -> None:
         self._parts = parse_gateway(url)
+        self._scope = scope
         self.url = self._parts.geturl()
         self._idle: list[http.client.HTTPConnection] = []
         self._owner = os.getpid()
@@ -116,10 +122,25 @@ class GatewayClient:
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("time is up")
+        if self._scope is not Scope.ANY:
+            return self._connect_in_scope(deadline)
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
         connection = kind(self._parts.hostname or "", self._parts.port, timeout=left)
         connection.connect()
         connection.sock = cast(socket.socket, TimedSocket(connection.sock))
+        return connection
+
+    def _connect_in_scope(self, deadline: float) -> http.client.HTTPConnection:
+        """Connects to exactly the address that was checked."""
+        host, tls = self._parts.hostname or "", self._parts.scheme == "https"
+        port = self._parts.port or (443 if tls else 80)
+        address = resolve(host, port, self._scope)
+        left = max(0.01, deadline - time.monotonic())
+        sock = socket.create_connection((address, port), timeout=left)
+        if tls:
+            sock = ssl.create_default_context().wrap_socket(sock, server_hostname=host)
+        connection = http.client.HTTPConnection(host, port, timeout=left)
+        connection.sock = cast(socket.socket, TimedSocket(sock))
         return connection
 
     def _exchange(
@@ -159,9 +180,10 @@ class Peers:
     received: is called with each block that an operator's gateway sent, once it is verified.
     """
 
-    def __init__(self, urls: Sequence[str] = (), received: Received | None = None) -> None:
+    def __init__(self, urls: Sequence[str] = (), received: Received | None = None, scope: Scope = Scope.ANY) -> None:
         self._received = received
-        self._clients = list({client.url: client for client in map(GatewayClient, urls)}.values())
+        clients = (GatewayClient(url, scope) for url in urls)
+        self._clients = list({client.url: client for client in clients}.values())
         self._rests_until: dict[str, float] = {}
         self._gave_last = ""
 
@@ -220,6 +242,8 @@ def _no_peer_error(cid: Cid, failures: dict[str, PeerFailed]) -> Exception:
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "did not answer in time"
+    if isinstance(error, AddressRefused):
+        return f"is not asked: it has {error}"
     if isinstance(error, OSError):
         return f"is unreachable ({error.strerror or error})"
     return f"broke the protocol ({type(error).__name__})"

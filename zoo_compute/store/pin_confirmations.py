@@ -5,19 +5,20 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed
 
 _MAX_ANSWER = 4096  # bytes
 
 
-def confirmations(cid: str, gateways: Sequence[str], *, timeout_s: float = 5) -> list[str]:
+def confirmations(cid: str, gateways: Sequence[str], *, timeout_s: float = 5, scope: Scope = Scope.ANY) -> list[str]:
     """The gateways, in the order given, that report `cid` as pinned and serve its root block. A store with several URLs counts once.
 
     A gateway that is down, slow or answers nonsense does not confirm. Raises BadCid, and ValueError for a malformed URL.
     """
     wanted = Cid.parse(cid)
-    clients = list({client.url: client for client in map(GatewayClient, gateways)}.values())
+    clients = list({client.url: client for client in (GatewayClient(url, scope) for url in gateways)}.values())
     if not clients:
         return []
     deadline = time.monotonic() + timeout_s

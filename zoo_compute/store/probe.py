@@ -5,22 +5,17 @@ registered on chain (its keeper lists them in ROOT/endpoints), only at public ad
 on loopback itself; takes one small block and no redirect; and answers with nothing but the verdict, a few times a minute.
 """
 
-import http.client
-import ipaddress
 import json
-import socket
-import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
 
 from zoo_compute.atomic import write_atomically
+from zoo_compute.store.addresses import Scope
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed
-from zoo_compute.timed_sockets import TimedSocket
 
 ENDPOINTS = "endpoints"
 MAX_BYTES = 1024  # of the block
@@ -28,9 +23,6 @@ PROBE_S = 5.0  # to connect and fetch
 ENDPOINT_PAUSE_S = 2.0  # between two probes of one endpoint
 PROBES_PER_MINUTE = 30  # probes of all endpoints
 CONCURRENT_PROBES = 2
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-
-IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class ProbeRefused(Exception):
@@ -91,7 +83,7 @@ class Prober:
 
 def _can_fetch(endpoint: str, cid: Cid, *, local: bool) -> bool:
     deadline = time.monotonic() + PROBE_S
-    client = _Vetted(endpoint, local=local)
+    client = GatewayClient(endpoint, Scope.LOOPBACK if local else Scope.PUBLIC)
     headers = {"Accept": "application/vnd.ipld.raw", "Cache-Control": "only-if-cached"}
     try:
         status, body, _ = client.ask(
@@ -102,46 +94,3 @@ def _can_fetch(endpoint: str, cid: Cid, *, local: bool) -> bool:
     finally:
         client.close()
     return status == 200 and cid.matches(body)
-
-
-class _Vetted(GatewayClient):
-    """Connects to exactly the address that was checked, so that a name cannot resolve to another one the second time."""
-
-    def __init__(self, url: str, *, local: bool) -> None:
-        super().__init__(url)
-        self._local = local
-
-    def _connect(self, deadline: float) -> http.client.HTTPConnection:
-        host, tls = self._parts.hostname or "", self._parts.scheme == "https"
-        port = self._parts.port or (443 if tls else 80)
-        records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = [str(entry[4][0]) for entry in records]
-        if not addresses or not all(_may_try(address, local=self._local) for address in addresses):
-            raise OSError("not a public address")
-        left = max(0.01, deadline - time.monotonic())
-        sock = socket.create_connection((addresses[0], port), timeout=left)
-        if tls:
-            sock = ssl.create_default_context().wrap_socket(sock, server_hostname=host)
-        connection = http.client.HTTPConnection(host, port, timeout=left)
-        connection.sock = cast(socket.socket, TimedSocket(sock))
-        return connection
-
-
-def _may_try(address: str, *, local: bool) -> bool:
-    ip: IpAddress = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        if ip.ipv4_mapped is not None:
-            ip = ip.ipv4_mapped
-        elif ip.sixtofour or ip.teredo or ip in _NAT64:  # an embedded IPv4 address
-            return False
-    if ip.is_loopback:
-        return local
-    return ip.is_global and not ip.is_multicast
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a gateway on `host` serves only this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -176,7 +176,7 @@ def _endpoint(settings: Settings, choices: Choices, known: Mapping[str, Any]) ->
 
 def _gateway_host(choices: Choices, endpoint: str) -> str | None:
     """Listen beyond loopback only if the operator agrees."""
-    from zoo_compute.store.probe import is_loopback
+    from zoo_compute.store.addresses import is_loopback
 
     if "gateway_host" in choices.options:
         return choices.options["gateway_host"]

@@ -1,0 +1,1 @@
+"""What an operator sees of its processes: logs, metrics and health."""
