@@ -389,9 +389,7 @@ class _Kind(NamedTuple):
 def _kinds() -> dict[tuple[str, bytes], _Kind]:
     """By contract and topic."""
     kept = (each for each in signatures() if each.contract not in _NOT_KEPT)
-    return {
-        (each.contract, each.topic): _Kind(each.name, each.position("job"), each.position("operator")) for each in kept
-    }
+    return {(e.contract, e.topic): _Kind(e.name, e.position("job"), e.position("operator")) for e in kept}
 
 
 def _number(topics: Sequence[bytes], at: int | None) -> int | None:
