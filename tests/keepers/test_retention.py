@@ -44,7 +44,7 @@ class Lane:
         monkeypatch.setattr(retention, "confirmed", self._confirmed)
         monkeypatch.setattr(retention, "read_all", self._read)
 
-    def _confirmed(self, cids: list[str], urls: Any) -> set[str]:
+    def _confirmed(self, cids: list[str], urls: Any, *scope: Any) -> set[str]:
         self.asked.append(cids[0])
         return {self.urls[operator] for operator in self.keeping}
 
