@@ -16,7 +16,7 @@ from zoo_compute.spec.params import (
     share_of_stake,
 )
 
-# Gas of a transaction, rounded up from benchmarks/chain/gas.py (keys `breach`, `schedule`, `recall`, `lapse`).
+# Gas of a transaction, rounded up: 21,000 and what the calls of tests/contracts/test_promises.py and test_admissions.py take at most.
 BREACH_GAS, SCHEDULE_GAS, RECALL_GAS, LAPSE_GAS = 120_000, 80_000, 120_000, 130_000
 LAPSES_ONE_IN = 20  # recalls, as a keeper reckons: a recall pays only if it lapses, and most do not
 DRAWN_ONE_IN = 10  # of the admitted, in an epoch: RECALL_BPS
