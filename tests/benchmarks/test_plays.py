@@ -115,7 +115,7 @@ def test_search__ends_where_no_play_is_left(monkeypatch: pytest.MonkeyPatch) -> 
             return self.worth
 
     monkeypatch.setattr(searching, "Play", Short)
-    result = search(("provider",), 100, seed=1, only="losers left, 8 rounds")
+    result = search(("provider",), 100, seed=1, only="losers left, nobody")
     assert result.plays == 4
 
 

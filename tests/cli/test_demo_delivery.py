@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from keepers.config import OperatorConfig
 from keepers.processes.daemon import Daemon, SupervisedProcess
 from repops import commitments, files
 from scripts.demo import __main__ as demo
@@ -40,7 +41,7 @@ def test_the_model__comes_from_the_custodian_that_has_it(tmp_path: Path) -> None
 
 
 def test_an_operator_without_power__runs_nothing_until_it_is_back(tmp_path: Path) -> None:
-    daemon = Daemon(SimpleNamespace(folder=tmp_path, name="delta"))  # type: ignore[arg-type]
+    daemon = Daemon(OperatorConfig(name="delta", network="n", operator=4, folder=tmp_path))
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     for name in ("gateway", "keeper"):
         daemon.children[name] = SupervisedProcess(name, command, tmp_path / f"{name}.log")

@@ -139,7 +139,7 @@ def test_govern__prints_what_multisigs_sign(zoo: Zoo, place: CliNetwork) -> None
         (("guardian.appoint", "0xab"), "account takes address, not '0xab'"),
         (("guardian.govern", "0x" + "11" * 20, "soon"), "until takes uint256, not 'soon'"),
         (("tasks.allow", "0x" + "11" * 20, "maybe", "0"), "allowed takes bool, not 'maybe'"),
-        (("admissions.set_workload", "8", "x"), "which this command cannot read"),
+        (("admissions.set_workload", "8", "x"), "workload takes 4 values, got 1"),
     ],
 )
 def test_govern__says_what_was_wrong(zoo: Zoo, call: tuple[str, ...], says: str) -> None:

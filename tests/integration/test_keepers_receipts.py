@@ -50,6 +50,7 @@ class Node:
             "operator": self.party.id,
             "endpoint": self.gateway.url,
             "coin_price": "0.000001",
+            "private_peers": True,
         }
         config = from_dict(raw, folder / name)
         work: Any = SimpleNamespace(wake=lambda: None)

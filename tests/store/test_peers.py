@@ -23,6 +23,7 @@ from zoo_compute.store import (
     StoreUnreachable,
     cid_of,
     confirmations,
+    pin_verdicts,
 )
 
 Answer = Callable[[socket.socket, bytes], None]
@@ -237,7 +238,10 @@ def test_peers__gateway_restarted_on_its_port__a_stale_connection_is_replaced(tm
 # Who confirms a pin
 
 
-def test_confirmations__those_who_pin__in_the_order_given(tmp_path):
+def test_confirmations__those_who_pin__in_the_order_given(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        pin_verdicts, "COMPLETE_S", 0.0
+    )  # of a hole that appears later, a gateway learns within an hour
     stores = [BlockStore(tmp_path / name) for name in ("pins", "has", "lacks", "pins too")]
     for index, store in enumerate(stores):
         if index != 2:
