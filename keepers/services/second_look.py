@@ -10,8 +10,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from zoo_compute.chain.connection import over_other_rpcs
-from zoo_compute.chain.snapshot import read_job, read_job_from
-from zoo_compute.errors import RpcsDisagree, Unreachable
+from zoo_compute.chain.snapshot import shows_same_job
+from zoo_compute.errors import RpcsDisagree
 
 if TYPE_CHECKING:
     from zoo_compute.chain.call import Call
@@ -36,11 +36,10 @@ class SecondLook:
             return
         self._second = over_other_rpcs(self._chain, self._second)
         head = self._chain.head(view.block)
-        mine = read_job(self._chain, view.job, head)
         try:
             same = self._second.head(head.number) == head
-            same = same and read_job_from(self._second, view.job, head, view.posted_block) == mine
-        except Unreachable as error:
+            same = same and shows_same_job(self._chain, self._second, view.job, head)
+        except Exception as error:  # noqa: BLE001 whatever ails another RPC must not keep me from my deadline
             log.warning("job %d: nobody else says what the chain is: %s", view.job, error)
             return
         if not same:

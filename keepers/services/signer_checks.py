@@ -70,13 +70,14 @@ class SignerChecks:
             progressed()
             time.sleep(self._poll_s)
             try:
-                self.poll_once()
+                self.poll_once(progressed)
             except Exception:
                 log.exception("unexpected")
 
-    def poll_once(self) -> None:
+    def poll_once(self, progressed: Callable[[], None] = lambda: None) -> None:
         """Look at every signer that was not seen to serve what it signed for."""
         for check in list(self._checks.values()):
+            progressed()
             left = set(check.signers.values()) - check.serving
             try:
                 serving = self._serving(check.made, left) if left else set()

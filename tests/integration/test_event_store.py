@@ -139,6 +139,41 @@ def test_ranges__grow_while_the_rpc_answers_and_shrink_where_it_refuses(
     assert sum(size > 20 for size in asked) < len(asked) / 2
 
 
+def test_the_newest_blocks__are_read_in_parts_where_the_rpc_refuses_them_all(
+    devnet: Devnet, chain: Chain, requests: Requests
+) -> None:
+    driver = played(devnet)
+    expected = history_of(connect(devnet.network), names=EVERY).events_until(driver.chain.head())
+    requests.asked.clear()
+    requests.refuse_above = 3
+    assert history_of(chain, names=EVERY).events_until(chain.head()) == expected
+    assert len(requests.of("eth_getLogs")) > 3
+
+
+def test_a_range_that_takes_too_long__is_half_as_long_at_the_next_look(
+    devnet: Devnet, chain: Chain, requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devnet.rpc("anvil_mine", [hex(300)])
+    counted = FailoverProvider.make_request
+
+    def slow(provider: FailoverProvider, method: RPCEndpoint, params: Any) -> Any:
+        answer = counted(provider, method, params)
+        if method == "eth_getLogs" and int(params[0]["toBlock"], 16) - int(params[0]["fromBlock"], 16) >= 100:
+            raise Unreachable("no answer in 20 s")
+        return answer
+
+    monkeypatch.setattr(FailoverProvider, "make_request", slow)
+    history, looks = history_of(chain, names=EVERY), 0
+    while True:
+        looks += 1
+        try:
+            history.events_until(chain.head())
+            break
+        except Unreachable:
+            assert looks < 5
+    assert looks > 1
+
+
 def test_a_reorganisation__undoes_events_jobs_and_ends(devnet: Devnet, chain: Chain, tmp_path: Path) -> None:
     driver = played(devnet, jobs=1)
     posted, names = history_of(chain, names=("JobPosted",)), ("JobPosted", "JobCancelled")

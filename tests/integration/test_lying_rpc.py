@@ -95,3 +95,15 @@ def test_a_lie_of_the_first_rpc__is_found_out_where_another_answers(
     for _ in range(2):
         with pytest.raises(RpcsDisagree, match=r"Settlement\.decline waits: the network's RPCs disagree"):
             look.confirm(decline, view)
+
+
+def test_another_rpc_that_cannot_say__holds_nothing_up(
+    devnet: Devnet, lying: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no old events, and answers views with nonsense."""
+    monkeypatch.setattr(FailoverProvider, "_start_looking", lambda self: None)
+    job = DevnetDriver(devnet).post()
+    chain = connect(replace(devnet.network, rpcs=(devnet.url, f"http://127.0.0.1:{lying.server_port}")))
+    view, look = read_job(chain, job), SecondLook(chain)
+    lying.lie = lambda question, result: "0x12" if question["method"] == "eth_call" else result
+    look.confirm(chain.settlement.decline(job, 0, 1), view)

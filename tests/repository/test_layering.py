@@ -95,6 +95,7 @@ LONG_FOR_A_REASON = {
     "tests/keepers/test_receipts.py": "one exchange in order: counted, signed, collected, redeemed, with its lies",
     "tests/node/test_tasks.py": "one worker's tasks, each in every way it can go wrong",
     "tests/contracts/test_registry.py": "one contract, function by function",
+    "zoo_compute/chain/event_store.py": "one database: what is read, undone and dropped is seen together",
     "zoo_compute/chain/revert_hints.py": "one table: a line for every reason of every contract",
     "zoo_compute/chain/views.py": "a job and an operator as read at one block, one frozen record each",
     "zoo_compute/spec/state.py": "every record of the protocol's state, and nothing else",

@@ -149,7 +149,7 @@ class EventStore:
         if newest is not None and first == last and newest.number == last - 1 and newest.hash == head.parent:
             logs = self._logs({"blockHash": "0x" + head.hash.hex()}, 1)
         else:
-            logs = self._logs({"fromBlock": hex(first), "toBlock": hex(last)}, 1)
+            logs = self._all_logs(first, last)
             if self._chain.head(head.number).hash != head.hash:
                 raise Unreachable(f"block {head.number} was replaced while it was read", hint="read again")
         assert logs is not None, "a request that cannot be halved raises"
@@ -198,6 +198,17 @@ class EventStore:
             return known.hash == head.hash
         return known.hash == head.parent or self._is_canonical(known)
 
+    def _all_logs(self, first: int, last: int) -> list[dict[str, Any]]:
+        """Of these blocks, in as many requests as the RPC needs. Raises Unreachable."""
+        logs: list[dict[str, Any]] = []
+        while first <= last:
+            end = min(first + self._range - 1, last)
+            part = self._logs({"fromBlock": hex(first), "toBlock": hex(end)}, end - first + 1)
+            if part is not None:
+                logs += part
+                first = end + 1
+        return logs
+
     def _logs(self, blocks: dict[str, str], count: int) -> list[dict[str, Any]] | None:
         """None: the range was too large for the RPC, and is smaller now. Raises Unreachable."""
         query = {
@@ -210,6 +221,8 @@ class EventStore:
             answer = cast(JSONBaseProvider, self._chain.w3.provider).make_request(RPCEndpoint("eth_getLogs"), [query])
         except Unreachable as error:
             if count == 1 or "larger than" not in str(error):
+                # It may have been too much for the time that an answer has.
+                self._range = min(self._range, max(DEEP, count // 2))
                 raise
             answer = {"error": str(error)}
         if "result" not in answer:

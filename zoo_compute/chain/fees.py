@@ -74,7 +74,9 @@ def bumped(now: Fee, max_fee: int, priority_fee: int, limit: int) -> Fee:
     wanted = max(now.max_fee, max_fee + max_fee * BUMP_PERCENT // 100)
     if wanted > limit:
         raise FeeTooHigh(f"a replacement needs {wanted / GWEI:.3g} gwei, the limit is {limit / GWEI:.3g}")
-    return Fee(wanted, min(wanted, max(now.priority_fee, priority_fee + priority_fee * BUMP_PERCENT // 100)))
+    return Fee(
+        wanted, min(wanted, max(now.priority_fee, priority_fee + 1, priority_fee + priority_fee * BUMP_PERCENT // 100))
+    )
 
 
 def is_nonce_taken(error: Web3RPCError) -> bool:

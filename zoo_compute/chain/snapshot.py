@@ -50,15 +50,22 @@ def read_job(chain: Chain, job: int, block: int | Head | None = None) -> JobView
     views: dict[int, tuple[bytes, JobView]] = chain.cached("views", dict)  # job -> (block hash, view)
     known, view = views.get(job, (b"", None))
     if view is None or known != head.hash:
-        view = _read_job(chain, job, head)
+        view = _read_job(chain, job, head, job_events(chain, job, head))
         views[job] = head.hash, view
     return view
 
 
-def read_job_from(chain: Chain, job: int, head: Head, posted_block: int) -> JobView:
-    """As `read_job`, on a connection that has not read the job yet: events are read from the block on in which it was posted."""
-    chain.cached(("history", "job", job), lambda: History(chain, since=posted_block, job=job))
-    return read_job(chain, job, head)
+def shows_same_job(chain: Chain, other: Chain, job: int, head: Head) -> bool:
+    """Whether another connection shows the job as `chain` does: its state, and its events from the newest checkpoint on.
+
+    Older events would take a request for each few thousand blocks of the job's life.
+    """
+    events = job_events(chain, job, head)
+    since = max((each.block for each in events if each.name in ("JobPosted", "CheckpointPosted")), default=0)
+    recent = [event for event in events if event.block >= since]
+    if list(History(other, since=since, job=job).events_until(head)) != recent:
+        return False
+    return _read_job(other, job, head, events) == read_job(chain, job, head)
 
 
 def forget_job(chain: Chain, job: int) -> None:
@@ -68,8 +75,7 @@ def forget_job(chain: Chain, job: int) -> None:
     chain.forget(("history", "job", job))
 
 
-def _read_job(chain: Chain, job: int, head: Head) -> JobView:
-    events = job_events(chain, job, head)
+def _read_job(chain: Chain, job: int, head: Head, events: Sequence[Event]) -> JobView:
     posted = next((event for event in events if event.name == "JobPosted"), None)
     if posted is None:
         raise UserError(
