@@ -158,7 +158,7 @@ class Keeper:
         self._views: list[JobView] = []  # of this tick
         self._bound: dict[int, bool] = {}  # job -> whether money of this operator is still in it
         self.last_look: Look | None = None
-        self.progressed: Callable[[], None] = lambda: None  # called between jobs: a tick may be long, and is not hung
+        self.progressed: Callable[[], None] = lambda: None  # called between duties: a tick may be long, and is not hung
 
     def tick(self) -> dict[str, Any]:
         """Look once at every job that is not over. Returns what the status file says."""
@@ -285,6 +285,7 @@ class Keeper:
                 self._actions.perform(view, duty)
             except (NeedsOperator, RpcsDisagree) as error:
                 needs = error
+            self.progressed()
         if needs is not None:
             raise needs
 

@@ -38,6 +38,7 @@ DEMAND_EVENTS = ("ChunkDemanded", "DemandAnswered", "DemandUnanswered")
 POLLS_PER_WINDOW = 6  # in the time an answer has
 MAX_PAUSE_S = 10.0
 AT_ONCE = 16  # answers that wait for a block
+HELP_S = 10.0  # to read a file for another operator's answer: my own answers wait meanwhile
 LAST_PART = 4  # of an answer's time: then whoever has the data answers for another operator, and earns the deposit
 
 
@@ -76,8 +77,10 @@ class DemandResponder:
                 demands, key=lambda each: (each[1].operator != self._operator, each[1].opened_at)
             ):
                 left_s = demand.opened_at + self._answer_s - self._chain.time(head)
-                if left_s >= 0 and (demand.operator == self._operator or self._helps(demand, left_s)):
-                    self._answer(sending, view.job, raw_cid(view.terms.manifest), demand, max(1.0, left_s))
+                is_mine = demand.operator == self._operator
+                if left_s >= 0 and (is_mine or self._helps(demand, left_s)):
+                    timeout_s = max(1.0, left_s if is_mine else min(left_s, HELP_S))
+                    self._answer(sending, view.job, raw_cid(view.terms.manifest), demand, timeout_s)
 
     def _helps(self, demand: Demand, left_s: float) -> bool:
         """Whether to answer for another operator, which may be offline: its time is nearly over, and the data is here."""
