@@ -31,6 +31,7 @@ class Requests:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[tuple[str, Any]] = []
         self.refuse_above: int | None = None
+        self.is_behind = False
         real = FailoverProvider.make_request
 
         def counted(provider: FailoverProvider, method: RPCEndpoint, params: Any) -> Any:
@@ -42,6 +43,17 @@ class Requests:
             return real(provider, method, params)
 
         monkeypatch.setattr(FailoverProvider, "make_request", counted)
+        batched = FailoverProvider.make_batch_request
+
+        def each_counted(provider: FailoverProvider, asks: list[tuple[RPCEndpoint, Any]]) -> Any:
+            if asks[0][0] != "eth_getLogs":
+                return batched(provider, asks)
+            answers = [provider.make_request(method, params) for method, params in asks]
+            if self.is_behind and "toBlock" in asks[0][1][0]:
+                return [{"result": []}, {"result": None}]
+            return answers
+
+        monkeypatch.setattr(FailoverProvider, "make_batch_request", each_counted)
 
     def of(self, method: str) -> list[Any]:
         return [params[0] for name, params in self.asked if name == method]
@@ -148,6 +160,21 @@ def test_the_newest_blocks__are_read_in_parts_where_the_rpc_refuses_them_all(
     requests.refuse_above = 3
     assert history_of(chain, names=EVERY).events_until(chain.head()) == expected
     assert len(requests.of("eth_getLogs")) > 3
+
+
+def test_an_rpc_that_is_behind__is_not_believed_that_there_are_no_events(
+    devnet: Devnet, chain: Chain, requests: Requests
+) -> None:
+    """One machine behind the RPC's name lags; another one answers the next look."""
+    driver = played(devnet)
+    expected = history_of(connect(devnet.network), names=EVERY).events_until(driver.chain.head())
+    assert expected
+    history = history_of(chain, names=EVERY)
+    requests.is_behind = True
+    with pytest.raises(Unreachable, match="does not have block"):
+        history.events_until(chain.head())
+    requests.is_behind = False
+    assert history.events_until(chain.head()) == expected
 
 
 def test_a_range_that_takes_too_long__is_half_as_long_at_the_next_look(

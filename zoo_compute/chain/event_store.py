@@ -216,9 +216,16 @@ class EventStore:
             "address": [self._chain.network.contracts[name] for name in self._contracts],
             "topics": [_TOPICS],
         }
+        # With the last block in the same request: an RPC that is behind says "no events" of blocks that it does not have.
+        asks: list[tuple[RPCEndpoint, Any]] = [(RPCEndpoint("eth_getLogs"), [query])]
+        if "toBlock" in blocks:
+            asks.append((RPCEndpoint("eth_getBlockByNumber"), [blocks["toBlock"], False]))
         answer: Any
+        last: Any = {"result": True}
         try:
-            answer = cast(JSONBaseProvider, self._chain.w3.provider).make_request(RPCEndpoint("eth_getLogs"), [query])
+            answers = cast(JSONBaseProvider, self._chain.w3.provider).make_batch_request(asks)
+            answer, *others = answers if isinstance(answers, list) else [answers]
+            last = others[0] if others else last
         except Unreachable as error:
             if count == 1 or "larger than" not in str(error):
                 # It may have been too much for the time that an answer has.
@@ -230,6 +237,8 @@ class EventStore:
                 raise Unreachable(f"the RPC refuses the events of {blocks}: {answer.get('error')}")
             self._range = max(1, count // 2)
             return None
+        if not last.get("result"):
+            raise Unreachable(f"the RPC does not have block {blocks['toBlock']} yet", hint="read again")
         logs: list[dict[str, Any]] = answer["result"]
         if count == self._range and len(logs) < WANTED_LOGS:
             self._range = min(LARGEST_RANGE, 2 * self._range)
