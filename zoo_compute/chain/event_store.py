@@ -221,11 +221,10 @@ class EventStore:
         if "toBlock" in blocks:
             asks.append((RPCEndpoint("eth_getBlockByNumber"), [blocks["toBlock"], False]))
         answer: Any
-        last: Any = {"result": True}
+        others: list[Any] = []
         try:
             answers = cast(JSONBaseProvider, self._chain.w3.provider).make_batch_request(asks)
             answer, *others = answers if isinstance(answers, list) else [answers]
-            last = others[0] if others else last
         except Unreachable as error:
             if count == 1 or "larger than" not in str(error):
                 # It may have been too much for the time that an answer has.
@@ -237,7 +236,7 @@ class EventStore:
                 raise Unreachable(f"the RPC refuses the events of {blocks}: {answer.get('error')}")
             self._range = max(1, count // 2)
             return None
-        if not last.get("result"):
+        if others and not others[0].get("result"):
             raise Unreachable(f"the RPC does not have block {blocks['toBlock']} yet", hint="read again")
         logs: list[dict[str, Any]] = answer["result"]
         if count == self._range and len(logs) < WANTED_LOGS:
