@@ -106,13 +106,16 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        answer = self.server.answer(question["method"], question["params"])
-        body = f'{{"jsonrpc": "2.0", "id": {question["id"]}, {answer}}}'.encode()
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = (f"[{','.join(map(self._reply, asked))}]" if isinstance(asked, list) else self._reply(asked)).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def _reply(self, question: dict[str, Any]) -> str:
+        answer = self.server.answer(question["method"], question["params"])
+        return f'{{"jsonrpc": "2.0", "id": {question["id"]}, {answer}}}'
 
     def log_message(self, *_: object) -> None: ...
 
