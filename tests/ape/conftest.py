@@ -83,7 +83,7 @@ else:
         registry = project.NodeRegistry.deploy(
             zen, guardian, MIN_STAKE, EXIT_DELAY_S, EPOCH_S, NEVER_S, sender=deployer
         )
-        tasks = project.TaskRegistry.deploy(treasury, deployer, guardian, sender=deployer)
+        tasks = project.TaskRegistry.deploy(treasury, deployer, guardian, False, sender=deployer)
         rewards = project.Rewards.deploy(zen, registry, timelock, EPOCH_S, EMISSION, WEIGHT_PER_FEE, sender=deployer)
         datasets = project.Datasets.deploy(tasks, rewards, sender=deployer)
         auction = project.Auction.deploy(registry, tasks, guardian, BID_WINDOW_S, REVEAL_WINDOW_S, sender=deployer)

@@ -50,7 +50,7 @@ def test_only_the_protocol_moves_locks_jobs_and_seats(kit, deployer):
     with ape.reverts("tasks: not a protocol contract"):
         kit.tasks.pay(1, deployer, 1, sender=deployer)
     with ape.reverts("auction: not the task registry"):
-        kit.auction.open(1, 0, kit.zen, 1, 1, 1, 1, 0, sender=deployer)
+        kit.auction.open(1, 0, kit.zen, 1, 1, 1, 1, 0, 0, sender=deployer)
     with ape.reverts("settlement: not the auction"):
         kit.settlement.begin(1, sender=deployer)
     with ape.reverts("rewards: not the settlement"):

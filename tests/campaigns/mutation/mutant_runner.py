@@ -304,6 +304,7 @@ class SourceMutantRunner:
     def _executed(self, name: str) -> set[str]:
         """The functions of this source that a contract executes. Of a module it has the bytecode of no others."""
         if name not in self.executed:
+            self.changed.write_text(self.original)  # the last mutant may be one that does not compile
             module = self.judge_.unoptimised(name).data.annotated_vyper_module._metadata["type"]
             entered = {*module.functions.values(), *module.exposed_functions}
             executed = entered.union(*(each.reachable_internal_functions for each in entered))
