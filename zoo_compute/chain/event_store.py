@@ -103,6 +103,12 @@ class EventStore:
         with self._lock, self._db as db:
             db.execute("UPDATE jobs SET finished = ? WHERE job = ?", (block, job))
 
+    def forget(self) -> None:
+        """Read everything again, from the first block."""
+        with self._lock:
+            self._drop(0)
+            self._newest = []
+
     def close(self) -> None:
         with self._lock:
             self._db.close()
@@ -183,15 +189,19 @@ class EventStore:
             heads.pop()
         start = heads[-1].number + 1 if heads else self._chain.network.first_block
         if self._newest and self._newest[-1].number >= start:
-            with self._db as db:
-                db.execute("DELETE FROM logs WHERE block >= ?", (start,))
-                db.execute("DELETE FROM heads WHERE number >= ?", (start,))
-                db.execute("DELETE FROM jobs WHERE posted >= ?", (start,))
-                db.execute("UPDATE jobs SET over = NULL WHERE over >= ?", (start,))
-                db.execute("UPDATE jobs SET finished = NULL WHERE finished >= ?", (start,))
-            self._undone.append(start)
+            self._drop(start)
             self._newest = heads[-1:]
         return start
+
+    def _drop(self, start: int) -> None:
+        """What was read of this block and later ones, and what followed from it."""
+        with self._db as db:
+            db.execute("DELETE FROM logs WHERE block >= ?", (start,))
+            db.execute("DELETE FROM heads WHERE number >= ?", (start,))
+            db.execute("DELETE FROM jobs WHERE posted >= ?", (start,))
+            db.execute("UPDATE jobs SET over = NULL WHERE over >= ?", (start,))
+            db.execute("UPDATE jobs SET finished = NULL WHERE finished >= ?", (start,))
+        self._undone.append(start)
 
     def _is_ancestor(self, known: Head, head: Head) -> bool:
         if known.number >= head.number:
