@@ -98,7 +98,7 @@ class Unreachable(ChainError, Retryable):
 
 
 class RpcsDisagree(ChainError, Retryable):
-    hint = "find out which of the network file's `rpcs` is wrong, and remove it"
+    hint = "find out which of the network file's `rpcs` is wrong, and remove it; with three or more, the keeper finds out by itself"
 
 
 class TransactionPending(ChainError, Retryable):

@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 from web3 import Web3
+from web3.types import RPCEndpoint
 
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, wait_until
 from zoo_compute.chain import provider, rpc_http
 from zoo_compute.chain.provider import FailoverProvider
 from zoo_compute.errors import Unreachable
 
 ANSWER_S = 0.6
 TICK_S = 0.05
+SENT = "0x" + "5e" * 32
 BOMB = gzip.compress(b" " * 100_000_000)
 
 
@@ -28,6 +30,7 @@ class FakeRpc:
 
     def __init__(self, head: int, ails: str = "", *, ahead_s: int = 0) -> None:
         self.head, self.ails, self.ahead_s = head, ails, ahead_s
+        self.refuses = ""  # transactions, with these words
         self.asked: list[str] = []
         self.stopped = threading.Event()
         rpc = self
@@ -81,6 +84,8 @@ class FakeRpc:
         if self.ails == "limit in words" and method != "eth_chainId":
             return {"error": {"code": -32005, "message": "daily request limit exceeded"}}
         head = {"number": hex(self.head), "timestamp": hex(int(time.time()) + self.ahead_s)}
+        if method == "eth_sendRawTransaction":
+            return {"error": {"code": -32000, "message": self.refuses}} if self.refuses else {"result": SENT}
         return {
             "result": {"eth_chainId": "0x1", "eth_blockNumber": hex(self.head), "eth_getBlockByNumber": head}[method]
         }
@@ -207,3 +212,45 @@ def test_the_only_rpc__that_limits_the_rate__is_asked_ever_more_rarely(
 def test_a_refusal_by_a_contract__is_no_limit_of_a_rate() -> None:
     answer = {"error": {"code": 3, "message": "execution reverted: auction: request limit"}}
     assert provider.answer_of(answer) is answer
+
+
+def send(over: FailoverProvider) -> Any:
+    return over.make_request(RPCEndpoint("eth_sendRawTransaction"), ["0x02"])
+
+
+def sent_to(rpc: FakeRpc) -> bool:
+    return "eth_sendRawTransaction" in rpc.asked
+
+
+def test_a_transaction__goes_to_every_rpc_that_is_well(rpcs: list[FakeRpc]) -> None:
+    """One that takes it and passes it on to nobody made a keeper miss its deadline."""
+    swallows, honest, behind = FakeRpc(409_600), FakeRpc(409_600), FakeRpc(1)
+    several = over(rpcs, swallows, honest, behind)
+    several.look()
+    assert send(several)["result"] == SENT
+    wait_until("both have it", lambda: sent_to(swallows) and sent_to(honest))
+    assert not sent_to(behind)
+
+
+@pytest.mark.parametrize("words", ["nonce too low", "insufficient funds for gas * price + value", "already known"])
+def test_what_one_rpc_takes__others_may_refuse(rpcs: list[FakeRpc], words: str) -> None:
+    first, second = FakeRpc(8), FakeRpc(8)
+    both = over(rpcs, first, second)
+    first.refuses = words
+    answer = send(both)
+    assert answer.get("result") == SENT or "already known" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("ails", ["hang", "bomb", "limit"])
+def test_an_rpc_that_is_ill__holds_no_transaction_up(rpcs: list[FakeRpc], ails: str) -> None:
+    both = over(rpcs, FakeRpc(8, ails), FakeRpc(8))
+    assert send(both)["result"] == SENT
+
+
+def test_what_all_rpcs_refuse__is_refused_in_the_words_of_the_first(rpcs: list[FakeRpc]) -> None:
+    first, second = FakeRpc(8), FakeRpc(8)
+    first.refuses, second.refuses = "nonce too low", "insufficient funds"
+    assert send(over(rpcs, first, second))["error"]["message"] == "nonce too low"
+    first.ails = "hang"
+    first.refuses = ""
+    assert send(over(rpcs, first, second))["error"]["message"] == "insufficient funds"

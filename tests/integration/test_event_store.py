@@ -132,6 +132,7 @@ def test_a_restart__reads_no_block_again(devnet: Devnet, chain: Chain, requests:
     head = restarted.head()
     assert history_of(restarted, names=EVERY).events_until(head) == events
     assert [int(query["fromBlock"], 16) for query in requests.of("eth_getLogs")] == [first.number + 1]
+    assert requests.of("eth_getBlockByNumber").count(hex(head.number)) == 1, "the range's last block, with its events"
 
 
 def test_ranges__grow_while_the_rpc_answers_and_shrink_where_it_refuses(
@@ -260,7 +261,7 @@ def test_a_block_that_is_replaced_while_it_is_read__leaves_the_store_as_it_was(
     played(devnet, jobs=1)
     history = history_of(chain, names=("JobPosted",))
     head = chain.head()
-    monkeypatch.setattr(chain, "head", lambda number: _other(head))
+    monkeypatch.setattr(event_store, "_head_of", lambda block: _other(head))
     with pytest.raises(Unreachable, match="was replaced while it was read"):
         history.events_until(head)
     monkeypatch.undo()
@@ -295,9 +296,7 @@ def test_jobs_that_are_over__leave_only_their_number_unless_they_are_the_operato
     store.close()
 
 
-def test_a_store_of_another_network_or_operator__is_read_again_and_a_broken_one_is_named(
-    devnet: Devnet, tmp_path: Path
-) -> None:
+def test_a_store_of_another_network_or_operator__is_read_again(devnet: Devnet, tmp_path: Path) -> None:
     played(devnet, jobs=1)
     chain, path = connect(devnet.network), tmp_path / "events.sqlite3"
     for operator in (0, 7):
@@ -305,9 +304,54 @@ def test_a_store_of_another_network_or_operator__is_read_again_and_a_broken_one_
         assert store.jobs_to_read(chain.head()) == [1]
         store.close()
     assert path.stat().st_mode & 0o077 == 0
-    for each in tmp_path.glob("events.sqlite3-*"):
-        each.unlink()
-    path.write_bytes(b"no database" * 1_000)
-    with pytest.raises(ConfigError, match="file is not a database") as caught:
-        use_store(chain, path)
-    assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)
+
+
+def damage(path: Path, from_: int) -> None:
+    """Overwritten from this byte on, as by a disk that fails."""
+    path.with_name(path.name + "-wal").unlink(missing_ok=True)
+    with path.open("r+b") as file:
+        file.seek(from_)
+        file.write(b"no database" * 100_000)
+
+
+def test_a_damaged_store__is_moved_aside_and_read_again(devnet: Devnet, chain: Chain, tmp_path: Path) -> None:
+    """A keeper did not start until somebody deleted the file."""
+    driver, path = played(devnet), tmp_path / "events.sqlite3"
+    head = driver.chain.head()
+    events = history_of(chain, names=EVERY).events_until(head)
+    for _ in range(2):
+        store_of(chain).close()
+        damage(path, 0)
+        chain = again(chain, tmp_path)
+        assert history_of(chain, names=EVERY).events_until(head) == events
+    store_of(chain).close()
+    assert (tmp_path / "events.sqlite3.damaged").read_bytes()[:11] == b"no database"
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_store_that_is_damaged_while_it_is_used__is_read_again_at_the_next_look(
+    devnet: Devnet, chain: Chain, tmp_path: Path
+) -> None:
+    driver = played(devnet)
+    head = driver.chain.head()
+    history = history_of(chain, names=EVERY)
+    events = history.events_until(head)
+    restarted = again(chain, tmp_path)
+    known = history_of(restarted, names=EVERY)
+    damage(tmp_path / "events.sqlite3", 4_096)
+    with pytest.raises(Unreachable, match=r"events.sqlite3 was damaged"):
+        known.events_until(head)
+    assert known.events_until(head) == events
+    assert store_of(restarted).jobs_to_read(head) == [1, 2]
+    store_of(restarted).close()
+
+
+def test_a_store_on_a_disk_that_cannot_be_written__is_not_taken_for_a_damaged_one(
+    devnet: Devnet, tmp_path: Path
+) -> None:
+    path = tmp_path / "events.sqlite3"
+    path.mkdir()
+    with pytest.raises(ConfigError, match="unable to open database file") as caught:
+        use_store(connect(devnet.network), path)
+    assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]

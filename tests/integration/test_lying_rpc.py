@@ -7,16 +7,20 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from eth_utils.crypto import keccak
 
 from keepers.services.second_look import SecondLook
 from tests.support.devnet_driver import DevnetDriver
 from tests.support.waiting import HANG_S
-from zoo_compute.chain.connection import connect
+from zoo_compute.chain.connection import Chain, connect
+from zoo_compute.chain.event_log import use_store
 from zoo_compute.chain.provider import FailoverProvider
+from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.errors import RpcsDisagree
@@ -45,47 +49,77 @@ def state_lie(question: dict[str, Any], result: Any) -> Any:
     return result
 
 
+def events_lie(question: dict[str, Any], result: Any) -> Any:
+    """The last event never was."""
+    return result[:-1] if question["method"] == "eth_getLogs" else result
+
+
+class Liar:
+    """An RPC in front of the devnet's. It answers as `lie` says. swallows: it takes transactions, and passes none on."""
+
+    def __init__(self, devnet: Devnet) -> None:
+        self.lie: Lie = honest
+        self.swallows = False
+        self.asked: list[str] = []
+        liar = self
+
+        class Relay(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                said = json.loads(body)
+                questions = [said] if isinstance(said, dict) else said
+                liar.asked += [each["method"] for each in questions]
+                if liar.swallows and questions[0]["method"] == "eth_sendRawTransaction":
+                    digest = keccak(hexstr=questions[0]["params"][0])
+                    answers = [{"jsonrpc": "2.0", "id": questions[0]["id"], "result": "0x" + digest.hex()}]
+                else:
+                    headers = {"Content-Type": "application/json"}
+                    answer = requests.post(devnet.url, data=body, timeout=HANG_S, headers=headers).json()
+                    answers = [answer] if isinstance(said, dict) else answer
+                told = [
+                    {**a, "result": liar.lie(q, a["result"])} if "result" in a else a
+                    for q, a in zip(questions, answers, strict=True)
+                ]
+                content = json.dumps(told[0] if isinstance(said, dict) else told).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Relay)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
 @pytest.fixture
-def lying(devnet: Devnet) -> Iterator[Any]:
-    """An RPC in front of the devnet's. It answers as `lying.lie` says."""
+def liars(devnet: Devnet, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Liar]]:
+    """Nothing looks at the newest blocks."""
+    monkeypatch.setattr(FailoverProvider, "_start_looking", lambda self: None)
+    started = [Liar(devnet), Liar(devnet)]
+    yield started
+    for each in started:
+        each.server.shutdown()
+        each.server.server_close()
 
-    class Relay(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            answer = requests.post(devnet.url, data=body, timeout=HANG_S, headers={"Content-Type": "application/json"})
-            questions, answers = json.loads(body), answer.json()
-            one = isinstance(questions, dict)
-            pairs = [(questions, answers)] if one else zip(questions, answers, strict=True)
-            told = [{**a, "result": server.lie(q, a["result"])} if "result" in a else a for q, a in pairs]
-            content = json.dumps(told[0] if one else told).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None: ...
-
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Relay)
-    server.lie = honest
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+def decline_of(chain: Chain, job: int) -> Callable[[SecondLook], None]:
+    """What a keeper does before a decline."""
+    return lambda look: look.confirm(chain.settlement.decline(job, 0, 1), read_job(chain, job))
 
 
 @pytest.mark.parametrize("lie", [honest, time_lie, state_lie])
 @pytest.mark.parametrize("second", ["another RPC", "none that answers", "none"])
 def test_a_lie_of_the_first_rpc__is_found_out_where_another_answers(
-    devnet: Devnet, lying: Any, lie: Lie, second: str, monkeypatch: pytest.MonkeyPatch
+    devnet: Devnet, liars: list[Liar], lie: Lie, second: str
 ) -> None:
-    monkeypatch.setattr(FailoverProvider, "_start_looking", lambda self: None)
-    driver = DevnetDriver(devnet)
-    job = driver.post()
+    job = DevnetDriver(devnet).post()
     others = {"another RPC": (devnet.url,), "none that answers": (DEAD,), "none": ()}[second]
-    chain = connect(replace(devnet.network, rpcs=(f"http://127.0.0.1:{lying.server_port}", *others)))
-    lying.lie = lie
+    chain = connect(replace(devnet.network, rpcs=(liars[0].url, *others)))
+    liars[0].lie = lie
     view, look = read_job(chain, job), SecondLook(chain)
     decline = chain.settlement.decline(job, 0, 1)
     look.confirm(chain.settlement.ready(job, 0, 1), view)
@@ -97,13 +131,50 @@ def test_a_lie_of_the_first_rpc__is_found_out_where_another_answers(
             look.confirm(decline, view)
 
 
-def test_another_rpc_that_cannot_say__holds_nothing_up(
-    devnet: Devnet, lying: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has no old events, and answers views with nonsense."""
-    monkeypatch.setattr(FailoverProvider, "_start_looking", lambda self: None)
+@pytest.mark.parametrize("lie", [time_lie, state_lie])
+@pytest.mark.parametrize("place", [1, 2])
+def test_of_three_rpcs__one_that_lies_stops_nothing(devnet: Devnet, liars: list[Liar], lie: Lie, place: int) -> None:
     job = DevnetDriver(devnet).post()
-    chain = connect(replace(devnet.network, rpcs=(devnet.url, f"http://127.0.0.1:{lying.server_port}")))
-    view, look = read_job(chain, job), SecondLook(chain)
-    lying.lie = lambda question, result: "0x12" if question["method"] == "eth_call" else result
-    look.confirm(chain.settlement.decline(job, 0, 1), view)
+    liar, honest_one = liars
+    liar.lie = lie
+    urls = [devnet.url, honest_one.url]
+    urls.insert(place, liar.url)
+    chain = connect(replace(devnet.network, rpcs=urls))
+    decline_of(chain, job)(SecondLook(chain))
+    assert bool(liar.asked) == (place == 1), "what most show is known before the third is asked"
+
+
+@pytest.mark.parametrize("lie", [time_lie, state_lie, events_lie])
+def test_the_first_of_three__that_lies_is_not_used_any_more(devnet: Devnet, liars: list[Liar], lie: Lie) -> None:
+    driver = DevnetDriver(devnet)
+    job, bidder = driver.post(), driver.operator("alpha", 10)
+    bidder.send(devnet.chain.auction.bid(job, 0, bidder.id, b"\1" * 32, 1))
+    liar, honest_one = liars
+    chain = connect(replace(devnet.network, rpcs=(liar.url, devnet.url, honest_one.url)))
+    store = use_store(chain, devnet.folder / f"events-{lie.__name__}.sqlite3")
+    liar.lie = lie
+    decline, look = decline_of(chain, job), SecondLook(chain)
+    with pytest.raises(RpcsDisagree, match=f"{liar.url} is alone, and is not used for 10 minutes"):
+        decline(look)
+    asked = len(liar.asked)
+    decline(look)
+    assert len(liar.asked) == asked
+    assert read_job(chain, job) == read_job(devnet.chain, job, chain.head())
+    store.close()
+
+
+def test_another_rpc_that_cannot_say__holds_nothing_up(devnet: Devnet, liars: list[Liar]) -> None:
+    """It has no old events, and answers views with nonsense."""
+    job = DevnetDriver(devnet).post()
+    chain = connect(replace(devnet.network, rpcs=(devnet.url, liars[0].url)))
+    liars[0].lie = lambda question, result: "0x12" if question["method"] == "eth_call" else result
+    decline_of(chain, job)(SecondLook(chain))
+
+
+def test_an_rpc_that_swallows_transactions__delays_none(devnet: Devnet, liars: list[Liar], tmp_path: Path) -> None:
+    liars[0].swallows = True
+    chain = connect(replace(devnet.network, rpcs=(liars[0].url, devnet.url)))
+    sender = Sender(chain, devnet.account("submitter"), folder=tmp_path)
+    for wei in (1, 2):
+        sender.send_coin(devnet.account("alice").address, wei)
+    assert liars[0].asked.count("eth_sendRawTransaction") == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from eth_utils.crypto import keccak
@@ -80,6 +81,11 @@ class Chain:
         """Any ERC-20 payment token, with ZEN's interface."""
         return bindings.ZenToken(self.w3, address)
 
+    def forget_all(self) -> None:
+        """Drop all that was read from this chain, but for its events."""
+        self._cache.clear()
+        self.forget_head()
+
     def follow(self) -> None:
         """Look for a new block less often from now on, as often as the chain makes blocks: for processes that ask all the time."""
         self._pace = HeadPace()
@@ -139,25 +145,31 @@ def connect(network: Network, api_key: str | None = None) -> Chain:
     Raises Unreachable, WrongChain (the RPC serves another chain), WrongDeployment (an address has no code, or not the code of
     the network file). `api_key` is sent as a bearer token to the RPCs of the network file.
     """
-    w3 = Web3(FailoverProvider(network.rpcs, network.chain_id, api_key), middleware=[AttributeDictMiddleware])
+    chain = _over(network, FailoverProvider(network.rpcs, network.chain_id, api_key))
     names = list(network.contracts)
-    codes = codes_of(w3, [network.contracts[name] for name in names])
+    codes = codes_of(chain.w3, [network.contracts[name] for name in names])
     for name, code in zip(names, codes, strict=True):
         where = f"{CONTRACTS[name]} at {network.contracts[name]} (network {network.name!r}, chain {network.chain_id})"
         if not code:
             raise WrongDeployment(f"no contract: {where}")
         if code_hash(code) != network.code_hashes[name]:
             raise WrongDeployment(f"the code differs from the network file's: {where}")
-    return Chain(network, w3)
+    return chain
 
 
-def over_other_rpcs(chain: Chain, before: Chain | None = None) -> Chain:
-    """The same contracts as the RPCs show them that `chain` does not use now. before: what an earlier call returned, used again if it can be."""
+def over_other_rpcs(chain: Chain) -> list[Chain]:
+    """The same contracts as each RPC shows them that is well and that `chain` does not use now."""
     provider = cast(FailoverProvider, chain.w3.provider)
-    others = provider.others()
-    if before is not None and cast(FailoverProvider, before.w3.provider).rpcs == others.rpcs:
-        return before
-    return Chain(chain.network, Web3(others, middleware=[AttributeDictMiddleware]))
+    others = []
+    for url in provider.others():
+        other = chain.cached(("alone", url), partial(_over, chain.network, provider.alone(url)))
+        if cast(FailoverProvider, other.w3.provider).endpoints[0].is_well():  # else it did not answer a moment ago
+            others.append(other)
+    return others
+
+
+def _over(network: Network, provider: FailoverProvider) -> Chain:
+    return Chain(network, Web3(provider, middleware=[AttributeDictMiddleware]))
 
 
 def code_hash(code: bytes) -> str:

@@ -6,6 +6,7 @@ them and decoded when somebody reads them. Jobs that are over and are no concern
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -24,6 +25,8 @@ from zoo_compute.errors import ConfigError, Unreachable
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
 
+log = logging.getLogger("zoo.keeper")
+
 VERSION = 1
 FIRST_RANGE = 2_000  # blocks of the first request; then twice as many, or half where the RPC refuses
 LARGEST_RANGE = 1_000_000
@@ -32,6 +35,7 @@ DEEP = 64  # blocks under the newest: what is asked for below needs no second lo
 HEADS_KEPT = 256  # newest blocks remembered one by one; of older ones the first of each AGE_KEPT
 AGE_KEPT = 4_096
 PRUNE_EVERY = 4_096  # blocks
+_BESIDE = ("-wal", "-shm")  # files that SQLite keeps beside one
 _NOT_KEPT = ("zen", "timelock")  # no job and no operator in them
 _SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -61,7 +65,8 @@ class EventStore:
         self._contracts = [name for name in chain.network.contracts if name not in _NOT_KEPT]
         self._kinds = {(self._contracts.index(name), topic): kind for (name, topic), kind in _kinds().items()}
         self._numbers = {chain.network.contracts[name].lower(): at for at, name in enumerate(self._contracts)}
-        self._db = self._open(path)
+        self._path = path
+        self._db = self._open()
         self._newest = self._heads()[-1:]
 
     @contextmanager
@@ -70,9 +75,26 @@ class EventStore:
 
         INVARIANT: every event up to `head.number` is in `head` or one of its ancestors   tests/integration/test_event_store.py
         """
-        with self._lock:
+        with self._database() as db:
             self._follow(head)
-            yield self._db
+            yield db
+
+    @contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        """Raises Unreachable where the file turns out to be damaged: then it is moved aside, and all is read again."""
+        with self._lock:
+            try:
+                yield self._db
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error):
+                    raise
+                self._db.close()
+                _move_aside(self._path, error)
+                self._db, self._newest = self._open(), []
+                self._undone.append(0)
+                raise Unreachable(
+                    f"{self._path} was damaged", hint="its events are read from the chain again"
+                ) from error
 
     def events(self, rows: Sequence[tuple[Any, ...]]) -> list[Event]:
         """Decoded. rows: of `COLUMNS`."""
@@ -87,9 +109,9 @@ class EventStore:
 
     def finished_jobs(self) -> list[int]:
         """Finished jobs of the operator, whose events are still here. The newest first."""
-        with self._lock:
+        with self._database() as db:
             query = "SELECT job FROM jobs WHERE finished IS NOT NULL AND is_mine ORDER BY job DESC"
-            return [job for (job,) in self._db.execute(query)]
+            return [job for (job,) in db.execute(query)]
 
     def last_block_of(self, names: Iterable[str], head: Head) -> int:
         """The newest block up to `head` with one of these events; 0: there is none. Raises Unreachable."""
@@ -100,8 +122,14 @@ class EventStore:
 
     def finish(self, job: int, block: int) -> None:
         """There is nothing more to do in the job, as of a block."""
-        with self._lock, self._db as db:
+        with self._database() as db, db:
             db.execute("UPDATE jobs SET finished = ? WHERE job = ?", (block, job))
+
+    def forget(self) -> None:
+        """Read everything again, from the first block."""
+        with self._database():
+            self._drop(0)
+            self._newest = []
 
     def close(self) -> None:
         with self._lock:
@@ -138,21 +166,22 @@ class EventStore:
             db.execute("INSERT OR IGNORE INTO facts VALUES ('born', ?)", (str(head.number),))
         while first <= last - DEEP:
             end = min(first + self._range - 1, last - DEEP)
-            logs = self._logs({"fromBlock": hex(first), "toBlock": hex(end)}, end - first + 1)
-            if logs is None:
+            part = self._logs({"fromBlock": hex(first), "toBlock": hex(end)}, end - first + 1)
+            if part is None:
                 continue
-            self._append(logs, self._chain.head(end))
+            logs, until = part
+            assert until is not None, "of a range"
+            self._append(logs, until)
             if end - pruned >= PRUNE_EVERY:
                 self._prune(end)
                 pruned = end
             first = end + 1
         if newest is not None and first == last and newest.number == last - 1 and newest.hash == head.parent:
-            logs = self._logs({"blockHash": "0x" + head.hash.hex()}, 1)
+            part = self._logs({"blockHash": "0x" + head.hash.hex()}, 1)
+            assert part is not None, "a request that cannot be halved raises"
+            logs, _ = part
         else:
-            logs = self._all_logs(first, last)
-            if self._chain.head(head.number).hash != head.hash:
-                raise Unreachable(f"block {head.number} was replaced while it was read", hint="read again")
-        assert logs is not None, "a request that cannot be halved raises"
+            logs = self._all_logs(first, head)
         self._append(logs, head)
         if head.number // PRUNE_EVERY != pruned // PRUNE_EVERY:
             self._prune(head.number)
@@ -183,34 +212,42 @@ class EventStore:
             heads.pop()
         start = heads[-1].number + 1 if heads else self._chain.network.first_block
         if self._newest and self._newest[-1].number >= start:
-            with self._db as db:
-                db.execute("DELETE FROM logs WHERE block >= ?", (start,))
-                db.execute("DELETE FROM heads WHERE number >= ?", (start,))
-                db.execute("DELETE FROM jobs WHERE posted >= ?", (start,))
-                db.execute("UPDATE jobs SET over = NULL WHERE over >= ?", (start,))
-                db.execute("UPDATE jobs SET finished = NULL WHERE finished >= ?", (start,))
-            self._undone.append(start)
+            self._drop(start)
             self._newest = heads[-1:]
         return start
+
+    def _drop(self, start: int) -> None:
+        """What was read of this block and later ones, and what followed from it."""
+        with self._db as db:
+            db.execute("DELETE FROM logs WHERE block >= ?", (start,))
+            db.execute("DELETE FROM heads WHERE number >= ?", (start,))
+            db.execute("DELETE FROM jobs WHERE posted >= ?", (start,))
+            db.execute("UPDATE jobs SET over = NULL WHERE over >= ?", (start,))
+            db.execute("UPDATE jobs SET finished = NULL WHERE finished >= ?", (start,))
+        self._undone.append(start)
 
     def _is_ancestor(self, known: Head, head: Head) -> bool:
         if known.number >= head.number:
             return known.hash == head.hash
         return known.hash == head.parent or self._is_canonical(known)
 
-    def _all_logs(self, first: int, last: int) -> list[dict[str, Any]]:
-        """Of these blocks, in as many requests as the RPC needs. Raises Unreachable."""
+    def _all_logs(self, first: int, head: Head) -> list[dict[str, Any]]:
+        """Of the blocks from `first` to `head`, in as many requests as the RPC needs. Raises Unreachable."""
         logs: list[dict[str, Any]] = []
-        while first <= last:
-            end = min(first + self._range - 1, last)
+        until: Head | None = None
+        while first <= head.number:
+            end = min(first + self._range - 1, head.number)
             part = self._logs({"fromBlock": hex(first), "toBlock": hex(end)}, end - first + 1)
             if part is not None:
-                logs += part
+                more, until = part
+                logs += more
                 first = end + 1
+        if until is None or until.hash != head.hash:
+            raise Unreachable(f"block {head.number} was replaced while it was read", hint="read again")
         return logs
 
-    def _logs(self, blocks: dict[str, str], count: int) -> list[dict[str, Any]] | None:
-        """None: the range was too large for the RPC, and is smaller now. Raises Unreachable."""
+    def _logs(self, blocks: dict[str, str], count: int) -> tuple[list[dict[str, Any]], Head | None] | None:
+        """And the last block, of a range. None: the range was too large for the RPC, and is smaller now. Raises Unreachable."""
         query = {
             **blocks,
             "address": [self._chain.network.contracts[name] for name in self._contracts],
@@ -221,10 +258,10 @@ class EventStore:
         if "toBlock" in blocks:
             asks.append((RPCEndpoint("eth_getBlockByNumber"), [blocks["toBlock"], False]))
         answer: Any
-        others: list[Any] = []
+        until: list[Any] = []
         try:
             answers = cast(JSONBaseProvider, self._chain.w3.provider).make_batch_request(asks)
-            answer, *others = answers if isinstance(answers, list) else [answers]
+            answer, *until = answers if isinstance(answers, list) else [answers]
         except Unreachable as error:
             if count == 1 or "larger than" not in str(error):
                 # It may have been too much for the time that an answer has.
@@ -236,12 +273,12 @@ class EventStore:
                 raise Unreachable(f"the RPC refuses the events of {blocks}: {answer.get('error')}")
             self._range = max(1, count // 2)
             return None
-        if others and not others[0].get("result"):
+        if until and not until[0].get("result"):
             raise Unreachable(f"the RPC does not have block {blocks['toBlock']} yet", hint="read again")
         logs: list[dict[str, Any]] = answer["result"]
         if count == self._range and len(logs) < WANTED_LOGS:
             self._range = min(LARGEST_RANGE, 2 * self._range)
-        return logs
+        return logs, _head_of(until[0]["result"]) if until else None
 
     def _append(self, logs: Sequence[dict[str, Any]], head: Head) -> None:
         """Save the events, and that all up to `head` are here: both or neither."""
@@ -311,21 +348,24 @@ class EventStore:
             "blockHash": HexBytes(hash_),
         }
 
-    def _open(self, path: Path) -> sqlite3.Connection:
-        network = self._chain.network
+    def _open(self) -> sqlite3.Connection:
+        network, path = self._chain.network, self._path
         of = f"{VERSION} {network.chain_id} {network.contracts['registry']} {self._operator}"
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             db = _connected(path)
             if _fact(db, "of") != of:  # of another network, operator or release: read again
                 db.close()
-                for each in path.parent.glob(f"{path.name}*"):
-                    each.unlink()
+                for end in ("", *_BESIDE):
+                    path.with_name(path.name + end).unlink(missing_ok=True)
                 db = _connected(path)
                 with db:
                     db.execute("INSERT INTO facts VALUES ('of', ?)", (of,))
         except sqlite3.DatabaseError as error:
-            raise ConfigError(f"{path}: {error}", hint="delete it: its events are read from the chain again") from error
+            if not _is_damage(error):
+                raise ConfigError(f"{path}: {error}", hint="check its disk and who may write it") from error
+            _move_aside(path, error)
+            return self._open()
         return db
 
 
@@ -392,6 +432,25 @@ def _connected(path: Path) -> sqlite3.Connection:
     if not db.execute("SELECT name FROM sqlite_master WHERE name = 'facts'").fetchone():
         db.executescript(_SCHEMA)
     return db
+
+
+def _head_of(block: dict[str, Any]) -> Head:
+    hash_, parent = (bytes.fromhex(block[name][2:]) for name in ("hash", "parentHash"))
+    return Head(int(block["number"], 16), int(block["timestamp"], 16), hash_, parent)
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Of the file itself. A full disk, a lock and a missing permission are OperationalErrors."""
+    return type(error) is sqlite3.DatabaseError
+
+
+def _move_aside(path: Path, error: sqlite3.DatabaseError) -> None:
+    """In the place of what was moved there earlier."""
+    aside = path.with_name(f"{path.name}.damaged")
+    log.error("%s: %s; it is now %s, and its events are read from the chain again", path, error, aside.name)
+    path.replace(aside)
+    for end in _BESIDE:
+        path.with_name(path.name + end).unlink(missing_ok=True)
 
 
 def _fact(db: sqlite3.Connection, name: str) -> str | None:

@@ -83,7 +83,8 @@ def is_nonce_taken(error: Web3RPCError) -> bool:
     return _says(error, _NONCE_TAKEN)
 
 
-def is_known(error: Web3RPCError) -> bool:
+def is_known(error: object) -> bool:
+    """error: web3's, or as the RPC sent it."""
     return _says(error, _KNOWN)
 
 
@@ -91,6 +92,6 @@ def is_unfunded(error: Web3RPCError) -> bool:
     return _says(error, _UNFUNDED)
 
 
-def _says(error: Web3RPCError, words: tuple[str, ...]) -> bool:
+def _says(error: object, words: tuple[str, ...]) -> bool:
     text = str(error).lower()
     return any(word in text for word in words)

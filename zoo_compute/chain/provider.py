@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import threading
 import time
 import weakref
@@ -19,7 +20,7 @@ import requests
 from web3.providers.base import JSONBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 
-from zoo_compute.chain import rpc_http
+from zoo_compute.chain import fees, rpc_http
 from zoo_compute.chain.rpc_http import LOOPBACK, BadAnswer, Rpc, TooOften
 from zoo_compute.errors import ConfigError, Unreachable, WrongChain
 
@@ -88,16 +89,26 @@ class FailoverProvider(JSONBaseProvider):
         self._connect()
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        return self._ask(lambda rpc: rpc.make_request(method, params))
+        ask = self._tell_all if method == "eth_sendRawTransaction" else self._ask
+        return ask(lambda rpc: rpc.make_request(method, params))
 
     def make_batch_request(self, requests: list[tuple[RPCEndpoint, Any]]) -> list[RPCResponse] | RPCResponse:
         return self._ask(lambda rpc: rpc.make_batch_request(requests))
 
-    def others(self) -> FailoverProvider:
-        """Over the RPCs that are not asked first."""
+    def others(self) -> list[str]:
+        """Those that are well, but for the one that is asked first."""
+        return [each.url for each in self._order()[1:] if each.is_well()]
+
+    def alone(self, url: str) -> FailoverProvider:
+        """Over one of the RPCs."""
+        return FailoverProvider([url], self.chain_id, self._api_key)
+
+    def set_aside(self) -> str:
+        """Leave the RPC that is asked first alone for as long as any: most others showed something else. Returns which it is."""
         first = self._order()[0]
-        rest = [each.url for each in self.endpoints if each is not first]
-        return FailoverProvider(rest, self.chain_id, self._api_key)
+        first.rests_until, first.trouble = time.monotonic() + LONGEST_REST_S, "most other RPCs show another chain"
+        log.error("%s: %s", redacted(first.url), first.trouble)
+        return redacted(first.url)
 
     def look(self) -> None:
         """Ask every RPC for its newest block, and see which of them lag. A thread calls it where there are several."""
@@ -165,6 +176,39 @@ class FailoverProvider(JSONBaseProvider):
                 return answer
         causes = "; ".join(f"{redacted(url)}: {cause}" for url, cause in failures.items())
         raise Unreachable(f"no RPC of the network answers ({causes})")
+
+    def _tell_all(self, news: Callable[[Rpc], RPCResponse]) -> RPCResponse:
+        """Send a transaction to every RPC that is well: one alone may take it and pass it on to nobody. The first that takes it, or
+        has it already, answers; what others say then does not matter. Else the refusal of the one that comes first.
+        """
+        if self._process != os.getpid():
+            self._connect()
+        well = [endpoint for endpoint in self.endpoints if endpoint.is_well()]
+        if len(well) < 2:
+            return self._ask(news)
+        answers: queue.SimpleQueue[tuple[int, RPCResponse | None]] = queue.SimpleQueue()
+
+        def tell(at: int, endpoint: Endpoint) -> None:
+            answer = None
+            try:
+                answer = self._answered(endpoint, news)
+            except (requests.RequestException, OSError, ValueError, TooOften, WrongChain) as error:
+                answer = _answer_in(error)
+                if answer is None:
+                    endpoint.failed(error)
+            finally:
+                answers.put((at, answer))
+
+        for at, endpoint in enumerate(well):
+            threading.Thread(target=tell, args=(at, endpoint), name="transaction", daemon=True).start()
+        refusals: dict[int, RPCResponse] = {}
+        for _ in well:
+            at, answer = answers.get()
+            if answer is not None and ("result" in answer or fees.is_known(answer.get("error"))):
+                return answer
+            if answer is not None:
+                refusals[at] = answer
+        return refusals[min(refusals)] if refusals else self._ask(news)
 
     def _answered(self, endpoint: Endpoint, question: Callable[[Rpc], T]) -> T:
         self._check(endpoint)
