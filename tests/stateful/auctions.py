@@ -21,6 +21,13 @@ from tests.stateful.walk import (
 from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import OPERATORS, Stage
 from zoo_compute.spec.params import LAPSE_S, least_posting_deposit
+from zoo_compute.spec.requirements import ADMITTED, Requirements
+
+# What a job asks of its operators; four words in ten ask nothing, one is of no meaning. "EU" is a region that rules declare.
+ASKS = (
+    *4 * (0,), ADMITTED, Requirements(tier=1).word, Requirements(hours=1).word, Requirements(classes=1 << 2, vram_gb=48).word,
+    Requirements(region=0x45550000).word, 2**255,
+)  # fmt: skip
 
 
 def draw_prices(random: Random) -> list[int]:
@@ -36,15 +43,14 @@ class Auctions(Walk):
     """From the posting to the last award."""
 
     @precondition(lambda self: self.is_idle and len(self.s.world.jobs) < MAX_JOBS)
-    @rule(3, token=TOKENS, rounds=range(1, 4), slots=range(1, 7), quorum=range(8), price=BITS)
-    def post(self, token: str, rounds: int, slots: int, quorum: int, price: int) -> None:
+    @rule(3, token=TOKENS, rounds=range(1, 4), slots=range(1, 7), quorum=range(8), price=BITS, asks=ASKS)
+    def post(self, token: str, rounds: int, slots: int, quorum: int, price: int, asks: int) -> None:
         quorum = min(quorum, slots) if price % 8 else quorum
         deposit = least_posting_deposit(self.s.base_fee) - (price % 64 == 1)
         reserve, most = 20 + price % 100, 20 + price % 100 + price % 7 * 10
         changes = {"rounds": rounds, "slots": slots, "quorum": quorum, "reserve": reserve, "max_price": most}
-        self.s.attempt(
-            "tasks", "post", "submitter", self.s.terms(token=token, work_root=WORK.root, **changes), value=deposit
-        )
+        terms = self.s.terms(token=token, work_root=WORK.root, requirements=asks, **changes)
+        self.s.attempt("tasks", "post", "submitter", terms, value=deposit)
 
     @when(is_biddable)
     @rule(job=INDEX, kind=range(2), who=INDEX, price=range(1, 131), capacity=INDEX)

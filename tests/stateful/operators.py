@@ -13,7 +13,7 @@ from zoo_compute.spec.params import AGGREGATOR_SEAT, PERIODS, STAKE_UNIT
 class Operators(Walk):
     """What owners do at any time; and any call on any job, whatever its state."""
 
-    @rule(who=INDEX, what=range(12), amount=(0, 1, 100, 5_000, 998_000, 10**6), token=TOKENS)
+    @rule(who=INDEX, what=range(13), amount=(0, 1, 100, 5_000, 998_000, 10**6), token=TOKENS)
     def manage(self, who: int, what: int, amount: int, token: str) -> None:
         """An owner's business, exits included."""
         name = (*OPERATORS, *AUDITORS, "alice")[who]
@@ -28,6 +28,7 @@ class Operators(Walk):
             ("registry", "set_hot", operator, self.s.accounts[f"{name} hot"]),
             ("registry", "allow_answers", operator, self.s.accounts["stranger"], amount > 0),
             ("registry", "announce", operator, "http://elsewhere"),
+            ("registry", "declare_region", operator, amount and 0x45554445 if amount < 10**6 else 2**32),
             ("audits", "pay_out", operator, address, amount),
             ("audits", "deposit", operator, address, amount),
             ("datasets", "contribute", b"r" * 32, b"c" * 32, amount, b"n" * 32 if amount == 1 else bytes(32)),

@@ -16,7 +16,7 @@ SEEDS, STEPS = range(96), 80
 
 # What walks must find by themselves; the directed sequences reach the rest (tests/differential).
 MUST_ACCEPT = {
-    *(f"registry.{name}" for name in ("withdraw", "declare", "heartbeat", "breach")),
+    *(f"registry.{name}" for name in ("withdraw", "declare", "declare_region", "heartbeat", "breach")),
     *(f"tasks.{name}" for name in ("post", "withdraw")),
     *(f"auction.{name}" for name in ("bid", "reveal", "reopen", "clear", "award", "reclaim")),
     *(f"settlement.{name}" for name in ("ready", "decline", "commit", "time_out", "take_over", "post_checkpoint")),
