@@ -25,7 +25,7 @@ from zoo_compute.spec.requirements import ADMITTED, Requirements
 
 # What a job asks of its operators; four words in ten ask nothing, one is of no meaning. "EU" is a region that rules declare.
 ASKS = (
-    *4 * (0,), ADMITTED, Requirements(tier=1).word, Requirements(hours=1).word, Requirements(classes=1 << 2, vram_gb=48).word,
+    *4 * (0,), ADMITTED, Requirements(tier=1).word, Requirements(hours=1).word, Requirements(classes=0b1110, vram_gb=48).word,
     Requirements(region=0x45550000).word, 2**255,
 )  # fmt: skip
 
