@@ -393,6 +393,8 @@ def lapse(operator: uint256):
     last: Recall = self.recalls[operator]
     assert last.due != 0, "admissions: not recalled"
     assert protocol_time._now(registry) > last.due, "admissions: recall not over"
+    # A recall ends with the admission: who left with its stake, and came back, is not the one that was recalled.
+    assert staticcall INodeRegistry(registry).is_admitted(operator), "admissions: not admitted"
     self._end(operator)
     # Who exits, or has too little stake, could not answer.
     hot: address = staticcall INodeRegistry(registry).hot_key(operator)

@@ -48,8 +48,10 @@ audit_pool: public(address)
 stake_words: HashMap[uint256, HashMap[uint256, uint256[2]]]
 # job -> what timeouts left, that a dearer seat may be paid from
 pots: public(HashMap[uint256, uint256])
-# job -> seat that somebody left -> the word of lock_words: what its operator has back, or what the seat costs more
+# job -> seat that somebody left -> the word of lock_words: how much of what is set aside the seat may need
 set_aside_words: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> operator -> what is set aside of its slashes: what its seats did not need is its own once the job is completed
+kept: public(HashMap[uint256, HashMap[uint256, uint256]])
 # job -> claim_hash -> what its conviction took of its operator's lock, besides restitution: later ones may find it empty | whether a
 #                      share of that waits for whoever found the lie
 taken: HashMap[uint256, HashMap[bytes32, uint256]]
@@ -76,7 +78,6 @@ event SetAside:
 event SetAsideReturned:
     job: indexed(uint256)
     operator: indexed(uint256)
-    seat: uint256
     amount: uint256
 
 
@@ -124,7 +125,7 @@ def take(
 ):
     """
     @notice Locks behind a seat that somebody takes over, and pays what it is dearer by out of what was slashed: first of what is set
-            aside for this seat. Who left it has the rest of that back.
+            aside for this seat.
     """
     self._check_settlement()
     is_new: bool = self.stake_words[job][operator][self._role(seat)] == 0
@@ -134,15 +135,20 @@ def take(
     share: uint256 = 0
     leaver, share = self._take_set_aside(job, seat, count)
     # INVARIANT set aside: who leaves a seat has nothing back that the seat costs more: giving one up to take it back dearer costs
-    # what it did before anything was set aside. tests/spec/test_attacks.py
+    # what it did before anything was set aside. Nobody is paid before the job is over: a seat that is taken too late ends it all
+    # the same. tests/spec/test_attacks.py
     needed: uint256 = min(share, dearer)
+    if needed > 0:
+        # A conviction may have taken it.
+        needed = min(needed, self.kept[job][leaver])
+        self.kept[job][leaver] -= needed
     from_pot: uint256 = min(self.pots[job], dearer - needed)
     self.pots[job] -= from_pot
     restored: uint256 = needed + from_pot
     if restored > 0:
         # INVARIANT pot: escrow is paid back at most what the seat costs more, so nobody earns by a timeout.
         log SeatPaidDearer(job=job, restored=restored)
-    self._pay_leaver(job, leaver, seat, share - needed, restored, token)
+        self._pay_out(job, restored, empty(address), 0, token)
 
 
 @external
@@ -158,7 +164,7 @@ def vacate(
 ) -> uint256:
     """
     @notice Slashes a tenth of a seat's lock; the rest stays until `release`, since it secures earlier claims. Of the tenth an
-            operator's reputation has a part set aside, which it has back if leaving cost nobody anything.
+            operator's reputation has a part set aside, which it has back if that cost nobody anything.
     @param price The seat's; 0 slashes nothing.
     """
     self._check_settlement()
@@ -184,22 +190,23 @@ def vacate(
 
 
 @external
-def return_set_aside(job: uint256, seat: uint256):
+def return_set_aside(job: uint256, operator: uint256):
     """
-    @notice Of a job that is over: what is set aside for a seat that nobody took over becomes owed to the owner of whoever left it. In
-            a job that was abandoned it burns.
+    @notice Of a job that is over: what is set aside of an operator's slashes, and was not needed, becomes owed to its owner. In a job
+            that was abandoned it burns.
     """
-    word: uint256 = self.set_aside_words[job][seat]
-    assert word != 0, "locks: nothing set aside"
-    record: words.SetAside = words._unpack_set_aside(word)
-    token: address = staticcall ISettlement(self.settlement).check_free(job, record.operator, True, 0)
+    amount: uint256 = self.kept[job][operator]
+    assert amount != 0, "locks: nothing set aside"
+    token: address = staticcall ISettlement(self.settlement).check_free(job, operator, True, 0)
     run: ISettlementViews.Run = staticcall ISettlementViews(self.settlement).runs(job)
-    self.set_aside_words[job][seat] = 0
+    self.kept[job][operator] = 0
     if run.round < run.rounds:
         # INVARIANT set aside: ending somebody's job costs a tenth of the lock, whatever the reputation.
-        self._burn(record.amount, token)
+        self._burn(amount, token)
     else:
-        self._pay_leaver(job, record.operator, seat, record.amount, 0, token)
+        log SetAsideReturned(job=job, operator=operator, amount=amount)
+        owner: address = staticcall INodeRegistry(registry).owner_of(operator)
+        self._pay_out(job, 0, owner, amount, token)
 
 
 @external
@@ -247,7 +254,9 @@ def convict(
     to_audits: uint256 = lock * numbers.AUDITS_BPS // numbers.BPS
     # As of a seat that is given up: who takes it may be dearer. What is left burns when the job is over.
     to_pot: uint256 = lock * numbers.SLASH_BPS // numbers.BPS
-    self.pots[job] += to_pot
+    # INVARIANT set aside: a liar that left in time has nothing back: it loses what it would have lost without a record.
+    self.pots[job] += to_pot + self.kept[job][operator]
+    self.kept[job][operator] = 0
     extcall INodeRegistry(registry).slash(operator, token, lock + restored, True)
     self._pay_out(job, restored, self.audit_pool, to_audits, token)
     self._burn(lock - to_finder - to_audits - to_pot, token)
@@ -442,6 +451,7 @@ def _set_aside(job: uint256, operator: uint256, seat: uint256, count: uint256, s
         self.set_aside_words[job][seat] = words._pack_set_aside(
             words.SetAside(operator=operator, count=count, amount=amount)
         )
+        self.kept[job][operator] += amount
         log SetAside(job=job, operator=operator, seat=seat, amount=amount)
     return amount
 
@@ -449,8 +459,8 @@ def _set_aside(job: uint256, operator: uint256, seat: uint256, count: uint256, s
 @internal
 def _take_set_aside(job: uint256, seat: uint256, count: uint256) -> (uint256, uint256):
     """
-    @dev For slots of a seat that somebody takes over: what is set aside for them is no longer.
-    @return Who left the seat, and how much it is; zeros where nothing is.
+    @dev For slots of a seat that somebody takes over: it needs nothing later.
+    @return Who left the seat, and how much is set aside for these slots; zeros where nothing is.
     """
     word: uint256 = self.set_aside_words[job][seat]
     if word == 0:
@@ -462,18 +472,6 @@ def _take_set_aside(job: uint256, seat: uint256, count: uint256) -> (uint256, ui
     record.count -= count
     self.set_aside_words[job][seat] = words._pack_set_aside(record) if record.count > 0 else 0
     return record.operator, amount
-
-
-@internal
-def _pay_leaver(job: uint256, operator: uint256, seat: uint256, amount: uint256, restored: uint256, token: address):
-    """
-    @dev What is not needed becomes owed to the owner of whoever left a seat; what is, goes to escrow.
-    """
-    owner: address = empty(address)
-    if amount > 0:
-        owner = staticcall INodeRegistry(registry).owner_of(operator)
-        log SetAsideReturned(job=job, operator=operator, seat=seat, amount=amount)
-    self._pay_out(job, restored, owner, amount, token)
 
 
 @internal

@@ -98,8 +98,8 @@ class Play(Work, Disputes, Audits):
         for turn in sorted(self.pending):
             self.finalise(turn)
         assert self.n.world.job(JOB).escrow == 0, "the job is not closed"
-        for of, seat in [key for key, aside in self.n.world.set_aside.items() if aside.amount]:
-            self.n.ok("locks", "return_set_aside", "stranger", of, seat)
+        for of, operator in [key for key, kept in self.n.world.kept.items() if kept]:
+            self.n.ok("locks", "return_set_aside", "stranger", of, operator)
         if self.said:
             ends = [self.n.world.draws[JOB, turn].deadline for turn, _, _ in self.said]
             self.n.to(max(self.n.now, max(ends) + 1))

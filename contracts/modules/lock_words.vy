@@ -32,11 +32,11 @@ struct Stake:
 
 # amount (112) | operator (40) | count (16)
 struct SetAside:
-    # Who left the seat, and has back what is not needed.
+    # Who left the seat.
     operator: uint256
     # The slots of the seat that nobody took over yet.
     count: uint256
-    # Of a tenth of their lock.
+    # Of a tenth of their lock: at most that is needed.
     amount: uint256
 
 

@@ -254,10 +254,9 @@ def _closing(view: JobView, me: OperatorContext) -> Iterator[Duty]:
     is_parked = any(c.parked and not c.final for c in view.claims if c.operator == me.operator)
     if stake is not None and not is_parked and _releasable(view, stake):
         yield Send("locks", "release", (view.job, me.operator))
-    if view.closed and not is_parked:
-        for seat, aside in view.set_aside.items():
-            if aside.operator == me.operator:
-                yield Send("locks", "return_set_aside", (view.job, seat))
+    is_complete = view.run is not None and view.run.round == view.run.rounds  # otherwise it burns
+    if view.closed and is_complete and not is_parked and view.set_aside.get(me.operator):
+        yield Send("locks", "return_set_aside", (view.job, me.operator))
 
 
 def _to_park(view: JobView, me: OperatorContext) -> list[Commit | Checkpoint]:

@@ -54,14 +54,13 @@ class Promised:
 
 @dataclass(frozen=True)
 class Admitted:
-    """An operator with an admission, or with a recall that it has not answered."""
+    """An operator with an admission."""
 
     operator: int
     stake: int
     is_eligible: (
         bool  # neither exiting nor below the least stake: else it could not answer, and a lapse costs it nothing
     )
-    is_admitted: bool
     is_drawn: bool  # by this epoch's draw, as far as that is known
     has_trial: bool  # answered, and not settled yet
     recalled_in: int  # the epoch of its last recall
@@ -78,14 +77,14 @@ def breaches(seen: Sequence[Promised], epoch: int, gas: Gas) -> Iterator[Send]:
 
 def schedules(seen: Sequence[Admitted], gas: Gas) -> Iterator[Send]:
     """The epoch's draw, if the recalls that it may lead to pay for it."""
-    gains = (_gain(each, gas) for each in seen if each.is_admitted and not each.due)
+    gains = (_gain(each, gas) for each in seen if not each.due)
     if sum(max(0, gain) for gain in gains) > DRAWN_ONE_IN * gas.cost(SCHEDULE_GAS):
         yield Send("admissions", "schedule", ())
 
 
 def recalls(seen: Sequence[Admitted], epoch: int, gas: Gas) -> Iterator[Send]:
     for each in seen:
-        is_free = each.is_admitted and not each.has_trial and not each.due and each.recalled_in != epoch
+        is_free = not each.has_trial and not each.due and each.recalled_in != epoch
         if is_free and each.is_drawn and _gain(each, gas) > 0:
             yield Send("admissions", "recall", (each.operator,))
 

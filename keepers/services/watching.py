@@ -112,7 +112,6 @@ class Watching:
                 operator=number,
                 stake=record["stake"],
                 is_eligible=record["exit_at"] == 0 and record["stake"] >= least,
-                is_admitted=is_admitted,
                 is_drawn=is_drawn,
                 has_trial=trial != EMPTY_HASH,
                 recalled_in=last["epoch"],
@@ -120,7 +119,7 @@ class Watching:
                 recaller=last["caller"],
             )
             for number, (record, is_admitted, is_drawn, trial, last) in self._each(head, operators, reads)
-            if is_admitted or last["due"]
+            if is_admitted
         ]
 
     def _each(

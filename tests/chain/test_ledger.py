@@ -53,6 +53,7 @@ def event(index: int, name: str, tx: str = "0x0", **args: Any) -> Event:
 def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [
         event(0, "JobPosted", escrow=100),
+        event(1, "SetAside", "0xa", operator=2, seat=1, amount=2),
         event(1, "SeatVacated", "0xa", operator=2, turn=0, seat=1, slashed=3),
         event(2, "SeatTakenOver", operator=1, turn=0, seat=1, price=11),
         event(3, "Paid", "0x1", account="0xO", net=19, fee=1),
@@ -61,9 +62,12 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
         event(6, "BidReclaimed", operator=4, kind=0, forfeited=0),
         event(7, "ClaimConvicted", operator=2, turn=1, seat=1, slashed=16, restored=6, to_finder=4, to_audits=1),
         event(8, "JobFunded", amount=6),
-        event(9, "SeatVacated", "0xa", operator=9, turn=1, seat=AGGREGATOR_SEAT, slashed=20),
-        event(10, "SetAsideReturned", operator=9, seat=AGGREGATOR_SEAT, amount=18),
-        event(11, "SetAsideReturned", operator=2, seat=1, amount=1),
+        event(9, "SetAside", "0xa", operator=9, seat=AGGREGATOR_SEAT, amount=18),
+        event(10, "SeatVacated", "0xa", operator=9, turn=1, seat=AGGREGATOR_SEAT, slashed=20),
+        event(11, "SetAside", "0xa", operator=9, seat=4, amount=6),
+        event(12, "SeatVacated", "0xa", operator=9, turn=2, seat=4, slashed=12),
+        event(13, "SetAsideReturned", operator=9, amount=20),
+        event(14, "SetAsideReturned", operator=2, amount=1),
     ]
     monkeypatch.setattr("zoo_compute.chain.ledger.scan", lambda *_, **__: iter(events))
     commits = (
@@ -72,7 +76,7 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
     )  # fmt: skip
     account = job_account(Chain(), view(commits=commits, checkpoints=(aggregation(0),)))  # type: ignore[arg-type]
     assert account.escrowed + account.restored == account.paid + account.fee + account.refunded + account.held
-    assert (account.paid, account.fee, account.held, account.slashed) == (19, 1, 86, 2 + 5 + 16 + 2)
+    assert (account.paid, account.fee, account.held, account.slashed) == (19, 1, 86, 2 + 5 + 16 + 2 + 10)
     assert [(c.round, c.kind, c.state, c.amount) for c in account.claims] == [
         (0, "slots", "paid", 20),
         (0, "slots", "in dispute", 11),
@@ -87,6 +91,7 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
         (3, "did not open its bid", 5, 0),
         (2, "was convicted", 16, 0),
         (9, "did not aggregate in time", 20, 18),
+        (9, "did not commit in time", 12, 2),
     ]
     assert account.to_dict()["claims"][0]["amount"] == "20"
     assert account.to_dict()["penalties"][0]["returned"] == "1"

@@ -115,7 +115,7 @@ def test_time_out__taker_with_time_enough__is_bound(kit, play, cast, running):
 
 
 @pytest.mark.parametrize("points", [1, 899, 900, 901, 1_000])
-def test_time_out__after_a_good_record__sets_most_of_the_slash_aside_until_the_seat_is_taken(
+def test_time_out__after_a_good_record__sets_most_of_the_slash_aside_until_the_job_is_over(
     kit, play, cast, running, points
 ):
     ada, dee = cast[0], cast[3]
@@ -127,11 +127,10 @@ def test_time_out__after_a_good_record__sets_most_of_the_slash_aside_until_the_s
     assert (kit.locks.pots(running), kit.registry.pot(kit.zen)) == (SLASH - aside, SLASH)
     assert kit.locks.stakes(running, ada.id, False).locked == LOCK - SLASH
     take_over(kit, running, seat, dee)
-    assert events_of(kit.settlement, kit.locks) == [("SetAsideReturned", {**own, "amount": aside})]
-    assert (kit.tasks.owed(kit.zen, ada.owner), kit.registry.pot(kit.zen)) == (aside, SLASH - aside)
+    assert (kit.locks.kept(running, ada.id), kit.registry.pot(kit.zen)) == (aside, SLASH)
     assert tuple(kit.locks.set_aside(running, seat)) == (0, 0, 0)
-    with play.refused("locks: nothing set aside"):
-        kit.locks.return_set_aside(running, seat, sender=play.anyone)
+    with play.refused("settlement: seat still occupied"):
+        kit.locks.return_set_aside(running, ada.id, sender=play.anyone)
 
 
 # --- take_over

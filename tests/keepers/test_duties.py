@@ -34,7 +34,6 @@ from zoo_compute.chain.views import (
     LotPhase,
     Run,
     Seat,
-    SetAside,
     Terms,
 )
 from zoo_compute.spec.params import POLICY_CARRIES, POLICY_ROLL_BACK, lock_of
@@ -326,13 +325,16 @@ def test_what_is_disputed_when_a_job_ends__is_parked_and_keeps_the_lock_of_its_o
     assert sends(duties(over, replace(ME_PROVIDER, operator=OTHER), Progress())) == ["release"]
 
 
-def test_what_is_set_aside_for_a_seat_that_nobody_took__comes_back_once_the_job_is_closed():
-    aside = {3: SetAside(ME, 2, 90), 4: SetAside(OTHER, 1, 45)}
+def test_what_is_set_aside__comes_back_once_the_job_is_closed_with_all_its_rounds():
+    aside = {ME: 90, OTHER: 45}
     ended = disputed_view(9_000, disputed_commit(turn=4), state=JobState.ENDED, stakes={}, set_aside=aside)
     paid = replace(ended.commits[0], state=ClaimState.PAID, disputed=False)
-    closed = replace(ended, commits=(paid,), closed=True)
+    complete = replace(WHOLE, turn=5, opened_at=0, round=WHOLE.rounds)
+    closed = replace(ended, commits=(paid,), closed=True, run=complete)
     [sent] = duties(closed, ME_PROVIDER, Progress())
-    assert sent == Send("locks", "return_set_aside", (1, 3))
+    assert sent == Send("locks", "return_set_aside", (1, ME))
+    assert duties(replace(closed, run=replace(complete, round=complete.rounds - 1)), ME_PROVIDER, Progress()) == []
+    assert duties(replace(closed, set_aside={OTHER: 45}), ME_PROVIDER, Progress()) == []
     assert "return_set_aside" not in sends(duties(replace(closed, closed=False), ME_PROVIDER, Progress()))
     mine = replace(closed, commits=(replace(ended.commits[0], operator=ME, parked=True),))
     assert "return_set_aside" not in sends(duties(mine, ME_PROVIDER, Progress())), "the contract waits for its dispute"

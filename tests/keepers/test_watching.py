@@ -32,7 +32,7 @@ STAKE, GWEI = 1_000 * ZEN, 10**9
 FREE, DEAR = Gas(0, 0), Gas(1_000 * GWEI, 1_000 * ZEN)
 BROKEN = Promised(7, STAKE, tier=0, hours=2**24 - 1, beats=2**24 - 1 - 0b11, is_judged=False)
 ME = "0xMe"
-DRAWN = Admitted(7, STAKE, True, True, True, has_trial=False, recalled_in=4, due=0, recaller="0x0")
+DRAWN = Admitted(7, STAKE, True, True, has_trial=False, recalled_in=4, due=0, recaller="0x0")
 EPOCH_S = PRODUCTION.epoch_s
 
 
@@ -66,7 +66,6 @@ def test_a_breach__is_shown_where_its_fee_exceeds_the_gas() -> None:
         ({}, True),
         ({"is_drawn": False}, False),
         ({"is_eligible": False}, False),
-        ({"is_admitted": False}, False),
         ({"has_trial": True}, False),
         ({"due": 9}, False),
         ({"recalled_in": 5}, False),
@@ -87,7 +86,7 @@ def test_a_recall__pays_where_one_lapse_in_twenty_pays_for_all_of_them() -> None
 def test_a_draw__is_scheduled_for_whoever_could_be_recalled() -> None:
     assert list(schedules([DRAWN], FREE)) == [Send("admissions", "schedule", ())]
     assert not list(schedules([], FREE))
-    assert not list(schedules([replace(DRAWN, is_admitted=False, due=9)], FREE))
+    assert not list(schedules([replace(DRAWN, due=9)], FREE))
     assert not list(schedules([DRAWN], DEAR))
 
 
@@ -109,6 +108,7 @@ class Net:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.promised = {number: replace(BROKEN, operator=number) for number in (1, 2, 3)}
         self.admitted = {2: replace(DRAWN, operator=2, recalled_in=0)}
+        self.left: set[int] = set()  # with their stakes, so with their admissions
         self.stopped, self.draw, self.sent = False, 0, list[tuple[Any, ...]]()
         self.address = ME
         contract = lambda *names: SimpleNamespace(  # noqa: E731
@@ -143,7 +143,7 @@ class Net:
             "promised": {"tier": promise.tier, "hours": promise.hours},
             "beats": promise.beats,
             "is_judged": promise.is_judged,
-            "is_admitted": trial is not None and trial.is_admitted,
+            "is_admitted": trial is not None and number not in self.left,
             "is_drawn": trial is not None and trial.is_drawn,
             "claims": bytes(32),
             "recalls": last,
@@ -183,6 +183,17 @@ def test_watching__shows_others_promises_of_the_last_epoch_and_recalls_whom_chan
     assert net.sent[4:] == [("lapse", 2)]
     keeper.look(at(10))
     assert net.sent[5:] == [("breach", 2, 9), ("breach", 3, 9)], "and what was refused keeps nothing else waiting"
+
+
+def test_watching__of_a_recall_whose_operator_left_with_its_stake__sends_nothing(net: Net) -> None:
+    net.stopped, net.draw = True, 5
+    net.admitted[2] = replace(DRAWN, operator=2, recalled_in=9, due=9 * EPOCH_S, recaller=ME)
+    net.left = {2}
+    net.keeper().look(at(9))
+    assert net.sent == []
+    net.left = set()
+    net.keeper().look(at(9))
+    assert net.sent == [("lapse", 2)]
 
 
 def test_watching__of_an_epoch_in_which_the_chain_stood_still__shows_nobody(net: Net) -> None:

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.support.attacks import ATTACKS, EVERYBODY, LARGE, Attack, ProfitMeter, farm, honest_course, new_stage, play
-from zoo_compute.spec import audit_ends, locks, node_registry, seats
+from zoo_compute.spec import audit_ends, jobs, locks, node_registry, seats
+from zoo_compute.spec.locks import take
 from zoo_compute.spec.params import (
     BOUNTY_FEES,
     BPS,
@@ -16,6 +17,9 @@ from zoo_compute.spec.params import (
     slash_of,
     vacant_price,
 )
+from zoo_compute.spec.state import World
+
+TENTH = slash_of(lock_of(2 * 80, DEFAULT_AUDIT_BPS))  # of two slots' lock at 80
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.title)
@@ -44,7 +48,7 @@ def test_self_challenge__costs_six_tenths_of_the_lock() -> None:
 
 
 def test_own_seat__taken_back_in_the_same_turn__costs_a_tenth_of_the_lock() -> None:
-    assert profit_of("timeouts farmed by a colluding standby") == -slash_of(lock_of(2 * 80, DEFAULT_AUDIT_BPS))
+    assert profit_of("timeouts farmed by a colluding standby") == -TENTH
 
 
 @pytest.mark.parametrize(
@@ -63,7 +67,7 @@ def test_own_seat__taken_back_in_the_same_turn__costs_a_tenth_of_the_lock() -> N
             lambda share, dearer: 0,
         ),
         (
-            "a miss of somebody else, farmed by its submitter",
+            "a miss of somebody else, farmed by a submitter that leaves the seat",
             locks,
             "points_of",
             lambda w, operator, stake, now: node_registry.reputation(w, operator, now),
@@ -83,6 +87,37 @@ def test_attack__under_the_rule_that_plays_broke__paid(
     assert profit_of(title) <= 0
     monkeypatch.setattr(module, rule, old)
     assert profit_of(title) > 0
+
+
+def paid_when_taken(w: World, job: int, operator: int, seat: int, *args: int) -> None:
+    """As once: what a seat did not need is its leaver's as soon as somebody takes the seat."""
+    leaver = w.set_aside[job, seat].operator if (job, seat) in w.set_aside else 0
+    take(w, job, operator, seat, *args)
+    amount = w.kept.get((job, leaver), 0)
+    if amount:
+        w.kept[job, leaver] = 0
+        node_registry.pay_out(w, w.job(job).token, amount)
+        jobs.restore(w, job, 0, w.operator(leaver).owner, amount)
+
+
+@pytest.mark.parametrize(
+    ("title", "module", "rule", "old"),
+    [
+        ("ending somebody's job after a good record", locks, "take", paid_when_taken),
+        ("a liar that leaves before its verdict, after a good record", locks, "forfeit", lambda w, job, operator: 0),
+    ],
+)
+def test_attack__under_the_rule_that_plays_broke__cost_less_than_it_should(
+    monkeypatch: pytest.MonkeyPatch, title: str, module: object, rule: str, old: object
+) -> None:
+    (attack,) = [each for each in ATTACKS if each.title == title]
+    assert play(attack).profit <= play(attack).limit
+    monkeypatch.setattr(module, rule, old)
+    assert play(attack).profit > play(attack).limit
+
+
+def test_a_miss_that_its_submitter_farms__brings_it_less_than_the_miss_costs() -> None:
+    assert 0 < profit_of("a miss of somebody else, farmed by its submitter") < TENTH
 
 
 def test_forfeit__is_the_reserve_for_every_unit() -> None:

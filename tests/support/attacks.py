@@ -11,6 +11,7 @@ from itertools import product
 from tests.support.job_driver import Offer
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import Stage, block_hash
+from tests.support.scenarios.admissions import admit, drawn_epoch
 from tests.support.scenarios.custody import FUNDS
 from tests.support.scenarios.signers import SignersScenario
 from zoo_compute.spec import admissions, auditing, audits, pricing, promises, rewards, seats
@@ -21,6 +22,7 @@ from zoo_compute.spec.params import (
     BPS,
     DEFAULT_AUDIT_BPS,
     FALSE_TRIAL_BPS,
+    FINDER_BPS,
     MAX_REPUTATION,
     REPUTATION_PARTS,
     ZEN,
@@ -472,10 +474,10 @@ def give_record(s: Stage, *names: str) -> None:
 
 
 def return_set_aside(s: Stage, job: int) -> None:
-    """What is set aside for seats that nobody took: the job is over."""
-    for of, seat in [key for key, aside in s.world.set_aside.items() if aside.amount]:
+    """What is set aside of slashes: the job is over."""
+    for of, operator in [key for key, kept in s.world.kept.items() if kept]:
         assert of == job
-        s.ok("locks", "return_set_aside", "stranger", job, seat)
+        s.ok("locks", "return_set_aside", "stranger", job, operator)
     s.withdraw_all()
 
 
@@ -501,6 +503,7 @@ def retaken(
                 s.until_open(job)
                 s.take_over(job, seat, "erin")
         finish(s, job)
+        return_set_aside(s, job)
         profits.append(watched.profit)
     return profits[1] - profits[0]
 
@@ -537,7 +540,7 @@ def left_seat_taken_back() -> Outcome:
 
 @attack(
     "own seat that everybody else has left to, after a good record",
-    "a good record's part of the tenth is set aside until somebody takes the seat, and pays what the seat costs more first",
+    "a good record's part of the tenth is set aside until the job is over, and pays what the seat costs more first",
 )
 def left_seat_taken_back_by_a_good_record() -> Outcome:
     """At any turn it earns no more than without a record, or loses what a miss costs at least."""
@@ -547,11 +550,42 @@ def left_seat_taken_back_by_a_good_record() -> Outcome:
     return Outcome(how, best, "<= - a hundredth of the lock", limit)
 
 
+def taken_by_submitter(vacant_turns: int) -> int:
+    """Alice misses a deadline; erin, who is the submitter's, takes her seat when it is dearer, and works."""
+    s = new_stage()
+    job = s.running(SLOTS, {"dave": Offer(30)}, rounds=LONG, depth=2, quorum=2)
+    give_record(s, "alice", "erin")
+    watched, seat = ProfitMeter(s, "submitter", "erin"), s.seat_of(job, "alice")
+    s.ok("settlement", "decline", "alice hot", job, seat, 2)
+    for _ in range(vacant_turns):
+        s.play_round(job)
+    s.until_open(job)
+    s.take_over(job, seat, "erin")
+    while s.world.run(job).round < LONG:
+        s.play_round(job)
+    s.settle(job)
+    return_set_aside(s, job)
+    return watched.profit
+
+
 @attack(
     "a miss of somebody else, farmed by its submitter",
-    "escrow is paid for a dearer seat by whoever left it; whoever takes such a seat and leaves it loses a whole tenth, whatever its record",
+    "escrow is paid for a dearer seat by whoever left it, and nobody can see that its taker is the submitter's: it has at most what that miss costs without a record, and any other taker in the meantime ends it",
 )
 def farmed_miss() -> Outcome:
+    """Against the submitter's other name taking the seat at once, at its old price."""
+    limit = slash_of(lock_of(2 * 80, DEFAULT_AUDIT_BPS))
+    at_once = taken_by_submitter(0)
+    how = f"a holder with a good record misses a deadline; the submitter's other name takes the seat dearer, and keeps it: best of 1 to 8 turns of {LONG}"
+    best = max(taken_by_submitter(turns) for turns in range(1, 9)) - at_once
+    return Outcome(how, best, f"<= {limit:,}: a tenth of the lock of whoever missed", limit)
+
+
+@attack(
+    "a miss of somebody else, farmed by a submitter that leaves the seat",
+    "whoever takes a seat at a higher price and leaves it loses a whole tenth, whatever its record",
+)
+def farmed_and_left() -> Outcome:
     """Alice misses a deadline; erin, who is the submitter's, takes the seat when it is dearer, and leaves it at once."""
     profits = []
     for is_attack in (False, True):
@@ -572,29 +606,74 @@ def farmed_miss() -> Outcome:
         s.settle(job)
         return_set_aside(s, job)
         profits.append(watched.profit)
-    how = (
-        "a holder with a good record misses a deadline; the submitter's other name takes the seat dearer, and leaves it"
-    )
-    return Outcome(how, profits[1] - profits[0])
+    return Outcome("the same, but the other name leaves the seat at once", profits[1] - profits[0])
 
 
 @attack(
     "ending somebody's job after a good record",
-    "what is set aside burns where a job is abandoned while the seat is vacant",
+    "what is set aside is kept until the job is over, and burns where it was abandoned, whether somebody took the seat or not",
 )
 def ended_job() -> Outcome:
-    s = new_stage()
-    job = s.running(SLOTS, AGGREGATORS, quorum=3)
-    give_record(s, "alice")
-    watched = ProfitMeter(s, "alice")
-    s.ok("settlement", "decline", "alice hot", job, s.seat_of(job, "alice"), 2)
-    s.commit(job, "bob")
-    s.to(s.world.run(job).inputs_close)
-    s.ok("settlement", "abandon", "stranger", job)
-    s.settle(job)
-    return_set_aside(s, job)
+    profits = []
+    for taker in (None, "alice", "erin"):
+        s = new_stage()
+        job = s.running(SLOTS, AGGREGATORS, quorum=3)
+        give_record(s, "alice")
+        watched, seat = ProfitMeter(s, "alice", "erin"), s.seat_of(job, "alice")
+        s.commit(job, "bob")
+        s.to(seats.deadline_of(s.world.run(job), s.world.seat(job, seat)) + 1)
+        s.ok("settlement", "time_out", "stranger", job, seat)
+        s.to(s.world.run(job).inputs_close)
+        if taker:
+            s.take_over(job, seat, taker)
+        s.ok("settlement", "abandon", "stranger", job)
+        s.settle(job)
+        return_set_aside(s, job)
+        profits.append(watched.profit)
     limit = -slash_of(lock_of(2 * 80, DEFAULT_AUDIT_BPS))
-    return Outcome("leaves a seat that the quorum needs", watched.profit, "<= - a tenth of the lock", limit)
+    how = "misses a deadline in a seat that the quorum needs; or takes it back too late to work, as itself or under another name: the best"
+    return Outcome(how, max(profits), "<= - a tenth of the lock", limit)
+
+
+@attack(
+    "a liar that leaves before its verdict, after a good record",
+    "its conviction takes what is set aside, too: the seat's tenth is lost whole, and of the rest 60 %",
+)
+def liar_that_left() -> Outcome:
+    s = new_stage()
+    job = s.running(SLOTS, AGGREGATORS, quorum=2, depth=4, rounds=6)
+    give_record(s, "alice")
+    watched, seat = ProfitMeter(s, "alice", "sink"), s.seat_of(job, "alice")
+    claim = lie(s, job, "alice")
+    s.commit(job, "bob")
+    s.post_checkpoint(job)
+    s.until_open(job)
+    s.ok("settlement", "decline", "alice hot", job, seat, 2)
+    s.convict(job, claim, "sink")
+    finish(s, job)
+    return_set_aside(s, job)
+    lock = lock_of(2 * 80, DEFAULT_AUDIT_BPS)
+    how = "skips all work of two slots, gives the seat up in the next turn, and convicts itself"
+    return Outcome(how, watched.profit, "<= - 60 % of the lock", -lock + lock * FINDER_BPS // BPS)
+
+
+@attack(
+    "a recall of an operator that leaves",
+    "a recall ends with the admission: nobody is slashed for one from before it withdrew its stake",
+)
+def recalled_and_left() -> Outcome:
+    s = new_stage()
+    admit(s, "alice")
+    drawn_epoch(s, "alice")
+    alice, watched = s.ids["alice"], ProfitMeter(s, "stranger")
+    s.ok("registry", "request_exit", "alice owner", alice)
+    s.ok("admissions", "recall", "stranger", alice)
+    s.to(max(s.operator("alice").exit_at, s.world.recalls[alice].due + 1))
+    stake = s.operator("alice").stake
+    s.ok("registry", "withdraw_stake", "alice owner", alice)
+    s.ok("registry", "add_stake", "alice owner", alice, stake)
+    s.attempt("admissions", "lapse", "stranger", alice)
+    return Outcome("recalls who is leaving and cannot answer; lets that lapse once it stakes again", watched.profit)
 
 
 @attack(

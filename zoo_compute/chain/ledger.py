@@ -74,7 +74,7 @@ class Penalty:
     seat: int | None
     amount: int
     why: str
-    returned: int = 0  # of it, what the operator had back since: leaving a seat cost nobody so much
+    returned: int = 0  # of it, what the operator had back when the job was completed: that leaving cost nobody anything
 
     @property
     def lost(self) -> int:
@@ -182,16 +182,19 @@ def _state(view: JobView, claim: OnChain) -> str:
 
 def _penalties(chain: Chain, events: Iterable[Event]) -> list[Penalty]:
     made: list[Penalty] = []
-    newest: dict[int, int] = {}  # by seat: of its last vacancy, the place in `made`
+    aside: dict[tuple[int, int], int] = {}  # by operator and place in `made`
     for event in events:
         args = event.args
-        if event.name == "SeatVacated" and args["slashed"]:
+        if event.name == "SetAside":  # of the seat that the next event vacates
+            aside[args["operator"], len(made)] = args["amount"]
+        elif event.name == "SeatVacated" and args["slashed"]:
             why = LATE_AGGREGATOR if args["seat"] == AGGREGATOR_SEAT else _cause(chain, event)
-            newest[args["seat"]] = len(made)
             made.append(Penalty(event.block, args["operator"], args["turn"], args["seat"], args["slashed"], why))
-        elif event.name == "SetAsideReturned":
-            at = newest[args["seat"]]
-            made[at] = replace(made[at], returned=made[at].returned + args["amount"])
+        elif event.name == "SetAsideReturned":  # of all its seats together: the oldest first
+            left = args["amount"]
+            for at in [at for operator, at in aside if operator == args["operator"]]:
+                made[at] = replace(made[at], returned=min(left, aside[args["operator"], at]))
+                left -= made[at].returned
         elif event.name == "ClaimConvicted":
             made.append(Penalty(event.block, args["operator"], args["turn"], args["seat"], args["slashed"], CONVICTED))
         elif event.name == "BidReclaimed" and args["forfeited"]:

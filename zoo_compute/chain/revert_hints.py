@@ -311,7 +311,7 @@ HINTS: dict[str, str] = {
     "admissions: nothing staked": "stake again first: only an operator with a stake is admitted",
     "admissions: already scheduled": _DONE,
     "admissions: not scheduled": "schedule the epoch's draw first",
-    "admissions: not admitted": "only an admitted operator is recalled",
+    "admissions: not admitted": "only an admitted operator is recalled; a recall ends with the admission",
     "admissions: already recalled": _DONE,
     "admissions: not drawn": "this epoch's draw did not pick the operator; see `is_drawn`",
     "admissions: not recalled": "the operator owes no trial",

@@ -29,7 +29,6 @@ from zoo_compute.chain.views import (
     Rollback,
     Run,
     Seat,
-    SetAside,
 )
 from zoo_compute.errors import UserError
 from zoo_compute.spec.bits import full, slots_in
@@ -199,8 +198,8 @@ def _read_parts(
         *(Read("settlement", "seats", (job, seat)) for seat in sorted(seats)),
         *(Read("locks", "stakes", (job, operator, role)) for operator in sorted(seated) for role in (False, True)),
         *(
-            Read("locks", "set_aside", (job, seat))
-            for seat in sorted({event.args["seat"] for event in events if event.name == "SetAside"})
+            Read("locks", "kept", (job, operator))
+            for operator in sorted({event.args["operator"] for event in events if event.name == "SetAside"})
         ),
         *(Read("availability", "demands", (job, *key)) for key in demands.demands_to_read(asked)),
     ]
@@ -238,7 +237,7 @@ def _job_view(
         checkpoint_roots=roots,
         checkpoint_cids=cids,
         lost_slots=_lost(events),
-        set_aside={seat: _as(SetAside, value) for (seat,), value in of("set_aside").items() if value["amount"]},
+        set_aside={operator: amount for (operator,), amount in of("kept").items() if amount},
         rollbacks=[
             Rollback(event.args["turn"], event.args["round"], event.block)
             for event in events

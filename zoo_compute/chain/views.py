@@ -170,15 +170,6 @@ class JobStake:
     left_turn: int  # first turn in which it surely has no claim, once it has no seat
 
 
-@dataclass(frozen=True)
-class SetAside:
-    """`Locks.set_aside(job, seat)`: what whoever left a seat has back, if that costs nobody anything."""
-
-    operator: int
-    count: int  # slots that nobody took over yet
-    amount: int
-
-
 NO_DEADLINE: int = UINT256_MAX  # of a claim whose turn is open
 
 
@@ -290,7 +281,9 @@ class JobView:
     lost_slots: Mapping[int, int] = field(
         default_factory=dict
     )  # by operator: the slots it timed out of or gave up, a bitmap
-    set_aside: Mapping[int, SetAside] = field(default_factory=dict)  # by seat; of seats that somebody left
+    set_aside: Mapping[int, int] = field(
+        default_factory=dict
+    )  # by operator that left a seat: its own once the job is completed
     rollbacks: Sequence[Rollback] = ()
     demands: Sequence[Demand] = ()  # for claims' data, in the order they were made
     closed: bool = False  # the rest of the escrow is owed to the submitter

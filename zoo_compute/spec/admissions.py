@@ -173,6 +173,7 @@ def lapse(w: World, msg: Message, operator: int) -> None:
     last = _recall(w, operator)
     require(last.due != 0, "admissions: not recalled")
     require(msg.now > last.due, "admissions: recall not over")
+    require(w.operator(operator).is_admitted, "admissions: not admitted")  # who left with its stake, and came back
     _end(w, operator)
     if node_registry.is_eligible(w, operator, w.operator(operator).hot):  # else it could not answer
         node_registry.slash_for(w, operator, LAPSE_BPS, RECALLER_BPS, last.caller)

@@ -41,13 +41,15 @@ def award(w: World, job: int, operator: int, seat: int, count: int, locked: int)
 
 def take(w: World, job: int, operator: int, seat: int, count: int, price: int, dearer: int) -> None:
     """For Settlement: locks behind a seat that is taken over. What it costs more is restored, as far as these go, from what is set
-    aside for it, and from the pot; who left it has back what is not needed."""
+    aside for it, and from the pot. Nobody is paid before the job is over."""
     is_new = not w.stake_of(job, operator, is_aggregator(seat)).has_lock
     token = w.job(job).token
     amount = _add(w, job, operator, seat, count, price, is_dearer=dearer > 0)
     node_registry.lock(w, operator, token, amount, new=is_new)
     leaver, share = _take_set_aside(w, job, seat, count)
-    needed = needed_of(share, dearer)
+    needed = min(needed_of(share, dearer), w.kept.get((job, leaver), 0))  # a conviction may have taken it
+    if needed:
+        w.kept[job, leaver] -= needed
     from_pot = min(w.job_pots.get(job, 0), dearer - needed)
     if from_pot:
         w.job_pots[job] -= from_pot
@@ -55,7 +57,6 @@ def take(w: World, job: int, operator: int, seat: int, count: int, price: int, d
     if restored:
         node_registry.pay_out(w, token, restored)
         jobs.restore(w, job, restored, NOBODY, 0)
-    _pay_leaver(w, job, leaver, share - needed)
 
 
 def vacate(
@@ -83,6 +84,7 @@ def vacate(
     aside = set_aside_of(slashed, points_of(w, operator, stake, block_time)) if price else 0
     if aside:
         w.set_aside[job, seat] = SetAside(operator, count, aside)
+        w.kept[job, operator] = w.kept.get((job, operator), 0) + aside
     w.job_pots[job] = w.job_pots.get(job, 0) + slashed - aside
     if price:
         node_registry.slash(w, operator, w.job(job).token, slashed, convicted=False)
@@ -114,7 +116,7 @@ def convict(w: World, job: int, claim: Claim, rounds: int, end: End, burned: int
     if restored + to_audits:  # some tokens reject a transfer of 0
         node_registry.pay_out(w, token, restored + to_audits)
         jobs.restore(w, job, restored, w.config.audit_pool, to_audits)
-    w.job_pots[job] = w.job_pots.get(job, 0) + to_pot
+    w.job_pots[job] = w.job_pots.get(job, 0) + to_pot + forfeit(w, job, claim.operator)
     node_registry.burn(w, token, lock - to_finder - to_audits - to_pot)
     return Taken(lock + restored, restored, to_finder, to_audits)
 
@@ -138,16 +140,17 @@ def burn(w: World, job: int) -> None:
     w.job_pots[job] = 0
 
 
-def return_set_aside(w: World, msg: Message, job: int, seat: int) -> None:
-    """Of a job that is over: what is set aside for a seat that nobody took. It burns where the job was abandoned."""
-    record, run = w.set_aside.get((job, seat), SetAside()), w.run(job)
-    require(record.amount > 0, "locks: nothing set aside")
-    _require_free(w, job, record.operator, run.turn, is_seated=True)
-    w.set_aside[job, seat] = SetAside()
+def return_set_aside(w: World, msg: Message, job: int, operator: int) -> None:
+    """Of a job that is over: what is set aside of an operator's slashes, and was not needed. It burns where the job was abandoned."""
+    amount, run = w.kept.get((job, operator), 0), w.run(job)
+    require(amount > 0, "locks: nothing set aside")
+    _require_free(w, job, operator, run.turn, is_seated=True)
+    w.kept[job, operator] = 0
     if run.round < run.rounds:
-        node_registry.burn(w, run.token, record.amount)
+        node_registry.burn(w, run.token, amount)
     else:
-        _pay_leaver(w, job, record.operator, record.amount)
+        node_registry.pay_out(w, run.token, amount)
+        jobs.restore(w, job, 0, w.operator(operator).owner, amount)
 
 
 def release(w: World, msg: Message, job: int, operator: int) -> None:
@@ -194,6 +197,14 @@ def needed_of(share: int, dearer: int) -> int:
     return min(share, dearer)
 
 
+def forfeit(w: World, job: int, operator: int) -> int:
+    """A conviction takes all that is set aside of an operator's slashes: a liar that left in time loses what it would without a record."""
+    amount = w.kept.get((job, operator), 0)
+    if amount:
+        w.kept[job, operator] = 0
+    return amount
+
+
 def own_of(w: World, job: int, stake: Stake, is_aggregation: bool) -> int:
     """What a lock has left besides restitution."""
     return stake.locked - (restitution_of(w, job, is_aggregation) - stake.drawn)
@@ -216,12 +227,6 @@ def _take_set_aside(w: World, job: int, seat: int, count: int) -> tuple[int, int
     left = replace(record, count=record.count - count, amount=record.amount - share)
     w.set_aside[job, seat] = left if left.count else SetAside()
     return record.operator, share
-
-
-def _pay_leaver(w: World, job: int, operator: int, amount: int) -> None:
-    if amount:
-        node_registry.pay_out(w, w.job(job).token, amount)
-        jobs.restore(w, job, 0, w.operator(operator).owner, amount)
 
 
 def _add(w: World, job: int, operator: int, seat: int, count: int, price: int, *, is_dearer: bool) -> int:

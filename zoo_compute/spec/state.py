@@ -323,9 +323,9 @@ class Stake:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """Of a tenth of the lock behind a seat that somebody left: what its operator has back if that costs nobody anything."""
+    """Of a tenth of the lock behind a seat that somebody left: how much of what is set aside whoever takes the seat may need."""
 
-    operator: int = 0
+    operator: int = 0  # that left
     count: int = 0  # slots that nobody took over yet
     amount: int = 0
 
@@ -563,7 +563,8 @@ class World:
     # Locks
     stakes: dict[tuple[int, int, bool], Stake] = field(default_factory=dict)  # (job, operator, whether it aggregates)
     job_pots: dict[int, int] = field(default_factory=dict)  # by job: what timeouts left, in the registry's pot
-    set_aside: dict[tuple[int, int], SetAside] = field(default_factory=dict)  # (job, seat); in the registry's pot
+    set_aside: dict[tuple[int, int], SetAside] = field(default_factory=dict)  # (job, seat)
+    kept: dict[tuple[int, int], int] = field(default_factory=dict)  # (job, operator): set aside, in the registry's pot
     finder_shares: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, claim); in the registry's pot
     taken_of_lock: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, convicted claim)
     # Admissions, of which more is below

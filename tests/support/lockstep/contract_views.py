@@ -336,6 +336,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "records": _record("settlement", "records", lambda w, key: w.record_of(*key)),
     "stakes": _stake_views,
     "set_aside": _record("locks", "set_aside", lambda w, key: w.set_aside.get(key, SetAside())),
+    "kept": _record("locks", "kept", lambda w, key: w.kept.get(key, 0)),
     "job_pots": _record("locks", "pots", lambda w, key: w.job_pots.get(key, 0)),
     "closed_turns": _pending_views,
     "parked": _parked_views,

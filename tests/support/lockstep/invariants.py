@@ -121,12 +121,18 @@ def pending_claims(w: World, job: int) -> list[tuple[int, Posted]]:
 def check_slashes(w: World) -> None:
     """What was slashed is paid out, burned or in the pot; the pot is the sum of the jobs' pots, of what is set aside and of finders' shares."""
     jobs = Sums()
+    needs: Counter[tuple[int, int]] = Counter()
     for (job, seat), aside in w.set_aside.items():
-        jobs[w.run(job).token] += aside.amount
+        needs[job, aside.operator] += aside.amount
         left = w.seat(job, seat)
         assert not aside.amount or (left.operator == 0 and left.count == aside.count), (
             f"job {job}: of a seat that is held"
         )
+    for (job, operator), kept in w.kept.items():
+        jobs[w.run(job).token] += kept
+        is_convicted = w.record_of(job, operator).void_before > 0
+        is_over = w.run(job).state == JobState.ENDED and not seats.pending_of(w, job)
+        assert is_convicted or is_over or kept >= needs[job, operator], f"job {job}: {operator} was paid too early"
     jobs[w.config.zen] += sum(w.trial_shares.values())
     for (job, _), share in w.finder_shares.items():
         jobs[w.run(job).token] += share

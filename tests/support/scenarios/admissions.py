@@ -289,6 +289,30 @@ def a_lapse_of_an_operator_that_could_not_answer_costs_it_its_admission_alone(s:
 
 
 @scenario
+def a_recall_ends_when_its_operator_leaves_with_its_stake(s: Stage) -> None:
+    """Else whoever comes back loses a part of the new stake, half of it to whoever recalled."""
+    small(s)
+    alice = s.ids["alice"]
+    admitted(s, "alice")
+    drawn_epoch(s, "alice")
+    s.ok("registry", "request_exit", "alice owner", alice)
+    s.ok("admissions", "recall", "stranger", alice)
+    s.to(max(s.operator("alice").exit_at, s.world.recalls[alice].due + 1))
+    stake = s.operator("alice").stake
+    s.ok("registry", "withdraw_stake", "alice owner", alice)
+    no(s, "not admitted", "lapse", "stranger", alice)
+    s.ok("registry", "add_stake", "alice owner", alice, stake)
+    no(s, "not admitted", "lapse", "stranger", alice)
+    # It can be admitted again, and then recalled.
+    admitted(s, "alice")
+    assert s.world.recalls[alice].due == 0
+    no(s, "not recalled", "lapse", "stranger", alice)
+    drawn_epoch(s, "alice")
+    s.ok("admissions", "recall", "stranger", alice)
+    assert s.operator("alice").stake == stake
+
+
+@scenario
 def a_recall_is_asked_within_its_epoch_and_answered_once_in_it(s: Stage) -> None:
     small(s)
     alice = s.ids["alice"]

@@ -45,7 +45,7 @@ class Locks(Binding):
 
     def take(self, job: int, operator: int, seat: int, count: int, price: int, dearer: int, token: str) -> Call:
         """Locks behind a seat that somebody takes over, and pays what it is dearer by out of what was slashed: first
-        of what is set aside for this seat. Who left it has the rest of that back.
+        of what is set aside for this seat.
         """
         return self._call("take", (job, operator, seat, count, price, dearer, token))
 
@@ -53,17 +53,17 @@ class Locks(Binding):
         self, job: int, operator: int, seat: int, count: int, price: int, seats: int, left_turn: int, token: str
     ) -> Call:
         """Slashes a tenth of a seat's lock; the rest stays until `release`, since it secures earlier claims. Of the
-        tenth an operator's reputation has a part set aside, which it has back if leaving cost nobody anything.
+        tenth an operator's reputation has a part set aside, which it has back if that cost nobody anything.
 
         price: The seat's; 0 slashes nothing.
         """
         return self._call("vacate", (job, operator, seat, count, price, seats, left_turn, token))
 
-    def return_set_aside(self, job: int, seat: int) -> Call:
-        """Of a job that is over: what is set aside for a seat that nobody took over becomes owed to the owner of
-        whoever left it. In a job that was abandoned it burns.
+    def return_set_aside(self, job: int, operator: int) -> Call:
+        """Of a job that is over: what is set aside of an operator's slashes, and was not needed, becomes owed to its
+        owner. In a job that was abandoned it burns.
         """
-        return self._call("return_set_aside", (job, seat))
+        return self._call("return_set_aside", (job, operator))
 
     def convict(
         self,
@@ -153,4 +153,11 @@ class Locks(Binding):
     def pots(self, job: int, block: BlockIdentifier | None = None) -> int:
         """job -> what timeouts left, that a dearer seat may be paid from."""
         values: int = self._view("pots", (job,), block)
+        return values
+
+    def kept(self, job: int, operator: int, block: BlockIdentifier | None = None) -> int:
+        """job -> operator -> what is set aside of its slashes: what its seats did not need is its own once the job
+        is completed.
+        """
+        values: int = self._view("kept", (job, operator), block)
         return values
