@@ -147,7 +147,7 @@ class Daemon:
                 continue
             code = child.process.returncode if child.process else None
             log.warning("%s of %s ended (%s); starting it again", child.name, self.config.name, code)
-            self._give_up_leases(child, crashed=code is not None and -code in CRASHES)
+            self._give_up_leases(child, code)
             metrics.RESTARTS.labels(child.name, "hung" if child.was_hung else "ended").inc()
             child.was_hung = False
             child.backoff_s = min(MAX_BACKOFF_S, child.backoff_s * 2)
@@ -196,17 +196,24 @@ class Daemon:
             return True
         return False
 
-    def _give_up_leases(self, child: SupervisedProcess, *, crashed: bool) -> None:
+    def _give_up_leases(self, child: SupervisedProcess, code: int | None) -> None:
         """What a worker was doing when it died is sent again now, not when its lease expires or its successor is ready."""
-        role, _, name = child.name.partition("-")
-        if role == "worker":
+        worker = self._worker_of(child.name)
+        if worker is not None:
+            is_killed = code == -signal.SIGKILL  # the kernel does so if memory is short, whoever took it
+            others = [name for each in self.children if (name := self._worker_of(each)) not in (None, worker)]
             try:
                 client = broker.connect(self.config.broker, self.config.folder, timeout_s=0.5)
-                WorkLog(client, seals.load(self.config.folder), worker_name(self.config.name, name)).release_leases(
-                    crashed=crashed, died=True
+                WorkLog(client, seals.load(self.config.folder), worker).release_leases(
+                    crashed=code is not None and -code in CRASHES, died=True, beside=others if is_killed else ()
                 )
             except (broker.BrokerUnreachable, redis.RedisError) as error:  # then it expires
                 log.warning("the leases of %s were not given up: %s", child.name, error)
+
+    def _worker_of(self, child: str) -> str | None:
+        """Its name in leases; None: it is no worker."""
+        role, _, name = child.partition("-")
+        return worker_name(self.config.name, name) if role == "worker" else None
 
     def kill(self, name: str, *, hold: bool = False) -> int:
         """Kill one process as a power cut would; the pid it had. With `hold` it stays down until `resume`."""

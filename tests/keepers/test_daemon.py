@@ -125,13 +125,16 @@ def test_worker_processes__are_told_no_key_and_no_passphrase(config: OperatorCon
 def test_the_leases_of_a_killed_worker__are_given_up_when_its_death_is_seen(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ):
-    given_up: list[tuple[str, bool]] = []
+    given_up: list[tuple[str, bool, bool]] = []
     monkeypatch.setattr(daemon_module.broker, "connect", lambda *_, **__: None)
 
     def log(_: object, __: object, worker: str) -> SimpleNamespace:
-        return SimpleNamespace(release_leases=lambda *, crashed, died: given_up.append((worker, crashed)))
+        return SimpleNamespace(
+            release_leases=lambda *, crashed, died, beside: given_up.append((worker, crashed, bool(beside)))
+        )
 
     monkeypatch.setattr(daemon_module, "WorkLog", log)
+    monkeypatch.setitem(daemon.children, "worker-1", daemon.children["worker-0"])
     for name, blow in (("keeper", signal.SIGKILL), ("worker-0", signal.SIGKILL), ("worker-0", signal.SIGILL)):
         child = daemon.children[name]
         child.backoff_s = 0.0
@@ -139,7 +142,9 @@ def test_the_leases_of_a_killed_worker__are_given_up_when_its_death_is_seen(
         child.process.send_signal(blow)
         child.process.wait()
         until(lambda: daemon.poll() or all(child.running for child in daemon.children.values()))
-    assert given_up == [("alpha-0", False), ("alpha-0", True)], "only an illegal instruction is the fault of kernels"
+    assert given_up == [("alpha-0", False, True), ("alpha-0", True, False)], (
+        "only an illegal instruction is the fault of kernels; only a kill may be for another's memory"
+    )
 
 
 SECRETS = {

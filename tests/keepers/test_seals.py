@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +11,11 @@ from typing import Any
 import pytest
 
 from keepers.processes.worker import bind
-from keepers.queue import seals
+from keepers.queue import seals, work_queue
+from keepers.queue.app import RESULT_TTL_S
 from keepers.queue.seals import Seals
 from keepers.queue.work_queue import ATTEMPTS, WorkQueue
-from keepers.queue.worker_leases import WorkLog
+from keepers.queue.worker_leases import QUARANTINE_S, WorkLog
 from tests.keepers.redis_double import Redis
 from tests.support.queue_seals import SEALS
 from zoo_compute.errors import ConfigError
@@ -23,19 +25,9 @@ STRANGER = Seals(b"s" * 32)
 NAME = "train-1-2-0-ab"
 
 
-class ListingRedis(Redis):
-    """With lists, for failures."""
-
-    def rpush(self, key: str, value: str) -> None:
-        self.values.setdefault(key, []).append(value.encode())
-
-    def lrange(self, key: str, first: int, last: int) -> list[bytes]:
-        return list(self.values.get(key, []))
-
-
 @pytest.fixture
 def redis() -> Any:
-    return ListingRedis()
+    return Redis()
 
 
 @pytest.fixture
@@ -87,6 +79,50 @@ def test_forged_failures_and_missing_data__make_the_keeper_decline_and_demand_no
     for _ in range(ATTEMPTS):
         WorkLog(redis, SEALS).record_failure(NAME, "no memory")
     assert (queue.status(NAME).state, queue.status(NAME).error) == ("failed", "no memory")
+
+
+def test_deaths_that_no_daemon_saw__make_the_keeper_decline_nothing(queue: WorkQueue, redis: Any) -> None:
+    redis.set(f"zoo:deaths:{NAME}", 3)
+    assert queue.status("another").state == "absent"
+    redis.delete(f"zoo:deaths:{NAME}")
+    for _ in range(3):
+        redis.rpush(f"zoo:deaths:{NAME}", STRANGER.close("deaths", NAME, {"id": "1", "at": time.time(), "alone": True}))
+    assert queue.status(NAME).state == "absent"
+
+
+@pytest.mark.parametrize("kind", ["failed", "deaths"])
+def test_a_sealed_failure__counts_once_however_often_it_is_in_the_broker(
+    queue: WorkQueue, redis: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, key = WorkLog(redis, SEALS, "alpha-0"), f"zoo:{kind}:{NAME}"
+
+    def fail() -> None:
+        if kind == "failed":
+            log.record_failure(NAME, "no memory")
+        else:
+            redis.set(f"zoo:lease:{NAME}", "alpha-0")
+            log.release_leases(died=True)
+
+    fail()
+    copy = redis.values[key][0].decode()
+    for _ in range(8):
+        redis.rpush(key, copy)
+    fail()
+    assert queue.status(NAME).state == "absent"
+    fail()
+    assert queue.status(NAME).state == "failed"
+    later = time.time() + max(RESULT_TTL_S, QUARANTINE_S)
+    monkeypatch.setattr(work_queue.time, "time", lambda: later)
+    assert queue.status(NAME).state == "absent", "kept in the broker for longer than it counts"
+
+
+def test_the_price_of_a_bid__is_the_one_that_the_keeper_sealed(queue: WorkQueue, redis: Any) -> None:
+    assert queue.first_value("bid:1:0:1", 10) == 10
+    assert queue.first_value("bid:1:0:1", 11) == 10, "the configuration changed"
+    redis.set("zoo:memo:bid:1:0:1", 5)
+    assert queue.first_value("bid:1:0:1", 10) == 10
+    redis.set("zoo:memo:bid:1:0:1", SEALS.close("memo", "bid:2:0:1", 5))
+    assert queue.first_value("bid:1:0:1", 10) == 10
 
 
 @pytest.fixture

@@ -97,6 +97,29 @@ def test_work_that_three_workers_died_of__is_left_alone(name: str):
     assert queue.status(name).state == "done"
 
 
+def test_a_worker_killed_beside_others__need_not_have_died_of_its_own_work():
+    """The kernel kills for the whole machine's memory: a good slot was declined for what another piece of work took."""
+    app: Any = SimpleNamespace(send_task=lambda *_, **__: None)
+    redis = Redis()
+    queue, log = WorkQueue(app, redis, SEALS), WorkLog(redis, SEALS, "alpha-0")
+    redis.set("zoo:lease:lane-1-0", "alpha-disputes-0")
+
+    def die(*, beside_work: bool) -> str:
+        redis.set("zoo:lease:good", "alpha-0")
+        if beside_work:
+            redis.set("zoo:lease:large", "alpha-1")
+        else:
+            redis.delete("zoo:lease:large")
+        log.release_leases(died=True, beside=["alpha-1", "alpha-disputes-0"])
+        return queue.status("good").state
+
+    assert [die(beside_work=True) for _ in range(8)] == ["absent"] * 8
+    assert die(beside_work=True) == "failed", "it is not sent for ever"
+    log.record("good", {})
+    redis.delete("zoo:done:good")
+    assert [die(beside_work=False) for _ in range(3)] == ["absent", "absent", "failed"]
+
+
 def test_a_worker__loads_nothing_of_the_chain():
     # It has no keys and no chain, and web3 costs a restarted worker seconds.
     code = "import sys, keepers.processes.run, node.tasks; print([name for name in ('web3', 'eth_account') if name in sys.modules])"

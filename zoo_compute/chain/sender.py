@@ -55,6 +55,8 @@ class Sender:
 
     ledger: a file to which one JSON line is appended per mined transaction (operation, gas_used, tx, block, sender).
     folder: for the account's pending transactions; all its processes on a machine must share it.
+    routine_s: how long to wait for what can wait (fees.ROUTINE), once: while such a transaction is pending, later calls do not wait, and
+        send no other. None: as long as for all else.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Sender:
         ledger: Path | None = None,
         folder: Path | None = None,
         timeout_s: float = TIMEOUT_S,
+        routine_s: float | None = None,
         stuck_after_s: float = STUCK_AFTER_S,
         limits: fees.FeeLimits = fees.FeeLimits(),  # noqa: B008, which is frozen
     ) -> None:
@@ -72,7 +75,7 @@ class Sender:
         self.account = account
         self.address = Web3.to_checksum_address(account.address)
         self.ledger = ledger
-        self.timeout_s = timeout_s
+        self.timeout_s, self.routine_s = timeout_s, routine_s
         self.stuck_after_s = stuck_after_s
         self.limits = limits
         self._outbox = PendingTransactions(folder, chain.network.chain_id, self.address)
@@ -80,7 +83,7 @@ class Sender:
 
     def simulate(self, call: Call) -> Any:
         """The call's return value in the next block. Costs nothing. Raises Refusal."""
-        return _result(call, dry_run(self.chain.w3, request_of(call, self.address, 0)))
+        return result_of(call, dry_run(self.chain.w3, request_of(call, self.address, 0)))
 
     def send(self, call: Call, *, value: int = 0) -> Receipt:
         """Simulate, send, wait. Raises Refusal (before gas is paid, or mined and reverted), NotFunded, FeeTooHigh,
@@ -95,14 +98,20 @@ class Sender:
     # -- one request: adopt or submit, wait, and repeat if another transaction took the nonce
 
     def _deliver(self, request: Request, call: Call | None) -> Receipt:
+        patient = self.routine_s is None or request.operation not in fees.ROUTINE
         for _ in range(ATTEMPTS):
-            result = None
+            result, timeout_s = None, self.timeout_s if patient else self.routine_s or 0.0
             entry = self._adopt(request)
             if entry is None:
+                if not patient:
+                    self._hold_back(request)
                 returned = dry_run(self.chain.w3, request)
-                result = _result(call, returned)
+                result = result_of(call, returned)
                 entry = self._submit(request, estimate_gas(self.chain.w3, request))
-            mined = self._wait(entry)
+            elif not patient:
+                self._broadcaster.clear_way(entry)
+                timeout_s = 0.0
+            mined = self._wait(entry, timeout_s)
             if mined is not None:
                 return self._receipt(request, mined, result)
         raise Unreachable(f"{request.operation}: other senders of {self.address} took the nonce {ATTEMPTS} times")
@@ -123,6 +132,22 @@ class Sender:
                     entry.take()
                     return entry
         return None
+
+    def _hold_back(self, request: Request) -> None:
+        """Raises TransactionPending where one that nobody waits for is in the way: it is sent first, at a higher fee if it must."""
+        with self._outbox.locked() as box:
+            mined, head = self._broadcaster.nonce("latest"), self.chain.head().number
+            left = [e for n, e in box.entries.items() if n >= mined and e.sent_block <= head and not e.is_awaited]
+            first = min(left, key=lambda entry: entry.nonce, default=None)
+            try:
+                if first is None or not self._broadcaster.broadcast(first, box):
+                    return
+            except ChainError:  # the node takes it no more
+                return
+        self._broadcaster.clear_way(first)
+        raise TransactionPending(
+            f"{request.operation} waits for {first.operation}, which is not mined", first.hashes[-1]
+        )
 
     def _submit(self, request: Request, gas: int) -> PendingTransaction:
         """Sign with the next nonce and send. Locks the account, so that no other process takes the nonce."""
@@ -180,13 +205,13 @@ class Sender:
             box.remove(entry)
         return sent
 
-    def _wait(self, entry: PendingTransaction) -> TxReceipt | None:
+    def _wait(self, entry: PendingTransaction, timeout_s: float) -> TxReceipt | None:
         """The receipt under any of the entry's hashes; None when another transaction took its nonce.
 
         If the wait ends early (timeout, unreachable RPC, Ctrl-C), the entry remains for the next `send`.
         """
         try:
-            mined = self._watch(entry)
+            mined = self._watch(entry, timeout_s)
         except BaseException:
             with self._outbox.locked() as box:
                 if self._merge(entry, box):
@@ -198,7 +223,7 @@ class Sender:
         self.chain.forget_head()
         return mined
 
-    def _watch(self, entry: PendingTransaction) -> TxReceipt | None:
+    def _watch(self, entry: PendingTransaction, timeout_s: float) -> TxReceipt | None:
         start = last_raised = time.monotonic()
         pause = SHORTEST_POLL_S
         while True:
@@ -210,9 +235,9 @@ class Sender:
             if mined is not None or (taken and self._is_lost(entry)):
                 return mined
             now = time.monotonic()
-            if now - start > self.timeout_s:
+            if now - start > timeout_s:
                 self._catch_up(entry)
-                raise TransactionPending(f"{entry.operation}: not mined in {self.timeout_s:g} s", entry.hashes[-1])
+                raise TransactionPending(f"{entry.operation}: not mined in {timeout_s:g} s", entry.hashes[-1])
             if now - last_raised > self.stuck_after_s and self._broadcaster.clear_way(entry):
                 self._catch_up(entry)
                 last_raised = now
@@ -275,6 +300,6 @@ class Sender:
             file.write(json.dumps(line) + "\n")
 
 
-def _result(call: Call | None, returned: bytes) -> Any:
+def result_of(call: Call | None, returned: bytes) -> Any:
     """The decoded return value; None if the function returns nothing, as some tokens' do."""
     return decode_outputs(call.abi, returned) if call and call.abi["outputs"] and returned else None
