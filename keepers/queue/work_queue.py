@@ -26,10 +26,8 @@ RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an a
 
 RESEND_AFTER_S = 3.0
 ATTEMPTS = 3
-DEATHS_ALONE, DEATHS_BESIDE = (
-    3,
-    9,
-)  # of workers, alone or beside other work: then it is left alone (worker_leases.quarantine_s)
+# So many workers died of a work, alone or beside other work: then it is left alone (worker_leases.quarantine_s).
+DEATHS_ALONE, DEATHS_BESIDE = 3, 9
 MEMO = "memo"  # a record of the keeper's own, sealed as those of workers are
 DISPUTE_TASK = "work.dispute"  # the task that computes answers and asks
 
