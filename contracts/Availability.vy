@@ -123,6 +123,17 @@ event DemandAnswered:
     lane: uint256
 
 
+# Somebody else showed what was demanded of a custodian; the demand is open until its time is over, or the custodian answers.
+event DemandHelped:
+    job: indexed(uint256)
+    # Of whom it is demanded.
+    operator: indexed(uint256)
+    author: uint256
+    turn: uint256
+    seat: uint256
+    lane: uint256
+
+
 event DemandUnanswered:
     job: indexed(uint256)
     # Of whom it is demanded.
@@ -131,7 +142,7 @@ event DemandUnanswered:
     turn: uint256
     seat: uint256
     lane: uint256
-    # Whether that cost the claim; or a custodian's reserve.
+    # Whether that cost the claim; or a custodian its reserve, or a part of it.
     convicted: bool
     forfeited: bool
 
@@ -212,6 +223,8 @@ def answer(job: uint256, claim: ISettlementViews.Claim, lane: uint256, opening: 
     """
     @notice Shows the bytes that a demand asked for. Anybody may. In the first half of the time the deposit becomes the owner's of whom
             the data is demanded; then it is the sender's, so that somebody answers for one that is offline.
+    @dev In the second half whoever answers for a custodian helps: the bytes are there, and the clocks run. The demand stays open, so
+         the custodian may still answer, and loses a part of its reserve if it does not. Nobody convicts it by answering.
     """
     claim_hash: bytes32 = claims._hash(claim)
     question: Demand = self._demand(job, claim_hash, lane)
@@ -221,21 +234,36 @@ def answer(job: uint256, claim: ISettlementViews.Claim, lane: uint256, opening: 
     assert self._is_shown(claim, question, opening), "availability: bytes do not match"
     operator: uint256 = self._asked(claim, question)
     payee: address = msg.sender
+    helps: bool = False
     if now <= question.opened_at + answer_s // FIRST_PART:
         payee = staticcall INodeRegistry(registry).owner_of(operator)
-    self.bonds[job][claim_hash][lane] = 0
+    elif question.signer != 0:
+        helps = staticcall INodeRegistry(registry).hot_key(operator) != msg.sender
     self.owed[payee] += question.deposit
-    log DemandAnswered(
-        job=job, operator=operator, author=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane
-    )
+    if helps:
+        # INVARIANT help: whoever shows what is demanded of a custodian ends nothing for it.
+        assert question.deposit > 0, "availability: already shown"
+        self.bonds[job][claim_hash][lane] = self._pack_bond(question.demander, 0)
+        helped: Demand = question
+        helped.holds = False
+        self.questions[job][claim_hash][lane] = self._pack_question(helped)
+        log DemandHelped(
+            job=job, operator=operator, author=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane
+        )
+    else:
+        self.bonds[job][claim_hash][lane] = 0
+        log DemandAnswered(
+            job=job, operator=operator, author=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane
+        )
     self._release(job, lane, question)
 
 
 @external
 def close(job: uint256, claim: ISettlementViews.Claim, lane: uint256):
     """
-    @notice Ends a demand that nobody answered in time, and gives the deposit back. The claim is void; or the custodian's reserve is
-            forfeit: the claim stays, as somebody else who signed for it is honest.
+    @notice Ends a demand that was not answered in time, and gives the deposit back unless somebody helped. The claim is void; or the
+            custodian's reserve is forfeit, a part of it where somebody helped: the claim stays, as somebody else who signed for it is
+            honest.
     """
     claim_hash: bytes32 = claims._hash(claim)
     question: Demand = self._demand(job, claim_hash, lane)
@@ -248,7 +276,7 @@ def close(job: uint256, claim: ISettlementViews.Claim, lane: uint256):
     forfeited: bool = False
     if question.signer != 0:
         forfeited = extcall ICustody(staticcall ISettlementViews(settlement).custody()).forfeit(
-            job, question.signer
+            job, question.signer, question.deposit == 0
         )
     elif claims._is_pending(settlement, job, claim):
         # Else it was convicted already, or paid because nobody ended the demand in time.
@@ -292,7 +320,8 @@ def least_deposit() -> uint256:
 @view
 def demands(job: uint256, claim_hash: bytes32, lane: uint256) -> Demand:
     """
-    @notice A lane's open demand of a claim; without one, `demander` is zero and the rest is of its last one.
+    @notice A lane's open demand of a claim, without a deposit once somebody helped; without one, `demander` is zero and the rest is
+            of its last one.
     @param claim_hash keccak256 of the claim's ABI encoding.
     """
     return self._demand(job, claim_hash, lane)

@@ -34,8 +34,10 @@ voided: public(DynArray[bytes32, 32])
 verifications: public(DynArray[Verification, 32])
 # place -> the custodian that signed for every claim
 signers: public(HashMap[uint256, uint256])
-# operator -> whether it lost its reserve
+# operator -> whether it lost its reserve, or a part of it
 has_forfeited: public(HashMap[uint256, bool])
+# operator -> whether somebody else showed what it lost that for
+was_shown: public(HashMap[uint256, bool])
 
 
 @external
@@ -126,12 +128,13 @@ def signer_of(job: uint256, turn: uint256, seat: uint256, committee: DynArray[IC
 
 
 @external
-def forfeit(job: uint256, operator: uint256) -> bool:
+def forfeit(job: uint256, operator: uint256, shown: bool) -> bool:
     """
     @return Whether it had not done so before.
     """
     before: bool = self.has_forfeited[operator]
     self.has_forfeited[operator] = True
+    self.was_shown[operator] = shown
     return not before
 
 

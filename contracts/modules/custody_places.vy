@@ -17,6 +17,8 @@ uses: state
 
 # Of the reserve, for a turn in which too few signed, of each who did not.
 LAPSE_BPS: constant(uint256) = 100
+# Of the reserve, for what a custodian did not show and somebody else did: then nothing is lost, and nothing done again.
+HELPED_BPS: constant(uint256) = 2_500
 SLOT_TIMES: constant(uint256) = 2
 
 
@@ -111,18 +113,23 @@ def lapse(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS],
 
 
 @external
-def forfeit(job: uint256, operator: uint256) -> bool:
+def forfeit(job: uint256, operator: uint256, shown: bool) -> bool:
     """
-    @notice A custodian did not show what it signed for: its whole reserve burns, so that nobody preys on outages.
-    @return Whether it had a reserve. Several demands may end one after the other: the first takes it.
+    @notice A custodian did not show what it signed for: its whole reserve burns, so that nobody preys on outages; a part of it, once a
+            job, where others showed all that was demanded of it.
+    @param shown Whether somebody else showed it.
+    @return Whether it had more than it may keep. Several demands may end one after the other: the first takes it.
     """
     if msg.sender != state.availability:
         state._refuse("custody: not the availability")
     role: words.Role = words._unpack_role(state.role_words[job][operator])
-    lost: uint256 = role.reserve
-    if lost == 0:
+    kept: uint256 = 0
+    if shown:
+        kept = self._reserve_of(job) * (numbers.BPS - HELPED_BPS) // numbers.BPS
+    if role.reserve <= kept:
         return False
-    role.reserve = 0
+    lost: uint256 = role.reserve - kept
+    role.reserve = kept
     state.role_words[job][operator] = words._pack_role(role)
     state.burned[state._job(job).token] += lost
     log ReserveForfeited(job=job, operator=operator, burned=lost)
@@ -132,14 +139,23 @@ def forfeit(job: uint256, operator: uint256) -> bool:
 @external
 def expel(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS], index: uint256):
     """
-    @notice A custodian whose reserve is forfeit loses its place. Anyone may call it, once no draw is scheduled.
+    @notice A custodian whose reserve, or a part of it, is forfeit loses its place. Anyone may call it, once no draw is scheduled.
     """
     progress: words.Progress = state._progress(job)
     operator: uint256 = words._operator_of(state._member(job, progress.version, committee, index))
-    if words._unpack_role(state.role_words[job][operator]).reserve != 0:
+    if words._unpack_role(state.role_words[job][operator]).reserve == self._reserve_of(job):
         state._refuse("custody: its reserve is here")
     if state._job(job).state > numbers.RUNNING:
         # Reserves go back then.
         state._refuse("custody: job is over")
     log CustodianExpelled(job=job, operator=operator)
     state._vacate(job, progress, committee, index)
+
+
+@internal
+@view
+def _reserve_of(job: uint256) -> uint256:
+    """
+    @return What each custodian put up. Whoever has a place has all of it, unless it is forfeit.
+    """
+    return words._unpack_request(state.request_words[job]).reserve

@@ -23,6 +23,7 @@ from zoo_compute.spec.custody_turns import add_funds, require_committee
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
     BPS,
+    CUSTODY_HELPED_BPS,
     CUSTODY_LAPSE_BPS,
     MAX_CUSTODY_OFFERS,
     MAX_CUSTODY_SIZE,
@@ -264,20 +265,28 @@ def lapse(w: World, msg: Message, job: int, committee: Committee, index: int) ->
     _vacate(w, job, committee, index, msg.now)
 
 
-def forfeit(w: World, msg: Message, job: int, operator: int) -> bool:
-    """For Availability: it did not show what it signed for. Whether it had a reserve."""
+def reserve_after_help(reserve: int) -> int:
+    """What is left of a job's reserve to one that did not show what somebody else then showed, however often."""
+    return reserve * (BPS - CUSTODY_HELPED_BPS) // BPS
+
+
+def forfeit(w: World, msg: Message, job: int, operator: int, shown: bool) -> bool:
+    """For Availability: it did not show what it signed for. shown: by somebody else. Whether that cost it anything."""
     require(msg.sender == w.config.availability, "custody: not the availability")
     role = w.custody_roles.get((job, operator), Role())
-    if role.reserve:
-        w.custody_roles[job, operator] = replace(role, reserve=0)
-        _burn(w, w.job(job).token, role.reserve)
-    return role.reserve > 0
+    kept = reserve_after_help(w.custody_requests.get(job, Request()).reserve) if shown else 0
+    if role.reserve <= kept:
+        return False
+    w.custody_roles[job, operator] = replace(role, reserve=kept)
+    _burn(w, w.job(job).token, role.reserve - kept)
+    return True
 
 
 def expel(w: World, msg: Message, job: int, committee: Committee, index: int) -> None:
-    """A custodian whose reserve is forfeit loses its place."""
+    """A custodian whose reserve, or a part of it, is forfeit loses its place."""
     operator = _member(w, job, committee, index).operator
-    require(w.custody_roles[job, operator].reserve == 0, "custody: its reserve is here")
+    has_lost = w.custody_roles[job, operator].reserve < w.custody_requests[job].reserve
+    require(has_lost, "custody: its reserve is here")
     require(w.job(job).state <= JobState.RUNNING, "custody: job is over")
     _vacate(w, job, committee, index, msg.now)
 
