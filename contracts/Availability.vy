@@ -106,6 +106,7 @@ event ChunkDemanded:
     turn: uint256
     seat: uint256
     lane: uint256
+    demander: address
     slot: uint256
     tensor: uint256
     group: uint256
@@ -401,6 +402,7 @@ def _open(
         turn=claim.turn,
         seat=claim.seat,
         lane=lane,
+        demander=msg.sender,
         slot=slot,
         tensor=tensor,
         group=group,

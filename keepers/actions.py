@@ -103,7 +103,7 @@ class Actions:
             case Fetch(seat):
                 self._fetch(view, seat)
             case DemandChunk():
-                call, deposit = deposits.demand(self._config, self._chain, view, duty)
+                call, deposit = deposits.demand(self._config, self._chain, view, duty, self._sender.address)
                 self._send(view, call, value=deposit)
             case Aggregate():
                 request = aggregate_request(view, fetched_bundles(self._work, view))

@@ -67,7 +67,7 @@ def test_where_nothing_could_be_had__chance_chooses_the_place(asked):
 def test_the_limit_of_a_job__is_kept_and_told_after_the_other_duties(asked):
     keeper, views, recorder, _ = asked
     overdue = replace(demand(THEIRS), demander="0xH", opened_at=1_000, lane=130)
-    answered = demand(THEIRS, end="bytes", opened_at=1_000, deposit=5 * 10**16 - LEAST)
+    answered = demand(THEIRS, end="bytes", opened_at=1_000, deposit=5 * 10**16 - LEAST, demander="0xH")
     views[1] = replace(views[1], demands=(answered,))
     keeper.tick()
     assert len(demands(recorder)) == 1, "up to the limit"
