@@ -144,7 +144,7 @@ def test_what_a_custodian_signed_for__is_demanded_of_it_by_its_place(asked):
     keeper, views, _, _ = asked
     chunk = DemandChunk(MADE_BY_OTHER, STRANGERS_LANE, {0: None}, 1)
     view = replace(views[1], custody=CUSTODY)
-    call, deposit = deposits.demand(keeper.config, keeper.chain, view, chunk)
+    call, deposit = deposits.demand(keeper.config, keeper.chain, view, chunk, "0xH")
     function, args = call.function, call.args
     assert (function, deposit) == ("demand_of_signer", LEAST)
     assert (args[:4], args[6:]) == ((1, MADE_BY_OTHER.fields, STRANGERS_LANE, 0), (1, words_of(COMMITTEE)))
