@@ -39,6 +39,8 @@ LANE_DEMANDS: constant(uint256) = 4
 WINDOWS_BEFORE_DEADLINE: constant(uint256) = 2
 # The part of an answer's time, from the demand on, in which the deposit is for whom the data is demanded of, whoever answers.
 FIRST_PART: constant(uint256) = 2
+# The part of a custodian's reserve that is forfeit for what it did not show and somebody else did.
+HELPED_PART: constant(uint256) = 4
 
 registry: public(immutable(address))
 tasks: public(immutable(address))
@@ -213,9 +215,10 @@ def demand_of_signer(
     run: ISettlementViews.Run = staticcall ISettlementViews(settlement).runs(job)
     # Custodians say what of an open turn can be had.
     assert claim.turn < run.turn, "availability: turn is open"
-    signer: uint256 = staticcall ICustody(staticcall ISettlementViews(settlement).custody()).signer_of(
-        job, claim.turn, claim.seat, committee, index
-    )
+    custody: address = staticcall ISettlementViews(settlement).custody()
+    signer: uint256 = staticcall ICustody(custody).signer_of(job, claim.turn, claim.seat, committee, index)
+    # It answers for nothing any more: demand of another one.
+    assert (staticcall ICustody(custody).roles(job, signer)).reserve > 0, "availability: nothing reserved"
     self._open(job, claim, run, signer, lane, slot, tensor, group)
 
 
@@ -276,9 +279,13 @@ def close(job: uint256, claim: ISettlementViews.Claim, lane: uint256):
     convicted: bool = False
     forfeited: bool = False
     if question.signer != 0:
-        forfeited = extcall ICustody(staticcall ISettlementViews(settlement).custody()).forfeit(
-            job, question.signer, question.deposit == 0
-        )
+        custody: address = staticcall ISettlementViews(settlement).custody()
+        kept: uint256 = 0
+        if question.deposit == 0:
+            # INVARIANT outages: nothing is lost, so nobody loses more of a job's reserve, however many demands end.
+            reserve: uint256 = (staticcall ICustody(custody).requests(job)).reserve
+            kept = reserve - reserve // HELPED_PART
+        forfeited = extcall ICustody(custody).forfeit(job, question.signer, kept)
     elif claims._is_pending(settlement, job, claim):
         # Else it was convicted already, or paid because nobody ended the demand in time.
         convicted = True

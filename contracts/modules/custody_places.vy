@@ -17,8 +17,6 @@ uses: state
 
 # Of the reserve, for a turn in which too few signed, of each who did not.
 LAPSE_BPS: constant(uint256) = 100
-# Of the reserve, for what a custodian did not show and somebody else did: then nothing is lost, and nothing done again.
-HELPED_BPS: constant(uint256) = 2_500
 SLOT_TIMES: constant(uint256) = 2
 
 
@@ -113,22 +111,18 @@ def lapse(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS],
 
 
 @external
-def forfeit(job: uint256, operator: uint256, shown: bool) -> bool:
+def forfeit(job: uint256, operator: uint256, kept: uint256) -> bool:
     """
-    @notice A custodian did not show what it signed for: its whole reserve burns, so that nobody preys on outages; a part of it, once a
-            job, where others showed all that was demanded of it.
-    @param shown Whether somebody else showed it.
-    @return Whether it had more than it may keep. Several demands may end one after the other: the first takes it.
+    @notice A custodian did not show what it signed for: its reserve burns, so that nobody preys on outages.
+    @param kept What it keeps: nothing, unless somebody else showed it.
+    @return Whether it had more than that. Several demands may end one after the other: the first takes it.
     """
     if msg.sender != state.availability:
         state._refuse("custody: not the availability")
     role: words.Role = words._unpack_role(state.role_words[job][operator])
-    kept: uint256 = 0
-    if shown:
-        kept = self._reserve_of(job) * (numbers.BPS - HELPED_BPS) // numbers.BPS
     if role.reserve <= kept:
         return False
-    lost: uint256 = role.reserve - kept
+    lost: uint256 = unsafe_sub(role.reserve, kept)
     role.reserve = kept
     state.role_words[job][operator] = words._pack_role(role)
     state.burned[state._job(job).token] += lost
@@ -143,19 +137,12 @@ def expel(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS],
     """
     progress: words.Progress = state._progress(job)
     operator: uint256 = words._operator_of(state._member(job, progress.version, committee, index))
-    if words._unpack_role(state.role_words[job][operator]).reserve == self._reserve_of(job):
+    reserve: uint256 = words._unpack_request(state.request_words[job]).reserve
+    # Whoever has a place has all of it, unless it is forfeit.
+    if words._unpack_role(state.role_words[job][operator]).reserve == reserve:
         state._refuse("custody: its reserve is here")
     if state._job(job).state > numbers.RUNNING:
         # Reserves go back then.
         state._refuse("custody: job is over")
     log CustodianExpelled(job=job, operator=operator)
     state._vacate(job, progress, committee, index)
-
-
-@internal
-@view
-def _reserve_of(job: uint256) -> uint256:
-    """
-    @return What each custodian put up. Whoever has a place has all of it, unless it is forfeit.
-    """
-    return words._unpack_request(state.request_words[job]).reserve

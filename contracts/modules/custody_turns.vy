@@ -243,8 +243,7 @@ def signer_of(
     index: uint256,
 ) -> uint256:
     """
-    @notice The operator that signed for a claim of this turn at this place, for the inputs of its seat or for its checkpoint, and that
-            has a reserve.
+    @notice The operator that signed for a claim of this turn at this place: for the inputs of its seat, or for its checkpoint.
     @param committee Of the turn's record.
     """
     record: words.Record = state._record_at(job, state._progress(job), turn)
@@ -256,11 +255,7 @@ def signer_of(
     if record.turn != turn or signers >> index & 1 == 0:
         state._refuse("custody: it did not sign")
     state._check_committee(job, record.version, committee)
-    operator: uint256 = words._operator_of(committee[index])
-    # It answers for nothing any more: demand of another one.
-    if words._unpack_role(state.role_words[job][operator]).reserve == 0:
-        state._refuse("custody: nothing reserved")
-    return operator
+    return words._operator_of(committee[index])
 
 
 @internal

@@ -42,7 +42,7 @@ def fetch_or_demand(view: JobView, run: Run, me: OperatorContext, progress: Prog
         can_demand = not view.custodians or signer is not None
         if can_demand and _is_due(view, run, me, claim, lane, missing, asked):
             yield DemandChunk(claim, lane, missing.chunks, signer)
-        if seat < AGGREGATOR_SEAT and any(d.is_shown for d in asked):
+        if seat < AGGREGATOR_SEAT and any(d.has_bytes for d in asked):
             # It is shown 4 KiB at a time, and nobody serves it: recompute the slots from the turn's inputs.
             known = progress.trained | progress.failed_slots
             yield from (Train(slot) for slot in missing.chunks if slot not in known)

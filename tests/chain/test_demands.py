@@ -35,16 +35,16 @@ def test_a_demand_of_a_custodian__names_it_beside_the_claims_author():
     asked.args["operator"] = 9
     [demand] = demands_of([asked, unanswered(14, FIRST, forfeited=True)], [FIRST])
     assert (demand.claim, demand.operator, demand.end, demand.refunded) == (FIRST, 9, "forfeited", True)
-    assert (demand.demander, demand.is_shown, demand.holds) == ("0xD", False, True)
+    assert (demand.demander, demand.has_bytes, demand.holds) == ("0xD", False, True)
 
 
 def test_a_demand_that_somebody_helped_with__is_open_and_shown__and_brings_nothing_back():
     helped = replace(event("DemandHelped", 13, FIRST), tx="0x7")
     [open_] = demands_of([demanded(12, FIRST), helped], [FIRST])
-    assert (open_.is_open, open_.is_shown, open_.help_tx, open_.holds) == (True, True, "0x7", False)
+    assert (open_.is_open, open_.has_bytes, open_.help_tx, open_.holds) == (True, True, "0x7", False)
     for end, in_vain in ((unanswered(14, FIRST, forfeited=True), True), (event("DemandAnswered", 14, FIRST), False)):
         [ended] = demands_of([demanded(12, FIRST), helped, end], [FIRST])
-        assert (ended.is_open, ended.is_shown, ended.in_vain, ended.refunded) == (False, True, in_vain, False)
+        assert (ended.is_open, ended.has_bytes, ended.in_vain, ended.refunded) == (False, True, in_vain, False)
 
 
 def test_demands__end_lane_by_lane_and_claim_by_claim():

@@ -12,6 +12,7 @@ from tests.support.protocol_driver import events_of
 from zoo_compute.spec.params import CUSTODIANS_AT
 
 SIGNER, OTHER = 7, 8
+RESERVE = 103  # of the double
 
 
 @pytest.fixture(name="signed")
@@ -29,6 +30,10 @@ def test_demand__in_a_job_with_custodians__is_of_a_signer(signed):
         signed.demand(0)
     with refused("custody: it did not sign"):
         signed.demand_of(2, 0)
+    signed.double.set_nothing(OTHER, True)
+    with refused("availability: nothing reserved"):
+        signed.demand_of(1, 0)
+    signed.double.set_nothing(OTHER, False)
     signed.demand_of(1, 0)
     asked = signed.contract.demands(JOB, claim_hash(signed.claims[0]), STRANGERS)
     assert (asked.signer, asked.turn, asked.holds, asked.asked) == (OTHER, TURN + 1, False, 1)
@@ -121,7 +126,7 @@ def test_close__after_help__costs_the_signer_and_gives_nothing_back(signed):
     [(name, fields)] = events_of(signed.contract)
     assert (name, fields["forfeited"]) == ("DemandUnanswered", True)
     signed.close(1)
-    assert [signed.double.was_shown(each) for each in (SIGNER, OTHER)] == [True, False]
+    assert [signed.double.kept(each) for each in (SIGNER, OTHER)] == [RESERVE - RESERVE // 4, 0]
     assert (signed.owed(signed.holder(1)), signed.owed(signed.holder(STRANGERS))) == (0, DEPOSIT)
     assert signed.resumed() == [ANSWER_S]
 

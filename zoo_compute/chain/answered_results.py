@@ -25,7 +25,7 @@ _log = logging.getLogger("zoo.answers")
 
 def answered_demands(view: JobView, commit: Commit, slot: int) -> list[Demand]:
     """The demands for a slot's update of which the bytes were shown, newest first."""
-    matching = (d for d in view.demands if d.is_shown and d.slot == slot and d.claim.fields == commit.fields)
+    matching = (d for d in view.demands if d.has_bytes and d.slot == slot and d.claim.fields == commit.fields)
     return list(matching)[::-1]
 
 

@@ -48,7 +48,7 @@ class Demand:
         return not self.end
 
     @property
-    def is_shown(self) -> bool:
+    def has_bytes(self) -> bool:
         """Whether the bytes are on chain."""
         return self.end == "bytes" or self.help_tx != ""
 

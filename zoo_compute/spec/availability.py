@@ -44,6 +44,7 @@ def demand_of_signer(
     """Likewise, of one that signed for it once its turn was closed."""
     require(claim.turn < w.run(job).turn, "availability: turn is open")
     signer = custody_turns.signer_of(w, job, claim.turn, claim.seat, committee, index)
+    require(w.custody_roles[job, signer].reserve > 0, "availability: nothing reserved")
     _open(w, msg, job, claim, signer, lane, slot, tensor, group)
 
 
@@ -97,7 +98,8 @@ def close(w: World, msg: Message, job: int, claim: Claim, lane: int) -> None:
     _end(w, msg, job, claim, lane, asked.demander)
     here = replace(msg, sender=w.config.availability)
     if asked.signer:
-        custody.forfeit(w, here, job, asked.signer, asked.is_helped)
+        kept = custody.reserve_after_help(w.custody_requests[job].reserve) if asked.is_helped else 0
+        custody.forfeit(w, here, job, asked.signer, kept)
     elif known(w, job, claim) is not None:
         convictions.void(w, here, job, claim)
 

@@ -23,7 +23,6 @@ from zoo_compute.spec.custody_turns import add_funds, require_committee
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
     BPS,
-    CUSTODY_HELPED_BPS,
     CUSTODY_LAPSE_BPS,
     MAX_CUSTODY_OFFERS,
     MAX_CUSTODY_SIZE,
@@ -36,6 +35,9 @@ from zoo_compute.spec.params import (
 from zoo_compute.spec.params import restitution as restitution_of
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import ZERO_ADDRESS, JobState, Message, World
+
+# A quarter of a custodian's reserve, for what others had to show in its place; once a job.
+HELPED_PART = 4
 
 
 def fee_of(price: int, size: int) -> int:
@@ -267,14 +269,13 @@ def lapse(w: World, msg: Message, job: int, committee: Committee, index: int) ->
 
 def reserve_after_help(reserve: int) -> int:
     """What is left of a job's reserve to one that did not show what somebody else then showed, however often."""
-    return reserve * (BPS - CUSTODY_HELPED_BPS) // BPS
+    return reserve - reserve // HELPED_PART
 
 
-def forfeit(w: World, msg: Message, job: int, operator: int, shown: bool) -> bool:
-    """For Availability: it did not show what it signed for. shown: by somebody else. Whether that cost it anything."""
+def forfeit(w: World, msg: Message, job: int, operator: int, kept: int) -> bool:
+    """For Availability: it did not show what it signed for, and keeps so much at most. Whether that cost it anything."""
     require(msg.sender == w.config.availability, "custody: not the availability")
     role = w.custody_roles.get((job, operator), Role())
-    kept = reserve_after_help(w.custody_requests.get(job, Request()).reserve) if shown else 0
     if role.reserve <= kept:
         return False
     w.custody_roles[job, operator] = replace(role, reserve=kept)

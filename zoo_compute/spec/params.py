@@ -147,7 +147,6 @@ MIN_CUSTODIANS: int = 3  # of a job: with fewer there is no majority that outvot
 MAX_CUSTODIANS: int = 9  # of a job: their places are bits of a turn's word
 MAX_CUSTODY_OFFERS: int = 32  # of a job: bounds the gas of a draw; the one with the least stake makes room
 MAX_CUSTODY_SIZE: int = 2**50  # bytes of a round
-CUSTODY_HELPED_BPS: int = 2_500  # of a custodian's reserve, for what others had to show in its place; once a job
 CUSTODY_LAPSE_BPS: int = 100  # of a custodian's reserve, for a turn in which too few signed and it did not
 SIGNED_BYTES: int = 2 * 2**30  # the price is per GiB and round, and a round takes two signatures
 MAX_WORKLOADS: int = 16  # VRAM sizes that have one: bounds the search for an operator's

@@ -112,7 +112,7 @@ def a_signer_that_shows_nothing_loses_its_reserve_and_its_place(s: Stage) -> Non
     assert s.world.custody_escrows[job] == escrow, "nobody earns by outages"
     t.close(0)
     assert s.world.custody_burned[t.token] == burned + reserve, "the second one finds nothing left"
-    t.demand(1, 0, reason="custody: nothing reserved")
+    t.demand(1, 0, reason="availability: nothing reserved")
     assert t.owed("stranger") == least_deposit(s.base_fee)
     t.ok("expel", "stranger", job, t.committee, 0)
     assert s.world.claims[job, AGGREGATOR_SEAT, 0].status == ClaimStatus.PENDING

@@ -218,15 +218,13 @@ class Custody(Binding):
         """
         return self._call("lapse", (job, committee, index))
 
-    def forfeit(self, job: int, operator: int, shown: bool) -> Call:
-        """A custodian did not show what it signed for: its whole reserve burns, so that nobody preys on outages; a
-        part of it, once a job, where others showed all that was demanded of it.
+    def forfeit(self, job: int, operator: int, kept: int) -> Call:
+        """A custodian did not show what it signed for: its reserve burns, so that nobody preys on outages.
 
-        shown: Whether somebody else showed it.
-        Returns: Whether it had more than it may keep. Several demands may end one after the other: the first
-        takes it.
+        kept: What it keeps: nothing, unless somebody else showed it.
+        Returns: Whether it had more than that. Several demands may end one after the other: the first takes it.
         """
-        return self._call("forfeit", (job, operator, shown))
+        return self._call("forfeit", (job, operator, kept))
 
     def expel(self, job: int, committee: Sequence[Member], index: int) -> Call:
         """A custodian whose reserve, or a part of it, is forfeit loses its place. Anyone may call it, once no draw
@@ -301,8 +299,8 @@ class Custody(Binding):
         index: int,
         block: BlockIdentifier | None = None,
     ) -> int:
-        """The operator that signed for a claim of this turn at this place, for the inputs of its seat or for its
-        checkpoint, and that has a reserve.
+        """The operator that signed for a claim of this turn at this place: for the inputs of its seat, or for its
+        checkpoint.
 
         committee: Of the turn's record.
         """
