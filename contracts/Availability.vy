@@ -39,6 +39,8 @@ LANE_DEMANDS: constant(uint256) = 4
 WINDOWS_BEFORE_DEADLINE: constant(uint256) = 2
 # The part of an answer's time, from the demand on, in which the deposit is for whom the data is demanded of, whoever answers.
 FIRST_PART: constant(uint256) = 2
+# The part of a custodian's reserve that is forfeit for what it did not show and somebody else did.
+HELPED_PART: constant(uint256) = 4
 
 registry: public(immutable(address))
 tasks: public(immutable(address))
@@ -106,6 +108,7 @@ event ChunkDemanded:
     turn: uint256
     seat: uint256
     lane: uint256
+    demander: address
     slot: uint256
     tensor: uint256
     group: uint256
@@ -123,6 +126,17 @@ event DemandAnswered:
     lane: uint256
 
 
+# Somebody else showed what was demanded of a custodian; the demand is open until its time is over, or the custodian answers.
+event DemandHelped:
+    job: indexed(uint256)
+    # Of whom it is demanded.
+    operator: indexed(uint256)
+    author: uint256
+    turn: uint256
+    seat: uint256
+    lane: uint256
+
+
 event DemandUnanswered:
     job: indexed(uint256)
     # Of whom it is demanded.
@@ -131,7 +145,7 @@ event DemandUnanswered:
     turn: uint256
     seat: uint256
     lane: uint256
-    # Whether that cost the claim; or a custodian's reserve.
+    # Whether that cost the claim; or a custodian its reserve, or a part of it.
     convicted: bool
     forfeited: bool
 
@@ -201,9 +215,10 @@ def demand_of_signer(
     run: ISettlementViews.Run = staticcall ISettlementViews(settlement).runs(job)
     # Custodians say what of an open turn can be had.
     assert claim.turn < run.turn, "availability: turn is open"
-    signer: uint256 = staticcall ICustody(staticcall ISettlementViews(settlement).custody()).signer_of(
-        job, claim.turn, claim.seat, committee, index
-    )
+    custody: address = staticcall ISettlementViews(settlement).custody()
+    signer: uint256 = staticcall ICustody(custody).signer_of(job, claim.turn, claim.seat, committee, index)
+    # It answers for nothing any more: demand of another one.
+    assert (staticcall ICustody(custody).roles(job, signer)).reserve > 0, "availability: nothing reserved"
     self._open(job, claim, run, signer, lane, slot, tensor, group)
 
 
@@ -212,6 +227,8 @@ def answer(job: uint256, claim: ISettlementViews.Claim, lane: uint256, opening: 
     """
     @notice Shows the bytes that a demand asked for. Anybody may. In the first half of the time the deposit becomes the owner's of whom
             the data is demanded; then it is the sender's, so that somebody answers for one that is offline.
+    @dev In the second half whoever answers for a custodian helps: the bytes are there, and the clocks run. The demand stays open, so
+         the custodian may still answer, and loses a part of its reserve if it does not. Nobody convicts it by answering.
     """
     claim_hash: bytes32 = claims._hash(claim)
     question: Demand = self._demand(job, claim_hash, lane)
@@ -221,21 +238,36 @@ def answer(job: uint256, claim: ISettlementViews.Claim, lane: uint256, opening: 
     assert self._is_shown(claim, question, opening), "availability: bytes do not match"
     operator: uint256 = self._asked(claim, question)
     payee: address = msg.sender
+    helps: bool = False
     if now <= question.opened_at + answer_s // FIRST_PART:
         payee = staticcall INodeRegistry(registry).owner_of(operator)
-    self.bonds[job][claim_hash][lane] = 0
+    elif question.signer != 0:
+        helps = staticcall INodeRegistry(registry).hot_key(operator) != msg.sender
     self.owed[payee] += question.deposit
-    log DemandAnswered(
-        job=job, operator=operator, author=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane
-    )
+    if helps:
+        # INVARIANT help: whoever shows what is demanded of a custodian ends nothing for it.
+        assert question.deposit > 0, "availability: already shown"
+        self.bonds[job][claim_hash][lane] = self._pack_bond(question.demander, 0)
+        helped: Demand = question
+        helped.holds = False
+        self.questions[job][claim_hash][lane] = self._pack_question(helped)
+        log DemandHelped(
+            job=job, operator=operator, author=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane
+        )
+    else:
+        self.bonds[job][claim_hash][lane] = 0
+        log DemandAnswered(
+            job=job, operator=operator, author=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane
+        )
     self._release(job, lane, question)
 
 
 @external
 def close(job: uint256, claim: ISettlementViews.Claim, lane: uint256):
     """
-    @notice Ends a demand that nobody answered in time, and gives the deposit back. The claim is void; or the custodian's reserve is
-            forfeit: the claim stays, as somebody else who signed for it is honest.
+    @notice Ends a demand that was not answered in time, and gives the deposit back unless somebody helped. The claim is void; or the
+            custodian's reserve is forfeit, a part of it where somebody helped: the claim stays, as somebody else who signed for it is
+            honest.
     """
     claim_hash: bytes32 = claims._hash(claim)
     question: Demand = self._demand(job, claim_hash, lane)
@@ -247,9 +279,13 @@ def close(job: uint256, claim: ISettlementViews.Claim, lane: uint256):
     convicted: bool = False
     forfeited: bool = False
     if question.signer != 0:
-        forfeited = extcall ICustody(staticcall ISettlementViews(settlement).custody()).forfeit(
-            job, question.signer
-        )
+        custody: address = staticcall ISettlementViews(settlement).custody()
+        kept: uint256 = 0
+        if question.deposit == 0:
+            # INVARIANT outages: nothing is lost, so nobody loses more of a job's reserve, however many demands end.
+            reserve: uint256 = (staticcall ICustody(custody).requests(job)).reserve
+            kept = reserve - reserve // HELPED_PART
+        forfeited = extcall ICustody(custody).forfeit(job, question.signer, kept)
     elif claims._is_pending(settlement, job, claim):
         # Else it was convicted already, or paid because nobody ended the demand in time.
         convicted = True
@@ -292,7 +328,8 @@ def least_deposit() -> uint256:
 @view
 def demands(job: uint256, claim_hash: bytes32, lane: uint256) -> Demand:
     """
-    @notice A lane's open demand of a claim; without one, `demander` is zero and the rest is of its last one.
+    @notice A lane's open demand of a claim, without a deposit once somebody helped; without one, `demander` is zero and the rest is
+            of its last one.
     @param claim_hash keccak256 of the claim's ABI encoding.
     """
     return self._demand(job, claim_hash, lane)
@@ -372,6 +409,7 @@ def _open(
         turn=claim.turn,
         seat=claim.seat,
         lane=lane,
+        demander=msg.sender,
         slot=slot,
         tensor=tensor,
         group=group,

@@ -66,6 +66,7 @@ class Actions:
         capacity: Capacity,
         speculation: Speculation,
         custody: Custody,
+        second_look: SecondLook,
     ) -> None:
         self._config = config
         self._chain = chain
@@ -77,7 +78,7 @@ class Actions:
         self._capacity = capacity
         self._speculation = speculation
         self._custody = custody
-        self._second_look = SecondLook(chain)
+        self._second_look = second_look
 
     def perform(self, view: JobView, duty: Duty) -> None:
         """Raises NeedsOperator, RpcsDisagree and the store's errors. A refusal by the contract is logged: the next duty is still done."""
@@ -103,7 +104,7 @@ class Actions:
             case Fetch(seat):
                 self._fetch(view, seat)
             case DemandChunk():
-                call, deposit = deposits.demand(self._config, self._chain, view, duty)
+                call, deposit = deposits.demand(self._config, self._chain, view, duty, self._sender.address)
                 self._send(view, call, value=deposit)
             case Aggregate():
                 request = aggregate_request(view, fetched_bundles(self._work, view))

@@ -39,6 +39,7 @@ from keepers.services.precompute import Speculation
 from keepers.services.progress import measured_progress, progress_of
 from keepers.services.receipts import Receipts
 from keepers.services.retention import CheckpointRetention
+from keepers.services.second_look import SecondLook
 from keepers.services.signer_checks import SignerChecks
 from keepers.services.statements import Statements
 from keepers.services.trial_checks import TrialChecks
@@ -109,12 +110,14 @@ class Keeper:
             self.receipts = Receipts(
                 config, chain, sender, account, store, received, lambda: self.peers.endpoints, self.peers.scope
             )
+        second_look = SecondLook(chain)
         self._custody = Custody(
             chain,
             sender,
             account,
             self._ask,
             self.statements,
+            second_look=second_look,
             operator=config.operator,
             turn_s=_turn_s(config),
             keeps_offers=config.standby,
@@ -130,6 +133,7 @@ class Keeper:
             capacity=self._capacity,
             speculation=self._speculation,
             custody=self._custody,
+            second_look=second_look,
         )
         self.disputing = Disputing(
             chain,

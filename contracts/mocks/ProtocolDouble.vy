@@ -11,6 +11,10 @@ from ..interfaces import ISettlementViews
 from ..interfaces import ITaskViews
 
 
+# What every custodian put up.
+RESERVE: constant(uint256) = 103
+
+
 struct Verification:
     auditor: uint256
     job: uint256
@@ -34,8 +38,12 @@ voided: public(DynArray[bytes32, 32])
 verifications: public(DynArray[Verification, 32])
 # place -> the custodian that signed for every claim
 signers: public(HashMap[uint256, uint256])
-# operator -> whether it lost its reserve
+# operator -> whether it has no reserve
+has_nothing: public(HashMap[uint256, bool])
+# operator -> whether it lost its reserve, or a part of it
 has_forfeited: public(HashMap[uint256, bool])
+# operator -> what it kept of that
+kept: public(HashMap[uint256, uint256])
 
 
 @external
@@ -126,12 +134,30 @@ def signer_of(job: uint256, turn: uint256, seat: uint256, committee: DynArray[IC
 
 
 @external
-def forfeit(job: uint256, operator: uint256) -> bool:
+def set_nothing(operator: uint256, has_nothing_: bool):
+    self.has_nothing[operator] = has_nothing_
+
+
+@external
+@view
+def requests(job: uint256) -> ICustody.Request:
+    return ICustody.Request(fee=0, reserve=RESERVE, closes_at=0)
+
+
+@external
+@view
+def roles(job: uint256, operator: uint256) -> ICustody.Role:
+    return ICustody.Role(reserve=0 if self.has_nothing[operator] else RESERVE, status=0, index=0)
+
+
+@external
+def forfeit(job: uint256, operator: uint256, kept: uint256) -> bool:
     """
     @return Whether it had not done so before.
     """
     before: bool = self.has_forfeited[operator]
     self.has_forfeited[operator] = True
+    self.kept[operator] = kept
     return not before
 
 

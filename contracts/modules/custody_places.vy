@@ -111,18 +111,19 @@ def lapse(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS],
 
 
 @external
-def forfeit(job: uint256, operator: uint256) -> bool:
+def forfeit(job: uint256, operator: uint256, kept: uint256) -> bool:
     """
-    @notice A custodian did not show what it signed for: its whole reserve burns, so that nobody preys on outages.
-    @return Whether it had a reserve. Several demands may end one after the other: the first takes it.
+    @notice A custodian did not show what it signed for: its reserve burns, so that nobody preys on outages.
+    @param kept What it keeps: nothing, unless somebody else showed it.
+    @return Whether it had more than that. Several demands may end one after the other: the first takes it.
     """
     if msg.sender != state.availability:
         state._refuse("custody: not the availability")
     role: words.Role = words._unpack_role(state.role_words[job][operator])
-    lost: uint256 = role.reserve
-    if lost == 0:
+    if role.reserve <= kept:
         return False
-    role.reserve = 0
+    lost: uint256 = unsafe_sub(role.reserve, kept)
+    role.reserve = kept
     state.role_words[job][operator] = words._pack_role(role)
     state.burned[state._job(job).token] += lost
     log ReserveForfeited(job=job, operator=operator, burned=lost)
@@ -132,11 +133,13 @@ def forfeit(job: uint256, operator: uint256) -> bool:
 @external
 def expel(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS], index: uint256):
     """
-    @notice A custodian whose reserve is forfeit loses its place. Anyone may call it, once no draw is scheduled.
+    @notice A custodian whose reserve, or a part of it, is forfeit loses its place. Anyone may call it, once no draw is scheduled.
     """
     progress: words.Progress = state._progress(job)
     operator: uint256 = words._operator_of(state._member(job, progress.version, committee, index))
-    if words._unpack_role(state.role_words[job][operator]).reserve != 0:
+    reserve: uint256 = words._unpack_request(state.request_words[job]).reserve
+    # Whoever has a place has all of it, unless it is forfeit.
+    if words._unpack_role(state.role_words[job][operator]).reserve == reserve:
         state._refuse("custody: its reserve is here")
     if state._job(job).state > numbers.RUNNING:
         # Reserves go back then.

@@ -96,11 +96,11 @@ def lapse_duties(view: JobView, custody: CustodyView, answer_s: int) -> Iterator
 
 
 def expel_duty(view: JobView, custody: CustodyView) -> Iterator[Send]:
-    """End a custodian whose reserve is forfeit: it did not show what it signed for."""
+    """End a custodian whose reserve, or a part of it, is forfeit: it did not show what it signed for."""
     if view.state not in (JobState.AWARDED, JobState.RUNNING) or custody.progress.draw_block:
         return
     for index, member in custody.holders.items():
-        if custody.roles.get(member.operator, Role(1)).reserve == 0:
+        if member.operator in custody.roles and custody.roles[member.operator].reserve < custody.request.reserve:
             yield Send("custody", "expel", (view.job, words_of(custody.committee), index))
             return  # the list is another one then
 

@@ -2,8 +2,9 @@
 
 Pure decisions over one snapshot, as in `duties`. A keeper demands data that it needs for its own duty: an aggregator the updates it
 combines, a provider the checkpoint it trains from. In a job with custodians it demands of one that signed for the data, once nobody
-serves it; and of every signer of a checkpoint that does not serve it, from the lane that stops no clocks. In a delayed job a provider demands it one turn earlier, since the
-window for demands may be over when its own turn begins. Demands from such lanes stop the turn's clocks.
+serves it; and of every signer of a checkpoint that does not serve it, from the lane that stops no clocks while it can. In a delayed job
+a provider demands it one turn earlier, since the window for demands may be over when its own turn begins. Demands from seats' lanes stop
+the turn's clocks.
 """
 
 from __future__ import annotations
@@ -41,32 +42,42 @@ def fetch_or_demand(view: JobView, run: Run, me: OperatorContext, progress: Prog
         can_demand = not view.custodians or signer is not None
         if can_demand and _is_due(view, run, me, claim, lane, missing, asked):
             yield DemandChunk(claim, lane, missing.chunks, signer)
-        if seat < AGGREGATOR_SEAT and any(d.end and not d.refunded for d in asked):
-            # Its author answers with 4 KiB at a time and serves nothing else: recompute the slots from the turn's inputs.
+        if seat < AGGREGATOR_SEAT and any(d.has_bytes for d in asked):
+            # It is shown 4 KiB at a time, and nobody serves it: recompute the slots from the turn's inputs.
             known = progress.trained | progress.failed_slots
             yield from (Train(slot) for slot in missing.chunks if slot not in known)
 
 
 def signers_to_check(view: JobView, me: OperatorContext, made: Checkpoint) -> Mapping[int, int]:
-    """Those who signed for a checkpoint, by place: whoever has a seat sees that they serve it."""
-    if view.custody is None or view.run is None or _lane(view, view.run, me) is None:
+    """Those who signed for a checkpoint, by place: whoever has a seat sees that they serve it. Not those who lost their place for that
+    already.
+    """
+    custody = view.custody
+    if custody is None or view.run is None or _lane(view, view.run, me) is None:
         return {}
-    signers = view.custody.signers_of(made.turn, made.seat)
-    return {place: operator for place, operator in signers.items() if operator not in (me.operator, made.operator)}
+    signers = custody.signers_of(made.turn, made.seat)
+    others = {place: operator for place, operator in signers.items() if operator not in (me.operator, made.operator)}
+    return {place: operator for place, operator in others.items() if not custody.was_helped(operator)}
 
 
 def demand_of_silent(view: JobView, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
-    """Demand of signers what they do not serve, each once a claim, one after the other. That stops no clocks: others serve it."""
-    busy = {d.claim.fields for d in view.demands if d.lane == STRANGERS_LANE and d.is_open}
+    """Demand of signers what they do not serve, each once a claim, one after the other. From the lane that stops no clocks, as others
+    serve it; from mine where others use that one up, so that nobody shields a custodian by demands of its own.
+    """
+    taken = set()
     for made, place in progress.silent:
-        operator = signers_to_check(view, me, made).get(place)
+        operator, latest = signers_to_check(view, me, made).get(place), made.deadline - 2 * me.answer_s
+        if operator is None or made.final or view.now > latest or made.fields in taken:
+            continue
         asked = [d for d in view.demands if d.claim.fields == made.fields]
-        is_spent = sum(d.lane == STRANGERS_LANE for d in asked) >= LANE_DEMANDS
-        is_asked = any(d.operator == operator for d in asked)
-        is_late = made.final or view.now > made.deadline - 2 * me.answer_s
-        if operator and not (is_spent or is_asked or is_late or made.fields in busy):
-            busy.add(made.fields)
-            yield DemandChunk(made, STRANGERS_LANE, {0: None}, place)
+        # Others' demand that leaves me no time after it does not keep me waiting.
+        awaited = [d for d in asked if d.is_open and (d.demander == me.hot or d.opened_at + me.answer_s < latest)]
+        lane = _lane_to_check(view, me, asked, awaited)
+        is_busy = any(d.lane == lane for d in awaited)
+        is_asked = any(d.operator == operator and (d in awaited or d.demander == me.hot) for d in asked)
+        if lane is not None and not (is_busy or is_asked):
+            taken.add(made.fields)
+            yield DemandChunk(made, lane, {0: None}, place)
 
 
 def precompute(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
@@ -105,10 +116,9 @@ def close_expired(view: JobView, me: OperatorContext, patience_s: int) -> Iterat
             yield Send("availability", "close", (view.job, demand.claim.fields, demand.lane))
 
 
-def deposits_outstanding(view: JobView, operator: int, lane: int) -> int:
-    """Deposits of demands from an operator's lanes, and this one, that were not refunded, in wei; open demands count."""
-    lanes = {lane, *(number for number, seat in view.seats.items() if seat.operator == operator)}
-    return sum(demand.deposit for demand in view.demands if demand.lane in lanes and not demand.refunded)
+def deposits_outstanding(view: JobView, demander: str) -> int:
+    """An account's deposits that were not refunded, in wei; open demands count."""
+    return sum(demand.deposit for demand in view.demands if demand.demander == demander and not demand.refunded)
 
 
 def _claim_of(view: JobView, run: Run, seat: int) -> Claim | None:
@@ -122,9 +132,11 @@ def _next_signer(view: JobView, me: OperatorContext, claim: Claim, lane: int) ->
     if view.custody is None:
         return None
     asked = [d for d in view.demands if d.claim.fields == claim.fields]
-    known = {me.operator, *(d.operator for d in asked if d.is_open or d.refunded or d.lane == lane)}
-    left = [p for p, operator in view.custody.signers_of(claim.turn, claim.seat).items() if operator not in known]
-    return left[lane % len(left)] if left else None
+    known = {me.operator, *(d.operator for d in asked if d.is_open or d.in_vain or d.lane == lane)}
+    signers = view.custody.signers_of(claim.turn, claim.seat)
+    left = [place for place, operator in signers.items() if operator not in known]
+    able = [place for place in left if not view.custody.was_helped(signers[place])] or left
+    return able[lane % len(able)] if able else None
 
 
 def _lane(view: JobView, run: Run, me: OperatorContext) -> int | None:
@@ -132,6 +144,18 @@ def _lane(view: JobView, run: Run, me: OperatorContext) -> int | None:
     if run.aggregator == me.operator:
         return AGGREGATOR_SEAT
     return min(view.seats_of(me.operator), default=None)
+
+
+def _lane_to_check(
+    view: JobView, me: OperatorContext, asked: Sequence[Demand], awaited: Sequence[Demand]
+) -> int | None:
+    """The strangers' lane; where it is spent, or others' open demand keeps it too long, mine: half of its demands."""
+    assert view.run is not None, "whoever has signers to check has a seat"
+    for lane, most in ((STRANGERS_LANE, LANE_DEMANDS), (_lane(view, view.run, me), LANE_DEMANDS // 2)):
+        made = [d for d in asked if d.lane == lane]
+        if len(made) < most and not any(d.is_open and d not in awaited for d in made):
+            return lane
+    return None
 
 
 def _is_due(

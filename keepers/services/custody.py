@@ -29,6 +29,7 @@ from zoo_compute.store.cid import digest_of, raw_cid
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
+    from keepers.services.second_look import SecondLook
     from keepers.services.statements import Statements
     from keepers.services.verification import RequestWork
     from zoo_compute.chain.connection import Chain
@@ -54,12 +55,13 @@ class Custody:
         ask: RequestWork,
         statements: Statements,
         *,
+        second_look: SecondLook,
         operator: int,
         turn_s: int,
         keeps_offers: bool = True,
     ) -> None:
         self._chain, self._sender, self._account, self._ask = chain, sender, account, ask
-        self._statements, self._operator = statements, operator
+        self._statements, self._operator, self._second_look = statements, operator, second_look
         self._turn_s, self._keeps_offers = turn_s, keeps_offers
         self._answer_s = chain.params.answer_s
         self._open: set[int] = set()  # jobs in which there is more to do
@@ -202,7 +204,7 @@ class Custody:
         return self._ask("work.hold", *proposal_work(view, proposed.value[:32], proposed.value[32:])).state == "done"
 
     def propose(self, view: JobView, mask: int, root: bytes, pointer: str) -> None:
-        """Show custodians the open turn's checkpoint, and post it once a majority holds it."""
+        """Show custodians the open turn's checkpoint, and post it once a majority holds it. Raises RpcsDisagree."""
         run, custody = view.run, read_custody(self._chain, view)
         assert run is not None, "a checkpoint is posted while the job runs"
         said = self._statements.mine(view.job)
@@ -332,8 +334,10 @@ class Custody:
 
     def _send(self, view: JobView, duty: Send) -> bool:
         """Whether it was done; another keeper may have been quicker."""
+        call = getattr(getattr(self._chain, duty.contract), duty.function)(*duty.args)
+        self._second_look.confirm(call, view)
         try:
-            self._sender.send(getattr(getattr(self._chain, duty.contract), duty.function)(*duty.args))
+            self._sender.send(call)
         except Refusal as refusal:
             log.info("job %d: %s refused: %s", view.job, duty.function, refusal.reason)
             return False

@@ -83,11 +83,14 @@ class DemandResponder:
                     self._answer(sending, view.job, raw_cid(view.terms.manifest), demand, timeout_s)
 
     def _helps(self, demand: Demand, left_s: float) -> bool:
-        """Whether to answer for another operator, which may be offline: its time is nearly over, and the data is here."""
+        """Whether to answer for another operator, which may be offline: its time is nearly over, and the data is here. Not if it is I who
+        demand, or somebody did already.
+        """
         claim = demand.claim
         assert isinstance(claim, Checkpoint | Commit), "a claim is on results or on an aggregation"
         digest = claim.cid if isinstance(claim, Checkpoint) else claim.bundle
-        return left_s * LAST_PART <= self._answer_s and self._store.has(raw_cid(digest))
+        is_due = left_s * LAST_PART <= self._answer_s and not demand.help_tx
+        return is_due and demand.demander != self._sender.address and self._store.has(raw_cid(digest))
 
     def _asked_in(self, head: Head) -> set[int]:
         """Jobs in which a demand is open."""

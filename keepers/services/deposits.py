@@ -23,8 +23,8 @@ from zoo_compute.spec.params import COIN
 log = logging.getLogger("zoo.keeper")
 
 
-def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChunk) -> tuple[Call, int]:
-    """The call that demands one chunk, and its deposit. Raises NeedsOperator when the job's limit does not suffice."""
+def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChunk, me: str) -> tuple[Call, int]:
+    """The call that demands one chunk from my account, and its deposit. Raises NeedsOperator when the job's limit does not suffice."""
     limit = parse_amount(config.deposits_per_job)
     deposit = least_deposit(next_base_fee(chain.w3))
     claim = duty.claim
@@ -36,7 +36,7 @@ def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChun
         committee = view.custody.committees[record.version]
         signer = (duty.signer, words_of(committee))
         what = f"operator {committee[duty.signer].operator} does not serve what it signed for in turn {claim.turn}"
-    if deposits_outstanding(view, config.operator, duty.lane) + deposit > limit:
+    if deposits_outstanding(view, me) + deposit > limit:
         raise NeedsOperator(
             f"{what}, and another demand of it ({format_amount(deposit, 'coin')}) would pass the job's limit",
             hint="raise deposits_per_job in operator.json",

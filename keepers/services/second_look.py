@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("zoo.keeper")
 
-COSTLY = frozenset({("Settlement", "decline"), ("Settlement", "commit"), ("Settlement", "post_checkpoint")})
+COSTLY = frozenset(
+    {
+        ("Settlement", "decline"),
+        ("Settlement", "commit"),
+        ("Settlement", "post_checkpoint"),
+        ("Custody", "post_checkpoint"),
+    }
+)
 
 
 class SecondLook:

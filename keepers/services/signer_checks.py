@@ -1,12 +1,14 @@
 """Whether custodians serve what they signed for: every signer of a checkpoint is asked for it over HTTP.
 
 Nobody misses a custodian that signs and keeps nothing, while others serve what it signed for. So every keeper with a seat looks after
-them. Asking waits for others' machines, so it has a thread of its own.
+them, also after those that served once: of these at one at every look, by chance, so that nobody knows when it may delete. Asking waits
+for others' machines, so it has a thread of its own.
 """
 
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -32,11 +34,13 @@ LOOKS = 2  # in vain: a store that is started again is back at the next one
 
 @dataclass
 class Check:
-    """Of one checkpoint. since: when I saw it first, by the protocol's time; signers: by place; looks: in vain, by operator."""
+    """Of one checkpoint. signers: by place; since: by operator, when it served last, or I saw the checkpoint first, by the protocol's
+    time; looks: in vain one after the other, by operator; serving: when I looked last.
+    """
 
     made: Checkpoint
-    since: int
     signers: Mapping[int, int]
+    since: dict[int, int] = field(default_factory=dict)
     looks: Counter[int] = field(default_factory=Counter)
     serving: set[int] = field(default_factory=set)
 
@@ -59,10 +63,15 @@ class SignerChecks:
             del self._checks[job, turn]
         for turn, made in pending.items():
             signers = signers_to_check(view, me, made)
-            check = self._checks.setdefault((view.job, turn), Check(made, view.now, signers))
+            check = self._checks.setdefault((view.job, turn), Check(made, signers))
             check.signers = signers
-            if view.now >= check.since + me.demand_after_s:
-                silent += [(made, place) for place, operator in signers.items() if check.looks[operator] >= LOOKS]
+            check.since = dict.fromkeys(signers.values(), view.now) | check.since
+            check.since |= dict.fromkeys(check.serving, view.now)
+            silent += [
+                (made, place)
+                for place, operator in signers.items()
+                if check.looks[operator] >= LOOKS and view.now >= check.since[operator] + me.demand_after_s
+            ]
         return tuple(silent)
 
     def run(self, progressed: Callable[[], None] = lambda: None) -> None:
@@ -75,8 +84,13 @@ class SignerChecks:
                 log.exception("unexpected")
 
     def poll_once(self, progressed: Callable[[], None] = lambda: None) -> None:
-        """Look at every signer that was not seen to serve what it signed for."""
-        for check in list(self._checks.values()):
+        """Look at every signer that did not serve what it signed for when I looked last, and again at one that did."""
+        checks = list(self._checks.values())
+        served = [(check, operator) for check in checks for operator in check.serving & set(check.signers.values())]
+        if served:
+            check, operator = secrets.choice(served)
+            check.serving.discard(operator)
+        for check in checks:
             progressed()
             left = set(check.signers.values()) - check.serving
             try:

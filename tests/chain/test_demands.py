@@ -20,7 +20,7 @@ def event(name: str, block: int, claim: Commit, lane: int = 130, **args: Any) ->
 
 
 def demanded(block: int, claim: Commit, lane: int = 130, tensor: int = 4) -> Event:
-    place = {"slot": 1, "tensor": tensor, "group": 5, "deposit": 7, "holds": False}
+    place = {"slot": 1, "tensor": tensor, "group": 5, "deposit": 7, "holds": True, "demander": "0xD"}
     return event("ChunkDemanded", block, claim, lane, **place)
 
 
@@ -35,6 +35,16 @@ def test_a_demand_of_a_custodian__names_it_beside_the_claims_author():
     asked.args["operator"] = 9
     [demand] = demands_of([asked, unanswered(14, FIRST, forfeited=True)], [FIRST])
     assert (demand.claim, demand.operator, demand.end, demand.refunded) == (FIRST, 9, "forfeited", True)
+    assert (demand.demander, demand.has_bytes, demand.holds) == ("0xD", False, True)
+
+
+def test_a_demand_that_somebody_helped_with__is_open_and_shown__and_brings_nothing_back():
+    helped = replace(event("DemandHelped", 13, FIRST), tx="0x7")
+    [open_] = demands_of([demanded(12, FIRST), helped], [FIRST])
+    assert (open_.is_open, open_.has_bytes, open_.help_tx, open_.holds) == (True, True, "0x7", False)
+    for end, in_vain in ((unanswered(14, FIRST, forfeited=True), True), (event("DemandAnswered", 14, FIRST), False)):
+        [ended] = demands_of([demanded(12, FIRST), helped, end], [FIRST])
+        assert (ended.is_open, ended.has_bytes, ended.in_vain, ended.refunded) == (False, True, in_vain, False)
 
 
 def test_demands__end_lane_by_lane_and_claim_by_claim():
@@ -62,5 +72,5 @@ def test_the_contract__is_asked_for_what_can_still_matter_and_tells_of_the_newes
     lost = replace(AGAIN, block=14, state=ClaimState.CONVICTED)
     demands = demands_of([*events, event("DemandAnswered", 15, OTHER)], [FIRST, over, lost])
     assert demands_to_read(demands) == sorted([(claim_hash(FIRST), 130), (claim_hash(AGAIN), 130)])
-    kept = {(claim_hash(FIRST), 130): {"demander": "0xD", "opened_at": 40}}
-    assert [(d.demander[:3], d.opened_at) for d in with_contract_state(demands, kept)][:2] == [("0x0", 0), ("0xD", 40)]
+    kept = {(claim_hash(FIRST), 130): {"opened_at": 40}}
+    assert [d.opened_at for d in with_contract_state(demands, kept)][:2] == [0, 40]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -23,18 +24,18 @@ ASKED = (
     Demand(MADE, 5, 3, 0, 4, 5, 6 * 10**14, True, 18, tx="0x03"),
     Demand(MADE, 6, 129, 0, 4, 5, 6 * 10**14, False, 12, tx="0x04"),
     Demand(MADE, 7, 130, 0, 4, 5, 6 * 10**14, False, 10, tx="0x05", end="forfeited", end_block=14),
+    Demand(MADE, 8, 130, 0, 4, 5, 6 * 10**14, False, 10, tx="0x06", end="forfeited", end_block=14, help_tx="0x07"),
+    Demand(MADE, 8, 130, 0, 4, 5, 6 * 10**14, False, 18, tx="0x08", help_tx="0x09"),
 )
+ASKED = tuple(dataclasses.replace(demand, demander="0xD" + 39 * "0") for demand in ASKED)
 
 
 @pytest.fixture
 def zoo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """`zoo` on a chain whose block n has second 10 n; now is second 200."""
     asked: list[Demand] = []
-    eth = SimpleNamespace(get_transaction=lambda digest: {"from": "0xD" + 39 * "0"})
     chain = SimpleNamespace(
-        head=lambda block: SimpleNamespace(timestamp=10 * block),
-        params=SimpleNamespace(answer_s=30),
-        w3=SimpleNamespace(eth=eth),
+        head=lambda block: SimpleNamespace(timestamp=10 * block), params=SimpleNamespace(answer_s=30)
     )
     monkeypatch.setattr(Settings, "chain", lambda self: chain)
     monkeypatch.setattr(snapshot, "read_job", lambda chain, job: view(200, job=job, demands=asked))
@@ -57,6 +58,8 @@ def test_demands__are_listed_with_who_asked_and_how_they_ended(zoo: Any) -> None
             ("aggregation of operator 9", "operator 5", "seat 3", "open, 10 s left"),
             ("operator 6", "the submitter", "open, time is over"),
             ("aggregation of operator 9", "operator 7", "anyone", "not answered: its reserve is lost after 40 s"),
+            ("operator 8", "answered by another operator: a part of its reserve is lost after 40 s"),
+            ("operator 8", "open, answered by another operator, 10 s left"),
         ),
         strict=True,
     ):
@@ -67,7 +70,9 @@ def test_demands__as_json__name_the_place_and_the_times(zoo: Any) -> None:
     zoo.asked += ASKED
     answer = json.loads(zoo.run("--json"))
     assert (answer["job"], answer["now"]) == (7, 200)
-    first, convicted, _, last, forfeited = answer["demands"]
+    first, convicted, _, last, forfeited, helped, _ = answer["demands"]
+    assert (helped["end"], helped["helped"], forfeited["helped"]) == ("forfeited", True, False)
+    assert first["demander"] == "0xD" + 39 * "0"
     assert (first["slot"], first["tensor"], first["group"], first["deposit"]) == (1, 4, 5, "600000000000000")
     assert (first["asked_at"], first["due"], first["ended_at"], first["end"]) == (100, 130, 120, "bytes")
     assert (first["operator"], first["asked"]) == (1, 1)

@@ -237,7 +237,8 @@ def test_availability__tells_of_demands_their_ends_and_the_clocks_they_hold(job)
     contract = job.contract
     claim = {"job": JOB, "operator": 1, "author": 1, "turn": TURN, "seat": 0}
     job.demand(0, 2, slot=2, tensor=1, group=3, value=DEPOSIT + 5)
-    asked = {**claim, "lane": 2, "slot": 2, "tensor": 1, "group": 3, "deposit": DEPOSIT + 5, "holds": True}
+    place = {"slot": 2, "tensor": 1, "group": 3, "deposit": DEPOSIT + 5, "holds": True}
+    asked = {**claim, "lane": 2, "demander": str(job.holder(2)), **place}
     assert events_of(contract) == [("ChunkDemanded", asked), ("ClocksHeld", {"job": JOB})]
     job.to(3)
     job.answer(0, 2)

@@ -6,11 +6,13 @@ import pytest
 
 from tests.contracts.availability_driver import ANSWER_S, DEPOSIT, STRANGERS, SUBMITTER, deployed_fixture, job_fixture  # noqa: F401
 from tests.contracts.protocol_double import AGGREGATION, CONVICTED, JOB, TURN, claim_hash
+from tests.support.evm import chain
 from tests.support.evm import reverts as refused
 from tests.support.protocol_driver import events_of
 from zoo_compute.spec.params import CUSTODIANS_AT
 
 SIGNER, OTHER = 7, 8
+RESERVE = 103  # of the double
 
 
 @pytest.fixture(name="signed")
@@ -28,6 +30,10 @@ def test_demand__in_a_job_with_custodians__is_of_a_signer(signed):
         signed.demand(0)
     with refused("custody: it did not sign"):
         signed.demand_of(2, 0)
+    signed.double.set_nothing(OTHER, True)
+    with refused("availability: nothing reserved"):
+        signed.demand_of(1, 0)
+    signed.double.set_nothing(OTHER, False)
     signed.demand_of(1, 0)
     asked = signed.contract.demands(JOB, claim_hash(signed.claims[0]), STRANGERS)
     assert (asked.signer, asked.turn, asked.holds, asked.asked) == (OTHER, TURN + 1, False, 1)
@@ -81,8 +87,48 @@ def test_answer__earns_for_the_signer_in_the_first_half__then_for_the_sender(sig
     assert signed.owed(signed.double.address) == DEPOSIT, "the signer's owner"
     assert signed.owed(signed.watched.owner[1]) == 0, "not the author's"
     signed.to(ANSWER_S // 2 + 1)
-    signed.answer(0, 2, sender=signed.watched.submitter)
-    assert signed.owed(signed.watched.submitter) == DEPOSIT
+    signed.answer(0, 2, sender=signed.watched.key(1))
+    assert signed.owed(signed.watched.key(1)) == DEPOSIT, "its own key"
+    assert not signed.is_open(0, 2)
+
+
+def test_help_for_a_signer__delivers_and_earns__and_the_signer_still_answers(signed):
+    signed.demand_of(0, 0, lane=1)
+    signed.to(ANSWER_S // 2 + 1)
+    signed.answer(0, 1, sender=signed.watched.submitter)
+    helped = {"job": JOB, "operator": SIGNER, "author": signed.claims[0][3], "turn": TURN, "seat": 0, "lane": 1}
+    assert events_of(signed.contract) == [("DemandHelped", helped), ("ClocksResumed", {"job": JOB, "seconds": 4})]
+    assert (signed.owed(signed.watched.submitter), signed.is_open(0, 1)) == (DEPOSIT, True)
+    asked = signed.contract.demands(JOB, claim_hash(signed.claims[0]), 1)
+    assert (asked.deposit, asked.holds, asked.signer, asked.opened_at) == (0, False, SIGNER, chain.timestamp - 4)
+    with refused("availability: already shown"):
+        signed.answer(0, 1, sender=signed.watched.submitter)
+    with refused("availability: demand open"):
+        signed.demand_of(1, 0, lane=1)
+    signed.to(ANSWER_S)
+    signed.answer(0, 1, sender=signed.watched.key(1))
+    assert [name for name, _ in events_of(signed.contract)] == ["DemandAnswered"]
+    assert (signed.is_open(0, 1), signed.owed(signed.watched.key(1)), signed.resumed()) == (False, 0, [4])
+    assert not signed.double.has_forfeited(SIGNER)
+
+
+def test_close__after_help__costs_the_signer_and_gives_nothing_back(signed):
+    signed.demand_of(0, 0, lane=1)
+    signed.demand_of(1, 1)
+    signed.to(ANSWER_S)
+    signed.answer(0, 1, sender=signed.watched.submitter)
+    with refused("availability: window open"):
+        signed.close(0, 1)
+    signed.to(ANSWER_S + 1)
+    with refused("availability: answer too late"):
+        signed.answer(0, 1, sender=signed.watched.key(1))
+    signed.close(0, 1)
+    [(name, fields)] = events_of(signed.contract)
+    assert (name, fields["forfeited"]) == ("DemandUnanswered", True)
+    signed.close(1)
+    assert [signed.double.kept(each) for each in (SIGNER, OTHER)] == [RESERVE - RESERVE // 4, 0]
+    assert (signed.owed(signed.holder(1)), signed.owed(signed.holder(STRANGERS))) == (0, DEPOSIT)
+    assert signed.resumed() == [ANSWER_S]
 
 
 def test_demand__of_several_signers__is_bounded_by_the_lane(signed):

@@ -84,9 +84,10 @@ def test_those_who_leave__are_logged(t):
     reserve, places = s.world.custody_requests[job].reserve, [member.operator for member in t.committee]
     t.ok("resign", f"{t.name(2)} hot", job, t.committee, 2)
     assert last_events(t) == [("CustodianResigned", {"job": job, "operator": places[2]})]
-    t.ok("forfeit", s.world.config.availability, job, places[1])
-    assert last_events(t) == [("ReserveForfeited", {"job": job, "operator": places[1], "burned": reserve})]
-    t.ok("forfeit", s.world.config.availability, job, places[1])
+    for kept, burned in ((7, reserve - 7), (0, 7)):
+        t.ok("forfeit", s.world.config.availability, job, places[1], kept)
+        assert last_events(t) == [("ReserveForfeited", {"job": job, "operator": places[1], "burned": burned})]
+    t.ok("forfeit", s.world.config.availability, job, places[1], 0)
     assert last_events(t) == []
     t.ok("expel", "stranger", job, t.committee, 1)
     assert last_events(t)[0] == ("CustodianExpelled", {"job": job, "operator": places[1]})

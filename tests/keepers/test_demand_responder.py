@@ -101,6 +101,8 @@ def test_an_opening__is_built_from_the_files_of_job_and_claim_alone(job, commit,
 class Sent(list):
     """Stands for the sender: what was sent, and what it is made to raise."""
 
+    address = "0xH"
+
     def __init__(self) -> None:
         super().__init__()
         self.raises: list[Exception] = []
@@ -203,6 +205,13 @@ def test_another_operators_demand__is_answered_shortly_before_its_time_is_over_i
     lane.now = last
     lane.made.poll_once()
     assert [args[2] for args in lane.sent] == [130]
+    lane.demands = [
+        demand(commit, 4, operator=2, lane=1, help_tx="0x1"),  # somebody else was faster
+        demand(commit, 4, operator=2, lane=2, demander="0xH"),  # I demand it
+        demand(commit, 4, operator=ME, lane=3, help_tx="0x1"),  # mine still counts
+    ]
+    lane.made.poll_once()
+    assert [args[2] for args in lane.sent] == [130, 3]
 
 
 @pytest.mark.parametrize("trouble", [Refusal("availability: no demand"), ContentMissing("gone"), ValueError("odd")])

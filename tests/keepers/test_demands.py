@@ -149,11 +149,11 @@ def test_deposits__of_all_lanes_of_mine_count_until_they_come_back():
         demand(end="bytes"),
         demand(end="convicted"),
         demand(end="unanswered"),
-        demand(lane=0),
-        demand(lane=1),
+        demand(end="forfeited", help_tx="0x1"),
+        demand(lane=130),
+        demand(demander="0xP"),
     )
-    seats = {0: replace(SEAT, operator=AGGREGATOR), 1: OTHERS, AGGREGATOR_SEAT: CHAIR}
-    assert deposits_outstanding(job(MADE, demands=asked, seats=seats), AGGREGATOR, AGGREGATOR_SEAT) == 300
+    assert deposits_outstanding(job(MADE, demands=asked), "0xA") == 400
 
 
 # -- ending

@@ -67,7 +67,7 @@ def test_where_nothing_could_be_had__chance_chooses_the_place(asked):
 def test_the_limit_of_a_job__is_kept_and_told_after_the_other_duties(asked):
     keeper, views, recorder, _ = asked
     overdue = replace(demand(THEIRS), demander="0xH", opened_at=1_000, lane=130)
-    answered = demand(THEIRS, end="bytes", opened_at=1_000, deposit=5 * 10**16 - LEAST)
+    answered = demand(THEIRS, end="bytes", opened_at=1_000, deposit=5 * 10**16 - LEAST, demander="0xH")
     views[1] = replace(views[1], demands=(answered,))
     keeper.tick()
     assert len(demands(recorder)) == 1, "up to the limit"
@@ -144,7 +144,7 @@ def test_what_a_custodian_signed_for__is_demanded_of_it_by_its_place(asked):
     keeper, views, _, _ = asked
     chunk = DemandChunk(MADE_BY_OTHER, STRANGERS_LANE, {0: None}, 1)
     view = replace(views[1], custody=CUSTODY)
-    call, deposit = deposits.demand(keeper.config, keeper.chain, view, chunk)
+    call, deposit = deposits.demand(keeper.config, keeper.chain, view, chunk, "0xH")
     function, args = call.function, call.args
     assert (function, deposit) == ("demand_of_signer", LEAST)
     assert (args[:4], args[6:]) == ((1, MADE_BY_OTHER.fields, STRANGERS_LANE, 0), (1, words_of(COMMITTEE)))

@@ -75,8 +75,8 @@ def test_a_checkpoint_nobody_serves__is_demanded_of_one_that_signed_for_it() -> 
 
 
 def test_the_next_demand__is_of_another_signer() -> None:
-    for end, lane in (("forfeited", 130), ("", 1), ("bytes", 0)):
-        before = demand(MADE_BY_OTHER, lane, operator=FIRST, end=end, opened_at=OPENED - ANSWER_S - 60)
+    for end, lane, help_tx in (("forfeited", 130, ""), ("forfeited", 130, "0x1"), ("", 1, ""), ("bytes", 0, "")):
+        before = demand(MADE_BY_OTHER, lane, operator=FIRST, end=end, help_tx=help_tx, opened_at=OPENED - ANSWER_S - 60)
         view = held(OPENED + 6, demands=(before,))
         assert [d.signer for d in demanded(duties(view, THE_PROVIDER, LACKING))] == [1]
     answered = demand(MADE_BY_OTHER, 130, operator=FIRST, end="bytes")
@@ -88,6 +88,10 @@ def test_nothing_is_demanded__of_authors_of_the_open_turn_or_of_those_who_lost_t
     assert demanded(duties(open_turn, replace(THE_AGGREGATOR, operator=9), missing(OPENED + 59))) == []
     gone = replace(CUSTODY, roles={FIRST: replace(BEHIND, reserve=0), SECOND: BEHIND})
     assert [d.signer for d in demanded(duties(held(OPENED + 6, gone), THE_PROVIDER, LACKING))] == [1]
+    helped = replace(CUSTODY, roles={FIRST: replace(BEHIND, reserve=75), SECOND: BEHIND})
+    assert [d.signer for d in demanded(duties(held(OPENED + 6, helped), THE_PROVIDER, LACKING))] == [1]
+    last = replace(helped, roles={FIRST: replace(BEHIND, reserve=75)})
+    assert [d.signer for d in demanded(duties(held(OPENED + 6, last), THE_PROVIDER, LACKING))] == [0]
     for lacking in (replace(CUSTODY, roles={}), replace(CUSTODY, records={})):
         assert demanded(duties(held(OPENED + 6, lacking), THE_PROVIDER, LACKING)) == []
 
@@ -109,6 +113,10 @@ def test_whoever_has_a_seat__looks_after_signers_but_itself_and_the_checkpoints_
         committee = (replace(COMMITTEE[0], operator=operator), *COMMITTEE[1:])
         mine = replace(CUSTODY, committees={1: committee}, roles={operator: BEHIND, SECOND: BEHIND})
         assert signers_to_check(held(OPENED, mine), THE_PROVIDER, MADE_BY_OTHER) == {1: SECOND}
+    for reserve, looked_after in ((76, {0: FIRST, 1: SECOND}), (75, {1: SECOND})):
+        roles = {FIRST: Role(reserve, CustodyStatus.LEFT), SECOND: BEHIND}
+        lost = signers_to_check(held(OPENED, replace(CUSTODY, roles=roles)), THE_PROVIDER, MADE_BY_OTHER)
+        assert lost == looked_after, "it lost what it costs that others answered for it"
     stranger = replace(THE_PROVIDER, operator=77)
     assert signers_to_check(held(OPENED), stranger, MADE_BY_OTHER) == {}
 
@@ -118,15 +126,35 @@ def test_of_a_silent_signer__one_chunk_is_demanded_from_the_lane_that_stops_no_c
     expected = [DemandChunk(MADE_BY_OTHER, STRANGERS_LANE, {0: None}, 1)]
     assert list(demand_of_silent(held(OPENED), THE_PROVIDER, silent)) == expected
     assert expected[0] in duties(held(OPENED, state=JobState.ENDED), THE_PROVIDER, silent), "of the last one, too"
-    of_it, of_another = (demand(MADE_BY_OTHER, 130, operator=n, end="bytes") for n in (SECOND, FIRST))
-    assert list(demand_of_silent(held(OPENED, demands=(of_another,)), THE_PROVIDER, silent)) == expected
-    for demands in ((of_it,), (replace(of_another, end=""),), 4 * (of_another,)):
+    mine, theirs = (demand(MADE_BY_OTHER, 130, operator=SECOND, end="bytes", demander=who) for who in ("0xP", "0xA"))
+    of_another = replace(theirs, operator=FIRST)
+    for demands in ((theirs,), 3 * (of_another,), (replace(mine, operator=FIRST),)):
+        assert list(demand_of_silent(held(OPENED, demands=demands), THE_PROVIDER, silent)) == expected
+    for demands in ((mine,), (replace(mine, end=""),), (replace(of_another, end="", opened_at=OPENED),)):
         assert list(demand_of_silent(held(OPENED, demands=demands), THE_PROVIDER, silent)) == []
     both = Progress(silent=((MADE_BY_OTHER, 1), (MADE_BY_OTHER, 0)))
     assert list(demand_of_silent(held(OPENED), THE_PROVIDER, both)) == expected, "one after the other"
     latest = MADE_BY_OTHER.deadline - 2 * ANSWER_S
     assert list(demand_of_silent(held(latest), THE_PROVIDER, silent)) == expected
     assert list(demand_of_silent(held(latest + 1), THE_PROVIDER, silent)) == []
+
+
+def test_others_demands__shield_no_signer() -> None:
+    """Answered ones do not count; nor do open ones that leave me no time; and where the strangers' lane is used up, I use my own."""
+    silent = Progress(silent=((MADE_BY_OTHER, 1),))
+    own = [DemandChunk(MADE_BY_OTHER, 0, {0: None}, 1)]
+    theirs = demand(MADE_BY_OTHER, 130, operator=SECOND, end="bytes")
+    assert list(demand_of_silent(held(OPENED, demands=4 * (theirs,)), THE_PROVIDER, silent)) == own
+    latest = MADE_BY_OTHER.deadline - 2 * ANSWER_S
+    for opened_at, due in ((latest - ANSWER_S - 1, []), (latest - ANSWER_S, own)):
+        for operator in (FIRST, SECOND):
+            open_ = replace(theirs, end="", opened_at=opened_at, operator=operator)
+            assert list(demand_of_silent(held(latest, demands=(open_,)), THE_PROVIDER, silent)) == due
+    for used, due in ((1, own), (2, [])):
+        spent = (*4 * (theirs,), *used * (replace(theirs, operator=FIRST, lane=0),))
+        assert list(demand_of_silent(held(OPENED, demands=spent), THE_PROVIDER, silent)) == due, (
+            "half is for my own data"
+        )
 
 
 class Looks:
@@ -163,8 +191,40 @@ def test_a_signer_that_serves_what_it_signed_for__is_left_alone(looks: Looks) ->
         looks.look()
         looks.checks.endpoints = {SECOND: gateway.url}
         looks.look()
-    looks.look()
-    assert looks.silent(OPENED + 900) == (), "it was seen to serve once"
+        looks.look()
+        assert looks.silent(OPENED + 900) == ()
+
+
+def test_a_signer_that_served_and_deletes__is_found__once_it_served_nothing_for_my_patience(looks: Looks) -> None:
+    patience = int(THE_PROVIDER.demand_after_s)
+    with Gateway(looks.theirs) as gateway:
+        looks.checks.endpoints = {SECOND: gateway.url}
+        looks.silent(OPENED)
+        looks.look()
+        assert looks.silent(OPENED + 900) == ()
+        looks.theirs.unpin(looks.state)
+        looks.theirs.collect_garbage()
+        looks.look()
+    assert looks.silent(OPENED + 900 + patience - 1) == ()
+    assert looks.silent(OPENED + 900 + patience) == ((looks.made, 1),)
+
+
+def test_of_those_that_serve__one_is_looked_at_again_at_every_look(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def confirmed(files: object, urls: set[str], scope: object) -> set[str]:
+        asked.append(sorted(urls))
+        return urls
+
+    monkeypatch.setattr(signer_checks, "confirmed", confirmed)
+    looks.checks.endpoints = {operator: f"http://{operator}" for operator in (FIRST, SECOND)}
+    looks.checks.silent(held(OPENED, checkpoints=(looks.made,)), THE_PROVIDER)
+    for _ in range(40):
+        looks.checks.poll_once()
+    assert asked[0] == [f"http://{operator}" for operator in (FIRST, SECOND)]
+    assert sorted({tuple(urls) for urls in asked[1:]}) == [("http://4",), ("http://5",)]
 
 
 def test_a_signer_that_serves_nothing__is_named_after_my_patience(looks: Looks) -> None:
@@ -206,8 +266,9 @@ def test_a_checkpoint_that_i_cannot_read__says_nothing_of_its_signers(
 # -- whose reserve is forfeit
 
 
-def test_a_custodian_without_a_reserve__is_expelled_once_no_draw_is_scheduled() -> None:
-    gone = replace(CUSTODY, roles={**CUSTODY.roles, SECOND: replace(BEHIND, reserve=0)})
+@pytest.mark.parametrize("left", [0, 75, 99])
+def test_a_custodian_without_all_of_its_reserve__is_expelled_once_no_draw_is_scheduled(left: int) -> None:
+    gone = replace(CUSTODY, roles={**CUSTODY.roles, SECOND: replace(BEHIND, reserve=left)})
     expected = Send("custody", "expel", (1, words_of(COMMITTEE), 1))
     assert list(custody_decisions.expel_duty(held(OPENED), gone)) == [expected]
     assert list(custody_decisions.expel_duty(held(OPENED), CUSTODY)) == []

@@ -219,12 +219,12 @@ class Custody(Walk):
             self.s.attempt("custody", "lapse", "stranger", job, self.committee(job), place)
 
     @when(has_committee)
-    @rule(job=INDEX, who=INDEX, known=(True, True, True, False))
-    def expel(self, job: int, who: int, known: bool) -> None:
+    @rule(job=INDEX, who=INDEX, known=(True, True, True, False), kept=(0, 10, 10**30))
+    def expel(self, job: int, who: int, known: bool, kept: int) -> None:
         """By Availability; now and then by a stranger."""
         job = self.job(job, has_committee)
         sender = self.s.world.config.availability if who < 7 else "stranger"
-        self.s.attempt("custody", "forfeit", sender, job, self.s.ids[NAMES[who % 7]])
+        self.s.attempt("custody", "forfeit", sender, job, self.s.ids[NAMES[who % 7]], kept)
         committee = self.committee(job) if known else ()
         for place in range(len(self.committee(job))):
             self.s.attempt("custody", "expel", "stranger", job, committee, place)

@@ -24,8 +24,8 @@ _log = logging.getLogger("zoo.answers")
 
 
 def answered_demands(view: JobView, commit: Commit, slot: int) -> list[Demand]:
-    """The answered demands for a slot's update, newest first."""
-    matching = (d for d in view.demands if (d.end, d.slot) == ("bytes", slot) and d.claim.fields == commit.fields)
+    """The demands for a slot's update of which the bytes were shown, newest first."""
+    matching = (d for d in view.demands if d.has_bytes and d.slot == slot and d.claim.fields == commit.fields)
     return list(matching)[::-1]
 
 
@@ -34,7 +34,7 @@ def published_result(chain: Chain, view: JobView, commit: Commit, slot: int) -> 
     claim = Claim(*commit.fields)  # type: ignore[arg-type]
     for demand in answered_demands(view, commit, slot):
         asked = watching.Demand(slot=slot, tensor=demand.tensor, group=demand.group)
-        for opening in _openings(chain, demand.end_tx):
+        for opening in _openings(chain, demand.help_tx or demand.end_tx):
             if availability.has_chunk(claim, asked, opening):
                 roots = (opening.segment_root, opening.end_root, availability.data_root(asked, opening))
                 return Result(*roots, opening.result_path)

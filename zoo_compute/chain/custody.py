@@ -12,6 +12,7 @@ from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.snapshot import job_events
 from zoo_compute.spec import bits
 from zoo_compute.spec.custodians import Committee, CustodyStatus, Member, Progress, Record, Request, Role
+from zoo_compute.spec.custody import reserve_after_help
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ class CustodyView:
         committee = self.committees.get(record.version, ())
         signed = {index: member.operator for index, member in enumerate(committee) if signers >> index & 1}
         return {index: operator for index, operator in signed.items() if self.roles.get(operator, Role()).reserve}
+
+    def was_helped(self, operator: int) -> bool:
+        """Whether an operator lost what it costs that others answer for it. It loses that no second time."""
+        return self.roles.get(operator, Role()).reserve <= reserve_after_help(self.request.reserve)
 
     def record_of(self, turn: int) -> Record:
         """A turn's record; of one that has none yet, with the present committee."""

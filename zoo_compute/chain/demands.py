@@ -13,6 +13,7 @@ from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import Claim
 from zoo_compute.spec.watching import NOBODY
 
+_OF_EVENT = ("operator", "lane", "demander", "slot", "tensor", "group", "deposit", "holds")
 CLAIM_TYPE = "(uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32)"
 
 
@@ -21,8 +22,8 @@ class Demand:
     """One demand.
 
     operator: of which the data is demanded: the claim's author, or in a job with custodians one that signed for it. end: empty while it
-    is open, then `bytes`, or, where nobody answered, `convicted` (the author's claim), `forfeited` (the custodian's reserve), or
-    `unanswered` (it cost nothing).
+    is open, then `bytes`, or, where it was not answered, `convicted` (the author's claim), `forfeited` (the custodian's reserve, or a
+    part of it), or `unanswered` (it cost nothing). help_tx: in which somebody else showed what is demanded of a custodian.
     """
 
     claim: Claim
@@ -38,7 +39,8 @@ class Demand:
     end: str = ""
     end_block: int = 0
     end_tx: str = ""
-    demander: str = NOBODY  # known while it is open
+    help_tx: str = ""
+    demander: str = NOBODY
     opened_at: int = 0  # known for a lane's newest demand if the claim is pending or the demand is open
 
     @property
@@ -46,9 +48,19 @@ class Demand:
         return not self.end
 
     @property
+    def has_bytes(self) -> bool:
+        """Whether the bytes are on chain."""
+        return self.end == "bytes" or self.help_tx != ""
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether whoever was asked did not answer."""
+        return self.end in ("unanswered", "convicted", "forfeited")
+
+    @property
     def refunded(self) -> bool:
         """Whether the deposit went back to the demander."""
-        return self.end in ("unanswered", "convicted", "forfeited")
+        return self.in_vain and not self.help_tx
 
 
 def claim_hash(claim: Claim) -> bytes:
@@ -63,11 +75,14 @@ def demands_of(events: Sequence[Event], claims: Sequence[Claim]) -> list[Demand]
         args = event.args
         if event.name == "ChunkDemanded":
             asked = [c for c in claims if _is_of(args, c) and c.block <= event.block]
-            place = {name: args[name] for name in ("operator", "lane", "slot", "tensor", "group", "deposit", "holds")}
+            place = {name: args[name] for name in _OF_EVENT}
             demands.append(Demand(claim=asked[-1], block=event.block, tx=event.tx, **place))
-        elif event.name in ("DemandAnswered", "DemandUnanswered"):
+        elif event.name in ("DemandHelped", "DemandAnswered", "DemandUnanswered"):
             at = max(i for i, d in enumerate(demands) if d.is_open and d.lane == args["lane"] and _is_of(args, d.claim))
-            demands[at] = replace(demands[at], end=_end(event), end_block=event.block, end_tx=event.tx)
+            if event.name == "DemandHelped":
+                demands[at] = replace(demands[at], help_tx=event.tx, holds=False)
+            else:
+                demands[at] = replace(demands[at], end=_end(event), end_block=event.block, end_tx=event.tx)
     return demands
 
 
@@ -82,7 +97,7 @@ def with_contract_state(demands: Sequence[Demand], kept: Mapping[tuple[bytes, in
     updated = list(demands)
     for key, values in kept.items():
         at = newest[key]
-        updated[at] = replace(updated[at], demander=values["demander"], opened_at=values["opened_at"])
+        updated[at] = replace(updated[at], opened_at=values["opened_at"])
     return updated
 
 

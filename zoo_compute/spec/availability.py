@@ -44,6 +44,7 @@ def demand_of_signer(
     """Likewise, of one that signed for it once its turn was closed."""
     require(claim.turn < w.run(job).turn, "availability: turn is open")
     signer = custody_turns.signer_of(w, job, claim.turn, claim.seat, committee, index)
+    require(w.custody_roles[job, signer].reserve > 0, "availability: nothing reserved")
     _open(w, msg, job, claim, signer, lane, slot, tensor, group)
 
 
@@ -73,22 +74,32 @@ def _open(
 
 
 def answer(w: World, msg: Message, job: int, claim: Claim, lane: int, opening: Opening) -> None:
-    """The bytes. Until half of the time is over whoever was asked is owed the deposit, later whoever answers."""
+    """The bytes. Until half of the time is over whoever was asked is owed the deposit, later whoever answers. Then anybody but the
+    custodian that was asked only helps: it may still answer.
+    """
     asked, answer_s = _open_demand(w, job, claim, lane), w.config.preset.answer_s
     require(msg.now <= asked.opened_at + answer_s, "availability: answer too late")
     require(has_chunk(claim, asked, opening), "availability: bytes do not match")
-    is_early = msg.now <= asked.opened_at + answer_s // 2
-    _end(w, msg, job, claim, lane, w.operator(asked.signer or claim.operator).owner if is_early else msg.sender)
+    if msg.now <= asked.opened_at + answer_s // 2:
+        _end(w, msg, job, claim, lane, w.operator(asked.signer or claim.operator).owner)
+    elif asked.signer == NO_SIGNER or w.operator(asked.signer).hot == msg.sender:
+        _end(w, msg, job, claim, lane, msg.sender)
+    else:
+        require(not asked.is_helped, "availability: already shown")
+        _pay(w, msg, job, claim, lane, msg.sender)
 
 
 def close(w: World, msg: Message, job: int, claim: Claim, lane: int) -> None:
-    """A demand that nobody answered in time ends with the claim, or with the signer's reserve: others have what it signed for."""
+    """A demand that was not answered in time ends with the claim, or with the signer's reserve, of which it keeps a part if somebody
+    helped: others have what it signed for.
+    """
     asked = _open_demand(w, job, claim, lane)
     require(msg.now > asked.opened_at + w.config.preset.answer_s, "availability: window open")
     _end(w, msg, job, claim, lane, asked.demander)
     here = replace(msg, sender=w.config.availability)
     if asked.signer:
-        custody.forfeit(w, here, job, asked.signer)
+        kept = custody.reserve_after_help(w.custody_requests[job].reserve) if asked.is_helped else 0
+        custody.forfeit(w, here, job, asked.signer, kept)
     elif known(w, job, claim) is not None:
         convictions.void(w, here, job, claim)
 
@@ -143,9 +154,15 @@ def _open_demand(w: World, job: int, claim: Claim, lane: int) -> Demand:
 
 
 def _end(w: World, msg: Message, job: int, claim: Claim, lane: int, payee: str) -> None:
+    holds = w.demands[job, claim, lane].holds
+    _pay(w, msg, job, claim, lane, payee)
+    w.demands[job, claim, lane] = replace(w.demands[job, claim, lane], demander=NOBODY, holds=holds)
+
+
+def _pay(w: World, msg: Message, job: int, claim: Claim, lane: int, payee: str) -> None:
     """Pays the deposit to the payee; clocks that the demand stopped run again."""
     asked = w.demands[job, claim, lane]
-    w.demands[job, claim, lane] = replace(asked, demander=NOBODY, deposit=0)
+    w.demands[job, claim, lane] = replace(asked, deposit=0, holds=False)
     w.coin_owed[payee] = w.coin_owed.get(payee, 0) + asked.deposit
     if asked.holds:
         _spend(w, msg, job, lane, asked)

@@ -36,6 +36,9 @@ from zoo_compute.spec.params import restitution as restitution_of
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import ZERO_ADDRESS, JobState, Message, World
 
+# A quarter of a custodian's reserve, for what others had to show in its place; once a job.
+HELPED_PART = 4
+
 
 def fee_of(price: int, size: int) -> int:
     """Of one signature: a round takes two, and the price is per GiB and round."""
@@ -264,20 +267,27 @@ def lapse(w: World, msg: Message, job: int, committee: Committee, index: int) ->
     _vacate(w, job, committee, index, msg.now)
 
 
-def forfeit(w: World, msg: Message, job: int, operator: int) -> bool:
-    """For Availability: it did not show what it signed for. Whether it had a reserve."""
+def reserve_after_help(reserve: int) -> int:
+    """What is left of a job's reserve to one that did not show what somebody else then showed, however often."""
+    return reserve - reserve // HELPED_PART
+
+
+def forfeit(w: World, msg: Message, job: int, operator: int, kept: int) -> bool:
+    """For Availability: it did not show what it signed for, and keeps so much at most. Whether that cost it anything."""
     require(msg.sender == w.config.availability, "custody: not the availability")
     role = w.custody_roles.get((job, operator), Role())
-    if role.reserve:
-        w.custody_roles[job, operator] = replace(role, reserve=0)
-        _burn(w, w.job(job).token, role.reserve)
-    return role.reserve > 0
+    if role.reserve <= kept:
+        return False
+    w.custody_roles[job, operator] = replace(role, reserve=kept)
+    _burn(w, w.job(job).token, role.reserve - kept)
+    return True
 
 
 def expel(w: World, msg: Message, job: int, committee: Committee, index: int) -> None:
-    """A custodian whose reserve is forfeit loses its place."""
+    """A custodian whose reserve, or a part of it, is forfeit loses its place."""
     operator = _member(w, job, committee, index).operator
-    require(w.custody_roles[job, operator].reserve == 0, "custody: its reserve is here")
+    has_lost = w.custody_roles[job, operator].reserve < w.custody_requests[job].reserve
+    require(has_lost, "custody: its reserve is here")
     require(w.job(job).state <= JobState.RUNNING, "custody: job is over")
     _vacate(w, job, committee, index, msg.now)
 

@@ -10,7 +10,7 @@ NO_SIGNER: int = 0
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A lane's newest demand of a claim; `demander` is nobody once it ended."""
+    """A lane's newest demand of a claim; `demander` is nobody once it ended, and the deposit is paid once somebody helped."""
 
     demander: str = NOBODY
     deposit: int = 0
@@ -26,6 +26,11 @@ class Demand:
     @property
     def is_open(self) -> bool:
         return self.demander != NOBODY
+
+    @property
+    def is_helped(self) -> bool:
+        """Whether somebody else showed what is demanded of a custodian, which may still answer."""
+        return self.is_open and self.deposit == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ STATES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "lot": ("lots", lambda lot: lot.phase.name),
     "claim": ("claims", lambda posted: posted.status.name),
     "parked claim": ("parked", lambda status: status.name),
-    "demand": ("demands", lambda demand: "OPEN" if demand.is_open else "ENDED"),
+    "demand": ("demands", lambda demand: "HELPED" if demand.is_helped else "OPEN" if demand.is_open else "ENDED"),
     "draw": ("draws", lambda draw: "DRAWN" if draw.is_drawn else "NAMED"),
     "verdicts": ("statements", lambda given: "GIVEN" if given.left.units else "ENDED"),
     "custodian": ("custody_roles", lambda role: role.status.name),
@@ -51,7 +51,7 @@ TRANSITIONS: dict[str, str] = {
     "claim": "NONE>PENDING PENDING>PAID PENDING>CONVICTED PENDING>VOID PENDING>ABSENT "
     "PAID>PENDING CONVICTED>PENDING VOID>PENDING ABSENT>PENDING PENDING>PARKED PARKED>PENDING",
     "parked claim": "NONE>PENDING PENDING>PAID PENDING>CONVICTED PENDING>VOID",
-    "demand": "NONE>OPEN OPEN>ENDED ENDED>OPEN",
+    "demand": "NONE>OPEN OPEN>HELPED OPEN>ENDED HELPED>ENDED ENDED>OPEN",
     "draw": "NONE>NAMED NAMED>DRAWN",
     "verdicts": "NONE>GIVEN GIVEN>ENDED",
     "custodian": "NONE>OFFERED OFFERED>NONE OFFERED>CUSTODIAN CUSTODIAN>LEFT",

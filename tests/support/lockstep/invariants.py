@@ -297,7 +297,10 @@ def check_demands(w: World) -> None:
     holding: Counter[int] = Counter()
     for (job, claim, lane), asked in w.demands.items():
         assert asked.asked <= LANE_DEMANDS, f"lane {lane} of job {job} asked {asked.asked} times of one claim"
-        assert asked.is_open == (asked.deposit > 0), f"job {job}, turn {claim.turn}: a deposit of no demand"
+        is_prepaid = asked.is_open and not asked.is_helped
+        assert is_prepaid == (asked.deposit > 0), f"job {job}, turn {claim.turn}: a deposit of no demand"
+        is_of_signer = asked.signer > 0 and not asked.holds
+        assert is_of_signer or not asked.is_helped, f"job {job}, turn {claim.turn}: help for an author, or with clocks"
         holding[job] += asked.is_open and asked.holds
     for job, run in w.runs.items():
         assert w.holdings.get(job, Holding()).open == holding[job], f"job {job}: {holding[job]} demands hold its clocks"

@@ -204,7 +204,7 @@ class CustodyScenario:
     def expelled(self, place: int) -> None:
         """Its reserve is forfeit, and then its place."""
         operator = self.committee[place].operator
-        self.ok("forfeit", self.s.world.config.availability, self.job, operator)
+        self.ok("forfeit", self.s.world.config.availability, self.job, operator, 0)
         self.ok("expel", "stranger", self.job, self.committee, place)
 
     def count(self) -> None:
@@ -658,7 +658,7 @@ def whoever_offers_first_after_an_outage_is_not_alone(s: Stage) -> None:
     t.ok("schedule", "alice hot", job)
     t.no("draw scheduled", "lapse", "stranger", job, t.committee, 2)
     third = t.committee[2].operator
-    t.ok("forfeit", s.world.config.availability, job, third)
+    t.ok("forfeit", s.world.config.availability, job, third, 0)
     t.no("draw scheduled", "expel", "stranger", job, t.committee, 2)
     s.mine(s.preset.draw_blocks + 2)
     t.ok("draw", "stranger", job, t.committee)
@@ -671,11 +671,15 @@ def who_lost_its_reserve_loses_its_place(s: Stage) -> None:
     job, reserve = t.job, s.world.custody_requests[t.job].reserve
     first, second = (s.ids[t.name(place)] for place in (0, 1))
     here, burned = s.world.config.availability, s.world.custody_burned.get(t.token, 0)
-    t.no("not the availability", "forfeit", "stranger", job, first)
+    t.no("not the availability", "forfeit", "stranger", job, first, 0)
     t.no("its reserve is here", "expel", "stranger", job, t.committee, 0)
-    assert not s.ok("custody", "forfeit", here, job, s.ids["alice"]), "she put nothing up"
-    assert s.ok("custody", "forfeit", here, job, first)
-    assert not s.ok("custody", "forfeit", here, job, first), "it is taken once"
+    assert not s.ok("custody", "forfeit", here, job, first, reserve), "it may keep all"
+    t.no("its reserve is here", "expel", "stranger", job, t.committee, 0)
+    for kept in (reserve - 1, 0):
+        assert not s.ok("custody", "forfeit", here, job, s.ids["alice"], kept), "she put nothing up"
+        assert not s.ok("custody", "forfeit", here, job + 1, first, kept), "no such job"
+        assert s.ok("custody", "forfeit", here, job, first, kept)
+        assert not s.ok("custody", "forfeit", here, job, first, kept), "it is taken once"
     t.no("committee differs", "expel", "stranger", job, (), 0)
     t.no("no custodian", "expel", "stranger", job, t.committee, 3)
     t.ok("expel", "stranger", job, t.committee, 0)
@@ -684,7 +688,7 @@ def who_lost_its_reserve_loses_its_place(s: Stage) -> None:
     t.offered("alice", "bob")
     t.drawn()
     assert s.world.custody[job].vacant == 0
-    assert s.ok("custody", "forfeit", here, job, second), "it left its place, not what it signed for"
+    assert s.ok("custody", "forfeit", here, job, second, 0), "it left its place, not what it signed for"
     assert s.world.custody_burned[t.token] == burned + 2 * reserve
     for _ in range(s.world.run(job).rounds):
         t.closed()

@@ -10,8 +10,10 @@ from tests.support.scenarios.auctions import scenario
 from tests.support.scenarios.custody import CustodyScenario
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.custodians import CustodyStatus
+from zoo_compute.spec.custody import reserve_after_help
 from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_LANE
 from zoo_compute.spec.state import Claim, ClaimStatus
+from zoo_compute.spec.watching import Demand
 
 WINDOWS = {"slot_s": 300, "aggregate_s": 300, "reexecute_s": 200}
 
@@ -42,11 +44,17 @@ class SignersScenario(CustodyScenario):
 
     def answer(self, seat: int, lane: int = STRANGERS_LANE, sender: str = "stranger") -> None:
         claim = self.claims[seat]
-        opening = committed_results.chunk_opening(claim, self.s.world.demands[self.job, claim, lane])
+        opening = committed_results.chunk_opening(claim, self.question(seat, lane))
         self.s.ok("availability", "answer", sender, self.job, claim, lane, opening)
+
+    def helped(self, seat: int, lane: int = STRANGERS_LANE) -> None:
+        self.answer(seat, lane, sender="carol hot")
 
     def close(self, seat: int, lane: int = STRANGERS_LANE) -> None:
         self.s.ok("availability", "close", "stranger", self.job, self.claims[seat], lane)
+
+    def question(self, seat: int, lane: int = STRANGERS_LANE) -> Demand:
+        return self.s.world.demands[self.job, self.claims[seat], lane]
 
     def reserve(self, name: str) -> int:
         return self.s.world.custody_roles[self.job, self.s.ids[name]].reserve
@@ -77,8 +85,9 @@ def data_is_demanded_of_one_that_signed_for_it(s: Stage) -> None:
     t.answer(0, 1)  # for whom the first half of the time is, whoever sends it
     assert t.owed(f"{t.name(0)} owner") == deposit
     s.wait(1)
-    t.answer(AGGREGATOR_SEAT, SUBMITTER_LANE, sender="carol hot")
-    assert (t.owed("carol hot"), t.owed(f"{t.name(1)} owner")) == (deposit, 0)
+    mine = f"{t.name(1)} hot"
+    t.answer(AGGREGATOR_SEAT, SUBMITTER_LANE, sender=mine)  # for the sender
+    assert (t.owed(mine), t.owed(f"{t.name(1)} owner")) == (deposit, 0)
     s.wait(s.preset.answer_s)
     t.close(0)
     assert (t.reserve(t.name(0)) > 0, t.reserve(t.name(1))) == (True, 0)
@@ -103,6 +112,7 @@ def a_signer_that_shows_nothing_loses_its_reserve_and_its_place(s: Stage) -> Non
     assert s.world.custody_escrows[job] == escrow, "nobody earns by outages"
     t.close(0)
     assert s.world.custody_burned[t.token] == burned + reserve, "the second one finds nothing left"
+    t.demand(1, 0, reason="availability: nothing reserved")
     assert t.owed("stranger") == least_deposit(s.base_fee)
     t.ok("expel", "stranger", job, t.committee, 0)
     assert s.world.claims[job, AGGREGATOR_SEAT, 0].status == ClaimStatus.PENDING
@@ -114,6 +124,86 @@ def a_signer_that_shows_nothing_loses_its_reserve_and_its_place(s: Stage) -> Non
     t.ok("count", "stranger", job, 1, t.signed)
     t.closed()
     s.settle(job)
+
+
+@scenario
+def whoever_helps_a_signer_does_not_spare_it(s: Stage) -> None:
+    """Somebody else shows the data: a part of the reserve burns, once, and the place goes. What nobody shows takes the rest."""
+    t = SignersScenario(s)
+    job, silent, deposit = t.job, t.name(0), least_deposit(s.base_fee)
+    reserve, burned = t.reserve(silent), s.world.custody_burned.get(t.token, 0)
+    t.demand(AGGREGATOR_SEAT, 0, lane=1)
+    t.demand(0, 0)
+    t.demand(1, 0)
+    s.wait(s.preset.answer_s // 2 + 1)
+    t.helped(AGGREGATOR_SEAT, 1)
+    assert t.owed("carol hot") == deposit
+    assert s.world.run(job).holds == 0, "the data is there: the clocks run"
+    t.helped(0)
+    args = (job, t.claims[0], STRANGERS_LANE, committed_results.chunk_opening(t.claims[0], t.question(0)))
+    s.no("availability: already shown", "availability", "answer", "stranger", *args)
+    t.no("its reserve is here", "expel", "stranger", job, t.committee, 0)
+    s.wait(s.preset.answer_s - s.preset.answer_s // 2 - 1)
+    s.no("availability: window open", "availability", "close", "stranger", job, t.claims[0], STRANGERS_LANE)
+    s.wait(1)
+    t.close(AGGREGATOR_SEAT, 1)
+    left = reserve_after_help(reserve)
+    assert (t.reserve(silent), s.world.custody_burned[t.token]) == (left, burned + reserve - left)
+    assert 0 < left < reserve
+    t.close(0)
+    assert t.reserve(silent) == left, "an outage costs it once, however many ask"
+    assert (t.owed("stranger"), t.owed("carol hot")) == (0, 2 * deposit)
+    t.ok("expel", "stranger", job, t.committee, 0)
+    t.close(1)
+    assert t.reserve(silent) == 0, "nobody showed that"
+    assert t.owed("stranger") == deposit
+
+
+@scenario
+def nobody_convicts_a_signer_by_answering(s: Stage) -> None:
+    """A demander answers its own demand, early or late, and copies what the signer sends: the signer answers in its time."""
+    t = SignersScenario(s)
+    job, name, deposit = t.job, t.name(0), least_deposit(s.base_fee)
+    reserve = t.reserve(name)
+    t.demand(0, 0)
+    t.answer(0)  # early, by the demander: the signer earns by it
+    assert t.owed(f"{name} owner") == deposit
+    t.demand(0, 0)
+    t.demand(1, 0, lane=SUBMITTER_LANE)
+    s.wait(s.preset.answer_s // 2 + 1)
+    t.answer(0)  # late, by the demander: it has its deposit back, and no more
+    t.answer(1, SUBMITTER_LANE, sender="submitter")
+    s.wait(s.preset.answer_s - s.preset.answer_s // 2 - 1)
+    t.answer(0, sender=f"{name} hot")
+    t.answer(1, SUBMITTER_LANE, sender=f"{name} hot")
+    s.no("availability: no demand", "availability", "close", "stranger", job, t.claims[0], STRANGERS_LANE)
+    assert (t.reserve(name), t.owed("stranger"), t.owed("submitter")) == (reserve, deposit, deposit)
+    t.no("its reserve is here", "expel", "stranger", job, t.committee, 0)
+    t.demand(0, 0)  # the lane is free again
+
+
+@scenario
+def whoever_lapsed_or_left_still_pays_for_what_others_showed(s: Stage) -> None:
+    """Up to the same part: a lapse counts towards it."""
+    t = SignersScenario(s, reexecute_s=2_000)
+    job, left, reserve = t.job, t.name(0), t.reserve(t.name(0))
+    t.ok("resign", f"{left} hot", job, t.committee, 0)
+    t.offered("alice", "bob")
+    t.drawn()
+    second = t.name(1)
+    s.to(s.world.run(job).inputs_close + s.preset.answer_s + 1)
+    t.ok("lapse", "stranger", job, t.committee, t.place(second))
+    lapsed = t.reserve(second)
+    assert lapsed < reserve
+    t.demand(0, 0)
+    t.demand(1, 1)
+    s.wait(s.preset.answer_s // 2 + 1)
+    t.helped(0)
+    t.helped(1)
+    s.wait(s.preset.answer_s)
+    t.close(0)
+    t.close(1)
+    assert t.reserve(left) == t.reserve(second) == reserve_after_help(reserve)
 
 
 @scenario

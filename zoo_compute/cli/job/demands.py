@@ -22,6 +22,11 @@ ENDS = {
     "convicted": "not answered: the claim is convicted",
     "forfeited": "not answered: its reserve is lost",
 }
+HELPED = {
+    "bytes": "answered, after another operator",
+    "unanswered": "answered by another operator",
+    "forfeited": "answered by another operator: a part of its reserve is lost",
+}
 LANES = {AGGREGATOR_SEAT: "the aggregator", SUBMITTER_LANE: "the submitter", STRANGERS_LANE: "anyone"}
 
 
@@ -54,8 +59,6 @@ def demands(settings: Settings, number: int) -> None:
 
 
 def _as_json(chain: Chain, view: JobView, demand: Demand) -> dict[str, Any]:
-    from hexbytes import HexBytes
-
     claim, asked_at = demand.claim, chain.head(demand.block).timestamp
     return {
         "turn": claim.turn,
@@ -64,7 +67,7 @@ def _as_json(chain: Chain, view: JobView, demand: Demand) -> dict[str, Any]:
         "operator": claim.operator,
         "asked": demand.operator,
         "lane": demand.lane,
-        "demander": chain.w3.eth.get_transaction(HexBytes(demand.tx))["from"],
+        "demander": demand.demander,
         "slot": demand.slot,
         "tensor": demand.tensor,
         "group": demand.group,
@@ -73,6 +76,7 @@ def _as_json(chain: Chain, view: JobView, demand: Demand) -> dict[str, Any]:
         "asked_at": asked_at,
         "due": (max(asked_at, view.wall(demand.opened_at)) if demand.is_open else asked_at) + chain.params.answer_s,
         "end": demand.end or None,
+        "helped": bool(demand.help_tx),
         "ended_at": chain.head(demand.end_block).timestamp if demand.end else None,
         "transaction": demand.tx,
     }
@@ -85,9 +89,11 @@ def _work(each: dict[str, Any]) -> str:
 
 def _end(each: dict[str, Any], now: int) -> str:
     if each["end"]:
-        return f"{ENDS[each['end']]} after {format_seconds(each['ended_at'] - each['asked_at'])}"
+        ends = HELPED if each["helped"] else ENDS
+        return f"{ends[each['end']]} after {format_seconds(each['ended_at'] - each['asked_at'])}"
     left_s = each["due"] - now
-    return f"open, {format_seconds(left_s)} left" if left_s >= 0 else "open, time is over: anyone can close it"
+    opened = "open, answered by another operator" if each["helped"] else "open"
+    return f"{opened}, {format_seconds(left_s)} left" if left_s >= 0 else f"{opened}, time is over: anyone can close it"
 
 
 COMMANDS = (demands,)

@@ -99,12 +99,17 @@ class Availability(Binding):
         """Shows the bytes that a demand asked for. Anybody may. In the first half of the time the deposit becomes
         the owner's of whom the data is demanded; then it is the sender's, so that somebody answers for one that
         is offline.
+
+        In the second half whoever answers for a custodian helps: the bytes are there, and the clocks run. The
+        demand stays open, so the custodian may still answer, and loses a part of its reserve if it does not.
+        Nobody convicts it by answering.
         """
         return self._call("answer", (job, claim, lane, opening))
 
     def close(self, job: int, claim: Claim, lane: int) -> Call:
-        """Ends a demand that nobody answered in time, and gives the deposit back. The claim is void; or the
-        custodian's reserve is forfeit: the claim stays, as somebody else who signed for it is honest.
+        """Ends a demand that was not answered in time, and gives the deposit back unless somebody helped. The claim
+        is void; or the custodian's reserve is forfeit, a part of it where somebody helped: the claim stays, as
+        somebody else who signed for it is honest.
         """
         return self._call("close", (job, claim, lane))
 
@@ -118,7 +123,8 @@ class Availability(Binding):
         return values
 
     def demands(self, job: int, claim_hash: bytes, lane: int, block: BlockIdentifier | None = None) -> Demand:
-        """A lane's open demand of a claim; without one, `demander` is zero and the rest is of its last one.
+        """A lane's open demand of a claim, without a deposit once somebody helped; without one, `demander` is zero
+        and the rest is of its last one.
 
         claim_hash: keccak256 of the claim's ABI encoding.
         """

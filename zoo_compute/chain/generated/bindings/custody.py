@@ -218,15 +218,18 @@ class Custody(Binding):
         """
         return self._call("lapse", (job, committee, index))
 
-    def forfeit(self, job: int, operator: int) -> Call:
-        """A custodian did not show what it signed for: its whole reserve burns, so that nobody preys on outages.
+    def forfeit(self, job: int, operator: int, kept: int) -> Call:
+        """A custodian did not show what it signed for: its reserve burns, so that nobody preys on outages.
 
-        Returns: Whether it had a reserve. Several demands may end one after the other: the first takes it.
+        kept: What it keeps: nothing, unless somebody else showed it.
+        Returns: Whether it had more than that. Several demands may end one after the other: the first takes it.
         """
-        return self._call("forfeit", (job, operator))
+        return self._call("forfeit", (job, operator, kept))
 
     def expel(self, job: int, committee: Sequence[Member], index: int) -> Call:
-        """A custodian whose reserve is forfeit loses its place. Anyone may call it, once no draw is scheduled."""
+        """A custodian whose reserve, or a part of it, is forfeit loses its place. Anyone may call it, once no draw
+        is scheduled.
+        """
         return self._call("expel", (job, committee, index))
 
     def hold_start(self, job: int, committee: Sequence[Member], signed: Sequence[Signature]) -> Call:
