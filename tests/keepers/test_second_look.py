@@ -37,7 +37,7 @@ class Place:
             network=SimpleNamespace(rpcs=("first", "second")),
             head=lambda block: HEAD,
         )
-        monkeypatch.setattr(second_look, "over_other_rpcs", lambda *_: SimpleNamespace(head=lambda _: self.other))
+        monkeypatch.setattr(second_look, "over_other_rpcs", lambda _: [SimpleNamespace(head=lambda _: self.other)])
         monkeypatch.setattr(second_look, "shows_same_job", lambda *_: True)
         record = Record(TURN, 1, mask=0b111, inputs=0b111, signed_at=OPENED)
         monkeypatch.setattr(custody, "read_custody", lambda *_: held(records={TURN: record}))
