@@ -70,6 +70,14 @@ def test_decline__part_of_a_seat__numbers_the_rest_anew(kit, play):
     assert (run.seats, run.missing) == (2, 0b11)
 
 
+def test_decline__one_slot_of_many__is_told_with_what_is_kept(kit, play):
+    ada, agg = play.register_all(2)
+    job = play.running({ada: Offer(10, 4)}, {agg: Offer(5)}, slots=4)
+    kit.settlement.decline(job, 0, 1, sender=ada.hot)
+    [split] = [event for event in kit.settlement.get_logs() if type(event).__name__ == "SeatSplit"]
+    assert tuple(split)[2:] == (0, 3, 1, 3, 1)
+
+
 def test_expire__only_after_the_ready_window(kit, play, cast, awarded):
     ada, bob, cy, _ = cast
     seats = {each: play.seat_of(awarded, each) for each in (ada, bob, cy)}
