@@ -42,9 +42,9 @@ class SecondLook:
 
     def confirm(self, call: Call, view: JobView) -> None:
         """Raises RpcsDisagree unless most RPCs show the block, time and job that `view` was read from."""
-        rpcs = len(self._chain.network.rpcs)
-        if (call.contract, call.function) not in COSTLY or rpcs < 2:
+        if (call.contract, call.function) not in COSTLY or len(self._chain.network.rpcs) < 2:
             return
+        rpcs = len(self._chain.network.rpcs)
         head, alike, blocks_differ, jobs_differ = self._chain.head(view.block), 1, 0, 0
         for other in over_other_rpcs(self._chain):
             try:
