@@ -22,6 +22,7 @@ CONFIG = "operator.json"  # keepers.config reads it
 DRAINING = "draining"  # while this file is there, the operator's keeper takes no new work
 STATUS = "status.json"  # the keeper's latest status, in the operator's folder
 HOT_KEY = "hot.json"
+NEW_HOT_KEY = "hot.json.new"  # that the registry may not know yet
 PASSPHRASE = "passphrase"
 
 

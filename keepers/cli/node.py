@@ -18,6 +18,7 @@ from keepers.processes.daemon import Daemon
 from keepers.processes.systemd import notify
 from zoo_compute.chain.addresses import is_address
 from zoo_compute.cli.context import Command, Group, Settings, pass_settings
+from zoo_compute.cli.doctor import report
 from zoo_compute.cli.node.options import folder_of, home_option
 from zoo_compute.cli.node.status import say_needs, status
 from zoo_compute.errors import ConfigError, UserError
@@ -119,6 +120,16 @@ def keeper_start(settings: Settings, role: str, home: Path | None) -> None:
     if role != "verifier" and config.operator == 0:
         raise ConfigError(f"{FILE}: operator is 0; a {role} must be registered", hint="zoo node register")
     serve(settings, dataclasses.replace(config, roles=[role]))
+
+
+@keeper.command("check")
+@home_option
+@pass_settings
+def keeper_check(settings: Settings, home: Path | None) -> int:
+    """Check all that your keeper needs, and show what it would do now and what that would cost. Takes no key, sends nothing."""
+    from keepers.cli.keeper_checks import KeeperChecks
+
+    return report(settings, KeeperChecks(load(folder_of(home))))
 
 
 keeper.add_command(status)

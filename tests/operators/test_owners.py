@@ -10,7 +10,7 @@ import pytest
 from zoo_compute.operators import account
 from zoo_compute.operators.account import Operators
 
-OLD, NEW, HOT = ("0x" + 20 * each for each in ("11", "22", "33"))
+OLD, NEW, HOT, NEXT = ("0x" + 20 * each for each in ("11", "22", "33", "44"))
 
 
 def registered(number: int, owner: str, hot: str) -> Any:
@@ -27,6 +27,7 @@ def operators(monkeypatch: pytest.MonkeyPatch) -> Operators:
     events = {
         "OperatorRegistered": [registered(1, OLD, HOT), registered(2, OLD, OLD)],
         "OwnerChanged": [changed(1, NEW)],
+        "HotKeyChanged": [SimpleNamespace(args={"operator": 2, "hot": NEXT})],
     }
     monkeypatch.setattr(account, "scan", lambda *_, names: [event for name in names for event in events[name]])
     network = SimpleNamespace(contracts={"zen": "0xzen"}, first_block=0)
@@ -40,3 +41,7 @@ def test_an_operator_that_was_handed_over__is_the_new_owners(operators: Operator
 def test_a_hot_key__belongs_to_the_operator_of_the_new_owner(operators: Operators):
     assert operators.registered_with(HOT) == [(1, NEW)]
     assert operators.registered_with(NEW) == []
+
+
+def test_a_hot_key_that_replaced_another__belongs_to_the_same_operator(operators: Operators):
+    assert operators.registered_with(NEXT) == [(2, OLD)]

@@ -69,6 +69,7 @@ FLOORS = (
     ("keepers.actions",),
     ("keepers.keeper",),
     ("keepers.processes",),
+    ("keepers.dry_run",),
     ("keepers.cli",),
 )
 # Modules that import each other, and why that is better than what would part them.

@@ -11,7 +11,7 @@ from zoo_compute import paths as places
 from zoo_compute.cli.context import Command, Settings, pass_settings
 
 if TYPE_CHECKING:
-    from zoo_compute.cli.doctor_checks import Check
+    from zoo_compute.cli.doctor_checks import Check, SystemChecks
 
 
 @click.command(cls=Command)
@@ -29,8 +29,13 @@ def doctor(settings: Settings, node: bool, location: str | None, home: Path | No
     from zoo_compute.cli.doctor_checks import SystemChecks
 
     folder = home or places.home() / "node"
+    return report(settings, SystemChecks(settings.network_file, settings.account_name, location, folder, node=node))
+
+
+def report(settings: Settings, system: SystemChecks) -> int:
+    """Print each check as it is done. Returns 1 if something that is needed is missing."""
     checks: list[Check] = []
-    for check in SystemChecks(settings.network_file, settings.account_name, location, folder, node=node).run():
+    for check in system.run():
         checks.append(check)
         if not settings.as_json:
             click.echo(_line(check))

@@ -11,13 +11,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo_compute import paths
 from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.chain import keystore, network
-from zoo_compute.chain.connection import Chain, connect
+from zoo_compute.chain.connection import Chain, Head, connect
+from zoo_compute.chain.provider import LAG_BLOCKS, redacted
 from zoo_compute.chain.wiring import check_wiring
 from zoo_compute.errors import ConfigError, Unreachable, WrongChain, WrongDeployment, ZooError
 from zoo_compute.store.errors import StoreError
@@ -63,10 +65,7 @@ class SystemChecks:
             for chain_or_none, check in self._chain(description):
                 chain = chain_or_none or chain
                 yield check
-        address, check = self._attempt("account", self._keystore)
-        yield check
-        if chain is not None and address is not None:
-            yield from self._money(chain, address)
+        yield from self._accounts(chain)
         yield self._attempt("store", self._store)[1]
         if description is not None:
             yield self._attempt("storage peers", lambda: self._peers(description))[1]
@@ -79,6 +78,18 @@ class SystemChecks:
         if self._node and importlib.util.find_spec("torch") is not None:
             yield self._attempt("kernels", self._kernels, needed=False)[1]
         yield self._attempt("broker", self._broker, needed=self._node)[1]
+        if chain is not None:
+            yield from self._plans(chain)
+
+    def _plans(self, chain: Chain) -> Iterator[Check]:
+        """Of whoever knows what is to be done next."""
+        yield from ()
+
+    def _accounts(self, chain: Chain | None) -> Iterator[Check]:
+        address, check = self._attempt("account", self._keystore)
+        yield check
+        if chain is not None and address is not None:
+            yield from self._money(chain, address)
 
     def _attempt(self, name: str, question: Callable[[], tuple[Any, str]], *, needed: bool = True) -> tuple[Any, Check]:
         try:
@@ -109,10 +120,22 @@ class SystemChecks:
                 yield None, Check(name, True, "answers" if name == "RPC" else str(description.chain_id))
             yield None, Check(names[at], False, str(error), error.hint)
             return
-        yield chain, Check("RPC", True, f"{description.rpcs[0]} at block {head.number}")
+        for url in description.rpcs:
+            check = self._attempt("RPC", partial(self._rpc, chain, url, head), needed=self._node)[1]
+            yield chain, check
         yield chain, Check("chain id", True, str(description.chain_id))
         yield chain, Check("contracts", True, f"{len(description.contracts)} contracts have the network file's code")
         yield None, self._attempt("wiring", lambda: self._wiring(chain))[1]
+
+    def _rpc(self, chain: Chain, url: str, head: Head) -> tuple[None, str]:
+        """head: as the first RPC that answers shows it."""
+        block = connect(replace(chain.network, rpcs=(url,))).head().number
+        if abs(head.number - block) > LAG_BLOCKS:
+            raise ZooError(
+                f"{redacted(url)} is at block {block}, another RPC at {head.number}; expected at most {LAG_BLOCKS} apart",
+                hint="replace the one that is wrong in the network file's `rpcs`",
+            )
+        return None, f"{redacted(url)} at block {block}"
 
     def _wiring(self, chain: Chain) -> tuple[None, str]:
         check_wiring(chain)

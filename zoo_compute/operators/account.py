@@ -22,7 +22,7 @@ from zoo_compute.chain.tokens import address_of, set_allowance, token_at
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
 from zoo_compute.operators.balances import EarnedClaim, Earnings, OperatorBalances, RegistrationResult
 from zoo_compute.operators.bandwidth import read_bandwidth
-from zoo_compute.paths import CONFIG, DRAINING, HOT_KEY, PASSPHRASE
+from zoo_compute.paths import CONFIG, DRAINING, HOT_KEY, NEW_HOT_KEY, PASSPHRASE
 from zoo_compute.spec.params import CLAIM_EPOCHS, COIN, LIST_LIMIT, GpuClass
 
 if TYPE_CHECKING:
@@ -158,10 +158,10 @@ class Operators:
         return self.sender.send(self.chain.registry.declare_region(number, region))
 
     def registered_with(self, hot: str) -> list[tuple[int, str]]:
-        """Operators registered with this hot key: number and present owner."""
-        events = self._events(OWNER_EVENTS)
-        owners = _owners(events)
-        numbers = [int(event.args["operator"]) for event in events if event.args.get("hot") == hot]
+        """Operators that have or had this hot key: number and present owner."""
+        events = self._events((*OWNER_EVENTS, "HotKeyChanged"))
+        owners = _owners(event for event in events if "owner" in event.args)
+        numbers = dict.fromkeys(int(event.args["operator"]) for event in events if event.args.get("hot") == hot)
         return [(number, owners[number]) for number in numbers]
 
     def check_stake(self, stake: int) -> None:
@@ -181,12 +181,27 @@ class Operators:
 
     def hot_key(self, folder: Path) -> str:
         """The address of the folder's hot key. Makes the key if there is none."""
+        return self._key_at(folder, HOT_KEY)
+
+    def replace_hot_key(self, folder: Path, number: int, hot_coin: int, say: Say) -> str:
+        """A new hot key in the folder, which the registry knows; its address. The old key's file is renamed. Run again after a crash, it goes on."""
+        hot = self._key_at(folder, NEW_HOT_KEY)
+        if self.chain.registry.hot_key(number) != hot:
+            say(f"making {hot} the hot key of operator {number}")
+            self.sender.send(self.chain.registry.set_hot(number, hot))
+        self.top_up(hot, hot_coin, say)
+        old = folder / HOT_KEY
+        if old.exists():
+            old.replace(folder / f"{HOT_KEY}.old-{old.stat().st_mtime_ns}")
+        (folder / NEW_HOT_KEY).replace(old)
+        return hot
+
+    def _key_at(self, folder: Path, name: str) -> str:
         from zoo_compute.chain import keystore
 
-        path = folder / HOT_KEY
+        path, secret = folder / name, folder / PASSPHRASE
         if path.exists():
             return keystore.address_of(path)
-        secret = folder / PASSPHRASE
         if not secret.exists():
             write_atomically(secret, secrets.token_urlsafe(24).encode(), mode=0o600)
         # The passphrase is beside the key, so an expensive key derivation would protect nothing.

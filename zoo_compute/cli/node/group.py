@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo_compute.amounts import Token, format_amount, format_seconds
+from zoo_compute.amounts import Token, format_amount, format_seconds, parse_amount
 from zoo_compute.cli.context import Group, Settings
 from zoo_compute.cli.node.options import folder_of, for_operator, number_of, operators_of, token_option
 from zoo_compute.cli.output import StatusLine, table
@@ -60,6 +60,26 @@ def answer_key(settings: Settings, address: str, remove: bool, operator: int | N
         {"operator": number, "account": account, "allowed": not remove, "transaction": receipt.transaction_hash},
         f"{account} may {'no longer ' * remove}answer for operator {number}",
     )
+
+
+@node.command("hot-key")
+@click.option("--hot-coin", metavar="AMOUNT", default="0.02", show_default=True, help="Coin for gas of the new key.")
+@for_operator
+def hot_key(settings: Settings, hot_coin: str, operator: int | None, home: Path | None) -> None:
+    """Replace this operator's hot key, which was lost or which somebody else may have. Run this as the owner, while the node is stopped.
+
+    From then on the chain refuses the old key. Its file stays beside the new one, for the coin that is left on it. Bids that the old key
+    sealed and did not open cannot be opened.
+    """
+    from zoo_compute.operators.readiness import is_keeper_running
+
+    operators, folder = operators_of(settings), folder_of(home)
+    number = number_of(settings, operators, operator, home)
+    coin = parse_amount(hot_coin, what="--hot-coin")
+    if is_keeper_running(folder):
+        raise UserError(f"the node in {folder} runs with the old key", hint="stop it, run this again, and start it")
+    hot = operators.replace_hot_key(folder, number, coin, settings.say)
+    settings.emit({"operator": number, "hot": hot}, f"{hot} is the hot key of operator {number}; start the node again")
 
 
 @node.command("hand-over")
