@@ -154,13 +154,13 @@ def test_train__killed_at_its_last_transaction__posts_once_when_run_again(
             raise KeyboardInterrupt
         return send(self, call, **options)
 
-    def dies_before_it_is_mined(self: Sender, entry: Any) -> Any:
+    def dies_before_it_is_mined(self: Sender, entry: Any, *how: Any) -> Any:
         if entry.operation == f"TaskRegistry.{last}":
             entry.leave()
             with self._outbox.locked() as box:
                 box.put(entry)
             raise KeyboardInterrupt
-        return wait(self, entry)
+        return wait(self, entry, *how)
 
     with monkeypatch.context() as dying:
         if when == "before it is sent":
@@ -181,7 +181,7 @@ def test_train__run_again_before_its_first_try_is_mined__posts_nothing_else(
     rpc = client.chain.w3.provider.make_request
     wait = Sender._wait
 
-    def dies(self: Sender, entry: Any) -> Any:
+    def dies(self: Sender, *_: Any) -> Any:
         raise KeyboardInterrupt  # and the outbox still holds it for this process, so that it is not recognised
 
     rpc("evm_setAutomine", [False])  # type: ignore[arg-type]
