@@ -350,27 +350,11 @@ def test_a_damaged_store__is_moved_aside_and_read_again(devnet: Devnet, chain: C
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_a_store_that_is_damaged_while_it_is_used__is_read_again_at_the_next_look(
-    devnet: Devnet, chain: Chain, tmp_path: Path
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_store_that_is_damaged_while_it_is_used__is_read_again_at_the_next_look_that_finds_room(
+    devnet: Devnet, chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_full: bool
 ) -> None:
-    driver = played(devnet)
-    head = driver.chain.head()
-    history = history_of(chain, names=EVERY)
-    events = history.events_until(head)
-    restarted = again(chain, tmp_path)
-    known = history_of(restarted, names=EVERY)
-    damage(tmp_path / "events.sqlite3", 4_096)
-    with pytest.raises(Unreachable, match=r"events.sqlite3 was damaged"):
-        known.events_until(head)
-    assert known.events_until(head) == events
-    assert store_of(restarted).jobs_to_read(head) == [1, 2]
-    store_of(restarted).close()
-
-
-def test_a_damaged_store_whose_disk_is_full__goes_on_when_there_is_room(
-    devnet: Devnet, chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It stayed closed until a restart."""
+    """On a full disk it stayed closed until a restart."""
     driver = played(devnet)
     head = driver.chain.head()
     events = history_of(chain, names=EVERY).events_until(head)
@@ -381,13 +365,14 @@ def test_a_damaged_store_whose_disk_is_full__goes_on_when_there_is_room(
         raise sqlite3.OperationalError("database or disk is full")
 
     damage(tmp_path / "events.sqlite3", 4_096)
-    monkeypatch.setattr(event_store, "_connected", full)
+    if is_full:
+        monkeypatch.setattr(event_store, "_connected", full)
     with pytest.raises(Unreachable, match=r"events.sqlite3 was damaged"):
         known.events_until(head)
-    for _ in range(2):
+    if is_full:
         with pytest.raises(ConfigError, match="disk is full"):
             known.events_until(head)
-    monkeypatch.undo()
+        monkeypatch.undo()
     assert known.events_until(head) == events
     assert store_of(restarted).jobs_to_read(head) == [1, 2]
     store_of(restarted).close()

@@ -269,7 +269,10 @@ class EventStore:
         until: list[Any] = []
         try:
             answers = cast(JSONBaseProvider, self._chain.w3.provider).make_batch_request(asks)
-            answer, *until = (answers or [{"error": "no answer"}]) if isinstance(answers, list) else [answers]
+            parts: list[Any] = [*answers] if isinstance(answers, list) else [answers]  # one: it refuses all of them
+            if len(parts) < len(asks) and (not parts or "result" in parts[0]):
+                raise Unreachable("the RPC answered a part of what it was asked", hint="read again")
+            answer, *until = parts
         except Unreachable as error:
             if count == 1 or "larger than" not in str(error):
                 # It may have been too much for the time that an answer has.
@@ -281,8 +284,6 @@ class EventStore:
                 raise Unreachable(f"the RPC refuses the events of {blocks}: {answer.get('error')}")
             self._range = max(1, count // 2)
             return None
-        if len(until) + 1 < len(asks):
-            raise Unreachable("the RPC answered a part of what it was asked", hint="read again")
         if until and not until[0].get("result"):
             raise Unreachable(f"the RPC does not have block {blocks['toBlock']} yet", hint="read again")
         logs: list[dict[str, Any]] = answer["result"]
