@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import redis
 from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
@@ -196,7 +197,8 @@ class Keeper:
         self._read_past_jobs(head, status)
         self._capacity.begin_tick(self._views)  # of all jobs, before anything is decided in one of them
         for view in self._views:
-            self._record_measurements(view)
+            with self._contained(f"job {view.job}", status):
+                self._record_measurements(view)
         for view in self._views:
             self.progressed()
             status["jobs"][view.job] = JobState(view.state).name
@@ -248,6 +250,8 @@ class Keeper:
         except NeedsOperator as error:
             log.error("%s: %s (%s)", subject, error, error.hint)
             status["trouble"].append(f"{subject}: {error}")
+        except (redis.ConnectionError, redis.TimeoutError):
+            raise  # the broker is gone, for all of them
         except Exception as error:
             log.exception("%s: unexpected", subject)
             status["trouble"].append(f"{subject}: {type(error).__name__}: {error}")

@@ -17,7 +17,8 @@ from keepers.queue.seals import Seals
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
 
-DONE, MISSING, FAILED, DEATHS = "done", "missing", "failed", "deaths"  # records of an outcome, each sealed
+# Records of an outcome, each sealed. Under "failed" and "deaths" an earlier release left others, which are not read.
+DONE, MISSING, FAILED, DEATHS = "done", "missing", "failures", "killed"
 LEASE_S = 10
 LEASE_RENEWAL_S = 2.0
 QUARANTINE_S = 86_400
@@ -132,7 +133,7 @@ class WorkLog:
     def record(self, name: str, result: dict[str, Any]) -> None:
         self._redis.set(f"zoo:by:{name}", self._worker, ex=RESULT_TTL_S)
         self._redis.set(f"zoo:{DONE}:{name}", self._seals.close(DONE, name, result), ex=RESULT_TTL_S)
-        self._redis.delete(f"zoo:failed:{name}", f"zoo:missing:{name}", f"zoo:deaths:{name}")
+        self._redis.delete(*(f"zoo:{kind}:{name}" for kind in (FAILED, MISSING, DEATHS)))
 
     def record_unavailable(self, name: str, missing: dict[str, Any]) -> None:
         """Record data that others do not serve, and let the keeper send the work again."""

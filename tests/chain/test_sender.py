@@ -6,12 +6,16 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
+from eth_account.typed_transactions import TypedTransaction
 from eth_utils.crypto import keccak
+from hexbytes import HexBytes
+from web3.exceptions import Web3RPCError
 
 from tests.support.geth_pool import GWEI, GethPool
 from tests.support.waiting import HANG_S
@@ -19,7 +23,7 @@ from zoo_compute.chain import pending_transactions
 from zoo_compute.chain.fees import FeeLimits
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.simulate import Request
-from zoo_compute.errors import FeeTooHigh, TransactionPending, ZooError
+from zoo_compute.errors import FeeTooHigh, NotFunded, TransactionPending, Unreachable, ZooError
 
 HEX_DIGITS = "123456789abcdef"
 
@@ -231,3 +235,95 @@ def test_what_can_wait__keeps_a_keeper_waiting_once_and_nothing_urgent(
     keeper.routine_s = HANG_S
     with mining(pool, account.address):
         assert keeper.send_coin(to(1), 1).operation == "transfer"
+
+
+@pytest.mark.parametrize("trouble", [Unreachable("no RPC"), NotFunded("no coin"), ValueError("no JSON")])
+def test_trouble_while_a_fee_is_raised__leaves_the_transaction_to_the_next_look(
+    pool: GethPool, account: LocalAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
+    """It stayed awaited for good, and the same call was sent with a new nonce: paid twice."""
+    keeper = sender(pool, account, tmp_path, routine_s=0.05)
+    with pytest.raises(TransactionPending):
+        keeper.send_coin(to(0), 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(keeper._broadcaster, "clear_way", lambda _: (_ for _ in ()).throw(trouble))
+        with pytest.raises(type(trouble)):
+            keeper.send_coin(to(0), 1)
+    assert [entry.is_awaited for entry in entries(keeper)] == [False]
+    with pytest.raises(TransactionPending, match="not mined in 0 s"):
+        keeper.send_coin(to(0), 1)
+    assert list(pool.pool) == [0]
+
+
+@pytest.mark.parametrize(
+    ("operation", "age"), [("Settlement.decline", 1), ("Settlement.decline", 300), ("transfer", 51)]
+)
+def test_what_is_urgent_or_old_and_nobody_waits_for__is_not_sent_again_by_what_can_wait(
+    pool: GethPool, account: LocalAccount, tmp_path: Path, operation: str, age: int
+) -> None:
+    keeper = sender(pool, account, tmp_path, routine_s=0.05, timeout_s=0.05)
+    with pytest.raises(TransactionPending):
+        keeper._deliver(Request(operation, account.address, to(0), "0x", 1), None)
+    pool.drop()
+    pool.block_number += age
+    if age == 1:  # the node has it still
+        pool.pool[0] = ({**pool.sent[0]}, bytes.fromhex(entries(keeper)[0].hashes[0][2:]))
+    with pytest.raises(TransactionPending, match=r"not mined in 0\.05 s"):
+        keeper.send_coin(to(1), 1)
+    assert [each["to"].hex()[-1] for each in pool.sent] == ["1", "2"]
+
+
+@pytest.mark.parametrize("routine_s", [0.05, None])
+def test_one_that_the_node_refuses_for_its_fee__gets_a_higher_one(
+    pool: GethPool, account: LocalAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, routine_s: float | None
+) -> None:
+    """A node that takes nothing below the base fee refused it at each look, until blocks were as cheap as before."""
+    accept = pool.send_raw_transaction
+
+    def choosy(raw: bytes) -> bytes:
+        if TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["maxFeePerGas"] < pool.base:
+            raise Web3RPCError("max fee per gas less than block base fee")
+        return accept(raw)
+
+    leave_stuck(pool, account, tmp_path)
+    pool.drop()
+    pool.block_number += 10
+    monkeypatch.setattr(pool, "send_raw_transaction", choosy)
+    keeper = sender(pool, account, tmp_path, routine_s=routine_s, timeout_s=0.2)
+    with pytest.raises(TransactionPending):
+        keeper.send_coin(to(0), 1)
+    assert list(pool.pool) == [0]
+    pool.mine(account.address)
+    assert keeper.send_coin(to(0), 1).operation == "transfer"
+    assert pool.nonce == 1
+
+
+@pytest.mark.parametrize("trouble", [ValueError("no JSON"), KeyboardInterrupt(), Unreachable("no answer")])
+def test_one_that_may_have_arrived__is_found_by_the_next_sender_of_the_same_call(
+    pool: GethPool, account: LocalAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: BaseException
+) -> None:
+    """What an RPC answered could not be read: this process awaited it for good, and sent another."""
+    accept = pool.send_raw_transaction
+
+    def garbled(raw: bytes) -> bytes:
+        accept(raw)
+        raise trouble
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "send_raw_transaction", garbled)
+        with pytest.raises(type(trouble)):
+            sender(pool, account, tmp_path).send_coin(to(0), 1)
+    with mining(pool, account.address):
+        sender(pool, account, tmp_path).send_coin(to(0), 1)
+    assert pool.nonce == 1
+
+
+@pytest.mark.parametrize("trouble", [ValueError("no signature"), Unreachable("no signer")])
+def test_one_that_was_not_signed__leaves_nothing(
+    pool: GethPool, account: LocalAccount, tmp_path: Path, trouble: Exception
+) -> None:
+    each = sender(pool, account, tmp_path)
+    each._broadcaster._account = SimpleNamespace(sign_transaction=lambda _: (_ for _ in ()).throw(trouble))  # type: ignore[assignment]
+    with pytest.raises(type(trouble)):
+        each.send_coin(to(0), 1)
+    assert entries(each) == []

@@ -32,6 +32,7 @@ class Requests:
         self.asked: list[tuple[str, Any]] = []
         self.refuse_above: int | None = None
         self.is_behind = False
+        self.answers_part = False
         real = FailoverProvider.make_request
 
         def counted(provider: FailoverProvider, method: RPCEndpoint, params: Any) -> Any:
@@ -51,7 +52,7 @@ class Requests:
             answers = [provider.make_request(method, params) for method, params in asks]
             if self.is_behind and "toBlock" in asks[0][1][0]:
                 return [{"result": []}, {"result": None}]
-            return answers
+            return answers[:1] if self.answers_part else answers
 
         monkeypatch.setattr(FailoverProvider, "make_batch_request", each_counted)
 
@@ -175,6 +176,20 @@ def test_an_rpc_that_is_behind__is_not_believed_that_there_are_no_events(
     with pytest.raises(Unreachable, match="does not have block"):
         history.events_until(chain.head())
     requests.is_behind = False
+    assert history.events_until(chain.head()) == expected
+
+
+def test_an_rpc_that_answers_a_part_of_a_batch__is_asked_again_at_the_next_look(
+    devnet: Devnet, chain: Chain, requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_store, "DEEP", 2)
+    driver = played(devnet)
+    expected = history_of(connect(devnet.network), names=EVERY).events_until(driver.chain.head())
+    history = history_of(chain, names=EVERY)
+    requests.answers_part = True
+    with pytest.raises(Unreachable, match="answered a part"):
+        history.events_until(chain.head())
+    requests.answers_part = False
     assert history.events_until(chain.head()) == expected
 
 
@@ -314,33 +329,50 @@ def damage(path: Path, from_: int) -> None:
         file.write(b"no database" * 100_000)
 
 
+def root_page(store: EventStore, table: str) -> int:
+    row = store._db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    return int(row[0]) if row else 1
+
+
 def test_a_damaged_store__is_moved_aside_and_read_again(devnet: Devnet, chain: Chain, tmp_path: Path) -> None:
     """A keeper did not start until somebody deleted the file."""
     driver, path = played(devnet), tmp_path / "events.sqlite3"
     head = driver.chain.head()
     events = history_of(chain, names=EVERY).events_until(head)
-    for _ in range(2):
+    for table in ("sqlite_master", "heads"):
+        page = root_page(store_of(chain), table)
         store_of(chain).close()
-        damage(path, 0)
+        damage(path, 4_096 * (page - 1))
         chain = again(chain, tmp_path)
         assert history_of(chain, names=EVERY).events_until(head) == events
     store_of(chain).close()
-    assert (tmp_path / "events.sqlite3.damaged").read_bytes()[:11] == b"no database"
+    assert b"no database" in (tmp_path / "events.sqlite3.damaged").read_bytes()
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_a_store_that_is_damaged_while_it_is_used__is_read_again_at_the_next_look(
-    devnet: Devnet, chain: Chain, tmp_path: Path
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_store_that_is_damaged_while_it_is_used__is_read_again_at_the_next_look_that_finds_room(
+    devnet: Devnet, chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_full: bool
 ) -> None:
+    """On a full disk it stayed closed until a restart."""
     driver = played(devnet)
     head = driver.chain.head()
-    history = history_of(chain, names=EVERY)
-    events = history.events_until(head)
+    events = history_of(chain, names=EVERY).events_until(head)
     restarted = again(chain, tmp_path)
     known = history_of(restarted, names=EVERY)
+
+    def full(path: Path) -> Any:
+        raise sqlite3.OperationalError("database or disk is full")
+
     damage(tmp_path / "events.sqlite3", 4_096)
+    if is_full:
+        monkeypatch.setattr(event_store, "_connected", full)
     with pytest.raises(Unreachable, match=r"events.sqlite3 was damaged"):
         known.events_until(head)
+    if is_full:
+        with pytest.raises(ConfigError, match="disk is full"):
+            known.events_until(head)
+        monkeypatch.undo()
     assert known.events_until(head) == events
     assert store_of(restarted).jobs_to_read(head) == [1, 2]
     store_of(restarted).close()

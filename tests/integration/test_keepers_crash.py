@@ -79,10 +79,10 @@ class DyingSender(Sender):
             raise Death
         return receipt
 
-    def _watch(self, entry: Any) -> Any:
+    def _watch(self, entry: Any, *how_long: float) -> Any:
         if self.death == "waiting" and entry.operation.startswith("Referee"):
             raise Death
-        return super()._watch(entry)
+        return super()._watch(entry, *how_long)
 
 
 @dataclass

@@ -23,7 +23,7 @@ from keepers.queue import seals
 from keepers.queue.app import RESULT_TTL_S, make_app
 from keepers.queue.broker import url_of
 from keepers.queue.work_queue import WorkQueue
-from keepers.queue.worker_leases import FAILED
+from keepers.queue.worker_leases import DONE, FAILED
 from tests.support.waiting import wait_until
 from zoo_compute.subprocesses import free_port, tied_to_parent
 
@@ -137,7 +137,7 @@ def test_a_worker_over_tls_with_the_queues_key__works_and_its_log_has_no_passwor
     queue, client, start = machines
     log = start(has_key=True)
     ask(queue)
-    wait_until("the outcome", lambda: client.llen("zoo:failed:fetch-1-0-0-ab") > 0)
+    wait_until("the outcome", lambda: client.llen(f"zoo:{FAILED}:fetch-1-0-0-ab") > 0)
     assert queue._counted(FAILED, "fetch-1-0-0-ab", RESULT_TTL_S), "sealed with the keeper's key"
     assert PASSWORD not in log.read_text()
 
@@ -147,7 +147,7 @@ def test_a_worker_without_the_queues_key__does_nothing_and_says_what_to_copy(mac
     log = start(has_key=False)
     ask(queue)
     wait_until("the refusal", lambda: b"copy queue.key from its folder" in log.read_bytes())
-    assert [key for key in client.keys("zoo:*") if key.startswith((b"zoo:failed", b"zoo:done"))] == []
+    assert [*client.keys(f"zoo:{FAILED}:*"), *client.keys(f"zoo:{DONE}:*")] == []
 
 
 def test_a_server_with_another_certificate__is_not_talked_to(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fnmatch
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, WORK_QUEUE
 
 
@@ -71,7 +73,10 @@ class Redis:
         self.values.setdefault(key, []).append(value.encode())
 
     def lrange(self, key: str, first: int, last: int) -> list[bytes]:
-        return list(self.values.get(key, []))
+        values = self.values.get(key, [])
+        if not isinstance(values, list):
+            raise ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value")
+        return list(values)
 
     def llen(self, queue: str) -> int:
         return self.queues[queue]

@@ -8,11 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import redis
 from eth_account import Account
 
 from keepers import keeper as keeper_module
 from keepers import operator_money
 from keepers.config import from_dict
+from keepers.decisions.requests import prepare_name
 from keepers.keeper import Keeper
 from keepers.queue.work_queue import WorkStatus
 from tests.keepers.test_duties import BID, LOT, ME, SEAT, awarded, opening
@@ -205,6 +207,36 @@ def test_a_price_finer_than_its_token__is_told_to_the_operator(setup):
     keeper, views, _, _ = setup
     views[1] = replace(opening(1_000), token=COIN)
     assert "price in USDC has more than 6 decimals" in keeper.tick()["trouble"][0]
+
+
+def test_a_job_whose_records_cannot_be_read__does_not_keep_the_others_waiting(setup):
+    keeper, views, recorder, _ = setup
+    views |= {job: numbered(opening(1_000), job) for job in (1, 2)}
+    timed, broken = keeper.work.status, prepare_name(views[1])
+
+    def status(name: str) -> WorkStatus:
+        if name == broken:
+            raise TypeError("string indices must be integers")
+        return timed(name)
+
+    keeper.work.status = status
+    assert any("job 1: TypeError" in each for each in keeper.tick()["trouble"])
+    assert bids(recorder) == [(2, 4)]
+
+
+def test_a_broker_that_is_gone__ends_the_look_at_the_first_job(setup):
+    keeper, views, _, _ = setup
+    views |= {job: numbered(opening(1_000), job) for job in (1, 2)}
+    asked: list[str] = []
+
+    def gone(name: str) -> WorkStatus:
+        asked.append(name)
+        raise redis.ConnectionError("connection refused")
+
+    keeper.work.status = gone
+    with pytest.raises(redis.ConnectionError):
+        keeper.tick()
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("trouble", [ValueError("hostile"), Unreachable("no RPC"), Refusal("auction: not due")])

@@ -15,7 +15,7 @@ from keepers.queue import seals, work_queue
 from keepers.queue.app import RESULT_TTL_S
 from keepers.queue.seals import Seals
 from keepers.queue.work_queue import ATTEMPTS, WorkQueue
-from keepers.queue.worker_leases import QUARANTINE_S, WorkLog
+from keepers.queue.worker_leases import DEATHS, DONE, FAILED, QUARANTINE_S, WorkLog
 from tests.keepers.redis_double import Redis
 from tests.support.queue_seals import SEALS
 from zoo_compute.errors import ConfigError
@@ -73,7 +73,7 @@ def test_forged_failures_and_missing_data__make_the_keeper_decline_and_demand_no
     queue: WorkQueue, redis: Any
 ) -> None:
     for _ in range(ATTEMPTS):
-        redis.rpush(f"zoo:failed:{NAME}", "no memory")
+        redis.rpush(f"zoo:{FAILED}:{NAME}", "no memory")
     redis.set(f"zoo:missing:{NAME}", json.dumps({"chunks": {"0": None}}))
     assert (queue.status(NAME).state, queue.status(NAME).missing) == ("absent", None)
     for _ in range(ATTEMPTS):
@@ -82,22 +82,31 @@ def test_forged_failures_and_missing_data__make_the_keeper_decline_and_demand_no
 
 
 def test_deaths_that_no_daemon_saw__make_the_keeper_decline_nothing(queue: WorkQueue, redis: Any) -> None:
-    redis.set(f"zoo:deaths:{NAME}", 3)
-    assert queue.status("another").state == "absent"
-    redis.delete(f"zoo:deaths:{NAME}")
-    for _ in range(3):
-        redis.rpush(f"zoo:deaths:{NAME}", STRANGER.close("deaths", NAME, {"id": "1", "at": time.time(), "alone": True}))
+    for number in range(3):
+        death = {"id": str(number), "at": time.time(), "alone": True}
+        redis.rpush(f"zoo:{DEATHS}:{NAME}", STRANGER.close(DEATHS, NAME, death))
     assert queue.status(NAME).state == "absent"
 
 
-@pytest.mark.parametrize("kind", ["failed", "deaths"])
+def test_what_the_release_before_counted__stops_nobody_and_counts_no_more(queue: WorkQueue, redis: Any) -> None:
+    """It had a bare number of deaths, and sealed words for failures: the keeper and the daemon stopped at either."""
+    redis.set(f"zoo:deaths:{NAME}", 3)
+    for _ in range(ATTEMPTS):
+        redis.rpush(f"zoo:failed:{NAME}", SEALS.close("failed", NAME, "no memory"))
+    assert queue.status(NAME).state == "absent"
+    redis.set(f"zoo:lease:{NAME}", "alpha-0")
+    WorkLog(redis, SEALS, "alpha-0").release_leases(died=True)
+    assert len(queue._counted(DEATHS, NAME, QUARANTINE_S)) == 1
+
+
+@pytest.mark.parametrize("kind", [FAILED, DEATHS])
 def test_a_sealed_failure__counts_once_however_often_it_is_in_the_broker(
     queue: WorkQueue, redis: Any, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, key = WorkLog(redis, SEALS, "alpha-0"), f"zoo:{kind}:{NAME}"
 
     def fail() -> None:
-        if kind == "failed":
+        if kind == FAILED:
             log.record_failure(NAME, "no memory")
         else:
             redis.set(f"zoo:lease:{NAME}", "alpha-0")
@@ -157,7 +166,7 @@ def test_a_forged_request__is_not_done(change: str, redis: Any, tasks: Any, capl
 
 
 def queue_is_empty(redis: Any) -> bool:
-    return not [key for key in redis.values if key.startswith(("zoo:done", "zoo:failed"))]
+    return not [key for key in redis.values if key.startswith((f"zoo:{DONE}", f"zoo:{FAILED}"))]
 
 
 def test_the_first_process__makes_the_key_and_all_have_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from keepers.processes.worker import run
 from keepers.queue import work_queue
 from keepers.queue.app import DISPUTE_QUEUE, WORK_QUEUE
 from keepers.queue.work_queue import DISPUTE_TASK, RESEND_AFTER_S, WorkQueue
-from keepers.queue.worker_leases import WorkLog
+from keepers.queue.worker_leases import DEATHS, WorkLog
 from node import backends
 from repops import backend
 from tests.keepers.redis_double import Redis
@@ -91,7 +91,7 @@ def test_work_that_three_workers_died_of__is_left_alone(name: str):
             log.release_leases(died=True)
         status = queue.submit("work.prepare", name, {})
         assert (status.state, status.error and status.error[:22]) == ("failed", "3 workers died of it (")
-    pause_s = {seconds for key, seconds in expiries if "deaths" in key}
+    pause_s = {seconds for key, seconds in expiries if DEATHS in key}
     assert pause_s == {600 if name.startswith("dispute") else 86_400}
     log.record(name, {})
     assert queue.status(name).state == "done"

@@ -66,8 +66,8 @@ class EventStore:
         self._kinds = {(self._contracts.index(name), topic): kind for (name, topic), kind in _kinds().items()}
         self._numbers = {chain.network.contracts[name].lower(): at for at, name in enumerate(self._contracts)}
         self._path = path
-        self._db = self._open()
-        self._newest = self._heads()[-1:]
+        self._newest: list[Head] = []
+        self._opened: sqlite3.Connection | None = self._open()
 
     @contextmanager
     def at(self, head: Head) -> Iterator[sqlite3.Connection]:
@@ -79,19 +79,26 @@ class EventStore:
             self._follow(head)
             yield db
 
+    @property
+    def _db(self) -> sqlite3.Connection:
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
+
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:
-        """Raises Unreachable where the file turns out to be damaged: then it is moved aside, and all is read again."""
+        """Raises Unreachable where the file turns out to be damaged: then it is moved aside, and all is read again at the next use."""
         with self._lock:
             try:
                 yield self._db
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     raise
-                self._db.close()
-                _move_aside(self._path, error)
-                self._db, self._newest = self._open(), []
+                if self._opened is not None:
+                    self._opened.close()
+                self._opened, self._newest = None, []
                 self._undone.append(0)
+                _move_aside(self._path, error)
                 raise Unreachable(
                     f"{self._path} was damaged", hint="its events are read from the chain again"
                 ) from error
@@ -133,7 +140,8 @@ class EventStore:
 
     def close(self) -> None:
         with self._lock:
-            self._db.close()
+            if self._opened is not None:
+                self._opened.close()
 
     def dropped_since(self, count: int) -> int | None:
         """The first block that reorganisations undid after the first `count` of them; None: there was none."""
@@ -188,7 +196,7 @@ class EventStore:
 
     def _has(self, newest: Head, head: Head) -> bool:
         """Whether `head`, which is not after the newest block here, is in its chain. Raises Unreachable where that cannot be said."""
-        known = next((each for each in reversed(self._heads()) if each.number <= head.number), None)
+        known = next((each for each in reversed(_heads(self._db)) if each.number <= head.number), None)
         if known is not None and known.hash == head.hash:
             return True
         try:
@@ -207,7 +215,7 @@ class EventStore:
 
     def _undo(self, head: Head) -> int:
         """Drop what is not in `head` or its ancestors. Returns the first block to read."""
-        heads = self._heads()
+        heads = _heads(self._db)
         while heads and not self._is_ancestor(heads[-1], head):
             heads.pop()
         start = heads[-1].number + 1 if heads else self._chain.network.first_block
@@ -261,7 +269,10 @@ class EventStore:
         until: list[Any] = []
         try:
             answers = cast(JSONBaseProvider, self._chain.w3.provider).make_batch_request(asks)
-            answer, *until = answers if isinstance(answers, list) else [answers]
+            parts: list[Any] = [*answers] if isinstance(answers, list) else [answers]  # one: it refuses all of them
+            if len(parts) < len(asks) and (not parts or "result" in parts[0]):
+                raise Unreachable("the RPC answered a part of what it was asked", hint="read again")
+            answer, *until = parts
         except Unreachable as error:
             if count == 1 or "larger than" not in str(error):
                 # It may have been too much for the time that an answer has.
@@ -318,11 +329,6 @@ class EventStore:
 
     # -- rows
 
-    def _heads(self) -> list[Head]:
-        """Ascending. Their times are not kept, and not needed."""
-        rows = self._db.execute("SELECT number, hash, parent FROM heads ORDER BY number").fetchall()
-        return [Head(number, 0, hash_, parent) for number, hash_, parent in rows]
-
     def _row(self, log: dict[str, Any]) -> tuple[Any, ...] | None:
         topics = [bytes.fromhex(topic[2:]) for topic in log["topics"]]
         number = self._numbers.get(log["address"].lower())
@@ -361,6 +367,7 @@ class EventStore:
                 db = _connected(path)
                 with db:
                     db.execute("INSERT INTO facts VALUES ('of', ?)", (of,))
+            self._newest = _heads(db)[-1:]
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
                 raise ConfigError(f"{path}: {error}", hint="check its disk and who may write it") from error
@@ -451,6 +458,12 @@ def _move_aside(path: Path, error: sqlite3.DatabaseError) -> None:
     path.replace(aside)
     for end in _BESIDE:
         path.with_name(path.name + end).unlink(missing_ok=True)
+
+
+def _heads(db: sqlite3.Connection) -> list[Head]:
+    """Ascending. Their times are not kept, and not needed."""
+    rows = db.execute("SELECT number, hash, parent FROM heads ORDER BY number").fetchall()
+    return [Head(number, 0, hash_, parent) for number, hash_, parent in rows]
 
 
 def _fact(db: sqlite3.Connection, name: str) -> str | None:

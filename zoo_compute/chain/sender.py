@@ -20,7 +20,7 @@ from zoo_compute.chain.call import Call, decode_outputs
 from zoo_compute.chain.events import Event, decode
 from zoo_compute.chain.pending_transactions import PendingEntries, PendingTransaction, PendingTransactions
 from zoo_compute.chain.simulate import Request, dry_run, estimate_gas, not_funded, request_of, why_reverted
-from zoo_compute.errors import ChainError, TransactionPending, Unreachable, ZooError
+from zoo_compute.errors import ChainError, NotFunded, TransactionPending, Unreachable
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
@@ -100,7 +100,8 @@ class Sender:
     def _deliver(self, request: Request, call: Call | None) -> Receipt:
         patient = self.routine_s is None or request.operation not in fees.ROUTINE
         for _ in range(ATTEMPTS):
-            result, timeout_s = None, self.timeout_s if patient else self.routine_s or 0.0
+            result, stuck_after_s = None, self.stuck_after_s
+            timeout_s = self.timeout_s if patient else self.routine_s or 0.0
             entry = self._adopt(request)
             if entry is None:
                 if not patient:
@@ -109,9 +110,8 @@ class Sender:
                 result = result_of(call, returned)
                 entry = self._submit(request, estimate_gas(self.chain.w3, request))
             elif not patient:
-                self._broadcaster.clear_way(entry)
-                timeout_s = 0.0
-            mined = self._wait(entry, timeout_s)
+                timeout_s = stuck_after_s = 0.0
+            mined = self._wait(entry, timeout_s, stuck_after_s)
             if mined is not None:
                 return self._receipt(request, mined, result)
         raise Unreachable(f"{request.operation}: other senders of {self.address} took the nonce {ATTEMPTS} times")
@@ -128,16 +128,35 @@ class Sender:
             box.drop(lambda entry: not entry.is_awaited and (entry.nonce in old or entry.nonce > pending))
             for entry in list(box.entries.values()):
                 same = (entry.to, entry.data, entry.value) == (request.to, request.data, request.value)
-                if same and not entry.is_awaited and (entry.nonce < mined or self._broadcaster.broadcast(entry, box)):
+                if same and not entry.is_awaited and (entry.nonce < mined or self._sent_again(entry, box)):
                     entry.take()
                     return entry
         return None
 
+    def _sent_again(self, entry: PendingTransaction, box: PendingEntries) -> bool:
+        """Like `broadcast`; also True where the node refuses the entry as it is, perhaps for its fee: who waits for it may raise that."""
+        try:
+            return self._broadcaster.broadcast(entry, box)
+        except (Unreachable, NotFunded):
+            raise
+        except ChainError:
+            return True
+
     def _hold_back(self, request: Request) -> None:
-        """Raises TransactionPending where one that nobody waits for is in the way: it is sent first, at a higher fee if it must."""
+        """Raises TransactionPending where another that can wait, and that nobody waits for, is in the way.
+
+        That is sent first, at a higher fee if it must. But not what is old: perhaps nobody wants it any more.
+        """
         with self._outbox.locked() as box:
             mined, head = self._broadcaster.nonce("latest"), self.chain.head().number
-            left = [e for n, e in box.entries.items() if n >= mined and e.sent_block <= head and not e.is_awaited]
+            left = [
+                entry
+                for nonce, entry in box.entries.items()
+                if nonce >= mined
+                and entry.operation in fees.ROUTINE
+                and 0 <= head - entry.sent_block <= ADOPTED_FOR_BLOCKS
+                and not entry.is_awaited
+            ]
             first = min(left, key=lambda entry: entry.nonce, default=None)
             try:
                 if first is None or not self._broadcaster.broadcast(first, box):
@@ -194,24 +213,24 @@ class Sender:
         """Like `broadcast`; what did not reach the node leaves no entry."""
         try:
             sent = self._broadcaster.broadcast(entry, box)
-        except Unreachable:  # it may have arrived
-            entry.leave()
-            box.put(entry)
-            raise
-        except ZooError:
-            box.remove(entry)
+        except BaseException as error:
+            if isinstance(error, ChainError) and not isinstance(error, Unreachable):  # refused
+                box.remove(entry)
+            elif entry.hashes:  # signed, so it may have arrived
+                entry.leave()
+                box.put(entry)
             raise
         if not sent:
             box.remove(entry)
         return sent
 
-    def _wait(self, entry: PendingTransaction, timeout_s: float) -> TxReceipt | None:
+    def _wait(self, entry: PendingTransaction, timeout_s: float, stuck_after_s: float) -> TxReceipt | None:
         """The receipt under any of the entry's hashes; None when another transaction took its nonce.
 
         If the wait ends early (timeout, unreachable RPC, Ctrl-C), the entry remains for the next `send`.
         """
         try:
-            mined = self._watch(entry, timeout_s)
+            mined = self._watch(entry, timeout_s, stuck_after_s)
         except BaseException:
             with self._outbox.locked() as box:
                 if self._merge(entry, box):
@@ -223,7 +242,7 @@ class Sender:
         self.chain.forget_head()
         return mined
 
-    def _watch(self, entry: PendingTransaction, timeout_s: float) -> TxReceipt | None:
+    def _watch(self, entry: PendingTransaction, timeout_s: float, stuck_after_s: float) -> TxReceipt | None:
         start = last_raised = time.monotonic()
         pause = SHORTEST_POLL_S
         while True:
@@ -235,12 +254,12 @@ class Sender:
             if mined is not None or (taken and self._is_lost(entry)):
                 return mined
             now = time.monotonic()
-            if now - start > timeout_s:
-                self._catch_up(entry)
-                raise TransactionPending(f"{entry.operation}: not mined in {timeout_s:g} s", entry.hashes[-1])
-            if now - last_raised > self.stuck_after_s and self._broadcaster.clear_way(entry):
+            if now - last_raised >= stuck_after_s and self._broadcaster.clear_way(entry):
                 self._catch_up(entry)
                 last_raised = now
+            if now - start >= timeout_s:
+                self._catch_up(entry)
+                raise TransactionPending(f"{entry.operation}: not mined in {timeout_s:g} s", entry.hashes[-1])
             time.sleep(pause)
             pause = min(LONGEST_POLL_S, pause * 1.5)
 
