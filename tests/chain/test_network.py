@@ -144,7 +144,8 @@ def test_no_rpc__is_told_of_each_without_its_path():
     with pytest.raises(Unreachable) as caught:
         provider.make_request("eth_blockNumber", [])  # type: ignore[arg-type]
     assert "SECRET" not in str(caught.value)
-    assert "127.0.0.1:1: connection failed; https://rpc.example: connection failed" in str(caught.value)
+    for endpoint in ("http://127.0.0.1:1", "https://rpc.example"):
+        assert f"{endpoint}: connection failed" in str(caught.value)
     assert redacted("https://host:8/key?x=1") == "https://host:8"
 
 

@@ -52,7 +52,7 @@ COMMANDS = {
     "dispute": "list replay show",
     "job": "audit cancel cite custody demands list merge parents result score show watch",
     "network": "allow beat check govern show",
-    "node": "admit announce answer-key audit benchmark configure conformance consent custody declare deposit drain earnings estimate hand-over register register-for show stake start status unstake withdraw",
+    "node": "admit announce answer-key audit benchmark configure conformance consent custody declare deposit drain earnings estimate hand-over hot-key register register-for show stake start status unstake withdraw",
     "node audit": "offer status withdraw",
     "node custody": "deposit status withdraw",
     "store": "add get ls pin serve unpin",

@@ -200,6 +200,8 @@ HINTS: dict[str, str] = {
     "availability: deposit too small": "send at least `least_deposit` of the chain's coin, with room for the base fee",
     "availability: no demand": _DONE,
     "availability: answer too late": _LATE,
+    "availability: already shown": "somebody else showed these bytes already; only whom they are demanded of may still answer",
+    "availability: nothing reserved": "this custodian lost its reserve, and answers for nothing any more: demand of another one",
     "availability: bytes do not match": "send the bytes and paths of the tensor, group and slot that the demand names",
     "availability: window open": _WAIT,
     "availability: nothing owed": "nothing is owed to this account",
