@@ -125,11 +125,11 @@ class EventStore:
         with self._database() as db, db:
             db.execute("UPDATE jobs SET finished = ? WHERE job = ?", (block, job))
 
-    def forget(self) -> None:
-        """Read everything again, from the first block."""
+    def forget(self, first: int) -> None:
+        """Read this block and all later ones again."""
         with self._database():
-            self._drop(0)
-            self._newest = []
+            self._drop(first)
+            self._newest = self._heads()[-1:]
 
     def close(self) -> None:
         with self._lock:
