@@ -54,7 +54,7 @@ from zoo_compute.chain.explorations import Explorations
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import forget_job, read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
-from zoo_compute.errors import NeedsOperator, Refusal, Retryable, RpcsDisagree
+from zoo_compute.errors import FalseLook, NeedsOperator, Refusal, Retryable, RpcsDisagree
 from zoo_compute.paths import DRAINING
 from zoo_compute.spec.pricing import most_capacity
 from zoo_compute.store import BlockStore, Store
@@ -199,17 +199,24 @@ class Keeper:
         for view in self._views:
             with self._contained(f"job {view.job}", status):
                 self._record_measurements(view)
-        for view in self._views:
-            self.progressed()
-            status["jobs"][view.job] = JobState(view.state).name
-            with self._contained(f"job {view.job}", status):
-                self._bound[view.job] = self._serve(view, operator)
-        if operator is not None:
+        if self._serve_all(operator, status) and operator is not None:
             with self._contained("money", status):
                 self._money.collect(operator, idle=not any(self._bound.values()))
         status["trouble"] += self.disputing.trouble
         self.last_look = Look(head, self.chain.time(head), operator, tuple(self._views), tuple(self.disputing.asks_due))
         return status
+
+    def _serve_all(self, operator: OperatorView | None, status: dict[str, Any]) -> bool:
+        """Do what is due, job by job. False: what was read is not what most RPCs show, and the next look reads it again."""
+        for view in self._views:
+            self.progressed()
+            status["jobs"][view.job] = JobState(view.state).name
+            try:
+                with self._contained(f"job {view.job}", status):
+                    self._bound[view.job] = self._serve(view, operator)
+            except FalseLook:
+                return False
+        return True
 
     def _read_views(self, head: Head, status: dict[str, Any]) -> None:
         self._views, now = [], self.chain.time(head)
@@ -245,6 +252,8 @@ class Keeper:
         except RpcsDisagree as error:
             log.error("%s: %s; will try again (%s)", subject, error, error.hint)
             status["trouble"].append(f"{subject}: {error}")
+            if isinstance(error, FalseLook):
+                raise
         except Retryable as error:
             log.warning("%s: %s; will try again", subject, error)
         except NeedsOperator as error:
@@ -286,11 +295,16 @@ class Keeper:
         return is_bound
 
     def _perform(self, view: JobView, due: list[Duty]) -> None:
-        """Perform every duty. One that needs a person, or that RPCs disagree about, is reported after the others are done."""
+        """Perform every duty. One that needs a person, or that RPCs disagree about, is reported after the others are done.
+
+        Raises FalseLook at once: the other duties were decided by the same view.
+        """
         needs: NeedsOperator | RpcsDisagree | None = None
         for duty in due:
             try:
                 self._actions.perform(view, duty)
+            except FalseLook:
+                raise
             except (NeedsOperator, RpcsDisagree) as error:
                 needs = error
             self.progressed()

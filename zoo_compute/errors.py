@@ -11,7 +11,8 @@
     ├── StoreError              content (zoo_compute/store/errors.py)
     └── ChainError
         ├── Unreachable         no RPC answers                                Retryable
-        ├── RpcsDisagree        about a block, its time or a job          Retryable
+        ├── RpcsDisagree        about a block, its time or a job              Retryable
+        │   └── FalseLook       most show another chain than was read
         ├── TransactionPending  sent, not mined in time                       Retryable
         ├── FeeTooHigh          gas costs more than the sender's limit        Retryable
         ├── WrongChain          another chain id
@@ -99,6 +100,10 @@ class Unreachable(ChainError, Retryable):
 
 class RpcsDisagree(ChainError, Retryable):
     hint = "find out which of the network file's `rpcs` is wrong, and remove it; with three or more, the keeper finds out by itself"
+
+
+class FalseLook(RpcsDisagree):
+    """Most RPCs show something else than what was read of the chain: all is read again before anything is decided."""
 
 
 class TransactionPending(ChainError, Retryable):

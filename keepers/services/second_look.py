@@ -1,4 +1,4 @@
-"""Before what a false view of the chain would make costly, the network's other RPCs are asked whether they see the same.
+"""Before what a false view of the chain would make costly, the network's RPCs are asked whether they show that view.
 
 An RPC that lies about time makes a keeper decline its slots, which costs a tenth of a lock; one that lies about a checkpoint's root has
 it train from there and commit what everybody else finds false, which costs the whole lock.
@@ -7,16 +7,22 @@ it train from there and commit what everybody else finds false, which costs the 
 from __future__ import annotations
 
 import logging
+import queue
+import threading
+import time
 from typing import TYPE_CHECKING, cast
 
-from zoo_compute.chain.connection import over_other_rpcs
-from zoo_compute.chain.provider import LONGEST_REST_S, FailoverProvider
-from zoo_compute.chain.snapshot import shows_same_job
-from zoo_compute.errors import RpcsDisagree
+from zoo_compute.chain.connection import over_each_rpc
+from zoo_compute.chain.provider import UNTRUSTED_S, FailoverProvider, redacted
+from zoo_compute.chain.snapshot import job_events, newest_turn, shows_job
+from zoo_compute.errors import FalseLook, RpcsDisagree
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from zoo_compute.chain.call import Call
-    from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.connection import Chain, Head
+    from zoo_compute.chain.events import Event
     from zoo_compute.chain.views import JobView
 
 log = logging.getLogger("zoo.keeper")
@@ -29,43 +35,78 @@ COSTLY = frozenset(
         ("Custody", "post_checkpoint"),
     }
 )
+ANSWER_S = 10.0  # for all RPCs together, asked side by side
+BEHIND_S = 4.0  # of it, for one that does not have the view's block yet
 
 
 class SecondLook:
-    """Of one keeper. What most RPCs show counts, the one that is used among them: so of three, one that lies can neither have a keeper
-    send what costs it, nor keep it from sending. Two that disagree send nothing. Where no other RPC answers there is nobody to ask, and
-    a deadline does not wait.
+    """Of one keeper. What most RPCs show counts, also of the one that is used: so of three, one that lies can neither have a keeper send
+    what costs it, nor keep it from sending. Two that disagree send nothing. Where no other RPC answers there is nobody to ask, and a
+    deadline does not wait; unless one was set aside, since then the view may be from that one.
     """
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
+        self._doubted: tuple[str, int] | None = (
+            None  # the RPC in use, and the block at which most showed something else
+        )
 
     def confirm(self, call: Call, view: JobView) -> None:
-        """Raises RpcsDisagree unless most RPCs show the block, time and job that `view` was read from."""
+        """Raises RpcsDisagree unless most RPCs show the block, time and job of `view`; FalseLook if most show something else."""
         if (call.contract, call.function) not in COSTLY or len(self._chain.network.rpcs) < 2:
             return
-        rpcs = len(self._chain.network.rpcs)
-        head, alike, blocks_differ, jobs_differ = self._chain.head(view.block), 1, 0, 0
-        for other in over_other_rpcs(self._chain):
-            try:
-                if other.head(head.number) != head:
-                    blocks_differ += 1
-                elif not shows_same_job(self._chain, other, view.job, head):
-                    jobs_differ += 1
-                else:
-                    alike += 1
-            except Exception as error:  # noqa: BLE001 whatever ails another RPC must not keep me from my deadline
-                log.warning("job %d: another RPC does not say what the chain is: %s", view.job, error)
-            if 2 * alike > rpcs:
-                return
-        differ = blocks_differ + jobs_differ
+        provider = cast(FailoverProvider, self._chain.w3.provider)
+        first = next(iter(provider.trusted()), "")
+        head = self._chain.head(view.block)
+        events = job_events(self._chain, view.job, head)
+        said = self._ask_each(view, head, events)
+        alike = sum(said.values())
+        differ = len(said) - alike
+        if provider.trusts_all() and first not in said:
+            alike += 1  # the one in use: it has shown the view
         if alike > differ:
+            self._doubted = None
             return
         waits = f"{call.contract}.{call.function} waits: the network's RPCs disagree at block {head.number}"
         if alike == differ:
             raise RpcsDisagree(waits)
-        liar = cast(FailoverProvider, self._chain.w3.provider).set_aside()
         self._chain.forget_all()
-        if jobs_differ and self._chain.event_store is not None:  # an RPC on a fork showed true events of its blocks
-            self._chain.event_store.forget()
-        raise RpcsDisagree(f"{waits}; {liar} is alone, and is not used for {LONGEST_REST_S / 60:.0f} minutes")
+        if self._chain.event_store is not None:  # an RPC on a fork showed true events of its blocks
+            self._chain.event_store.forget(newest_turn(events))
+        url, block = self._doubted or ("", head.number)
+        if url != first:
+            self._doubted = first, head.number
+        elif block != head.number:  # no passing fork, and no events that the others have not indexed yet
+            self._doubted = None
+            provider.set_aside(url)
+            waits += f"; {redacted(url)} is alone, and is not used for {UNTRUSTED_S / 60:.0f} minutes"
+        raise FalseLook(waits)
+
+    def _ask_each(self, view: JobView, head: Head, events: Sequence[Event]) -> dict[str, bool]:
+        """By RPC, whether it shows the view: of those that answer in time, or until most have said so."""
+        answers: queue.SimpleQueue[tuple[str, bool | None]] = queue.SimpleQueue()
+
+        def ask(url: str, rpc: Chain) -> None:
+            answer = None
+            try:
+                rpc.wait_for_block(head.number - 1, BEHIND_S)
+                has_block = rpc.w3.eth.block_number >= head.number
+                answer = has_block and rpc.head(head.number) == head and shows_job(rpc, view, head, events)
+            except Exception as error:  # noqa: BLE001 whatever ails another RPC must not keep me from my deadline
+                log.warning("job %d: %s does not say what the chain is: %s", view.job, redacted(url), error)
+            answers.put((url, answer))
+
+        rpcs, said = over_each_rpc(self._chain), dict[str, bool]()
+        for url, rpc in rpcs.items():
+            threading.Thread(target=ask, args=(url, rpc), name="second look", daemon=True).start()
+        ends_at = time.monotonic() + ANSWER_S
+        for _ in rpcs:
+            try:
+                url, answer = answers.get(timeout=max(0.0, ends_at - time.monotonic()))
+            except queue.Empty:
+                break
+            if answer is not None:
+                said[url] = answer
+            if 2 * sum(said.values()) > len(self._chain.network.rpcs):
+                break
+        return said

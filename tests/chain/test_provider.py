@@ -11,7 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from eth_utils.crypto import keccak
+from hexbytes import HexBytes
 from web3 import Web3
+from web3.exceptions import Web3RPCError
 from web3.types import RPCEndpoint
 
 from tests.support.waiting import HANG_S, wait_until
@@ -21,7 +24,8 @@ from zoo_compute.errors import Unreachable
 
 ANSWER_S = 0.6
 TICK_S = 0.05
-SENT = "0x" + "5e" * 32
+RAW = "0x02"
+SENT = "0x" + keccak(hexstr=RAW).hex()
 BOMB = gzip.compress(b" " * 100_000_000)
 
 
@@ -31,6 +35,9 @@ class FakeRpc:
     def __init__(self, head: int, ails: str = "", *, ahead_s: int = 0) -> None:
         self.head, self.ails, self.ahead_s = head, ails, ahead_s
         self.refuses = ""  # transactions, with these words
+        self.says: Any = None  # to transactions, whole
+        self.waits = threading.Event()  # before it answers a transaction
+        self.waits.set()
         self.asked: list[str] = []
         self.stopped = threading.Event()
         rpc = self
@@ -42,7 +49,11 @@ class FakeRpc:
                 question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 rpc.asked.append(question["method"])
                 ails = "" if question["method"] == "eth_chainId" else rpc.ails
-                body = json.dumps({"jsonrpc": "2.0", "id": question["id"], **rpc.answer(question["method"])}).encode()
+                answer: Any = {"jsonrpc": "2.0", "id": question["id"], **rpc.answer(question["method"])}
+                if question["method"] == "eth_sendRawTransaction":
+                    rpc.waits.wait(HANG_S)
+                    answer = answer if rpc.says is None else rpc.says
+                body = json.dumps(answer).encode()
                 if ails == "limit":
                     self._send(b"{}", status=429, headers={"Retry-After": "7"})
                 elif ails == "bomb":
@@ -92,6 +103,7 @@ class FakeRpc:
 
     def stop(self) -> None:
         self.stopped.set()
+        self.waits.set()
         self.server.shutdown()
         self.server.server_close()
 
@@ -215,7 +227,7 @@ def test_a_refusal_by_a_contract__is_no_limit_of_a_rate() -> None:
 
 
 def send(over: FailoverProvider) -> Any:
-    return over.make_request(RPCEndpoint("eth_sendRawTransaction"), ["0x02"])
+    return over.make_request(RPCEndpoint("eth_sendRawTransaction"), [RAW])
 
 
 def sent_to(rpc: FakeRpc) -> bool:
@@ -251,6 +263,113 @@ def test_what_all_rpcs_refuse__is_refused_in_the_words_of_the_first(rpcs: list[F
     first, second = FakeRpc(8), FakeRpc(8)
     first.refuses, second.refuses = "nonce too low", "insufficient funds"
     assert send(over(rpcs, first, second))["error"]["message"] == "nonce too low"
-    first.ails = "hang"
-    first.refuses = ""
-    assert send(over(rpcs, first, second))["error"]["message"] == "insufficient funds"
+
+
+MALFORMED = [
+    [{}],
+    {},
+    "yes",
+    {"jsonrpc": "2.0", "id": 0, "result": None},
+    {"jsonrpc": "2.0", "id": 0, "result": "0x" + "00" * 32},
+    {"jsonrpc": "2.0", "id": 0, "error": "internal"},
+    {"jsonrpc": "2.0", "id": 0, "error": {"code": -32000}},
+]
+
+
+@pytest.mark.parametrize("says", MALFORMED)
+def test_nonsense_about_a_transaction__is_no_answer(rpcs: list[FakeRpc], says: Any) -> None:
+    """It came first, and was raised: the keeper did not know that the other has taken its transaction."""
+    liar, honest = FakeRpc(8), FakeRpc(8)
+    liar.says = says
+    both = over(rpcs, liar, honest)
+    honest.waits.clear()
+    threading.Thread(
+        target=lambda: (wait_until("it failed", lambda: both.endpoints[0].trouble), honest.waits.set())
+    ).start()
+    assert Web3(both).eth.send_raw_transaction(HexBytes(RAW)).to_0x_hex() == SENT
+
+
+def test_an_error_beside_a_result__is_a_refusal(rpcs: list[FakeRpc]) -> None:
+    first, second = FakeRpc(8), FakeRpc(8)
+    for each in (first, second):
+        each.says = {"jsonrpc": "2.0", "id": 0, "result": None, "error": {"code": -32000, "message": "internal"}}
+    with pytest.raises(Web3RPCError, match="internal"):
+        Web3(over(rpcs, first, second)).eth.send_raw_transaction(HexBytes(RAW))
+
+
+@pytest.mark.parametrize("ails", ["hang", "bomb"])
+def test_what_one_rpc_refuses__another_that_does_not_answer_may_have(rpcs: list[FakeRpc], ails: str) -> None:
+    silent, refuses = FakeRpc(8, ails), FakeRpc(8)
+    refuses.refuses = "insufficient funds"
+    with pytest.raises(Unreachable, match="may have it"):
+        send(over(rpcs, silent, refuses))
+
+
+def test_that_a_nonce_is_taken__is_believed_while_another_does_not_answer(rpcs: list[FakeRpc]) -> None:
+    silent, refuses = FakeRpc(8, "bomb"), FakeRpc(8)
+    refuses.refuses = "nonce too low"
+    assert send(over(rpcs, silent, refuses))["error"]["message"] == "nonce too low"
+
+
+def test_once_one_rpc_refuses__the_others_have_little_time(
+    rpcs: list[FakeRpc], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that hung kept the outbox locked for 20 seconds."""
+    monkeypatch.setattr(rpc_http, "ANSWER_S", HANG_S)
+    monkeypatch.setattr(provider, "GRACE_S", TICK_S)
+    hangs, refuses = FakeRpc(8, "hang"), FakeRpc(8)
+    refuses.refuses = "nonce too low"
+    both = over(rpcs, hangs, refuses)
+    assert send(both)["error"]["message"] == "nonce too low"
+    assert both.endpoints[0].failures == 0, "it still hangs"
+
+
+def set_aside(rpcs: list[FakeRpc]) -> tuple[FailoverProvider, FakeRpc]:
+    """Of three RPCs, the first; and the others limit the rate."""
+    liar, *others = FakeRpc(8), FakeRpc(9), FakeRpc(9)
+    three = over(rpcs, liar, *others)
+    three.set_aside(liar.url)
+    assert block_number(three) == 9
+    return three, liar
+
+
+def test_an_rpc_that_was_set_aside__comes_last_while_the_others_rest(rpcs: list[FakeRpc]) -> None:
+    three, _ = set_aside(rpcs)
+    for each in three.endpoints[1:]:
+        each.failed(rpc_http.TooOften())
+    assert three.trusted() == [each.url for each in rpcs[1:]]
+    assert not three.trusts_all()
+    for each in three.endpoints[1:]:
+        each.rests_until = time.monotonic() + HANG_S
+        each.trouble = "connection failed"
+    assert block_number(three) == 9, "those that rest are asked before it"
+
+
+def test_an_rpc_that_was_set_aside__does_not_come_back_by_failing_or_answering(
+    rpcs: list[FakeRpc], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three, _ = set_aside(rpcs)
+    three.endpoints[0].failed(OSError())
+    three.endpoints[0].answered()
+    clock = time.monotonic()
+    monkeypatch.setattr(provider.time, "monotonic", lambda: clock + provider.UNTRUSTED_S - 1)
+    three.look()
+    assert block_number(three) == 9
+    monkeypatch.setattr(provider.time, "monotonic", lambda: clock + provider.UNTRUSTED_S + 1)
+    three.look()
+    assert block_number(three) == 8
+
+
+def test_an_rpc_that_rests__is_asked_what_it_sees(rpcs: list[FakeRpc]) -> None:
+    """It failed a few times, and was not asked for ten minutes, though it answers."""
+    both = over(rpcs, FakeRpc(8), FakeRpc(8))
+    for _ in range(5):
+        both.endpoints[1].failed(OSError())
+    assert both.trusted() == [each.url for each in rpcs]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_who_lags__has_nothing_to_say_where_two_others_say_so(rpcs: list[FakeRpc], count: int) -> None:
+    several = over(rpcs, *map(FakeRpc, (409_600, 1, 409_600)[:count]))
+    several.look()
+    assert (rpcs[1].url in several.trusted()) == (count == 2)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import requests
@@ -16,14 +16,15 @@ from eth_utils.crypto import keccak
 
 from keepers.services.second_look import SecondLook
 from tests.support.devnet_driver import DevnetDriver
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, wait_until
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.event_log import use_store
 from zoo_compute.chain.provider import FailoverProvider
+from zoo_compute.chain.rpc_http import TooOften
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.devnet.devnet import Devnet
-from zoo_compute.errors import RpcsDisagree
+from zoo_compute.errors import FalseLook, RpcsDisagree
 
 pytestmark = pytest.mark.integration
 
@@ -141,7 +142,7 @@ def test_of_three_rpcs__one_that_lies_stops_nothing(devnet: Devnet, liars: list[
     urls.insert(place, liar.url)
     chain = connect(replace(devnet.network, rpcs=urls))
     decline_of(chain, job)(SecondLook(chain))
-    assert bool(liar.asked) == (place == 1), "what most show is known before the third is asked"
+    wait_until("the liar was asked", lambda: liar.asked)
 
 
 @pytest.mark.parametrize("lie", [time_lie, state_lie, events_lie])
@@ -154,13 +155,60 @@ def test_the_first_of_three__that_lies_is_not_used_any_more(devnet: Devnet, liar
     store = use_store(chain, devnet.folder / f"events-{lie.__name__}.sqlite3")
     liar.lie = lie
     decline, look = decline_of(chain, job), SecondLook(chain)
-    with pytest.raises(RpcsDisagree, match=f"{liar.url} is alone, and is not used for 10 minutes"):
+    with pytest.raises(FalseLook, match=r"disagree at block \d+$"):
+        decline(look)
+    chain.wait_for_block(chain.head().number, HANG_S)
+    with pytest.raises(FalseLook, match=f"{liar.url} is alone, and is not used for 10 minutes"):
         decline(look)
     asked = len(liar.asked)
     decline(look)
     assert len(liar.asked) == asked
     assert read_job(chain, job) == read_job(devnet.chain, job, chain.head())
     store.close()
+
+
+@pytest.mark.parametrize("lie", [time_lie, state_lie])
+def test_what_a_false_view_had_a_keeper_decide__never_goes_out(devnet: Devnet, liars: list[Liar], lie: Lie) -> None:
+    """The first call had the liar set aside, and the next asked the honest ones whether they agree with each other."""
+    driver = DevnetDriver(devnet)
+    jobs = driver.post(), driver.post()
+    liar, honest_one = liars
+    chain = connect(replace(devnet.network, rpcs=(liar.url, devnet.url, honest_one.url)))
+    liar.lie = lie
+    look, views = SecondLook(chain), [read_job(chain, job) for job in jobs]
+    for is_aside in (False, True):
+        for view in views:
+            for seat in (0, 1):
+                with pytest.raises(RpcsDisagree):
+                    look.confirm(chain.settlement.decline(view.job, seat, 1), view)
+        if not is_aside:
+            cast(FailoverProvider, chain.w3.provider).set_aside(liar.url)
+    for view in [read_job(chain, job) for job in jobs]:
+        look.confirm(chain.settlement.decline(view.job, 0, 1), view)
+
+
+@pytest.mark.parametrize("others", ["rest", "do not answer"])
+def test_what_an_rpc_that_was_set_aside_shows_while_the_others_rest__never_goes_out(
+    devnet: Devnet, liars: list[Liar], others: str
+) -> None:
+    job = DevnetDriver(devnet).post()
+    liar, honest_one = liars
+    urls = (devnet.url, honest_one.url) if others == "rest" else (DEAD, f"{DEAD}0")
+    chain = connect(replace(devnet.network, rpcs=(liar.url, *urls)))
+    provider = cast(FailoverProvider, chain.w3.provider)
+    provider.set_aside(liar.url)
+    for each in provider.endpoints[1:]:
+        each.failed(TooOften(HANG_S))
+    liar.lie, asked = time_lie, len(liar.asked)
+    view = read_job(chain, job)
+    assert len(liar.asked) > asked
+    look = SecondLook(chain)
+    with pytest.raises(RpcsDisagree):
+        look.confirm(chain.settlement.decline(job, 0, 1), view)
+    for each in provider.endpoints[1:]:
+        each.rests_until = 0.0
+    with pytest.raises(RpcsDisagree):
+        look.confirm(chain.settlement.decline(job, 0, 1), view)
 
 
 def test_another_rpc_that_cannot_say__holds_nothing_up(devnet: Devnet, liars: list[Liar]) -> None:

@@ -20,7 +20,7 @@ from keepers.queue.work_queue import WorkStatus
 from tests.keepers.test_duties import BID, LOT, ME, SEAT, awarded, opening
 from zoo_compute.amounts import Token
 from zoo_compute.chain.views import JobView
-from zoo_compute.errors import Refusal, Unreachable
+from zoo_compute.errors import FalseLook, Refusal, RpcsDisagree, Unreachable
 from zoo_compute.spec import clocks
 from zoo_compute.spec.params import lock_of
 from zoo_compute.spec.requirements import Capability
@@ -260,6 +260,28 @@ def test_a_refused_duty__does_not_keep_the_next_ones_from_being_done(setup):
     views[1] = numbered(opening(1_000, lots={0: replace(LOT, attempt=2)}, bids={(0, ME): BID}), 1)
     keeper.tick()
     assert bids(recorder) == [(1, 4)]
+
+
+@pytest.mark.parametrize(("error", "tried"), [(FalseLook, [1]), (RpcsDisagree, [1, 1, 2])])
+def test_what_most_rpcs_do_not_show__ends_the_look(
+    setup, monkeypatch: pytest.MonkeyPatch, error: type, tried: list[int]
+):
+    """The next duty was decided by the same view, and went out: the RPCs that were asked then agreed with each other."""
+    keeper, views, _, _ = setup
+    views[1] = numbered(opening(1_000, lots={0: replace(LOT, attempt=2)}, bids={(0, ME): BID}), 1)
+    views[2] = numbered(opening(1_000), 2)
+    seen: list[int] = []
+    collected: list[bool] = []
+
+    def perform(view: Any, duty: Any) -> None:
+        seen.append(view.job)
+        raise error("the RPCs disagree")
+
+    monkeypatch.setattr(keeper._actions, "perform", perform)
+    monkeypatch.setattr(keeper._money, "collect", lambda operator, *, idle: collected.append(idle))
+    assert keeper.tick()["trouble"] == [f"job {job}: the RPCs disagree" for job in sorted(set(tried))]
+    assert seen == tried
+    assert bool(collected) == (error is RpcsDisagree), "what is bound is not known"
 
 
 def test_an_open_job_that_can_never_be_mine__is_hardly_looked_at_again(setup):

@@ -1,7 +1,9 @@
-"""A custodians' checkpoint is not posted where another RPC does not see the same chain."""
+"""What RPCs say to the view by which a costly call is decided, and what that has a keeper do."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +19,32 @@ from tests.keepers.test_custody import TURN, WHOLE
 from tests.keepers.test_custody import custody as held
 from tests.keepers.test_duties import AGGREGATOR, OPENED, view
 from tests.keepers.test_duties import ROOT as START
-from zoo_compute.errors import RpcsDisagree
+from tests.support.waiting import HANG_S
+from zoo_compute.chain.provider import FailoverProvider
+from zoo_compute.errors import FalseLook, RpcsDisagree
 from zoo_compute.spec.custodians import Record
 from zoo_compute.store.cid import digest_of, raw_cid
 
 HEAD, POINTER = SimpleNamespace(number=5, hash=b"1"), raw_cid(START)
+
+
+class Shown:
+    """One RPC, by what it says the view's block is."""
+
+    def __init__(self, head: Callable[[], Any]) -> None:
+        self._head = head
+        self.newest = 10**6
+        self.w3 = self
+        self.eth = self
+
+    def head(self, _: int) -> Any:
+        return self._head()
+
+    def wait_for_block(self, seen: int, longest_s: float) -> None: ...
+
+    @property
+    def block_number(self) -> int:
+        return self.newest
 
 
 class Place:
@@ -35,10 +58,13 @@ class Place:
             params=SimpleNamespace(answer_s=60),
             custody=SimpleNamespace(post_checkpoint=post),
             network=SimpleNamespace(rpcs=("first", "second")),
+            w3=SimpleNamespace(provider=FailoverProvider(("first", "second"), 1)),
             head=lambda block: HEAD,
         )
-        monkeypatch.setattr(second_look, "over_other_rpcs", lambda _: [SimpleNamespace(head=lambda _: self.other)])
-        monkeypatch.setattr(second_look, "shows_same_job", lambda *_: True)
+        shown = {"first": Shown(lambda: HEAD), "second": Shown(lambda: self.other)}
+        monkeypatch.setattr(second_look, "over_each_rpc", lambda _: shown)
+        monkeypatch.setattr(second_look, "shows_job", lambda *_: True)
+        monkeypatch.setattr(second_look, "job_events", lambda *_: [])
         record = Record(TURN, 1, mask=0b111, inputs=0b111, signed_at=OPENED)
         monkeypatch.setattr(custody, "read_custody", lambda *_: held(records={TURN: record}))
         value = (START + digest_of(POINTER)).hex()
@@ -74,3 +100,123 @@ def test_a_checkpoint_that_custodians_hold__is_posted_once_the_rpcs_agree(monkey
     place.propose()
     [call] = place.sent
     assert call.args[1:5] == (TURN, 0b111, START, digest_of(POINTER))
+
+
+URLS = ("http://first", "http://second", "http://third")
+COMMIT: Any = SimpleNamespace(contract="Settlement", function="commit")
+TRUE, FALSE = b"1", b"2"
+NEWEST_CHECKPOINT = 3
+
+
+class Three:
+    """RPCs, of which each shows a block's hash: another than TRUE is another chain than the view's. None: it does not answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.says: dict[str, bytes | None] = dict.fromkeys(URLS, TRUE)
+        self.number = 5
+        self.forgot: list[Any] = []
+        self.provider = FailoverProvider(URLS, 1)
+        chain: Any = SimpleNamespace(
+            network=SimpleNamespace(rpcs=URLS),
+            w3=SimpleNamespace(provider=self.provider),
+            head=lambda number: SimpleNamespace(number=number, hash=TRUE),
+            forget_all=lambda: self.forgot.append("all"),
+            event_store=SimpleNamespace(forget=self.forgot.append),
+        )
+        events = [SimpleNamespace(name="JobPosted", block=1), SimpleNamespace(name="CheckpointPosted", block=3)]
+        self.rpcs = {url: Shown(lambda url=url: self._shown(url)) for url in URLS}
+        monkeypatch.setattr(second_look, "over_each_rpc", lambda _: self.rpcs)
+        monkeypatch.setattr(second_look, "shows_job", lambda *_: True)
+        monkeypatch.setattr(second_look, "job_events", lambda *_: events)
+        self._look = SecondLook(chain)
+
+    def _shown(self, url: str) -> Any:
+        if self.says[url] is None:
+            raise ConnectionError
+        return SimpleNamespace(number=self.number, hash=self.says[url])
+
+    def confirm(self, number: int) -> None:
+        self.number = number
+        seen: Any = SimpleNamespace(block=number, job=1)
+        self._look.confirm(COMMIT, seen)
+
+    def others_say(self, hash_: bytes | None) -> None:
+        self.says[URLS[1]] = self.says[URLS[2]] = hash_
+
+
+@pytest.fixture
+def three(monkeypatch: pytest.MonkeyPatch) -> Three:
+    return Three(monkeypatch)
+
+
+def test_the_rpc_in_use__is_set_aside_once_it_is_alone_at_two_blocks(three: Three) -> None:
+    three.others_say(FALSE)
+    for number in (5, 5):
+        with pytest.raises(FalseLook, match=r"disagree at block 5$"):
+            three.confirm(number)
+    assert three.provider.trusts_all()
+    with pytest.raises(FalseLook, match="http://first is alone, and is not used for 10 minutes"):
+        three.confirm(6)
+    assert three.provider.trusted() == list(URLS[1:])
+
+
+def test_a_passing_fork__sets_no_rpc_aside(three: Three) -> None:
+    """Of one block; or the others had not indexed the events yet."""
+    for number in (5, 7):
+        three.others_say(FALSE)
+        with pytest.raises(FalseLook):
+            three.confirm(number)
+        three.others_say(TRUE)
+        three.confirm(number + 1)
+    assert three.provider.trusts_all()
+
+
+def test_what_was_read_falsely__is_read_again_from_the_newest_checkpoint(three: Three) -> None:
+    three.others_say(FALSE)
+    with pytest.raises(FalseLook):
+        three.confirm(5)
+    assert three.forgot == ["all", NEWEST_CHECKPOINT]
+
+
+def test_a_view_that_not_even_the_rpc_in_use_shows__is_false(three: Three) -> None:
+    """It is from one that was used for a moment, and lied."""
+    for url in URLS:
+        three.says[url] = FALSE
+    with pytest.raises(FalseLook):
+        three.confirm(5)
+
+
+def test_a_view__waits_for_two_that_say_the_same_once_one_is_set_aside(three: Three) -> None:
+    """It may be from the one that was set aside, since the others did not answer."""
+    three.provider.set_aside(URLS[0])
+    del three.rpcs[URLS[0]]
+    three.others_say(None)
+    with pytest.raises(RpcsDisagree):
+        three.confirm(5)
+    three.says[URLS[1]] = TRUE
+    three.confirm(6)
+
+
+def test_where_no_rpc_answers__a_deadline_does_not_wait(three: Three) -> None:
+    three.others_say(None)
+    three.confirm(5)
+    three.says[URLS[0]] = None
+    three.confirm(6)
+
+
+def test_a_block_that_the_others_do_not_have__is_false(three: Three) -> None:
+    """One that is ahead of the others may lie about time."""
+    for url in URLS[1:]:
+        three.rpcs[url].newest = 4
+    with pytest.raises(FalseLook):
+        three.confirm(5)
+
+
+def test_rpcs_that_hang__hold_nothing_up_together(three: Three, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(second_look, "ANSWER_S", 0.2)
+    end, ended = threading.Event(), []
+    for url in URLS[1:]:
+        three.rpcs[url] = Shown(lambda: ended.append(end.wait(HANG_S)))
+    three.confirm(5)
+    assert ended == []
+    end.set()

@@ -157,15 +157,14 @@ def connect(network: Network, api_key: str | None = None) -> Chain:
     return chain
 
 
-def over_other_rpcs(chain: Chain) -> list[Chain]:
-    """The same contracts as each RPC shows them that is well and that `chain` does not use now."""
+def over_each_rpc(chain: Chain) -> dict[str, Chain]:
+    """The same contracts as each RPC shows them, by URL. Without RPCs that are set aside, or did not answer this a moment ago."""
     provider = cast(FailoverProvider, chain.w3.provider)
-    others = []
-    for url in provider.others():
-        other = chain.cached(("alone", url), partial(_over, chain.network, provider.alone(url)))
-        if cast(FailoverProvider, other.w3.provider).endpoints[0].is_well():  # else it did not answer a moment ago
-            others.append(other)
-    return others
+    each = {
+        url: chain.cached(("alone", url), partial(_over, chain.network, provider.alone(url)))
+        for url in provider.trusted()
+    }
+    return {url: one for url, one in each.items() if cast(FailoverProvider, one.w3.provider).endpoints[0].is_well()}
 
 
 def _over(network: Network, provider: FailoverProvider) -> Chain:

@@ -132,11 +132,11 @@ class EventStore:
         with self._database() as db, db:
             db.execute("UPDATE jobs SET finished = ? WHERE job = ?", (block, job))
 
-    def forget(self) -> None:
-        """Read everything again, from the first block."""
-        with self._database():
-            self._drop(0)
-            self._newest = []
+    def forget(self, first: int) -> None:
+        """Read this block and all later ones again."""
+        with self._database() as db:
+            self._drop(first)
+            self._newest = _heads(db)[-1:]
 
     def close(self) -> None:
         with self._lock:

@@ -79,7 +79,7 @@ def bumped(now: Fee, max_fee: int, priority_fee: int, limit: int) -> Fee:
     )
 
 
-def is_nonce_taken(error: Web3RPCError) -> bool:
+def is_nonce_taken(error: object) -> bool:
     return _says(error, _NONCE_TAKEN)
 
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import requests
+from eth_utils.crypto import keccak
 from web3.providers.base import JSONBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 
@@ -35,6 +36,8 @@ FIRST_REST_S, LONGEST_REST_S = 10.0, 600.0  # for which an RPC that failed is le
 LIMITED_S = 1.0  # the first pause after an RPC said that it is asked too often; doubles up to a minute
 MOST_LIMITED_S = 60.0
 LONGEST_WAIT_S = 2.0  # of a caller, for the only RPC there is
+UNTRUSTED_S = 600.0  # for which an RPC is asked last, after most others showed another chain
+GRACE_S = 3.0  # for RPCs that say nothing about a transaction, once another refuses it
 _LIMITED = ("rate limit", "ratelimit", "too many requests", "request limit", "requests per second", "compute units")
 
 T = TypeVar("T")
@@ -52,10 +55,14 @@ class Endpoint:
     lag: int = 0  # blocks between its newest and the others'
     failures: int = 0  # in a row
     rests_until: float = 0.0
+    untrusted_until: float = 0.0  # whatever it answers
     trouble: str = ""
 
     def is_well(self) -> bool:
-        return time.monotonic() >= self.rests_until and self.lag <= LAG_BLOCKS
+        return self.is_trusted() and time.monotonic() >= self.rests_until and self.lag <= LAG_BLOCKS
+
+    def is_trusted(self) -> bool:
+        return time.monotonic() >= self.untrusted_until
 
     def failed(self, error: Exception) -> None:
         self.failures += 1
@@ -89,31 +96,39 @@ class FailoverProvider(JSONBaseProvider):
         self._connect()
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        ask = self._tell_all if method == "eth_sendRawTransaction" else self._ask
-        return ask(lambda rpc: rpc.make_request(method, params))
+        if method == "eth_sendRawTransaction":
+            digest = "0x" + keccak(hexstr=params[0]).hex()
+            return self._tell_all(lambda rpc: _taken_or_refused(rpc.make_request(method, params), digest))
+        return self._ask(lambda rpc: rpc.make_request(method, params))
 
     def make_batch_request(self, requests: list[tuple[RPCEndpoint, Any]]) -> list[RPCResponse] | RPCResponse:
         return self._ask(lambda rpc: rpc.make_batch_request(requests))
 
-    def others(self) -> list[str]:
-        """Those that are well, but for the one that is asked first."""
-        return [each.url for each in self._order()[1:] if each.is_well()]
+    def trusted(self) -> list[str]:
+        """Those that are not set aside, the one that is asked first in front. Of three RPCs one that lags has nothing to say; of two, it
+        may be the other that lies.
+        """
+        order = [each for each in self._order() if each.is_trusted()]
+        return [each.url for each in order if each is order[0] or len(self.rpcs) < 3 or each.lag <= LAG_BLOCKS]
+
+    def trusts_all(self) -> bool:
+        """Whether none is set aside."""
+        return all(each.is_trusted() for each in self.endpoints)
 
     def alone(self, url: str) -> FailoverProvider:
         """Over one of the RPCs."""
         return FailoverProvider([url], self.chain_id, self._api_key)
 
-    def set_aside(self) -> str:
-        """Leave the RPC that is asked first alone for as long as any: most others showed something else. Returns which it is."""
-        first = self._order()[0]
-        first.rests_until, first.trouble = time.monotonic() + LONGEST_REST_S, "most other RPCs show another chain"
-        log.error("%s: %s", redacted(first.url), first.trouble)
-        return redacted(first.url)
+    def set_aside(self, url: str) -> None:
+        """Ask an RPC last for a while, whatever it answers: most others showed something else."""
+        [liar] = [each for each in self.endpoints if each.url == url]
+        liar.untrusted_until, liar.trouble = time.monotonic() + UNTRUSTED_S, "most other RPCs show another chain"
+        log.error("%s: %s", redacted(url), liar.trouble)
 
     def look(self) -> None:
         """Ask every RPC for its newest block, and see which of them lag. A thread calls it where there are several."""
         for endpoint in self.endpoints:
-            if time.monotonic() < endpoint.rests_until:
+            if time.monotonic() < endpoint.rests_until or not endpoint.is_trusted():
                 continue
             try:
                 self._check(endpoint)
@@ -179,7 +194,8 @@ class FailoverProvider(JSONBaseProvider):
 
     def _tell_all(self, news: Callable[[Rpc], RPCResponse]) -> RPCResponse:
         """Send a transaction to every RPC that is well: one alone may take it and pass it on to nobody. The first that takes it, or
-        has it already, answers; what others say then does not matter. Else the refusal of the one that comes first.
+        has it already, answers; what others say then does not matter. Else the refusal of the one that comes first. Raises Unreachable
+        where one refuses and another says nothing, which may have it; unless its nonce is taken, which is true wherever it is said.
         """
         if self._process != os.getpid():
             self._connect()
@@ -202,13 +218,26 @@ class FailoverProvider(JSONBaseProvider):
         for at, endpoint in enumerate(well):
             threading.Thread(target=tell, args=(at, endpoint), name="transaction", daemon=True).start()
         refusals: dict[int, RPCResponse] = {}
+        ends_at: float | None = None
         for _ in well:
-            at, answer = answers.get()
-            if answer is not None and ("result" in answer or fees.is_known(answer.get("error"))):
+            try:
+                at, answer = answers.get(timeout=None if ends_at is None else max(0.0, ends_at - time.monotonic()))
+            except queue.Empty:
+                break
+            if answer is None:
+                continue
+            if "result" in answer or fees.is_known(answer["error"]):
                 return answer
-            if answer is not None:
-                refusals[at] = answer
-        return refusals[min(refusals)] if refusals else self._ask(news)
+            refusals[at] = answer
+            ends_at = ends_at or time.monotonic() + GRACE_S
+        if not refusals:
+            return self._ask(news)
+        if len(refusals) == len(well):
+            return refusals[min(refusals)]
+        for at in sorted(refusals):
+            if fees.is_nonce_taken(refusals[at]["error"]):
+                return refusals[at]
+        raise Unreachable("an RPC refuses the transaction, and another, which may have it, does not answer")
 
     def _answered(self, endpoint: Endpoint, question: Callable[[Rpc], T]) -> T:
         self._check(endpoint)
@@ -220,8 +249,8 @@ class FailoverProvider(JSONBaseProvider):
             return answer_of(question(endpoint.rpc))  # the server had closed the connection that was kept
 
     def _order(self) -> list[Endpoint]:
-        """Those that are well, as the network file lists them; then the others, who lags least first."""
-        return sorted(self.endpoints, key=lambda each: 0 if each.is_well() else 1 + each.lag)
+        """Those that are well, as the network file lists them; then the others, who lags least first; then those set aside."""
+        return sorted(self.endpoints, key=lambda each: (not each.is_trusted(), 0 if each.is_well() else 1 + each.lag))
 
     def _wait_for(self, endpoint: Endpoint) -> None:
         """An RPC that limits the rate is not asked before it may be. Raises TooOften where that takes long."""
@@ -303,7 +332,28 @@ def _answer_in(error: Exception) -> RPCResponse | None:
         body = error.response.json()
     except ValueError:
         return None
-    return cast(RPCResponse, body) if isinstance(body, dict) and isinstance(body.get("error"), dict) else None
+    return _refusal_in(body)
+
+
+def _taken_or_refused(answer: object, digest: str) -> RPCResponse:
+    """What an RPC says to the transaction with this hash. Raises BadAnswer for anything else."""
+    if refusal := _refusal_in(answer):
+        return refusal
+    if not isinstance(answer, dict) or "error" in answer or str(answer.get("result")).lower() != digest:
+        raise BadAnswer("it neither takes nor refuses a transaction")
+    return cast(RPCResponse, {"jsonrpc": "2.0", "id": 0, "result": digest})
+
+
+def _refusal_in(answer: object) -> RPCResponse | None:
+    """An error, with all that web3 asks of one."""
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if (
+        not isinstance(error, dict)
+        or not isinstance(error.get("message"), str)
+        or not isinstance(error.get("code"), int)
+    ):
+        return None
+    return cast(RPCResponse, {"jsonrpc": "2.0", "id": 0, "error": error})
 
 
 def cause_of(error: Exception) -> str:

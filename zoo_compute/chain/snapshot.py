@@ -54,17 +54,22 @@ def read_job(chain: Chain, job: int, block: int | Head | None = None) -> JobView
     return view
 
 
-def shows_same_job(chain: Chain, other: Chain, job: int, head: Head) -> bool:
-    """Whether another connection shows the job as `chain` does: its state, and its events from the newest checkpoint on.
+def newest_turn(events: Sequence[Event]) -> int:
+    """The block of a job's newest checkpoint."""
+    return max((each.block for each in events if each.name in ("JobPosted", "CheckpointPosted")), default=0)
+
+
+def shows_job(chain: Chain, view: JobView, head: Head, events: Sequence[Event]) -> bool:
+    """Whether a connection shows the job at `head` as `view` and `events` do: its state, and its events from the newest checkpoint on.
 
     Older events would take a request for each few thousand blocks of the job's life.
     """
-    events = job_events(chain, job, head)
-    since = max((each.block for each in events if each.name in ("JobPosted", "CheckpointPosted")), default=0)
+    since = newest_turn(events)
     recent = [event for event in events if event.block >= since]
-    if list(History(other, since=since, job=job).events_until(head)) != recent:
+    if list(History(chain, since=since, job=view.job).events_until(head)) != recent:
         return False
-    return _read_job(other, job, head, events) == read_job(chain, job, head)
+    read = replace(view, inputs_signed=False, awaits_custodians=False, custody=None)  # without what a keeper adds
+    return _read_job(chain, view.job, head, events) == read
 
 
 def forget_job(chain: Chain, job: int) -> None:
