@@ -104,8 +104,9 @@ class Actions:
             case Fetch(seat):
                 self._fetch(view, seat)
             case DemandChunk():
-                call, deposit = deposits.demand(self._config, self._chain, view, duty, self._sender.address)
-                self._send(view, call, value=deposit)
+                demanded = deposits.demand(self._config, self._chain, view, duty, self._sender.address)
+                if demanded is not None:
+                    self._send(view, demanded[0], value=demanded[1])
             case Aggregate():
                 request = aggregate_request(view, fetched_bundles(self._work, view))
                 self._ask("work.aggregate", aggregate_name(view), request)

@@ -43,7 +43,7 @@ from node.inputs.fetching import TIMEOUT_S, UNAVAILABLE, missing_update_chunk, r
 from node.inputs.job_files import Inputs, fetch_inputs, fetch_manifest
 from node.inputs.programs import fetch_programs
 from node.inputs.states import put_state
-from node.inputs.updates import fetch_results, get_update, get_updates, pin_received, put_update
+from node.inputs.updates import fetch_results, get_update, get_updates, get_whole_update, pin_received, put_update
 from node.measurement.step_cost import MeasuredProgram, limits_for, step_cost
 from repops import backend
 from repops.graph import Graph
@@ -164,7 +164,10 @@ def run_shard(
 
 
 def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Fetch the data of one commitment as soon as possible: it can be demanded only for a while. Raises Withheld."""
+    """Fetch the data of one commitment as soon as possible: it can be demanded only for a while. Raises Withheld.
+
+    In a job with custodians, all that the updates commit to: whoever signs for them is asked for any of it.
+    """
     manifest = fetch_manifest(store, request["manifest"])
     graph = fetch_programs(store, manifest, request.get("device")).graph
     start, timeout_s = root_from_hex(request["start_root"]), request["timeout_s"]
@@ -175,7 +178,8 @@ def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     missing, why, tag = dict[int, TensorChunk | None](), "", round_tag(request["job"], request["round"])
     for slot, entry in entries.items():
         try:
-            get_update(store, entry, manifest, graph, timeout_s=timeout_s, tag=tag)
+            get_one = get_whole_update if manifest.custodians else get_update
+            get_one(store, entry, manifest, graph, timeout_s=timeout_s, tag=tag)
         except UNAVAILABLE as error:
             missing[slot], why = missing_update_chunk(store, entry.update), str(error)
     if missing:

@@ -47,16 +47,20 @@ def chunk_of(state: Mapping[str, Array], tensor: int, group: int) -> Chunk:
     state_path = tuple(merkle_proof(leaves, at))
     if at >= len(names):
         return Chunk(b"", b"", state_path, b"", ())
-    array = state[names[at]]
+    return chunk_below(names[at], state[names[at]], state_path, group)
+
+
+def chunk_below(name: str, array: Array, state_path: tuple[bytes, ...], group: int) -> Chunk:
+    """The chunk at group number `group` of this tensor, whose leaf this path leads from."""
     head = struct.pack(f"<BB{array.ndim}Q", DTYPE_CODES[array.dtype.name], array.ndim, *array.shape)
     data, hashes = canonical(array).tobytes(), tensor_leaves(array)
     if len(hashes) <= GROUP:
-        return Chunk(names[at].encode(), head, state_path, data, ())
+        return Chunk(name.encode(), head, state_path, data, ())
     tree = _padded(hashes)
     start = group % (len(tree) // GROUP) * GROUP
     path = tuple(merkle_proof(tree, start)[GROUP.bit_length() - 1 :])
     chunk = data[start * LEAF_BYTES : start * LEAF_BYTES + GROUP_BYTES]
-    return Chunk(names[at].encode(), head, state_path, chunk, path)
+    return Chunk(name.encode(), head, state_path, chunk, path)
 
 
 def chunk_at_byte(shapes: Mapping[str, Sequence[int]], offset: int) -> tuple[int, int]:

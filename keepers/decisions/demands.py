@@ -28,6 +28,8 @@ from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, JobView, Run
 from zoo_compute.spec.params import LANE_DEMANDS, STRANGERS_LANE
 
+ANSWERED_CHECKS = 2  # of one signer in a job: then I look after it on chain no more
+
 
 def fetch_or_demand(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """Fetch claims of the open turn as soon as they are committed; demand data that is not served."""
@@ -62,7 +64,8 @@ def signers_to_check(view: JobView, me: OperatorContext, made: Checkpoint) -> Ma
 
 def demand_of_silent(view: JobView, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """Demand of signers what they do not serve, each once a claim, one after the other. From the lane that stops no clocks, as others
-    serve it; from mine where others use that one up, so that nobody shields a custodian by demands of its own.
+    serve it; from mine where others use that one up, so that nobody shields a custodian by demands of its own. Of one that answered me
+    often enough no more: it has the data, and every answer earns it my deposit.
     """
     taken = set()
     for made, place in progress.silent:
@@ -70,14 +73,18 @@ def demand_of_silent(view: JobView, me: OperatorContext, progress: Progress) -> 
         if operator is None or made.final or view.now > latest or made.fields in taken:
             continue
         asked = [d for d in view.demands if d.claim.fields == made.fields]
-        # Others' demand that leaves me no time after it does not keep me waiting.
-        awaited = [d for d in asked if d.is_open and (d.demander == me.hot or d.opened_at + me.answer_s < latest)]
+        # Others' demand that leaves me little time after it does not keep me waiting.
+        awaited = [
+            d for d in asked if d.is_open and (d.demander == me.hot or d.opened_at + me.answer_s * 3 // 2 < latest)
+        ]
         lane = _lane_to_check(view, me, asked, awaited)
         is_busy = any(d.lane == lane for d in awaited)
-        is_asked = any(d.operator == operator and (d in awaited or d.demander == me.hot) for d in asked)
-        if lane is not None and not (is_busy or is_asked):
+        mine = [d for d in view.demands if d.operator == operator and d.demander == me.hot]
+        is_asked = any(d.claim.fields == made.fields for d in mine)
+        has_answered = sum(d.end == "bytes" for d in mine) >= ANSWERED_CHECKS
+        if lane is not None and not (is_busy or is_asked or has_answered):
             taken.add(made.fields)
-            yield DemandChunk(made, lane, {0: None}, place)
+            yield DemandChunk(made, lane, {0: None}, place, is_check=True)
 
 
 def precompute(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:

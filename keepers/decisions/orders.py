@@ -163,7 +163,10 @@ class Fetch:
 
 @dataclass(frozen=True)
 class DemandChunk:
-    """Demand a chunk of a claim's data on chain: one of the slots', at the place that is missing, or any."""
+    """Demand a chunk of a claim's data on chain: one of the slots', at the place that is missing, or any.
+
+    is_check: of one that signed for it and does not serve it, while I can do without.
+    """
 
     claim: Claim
     lane: int
@@ -171,6 +174,7 @@ class DemandChunk:
     signer: int | None = (
         None  # in a job with custodians: the place, in the committee of the turn's record, of the one that is asked
     )
+    is_check: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import astuple
 from typing import Any
 
+from repops.chunks import chunk_of
 from repops.files import FileRefused, parse_state
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain, Head
@@ -23,7 +24,7 @@ from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Checkpoint, Commit
 from zoo_compute.codec import BadUpdateFile
-from zoo_compute.codec.files import UpdateLayout, whole
+from zoo_compute.codec.files import UpdateLayout, get, whole
 from zoo_compute.disputes.openings import checkpoint_opening, update_opening
 from zoo_compute.errors import Refusal, ZooError
 from zoo_compute.formats.bundles import MAX_BUNDLE_BYTES, MAX_POINTER_BYTES, BadRecord, Bundle, Pointer
@@ -142,5 +143,8 @@ def opening_of(store: Store, manifest: str, demand: Demand, timeout_s: float) ->
     assert isinstance(claim, Commit), "a claim is on results or on an aggregation"
     data = store.read(raw_cid(claim.bundle), max_bytes=MAX_BUNDLE_BYTES, timeout_s=timeout_s)
     bundle, parts = Bundle.from_bytes(data), UpdateLayout.of_job(store, manifest, timeout_s=timeout_s)
-    update = whole(store, bundle.result(demand.slot).update, parts, timeout_s=timeout_s)
-    return update_opening(bundle, demand.slot, update, demand.tensor, demand.group)
+    update = get(store, bundle.result(demand.slot).update, parts, timeout_s=timeout_s)
+    chunk = update.chunk(demand.tensor, demand.group)
+    if chunk is None:  # of what only the author and custodians have
+        chunk = chunk_of(whole(store, update, parts, timeout_s=timeout_s), demand.tensor, demand.group)
+    return update_opening(bundle, demand.slot, chunk)

@@ -22,9 +22,14 @@ from zoo_compute.spec.params import COIN
 
 log = logging.getLogger("zoo.keeper")
 
+CHECKS_PART = 4  # of deposits_per_job: what checks of custodians may cost
 
-def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChunk, me: str) -> tuple[Call, int]:
-    """The call that demands one chunk from my account, and its deposit. Raises NeedsOperator when the job's limit does not suffice."""
+
+def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChunk, me: str) -> tuple[Call, int] | None:
+    """The call that demands one chunk from my account, and its deposit. Raises NeedsOperator when the job's limit does not suffice.
+
+    None: of checks that keep to their part of the limit, so that whoever answers them for the deposits leaves me what I need myself.
+    """
     limit = parse_amount(config.deposits_per_job)
     deposit = least_deposit(next_base_fee(chain.w3))
     claim = duty.claim
@@ -36,7 +41,11 @@ def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChun
         committee = view.custody.committees[record.version]
         signer = (duty.signer, words_of(committee))
         what = f"operator {committee[duty.signer].operator} does not serve what it signed for in turn {claim.turn}"
-    if deposits_outstanding(view, me) + deposit > limit:
+    outstanding = deposits_outstanding(view, me)
+    if duty.is_check and (outstanding + deposit) * CHECKS_PART > limit:
+        log.info("job %d: %s: not demanded: checks keep to a part of deposits_per_job", view.job, what)
+        return None
+    if outstanding + deposit > limit:
         raise NeedsOperator(
             f"{what}, and another demand of it ({format_amount(deposit, 'coin')}) would pass the job's limit",
             hint="raise deposits_per_job in operator.json",

@@ -1,4 +1,4 @@
-"""Whether custodians serve what they signed for: every signer of a checkpoint is asked for it over HTTP.
+"""Whether custodians serve what they signed for: every signer of a checkpoint is asked over HTTP for a block of it, chosen by chance.
 
 Nobody misses a custodian that signs and keeps nothing, while others serve what it signed for. So every keeper with a seat looks after
 them, also after those that served once: of these at one at every look, by chance, so that nobody knows when it may delete. Asking waits
@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from keepers.decisions.demands import signers_to_check
 from keepers.decisions.orders import OperatorContext
 from zoo_compute.chain.views import Checkpoint, JobView
-from zoo_compute.client.job import confirmed
 from zoo_compute.errors import ZooError
 from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord, Pointer
 from zoo_compute.store import Store
@@ -25,6 +24,7 @@ from zoo_compute.store.addresses import Scope
 from zoo_compute.store.cid import raw_cid
 from zoo_compute.store.errors import BadCid
 from zoo_compute.store.peers import is_gateway
+from zoo_compute.store.pin_confirmations import serving
 
 log = logging.getLogger("zoo.custody")
 
@@ -35,7 +35,8 @@ LOOKS = 2  # in vain: a store that is started again is back at the next one
 @dataclass
 class Check:
     """Of one checkpoint. signers: by place; since: by operator, when it served last, or I saw the checkpoint first, by the protocol's
-    time; looks: in vain one after the other, by operator; serving: when I looked last.
+    time; looks: in vain one after the other, by operator; serving: when I looked last; places: by operator, of the block that it is asked
+    for, until it serves that one: whoever lacks a part is not saved by the next throw.
     """
 
     made: Checkpoint
@@ -43,6 +44,7 @@ class Check:
     since: dict[int, int] = field(default_factory=dict)
     looks: Counter[int] = field(default_factory=Counter)
     serving: set[int] = field(default_factory=set)
+    places: dict[int, int] = field(default_factory=dict)
 
 
 class SignerChecks:
@@ -94,7 +96,7 @@ class SignerChecks:
             progressed()
             left = set(check.signers.values()) - check.serving
             try:
-                serving = self._serving(check.made, left) if left else set()
+                found = self._serving(check, left) if left else set()
             except (
                 ZooError,
                 BadRecord,
@@ -102,17 +104,19 @@ class SignerChecks:
             ) as error:  # the pointer cannot be read here: that says nothing of the signers
                 log.debug("turn %d: %s", check.made.turn, error)
                 continue
-            check.serving |= serving
-            check.looks.update(left - serving)
-            for operator in serving:
+            check.serving |= found
+            check.looks.update(left - found)
+            for operator in found:
                 del check.looks[operator]
+                del check.places[operator]
 
-    def _serving(self, made: Checkpoint, operators: set[int]) -> set[int]:
-        """Of these operators. A store that is asked in another way than over HTTP counts as serving: what it does not have, others miss."""
-        urls = {operator: self.endpoints.get(operator, "") for operator in operators}
-        asked = {url for url in urls.values() if is_gateway(url)}
-        pointer = raw_cid(made.cid)
+    def _serving(self, check: Check, operators: set[int]) -> set[int]:
+        """Of these operators. One that announced nothing that is asked over HTTP serves nothing."""
+        pointer = raw_cid(check.made.cid)
         data = self._store.read(pointer, max_bytes=MAX_POINTER_BYTES, timeout_s=FETCH_TIMEOUT_S)
         files = [pointer, Pointer.from_bytes(data).state]
-        serving = confirmed(files, asked, self.scope) if asked else set()
-        return {operator for operator, url in urls.items() if url in serving or (url and url not in asked)}
+        check.places = {operator: secrets.randbits(64) for operator in operators} | check.places
+        urls = {operator: self.endpoints.get(operator, "") for operator in operators}
+        places = {url: check.places[operator] for operator, url in urls.items() if is_gateway(url)}
+        found = serving(files, places, scope=self.scope)
+        return {operator for operator, url in urls.items() if url in found}

@@ -11,6 +11,8 @@ from node.hardware import threads
 from node.inputs import bundles
 from node.inputs.bundles import SlotResult
 from node.inputs.fetching import TIMEOUT_S, root_from_hex
+from repops.commitments import state_root
+from repops.files import FileRefused
 from repops.graph import Graph
 from zoo_compute.codec import BadUpdateFile, files
 from zoo_compute.codec.files import ReceivedUpdate, UpdateLayout
@@ -69,6 +71,27 @@ def get_update(
     if tag:
         pin_received(store, entry.update, tag)
     return update
+
+
+def get_whole_update(
+    store: Store, entry: SlotResult, manifest: Manifest, step: Graph, *, timeout_s: float = TIMEOUT_S, tag: str = ""
+) -> None:
+    """Fetch all that a slot's update commits to, and check its root: what its author sends everybody, and what it keeps.
+
+    A custodian is asked for any of it. As `get_update` otherwise.
+    """
+    update = get_update(store, entry, manifest, step, timeout_s=timeout_s, tag=tag)
+    parts = UpdateLayout.of(step, manifest.compression)
+    if not parts.kept:
+        return
+    try:
+        whole = files.whole(store, update, parts, timeout_s=timeout_s)
+    except FileRefused as error:
+        raise BadInputs(f"what the author of {entry.update} keeps: {error}") from error
+    if state_root(whole) != entry.update_root:
+        raise BadInputs(f"what the author of {entry.update} keeps makes another root than {entry.update_root.hex()}")
+    if tag:
+        pin_received(store, update.private, tag)
 
 
 def get_updates(

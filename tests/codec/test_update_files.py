@@ -51,7 +51,7 @@ def test_what_is_sent__is_small_and_lacks_what_is_kept(job: SmallJob) -> None:
 
 
 def test_the_author__has_the_whole_under_the_root(job: SmallJob) -> None:
-    whole = files.whole(job.store, job.reports[1]["update"], parts_of(job), timeout_s=5)
+    whole = files.whole(job.store, job.sent(1), parts_of(job), timeout_s=5)
     assert state_root(whole).hex() == job.reports[1]["update_root"]
     assert any(whole[RESIDUAL + name].any() for name in job.programs.graph.exchanged)
 
@@ -92,7 +92,7 @@ def test_a_nan_of_any_bits__is_read_as_it_is_committed(job: SmallJob) -> None:
 
 def test_evidence_of_an_update__leads_to_its_root_past_what_is_kept(job: SmallJob) -> None:
     inputs, received = fetch_inputs(job.store, job.base), job.sent(1)
-    whole = files.whole(job.store, job.reports[1]["update"], parts_of(job), timeout_s=5)
+    whole = files.whole(job.store, job.sent(1), parts_of(job), timeout_s=5)
     sent = {1: received.state}
     combined = Aggregation(inputs.manifest, inputs.programs.graph, inputs.checkpoint, sent, trees={1: received.tree})
     for name in sent[1]:

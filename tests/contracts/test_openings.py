@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from repops.chunks import chunk_at_byte
+from repops.chunks import chunk_at_byte, chunk_of
 from repops.commitments import DTYPE_CODES, state_root
 from repops.files import parse_state, state_bytes
 from tests.contracts.availability_driver import STRANGERS, deployed_fixture, job_fixture  # noqa: F401
@@ -65,7 +65,7 @@ def test_a_slots_update__is_opened_under_the_bundle_of_its_seat(job, seat: int, 
     update = results[slot - results[0].slot].update
     for lane, tensor, group in ((AGGREGATION, 0, 4), (STRANGERS, 1, 0)):
         job.demand(seat, lane, slot=slot, tensor=tensor, group=group)
-        opening = update_opening(bundle, slot, as_kept(update), tensor, group)
+        opening = update_opening(bundle, slot, chunk_of(as_kept(update), tensor, group))
         assert answered(job, job.claims[seat], opening, lane)
         assert as_struct(opening) == expected_opening(results, slot - results[0].slot, tensor, group)
 

@@ -33,7 +33,7 @@ from zoo_compute.requirement_words import described
 from zoo_compute.spec import params
 from zoo_compute.spec.custody import fee_of
 from zoo_compute.store import BlockStore
-from zoo_compute.training.held_bytes import update_bytes
+from zoo_compute.training.held_bytes import residual_bytes, update_bytes
 from zoo_compute.training.rounds import checkpoint_bytes
 
 TEXT = bytes(range(32, 122)) * 60
@@ -273,7 +273,12 @@ def test_custodians__are_asked_for_at_the_files_price_and_the_jobs_bytes(folder:
     [asked] = board.custody
     job, manifest = ComputeJob.from_file(folder / "adamw.json"), board.manifest
     graph = job.traced.graph
-    size = manifest.slots * update_bytes(graph, manifest) + checkpoint_bytes(graph, manifest.aggregation_spec)
+    assert manifest.keeps_residuals
+    of_slot = update_bytes(graph, manifest) + residual_bytes(graph, manifest)
+    size = manifest.slots * of_slot + checkpoint_bytes(graph, manifest.aggregation_spec)
+    assert residual_bytes(graph, manifest) == sum(
+        4 * graph.nodes[entry.before].elements for entry in graph.state if entry.name in graph.exchanged
+    )
     assert asked == CustodyTerms(3, 250_000, size, rounds=3)
     quoted = zoo.json("quote", str(folder / "adamw.json"), "--preset", "devnet")
     assert quoted["custody"]["cost"] == str(asked.cost) == str(2 * 3 * 3 * fee_of(250_000, size))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,23 +14,28 @@ import pytest
 
 from keepers.services import demand_responder
 from keepers.services.demand_responder import DemandResponder, opening_of
-from repops.commitments import state_root
+from node import tasks
+from node.errors import Withheld
+from repops.commitments import sorted_names, state_root
 from repops.files import state_bytes
 from tests.keepers.test_duties import view
 from tests.support.openings import SlotRound
 from tests.support.small_job import SmallJob, publish
 from tests.support.waiting import HANG_S
+from zoo_compute import codec
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit
-from zoo_compute.codec.files import UpdateLayout, put
+from zoo_compute.codec.files import UpdateLayout, get, put
 from zoo_compute.errors import Refusal
 from zoo_compute.formats.bundles import Bundle, Pointer, SlotResult
+from zoo_compute.formats.tags import round_tag
 from zoo_compute.spec import availability, watching
 from zoo_compute.spec.state import Claim as SpecClaim
-from zoo_compute.store import BlockStore
-from zoo_compute.store.cid import digest_of
+from zoo_compute.store import BlockStore, Gateway
+from zoo_compute.store.cid import digest_of, raw_cid
 from zoo_compute.store.errors import ContentMissing
+from zoo_compute.store.multiformats import Cid
 from zoo_compute.training.rounds import RESIDUAL
 
 ME, START, ANSWER_S = 1, b"\x11" * 32, 6
@@ -93,6 +99,80 @@ def test_an_opening__is_built_from_the_files_of_job_and_claim_alone(job, commit,
         assert answers(job, demand(checkpoint, 0, tensor, group))
     for tensor in (*range(64), 2**32 - 1):  # every tensor, those that are kept too, and the padding behind them
         assert answers(job, demand(commit, 4 + tensor % 2, tensor, 2**40 - 1))
+
+
+def of_custodians(folder: Path) -> SmallJob:
+    """Its updates cover residuals, which their author sends to custodians alone."""
+    made = publish(folder, sparse=True, carry_rounds=2)
+    made.manifest = dataclasses.replace(made.manifest, redundancy=3)
+    assert made.manifest.keeps_residuals
+    assert made.manifest.custodians
+    made.base["manifest"] = made.store.add(made.manifest.to_bytes())
+    made.train(0)
+    return made
+
+
+def committed(job: SmallJob, made: dict[str, Any]) -> Commit:
+    start, root = (bytes.fromhex(made[name]) for name in ("start_root", "root"))
+    return Commit(4, 0, 0, 7, 1, 9, start, root, 99, bundle=digest_of(made["bundle"]))
+
+
+def test_what_a_custodian_fetched_before_it_signed__answers_every_demand(tmp_path: Path) -> None:
+    job = of_custodians(tmp_path)
+    made, store = job.commit(7, [0]), BlockStore(tmp_path / "custodian")
+    with Gateway(job.store) as gateway:
+        store.set_peers([gateway.url])
+        for cid in (job.base["manifest"], job.manifest.program.cid):  # held before: what the job starts from
+            store.pin(cid)
+        assert tasks.run_fetching(job.base | made | {"timeout_s": 20}, store)["slots"] == [0]
+    store.set_peers([])
+    theirs = dataclasses.replace(job, store=store)
+    for tensor in (*range(64), 2**32 - 1):
+        assert answers(theirs, demand(committed(job, made), 0, tensor, 2**40 - 1)), tensor
+    assert store.release_tag(round_tag(1, 0)) > 0
+    assert not any(store.has(cid) for cid in (job.reports[0]["update"], job.sent(0).private)), "it goes with the round"
+
+
+def test_what_was_sent__is_shown_without_what_only_the_author_keeps(job, store, commit):
+    parts = UpdateLayout.of(job.programs.graph, job.manifest.compression)
+    names = sorted_names([*parts.shapes, *parts.kept])
+    if parts.kept:
+        result = Bundle.from_bytes(store.read(raw_cid(commit.bundle), max_bytes=10**6)).result(4)
+        store.unpin(get(store, result.update, parts, timeout_s=5).private)
+        store.collect_garbage()
+    width = 1 << (len(names) - 1).bit_length()
+    for tensor in range(width):
+        asked = demand(commit, 4, tensor, 2**40 - 1)
+        if tensor < len(names) and names[tensor] in parts.kept:
+            with pytest.raises(ContentMissing):
+                answers(job, asked)
+        else:
+            assert answers(job, asked), tensor
+
+
+@pytest.mark.parametrize("lie", ["not served", "another's", "no file", "no CID"])
+def test_an_update_whose_author_keeps_back_what_custodians_answer_for__is_withheld(tmp_path: Path, lie: str) -> None:
+    job = of_custodians(tmp_path)
+    parts = UpdateLayout.of(job.programs.graph, job.manifest.compression)
+    sent = job.sent(0)
+    if lie == "not served":
+        job.store.unpin(sent.private)
+        job.store.collect_garbage()
+    else:
+        residuals = {name: np.zeros(parts.shapes[name.removeprefix(RESIDUAL)], np.float32) for name in parts.kept}
+        file = state_bytes(residuals) if lie == "another's" else b"junk"
+        note = b"nowhere" if lie == "no CID" else Cid.parse(job.store.add(file)).binary
+        head, _ = codec.unpack(
+            io.BytesIO(job.store.read(job.reports[0]["update"], max_bytes=2**20)), parts.shapes, parts.hashes
+        )
+        data = codec.encode(sent.state, dataclasses.replace(head, note=note))
+        job.reports[0]["update"] = job.store.add(data)
+    made = job.commit(7, [0])
+    with pytest.raises(Withheld) as withheld:
+        tasks.run_fetching(job.base | made | {"timeout_s": 2}, job.store)
+    assert withheld.value.chunks == {0: None}
+    others = job.base | {"manifest": job.store.add(dataclasses.replace(job.manifest, redundancy=2).to_bytes())}
+    assert tasks.run_fetching(others | made | {"timeout_s": 2}, job.store)["slots"] == [0], "nobody else needs it"
 
 
 # -- the lane

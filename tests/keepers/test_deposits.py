@@ -148,3 +148,15 @@ def test_what_a_custodian_signed_for__is_demanded_of_it_by_its_place(asked):
     function, args = call.function, call.args
     assert (function, deposit) == ("demand_of_signer", LEAST)
     assert (args[:4], args[6:]) == ((1, MADE_BY_OTHER.fields, STRANGERS_LANE, 0), (1, words_of(COMMITTEE)))
+
+
+def test_checks_of_custodians__leave_most_of_the_limit_to_what_i_need(asked):
+    keeper, views, _, _ = asked
+    own = DemandChunk(MADE_BY_OTHER, STRANGERS_LANE, {0: None}, 1)
+    part = 5 * 10**16 // 4
+    for spent, checked in ((part - LEAST, True), (part - LEAST + 1, False)):
+        answered = demand(MADE_BY_OTHER, end="bytes", deposit=spent, demander="0xH")
+        view = replace(views[1], custody=CUSTODY, demands=(answered,))
+        check = deposits.demand(keeper.config, keeper.chain, view, replace(own, is_check=True), "0xH")
+        assert (check is not None) == checked
+        assert deposits.demand(keeper.config, keeper.chain, view, own, "0xH") is not None

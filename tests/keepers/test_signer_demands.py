@@ -39,7 +39,8 @@ from zoo_compute.spec.custodians import CustodyStatus, Member, Record, Request, 
 from zoo_compute.spec.custodians import Progress as CustodyProgress
 from zoo_compute.spec.params import CUSTODIANS_AT, STRANGERS_LANE
 from zoo_compute.store import BlockStore, Gateway
-from zoo_compute.store.cid import digest_of
+from zoo_compute.store.cid import cid_of, digest_of
+from zoo_compute.store.unixfs import CHUNK
 
 FIRST, SECOND, THIRD = 4, 5, 6  # custodians
 KEYS = [f"0x{number:040x}" for number in range(3)]
@@ -123,7 +124,7 @@ def test_whoever_has_a_seat__looks_after_signers_but_itself_and_the_checkpoints_
 
 def test_of_a_silent_signer__one_chunk_is_demanded_from_the_lane_that_stops_no_clocks() -> None:
     silent = Progress(silent=((MADE_BY_OTHER, 1),))
-    expected = [DemandChunk(MADE_BY_OTHER, STRANGERS_LANE, {0: None}, 1)]
+    expected = [DemandChunk(MADE_BY_OTHER, STRANGERS_LANE, {0: None}, 1, is_check=True)]
     assert list(demand_of_silent(held(OPENED), THE_PROVIDER, silent)) == expected
     assert expected[0] in duties(held(OPENED, state=JobState.ENDED), THE_PROVIDER, silent), "of the last one, too"
     mine, theirs = (demand(MADE_BY_OTHER, 130, operator=SECOND, end="bytes", demander=who) for who in ("0xP", "0xA"))
@@ -142,11 +143,12 @@ def test_of_a_silent_signer__one_chunk_is_demanded_from_the_lane_that_stops_no_c
 def test_others_demands__shield_no_signer() -> None:
     """Answered ones do not count; nor do open ones that leave me no time; and where the strangers' lane is used up, I use my own."""
     silent = Progress(silent=((MADE_BY_OTHER, 1),))
-    own = [DemandChunk(MADE_BY_OTHER, 0, {0: None}, 1)]
+    own = [DemandChunk(MADE_BY_OTHER, 0, {0: None}, 1, is_check=True)]
     theirs = demand(MADE_BY_OTHER, 130, operator=SECOND, end="bytes")
     assert list(demand_of_silent(held(OPENED, demands=4 * (theirs,)), THE_PROVIDER, silent)) == own
     latest = MADE_BY_OTHER.deadline - 2 * ANSWER_S
-    for opened_at, due in ((latest - ANSWER_S - 1, []), (latest - ANSWER_S, own)):
+    enough = latest - ANSWER_S * 3 // 2
+    for opened_at, due in ((enough - 1, []), (enough, own)):
         for operator in (FIRST, SECOND):
             open_ = replace(theirs, end="", opened_at=opened_at, operator=operator)
             assert list(demand_of_silent(held(latest, demands=(open_,)), THE_PROVIDER, silent)) == due
@@ -155,13 +157,31 @@ def test_others_demands__shield_no_signer() -> None:
         assert list(demand_of_silent(held(OPENED, demands=spent), THE_PROVIDER, silent)) == due, (
             "half is for my own data"
         )
+    timed = replace(theirs, end="", opened_at=enough - 1)
+    for spent in ((*3 * (theirs,), timed), (*4 * (theirs,), replace(timed, lane=1))):
+        made = demand_of_silent(held(latest - 1, demands=spent), THE_PROVIDER, silent)
+        assert list(made) == own, "an accomplice's demand does not answer mine"
+
+
+def test_a_signer_that_answered_my_checks__is_asked_no_more_in_this_job() -> None:
+    silent = Progress(silent=((MADE_BY_OTHER, 1),))
+    before = replace(MADE_BY_OTHER, turn=MADE_BY_OTHER.turn - 1)
+    mine = demand(before, 130, operator=SECOND, end="bytes", demander="0xP")
+    for demands, due in (
+        ((mine,), 1),
+        (2 * (mine,), 0),
+        ((mine, replace(mine, demander="0xA")), 1),
+        ((mine, replace(mine, operator=FIRST)), 1),
+        ((mine, replace(mine, end="forfeited")), 1),
+    ):
+        assert len(list(demand_of_silent(held(OPENED, demands=demands), THE_PROVIDER, silent))) == due
 
 
 class Looks:
     """A keeper with a seat, and the store of the custodian it looks after."""
 
     def __init__(self, folder: Path) -> None:
-        state = {"w": np.arange(4, dtype=np.float32)}
+        state = {"w": np.arange(2**20, dtype=np.float32)}  # 16 blocks, and their root
         self.mine, self.theirs = BlockStore(folder / "mine"), BlockStore(folder / "theirs")
         for store in (self.mine, self.theirs):
             self.state = store.add(state_bytes(state))
@@ -212,19 +232,47 @@ def test_a_signer_that_served_and_deletes__is_found__once_it_served_nothing_for_
 def test_of_those_that_serve__one_is_looked_at_again_at_every_look(
     looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    asked, chosen = [], []
 
-    def confirmed(files: object, urls: set[str], scope: object) -> set[str]:
-        asked.append(sorted(urls))
-        return urls
+    def serving(files: object, places: dict[str, int], scope: object) -> set[str]:
+        asked.append(sorted(places))
+        chosen.extend(places.values())
+        return set(places)
 
-    monkeypatch.setattr(signer_checks, "confirmed", confirmed)
+    monkeypatch.setattr(signer_checks, "serving", serving)
     looks.checks.endpoints = {operator: f"http://{operator}" for operator in (FIRST, SECOND)}
     looks.checks.silent(held(OPENED, checkpoints=(looks.made,)), THE_PROVIDER)
     for _ in range(40):
         looks.checks.poll_once()
     assert asked[0] == [f"http://{operator}" for operator in (FIRST, SECOND)]
     assert sorted({tuple(urls) for urls in asked[1:]}) == [("http://4",), ("http://5",)]
+    assert len(set(chosen)) == len(chosen), "every time for another block"
+
+
+def test_a_custodian_that_kept_a_part__is_named_once_it_was_asked_for_another(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that it pins all, and has the root and the first block."""
+    kept = cid_of(looks.theirs.read(looks.state, max_bytes=2**30)[:CHUNK])
+    for block in (looks.theirs.root / "blocks").rglob("baf*"):
+        if block.name not in (kept, looks.state, looks.pointer):
+            block.unlink()
+    thrown = [5]
+    monkeypatch.setattr(signer_checks.secrets, "randbits", lambda _: thrown[0])
+    with Gateway(looks.theirs) as gateway:
+        looks.checks.endpoints = {SECOND: gateway.url}
+        looks.silent(OPENED)
+        looks.checks.poll_once()
+        assert looks.silent(OPENED + 900) == ()
+        thrown[0] = 3 * CHUNK
+        looks.checks.poll_once()
+        thrown[0] = 5
+        looks.checks.poll_once()
+    assert looks.silent(OPENED + 1_800) == ((looks.made, 1),), "it is asked for what it lacked until it has it"
+    with Gateway(looks.mine) as gateway:
+        looks.checks.endpoints = {SECOND: gateway.url}
+        looks.checks.poll_once()
+    assert looks.silent(OPENED + 1_800) == ()
 
 
 def test_a_signer_that_serves_nothing__is_named_after_my_patience(looks: Looks) -> None:
@@ -241,13 +289,13 @@ def test_a_signer_that_serves_nothing__is_named_after_my_patience(looks: Looks) 
     assert looks.silent(after) == (), "forgotten meanwhile"
 
 
-def test_a_custodian_without_an_endpoint__serves_nothing__and_one_on_ipfs_is_not_asked(looks: Looks) -> None:
-    for endpoints, named in (({}, ((looks.made, 1),)), ({SECOND: "/dns/one/tcp/4001"}, ())):
+def test_a_custodian_without_an_endpoint__or_with_one_that_is_no_gateway__serves_nothing(looks: Looks) -> None:
+    for endpoints in ({}, {SECOND: "/dns/one/tcp/4001"}, {SECOND: "http://"}):
         looks.checks = SignerChecks(looks.mine, poll_s=0.1)
         looks.checks.endpoints = endpoints
         looks.silent(OPENED)
         looks.look()
-        assert looks.silent(OPENED + 900) == named
+        assert looks.silent(OPENED + 900) == ((looks.made, 1),)
 
 
 def test_a_checkpoint_that_i_cannot_read__says_nothing_of_its_signers(

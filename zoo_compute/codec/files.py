@@ -1,7 +1,8 @@
 """A slot's update in the store: a public file of the exchanged tensors, and a private file of its operator.
 
-Both are under `update_root`. What is kept, the residuals of compression, no other party needs; but a demand may name any
-place of an update, and its author answers from both files. The first names the second, so that nothing else has to.
+Both are under `update_root`. What is kept, the residuals of compression, no other party computes with; but a demand may name any
+place of an update, and whoever answers it has both files: its author, and in a job with custodians these. The first names the second,
+so that nothing else has to.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from repops import encoding
+from repops.chunks import Chunk, chunk_below
 from repops.commitments import Array, canonical, sorted_names, tensor_roots
 from repops.files import parse_state, state_bytes
 from repops.graph import Graph
@@ -63,10 +65,24 @@ class UpdateLayout:
 
 @dataclass(frozen=True)
 class ReceivedUpdate:
-    """The public part of an update."""
+    """The public part of an update. note: the CID of the private part, as the author says; anything, if it lies."""
 
     state: dict[str, Array]
     tree: PrunedTree
+    note: bytes = b""
+
+    @property
+    def private(self) -> str:
+        """The CID of the private part. Raises BadCid."""
+        return Cid.from_binary(self.note).text
+
+    def chunk(self, tensor: int, group: int) -> Chunk | None:
+        """The chunk at this place of the whole update, as `repops.chunks.chunk_of`; None if it is in the private part."""
+        place = self.tree.place(tensor)
+        if place is None:
+            return None
+        name, path = place
+        return chunk_below(name, self.state[name], path, group) if name else Chunk(b"", b"", path, b"", ())
 
 
 def put(store: Store, update: Mapping[str, Array], parts: UpdateLayout, *, threads: int = 1, tag: str = "") -> str:
@@ -83,16 +99,15 @@ def put(store: Store, update: Mapping[str, Array], parts: UpdateLayout, *, threa
 def get(store: Store, cid: str, parts: UpdateLayout, *, timeout_s: float, threads: int = 1) -> ReceivedUpdate:
     """Read the public part of an update; the caller compares its root. Raises BadUpdateFile and the store's errors."""
     head, state = _read(store, cid, parts, timeout_s)
-    return ReceivedUpdate(state, PrunedTree(tensor_roots(state, threads=threads), parts.kept, head.hashes))
+    return ReceivedUpdate(state, PrunedTree(tensor_roots(state, threads=threads), parts.kept, head.hashes), head.note)
 
 
-def whole(store: Store, cid: str, parts: UpdateLayout, *, timeout_s: float) -> dict[str, Array]:
-    """Read a whole update, for the operator that made it. Raises BadUpdateFile, FileRefused and the store's errors."""
-    head, state = _read(store, cid, parts, timeout_s)
+def whole(store: Store, update: ReceivedUpdate, parts: UpdateLayout, *, timeout_s: float) -> dict[str, Array]:
+    """An update with its private part; the caller compares its root. Raises BadCid, FileRefused and the store's errors."""
     if not parts.kept:
-        return state
-    kept = store.read(Cid.from_binary(head.note).text, max_bytes=parts.private_bytes, timeout_s=timeout_s)
-    return state | parse_state(kept)
+        return update.state
+    kept = store.read(update.private, max_bytes=parts.private_bytes, timeout_s=timeout_s)
+    return update.state | parse_state(kept)
 
 
 def _read(store: Store, cid: str, parts: UpdateLayout, timeout_s: float) -> tuple[codec.FileHeader, dict[str, Array]]:

@@ -24,7 +24,7 @@ class PrunedTree:
     """The tree of a state, from the roots of its visible tensors, the names of the hidden ones, and the hashes that replace them."""
 
     def __init__(self, roots: Mapping[str, bytes], hidden: Collection[str], hashes: Sequence[bytes]) -> None:
-        self._names = _ascending([*roots, *hidden])
+        self._names, self._hidden = _ascending([*roots, *hidden]), frozenset(hidden)
         self._nodes = dict(zip(cover(self._names, hidden), hashes, strict=True))
         for at, name in enumerate(self._names):
             if name in roots:
@@ -54,8 +54,20 @@ class PrunedTree:
     def path(self, name: str) -> tuple[int, tuple[bytes, ...]]:
         """The index of a visible tensor's leaf, and its siblings from the leaves upwards."""
         at = self._names.index(name)
+        return at, self._siblings(at)
+
+    def place(self, number: int) -> tuple[str, tuple[bytes, ...]] | None:
+        """As places of a state are numbered (`repops.chunks`): the tensor's name, empty for padding, and the path from its leaf. None if
+        that is hidden.
+        """
+        at = number % (1 << self._height)
+        if at < len(self._names) and self._names[at] in self._hidden:
+            return None
+        return self._names[at] if at < len(self._names) else "", self._siblings(at)
+
+    def _siblings(self, at: int) -> tuple[bytes, ...]:
         siblings = [(height, (at >> height) ^ 1) for height in range(self._height)]
-        return at, tuple(self._nodes.get(node, self._padding[node[0]]) for node in siblings)
+        return tuple(self._nodes.get(node, self._padding[node[0]]) for node in siblings)
 
 
 def cover(names: Iterable[str], hidden: Collection[str]) -> list[Node]:

@@ -16,11 +16,11 @@ def checkpoint_opening(state: Mapping[str, Array], tensor: int, group: int) -> O
     return _opening(chunk_of(state, tensor, group))
 
 
-def update_opening(bundle: Bundle, slot: int, update: Mapping[str, Array], tensor: int, group: int) -> Opening:
-    """One chunk of a slot's update, under the root of the bundle's results. Raises StopIteration if the bundle has no such slot."""
+def update_opening(bundle: Bundle, slot: int, chunk: Chunk) -> Opening:
+    """This chunk of a slot's update, under the root of the bundle's results. Raises StopIteration if the bundle has no such slot."""
     result = bundle.result(slot)
     path = merkle_proof([each.root for each in bundle.results], bundle.results.index(result))
-    return _opening(chunk_of(update, tensor, group), result.segment_root, result.end_root, tuple(path))
+    return _opening(chunk, result.segment_root, result.end_root, tuple(path))
 
 
 def _opening(

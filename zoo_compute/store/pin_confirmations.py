@@ -1,11 +1,14 @@
-"""Asks gateways whether they pin a file; each store counts once."""
+"""Asks gateways whether they pin a file, each store counts once; and whether they serve a block of it that they cannot foresee."""
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
+from zoo_compute.store import dag, unixfs
 from zoo_compute.store.addresses import Scope
+from zoo_compute.store.errors import StoreError
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed
 
@@ -45,3 +48,42 @@ def _keeper(cid: Cid, client: GatewayClient, deadline: float) -> str | None:
     finally:
         client.close()
     return headers.get("X-Store-Id") or client.url
+
+
+def serving(
+    cids: Sequence[str], places: Mapping[str, int], *, timeout_s: float = 5, scope: Scope = Scope.ANY
+) -> set[str]:
+    """The gateways that serve one leaf of every file from their own store, with the nodes above it. places: by URL, a number that chooses
+    the leaf: its byte, modulo the file's size.
+
+    A gateway that is down, slow or answers nonsense does not serve. Raises BadCid, and ValueError for a malformed URL.
+    """
+    wanted = [Cid.parse(cid) for cid in cids]
+    clients = {url: GatewayClient(url, scope) for url in places}
+    deadline = time.monotonic() + timeout_s
+    with ThreadPoolExecutor(max(1, min(len(clients), 16))) as pool:
+        served = pool.map(lambda url: _serves(wanted, clients[url], places[url], deadline), clients)
+        return {url for url, is_served in zip(clients, served, strict=True) if is_served}
+
+
+def _serves(cids: Sequence[Cid], client: GatewayClient, place: int, deadline: float) -> bool:
+    @cache
+    def fetch(cid: Cid) -> bytes:
+        return client.block(cid, deadline=deadline, local_only=True)
+
+    try:
+        for cid in cids:
+            link = dag.root_of(cid, fetch)
+            at = place % max(1, link.size)
+            while link.depth:
+                for child in unixfs.links_of(link, fetch(link.cid)):
+                    if at < child.size:
+                        break
+                    at -= child.size
+                link = child
+            dag.fetch_chunk(link, fetch)
+    except (PeerFailed, StoreError):
+        return False
+    finally:
+        client.close()
+    return True

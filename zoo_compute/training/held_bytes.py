@@ -1,4 +1,6 @@
-"""How many bytes a custodian holds of one round: every slot's update, and the checkpoint that they make."""
+"""How many bytes a custodian holds of one round: every slot's update, with what its author does not send to others, and the
+checkpoint that they make.
+"""
 
 from __future__ import annotations
 
@@ -16,5 +18,12 @@ def update_bytes(step: Graph, manifest: Manifest) -> int:
     return math.ceil(sum(packed_bits(elements, manifest.compression) for elements in sent) / 8)
 
 
+def residual_bytes(step: Graph, manifest: Manifest) -> int:
+    """Of one slot: what its author does not send, a word for every element."""
+    kept = [step.nodes[entry.before].elements for entry in step.state if entry.name in step.exchanged]
+    return 4 * sum(kept) if manifest.keeps_residuals else 0
+
+
 def round_bytes(step: Graph, manifest: Manifest) -> int:
-    return manifest.slots * update_bytes(step, manifest) + checkpoint_bytes(step, manifest.aggregation_spec)
+    of_slot = update_bytes(step, manifest) + residual_bytes(step, manifest)
+    return manifest.slots * of_slot + checkpoint_bytes(step, manifest.aggregation_spec)
