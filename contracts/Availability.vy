@@ -35,6 +35,8 @@ SUBMITTER_LANE: constant(uint256) = 129
 STRANGERS_LANE: constant(uint256) = 130
 # Demands that a lane may make of one claim.
 LANE_DEMANDS: constant(uint256) = 4
+# Demands of one signer that may be open in a job and lane at once, of whatever claims: it answers each within answer_s.
+SIGNER_DEMANDS: constant(uint256) = 2
 # So many answer windows lie between a demand and its claim's deadline: one to answer in, one to end the demand in.
 WINDOWS_BEFORE_DEADLINE: constant(uint256) = 2
 # The part of an answer's time, from the demand on, in which the deposit is for whom the data is demanded of, whoever answers.
@@ -92,6 +94,8 @@ struct Spent:
 bonds: HashMap[uint256, HashMap[bytes32, HashMap[uint256, uint256]]]
 # job -> claim_hash -> lane -> asked (8) | opened_at (40) | slot (16) | tensor (32) | group (40) | turn (40) | signer (72) | holds (8)
 questions: HashMap[uint256, HashMap[bytes32, HashMap[uint256, uint256]]]
+# job -> lane -> signer -> its open demands
+signer_demands: public(HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]])
 # job -> open (64) | since (40) | until (40)
 holding_words: HashMap[uint256, uint256]
 # job -> seat -> turn (40) | seconds (40)
@@ -255,7 +259,7 @@ def answer(job: uint256, claim: ISettlementViews.Claim, lane: uint256, opening: 
             job=job, operator=operator, author=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane
         )
     else:
-        self.bonds[job][claim_hash][lane] = 0
+        self._end(job, claim_hash, lane, question)
         log DemandAnswered(
             job=job, operator=operator, author=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane
         )
@@ -273,7 +277,7 @@ def close(job: uint256, claim: ISettlementViews.Claim, lane: uint256):
     question: Demand = self._demand(job, claim_hash, lane)
     assert question.demander != empty(address), "availability: no demand"
     assert protocol_time._now(registry) > question.opened_at + answer_s, "availability: window open"
-    self.bonds[job][claim_hash][lane] = 0
+    self._end(job, claim_hash, lane, question)
     self.owed[question.demander] += question.deposit
     self._release(job, lane, question)
     convicted: bool = False
@@ -284,7 +288,7 @@ def close(job: uint256, claim: ISettlementViews.Claim, lane: uint256):
         if question.deposit == 0:
             # INVARIANT outages: nothing is lost, so nobody loses more of a job's reserve, however many demands end.
             reserve: uint256 = (staticcall ICustody(custody).requests(job)).reserve
-            kept = reserve - reserve // HELPED_PART
+            kept = reserve * (HELPED_PART - 1) // HELPED_PART
         forfeited = extcall ICustody(custody).forfeit(job, question.signer, kept)
     elif claims._is_pending(settlement, job, claim):
         # Else it was convicted already, or paid because nobody ended the demand in time.
@@ -380,6 +384,10 @@ def _open(
     assert self.bonds[job][claim_hash][lane] == 0, "availability: demand open"
     asked: uint256 = self.questions[job][claim_hash][lane] >> 248
     assert asked < LANE_DEMANDS, "availability: demands spent"
+    if signer != 0:
+        # INVARIANT loads: nobody asks a signer at once for more than it can show in time, however many claims it signed for.
+        assert self.signer_demands[job][lane][signer] < SIGNER_DEMANDS, "availability: signer is busy"
+        self.signer_demands[job][lane][signer] += 1
     assert msg.value >= self._least_deposit(), "availability: deposit too small"
     # Who has a clock to keep in the open turn, and did not hold it for an answer's time already, holds it now.
     spent: Spent = self._spent(job, lane)
@@ -418,6 +426,13 @@ def _open(
     )
     if holds:
         self._hold(job)
+
+
+@internal
+def _end(job: uint256, claim_hash: bytes32, lane: uint256, question: Demand):
+    self.bonds[job][claim_hash][lane] = 0
+    if question.signer != 0:
+        self.signer_demands[job][lane][question.signer] -= 1
 
 
 @internal

@@ -26,7 +26,7 @@ from keepers.decisions.orders import (
 from keepers.decisions.requests import present_claims
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, JobView, Run
-from zoo_compute.spec.params import LANE_DEMANDS, STRANGERS_LANE
+from zoo_compute.spec.params import LANE_DEMANDS, SIGNER_DEMANDS, STRANGERS_LANE
 
 ANSWERED_CHECKS = 2  # of one signer in a job: then I look after it on chain no more
 
@@ -67,23 +67,26 @@ def demand_of_silent(view: JobView, me: OperatorContext, progress: Progress) -> 
     serve it; from mine where others use that one up, so that nobody shields a custodian by demands of its own. Of one that answered me
     often enough no more: it has the data, and every answer earns it my deposit.
     """
-    taken = set()
+    taken: set[object] = set()  # claims, and operators: the first demand without an answer costs it its place
     for made, place in progress.silent:
         operator, latest = signers_to_check(view, me, made).get(place), made.deadline - 2 * me.answer_s
-        if operator is None or made.final or view.now > latest or made.fields in taken:
+        if operator is None or made.final or view.now > latest or taken & {made.fields, operator}:
+            continue
+        open_ = _open_of(view, operator, STRANGERS_LANE)
+        if len(open_) >= SIGNER_DEMANDS and min(d.opened_at for d in open_) + me.answer_s < latest:
             continue
         asked = [d for d in view.demands if d.claim.fields == made.fields]
         # Others' demand that leaves me little time after it does not keep me waiting.
         awaited = [
             d for d in asked if d.is_open and (d.demander == me.hot or d.opened_at + me.answer_s * 3 // 2 < latest)
         ]
-        lane = _lane_to_check(view, me, asked, awaited)
+        lane = _lane_to_check(view, me, operator, asked, awaited)
         is_busy = any(d.lane == lane for d in awaited)
         mine = [d for d in view.demands if d.operator == operator and d.demander == me.hot]
         is_asked = any(d.claim.fields == made.fields for d in mine)
         has_answered = sum(d.end == "bytes" for d in mine) >= ANSWERED_CHECKS
         if lane is not None and not (is_busy or is_asked or has_answered):
-            taken.add(made.fields)
+            taken |= {made.fields, operator}
             yield DemandChunk(made, lane, {0: None}, place, is_check=True)
 
 
@@ -135,13 +138,19 @@ def _claim_of(view: JobView, run: Run, seat: int) -> Claim | None:
 
 
 def _next_signer(view: JobView, me: OperatorContext, claim: Claim, lane: int) -> int | None:
-    """The place of one that signed for a claim and was not asked by me yet, nor by others in vain; each lane begins with another."""
+    """The place of one that signed for a claim and was not asked by me yet, nor by others in vain, and that my lane does not ask for too
+    much already; each lane begins with another.
+    """
     if view.custody is None:
         return None
     asked = [d for d in view.demands if d.claim.fields == claim.fields]
     known = {me.operator, *(d.operator for d in asked if d.is_open or d.in_vain or d.lane == lane)}
     signers = view.custody.signers_of(claim.turn, claim.seat)
-    left = [place for place, operator in signers.items() if operator not in known]
+    left = [
+        place
+        for place, operator in signers.items()
+        if operator not in known and len(_open_of(view, operator, lane)) < SIGNER_DEMANDS
+    ]
     able = [place for place in left if not view.custody.was_helped(signers[place])] or left
     return able[lane % len(able)] if able else None
 
@@ -154,15 +163,21 @@ def _lane(view: JobView, run: Run, me: OperatorContext) -> int | None:
 
 
 def _lane_to_check(
-    view: JobView, me: OperatorContext, asked: Sequence[Demand], awaited: Sequence[Demand]
+    view: JobView, me: OperatorContext, operator: int, asked: Sequence[Demand], awaited: Sequence[Demand]
 ) -> int | None:
-    """The strangers' lane; where it is spent, or others' open demand keeps it too long, mine: half of its demands."""
+    """The strangers' lane; where it is spent, or others' open demands keep it or the signer too long, mine: half of its demands."""
     assert view.run is not None, "whoever has signers to check has a seat"
     for lane, most in ((STRANGERS_LANE, LANE_DEMANDS), (_lane(view, view.run, me), LANE_DEMANDS // 2)):
         made = [d for d in asked if d.lane == lane]
-        if len(made) < most and not any(d.is_open and d not in awaited for d in made):
+        is_free = lane is not None and len(_open_of(view, operator, lane)) < SIGNER_DEMANDS
+        if is_free and len(made) < most and not any(d.is_open and d not in awaited for d in made):
             return lane
     return None
+
+
+def _open_of(view: JobView, operator: int, lane: int) -> list[Demand]:
+    """A lane's open demands of an operator, of whatever claims."""
+    return [d for d in view.demands if d.is_open and d.lane == lane and d.operator == operator]
 
 
 def _is_due(

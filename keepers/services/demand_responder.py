@@ -1,17 +1,21 @@
 """Answers demands on chain: a demand's clock is short, and an unanswered demand costs the claim and its lock, or a custodian's reserve.
 
-It runs beside the keeper's ticks, which wait for transactions and stores, and remembers nothing: what is open is asked of the
-chain at every look, what is shown is built from the files that the operator's store keeps.
+It runs beside the keeper's ticks, which wait for transactions and stores: what is open is asked of the chain at every look, what is
+shown is built from the files that the operator's store keeps. To read and hash a large one takes long: a look that took `LOOK_S` is
+followed by the next one, which sees what was demanded meanwhile. Between looks it remembers only whose turn it is.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import astuple
+from itertools import count
 from typing import Any
 
 from repops.chunks import chunk_of
@@ -22,7 +26,7 @@ from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.event_log import history_of
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
-from zoo_compute.chain.views import Checkpoint, Commit
+from zoo_compute.chain.views import Checkpoint, Commit, JobView
 from zoo_compute.codec import BadUpdateFile
 from zoo_compute.codec.files import UpdateLayout, get, whole
 from zoo_compute.disputes.openings import checkpoint_opening, update_opening
@@ -38,14 +42,18 @@ log = logging.getLogger("zoo.answers")
 DEMAND_EVENTS = ("ChunkDemanded", "DemandAnswered", "DemandUnanswered")
 POLLS_PER_WINDOW = 6  # in the time an answer has
 MAX_PAUSE_S = 10.0
+LOOK_S = 10  # then what is open is asked again, before the next file is read
 AT_ONCE = 16  # answers that wait for a block
 HELP_S = 10.0  # to read a file for another operator's answer: my own answers wait meanwhile
+HELP = 2  # the rank of what is demanded of others; 0: of my claims, 1: of what I signed for
 LAST_PART = 4  # of an answer's time: then whoever has the data answers for another operator, and earns the deposit
+
+Key = tuple[int, tuple[Any, ...], int, int]  # job, claim, lane, and when it was opened
 
 
 class DemandResponder:
-    """Answers every demand made of one operator, the earliest deadline first; those of others that I have the data for before their
-    time is over.
+    """Answers every demand made of one operator: those of its claims first, then those of what it signed for, then, before their time
+    is over, those of others that it has the data for. Jobs take turns; in a job the earliest deadline is first.
     """
 
     def __init__(self, operator: int, chain: Chain, sender: Sender, store: Store) -> None:
@@ -55,33 +63,68 @@ class DemandResponder:
         self._store = store
         self._answer_s = chain.params.answer_s
         self._history = history_of(chain, names=DEMAND_EVENTS)
+        self._turns = count(1)
+        self._served: dict[int, int] = {}  # by job, the turn that it had last
+        self._tries: Counter[Key] = Counter()
 
     def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         """Look again and again; a look that fails is followed by the next one."""
         while True:
+            is_cut = False
             try:
-                self.poll_once()
+                is_cut = self.poll_once()
             except ZooError as error:
                 log.warning("%s; will try again", error)
             except Exception:
                 log.exception("unexpected")
             progressed()
-            time.sleep(min(MAX_PAUSE_S, self._answer_s / POLLS_PER_WINDOW))
+            if not is_cut:
+                time.sleep(min(MAX_PAUSE_S, self._answer_s / POLLS_PER_WINDOW))
 
-    def poll_once(self) -> None:
+    def poll_once(self) -> bool:
+        """Whether the look was cut short: then the next one should follow at once."""
         head = self._chain.head()
         views = [read_job(self._chain, job, head) for job in sorted(self._asked_in(head))]
-        demands = [(view, demand) for view in views for demand in view.demands if demand.is_open]
+        built = False
         # Files are read one after another, which bounds memory; a transaction waits for blocks, and others do not wait for it.
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="answer") as sending:
-            for view, demand in sorted(
-                demands, key=lambda each: (each[1].operator != self._operator, each[1].opened_at)
-            ):
-                left_s = demand.opened_at + self._answer_s - self._chain.time(head)
+            for view, demand in self._in_order(views):
+                now = self._chain.time(self._chain.head())
+                if built and now - self._chain.time(head) > LOOK_S:
+                    return True
+                left_s = demand.opened_at + self._answer_s - now
                 is_mine = demand.operator == self._operator
                 if left_s >= 0 and (is_mine or self._helps(demand, left_s)):
                     timeout_s = max(1.0, left_s if is_mine else min(left_s, HELP_S))
+                    self._served[view.job] = next(self._turns)
+                    self._tries[_key(view, demand)] += 1
                     self._answer(sending, view.job, raw_cid(view.terms.manifest), demand, timeout_s)
+                    built = True
+        return False
+
+    def _in_order(self, views: Sequence[JobView]) -> list[tuple[JobView, Demand]]:
+        """What was tried in vain comes after the job's others, and a claim of mine then among what I signed for: a file that cannot be
+        read keeps nothing waiting twice. Who helps begins anywhere, so that helpers do not all build the same.
+        """
+        ranked: dict[tuple[int, int], list[Demand]] = {}  # by rank and job
+        for view in views:
+            for demand in view.demands:
+                if demand.is_open:
+                    is_tried = self._tries[_key(view, demand)] > 0
+                    rank = HELP if demand.operator != self._operator else int(view.custodians > 0 or is_tried)
+                    ranked.setdefault((rank, view.job), []).append(demand)
+        by_job = {view.job: view for view in views}
+        open_ = {_key(by_job[job], demand) for (_, job), demands in ranked.items() for demand in demands}
+        self._tries = Counter({key: tries for key, tries in self._tries.items() if key in open_})
+        self._served = {job: turn for job, turn in self._served.items() if job in by_job}
+        order: list[tuple[tuple[float, ...], JobView, Demand]] = []
+        for (rank, job), demands in ranked.items():
+            view = by_job[job]
+            first_due = sorted(demands, key=lambda each: (self._tries[_key(view, each)], each.opened_at))
+            for place, demand in enumerate(first_due):
+                turn = (random.random(),) if rank == HELP else (place, self._served.get(job, 0))
+                order.append(((rank, *turn), view, demand))
+        return [(view, demand) for _, view, demand in sorted(order, key=lambda each: each[0])]
 
     def _helps(self, demand: Demand, left_s: float) -> bool:
         """Whether to answer for another operator, which may be offline: its time is nearly over, and the data is here. Not if it is I who
@@ -113,6 +156,10 @@ class DemandResponder:
         with _contained(what):
             receipt = self._sender.send(call)
             log.info("%s: answered in %s", what, receipt.transaction_hash)
+
+
+def _key(view: JobView, demand: Demand) -> Key:
+    return view.job, demand.claim.fields, demand.lane, demand.opened_at
 
 
 @contextmanager

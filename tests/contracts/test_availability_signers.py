@@ -126,7 +126,7 @@ def test_close__after_help__costs_the_signer_and_gives_nothing_back(signed):
     [(name, fields)] = events_of(signed.contract)
     assert (name, fields["forfeited"]) == ("DemandUnanswered", True)
     signed.close(1)
-    assert [signed.double.kept(each) for each in (SIGNER, OTHER)] == [RESERVE - RESERVE // 4, 0]
+    assert [signed.double.kept(each) for each in (SIGNER, OTHER)] == [RESERVE * 3 // 4, 0]
     assert (signed.owed(signed.holder(1)), signed.owed(signed.holder(STRANGERS))) == (0, DEPOSIT)
     assert signed.resumed() == [ANSWER_S]
 
@@ -139,3 +139,32 @@ def test_demand__of_several_signers__is_bounded_by_the_lane(signed):
         signed.answer(0)
     with refused("availability: demands spent"):
         signed.demand_of(0, 0)
+
+
+def test_demand__of_a_signer_that_has_two_open_in_the_lane__is_refused(signed):
+    """Of whatever claims. Other lanes, and other signers, have places of their own; help ends nothing."""
+    claims = (0, 1, AGGREGATION)
+    for seat in claims[:2]:
+        signed.demand_of(0, seat)
+    for open_ in (2, 2, 1):
+        assert signed.contract.signer_demands(JOB, STRANGERS, SIGNER) == open_
+        if open_ == 2:
+            with refused("availability: signer is busy"):
+                signed.demand_of(0, AGGREGATION)
+            with refused("availability: demand open"):
+                signed.demand_of(0, 0)
+            signed.to(ANSWER_S // 2 + 1)
+            if signed.contract.demands(JOB, claim_hash(signed.claims[0]), STRANGERS).deposit:
+                signed.answer(0, sender=signed.watched.submitter)
+            else:
+                signed.answer(1, sender=signed.watched.key(1))
+    signed.demand_of(0, AGGREGATION, lane=SUBMITTER)
+    signed.demand_of(1, AGGREGATION)
+    signed.answer(AGGREGATION, sender=signed.watched.key(1))
+    signed.demand_of(0, AGGREGATION)
+    with refused("availability: signer is busy"):
+        signed.demand_of(0, 1)
+    signed.to(ANSWER_S + 1)
+    signed.close(0)
+    assert signed.contract.signer_demands(JOB, STRANGERS, SIGNER) == 1
+    assert signed.contract.signer_demands(JOB, SUBMITTER, SIGNER) == 1

@@ -31,6 +31,7 @@ from zoo_compute.errors import Refusal
 from zoo_compute.formats.bundles import Bundle, Pointer, SlotResult
 from zoo_compute.formats.tags import round_tag
 from zoo_compute.spec import availability, watching
+from zoo_compute.spec.params import CUSTODIANS_AT
 from zoo_compute.spec.state import Claim as SpecClaim
 from zoo_compute.store import BlockStore, Gateway
 from zoo_compute.store.cid import digest_of, raw_cid
@@ -313,3 +314,105 @@ def test_files_that_are_gone_or_are_others__are_told(lane, store, commit, caplog
     assert lane.sent == []
     assert "not answered yet" in caplog.text
     assert "not what was committed" in caplog.text
+
+
+# -- an opening of a large file takes long
+
+
+@pytest.fixture
+def slow(lane, monkeypatch):
+    """Openings that take `takes` seconds of the protocol's time; `jobs`: demands that are made, by job; `built`: (job, lane), and when."""
+    lane.jobs, lane.built, lane.takes = {}, [], 0
+    lane.made._answer_s = 1_800
+
+    def current(number: int) -> list[Demand]:
+        sent = {(args[0], args[2]) for args in lane.sent}
+        return [d for d in lane.jobs[number] if d.opened_at <= lane.now and (number, d.lane) not in sent]
+
+    def read(chain: Any, number: int, block: int) -> Any:
+        policy = 3 << CUSTODIANS_AT if number in lane.custody else 0
+        terms = dataclasses.replace(view(0).terms, policy=policy)
+        return view(lane.now, job=number, demands=current(number), terms=terms)
+
+    def build(store: Any, manifest: str, asked: Demand, timeout_s: float) -> Any:
+        lane.built.append((asked.tensor, lane.now))  # a demand is named by its tensor here
+        lane.now += lane.takes
+        return dataclasses.make_dataclass("Opening", [])()
+
+    lane.custody = set()
+    monkeypatch.setattr(demand_responder, "AT_ONCE", 1)
+    monkeypatch.setattr(demand_responder, "read_job", read)
+    monkeypatch.setattr(demand_responder, "opening_of", build)
+    monkeypatch.setattr(lane.made, "_asked_in", lambda head: {number for number in lane.jobs if current(number)})
+    return lane
+
+
+def names(slow) -> list[int]:
+    """In what order demands were taken until none is left."""
+    while slow.made.poll_once():
+        pass
+    return [name for name, _ in slow.built]
+
+
+def test_demands_of_my_claims__come_before_those_of_what_i_signed_for__and_help_comes_last(slow, commit):
+    slow.custody = {1, 2}
+    slow.jobs = {
+        1: [demand(commit, 4, 10, lane=0, opened_at=900), demand(commit, 4, 11, lane=1, operator=2, opened_at=0)],
+        2: [demand(commit, 4, 20, lane=0, opened_at=950)],
+        3: [demand(commit, 4, 30, lane=0, opened_at=1_000)],
+    }
+    slow.now = 1_800
+    assert names(slow) == [30, 10, 20, 11]
+
+
+def test_what_is_opened_during_a_long_look__does_not_wait_for_its_end(slow, commit):
+    """A flood of demands in one job held up a demand of my own claim in another until its time was over."""
+    slow.custody, slow.takes = {1}, 100
+    slow.jobs = {
+        1: [demand(commit, 4, number, lane=number, opened_at=1_000) for number in range(30)],
+        2: [demand(commit, 4, 99, opened_at=1_030)],
+    }
+    order = names(slow)
+    assert order[:2] == [0, 99]
+    assert dict(slow.built)[99] == 1_101
+    assert order == [0, 99, *range(1, 17)], "those whose time was over are not built"
+    assert all(at <= 2_800 for _, at in slow.built)
+
+
+@pytest.mark.parametrize("takes", [0, 100])
+def test_jobs__take_turns(slow, commit, takes):
+    """Within a look, and from look to look."""
+    slow.takes = takes
+    slow.jobs = {
+        number: [demand(commit, 4, 10 * number + lane, lane=lane, opened_at=1_000 + lane // 9) for lane in range(4)]
+        for number in (1, 2, 3)
+    }
+    assert [name // 10 for name in names(slow)] == 4 * [1, 2, 3]
+
+
+def test_whoever_helps__begins_anywhere(slow, commit, monkeypatch):
+    slow.now = 2_700
+    slow.jobs = {1: [demand(commit, 4, lane, lane=lane, operator=2, opened_at=1_000) for lane in range(9)]}
+    monkeypatch.setattr(demand_responder.random, "random", iter(range(9, 0, -1)).__next__)
+    assert names(slow) == [*range(8, -1, -1)]
+
+
+def test_a_file_that_cannot_be_read__keeps_nothing_waiting_twice(slow, commit, monkeypatch):
+    """Reading it takes until its store gives up; then the others are first."""
+    slow.takes, slow.custody = 100, {2}
+    build = demand_responder.opening_of
+
+    def broken(store: Any, manifest: str, asked: Demand, timeout_s: float) -> Any:
+        opening = build(store, manifest, asked, timeout_s)
+        if asked.tensor == 7:
+            raise ContentMissing("gone")
+        return opening
+
+    monkeypatch.setattr(demand_responder, "opening_of", broken)
+    slow.jobs = {
+        1: [demand(commit, 4, 7, lane=0), demand(commit, 4, 8, lane=1)],
+        2: [demand(commit, 4, 20, lane=0), demand(commit, 4, 21, lane=1)],
+    }
+    for _ in range(5):
+        slow.made.poll_once()
+    assert [name for name, _ in slow.built] == [7, 8, 20, 7, 21]

@@ -84,6 +84,23 @@ def test_the_next_demand__is_of_another_signer() -> None:
     assert [d.signer for d in demanded(duties(held(OPENED + 6, demands=(answered,)), THE_PROVIDER, LACKING))] == [0]
 
 
+def test_a_signer_that_my_lane_asks_for_two_claims_already__is_not_asked_for_a_third() -> None:
+    others = [replace(MADE_BY_OTHER, turn=turn) for turn in (5, 6)]
+    busy = tuple(demand(made, 0, operator=FIRST) for made in others)
+    for demands, signer in (
+        (busy, 1),
+        (busy[:1], 0),
+        ((replace(busy[0], end="bytes"), busy[1]), 0),
+        (tuple(replace(each, lane=130) for each in busy), 0),
+        (tuple(replace(each, operator=THIRD) for each in busy), 0),
+    ):
+        assert [d.signer for d in demanded(duties(held(OPENED + 6, demands=demands), THE_PROVIDER, LACKING))] == [
+            signer
+        ]
+    both = busy + tuple(replace(each, operator=SECOND) for each in busy)
+    assert demanded(duties(held(OPENED + 6, demands=both), THE_PROVIDER, LACKING)) == [], "none until one answers"
+
+
 def test_nothing_is_demanded__of_authors_of_the_open_turn_or_of_those_who_lost_their_reserve() -> None:
     open_turn = replace(held(OPENED + 60), commits=(replace(CLAIM, operator=OTHER),))
     assert demanded(duties(open_turn, replace(THE_AGGREGATOR, operator=9), missing(OPENED + 59))) == []
@@ -175,6 +192,25 @@ def test_a_signer_that_answered_my_checks__is_asked_no_more_in_this_job() -> Non
         ((mine, replace(mine, end="forfeited")), 1),
     ):
         assert len(list(demand_of_silent(held(OPENED, demands=demands), THE_PROVIDER, silent))) == due
+
+
+def test_a_signer_that_is_asked_for_two_claims__is_waited_for__or_asked_from_my_lane() -> None:
+    """One demand without an answer costs it its place: so it is asked for one claim a look."""
+    silent = Progress(silent=((MADE_BY_OTHER, 1),))
+    own = [DemandChunk(MADE_BY_OTHER, 0, {0: None}, 1)]
+    others = [replace(MADE_BY_OTHER, turn=turn) for turn in (5, 6)]
+    latest = MADE_BY_OTHER.deadline - 2 * ANSWER_S
+    for opened_at, due in ((latest - ANSWER_S - 1, []), (latest - ANSWER_S, own)):
+        busy = tuple(demand(made, 130, operator=SECOND, opened_at=opened_at) for made in others)
+        assert list(demand_of_silent(held(latest, demands=busy), THE_PROVIDER, silent)) == due
+        mine = tuple(replace(each, lane=0) for each in busy)
+        assert list(demand_of_silent(held(latest, demands=busy + mine), THE_PROVIDER, silent)) == []
+    [first] = list(demand_of_silent(held(latest, demands=busy[:1]), THE_PROVIDER, silent))
+    assert first.lane == STRANGERS_LANE
+    record = {made.turn: RECORD for made in others}
+    many = held(latest, replace(CUSTODY, records=record), checkpoints=tuple(others))
+    both = Progress(silent=tuple((made, 1) for made in others))
+    assert [d.claim for d in demand_of_silent(many, THE_PROVIDER, both)] == others[:1]
 
 
 class Looks:

@@ -197,6 +197,7 @@ HINTS: dict[str, str] = {
     "availability: too late": "too late: the time to answer must end before the claim's deadline",
     "availability: demand open": "wait until the lane's demand of this claim is answered or closed",
     "availability: demands spent": "a lane can make at most four demands for a claim",
+    "availability: signer is busy": "two demands of this signer are open in your lane: demand of another signer",
     "availability: deposit too small": "send at least `least_deposit` of the chain's coin, with room for the base fee",
     "availability: no demand": _DONE,
     "availability: answer too late": _LATE,

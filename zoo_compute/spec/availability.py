@@ -9,6 +9,7 @@ from zoo_compute.spec.params import (
     ANSWER_GAS,
     LANE_DEMANDS,
     LEAST_BASE_FEE,
+    SIGNER_DEMANDS,
     STRANGERS_LANE,
     SUBMITTER_LANE,
 )
@@ -61,11 +62,15 @@ def _open(
     before = w.demands.get((job, claim, lane), Demand())
     require(not before.is_open, "availability: demand open")
     require(before.asked < LANE_DEMANDS, "availability: demands spent")
+    of_signer = w.signer_demands.get((job, lane, signer), 0)
+    require(signer == NO_SIGNER or of_signer < SIGNER_DEMANDS, "availability: signer is busy")
     require(msg.value >= least_deposit(msg.base_fee), "availability: deposit too small")
     spent = w.spent.get((job, lane), Spent())
     may_hold = spent.turn != run.turn or spent.seconds < answer_s
     holds = run.state == JobState.RUNNING and lane <= AGGREGATOR_SEAT and may_hold
     w.coin += msg.value
+    if signer:
+        w.signer_demands[job, lane, signer] = of_signer + 1
     w.demands[job, claim, lane] = Demand(
         msg.sender, msg.value, before.asked + 1, msg.now, slot, tensor, group, run.turn, holds, signer
     )
@@ -154,7 +159,9 @@ def _open_demand(w: World, job: int, claim: Claim, lane: int) -> Demand:
 
 
 def _end(w: World, msg: Message, job: int, claim: Claim, lane: int, payee: str) -> None:
-    holds = w.demands[job, claim, lane].holds
+    holds, signer = w.demands[job, claim, lane].holds, w.demands[job, claim, lane].signer
+    if signer:
+        w.signer_demands[job, lane, signer] -= 1
     _pay(w, msg, job, claim, lane, payee)
     w.demands[job, claim, lane] = replace(w.demands[job, claim, lane], demander=NOBODY, holds=holds)
 

@@ -36,7 +36,7 @@ from zoo_compute.spec.params import restitution as restitution_of
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import ZERO_ADDRESS, JobState, Message, World
 
-# A quarter of a custodian's reserve, for what others had to show in its place; once a job.
+# A quarter of a custodian's reserve, rounded up, for what others had to show in its place; once a job.
 HELPED_PART = 4
 
 
@@ -269,7 +269,7 @@ def lapse(w: World, msg: Message, job: int, committee: Committee, index: int) ->
 
 def reserve_after_help(reserve: int) -> int:
     """What is left of a job's reserve to one that did not show what somebody else then showed, however often."""
-    return reserve - reserve // HELPED_PART
+    return reserve * (HELPED_PART - 1) // HELPED_PART
 
 
 def forfeit(w: World, msg: Message, job: int, operator: int, kept: int) -> bool:

@@ -588,6 +588,7 @@ class World:
     citations: dict[int, Citation] = field(default_factory=dict)  # by job
     # Availability
     demands: dict[tuple[int, Claim, int], Demand] = field(default_factory=dict)  # (job, claim, lane)
+    signer_demands: dict[tuple[int, int, int], int] = field(default_factory=dict)  # open ones: (job, lane, signer)
     holdings: dict[int, Holding] = field(default_factory=dict)  # by job
     spent: dict[tuple[int, int], Spent] = field(default_factory=dict)  # (job, seat)
     coin_owed: dict[str, int] = field(default_factory=dict)  # by account

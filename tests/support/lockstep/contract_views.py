@@ -362,6 +362,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "dataset_names": _record("datasets", "named", lambda w, key: w.dataset_names.get(key, 0)),
     "citations": lambda w, key: iter((View("datasets", "citations", (key,), _citation(w, key)),)),
     "demands": _demand_views,
+    "signer_demands": _record("availability", "signer_demands", lambda w, key: w.signer_demands.get(key, 0)),
     "holdings": _record("availability", "holdings", lambda w, key: w.holdings.get(key, watching.Holding())),
     "spent": _record("availability", "held", lambda w, key: w.spent.get(key, watching.Spent())),
     "coin_owed": _record("availability", "owed", lambda w, key: w.coin_owed.get(key, 0)),

@@ -19,6 +19,7 @@ from zoo_compute.spec.params import (
     RESERVED_FEES,
     REWARD_CAP_BPS,
     RING,
+    SIGNER_DEMANDS,
     STAKE_UNIT,
     Flow,
     lock_of,
@@ -295,6 +296,7 @@ def check_demands(w: World) -> None:
     owed = sum(w.coin_owed.values())
     assert w.coin == deposits + owed, f"availability holds {w.coin} of coin: deposits {deposits}, owed {owed}"
     holding: Counter[int] = Counter()
+    of_signers: Counter[tuple[int, int, int]] = Counter()
     for (job, claim, lane), asked in w.demands.items():
         assert asked.asked <= LANE_DEMANDS, f"lane {lane} of job {job} asked {asked.asked} times of one claim"
         is_prepaid = asked.is_open and not asked.is_helped
@@ -302,6 +304,9 @@ def check_demands(w: World) -> None:
         is_of_signer = asked.signer > 0 and not asked.holds
         assert is_of_signer or not asked.is_helped, f"job {job}, turn {claim.turn}: help for an author, or with clocks"
         holding[job] += asked.is_open and asked.holds
+        of_signers[job, lane, asked.signer] += asked.is_open and asked.signer > 0
+    assert +of_signers == +Counter(w.signer_demands), "the open demands of signers are not those that are counted"
+    assert all(count <= SIGNER_DEMANDS for count in of_signers.values()), "a signer is asked for too much at once"
     for job, run in w.runs.items():
         assert w.holdings.get(job, Holding()).open == holding[job], f"job {job}: {holding[job]} demands hold its clocks"
         assert run.holds == (holding[job] > 0), f"job {job}: its clocks are held {run.holds} times"

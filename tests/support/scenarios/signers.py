@@ -274,3 +274,48 @@ def nobody_signed_for_what_an_abandoned_turn_left(s: Stage) -> None:
         args = (job, claim, STRANGERS_LANE, 0 if claim.is_aggregation else claim.scope >> 16, 0, 0, 0, t.committee)
         refusal = s.attempt("availability", "demand_of_signer", "stranger", *args, value=value)
         assert refusal == reason, (seat, refusal)
+
+
+@scenario
+def nobody_asks_a_signer_for_more_than_it_can_show_at_once(s: Stage) -> None:
+    """One stranger demanded of one custodian for all of its claims at once: of a large model it could show only some in time."""
+    t = SignersScenario(s)
+    name, busy = t.name(0), "availability: signer is busy"
+    t.demand(0, 0)
+    t.demand(1, 0)
+    t.demand(2, 0, reason=busy)
+    t.demand(AGGREGATOR_SEAT, 0, reason=busy)
+    t.demand(2, 1)  # another signer
+    t.demand(AGGREGATOR_SEAT, 0, lane=SUBMITTER_LANE)  # another lane
+    t.answer(0)  # in the first half: the signer's, whoever sends it
+    t.demand(0, 0)
+    t.demand(AGGREGATOR_SEAT, 0, reason=busy)
+    s.wait(s.preset.answer_s // 2 + 1)
+    t.helped(1)
+    t.demand(AGGREGATOR_SEAT, 0, reason=busy)  # it may still answer
+    t.answer(1, sender=f"{name} hot")
+    t.demand(AGGREGATOR_SEAT, 0)
+    s.wait(s.preset.answer_s // 2 + 1)
+    t.demand(1, 0, reason=busy)  # nobody closed what is over
+    s.wait(s.preset.answer_s)
+    for seat in (0, AGGREGATOR_SEAT):
+        t.close(seat)
+    t.close(AGGREGATOR_SEAT, SUBMITTER_LANE)
+    t.close(2)
+    assert not any(s.world.signer_demands.values())
+
+
+@scenario
+def what_help_costs_a_signer_is_rounded_up(s: Stage) -> None:
+    """Rounded down, a reserve below four lost nothing."""
+    assert [reserve_after_help(reserve) for reserve in (1, 3, 4)] == [0, 2, 3]
+    t = SignersScenario(s, aggregator_max_price=81)
+    name = t.name(0)
+    assert t.reserve(name) == 561, "no multiple of four"
+    t.demand(0, 0)
+    s.wait(s.preset.answer_s // 2 + 1)
+    t.helped(0)
+    s.wait(s.preset.answer_s)
+    t.close(0)
+    assert t.reserve(name) == 420
+    t.ok("expel", "stranger", t.job, t.committee, 0)

@@ -161,6 +161,11 @@ class Availability(Binding):
         values: int = self._view("answer_s", (), block)
         return values
 
+    def signer_demands(self, job: int, lane: int, signer: int, block: BlockIdentifier | None = None) -> int:
+        """job -> lane -> signer -> its open demands."""
+        values: int = self._view("signer_demands", (job, lane, signer), block)
+        return values
+
     def owed(self, account: str, block: BlockIdentifier | None = None) -> int:
         """account -> what of the chain's coin it may withdraw."""
         values: int = self._view("owed", (account,), block)
