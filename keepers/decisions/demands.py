@@ -26,7 +26,8 @@ from keepers.decisions.orders import (
 from keepers.decisions.requests import present_claims
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, JobView, Run
-from zoo_compute.spec.params import LANE_DEMANDS, SIGNER_DEMANDS, STRANGERS_LANE
+from zoo_compute.spec.availability import SIGNER_DEMANDS
+from zoo_compute.spec.params import LANE_DEMANDS, STRANGERS_LANE
 
 ANSWERED_CHECKS = 2  # of one signer in a job: then I look after it on chain no more
 

@@ -9,7 +9,6 @@ from zoo_compute.spec.params import (
     ANSWER_GAS,
     LANE_DEMANDS,
     LEAST_BASE_FEE,
-    SIGNER_DEMANDS,
     STRANGERS_LANE,
     SUBMITTER_LANE,
 )
@@ -17,6 +16,9 @@ from zoo_compute.spec.revert import require
 from zoo_compute.spec.settlement import known
 from zoo_compute.spec.state import Claim, JobState, Message, World
 from zoo_compute.spec.watching import NO_SIGNER, NOBODY, Demand, Holding, Opening, Spent
+
+# Open at once, of one signer in a job and lane, of whatever claims: to build an answer takes time.
+SIGNER_DEMANDS = 2
 
 
 def least_deposit(base_fee: int) -> int:

@@ -127,7 +127,6 @@ MAX_LONGER_WINDOWS: int = 3  # usual windows by which a claim's window can be lo
 ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it
 LEAST_BASE_FEE: int = 10**9  # wei: what a chain's base fee counts as at least, so that no demand is free
 LANE_DEMANDS: int = 4  # of one claim: what its author answers is bounded, and nobody uses up what others may ask
-SIGNER_DEMANDS: int = 2  # open at once, of one signer in a job and lane, of whatever claims: an answer takes time
 SUBMITTER_LANE: int = 129  # lanes 0..128 are the seats'
 STRANGERS_LANE: int = 130
 VERDICT_WORDS: int = 65  # of a bitmap of units: one aggregation and 16,384 slots

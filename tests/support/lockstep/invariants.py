@@ -3,6 +3,7 @@
 from collections import Counter
 
 from zoo_compute.spec import audits, bits, locks, seats
+from zoo_compute.spec.availability import SIGNER_DEMANDS
 from zoo_compute.spec.clocks import heavy_fee
 from zoo_compute.spec.custodians import CustodyStatus
 from zoo_compute.spec.disputed_claims import claim_key
@@ -19,7 +20,6 @@ from zoo_compute.spec.params import (
     RESERVED_FEES,
     REWARD_CAP_BPS,
     RING,
-    SIGNER_DEMANDS,
     STAKE_UNIT,
     Flow,
     lock_of,
