@@ -96,7 +96,7 @@ class SignerChecks:
             progressed()
             left = set(check.signers.values()) - check.serving
             try:
-                found = self._serving(check, left) if left else set()
+                answering = self._serving(check, left) if left else set()
             except (
                 ZooError,
                 BadRecord,
@@ -104,9 +104,9 @@ class SignerChecks:
             ) as error:  # the pointer cannot be read here: that says nothing of the signers
                 log.debug("turn %d: %s", check.made.turn, error)
                 continue
-            check.serving |= found
-            check.looks.update(left - found)
-            for operator in found:
+            check.serving |= answering
+            check.looks.update(left - answering)
+            for operator in answering:
                 del check.looks[operator]
                 del check.places[operator]
 
@@ -118,5 +118,5 @@ class SignerChecks:
         check.places = {operator: secrets.randbits(64) for operator in operators} | check.places
         urls = {operator: self.endpoints.get(operator, "") for operator in operators}
         places = {url: check.places[operator] for operator, url in urls.items() if is_gateway(url)}
-        found = serving(files, places, scope=self.scope)
-        return {operator for operator, url in urls.items() if url in found}
+        answering = serving(files, places, scope=self.scope)
+        return {operator for operator, url in urls.items() if url in answering}
