@@ -74,7 +74,7 @@ def demand_of_silent(view: JobView, me: OperatorContext, progress: Progress) -> 
         if operator is None or made.final or view.now > latest or taken & {made.fields, operator}:
             continue
         open_ = _open_of(view, operator, STRANGERS_LANE)
-        if len(open_) >= SIGNER_DEMANDS and min(d.opened_at for d in open_) + me.answer_s < latest:
+        if len(open_) >= SIGNER_DEMANDS and min(d.opened_at for d in open_) + me.answer_s * 3 // 2 < latest:
             continue
         asked = [d for d in view.demands if d.claim.fields == made.fields]
         # Others' demand that leaves me little time after it does not keep me waiting.

@@ -197,10 +197,10 @@ def test_a_signer_that_answered_my_checks__is_asked_no_more_in_this_job() -> Non
 def test_a_signer_that_is_asked_for_two_claims__is_waited_for__or_asked_from_my_lane() -> None:
     """One demand without an answer costs it its place: so it is asked for one claim a look."""
     silent = Progress(silent=((MADE_BY_OTHER, 1),))
-    own = [DemandChunk(MADE_BY_OTHER, 0, {0: None}, 1)]
+    own = [DemandChunk(MADE_BY_OTHER, 0, {0: None}, 1, is_check=True)]
     others = [replace(MADE_BY_OTHER, turn=turn) for turn in (5, 6)]
     latest = MADE_BY_OTHER.deadline - 2 * ANSWER_S
-    for opened_at, due in ((latest - ANSWER_S - 1, []), (latest - ANSWER_S, own)):
+    for opened_at, due in ((latest - ANSWER_S * 3 // 2 - 1, []), (latest - ANSWER_S * 3 // 2, own)):
         busy = tuple(demand(made, 130, operator=SECOND, opened_at=opened_at) for made in others)
         assert list(demand_of_silent(held(latest, demands=busy), THE_PROVIDER, silent)) == due
         mine = tuple(replace(each, lane=0) for each in busy)
