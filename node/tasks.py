@@ -164,10 +164,8 @@ def run_shard(
 
 
 def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Fetch the data of one commitment as soon as possible: it can be demanded only for a while. Raises Withheld.
-
-    In a job with custodians, all that the updates commit to: whoever signs for them is asked for any of it.
-    """
+    """Fetch the data of one commitment as soon as possible: it can be demanded only for a while; in a job with custodians all that the
+    updates commit to. Raises Withheld."""
     manifest = fetch_manifest(store, request["manifest"])
     graph = fetch_programs(store, manifest, request.get("device")).graph
     start, timeout_s = root_from_hex(request["start_root"]), request["timeout_s"]

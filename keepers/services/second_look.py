@@ -47,9 +47,8 @@ class SecondLook:
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
-        self._doubted: tuple[str, int] | None = (
-            None  # the RPC in use, and the block at which most showed something else
-        )
+        # The RPC in use, and the block at which most showed something else.
+        self._doubted: tuple[str, int] | None = None
 
     def confirm(self, call: Call, view: JobView) -> None:
         """Raises RpcsDisagree unless most RPCs show the block, time and job of `view`; FalseLook if most show something else."""
@@ -73,13 +72,14 @@ class SecondLook:
         self._chain.forget_all()
         if self._chain.event_store is not None:  # an RPC on a fork showed true events of its blocks
             self._chain.event_store.forget(newest_turn(events))
-        url, block = self._doubted or ("", head.number)
-        if url != first:
-            self._doubted = first, head.number
-        elif block != head.number:  # no passing fork, and no events that the others have not indexed yet
-            self._doubted = None
-            provider.set_aside(url)
-            waits += f"; {redacted(url)} is alone, and is not used for {UNTRUSTED_S / 60:.0f} minutes"
+        if said.get(first, True) or provider.trusts_all():  # else the view is from one that is set aside by now
+            url, block = self._doubted or ("", head.number)
+            if url != first:
+                self._doubted = first, head.number
+            elif block != head.number:  # no passing fork, and no events that the others have not indexed yet
+                self._doubted = None
+                provider.set_aside(url)
+                waits += f"; {redacted(url)} is alone, and is not used for {UNTRUSTED_S / 60:.0f} minutes"
         raise FalseLook(waits)
 
     def _ask_each(self, view: JobView, head: Head, events: Sequence[Event]) -> dict[str, bool]:
