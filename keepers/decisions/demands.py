@@ -73,14 +73,14 @@ def demand_of_silent(view: JobView, me: OperatorContext, progress: Progress) -> 
         operator, latest = signers_to_check(view, me, made).get(place), made.deadline - 2 * me.answer_s
         if operator is None or made.final or view.now > latest or taken & {made.fields, operator}:
             continue
+        early = (
+            latest - me.answer_s * 3 // 2
+        )  # others' demand that was opened later leaves me too little time to wait for it
         open_ = _open_of(view, operator, STRANGERS_LANE)
-        if len(open_) >= SIGNER_DEMANDS and min(d.opened_at for d in open_) + me.answer_s * 3 // 2 < latest:
+        if len(open_) >= SIGNER_DEMANDS and min(d.opened_at for d in open_) < early:
             continue
         asked = [d for d in view.demands if d.claim.fields == made.fields]
-        # Others' demand that leaves me little time after it does not keep me waiting.
-        awaited = [
-            d for d in asked if d.is_open and (d.demander == me.hot or d.opened_at + me.answer_s * 3 // 2 < latest)
-        ]
+        awaited = [d for d in asked if d.is_open and (d.demander == me.hot or d.opened_at < early)]
         lane = _lane_to_check(view, me, operator, asked, awaited)
         is_busy = any(d.lane == lane for d in awaited)
         mine = [d for d in view.demands if d.operator == operator and d.demander == me.hot]

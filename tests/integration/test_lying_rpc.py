@@ -79,11 +79,11 @@ class Liar:
                     headers = {"Content-Type": "application/json"}
                     answer = requests.post(devnet.url, data=body, timeout=HANG_S, headers=headers).json()
                     answers = [answer] if isinstance(said, dict) else answer
-                told = [
-                    {**a, "result": liar.lie(q, a["result"])} if "result" in a else a
-                    for q, a in zip(questions, answers, strict=True)
+                lies = [
+                    {**each, "result": liar.lie(question, each["result"])} if "result" in each else each
+                    for question, each in zip(questions, answers, strict=True)
                 ]
-                content = json.dumps(told[0] if isinstance(said, dict) else told).encode()
+                content = json.dumps(lies[0] if isinstance(said, dict) else lies).encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
