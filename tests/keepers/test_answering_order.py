@@ -38,7 +38,7 @@ def slow(monkeypatch):
         terms = dataclasses.replace(view(0).terms, policy=policy)
         return view(lane.now, job=number, demands=current(number), terms=terms)
 
-    def build(store: Any, manifest: str, asked: Demand, timeout_s: float) -> Any:
+    def build(store: Any, manifest: str, asked: Demand, *_: Any) -> Any:
         lane.built.append((asked.tensor, lane.now))
         lane.now += lane.takes
         return dataclasses.make_dataclass("Opening", [])()
@@ -118,8 +118,8 @@ def test_a_file_that_cannot_be_read__keeps_nothing_waiting_twice(slow, monkeypat
     slow.takes, slow.custody = 100, {2}
     build = demand_responder.opening_of
 
-    def broken(store: Any, manifest: str, asked: Demand, timeout_s: float) -> Any:
-        opening = build(store, manifest, asked, timeout_s)
+    def broken(store: Any, manifest: str, asked: Demand, *others: Any) -> Any:
+        opening = build(store, manifest, asked, *others)
         if asked.tensor == 7:
             raise ContentMissing("gone")
         return opening

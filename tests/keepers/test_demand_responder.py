@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from keepers.services import demand_responder
+from keepers.services.checkpoint_trees import CheckpointTrees
 from keepers.services.demand_responder import DemandResponder, opening_of
 from node import tasks
 from node.errors import Withheld
@@ -89,7 +90,7 @@ def demand(claim: Commit | Checkpoint, slot: int, tensor: int = 0, group: int = 
 
 def answers(job: SmallJob, asked: Demand) -> bool:
     """Whether the specification takes what the store gives."""
-    opening = opening_of(job.store, job.base["manifest"], asked, 5)
+    opening = opening_of(job.store, job.base["manifest"], asked, 5, CheckpointTrees())
     place = watching.Demand(slot=asked.slot, tensor=asked.tensor, group=asked.group)
     return availability.has_chunk(SpecClaim(*asked.claim.fields), place, opening)  # type: ignore[arg-type]
 
