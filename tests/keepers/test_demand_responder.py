@@ -19,6 +19,7 @@ from node import tasks
 from node.errors import Withheld
 from repops.commitments import sorted_names, state_root
 from repops.files import state_bytes
+from tests.keepers.answering_chain import answering_chain
 from tests.keepers.test_duties import view
 from tests.support.openings import SlotRound
 from tests.support.small_job import SmallJob, publish
@@ -206,16 +207,7 @@ def lane(monkeypatch: pytest.MonkeyPatch, job: SmallJob, store: BlockStore):
         return view(chain_data.now, job=number, demands=chain_data.demands, terms=terms)
 
     monkeypatch.setattr(demand_responder, "read_job", read)
-    contract = SimpleNamespace(answer=lambda *args: SimpleNamespace(args=args))
-    chain = SimpleNamespace(
-        head=lambda: SimpleNamespace(number=5, timestamp=chain_data.now),
-        time=lambda head: head.timestamp,
-        network=SimpleNamespace(first_block=0),
-        event_store=None,
-        params=SimpleNamespace(answer_s=ANSWER_S),
-        availability=contract,
-    )
-    chain_data.made = DemandResponder(ME, chain, chain_data.sent, store)  # type: ignore[arg-type]
+    chain_data.made = DemandResponder(ME, answering_chain(chain_data, ANSWER_S), chain_data.sent, store)  # type: ignore[arg-type]
     chain_data.made._history = SimpleNamespace(events_until=lambda head: chain_data.events)
     return chain_data
 
