@@ -93,6 +93,9 @@ class DryQueue(WorkQueue):
     def status(self, name: str) -> WorkStatus:
         return WorkStatus("absent") if self._redis is None else super().status(name)
 
+    def forget(self, name: str) -> None:
+        self.planned.append(f"{name}, measured again")
+
     def first_value(self, key: str, value: int) -> int:
         known = None if self._redis is None else self._opened(MEMO, key)
         return value if known is None else int(known)

@@ -333,9 +333,7 @@ class Keeper:
         return OperatorContext(
             operator=operator.operator,
             is_provider="provider" in config.roles and price is not None,
-            is_aggregator="aggregator" in config.roles
-            and aggregator_price is not None
-            and self._capacity.can_aggregate(view.job),
+            is_aggregator="aggregator" in config.roles and aggregator_price is not None,
             price=price or 0,
             aggregator_price=aggregator_price or 0,
             capacity=self._capacity.slots_for(view.job),
@@ -375,7 +373,6 @@ class Keeper:
         measured = measured_progress(self.work, view)
         if measured.slot_s is not None:
             self._capacity.record_slot_time(view.job, measured.slot_s)
-            self._capacity.record_aggregation(view.job, measured.cannot_aggregate)
             self._capacity.record_opening_time(view, measured.opening_s, self.chain.params.clocks.committer_s)
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:

@@ -90,6 +90,10 @@ class WorkQueue:
             )
         return WorkStatus("queued" if self._redis.exists(f"zoo:sent:{name}") else "absent", missing=missing)
 
+    def forget(self, name: str) -> None:
+        """What came of the work called `name`: the next request does it again."""
+        self._redis.delete(f"zoo:{DONE}:{name}")
+
     def _opened(self, kind: str, name: str) -> Any:
         """A record that a worker of this operator made; None where there is none. A forged one is deleted: the work is done again."""
         record = self._redis.get(f"zoo:{kind}:{name}")
@@ -111,7 +115,7 @@ class WorkQueue:
             except ValueError as error:
                 log.error("%s: it does not count", error)
                 continue
-            if value["at"] + for_s > time.time():
+            if value["at"] + value.get("for_s", for_s) > time.time():
                 records[value["id"]] = value
         return list(records.values())
 

@@ -2,7 +2,7 @@
 
 It runs beside the keeper's ticks, which wait for transactions and stores: what is open is asked of the chain at every look, what is
 shown is built from the files that the operator's store keeps. To read and hash a large one takes long: a look that took `LOOK_S` is
-followed by the next one, which sees what was demanded meanwhile. Between looks it remembers only whose turn it is.
+followed by the next one, which sees what was demanded meanwhile. Between looks it remembers whose turn it is, and hashes of checkpoints.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from dataclasses import astuple
 from itertools import count
 from typing import Any
 
+from keepers.services.checkpoint_trees import CheckpointTrees
 from repops.chunks import chunk_of
-from repops.files import FileRefused, parse_state
+from repops.files import FileRefused
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.demands import Demand
@@ -29,13 +30,12 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Checkpoint, Commit, JobView
 from zoo_compute.codec import BadUpdateFile
 from zoo_compute.codec.files import UpdateLayout, get, whole
-from zoo_compute.disputes.openings import checkpoint_opening, update_opening
+from zoo_compute.disputes.openings import chunk_opening, update_opening
 from zoo_compute.errors import Refusal, ZooError
 from zoo_compute.formats.bundles import MAX_BUNDLE_BYTES, MAX_POINTER_BYTES, BadRecord, Bundle, Pointer
 from zoo_compute.spec.watching import Opening
 from zoo_compute.store import Store
 from zoo_compute.store.cid import raw_cid
-from zoo_compute.store.unixfs import MAX_CONTENT
 
 log = logging.getLogger("zoo.answers")
 
@@ -63,6 +63,7 @@ class DemandResponder:
         self._store = store
         self._answer_s = chain.params.answer_s
         self._history = history_of(chain, names=DEMAND_EVENTS)
+        self._trees = CheckpointTrees()
         self._turns = count(1)
         self._served: dict[int, int] = {}  # by job, the turn that it had last
         self._tries: Counter[Key] = Counter()
@@ -148,7 +149,7 @@ class DemandResponder:
         claim = demand.claim
         what = f"job {job}: demand of slot {demand.slot} in turn {claim.turn}, lane {demand.lane}"
         with _contained(what):
-            opening = opening_of(self._store, manifest, demand, timeout_s)
+            opening = opening_of(self._store, manifest, demand, timeout_s, self._trees)
             args: Any = (job, claim.fields, demand.lane, astuple(opening))
             sending.submit(self._send, what, self._chain.availability.answer(*args))
 
@@ -177,16 +178,17 @@ def _contained(what: str) -> Iterator[None]:
         log.exception("%s: unexpected", what)
 
 
-def opening_of(store: Store, manifest: str, demand: Demand, timeout_s: float) -> Opening:
-    """What answers a demand in the job of this manifest, from the store of the claim's author, or of whoever has its data.
+def opening_of(store: Store, manifest: str, demand: Demand, timeout_s: float, trees: CheckpointTrees) -> Opening:
+    """What answers a demand in the job of this manifest, from the store of the claim's author, or of whoever has its data. trees: of
+    checkpoints that were opened before.
 
     Raises the store's errors, BadRecord, FileRefused, TransportRefused.
     """
     claim = demand.claim
     if isinstance(claim, Checkpoint):
         data = store.read(raw_cid(claim.cid), max_bytes=MAX_POINTER_BYTES, timeout_s=timeout_s)
-        state = store.read(Pointer.from_bytes(data).state, max_bytes=MAX_CONTENT, timeout_s=timeout_s)
-        return checkpoint_opening(parse_state(state), demand.tensor, demand.group)
+        cid = Pointer.from_bytes(data).state
+        return chunk_opening(trees.chunk(store, cid, demand.tensor, demand.group, timeout_s=timeout_s))
     assert isinstance(claim, Commit), "a claim is on results or on an aggregation"
     data = store.read(raw_cid(claim.bundle), max_bytes=MAX_BUNDLE_BYTES, timeout_s=timeout_s)
     bundle, parts = Bundle.from_bytes(data), UpdateLayout.of_job(store, manifest, timeout_s=timeout_s)

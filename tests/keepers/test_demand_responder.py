@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from keepers.services import demand_responder
+from keepers.services.checkpoint_trees import CheckpointTrees
 from keepers.services.demand_responder import DemandResponder, opening_of
 from node import tasks
 from node.errors import Withheld
 from repops.commitments import sorted_names, state_root
 from repops.files import state_bytes
+from tests.keepers.answering_chain import answering_chain
 from tests.keepers.test_duties import view
 from tests.support.openings import SlotRound
 from tests.support.small_job import SmallJob, publish
@@ -89,7 +91,7 @@ def demand(claim: Commit | Checkpoint, slot: int, tensor: int = 0, group: int = 
 
 def answers(job: SmallJob, asked: Demand) -> bool:
     """Whether the specification takes what the store gives."""
-    opening = opening_of(job.store, job.base["manifest"], asked, 5)
+    opening = opening_of(job.store, job.base["manifest"], asked, 5, CheckpointTrees())
     place = watching.Demand(slot=asked.slot, tensor=asked.tensor, group=asked.group)
     return availability.has_chunk(SpecClaim(*asked.claim.fields), place, opening)  # type: ignore[arg-type]
 
@@ -205,16 +207,7 @@ def lane(monkeypatch: pytest.MonkeyPatch, job: SmallJob, store: BlockStore):
         return view(chain_data.now, job=number, demands=chain_data.demands, terms=terms)
 
     monkeypatch.setattr(demand_responder, "read_job", read)
-    contract = SimpleNamespace(answer=lambda *args: SimpleNamespace(args=args))
-    chain = SimpleNamespace(
-        head=lambda: SimpleNamespace(number=5, timestamp=chain_data.now),
-        time=lambda head: head.timestamp,
-        network=SimpleNamespace(first_block=0),
-        event_store=None,
-        params=SimpleNamespace(answer_s=ANSWER_S),
-        availability=contract,
-    )
-    chain_data.made = DemandResponder(ME, chain, chain_data.sent, store)  # type: ignore[arg-type]
+    chain_data.made = DemandResponder(ME, answering_chain(chain_data, ANSWER_S), chain_data.sent, store)  # type: ignore[arg-type]
     chain_data.made._history = SimpleNamespace(events_until=lambda head: chain_data.events)
     return chain_data
 

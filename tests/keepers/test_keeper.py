@@ -147,7 +147,7 @@ def test_a_round_that_this_machine_cannot_combine__is_not_bid_for(setup, caplog:
         keeper.tick()
         keeper.chain.clock["now"] += 5
     assert {args[1] for function, args in recorder.sent if function == "bid"} == {0}
-    assert caplog.text.count("cannot be its aggregator: combining 16384 updates") == 1
+    assert caplog.text.count("cannot bid: as aggregator: combining 16384 updates") == 1
     del measured["cannot_aggregate"]
     keeper.tick()
     assert {args[1] for function, args in recorder.sent if function == "bid"} == {0, 1}
