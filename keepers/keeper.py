@@ -24,7 +24,7 @@ from keepers.config import CUSTODY, OperatorConfig
 from keepers.decisions.duties import duties
 from keepers.decisions.open_jobs import OpenJobs, ring_conflicts
 from keepers.decisions.orders import Duty, OperatorContext, Progress
-from keepers.decisions.requests import pin_name, pin_request, prepare_name
+from keepers.decisions.requests import claim_names, pin_name, pin_request, prepare_name
 from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
 from keepers.queue.received_bytes import ReceivedBytes
@@ -240,6 +240,7 @@ class Keeper:
     def _finish(self, view: JobView) -> None:
         """There is nothing more to do in the job: it is not read again, also after a restart, unless its end is undone."""
         self.events.finish(view.job, view.block)
+        self.work.forget_job(view.job, claim_names(view))
         forget_job(self.chain, view.job)
 
     @contextmanager

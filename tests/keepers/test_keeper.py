@@ -58,6 +58,7 @@ def work_that_is_timed() -> Any:
         relative_paces=lambda timed, workers: (1.0,) * workers,
         wake=lambda: None,
         announce_turn=lambda job, round, start_root: None,
+        forget_job=lambda job, claims: None,
     )
 
 
