@@ -1,4 +1,5 @@
-"""What a registered provider's keeper asks of its RPC and its machine while it waits for jobs, at blocks of 12 s.
+"""What a registered provider's keeper asks of its RPC and its machine while it waits for jobs, at blocks of 12 s and
+with production's clocks.
 
 rpc_requests_per_day  HTTP requests, counted for `seconds`
 rpc_calls_per_day     the same, each call of a batch counted: hosted RPCs bill these
@@ -11,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -22,6 +24,9 @@ from typing import Any
 
 import requests
 
+from benchmarks.network import production_clocks
+from keepers.config import OperatorConfig
+from keepers.processes.daemon import commands
 from keepers.processes.local_network import LocalOperators, OperatorPlan
 from zoo_compute.devnet.devnet import Devnet
 
@@ -32,8 +37,12 @@ SETTLE_S = 30.0  # from the keeper's first look until it does nothing but wait
 
 def measured(folder: Path, seconds: float) -> dict[str, Any]:
     """A registered provider's keeper, as `zoo node start` runs it, on a chain on which nothing happens."""
-    with Devnet(folder / "chain", block_time=BLOCK_S) as devnet, _relay(devnet.url) as (url, asked):
-        operators = LocalOperators(folder, (), devnet)
+    with (
+        production_clocks.used(),
+        Devnet(folder / "chain", block_time=BLOCK_S) as devnet,
+        _relay(devnet.url) as (url, asked),
+    ):
+        operators = _Operators(folder, (), devnet)
         dataclasses.replace(devnet.network, rpcs=(url,)).save(devnet.network_file)
         try:
             operators.enlist(OperatorPlan("alpha"))
@@ -56,6 +65,14 @@ def measured(folder: Path, seconds: float) -> dict[str, Any]:
         "calls_by_method": {method: round(count * per_day) for method, count in counted.most_common()},
         "idle_core": cpu_s / took_s,
     }
+
+
+class _Operators(LocalOperators):
+    """Their keepers have production's clocks too."""
+
+    def command_overrides(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
+        usual = commands(config)["keeper"]
+        return {"keeper": [sys.executable, "-m", production_clocks.MODULE, *usual[usual.index("keeper") :]]}
 
 
 def _cpu_s(pid: int) -> float:
