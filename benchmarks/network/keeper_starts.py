@@ -69,3 +69,7 @@ class _Counting(FailoverProvider):
     def make_request(self, method: Any, params: Any) -> Any:
         self.asked += 1
         return super().make_request(method, params)
+
+    def make_batch_request(self, requests: Any) -> Any:
+        self.asked += 1
+        return super().make_batch_request(requests)

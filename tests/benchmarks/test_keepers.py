@@ -18,7 +18,7 @@ def test_starts__read_every_event_once(tmp_path: Path) -> None:
     report = keeper_starts.measured(tmp_path, jobs)
     assert report["events"] == jobs * past_chain.PER_JOB
     ranges_and_heads = report["cold_start_requests"]
-    assert ranges_and_heads < 12
+    assert 1 < ranges_and_heads < 12
 
 
 def test_past_jobs__have_the_layout_of_the_contracts_events() -> None:
