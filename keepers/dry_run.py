@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,6 +106,8 @@ class DryQueue(WorkQueue):
     def wake(self) -> None: ...
 
     def announce_turn(self, job: int, round: int, start_root: bytes) -> None: ...
+
+    def forget_job(self, job: int, claims: Collection[str]) -> None: ...
 
 
 class DryStore:

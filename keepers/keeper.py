@@ -24,7 +24,8 @@ from keepers.config import CUSTODY, OperatorConfig
 from keepers.decisions.duties import duties
 from keepers.decisions.open_jobs import OpenJobs, ring_conflicts
 from keepers.decisions.orders import Duty, OperatorContext, Progress
-from keepers.decisions.requests import pin_name, pin_request, prepare_name
+from keepers.decisions.requests import claim_names, pin_name, pin_request, prepare_name
+from keepers.decisions.urgency import deadline
 from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
 from keepers.queue.received_bytes import ReceivedBytes
@@ -207,8 +208,8 @@ class Keeper:
         return status
 
     def _serve_all(self, operator: OperatorView | None, status: dict[str, Any]) -> bool:
-        """Do what is due, job by job. False: what was read is not what most RPCs show, and the next look reads it again."""
-        for view in self._views:
+        """Do what is due, job by job, the earliest deadline first. False: what was read is not what most RPCs show, and the next look reads it again."""
+        for view in sorted(self._views, key=lambda each: deadline(each, self.config.operator)):
             self.progressed()
             status["jobs"][view.job] = JobState(view.state).name
             try:
@@ -240,6 +241,7 @@ class Keeper:
     def _finish(self, view: JobView) -> None:
         """There is nothing more to do in the job: it is not read again, also after a restart, unless its end is undone."""
         self.events.finish(view.job, view.block)
+        self.work.forget_job(view.job, claim_names(view))
         forget_job(self.chain, view.job)
 
     @contextmanager

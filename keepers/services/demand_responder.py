@@ -25,6 +25,7 @@ from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.event_log import history_of
+from zoo_compute.chain.events import Event
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Checkpoint, Commit, JobView
@@ -46,6 +47,7 @@ LOOK_S = 10  # then what is open is asked again, before the next file is read
 AT_ONCE = 16  # answers that wait for a block
 HELP_S = 10.0  # to read a file for another operator's answer: my own answers wait meanwhile
 HELP = 2  # the rank of what is demanded of others; 0: of my claims, 1: of what I signed for
+UNDONE_BLOCKS = 256  # so many a reorganisation may undo
 LAST_PART = 4  # of an answer's time: then whoever has the data answers for another operator, and earns the deposit
 
 Key = tuple[int, tuple[Any, ...], int, int]  # job, claim, lane, and when it was opened
@@ -138,12 +140,18 @@ class DemandResponder:
         return is_due and demand.demander != self._sender.address and self._store.has(raw_cid(digest))
 
     def _asked_in(self, head: Head) -> set[int]:
-        """Jobs in which a demand is open."""
-        open_: dict[tuple[int, ...], int] = {}
+        """Jobs in which a demand is open. What ended so long ago that nothing undoes it is forgotten: all of a network's is read."""
+        by_place: dict[tuple[int, ...], list[Event]] = {}
         for event in self._history.events_until(head):
-            key = tuple(int(event.args[name]) for name in ("job", "turn", "seat", "author", "lane"))
-            open_[key] = open_.get(key, 0) + (1 if event.name == "ChunkDemanded" else -1)
-        return {key[0] for key, count in open_.items() if count > 0}
+            place = tuple(int(event.args[name]) for name in ("job", "turn", "seat", "author", "lane"))
+            by_place.setdefault(place, []).append(event)
+        open_ = {place for place, events in by_place.items() if _is_open(events)}
+        past = [each for place in by_place.keys() - open_ for each in by_place[place]]
+        if past and min(event.block for event in past) < head.number - 2 * UNDONE_BLOCKS:
+            ended = by_place.keys() - open_
+            old = [p for p in ended if by_place[p][-1].block < head.number - UNDONE_BLOCKS]
+            self._history.forget([event for place in old for event in by_place[place]])
+        return {place[0] for place in open_}
 
     def _answer(self, sending: Executor, job: int, manifest: str, demand: Demand, timeout_s: float) -> None:
         claim = demand.claim
@@ -157,6 +165,11 @@ class DemandResponder:
         with _contained(what):
             receipt = self._sender.send(call)
             log.info("%s: answered in %s", what, receipt.transaction_hash)
+
+
+def _is_open(events: Sequence[Event]) -> bool:
+    """Whether the last one of demands of a claim in a lane was not ended."""
+    return sum(1 if event.name == "ChunkDemanded" else -1 for event in events) > 0
 
 
 def _key(view: JobView, demand: Demand) -> Key:
