@@ -218,6 +218,9 @@ def test_finalise__claims_of_one_operator__are_paid_at_once_for_one_fee(kit, pla
     kit.settlement.finalise(job, claims, sender=play.anyone)
     events = [event for event in kit.settlement.get_logs() if type(event).__name__ == "ClaimFinalised"]
     assert [event.paid for event in events if event.operator == ada.id] == [111] * 3
+    # Whoever reads the events knows from their order whose payment it is.
+    names = [type(event).__name__ for event in kit.settlement.get_logs()]
+    assert [name for name in names if name in ("ClaimFinalised", "Paid")] == (["ClaimFinalised"] * 3 + ["Paid"]) * 2
     paid = [fields for name, fields in events_of(kit.settlement, kit.tasks) if name == "Paid"]
     assert [each["account"] for each in paid] == [ada.owner, agg.owner], "each once, and nobody else"
     # 333 - 316 is 17; each of the three alone would have cost 6.

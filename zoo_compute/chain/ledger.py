@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -148,6 +149,17 @@ def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = No
             {k: e.args[k] for k in ("turn", "seat", "operator", "price")} for e in named.get("SeatTakenOver", [])
         ),
     )
+
+
+def net_payments(events: Iterable[Event]) -> Counter[int]:
+    """operator -> what it was paid for claims in a job, less the fee, in wei. events: the job's, in their order."""
+    net, operator = Counter[int](), 0
+    for event in events:
+        if event.name == "ClaimFinalised":
+            operator = event.args["operator"]
+        elif event.name == "Paid":  # for the claims of one operator that became final since the payment before
+            net[operator] += event.args["net"]
+    return net
 
 
 def _claims(view: JobView) -> Iterable[ClaimRecord]:

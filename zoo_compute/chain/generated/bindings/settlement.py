@@ -277,7 +277,9 @@ class Settlement(Binding):
         return OperatorRecord(*values)
 
     def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
-        """The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status."""
+        """The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status,
+        which is that of the turn's claim.
+        """
         values: bytes = self._view("claims", (job, seat, turn), block)
         return values
 
