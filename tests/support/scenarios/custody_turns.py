@@ -225,3 +225,40 @@ def a_checkpoint_is_posted_under_the_pointer_that_custodians_signed(s: Stage) ->
     other = t.checkpoint(claim, 0, cid=b"x" * 32)
     t.no("not the custodian's signature", "hold_turn", "stranger", t.job, claim.turn, t.committee, (), other)
     t.held_turn(claim, 0)
+
+
+@scenario
+def one_custodian_is_no_majority_however_often_it_signs(s: Stage) -> None:
+    t = CustodyScenario(s)
+    job, forged = t.job, "custody: not the custodian's signature"
+    t.asked()
+    t.offered(*LARGE)
+    t.awarded()
+    t.drawn()
+    for name in HOLDERS:
+        s.ready(job, name)
+    s.no(forged, "custody", "hold_start", "stranger", job, t.committee, t.start(0, 0))
+    t.ok("hold_start", "stranger", job, t.committee, t.start(0, 1))
+    t.commit_all()
+    s.no(forged, "custody", "hold_inputs", "stranger", job, 0, t.committee, t.inputs(7, 1, 1))
+    t.hold(7, 0, 1)
+    s.no(forged, "custody", "post_checkpoint", "dave hot", *t.post_args(2, 2))
+    claim = t.posted(0, 1)
+    s.no(forged, "custody", "hold_turn", "stranger", job, 0, t.committee, (), t.checkpoint(claim, 2, 2))
+    t.held_turn(claim, 2)
+
+
+@scenario
+def who_signed_for_an_older_turn_only_is_replaced(s: Stage) -> None:
+    """The open turn's place of the ring still has the record of the turn that is two before it."""
+    t = CustodyScenario(s, rounds=5, depth=1).ready()
+    job = t.job
+    for _ in range(2):
+        t.closed()
+        s.finalise(job)
+    t.count()
+    assert (t.turn, s.world.custody_records[job, 0].inputs) == (2, 0b011)
+    s.to(s.world.run(job).inputs_close + s.preset.answer_s + 1)
+    t.ok("lapse", "stranger", job, t.committee, 0)
+    t.hold(0, 1)  # the excuse
+    t.no("it signed", "lapse", "stranger", job, t.committee, 1)
