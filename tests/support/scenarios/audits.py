@@ -312,3 +312,36 @@ def a_hostile_token_stops_only_the_audits_that_are_paid_in_it(s: Stage) -> None:
     s.no("audits: transfer failed", "audits", "withdraw", "stranger", bad, s.accounts["submitter"])
     s.ok("token", "refuse", "stranger", bad, False)
     s.ok("audits", "withdraw", "stranger", bad, s.accounts["submitter"])
+
+
+@scenario
+def units_are_drawn_and_judged_until_the_window_ends(s: Stage) -> None:
+    """The auditor's half and the replacement's, each with its last second; and a block is named before the deadline."""
+    t = AuditScenario(s, token="usd")
+    job = t.job
+    t.ok("fund", "submitter", job, RICH)
+    for name in ("erin", "frank"):
+        t.enlist(name)
+    t.drawn()
+    draw = s.world.draws[job, 0]
+    s.to(draw.half_at)
+    t.give("erin", verdicts_of([0, 1, 2], []))
+    s.wait(1)
+    t.give("frank", verdicts_of([3], []))
+    s.to(t.deadline)
+    t.give("erin", verdicts_of([4], []))
+    said = [(operator, role) for _, _, operator, role in s.world.statements]
+    erin, frank = s.ids["erin"], s.ids["frank"]
+    assert said == [(erin, Role.AUDITOR), (frank, Role.REPLACEMENT), (erin, Role.REPLACEMENT)]
+
+
+@scenario
+def a_draws_block_is_named_before_the_deadline(s: Stage) -> None:
+    t = AuditScenario(s)
+    t.ok("fund", "submitter", t.job, RICH)
+    t.enlist("erin")
+    s.to(t.deadline - 1)
+    t.ok("draw_units", "stranger", t.job, 0)
+    s.wait(1)
+    s.mine(300)  # its hash is forgotten
+    t.no("window over", "draw_units", "stranger", t.job, 0)

@@ -259,6 +259,7 @@ def who_signed_for_an_older_turn_only_is_replaced(s: Stage) -> None:
     t.count()
     assert (t.turn, s.world.custody_records[job, 0].inputs) == (2, 0b011)
     s.to(s.world.run(job).inputs_close + s.preset.answer_s + 1)
+    t.no("mask is open", "leave_out", "stranger", job, 2)
     t.ok("lapse", "stranger", job, t.committee, 0)
     t.hold(0, 1)  # the excuse
     t.no("it signed", "lapse", "stranger", job, t.committee, 1)
