@@ -345,3 +345,23 @@ def a_draws_block_is_named_before_the_deadline(s: Stage) -> None:
     s.wait(1)
     s.mine(300)  # its hash is forgotten
     t.no("window over", "draw_units", "stranger", t.job, 0)
+
+
+@scenario
+def a_unit_that_its_auditor_called_false_is_not_paid_twice(s: Stage) -> None:
+    t = AuditScenario(s, token="usd")
+    names = ("erin", "frank", "grace")
+    t.ok("fund", "submitter", t.job, RICH)
+    for name in names:
+        t.enlist(name, places=2)
+    t.drawn()
+    auditor = next(name for name in names if t.units_of(name))
+    unit = t.units_of(auditor)[0]
+    t.give(auditor, first := verdicts_of([], [unit]))
+    s.to(s.world.draws[t.job, 0].half_at + 1)
+    other = next(name for name in names if unit in t.units_of(name, Role.REPLACEMENT))
+    t.give(other, said := verdicts_of([unit], []))
+    t.after_window()
+    t.settle(other, said, "nothing to settle", role=Role.REPLACEMENT)  # without what the auditor said
+    t.settle(other, said, first=first, role=Role.REPLACEMENT)
+    assert (t.paid(other), t.reserved(other)) == (0, 0)

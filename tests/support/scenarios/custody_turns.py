@@ -263,3 +263,37 @@ def who_signed_for_an_older_turn_only_is_replaced(s: Stage) -> None:
     t.ok("lapse", "stranger", job, t.committee, 0)
     t.hold(0, 1)  # the excuse
     t.no("it signed", "lapse", "stranger", job, t.committee, 1)
+
+
+@scenario
+def an_excuse_goes_with_whoever_gave_it(s: Stage) -> None:
+    t = CustodyScenario(s).ready()
+    t.commit_all()
+    t.hold(7, 0)
+    assert s.world.custody_records[t.job, 0].answered == 0b001
+    t.expelled(0)
+    t.offered("alice")
+    t.drawn()
+    t.hold(7, 1, 2)
+    assert s.world.custody_records[t.job, 0].answered == 0
+
+
+@scenario
+def a_posted_checkpoint_stays_with_the_committee_that_signed_it(s: Stage) -> None:
+    """Whoever is in a later one takes no pay for what others signed."""
+    t = CustodyScenario(s).ready()
+    t.closed()
+    record, signed = s.world.custody_records[t.job, 0], t.committee
+    t.expelled(1)
+    t.no("committee differs", "hold_turn", "stranger", t.job, 0, t.committee, (), ())
+    t.ok("hold_turn", "stranger", t.job, 0, signed, (), ())
+    assert s.world.custody_records[t.job, 0] == record
+
+
+@scenario
+def nobody_signs_for_a_turn_that_waits(s: Stage) -> None:
+    t = CustodyScenario(s, depth=1).ready()
+    t.closed()
+    assert (t.turn, s.world.run(t.job).opened_at) == (1, 0)
+    t.no("not the open turn", "hold_inputs", "stranger", t.job, 1, t.committee, t.inputs(0, 0))
+    t.no("no open turn", "lapse", "stranger", t.job, t.committee, 0)
