@@ -297,3 +297,5 @@ def nobody_signs_for_a_turn_that_waits(s: Stage) -> None:
     assert (t.turn, s.world.run(t.job).opened_at) == (1, 0)
     t.no("not the open turn", "hold_inputs", "stranger", t.job, 1, t.committee, t.inputs(0, 0))
     t.no("no open turn", "lapse", "stranger", t.job, t.committee, 0)
+    s.to(s.world.run(t.job).aggregator_due + 1)
+    s.no("settlement: job can go on", "settlement", "abandon", "stranger", t.job)
