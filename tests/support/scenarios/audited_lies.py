@@ -170,3 +170,22 @@ def one_lock_pays_for_the_bounty_of_its_first_conviction(s: Stage) -> None:
     assert locks == [lost, 0] == [lock_of(turns[0][0]["alice"].price, 10_000), 0]
     assert paid == [2 * fee + lost // 2 // 2 * 2, 2 * fee]
     assert s.world.budget_of(job).reserved == 0
+
+
+@scenario
+def a_lie_convicted_in_the_open_turn_says_nothing_of_who_commits_in_its_place(s: Stage) -> None:
+    """The auditor calls the honest claim that replaced it false: the conviction before was of another one."""
+    a = AuditedLie(s, says_false=True)
+    t, lie = a.t, a.t.claims["alice"]
+    t.convict("alice")
+    del t.claims["alice"]
+    s.take_over(t.job, lie.seat, "carol")
+    t.commit("carol")
+    assert t.claims["carol"].scope == lie.scope
+    a.close_and_draw()
+    a.speak()
+    s.to(s.world.draws[t.job, 0].deadline + 1)
+    args = (t.job, 0, a.erin, 0, a.said, (lie,), Verdicts())
+    s.no("audits: nothing to settle", "audits", "settle_verdicts", "stranger", *args)
+    a.settle()
+    assert a.paid == (len(a.said.units) - 1) * a.fee

@@ -299,3 +299,21 @@ def nobody_signs_for_a_turn_that_waits(s: Stage) -> None:
     t.no("no open turn", "lapse", "stranger", t.job, t.committee, 0)
     s.to(s.world.run(t.job).aggregator_due + 1)
     s.no("settlement: job can go on", "settlement", "abandon", "stranger", t.job)
+
+
+@scenario
+def a_seat_is_taken_over_while_the_next_turn_waits(s: Stage) -> None:
+    """What custodians signed of the turn before closes nothing any more."""
+    t = CustodyScenario(s, depth=1).ready()
+    for name in ("alice", "bob"):
+        s.commit(t.job, name)
+    carol = s.seat_of(t.job, "carol")
+    s.to(deadline_of(s.world.run(t.job), s.world.seat(t.job, carol)) + 1)
+    s.ok("settlement", "time_out", "stranger", t.job, carol)
+    t.posted(inputs=t.inputs(7 ^ 1 << carol, 0, 1))
+    assert s.world.run(t.job).opened_at == 0
+    s.take_over(t.job, carol, "erin")
+    s.finalise(t.job)
+    for name in ("alice", "bob", "erin"):
+        s.commit(t.job, name)
+    t.posted(inputs=t.inputs(7, 0, 1))
