@@ -106,7 +106,7 @@ def a_lie_called_false_before_anyone_asked_earns_the_bounty(s: Stage) -> None:
 
 @scenario
 def a_lie_called_false_after_the_first_ask_earns_its_fee(s: Stage) -> None:
-    """In the same second, after it, or asked about while the turn was open; a liar that falls silent changes nothing."""
+    """Asked about while the turn was open; a liar that falls silent changes nothing."""
     a = AuditedLie(s, says_false=True)
     t = a.t
     asked = t.explorer.first("alice", Kind.UPDATE, t.first_slot("alice"), by="stranger")
@@ -117,6 +117,28 @@ def a_lie_called_false_after_the_first_ask_earns_its_fee(s: Stage) -> None:
     t.expire(asked)
     a.settle()
     assert a.paid == len(a.said.units) * a.fee
+
+
+def _called_false_after_the_ask(s: Stage, seconds: int) -> None:
+    a = AuditedLie(s, says_false=True)
+    t = a.t
+    a.close_and_draw()
+    asked = t.explorer.first("alice", Kind.UPDATE, t.first_slot("alice"), by="stranger")
+    s.wait(seconds)
+    a.speak()
+    t.expire(asked)
+    a.settle()
+    assert a.paid == len(a.said.units) * a.fee
+
+
+@scenario
+def a_lie_called_false_in_the_second_of_the_first_ask_earns_its_fee(s: Stage) -> None:
+    _called_false_after_the_ask(s, 0)
+
+
+@scenario
+def a_lie_called_false_a_second_after_the_first_ask_earns_its_fee(s: Stage) -> None:
+    _called_false_after_the_ask(s, 1)
 
 
 @scenario
