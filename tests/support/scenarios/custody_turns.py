@@ -310,7 +310,8 @@ def a_seat_is_taken_over_while_the_next_turn_waits(s: Stage) -> None:
     carol = s.seat_of(t.job, "carol")
     s.to(deadline_of(s.world.run(t.job), s.world.seat(t.job, carol)) + 1)
     s.ok("settlement", "time_out", "stranger", t.job, carol)
-    t.posted(inputs=t.inputs(7 ^ 1 << carol, 0, 1))
+    t.hold(7 ^ 1 << carol, 0, 1)
+    t.posted()
     assert s.world.run(t.job).opened_at == 0
     s.take_over(t.job, carol, "erin")
     s.finalise(t.job)
