@@ -282,7 +282,7 @@ class Settlement(Binding):
         return values
 
     def pending(self, job: int, turn: int, block: BlockIdentifier | None = None) -> int:
-        """Claims of a turn that are neither paid, convicted nor void; the greatest number while the turn may have
+        """The seats whose claims of a turn are neither paid, convicted nor void; all bits while the turn may have
         more.
         """
         values: int = self._view("pending", (job, turn), block)
