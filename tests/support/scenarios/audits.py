@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.support.job_driver import POSTING_DEPOSIT
+from tests.support.job_driver import POSTING_DEPOSIT, Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from tests.support.scenarios.availability import DemandScenario
@@ -365,3 +365,24 @@ def a_unit_that_its_auditor_called_false_is_not_paid_twice(s: Stage) -> None:
     t.settle(other, said, "nothing to settle", role=Role.REPLACEMENT)  # without what the auditor said
     t.settle(other, said, first=first, role=Role.REPLACEMENT)
     assert (t.paid(other), t.reserved(other)) == (0, 0)
+
+
+@scenario
+def verdicts_on_more_units_than_a_word_has_are_each_of_their_own(s: Stage) -> None:
+    s.register_all()
+    s.back("alice", 300)
+    terms = {"slots": 300, "quorum": 1, "audit_bps": 10_000, "reexecute_s": 200}
+    job, erin = s.running({"alice": Offer(60, 300)}, {"dave": Offer(30)}, **terms), s.ids["erin"]
+    s.ok("audits", "fund", "submitter", job, RICH)
+    s.ok("audits", "deposit", "stranger", erin, s.tokens["zen"], s.preset.audit_bond + RICH)
+    s.ok("audits", "offer", "erin owner", erin, 1)
+    claim = s.commit(job, "alice")
+    s.post_checkpoint(job)
+    for _ in range(2):
+        s.wait(s.preset.draw_blocks + 2)
+        s.ok("audits", "draw_units", "stranger", job, 0)
+    said = verdicts_of([1, 255, 256, 300], [])
+    s.ok("audits", "give_verdicts", "erin hot", job, 0, erin, said)
+    s.to(s.deadline(job, claim) + 1)
+    s.ok("audits", "settle_verdicts", "stranger", job, 0, erin, Role.AUDITOR, said, (claim,), NOTHING)
+    assert s.world.audit_owed[s.tokens["zen"], s.accounts["erin owner"]] == 4 * FEE
