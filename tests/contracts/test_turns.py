@@ -121,6 +121,8 @@ def test_post_checkpoint__with_the_quorum__closes_without_who_is_missing(kit, pl
     close(kit, play, running)
     claim = play.post_checkpoint(running, agg)
     assert claim[4] == 1 << play.seat_of(running, ada)
+    seat = play.seat_of(running, cast[1])
+    assert kit.settlement.claims(running, seat, 0) == bytes(32), "bob has no claim"
     run = kit.settlement.runs(running)
     assert (run.turn, run.round, run.missing, pending_claims(kit, running, 0)) == (1, 1, 0b11, 2)
 
