@@ -315,8 +315,8 @@ def _extend(job: uint256, stage: words.Stage):
 @internal
 def _go_on(job: uint256):
     """
-    @dev What follows when a turn closed or claims ceased to be pending. A turn that waits opens when its count is 0; an ended
-         job is over when nothing is pending. What parked claims may still be paid stays; so it is over again after each of them.
+    @dev What follows when a turn closed or claims ceased to be pending. An ended job is over when nothing is pending. What parked
+         claims may still be paid stays; so it is over again after each of them.
     """
     stage: words.Stage = state._stage(job)
     if stage.state == numbers.RUNNING:
@@ -347,13 +347,8 @@ def _open(job: uint256, stage: words.Stage, newest: words.Turn):
         aggregator.due += state.ready_window_s
     aggregator.said = 0
     state._set_aggregator(job, aggregator)
-    log TurnOpened(
-        job=job,
-        turn=turn.turn,
-        round=turn.round,
-        start_root=state._start_root(job, stage.depth, turn.turn),
-        inputs_close=inputs_close,
-    )
+    start_root: bytes32 = state._start_root(job, stage.depth, turn.turn)
+    log TurnOpened(job=job, turn=turn.turn, round=turn.round, start_root=start_root, inputs_close=inputs_close)
 
 
 @internal
@@ -361,8 +356,7 @@ def _close(
     job: uint256, stage: words.Stage, newest: words.Turn, round: uint256, start_root: bytes32, aggregated: uint256
 ) -> words.Turn:
     """
-    @dev What was committed in the open turn, if one is open, becomes pending.
-         The turn after it waits.
+    @dev What was committed in the open turn, if one is open, becomes pending. The turn after it waits.
     @param aggregated The bit of the aggregator's seat, if there is an aggregation.
     @return The turn after it.
     """
