@@ -98,6 +98,8 @@ def _while_running(view: JobView, run: Run, me: OperatorContext, progress: Progr
     yield from _aggregate(view, run, me, progress)
     yield from demands.precompute(view, run, me, progress)
     yield from _replace_aggregator(view, run, me, progress)
+    if progress.slot_s is None and not progress.failed and view.seats_of(me.operator):
+        yield Prepare()  # its record expired: bids elsewhere count what this job takes
 
 
 def _awaited(view: JobView, run: Run, me: OperatorContext) -> list[Commit | Checkpoint]:

@@ -52,6 +52,11 @@ def _run(view: JobView) -> Run:
 FETCH_TIMEOUT_S = 120.0  # for one file; what came in until then is kept
 
 
+# Of a job whose manifest my worker has not read, or whose record is gone: a request then names all rounds before, and a worker begins at
+# the restart that the manifest says.
+UNKNOWN_CARRY = 2**63
+
+
 def prepare_name(view: JobView) -> str:
     return f"{PREPARE_PREFIX}{view.job}-{view.terms.manifest.hex()[:16]}"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from keepers.decisions.orders import NEWEST_CHECKPOINT, MissingData, Progress
 from keepers.decisions.requests import (
+    UNKNOWN_CARRY,
     aggregate_name,
     fetch_name,
     prepare_name,
@@ -84,9 +85,12 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
 
 
 def carry_of(work: WorkQueue, view: JobView) -> int:
-    """Rounds from one restart to the next, as my worker read it in the manifest."""
-    prepared = work.status(prepare_name(view)).result
-    return int(prepared.get("carry", 1)) if prepared else 1
+    """Rounds from one restart to the next, as my worker read it in the manifest.
+
+    Its record expires, and is gone with a broker that was lost: training then still goes on from what the slot carries.
+    """
+    prepared = work.status(prepare_name(view)).result or {}
+    return int(prepared.get("carry", UNKNOWN_CARRY))
 
 
 def trained(work: WorkQueue, view: JobView, slot: int) -> WorkStatus:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from keepers.decisions.requests import (
     _before,
     _kept_before,
@@ -15,6 +17,7 @@ from keepers.decisions.requests import (
 )
 from keepers.queue.work_queue import WorkStatus
 from keepers.services.progress import training_work
+from node.inputs.carried_state import rounds_since_restart
 from tests.keepers.test_demands import CLAIM, MADE_BY_OTHER, job
 from tests.keepers.test_duties import ME, OTHER, RUN
 from tests.keepers.test_progress import Queue
@@ -116,6 +119,17 @@ def test_training__of_a_job_that_carries_nothing__is_asked_as_ever():
         name, request = training_work(queue(carry), STRAIGHT, SLOT)
         assert (request["before"], request["private"]) == ([], None)
         assert name == train_name(STRAIGHT, SLOT)
+
+
+@pytest.mark.parametrize("known", [{}, {"refused": "it took more than 60 s"}])
+@pytest.mark.parametrize("carry", [1, 2, 4, 5])
+def test_training__whose_preparation_is_not_known_any_more__goes_on_from_the_last_restart(
+    known: dict[str, Any], carry: int
+) -> None:
+    """Its record expires in a job of weeks. What then began at zero was false, and cost the lock."""
+    records = Queue({prepare_name(STRAIGHT): WorkStatus("done", result=known)} if known else {})
+    (_, asked), (_, unknown) = (training_work(each, STRAIGHT, SLOT) for each in (queue(carry), records))
+    assert rounds_since_restart(unknown, carry) == rounds_since_restart(asked, carry)
 
 
 def test_a_round_done_again__is_trained_again_where_it_goes_on_from_less():

@@ -106,6 +106,14 @@ def test_awarded__expires_a_silent_holder_after_the_ready_window():
 # -- turns
 
 
+def test_running__prepares_again_once_the_record_of_it_expired():
+    """After a restart, bids in other jobs took the workers for free."""
+    running = view(1_060, state=JobState.RUNNING, run=RUN, seats={0: SEAT, 1: OTHERS})
+    assert duties(running, ME_PROVIDER, Progress())[-1] == Prepare()
+    for me, progress in ((ME_PROVIDER, TIMED), (replace(ME_PROVIDER, operator=99, standby=False), Progress())):
+        assert Prepare() not in duties(running, me, progress)
+
+
 def test_running__trains_what_it_holds_and_commits_a_seat_in_one_transaction():
     assert duties(view(1_001), ME_PROVIDER, Progress(10)) == [Train(0), Train(1)]
     assert duties(view(1_001), ME_PROVIDER, Progress(10, frozenset({0}))) == [Train(1)]
