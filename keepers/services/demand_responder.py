@@ -168,8 +168,13 @@ class DemandResponder:
 
 
 def _is_open(events: Sequence[Event]) -> bool:
-    """Whether the last one of demands of a claim in a lane was not ended."""
-    return sum(1 if event.name == "ChunkDemanded" else -1 for event in events) > 0
+    """Whether one of the demands of a claim in a lane was not ended. An end without a demand is of one that is forgotten: its block is
+    read again where the store forgets what an RPC said.
+    """
+    open_ = 0
+    for event in events:
+        open_ = open_ + 1 if event.name == "ChunkDemanded" else max(0, open_ - 1)
+    return open_ > 0
 
 
 def _key(view: JobView, demand: Demand) -> Key:

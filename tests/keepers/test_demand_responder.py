@@ -271,6 +271,12 @@ def test_a_demand_that_ended_lately__is_remembered_as_its_end_may_be_undone(lane
     assert events[1:] == [lately]
 
 
+def test_a_demand__is_seen_though_the_end_of_a_forgotten_one_is_read_again(lane):
+    """From a block between the two on, where an RPC gave a false view. Unseen, it cost the claim."""
+    lane.events = [event("DemandAnswered"), event("ChunkDemanded")]
+    assert lane.made._asked_in(SimpleNamespace(number=1_000)) == {1}
+
+
 def test_only_open_demands_of_my_claims__are_answered_and_only_in_time(lane, commit):
     lane.events = [event("ChunkDemanded")]
     theirs = dataclasses.replace(commit, operator=2, bundle=b"\7" * 32)
