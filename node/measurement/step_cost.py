@@ -135,6 +135,11 @@ def step_cost(
                 _write(path, {"facts": facts, "times": times, **over})
                 raise
             cost = before  # it was quicker once
+        except ChildDied as error:
+            if before is None:
+                raise
+            log.warning("a measurement %s; what was measured before counts", error)
+            cost = before
         cost = replace(cost, measured_at=time.time(), again_at=_again_at(began, times))
         if before is not None:
             cost = before.quickest(cost)

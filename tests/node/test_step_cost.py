@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -211,6 +212,19 @@ def test_a_measurement_that_exceeds_its_time__takes_no_quicker_one_away(monkeypa
     again = machine.cost(cost.measured_at)
     assert (again.step_s, machine.takes) == (5, [])
     assert again.again_at - machine.now == pytest.approx(step_cost.PAUSE_GROWTH * (LIMITS.wall_s + 1))
+
+
+def test_a_child_that_dies_when_it_measures_again__takes_no_cost_away_and_is_not_started_at_every_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Busy(monkeypatch, 5)
+    cost = machine.cost()
+    dead = ChildDied(-signal.SIGKILL, "was ended by SIGKILL at a step")
+    monkeypatch.setattr(step_cost, "_measure", Mock(side_effect=dead))
+    machine.now = cost.again_at
+    again = machine.cost(cost.measured_at)
+    assert again.step_s == 5
+    assert again.again_at - machine.now == step_cost.PAUSE_GROWTH * step_cost.FIRST_PAUSE_S
 
 
 def test_a_program_whose_step_is_cheap_and_whose_trace_is_not__is_found_out() -> None:
