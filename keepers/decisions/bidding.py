@@ -19,6 +19,9 @@ def auction_duties(view: JobView, me: OperatorContext, progress: Progress) -> It
     if attempt_failed(view):
         yield from _after_failure(view, me, progress)
         return
+    slots = view.bids.get((Kind.SLOTS, me.operator))
+    if slots is not None and slots.attempt == view.lots[Kind.SLOTS].attempt:
+        progress = replace(progress, can_measure_again=False)  # the bid rests on what was measured
     for kind, lot in view.lots.items():
         bid = view.bids.get((kind, me.operator))
         if lot.bidding(view.now):
@@ -26,6 +29,7 @@ def auction_duties(view: JobView, me: OperatorContext, progress: Progress) -> It
                 yield duty
                 if isinstance(duty, SealBid):  # what it locks is not there for the other lot
                     me = replace(me, free=me.free - view.bid_lock(kind, duty.capacity))
+                    progress = replace(progress, can_measure_again=progress.can_measure_again and kind != Kind.SLOTS)
         elif lot.revealing(view.now):
             if bid is not None and bid.attempt == lot.attempt and not bid.revealed:
                 yield OpenBid(kind, lot.attempt, bid.capacity, me.price_for(kind))

@@ -22,7 +22,7 @@ from keepers.queue.work_queue import ATTEMPTS, WorkQueue
 from keepers.queue.worker_leases import PASSING_S, WorkLog
 from keepers.services.progress import measured_progress
 from tests.keepers.redis_double import Redis
-from tests.keepers.test_duties import LOT, ME_AGGREGATOR, ME_PROVIDER, TERMS, TIMED, opening
+from tests.keepers.test_duties import BID, LOT, ME_AGGREGATOR, ME_PROVIDER, TERMS, TIMED, opening
 from tests.keepers.test_keeper import bids, numbered, setup  # noqa: F401
 from tests.support.queue_seals import SEALS
 from zoo_compute.store import BlockStore
@@ -120,6 +120,18 @@ def test_a_node_that_bids_for_fewer_slots_than_it_could__bids_first_and_measures
         OpenJobs().record(opening(1_000), ME_PROVIDER, progress, due)
     assert "job 1: bids for 2 of 6 slots: a slot takes 11.4 s here, and answering one opening 0 s; it is" in caplog.text
     assert MeasureAgain() in duties(FAILED, ME_PROVIDER, progress)
+
+
+def test_what_a_bid_for_slots_rests_on__is_not_measured_again_for_the_other_lot() -> None:
+    """A measurement that was late, or needed more memory, cost the seat: the job may be awarded meanwhile."""
+    both = replace(ME_PROVIDER, is_aggregator=True)
+    slow = Progress(slot_s=1, aggregation_s=TERMS.aggregate_s + 1, can_measure_again=True)
+    fresh, sealed = opening(1_000), opening(1_000, bids={(0, both.operator): replace(BID, revealed=False)})
+    assert [type(duty) for duty in duties(fresh, both, slow)] == [SealBid]
+    assert duties(sealed, both, slow) == []
+    stale = opening(1_000, bids={(0, both.operator): replace(BID, attempt=0)})
+    able = replace(slow, slot_s=99)
+    assert MeasureAgain() in duties(stale, both, able)
 
 
 def test_a_job_that_is_not_timed_yet__is_timed_and_not_timed_again() -> None:
