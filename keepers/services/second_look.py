@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from zoo_compute.chain.connection import over_each_rpc
+from zoo_compute.chain.event_store import DEEP
 from zoo_compute.chain.provider import UNTRUSTED_S, FailoverProvider, redacted
 from zoo_compute.chain.snapshot import job_events, newest_turn, shows_job
 from zoo_compute.errors import FalseLook, RpcsDisagree
@@ -37,6 +38,7 @@ COSTLY = frozenset(
 )
 ANSWER_S = 10.0  # for all RPCs together, asked side by side
 BEHIND_S = 4.0  # of it, for one that does not have the view's block yet
+MOST_BLOCKS = 2_000  # before a job's newest checkpoint, whose events are compared: RPCs give those of a few thousand in one request
 
 
 class SecondLook:
@@ -54,6 +56,7 @@ class SecondLook:
         self._chain = chain
         # The RPC that gave a false view, and the block at which most showed something else.
         self._doubted: tuple[str, int] | None = None
+        self._compared: dict[int, int] = {}  # job -> the block up to which most RPCs showed its events as mine
 
     def confirm(self, call: Call, view: JobView) -> None:
         """Raises RpcsDisagree unless most RPCs show the block, time and job of `view`; FalseLook if most show something else."""
@@ -63,13 +66,16 @@ class SecondLook:
         first = next(iter(provider.trusted()), "")
         head = self._chain.head(view.block)
         events = job_events(self._chain, view.job, head)
-        said = self._ask_each(view, head, events)
+        since = self._first_block(view.job, events)
+        said = self._ask_each(view, head, events, since)
         alike = sum(said.values())
         differ = len(said) - alike
         if provider.trusts_all() and first not in said:
             alike += 1  # the one in use: it has shown the view
         if alike > differ:
             self._doubted = None
+            if 2 * sum(said.values()) > len(self._chain.network.rpcs):
+                self._compared[view.job] = max(0, head.number - DEEP)
             return
         waits = f"{call.contract}.{call.function} waits: the network's RPCs disagree at block {head.number}"
         if alike == differ:
@@ -79,7 +85,7 @@ class SecondLook:
         provider.used.clear()
         store = self._chain.event_store
         if store is not None:  # an RPC on a fork showed true events of its blocks
-            store.forget(newest_turn(events))
+            store.forget(since)
         url, block = self._doubted or ("", head.number)
         if url != suspect:
             self._doubted = (suspect, head.number) if suspect else None
@@ -91,7 +97,13 @@ class SecondLook:
             waits += f"; {redacted(suspect)} is alone, and is not used for {UNTRUSTED_S / 60:.0f} minutes"
         raise FalseLook(waits)
 
-    def _ask_each(self, view: JobView, head: Head, events: Sequence[Event]) -> dict[str, bool]:
+    def _first_block(self, job: int, events: Sequence[Event]) -> int:
+        """From which on a job's events are compared: what one RPC kept back before the newest checkpoint decides about a round too."""
+        newest = newest_turn(events)
+        compared = min(newest, self._compared.get(job, newest))
+        return compared if newest - compared <= MOST_BLOCKS else newest
+
+    def _ask_each(self, view: JobView, head: Head, events: Sequence[Event], since: int) -> dict[str, bool]:
         """By RPC, whether it shows the view: of those that answer in time, or until most have said so."""
         answers: queue.SimpleQueue[tuple[str, bool | None]] = queue.SimpleQueue()
 
@@ -100,7 +112,7 @@ class SecondLook:
             try:
                 rpc.wait_for_block(head.number - 1, BEHIND_S)
                 has_block = rpc.w3.eth.block_number >= head.number
-                answer = has_block and rpc.head(head.number) == head and shows_job(rpc, view, head, events)
+                answer = has_block and rpc.head(head.number) == head and shows_job(rpc, view, head, events, since)
             except Exception as error:  # noqa: BLE001 whatever ails another RPC must not keep me from my deadline
                 log.warning("job %d: %s does not say what the chain is: %s", view.job, redacted(url), error)
             answers.put((url, answer))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from tests.keepers.test_custody import custody as held
 from tests.keepers.test_duties import AGGREGATOR, OPENED, view
 from tests.keepers.test_duties import ROOT as START
 from tests.support.waiting import HANG_S
+from zoo_compute.chain import snapshot
 from zoo_compute.chain.provider import FailoverProvider
 from zoo_compute.errors import FalseLook, RpcsDisagree
 from zoo_compute.spec.custodians import Record
@@ -245,6 +247,28 @@ def test_a_block_that_the_others_do_not_have__is_false(three: Three) -> None:
         three.rpcs[url].newest = 4
     with pytest.raises(FalseLook):
         three.confirm(5)
+
+
+def test_an_event_that_one_rpc_kept_back_between_two_looks__is_missed_though_a_checkpoint_followed(
+    three: Three, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a commitment of mine, my next round began at zero, and that was false."""
+    names = {1: "JobPosted", 100: "CheckpointPosted", 150: "ResultsCommitted", 200: "CheckpointPosted"}
+    true = [SimpleNamespace(name=name, block=block) for block, name in names.items()]
+
+    def history(_: Any, *, since: int, job: int) -> Any:
+        return SimpleNamespace(events_until=lambda head: [each for each in true if since <= each.block <= head.number])
+
+    monkeypatch.setattr(snapshot, "History", history)
+    monkeypatch.setattr(snapshot, "_read_job", lambda *args: replace(view(1), block=args[2].number))
+    monkeypatch.setattr(second_look, "shows_job", snapshot.shows_job)
+    for number, is_true in ((120, True), (220, False)):
+        shown = [each for each in true if each.block <= number and each.block != 150]
+        monkeypatch.setattr(second_look, "job_events", lambda *_, shown=shown: shown)
+        three.number = number
+        with nullcontext() if is_true else pytest.raises(FalseLook):
+            three._look.confirm(COMMIT, replace(view(1), block=number))
+    assert three.forgot[-1] <= 150
 
 
 def test_rpcs_that_hang__hold_nothing_up_together(three: Three, monkeypatch: pytest.MonkeyPatch) -> None:

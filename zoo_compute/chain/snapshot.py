@@ -59,12 +59,11 @@ def newest_turn(events: Sequence[Event]) -> int:
     return max((each.block for each in events if each.name in ("JobPosted", "CheckpointPosted")), default=0)
 
 
-def shows_job(chain: Chain, view: JobView, head: Head, events: Sequence[Event]) -> bool:
-    """Whether a connection shows the job at `head` as `view` and `events` do: its state, and its events from the newest checkpoint on.
+def shows_job(chain: Chain, view: JobView, head: Head, events: Sequence[Event], since: int) -> bool:
+    """Whether a connection shows the job at `head` as `view` and `events` do: its state, and its events from block `since` on.
 
-    Older events would take a request for each few thousand blocks of the job's life.
+    All of them would take a request for each few thousand blocks of the job's life.
     """
-    since = newest_turn(events)
     recent = [event for event in events if event.block >= since]
     if list(History(chain, since=since, job=view.job).events_until(head)) != recent:
         return False
