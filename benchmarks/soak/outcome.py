@@ -43,14 +43,14 @@ class Outcome:
     closed: set[int] = field(default_factory=set)
     cancelled: set[int] = field(default_factory=set)
     claims: dict[Place, tuple[int, int]] = field(default_factory=dict)  # operator and price
-    paid: dict[Place, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))  # paid and fee
+    paid: dict[Place, list[int]] = field(default_factory=lambda: defaultdict(list))  # with the fee
     ended: set[Place] = field(default_factory=set)  # void or absent, which nobody is paid for
     disputed: set[Place] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)  # transactions in which an ask ran out
     convicted: dict[str, Event] = field(default_factory=dict)  # an honest operator's conviction, by transaction
     booked: dict[int, dict[str, int]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(int))
-    )  # job -> account
+    )  # job -> account, with the fee
     escrows: Counter[int] = field(default_factory=Counter)  # what came in less what went out
     credited: Counter[str] = field(default_factory=Counter)  # by account, in ZEN's smallest unit
     withdrawn: Counter[tuple[str, str]] = field(default_factory=Counter)  # by account and contract
@@ -67,7 +67,7 @@ class Outcome:
                 place = (args["job"], claim["turn"], claim["seat"])
                 self.claims[place] = (claim["operator"], claim["price"])
             case "ClaimFinalised":
-                self.paid[args["job"], args["turn"], args["seat"]].append((args["paid"], args["fee"]))
+                self.paid[args["job"], args["turn"], args["seat"]].append(args["paid"])
             case "ClaimVoided":
                 self.ended.add((args["job"], args["turn"], args["seat"]))
             case "DisputeOpened":
@@ -80,7 +80,7 @@ class Outcome:
                 self.escrows[args["job"]] += args["amount"]
             case "Paid":
                 self.escrows[args["job"]] -= args["net"] + args["fee"]
-                self.booked[args["job"]][args["account"]] += args["net"]
+                self.booked[args["job"]][args["account"]] += args["net"] + args["fee"]
                 self.credited[args["account"]] += args["net"]
             case "JobClosed":
                 self.closed.add(args["job"])
@@ -120,7 +120,7 @@ class Outcome:
             earned = Counter[str]()
             for place, payments in self.paid.items():
                 if place[0] == job and self.claims[place][0] in owners:
-                    earned[owners[self.claims[place][0]]] += sum(paid - fee for paid, fee in payments)
+                    earned[owners[self.claims[place][0]]] += sum(payments)
             wrong += [
                 f"job {job}: {account} was booked {self.booked[job][account]}, its claims say {amount}"
                 for account, amount in earned.items()
@@ -148,8 +148,8 @@ class Outcome:
             fades = place[2] == AGGREGATOR_SEAT and place in self.disputed
             if len(payments) != 1:
                 yield place, f"paid {len(payments)} times"
-            elif payments[0][0] != price and not (fades and payments[0][0] <= price):
-                yield place, f"paid {payments[0][0]} of {price}"
+            elif payments[0] != price and not (fades and payments[0] <= price):
+                yield place, f"paid {payments[0]} of {price}"
 
 
 def _said(event: Event, what: str) -> str:

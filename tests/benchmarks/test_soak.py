@@ -111,7 +111,7 @@ def claimed() -> list[Event]:
 
 def paid(amount: int = PRICE, account: str = OWNER) -> list[Event]:
     return [
-        event("ClaimFinalised", job=1, operator=HONEST, turn=0, seat=0, paid=amount, fee=FEE),
+        event("ClaimFinalised", job=1, operator=HONEST, turn=0, seat=0, paid=amount),
         event("Paid", job=1, account=account, net=amount - FEE, fee=FEE),
         event("Withdrawn", contract="tasks", token=ZEN, account=account, amount=amount - FEE),
     ]
