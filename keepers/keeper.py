@@ -209,7 +209,8 @@ class Keeper:
 
     def _serve_all(self, operator: OperatorView | None, status: dict[str, Any]) -> bool:
         """Do what is due, job by job, the earliest deadline first. False: what was read is not what most RPCs show, and the next look reads it again."""
-        for view in sorted(self._views, key=lambda each: deadline(each, self.config.operator)):
+        mine, ready_window_s = self.config.operator, self.chain.network.params.ready_window_s
+        for view in sorted(self._views, key=lambda each: deadline(each, mine, ready_window_s)):
             self.progressed()
             status["jobs"][view.job] = JobState(view.state).name
             try:
