@@ -140,7 +140,7 @@ def _suspect(provider: FailoverProvider, first: str, said: dict[str, bool]) -> s
     """
     if said.get(first):
         return first
-    used = provider.used or {first}
+    used = set(provider.used) or {first}  # other threads add to it
     if used - set(provider.trusted()):
         return ""
     suspects = {url for url in used if said.get(url, True)}

@@ -197,6 +197,18 @@ def test_the_only_one_that_was_used__is_set_aside_whatever_it_says_later(three: 
     assert three.provider.trusted() == list(URLS[1:])
 
 
+def test_an_rpc_that_answers_another_thread_meanwhile__is_no_error(three: Three) -> None:
+    class Said(dict[str, bool]):
+        def get(self, url: Any, default: Any = None) -> Any:
+            if url:
+                three.provider.used.add(URLS[2])
+            return super().get(url, default)
+
+    three.provider.used = {URLS[0], URLS[1]}
+    said = Said({URLS[1]: False, URLS[2]: False})
+    assert second_look._suspect(three.provider, "", said) == URLS[0]
+
+
 def test_a_passing_fork__sets_no_rpc_aside(three: Three) -> None:
     """Of one block; or the others had not indexed the events yet."""
     for number in (5, 7):
