@@ -65,14 +65,17 @@ def free(view: JobView, me: OperatorContext) -> int:
 
 
 def is_measured_short(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> bool:
-    """Whether I would bid for more of a lot if my worker had measured the job as quicker."""
+    """Whether I would bid for more of a lot if my worker had measured the job as quicker. What my other jobs alone leave no room for would
+    only be measured beside them, and their slots would wait for it.
+    """
     quick = replace(
         progress, slot_s=None, opening_s=0.0, aggregation_s=0.0, failed=progress.failed and not progress.over_limit
     )
     if obstacle(view, me, quick, kind) is not None:
         return False
-    is_short = obstacle(view, me, progress, kind) is not None
-    return is_short or biddable_units(view, me, progress, kind) < biddable_units(view, me, quick, kind)
+    idle = replace(me, busy_elsewhere_s=0.0, promises=())
+    is_short = obstacle(view, idle, progress, kind) is not None
+    return is_short or biddable_units(view, idle, progress, kind) < biddable_units(view, idle, quick, kind)
 
 
 def times(progress: Progress) -> str:

@@ -134,6 +134,14 @@ def test_what_a_bid_for_slots_rests_on__is_not_measured_again_for_the_other_lot(
     assert MeasureAgain() in duties(stale, both, able)
 
 
+def test_what_other_jobs_leave_no_time_for__is_not_measured_again_beside_them() -> None:
+    """Their slots waited for a worker that measured, for up to ten minutes, each program that was on offer."""
+    busy = replace(ME_PROVIDER, busy_elsewhere_s=TERMS.slot_s)
+    slow, quick = (Progress(slot_s=slot_s, can_measure_again=True) for slot_s in (99, 1))
+    assert duties(opening(1_000), busy, quick) == []
+    assert duties(opening(1_000), busy, slow) == [MeasureAgain()]
+
+
 def test_a_job_that_is_not_timed_yet__is_timed_and_not_timed_again() -> None:
     assert duties(opening(1_000), ME_PROVIDER, Progress(can_measure_again=True)) == [Prepare()]
 
