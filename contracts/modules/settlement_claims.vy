@@ -193,7 +193,7 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
         word: uint256 = state.claim_words[job][claim.seat][place]
         record_place: uint256 = claim.turn % depth
         record: uint256 = state.closed_turns[job][record_place]
-        # Nothing of a claim that was made can wrap.
+        # What wraps is of a claim that was never made, and is refused.
         pending: uint256 = 1 << unsafe_add(words.PENDING_AT, claim.seat)
         # INVARIANT claims: paid once. Of turns before the last `depth` closed ones nothing is pending.
         if word & ~DISPUTED != claim_hash | PENDING or (

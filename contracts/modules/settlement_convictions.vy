@@ -69,10 +69,11 @@ def open_dispute(job: uint256, claim: ISettlementViews.Claim):
     word: uint256 = claims._known(job, claim)
     if word & claims.DISPUTED != 0:
         return
+    stage: words.Stage = state._stage(job)
     # INVARIANT absence: a seat that custodians sign for has one claim in a turn.
-    if claim.turn == state._newest(job) and state._has_custodians(state._stage(job).policy):
+    if claim.turn == state._newest(job) and state._has_custodians(stage.policy):
         state._refuse("settlement: turn is open")
-    claims._mark(job, state._depth(job), claim, word | claims.DISPUTED)
+    claims._mark(job, stage.depth, claim, word | claims.DISPUTED)
     log DisputeOpened(job=job, turn=claim.turn, seat=claim.seat)
 
 

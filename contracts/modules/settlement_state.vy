@@ -58,7 +58,7 @@ seat_timing: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> operator -> the first turn after its last conviction (24), claims from turns before are void | its parked claims that are
 #                    neither paid, convicted nor void (40)
 operator_records: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> seat -> turn mod (depth + 1) -> the newest claim; it does not say that it was paid: its turn's record does
+# job -> seat -> turn mod (depth + 1) -> the newest claim; of one that `finalise` paid it still says pending: its turn's record does not
 claim_words: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
 # job -> claim_hash -> status of a claim that was parked: what became of its dispute
 parked: public(HashMap[uint256, HashMap[bytes32, uint256]])
@@ -345,7 +345,7 @@ def _settle(job: uint256, turn: uint256, seat: uint256):
     # INVARIANT pending: a closed turn has a bit for each claim that is neither paid, convicted nor void; a job counts the turns that
     # have one.
     place: uint256 = turn % self._depth(job)
-    # It reverts where the turn is open: then its place has a turn of which nothing is pending.
+    # The caller knows that the claim is pending. In an open turn it reverts: its place has a turn of which nothing is.
     record: uint256 = self.closed_turns[job][place] - (1 << (words.PENDING_AT + seat))
     self.closed_turns[job][place] = record
     if record <= bits.U40:

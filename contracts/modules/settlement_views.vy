@@ -91,8 +91,8 @@ def records(job: uint256, operator: uint256) -> words.OperatorRecord:
 @view
 def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
     """
-    @notice The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status, which is that of the
-            turn's claim.
+    @notice The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status, which has no meaning
+            where the hash is not that of the turn's claim.
     """
     word: uint256 = state.claim_words[job][seat][state._place(state._depth(job), turn)]
     if word & bits.U8 == settlement_claims.PENDING and not state._is_pending(job, turn, seat):
@@ -105,7 +105,7 @@ def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
 @view
 def pending(job: uint256, turn: uint256) -> uint256:
     """
-    @notice The seats whose claims of a turn are neither paid, convicted nor void; all bits while the turn may have more.
+    @notice The seats whose claims of a turn are neither paid, convicted, void nor parked; all bits while the turn may have more.
     """
     return state._pending(job, turn)
 

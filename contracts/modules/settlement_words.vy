@@ -3,7 +3,7 @@
 """
 @title The storage words of Settlement
 @license Apache-2.0
-@notice What Settlement stores of a job (stage, turn, aggregator, pending claims), of a seat (two words), and of what became of an
+@notice What Settlement stores of a job (stage, turn, aggregator, closed turns), of a seat (two words), and of what became of an
         operator's claims in a job.
 @dev Widths: TaskRegistry bounds rounds, slots, quorum, depth, seconds, flops and prices; there are at most 128 seats; seconds
      since 1970 fit 40 bits, operators' numbers 56; holds move a turn by less than twice `answer_s` a seat, which fits 24 bits. What an outside caller or the
@@ -16,7 +16,7 @@ from . import bits
 
 # The record of a closed turn: when it closed (40) | the seats whose claims are pending (129), the aggregator's among them.
 PENDING_AT: constant(uint256) = 40
-# In the stage: whether each of the last `depth` closed turns was rolled back (64), the state (8).
+# In the stage: whether each of the last `depth` closed turns was rolled back (64), the state (8). Bits 80 to 103 are free.
 ROLLED_BACK_AT: constant(uint256) = 104
 STATE_AT: constant(uint256) = 248
 # In an operator's record: the first turn after its last conviction (24) | its parked claims that are pending (40).

@@ -56,8 +56,8 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
         event(1, "SetAside", "0xa", operator=2, seat=1, amount=2),
         event(1, "SeatVacated", "0xa", operator=2, turn=0, seat=1, slashed=3),
         event(2, "SeatTakenOver", operator=1, turn=0, seat=1, price=11),
-        event(3, "Paid", "0x1", account="0xO", net=19, fee=1),
-        event(4, "ClaimFinalised", "0x1", operator=1, turn=0, seat=0, paid=20),
+        event(3, "ClaimFinalised", "0x1", operator=1, turn=0, seat=0, paid=20),
+        event(4, "Paid", "0x1", account="0xO", net=19, fee=1),
         event(5, "BidReclaimed", operator=3, kind=0, forfeited=5),
         event(6, "BidReclaimed", operator=4, kind=0, forfeited=0),
         event(7, "ClaimConvicted", operator=2, turn=1, seat=1, slashed=16, restored=6, to_finder=4, to_audits=1),
@@ -85,6 +85,7 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
         (1, "slots", "convicted", 11),
         (2, "slots", "void", 20),
     ]
+    assert [c.fee for c in account.claims] == [1, 0, 0, 0, 0, 0]
     assert account.committed == 38
     assert [(p.operator, p.why, p.amount, p.returned) for p in account.penalties] == [
         (2, "did not commit in time", 3, 1),

@@ -9,7 +9,7 @@ import pytest
 from tests.support.job_driver import Offer
 
 FINAL, JUDGED, SILENT, EXHAUSTED, AGED = range(1, 6)
-PAID, CONVICTED, VOID = 2, 3, 4  # statuses of a claim
+PENDING, PAID, CONVICTED, VOID = 1, 2, 3, 4  # statuses of a claim
 OPEN_TURN = 2**256 - 1  # what is pending of a turn that is not closed
 
 

@@ -6,6 +6,7 @@ from tests.contracts.disputes import (  # noqa: F401
     AGED,
     FINAL,
     JUDGED,
+    PENDING,
     VOID,
     ask,
     cast_fixture,
@@ -16,6 +17,7 @@ from tests.contracts.disputes import (  # noqa: F401
     running_fixture,
     status,
 )
+from tests.support.evm import Reverted
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import AGGREGATION
 from zoo_compute.spec.params import lock_of
@@ -65,6 +67,19 @@ def test_close_dispute__of_a_final_claim__pays_it_as_finalise_does(kit, play, ca
     assert pending_claims(kit, running, 0) == 2
     close(kit, running, ada, JUDGED)  # it is paid: nothing is left to judge
     assert kit.settlement.get_logs() == []
+
+
+@pytest.mark.parametrize("outcome", [FINAL, AGED])
+def test_close_dispute__of_a_claim_of_the_open_turn__reverts(kit, play, cast, running, outcome):
+    """It is pending, but in no record yet: its turn's place has a turn whose claims are all final, and must not get one of this turn's."""
+    play.round(running, cast[:3], cast[3])
+    claim = play.commit(running, cast[0])
+    ask(kit, running, claim)
+    before = [kit.settlement.pending(running, turn) for turn in range(3)]
+    with pytest.raises(Reverted):
+        close(kit, running, claim, outcome)
+    assert [kit.settlement.pending(running, turn) for turn in range(3)] == before
+    assert status(kit, running, claim) == PENDING
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from web3.exceptions import TransactionNotFound
 
 from zoo_compute.chain.events import Event, scan
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Commit, JobView
+from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, Commit, JobView
 from zoo_compute.chain.views import Claim as OnChain
-from zoo_compute.spec.params import COIN
+from zoo_compute.spec.params import COIN, fee_of
 
 if TYPE_CHECKING:
     from zoo_compute.amounts import Token
@@ -61,7 +61,8 @@ class ClaimRecord:
     deadline: (
         int | None
     )  # in wall time: last second of the challenge window, which begins when the turn closes; None until then
-    amount: int  # gross: what the escrow pays or has paid, with the treasury's fee
+    amount: int  # gross: what the escrow pays or has paid
+    fee: int  # the treasury's part of what was paid
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = No
         refunded=refunded,
         held=escrowed + restored - paid - fee - refunded,
         slashed=sum(p.lost for p in penalties),
-        claims=tuple(_claims(view)),
+        claims=tuple(_claims(view, events)),
         penalties=penalties,
         takeovers=tuple(
             {k: e.args[k] for k in ("turn", "seat", "operator", "price")} for e in named.get("SeatTakenOver", [])
@@ -153,16 +154,28 @@ def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = No
 
 def net_payments(events: Iterable[Event]) -> Counter[int]:
     """operator -> what it was paid for claims in a job, less the fee, in wei. events: the job's, in their order."""
-    net, operator = Counter[int](), 0
-    for event in events:
-        if event.name == "ClaimFinalised":
-            operator = event.args["operator"]
-        elif event.name == "Paid":  # for the claims of one operator that became final since the payment before
-            net[operator] += event.args["net"]
+    net = Counter[int]()
+    for claim, fee in _paid_claims(events):
+        net[claim.args["operator"]] += claim.args["paid"] - fee
     return net
 
 
-def _claims(view: JobView) -> Iterable[ClaimRecord]:
+def _paid_claims(events: Iterable[Event]) -> Iterable[tuple[Event, int]]:
+    """Each claim that was paid, with its part of the treasury's fee: by how much it raised the fee of what was paid together."""
+    together: list[Event] = []  # of one operator: a payment follows
+    for event in events:
+        if event.name == "ClaimFinalised":
+            together.append(event)
+        elif event.name == "Paid":
+            amount = 0
+            for claim in together:
+                before, amount = amount, amount + claim.args["paid"]
+                yield claim, fee_of(amount) - fee_of(before)
+            together.clear()
+
+
+def _claims(view: JobView, events: Iterable[Event]) -> Iterable[ClaimRecord]:
+    fees = {(claim.args["turn"], claim.args["seat"]): fee for claim, fee in _paid_claims(events)}
     for claim in sorted(view.claims, key=lambda c: (c.turn, c.seat, c.block)):
         yield ClaimRecord(
             turn=claim.turn,
@@ -174,6 +187,7 @@ def _claims(view: JobView) -> Iterable[ClaimRecord]:
             state=_state(view, claim),
             deadline=view.wall(claim.deadline) if view.is_closed(claim.turn) else None,
             amount=claim.price,
+            fee=fees.get((claim.turn, claim.seat), 0) if claim.state == ClaimState.PAID else 0,
         )
 
 

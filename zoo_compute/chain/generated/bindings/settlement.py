@@ -278,14 +278,14 @@ class Settlement(Binding):
 
     def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
         """The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status,
-        which is that of the turn's claim.
+        which has no meaning where the hash is not that of the turn's claim.
         """
         values: bytes = self._view("claims", (job, seat, turn), block)
         return values
 
     def pending(self, job: int, turn: int, block: BlockIdentifier | None = None) -> int:
-        """The seats whose claims of a turn are neither paid, convicted nor void; all bits while the turn may have
-        more.
+        """The seats whose claims of a turn are neither paid, convicted, void nor parked; all bits while the turn may
+        have more.
         """
         values: int = self._view("pending", (job, turn), block)
         return values
