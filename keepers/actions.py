@@ -12,6 +12,7 @@ from keepers.decisions.orders import (
     DemandChunk,
     Duty,
     Fetch,
+    MeasureAgain,
     OpenBid,
     PostAggregate,
     Precompute,
@@ -35,7 +36,7 @@ from keepers.services import deposits
 from keepers.services.bid_seals import BidSealer
 from keepers.services.custody import Custody
 from keepers.services.precompute import Speculation
-from keepers.services.progress import bundle_to_fetch, fetched_bundles, trained, training_work
+from keepers.services.progress import bundle_to_fetch, fetched_bundles, measure_again, trained, training_work
 from keepers.services.second_look import SecondLook
 from keepers.services.verification import RequestWork
 from node.inputs import bundles
@@ -94,6 +95,9 @@ class Actions:
                 self._open_bid(view, duty)
             case Prepare():
                 self._ask("work.prepare", prepare_name(view), prepare_request(view))
+            case MeasureAgain():
+                log.info("job %d: its program is measured again: it was too slow for a bid", view.job)
+                self._ask("work.prepare", prepare_name(view), measure_again(self._work, view))
             case Train(slot, ahead):
                 begun = self._speculation.begin(view, self._config.operator) if ahead else view
                 self._ask("work.train", *training_work(self._work, begun, slot))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +10,6 @@ from keepers.decisions.defence import PathClock, Promise
 from keepers.decisions.duties import training_time_s
 from keepers.decisions.orders import SealBid
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
-
-log = logging.getLogger("zoo.keeper")
 
 
 class Capacity:
@@ -27,7 +24,6 @@ class Capacity:
         self._slots: dict[int, int] = {}  # job -> slots that I hold in it, or bid for
         self._slot_s: dict[int, float] = {}  # job -> timed seconds of one of its slot-rounds
         self._openings: dict[int, tuple[float, PathClock]] = {}  # job -> seconds of one of its openings, and its clock
-        self._no_aggregator: dict[int, str] = {}  # job -> why this machine cannot be its aggregator
         self._paces: dict[int, tuple[float, ...]] = {}  # job -> relative paces of my workers
 
     def begin_tick(self, views: Sequence[JobView]) -> None:
@@ -56,15 +52,6 @@ class Capacity:
 
     def record_opening_time(self, view: JobView, opening_s: float, committer_s: int) -> None:
         self._openings[view.job] = (opening_s, PathClock(view.terms.reexecute_s, committer_s))
-
-    def record_aggregation(self, job: int, cannot: str) -> None:
-        """cannot: why not; empty if this machine can be the job's aggregator."""
-        if cannot and self._no_aggregator.get(job) != cannot:
-            log.warning("job %d: cannot be its aggregator: %s", job, cannot)
-        self._no_aggregator[job] = cannot
-
-    def can_aggregate(self, job: int) -> bool:
-        return not self._no_aggregator.get(job)
 
     def promises_elsewhere(self, job: int) -> tuple[Promise, ...]:
         """What my other jobs may ask of me in disputes."""

@@ -24,7 +24,8 @@ from keepers.config import CUSTODY, OperatorConfig
 from keepers.decisions.duties import duties
 from keepers.decisions.open_jobs import OpenJobs, ring_conflicts
 from keepers.decisions.orders import Duty, OperatorContext, Progress
-from keepers.decisions.requests import pin_name, pin_request, prepare_name
+from keepers.decisions.requests import claim_names, pin_name, pin_request, prepare_name
+from keepers.decisions.urgency import deadline
 from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
 from keepers.queue.received_bytes import ReceivedBytes
@@ -207,8 +208,8 @@ class Keeper:
         return status
 
     def _serve_all(self, operator: OperatorView | None, status: dict[str, Any]) -> bool:
-        """Do what is due, job by job. False: what was read is not what most RPCs show, and the next look reads it again."""
-        for view in self._views:
+        """Do what is due, job by job, the earliest deadline first. False: what was read is not what most RPCs show, and the next look reads it again."""
+        for view in sorted(self._views, key=lambda each: deadline(each, self.config.operator)):
             self.progressed()
             status["jobs"][view.job] = JobState(view.state).name
             try:
@@ -240,6 +241,7 @@ class Keeper:
     def _finish(self, view: JobView) -> None:
         """There is nothing more to do in the job: it is not read again, also after a restart, unless its end is undone."""
         self.events.finish(view.job, view.block)
+        self.work.forget_job(view.job, claim_names(view))
         forget_job(self.chain, view.job)
 
     @contextmanager
@@ -333,9 +335,7 @@ class Keeper:
         return OperatorContext(
             operator=operator.operator,
             is_provider="provider" in config.roles and price is not None,
-            is_aggregator="aggregator" in config.roles
-            and aggregator_price is not None
-            and self._capacity.can_aggregate(view.job),
+            is_aggregator="aggregator" in config.roles and aggregator_price is not None,
             price=price or 0,
             aggregator_price=aggregator_price or 0,
             capacity=self._capacity.slots_for(view.job),
@@ -375,7 +375,6 @@ class Keeper:
         measured = measured_progress(self.work, view)
         if measured.slot_s is not None:
             self._capacity.record_slot_time(view.job, measured.slot_s)
-            self._capacity.record_aggregation(view.job, measured.cannot_aggregate)
             self._capacity.record_opening_time(view, measured.opening_s, self.chain.params.clocks.committer_s)
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:

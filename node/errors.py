@@ -35,11 +35,12 @@ class MeasurementFailed(NodeError):
 
 
 class OverLimit(MeasurementFailed):
-    """limit: time, memory or disk."""
+    """limit: time, memory or disk. again_at: when it may be measured again, in seconds since 1970."""
 
-    def __init__(self, limit: str, message: str) -> None:
+    def __init__(self, limit: str, message: str, again_at: float = 0.0) -> None:
         super().__init__(message)
         self.limit = limit
+        self.again_at = again_at
 
 
 class ChildDied(MeasurementFailed):

@@ -69,9 +69,9 @@ TIMING_MARGIN = 1.5  # of the timed estimate: a machine shared with other work i
 def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch and check a job's inputs, check that it fits in memory, and measure its step in a child process with limits.
 
-    Answers `slot_s`, seconds of a slot-round, and `opening_s`, of a step's trace and its dearest opening, which `opening` names; or
-    `refused`, why a job is left alone whose program exceeds the limits. `cannot_aggregate`: why this machine cannot be its aggregator;
-    empty if it can, as far as sizes say.
+    Answers `slot_s`, of a slot-round, `opening_s`, of a step's trace and its dearest opening, which `opening` names, and `aggregation_s`,
+    the least for a round's updates; or `refused`, why not. `cannot_aggregate`: why the memory is too small for that; empty if it is not.
+    `measured_at`, `again_at`: when the program was measured, and may be again; a request with `too_slow_at` asks for that.
     """
     inputs = fetch_inputs(store, request)
     manifest, programs = inputs.manifest, inputs.programs
@@ -92,9 +92,10 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     )
     limits = limits_for(measured, manifest.slot_s + manifest.reexecute_s)
     try:
-        cost = step_cost(measured, inputs.checkpoint, batch, limits)
+        cost = step_cost(measured, inputs.checkpoint, batch, limits, too_slow_at=request.get("too_slow_at"))
     except OverLimit as error:
-        return {"job": request["job"], "refused": f"before a bid its program was measured here, and {error}"}
+        refused = f"before a bid its program was measured here, and {error}"
+        return {"job": request["job"], "refused": refused, "again_at": error.again_at}
     if not cost.kernels.startswith("cuda") and cost.kernels != backend.current():
         remember(request, cost.kernels, "others failed when the program was measured")
     slot_s = TIMING_MARGIN * (cost.step_s * manifest.inner_steps + cost.root_s * (len(manifest.segments()) + 4))
@@ -110,19 +111,18 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         "device": str(device),
         "needed_bytes": needed,
         "flops_per_s": profile.flops / cost.step_s,
-        "cannot_aggregate": _why_not_aggregate(manifest, programs.graph, profile.flops / cost.step_s),
+        "aggregation_s": aggregation_flops(programs.graph, manifest.aggregation_spec) * cost.step_s / profile.flops,
+        "cannot_aggregate": _why_not_aggregate(manifest, programs.graph),
         "carry": manifest.carry,
+        "measured_at": cost.measured_at,
+        "again_at": cost.again_at,
     }
 
 
-def _why_not_aggregate(manifest: Manifest, step: Graph, flops_per_s: float) -> str:
+def _why_not_aggregate(manifest: Manifest, step: Graph) -> str:
     needed, total = aggregation_bytes(step, manifest.aggregation_spec), memory(CPU)[1]
-    if needed > total:
-        return f"combining {manifest.slots} updates needs about {needed / GB:,.1f} GB, this machine has {total / GB:,.1f} GB"
-    least_s = aggregation_flops(step, manifest.aggregation_spec) / flops_per_s
-    if least_s > manifest.aggregate_s:
-        return f"combining {manifest.slots} updates takes at least {least_s:,.0f} s here, and the job gives {manifest.aggregate_s} s"
-    return ""
+    why = f"combining {manifest.slots} updates needs about {needed / GB:,.1f} GB, this machine has {total / GB:,.1f} GB"
+    return why if needed > total else ""
 
 
 @falls_back

@@ -9,19 +9,22 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from repops.commitments import (
     DTYPE_CODES,
     LEAF_BYTES,
     Array,
     canonical,
+    merkle_roots,
     sorted_names,
     state_leaves,
     tensor_leaves,
     tensor_roots,
 )
-from repops.merkle import PADDING, merkle_proof
+from repops.merkle import PADDING, Tree, merkle_proof, merkle_root
 
 GROUP = 8  # leaves
 GROUP_BYTES = GROUP * LEAF_BYTES
@@ -52,8 +55,7 @@ def chunk_of(state: Mapping[str, Array], tensor: int, group: int) -> Chunk:
 
 def chunk_below(name: str, array: Array, state_path: tuple[bytes, ...], group: int) -> Chunk:
     """The chunk at group number `group` of this tensor, whose leaf this path leads from."""
-    head = struct.pack(f"<BB{array.ndim}Q", DTYPE_CODES[array.dtype.name], array.ndim, *array.shape)
-    data, hashes = canonical(array).tobytes(), tensor_leaves(array)
+    head, data, hashes = _head(array), canonical(array).tobytes(), tensor_leaves(array)
     if len(hashes) <= GROUP:
         return Chunk(name.encode(), head, state_path, data, ())
     tree = _padded(hashes)
@@ -61,6 +63,65 @@ def chunk_below(name: str, array: Array, state_path: tuple[bytes, ...], group: i
     path = tuple(merkle_proof(tree, start)[GROUP.bit_length() - 1 :])
     chunk = data[start * LEAF_BYTES : start * LEAF_BYTES + GROUP_BYTES]
     return Chunk(name.encode(), head, state_path, chunk, path)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a chunk is in its state's data, which files have in ascending order of names, and the rest of it."""
+
+    start: int
+    end: int
+    chunk: Chunk  # without its bytes
+
+    def filled(self, data: bytes) -> Chunk:
+        """The chunk with its bytes."""
+        return replace(self.chunk, chunk=data)
+
+
+class ChunkTrees:
+    """The hashes above all chunks of a state, a 64th of its size: with them a chunk takes its own bytes, and not the whole state."""
+
+    def __init__(self, state: Mapping[str, Array]) -> None:
+        names = sorted_names(state)
+        self._leaves = Tree(_padded(state_leaves(tensor_roots(state))))
+        self._tensors: list[tuple[bytes, bytes, int, int, Tree | None]] = []  # name, head, start, bytes, of groups
+        self.groups = start = 0
+        for name in names:
+            array = state[name]
+            roots = _group_roots(array)
+            tree = Tree(roots) if array.nbytes > GROUP_BYTES else None
+            self._tensors.append((name.encode(), _head(array), start, array.nbytes, tree))
+            self.groups += len(roots)
+            start += array.nbytes
+        self.bytes = start
+
+    def place(self, tensor: int, group: int) -> Place:
+        """Of the chunk at these numbers, as `chunk_of` has them."""
+        at = tensor % (1 << self._leaves.height)
+        state_path = self._leaves.path(at)
+        if at >= len(self._tensors):
+            return Place(0, 0, Chunk(b"", b"", state_path, b"", ()))
+        name, head, start, size, tree = self._tensors[at]
+        if tree is None:
+            return Place(start, start + size, Chunk(name, head, state_path, b"", ()))
+        number = group % (1 << tree.height)
+        first, end = (min(size, place * GROUP_BYTES) for place in (number, number + 1))
+        return Place(start + first, start + end, Chunk(name, head, state_path, b"", tree.path(number)))
+
+
+def _group_roots(array: Array) -> list[bytes]:
+    """The roots of a tensor's groups, and those of padding up to a power of two."""
+    data = canonical(array).reshape(-1).view(np.uint8)
+    whole = len(data) // GROUP_BYTES * GROUP_BYTES
+    roots = merkle_roots([data[at : at + GROUP_BYTES] for at in range(0, whole, GROUP_BYTES)])
+    if len(data) > whole:
+        leaves = tensor_leaves(data[whole:])
+        roots.append(merkle_root([*leaves, *[PADDING] * (GROUP - len(leaves))]))
+    return [*roots, *[merkle_root([PADDING] * GROUP)] * ((1 << max(len(roots) - 1, 0).bit_length()) - len(roots))]
+
+
+def _head(array: Array) -> bytes:
+    return struct.pack(f"<BB{array.ndim}Q", DTYPE_CODES[array.dtype.name], array.ndim, *array.shape)
 
 
 def chunk_at_byte(shapes: Mapping[str, Sequence[int]], offset: int) -> tuple[int, int]:

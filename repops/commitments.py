@@ -72,15 +72,19 @@ def tensor_root_of(dtype: int, shape: Sequence[int], elements: bytes) -> bytes:
 def tensor_roots(arrays: Mapping[str, Array], *, threads: int = 1) -> dict[str, bytes]:
     """The roots of named tensors, hashed together."""
     ready = [row_major(array) for array in arrays.values()]
-    native = _native()
-    if native is None:
-        elements = [merkle_root(tensor_leaves(array)) for array in ready]
-    else:
-        elements = native.tensor_merkle_roots(ready, threads=threads)
     return {
         name: tensor_root_of(_CODES[array.dtype], array.shape, root)
-        for name, array, root in zip(arrays, ready, elements, strict=True)
+        for name, array, root in zip(arrays, ready, merkle_roots(ready, threads=threads), strict=True)
     }
+
+
+def merkle_roots(arrays: Sequence[Array], *, threads: int = 1) -> list[bytes]:
+    """The Merkle roots of the elements of row-major arrays, hashed together."""
+    native = _native()
+    if native is None:
+        return [merkle_root(tensor_leaves(array)) for array in arrays]
+    roots: list[bytes] = native.tensor_merkle_roots(arrays, threads=threads)
+    return roots
 
 
 @cache

@@ -1,16 +1,16 @@
-"""Events of a running network for benchmarks: JSON lines that its processes write, and claims as they are mined."""
+"""Events of a running network for benchmarks: JSON lines that its processes write, and the chain's as they are mined."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a worker loads nothing of the chain
-    from keepers.processes.local_network import LocalNetwork
+    from keepers.processes.local_network import LocalOperators
     from zoo_compute.chain.events import Event
 
 LOOK_S = 0.05
@@ -28,9 +28,11 @@ def event_writer(path: Path) -> Callable[..., None]:
 
 
 class ChainWatcher(threading.Thread):
-    """Calls `see` with each claim's event, in order, about LOOK_S after it is mined, until `stopped` is set."""
+    """Calls `see` with each event of these names, in order, about LOOK_S after it is mined, until `stopped` is set."""
 
-    def __init__(self, network: LocalNetwork) -> None:
+    names: Sequence[str] = CLAIM_EVENTS
+
+    def __init__(self, network: LocalOperators) -> None:
         super().__init__(daemon=True)
         self.chain = network.devnet.chain
         self.stopped = threading.Event()
@@ -45,6 +47,6 @@ class ChainWatcher(threading.Thread):
         while not self.stopped.wait(LOOK_S):
             head = self.chain.head().number
             if head >= unseen:
-                for event in scan(self.chain, unseen, head, names=CLAIM_EVENTS):
+                for event in scan(self.chain, unseen, head, names=self.names):
                     self.see(event)
                 unseen = head + 1

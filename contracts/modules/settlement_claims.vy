@@ -24,7 +24,8 @@ uses: turns
 
 
 BATCH: constant(uint256) = 64
-# A claim's word: its hash without the lowest 16 bits | whether somebody asked about it (8) | status (8).
+# A claim's word: its hash without the lowest 16 bits | whether somebody asked about it (8) | status (8). Of one that `finalise` paid
+# it still says pending: its turn's record does not.
 DISPUTED: constant(uint256) = 1 << 8
 PENDING: constant(uint256) = 1
 PAID: constant(uint256) = 2
@@ -72,8 +73,8 @@ event ClaimFinalised:
     operator: indexed(uint256)
     turn: uint256
     seat: uint256
+    # With the treasury's fee, which is rounded over what is paid together.
     paid: uint256
-    fee: uint256
 
 
 event ClaimParked:
@@ -111,7 +112,7 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
     scope: uint256 = holding.first << 16 | holding.count
     start_root: bytes32 = turns._slots_root(job, stage, newest)
     claim: ISettlementViews.Claim = self._claim(
-        job, newest, seat, holding.operator, scope, holding.count * holding.price, start_root, root
+        job, stage.depth, newest, seat, holding.operator, scope, holding.count * holding.price, start_root, root
     )
     log ResultsCommitted(job=job, operator=holding.operator, claim=claim, bundle=bundle)
 
@@ -128,7 +129,7 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
     stage: words.Stage = state._running(job)
     newest: words.Turn = turns._open_turn(job, turn)
     holding: words.Holding = state._holding(job, state.AGGREGATION)
-    if state._has_custodians(job):
+    if state._has_custodians(stage.policy):
         state._check_custody()
     else:
         state._check_hot(holding.operator)
@@ -137,16 +138,16 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
         state._refuse("settlement: mask differs")
     if newest.committed < stage.quorum:
         state._refuse("settlement: quorum not reached")
-    start_root: bytes32 = state._start_root(job, turn)
+    start_root: bytes32 = state._start_root(job, stage.depth, turn)
     claim: ISettlementViews.Claim = self._claim(
-        job, newest, state.AGGREGATION, holding.operator, mask, holding.price, start_root, root
+        job, stage.depth, newest, state.AGGREGATION, holding.operator, mask, holding.price, start_root, root
     )
     log CheckpointPosted(job=job, operator=holding.operator, claim=claim, cid=cid)
-    turns._close(job, newest.round + 1, root, 1)
-    if newest.round + 1 == stage.rounds:
+    waiting: words.Turn = turns._close(job, stage, newest, newest.round + 1, root, 1 << state.AGGREGATION)
+    if waiting.round == stage.rounds:
         turns._end(job)
     else:
-        turns._go_on(job)
+        turns._open(job, stage, waiting)
 
 
 @external
@@ -159,7 +160,7 @@ def leave_out(job: uint256, turn: uint256, mask: uint256):
     state._check_custody()
     newest: words.Turn = turns._open_turn(job, turn)
     absent: uint256 = turns._present(job, newest) & ~mask
-    place: uint256 = state._place(job, turn)
+    place: uint256 = state._place(state._depth(job), turn)
     for seat: uint256 in range(state.MAX_SEATS):
         if absent >> seat & 1 == 1:
             # Nobody asks about a claim of the open turn where there are custodians: it is pending.
@@ -179,6 +180,8 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
     if len(claims) == 0:
         state._refuse("settlement: no claims")
     stage: words.Stage = state._stage(job)
+    # A job that never began has none, and no claims either.
+    depth: uint256 = max(stage.depth, 1)
     newest: uint256 = state._newest(job)
     now: uint256 = state._now()
     batch: Batch = empty(Batch)
@@ -186,9 +189,17 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
     for claim: ISettlementViews.Claim in claims:
         # As `_known`, `_claim_deadline` and `_settle` have it, with each word read once.
         claim_hash: uint256 = self._hash(claim)
-        place: uint256 = claim.turn % (stage.depth + 1)
+        place: uint256 = claim.turn % unsafe_add(depth, 1)
         word: uint256 = state.claim_words[job][claim.seat][place]
-        if word & ~DISPUTED != claim_hash | PENDING:
+        record_place: uint256 = claim.turn % depth
+        record: uint256 = state.closed_turns[job][record_place]
+        # Nothing of a claim that was made can wrap.
+        pending: uint256 = 1 << unsafe_add(words.PENDING_AT, claim.seat)
+        # INVARIANT claims: paid once. Of turns before the last `depth` closed ones nothing is pending.
+        if word & ~DISPUTED != claim_hash | PENDING or (
+            claim.turn < newest
+            and (unsafe_add(claim.turn, depth) < newest or record & pending == 0)
+        ):
             word = self._known(job, claim)
         # INVARIANT depth: a claim keeps its place in the ring where rounds rest on it, or where it is judged with others' places.
         is_disputed: bool = word & DISPUTED != 0
@@ -198,10 +209,7 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
             or stage.policy & (numbers.ROLL_BACK | numbers.CARRIES) != 0
         ):
             state._refuse("settlement: in dispute")
-        record_place: uint256 = claim.turn % stage.depth
-        # Of the claim's own turn: while one of its claims is pending in the ring, no other turn has its place.
-        record: uint256 = state.closed_turns[job][record_place]
-        if claim.turn >= newest or now <= (record & bits.U40) + stage.window_s:
+        if claim.turn >= newest or now <= unsafe_add(record & bits.U40, stage.window_s):
             state._refuse("settlement: window open")
         if is_disputed:
             self._park(job, claim)
@@ -211,15 +219,17 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
             batch = self._batch(job, claim)
         # INVARIANT void: nothing is paid of what an operator claimed before its conviction.
         is_void: bool = claim.turn < batch.void_before
-        # INVARIANT claims: paid once. The word says so before anything is paid.
-        state.claim_words[job][claim.seat][place] = claim_hash | (VOID if is_void else PAID)
-        state.closed_turns[job][record_place] = record - words.ONE_PENDING
-        settled += 1
+        record ^= pending
+        state.closed_turns[job][record_place] = record
+        if record <= bits.U40:
+            settled += words.ONE_PENDING_TURN
         if is_void:
+            state.claim_words[job][claim.seat][place] = claim_hash | VOID
             log ClaimVoided(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat)
         else:
-            batch = self._joined(job, batch, claim, claim.price)
-    state.stages[job] -= settled << words.JOB_PENDING_AT
+            batch.count += self._final(job, claim, claim.price)
+            batch.amount += claim.price
+    state.aggregator_state[job] -= settled
     self._pay(job, batch)
     turns._go_on(job)
 
@@ -227,6 +237,7 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
 @internal
 def _claim(
     job: uint256,
+    depth: uint256,
     turn: words.Turn,
     seat: uint256,
     operator: uint256,
@@ -248,7 +259,7 @@ def _claim(
         start_root=start_root,
         root=root,
     )
-    self._mark(job, claim, self._hash(claim) | PENDING)
+    self._mark(job, depth, claim, self._hash(claim) | PENDING)
     return claim
 
 
@@ -265,23 +276,13 @@ def _batch(job: uint256, claim: ISettlementViews.Claim) -> Batch:
 
 
 @internal
-def _joined(job: uint256, batch: Batch, claim: ISettlementViews.Claim, price: uint256) -> Batch:
+def _final(job: uint256, claim: ISettlementViews.Claim, price: uint256) -> uint256:
     """
-    @dev What is paid of a claim joins what is paid of the others of its operator.
+    @dev Says that a claim is paid.
+    @return How much work it is: slots, or one aggregation.
     """
-    joined: Batch = batch
-    joined.count += 1 if batch.is_aggregation else claim.scope & bits.U16
-    joined.amount += price
-    # The fee is rounded over a batch: a claim's is by how much it raises that.
-    log ClaimFinalised(
-        job=job,
-        operator=claim.operator,
-        turn=claim.turn,
-        seat=claim.seat,
-        paid=price,
-        fee=self._fee(joined.amount) - self._fee(batch.amount),
-    )
-    return joined
+    log ClaimFinalised(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat, paid=price)
+    return 1 if claim.seat == state.AGGREGATION else claim.scope & bits.U16
 
 
 @internal
@@ -294,7 +295,9 @@ def _pay_alone(job: uint256, claim: ISettlementViews.Claim, price: uint256):
         self._void(job, claim)
     else:
         self._settle(job, claim, PAID)
-        self._pay(job, self._joined(job, batch, claim, price))
+        batch.count = self._final(job, claim, price)
+        batch.amount = price
+        self._pay(job, batch)
 
 
 @internal
@@ -309,8 +312,8 @@ def _settle(job: uint256, claim: ISettlementViews.Claim, status: uint256):
     @dev A claim of a closed turn is no longer pending.
     """
     if self._word(job, claim) != IS_PARKED:
-        self._mark(job, claim, self._hash(claim) | status)
-        state._settle(job, claim.turn)
+        self._mark(job, state._depth(job), claim, self._hash(claim) | status)
+        state._settle(job, claim.turn, claim.seat)
         return
     state.parked[job][claim_hashes._hash(claim)] = status
     state.parked_money[job] -= claim.price
@@ -345,8 +348,8 @@ def _word(job: uint256, claim: ISettlementViews.Claim) -> uint256:
     """
     @return The word of a claim that is pending; 0 of any other.
     """
-    word: uint256 = state.claim_words[job][claim.seat][state._place(job, claim.turn)]
-    if word & ~DISPUTED == self._hash(claim) | PENDING:
+    word: uint256 = state.claim_words[job][claim.seat][state._place(state._depth(job), claim.turn)]
+    if word & ~DISPUTED == self._hash(claim) | PENDING and state._is_pending(job, claim.turn, claim.seat):
         return word
     if state.parked[job][claim_hashes._hash(claim)] == PENDING:
         return IS_PARKED
@@ -354,8 +357,8 @@ def _word(job: uint256, claim: ISettlementViews.Claim) -> uint256:
 
 
 @internal
-def _mark(job: uint256, claim: ISettlementViews.Claim, word: uint256):
-    state.claim_words[job][claim.seat][state._place(job, claim.turn)] = word
+def _mark(job: uint256, depth: uint256, claim: ISettlementViews.Claim, word: uint256):
+    state.claim_words[job][claim.seat][state._place(depth, claim.turn)] = word
 
 
 @internal

@@ -70,9 +70,9 @@ def open_dispute(job: uint256, claim: ISettlementViews.Claim):
     if word & claims.DISPUTED != 0:
         return
     # INVARIANT absence: a seat that custodians sign for has one claim in a turn.
-    if claim.turn == state._newest(job) and state._has_custodians(job):
+    if claim.turn == state._newest(job) and state._has_custodians(state._stage(job).policy):
         state._refuse("settlement: turn is open")
-    claims._mark(job, claim, word | claims.DISPUTED)
+    claims._mark(job, state._depth(job), claim, word | claims.DISPUTED)
     log DisputeOpened(job=job, turn=claim.turn, seat=claim.seat)
 
 
@@ -192,7 +192,7 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
     )
     self._unseat(job, claim, turn.turn, taken.slashed)
     if claim.turn == turn.turn:
-        claims._mark(job, claim, claims._hash(claim) | claims.CONVICTED)
+        claims._mark(job, stage.depth, claim, claims._hash(claim) | claims.CONVICTED)
         # The seat is missing again. Whoever holds it by now has its whole time; so has the aggregator.
         turn.missing |= 1 << claim.seat
         turn.committed -= claim.scope & bits.U16
@@ -204,7 +204,7 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
         claims._settle(job, claim, claims.CONVICTED)
     turns._extend(job, stage)
     if rounds > 0:
-        self._roll_back(job, stage, turn.round, claim)
+        self._roll_back(job, stage, turn, claim)
     turns._go_on(job)
 
 
@@ -225,20 +225,21 @@ def _unseat(job: uint256, claim: ISettlementViews.Claim, turn: uint256, slashed:
 
 
 @internal
-def _roll_back(job: uint256, stage: words.Stage, round: uint256, claim: ISettlementViews.Claim):
+def _roll_back(job: uint256, stage: words.Stage, turn: words.Turn, claim: ISettlementViews.Claim):
     """
     @dev The round of a claim is done again, from the state it started from; an abandoned job ends there. What was committed since
          stays payable.
-    @param round The job's, before.
+    @param turn The newest, before.
     """
-    turns._close(job, claim.round, state._start_root(job, claim.turn), 0)
-    newest: uint256 = state._newest(job)
+    newest: uint256 = turns._close(
+        job, stage, turn, claim.round, state._start_root(job, stage.depth, claim.turn), 0
+    ).turn
     # The bits of all turns from that one on, which are at most `depth`; what goes beyond the last place begins again at the first.
-    since: uint256 = bits._full(newest - claim.turn) << state._record_place(job, claim.turn)
+    since: uint256 = bits._full(newest - claim.turn) << claim.turn % stage.depth
     places: uint256 = (since | since >> stage.depth) & bits._full(stage.depth)
     state.stages[job] |= places << words.ROLLED_BACK_AT
     log RolledBack(job=job, turn=newest, round=claim.round)
-    if stage.state == numbers.ENDED and round == stage.rounds:
+    if stage.state == numbers.ENDED and turn.round == stage.rounds:
         state._advance(job, numbers.RUNNING)
 
 

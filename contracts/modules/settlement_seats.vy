@@ -137,7 +137,7 @@ def time_out(job: uint256, seat: uint256):
             is_late
             and state._now() > state._aggregator(job).due
             and turn.committed >= stage.quorum
-            and turns._can_be_aggregated(job)
+            and turns._can_be_aggregated(job, stage.policy)
         )
     else:
         turns._check_missing(turn, seat)
@@ -148,7 +148,7 @@ def time_out(job: uint256, seat: uint256):
             is_late
             and state._now() > deadline
             and deadline <= turns._inputs_close(stage, turn)
-            and not turns._are_held(job)
+            and not turns._are_held(job, stage.policy)
         )
     if not is_late:
         state._refuse("settlement: deadline not passed")
@@ -172,7 +172,7 @@ def check_free(job: uint256, operator: uint256, is_held: bool, left_turn: uint25
             state._refuse("settlement: seat still occupied")
         before = newest
     is_settled: bool = before <= newest and state.operator_records[job][operator] < words.ONE_PARKED
-    if stage.pending != 0:
+    if state._aggregator(job).pending != 0:
         for ago: uint256 in range(1, stage.depth + 1, bound=numbers.MAX_DEPTH):
             if ago > before:
                 break
@@ -227,7 +227,7 @@ def _settle_readiness(job: uint256, seat: uint256, stage: words.Stage):
         state._advance(job, numbers.RUNNING)
     state._set_turn(job, turn)
     if is_first:
-        if state._has_custodians(job):
+        if state._has_custodians(stage.policy):
             # Custody starts it.
             aggregator: words.AggregatorState = state._aggregator(job)
             aggregator.due = state._now() + state.ready_window_s

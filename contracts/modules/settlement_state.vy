@@ -43,13 +43,13 @@ custody: public(address)
 stages: HashMap[uint256, uint256]
 # job -> its newest turn
 turns: HashMap[uint256, uint256]
-# job -> aggregator's clock, number of seats, what custodians did in the open turn
+# job -> aggregator's clock, number of seats, closed turns with pending claims, what custodians did in the open turn
 aggregator_state: HashMap[uint256, uint256]
 # job -> token (160) | flops of a slot-round (96)
 payment_terms: HashMap[uint256, uint256]
 # job -> turn mod (depth + 1) -> the state that a turn starts from
 start_roots: HashMap[uint256, HashMap[uint256, bytes32]]
-# job -> turn mod depth -> when each of its last turns closed, and how much of it is pending
+# job -> turn mod depth -> when each of its last turns closed, and whose claims of it are pending
 closed_turns: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> seat -> operator, slots, price, since when it is vacant
 holdings: HashMap[uint256, HashMap[uint256, uint256]]
@@ -58,7 +58,7 @@ seat_timing: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> operator -> the first turn after its last conviction (24), claims from turns before are void | its parked claims that are
 #                    neither paid, convicted nor void (40)
 operator_records: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> seat -> turn mod (depth + 1) -> the newest claim
+# job -> seat -> turn mod (depth + 1) -> the newest claim; it does not say that it was paid: its turn's record does
 claim_words: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
 # job -> claim_hash -> status of a claim that was parked: what became of its dispute
 parked: public(HashMap[uint256, HashMap[bytes32, uint256]])
@@ -209,7 +209,7 @@ def _awarded(job: uint256) -> words.Stage:
 @internal
 @view
 def _running(job: uint256) -> words.Stage:
-    stage: words.Stage = self._stage(job)
+    stage: words.Stage = words._unpack_stage(self.stages[job])
     self._check_running(stage.state == numbers.RUNNING)
     return stage
 
@@ -265,19 +265,19 @@ def _check_hot(operator: uint256):
 
 
 @internal
-@view
-def _place(job: uint256, turn: uint256) -> uint256:
+@pure
+def _place(depth: uint256, turn: uint256) -> uint256:
     """
     @return Where in the ring the claims of a turn are kept: those of the turn before a pending claim's are there still.
     """
     # The depth is at most 64.
-    return turn % unsafe_add(self._depth(job), 1)
+    return turn % unsafe_add(depth, 1)
 
 
 @internal
 @view
-def _start_root(job: uint256, turn: uint256) -> bytes32:
-    return self.start_roots[job][self._place(job, turn)]
+def _start_root(job: uint256, depth: uint256, turn: uint256) -> bytes32:
+    return self.start_roots[job][self._place(depth, turn)]
 
 
 @internal
@@ -296,78 +296,60 @@ def _depth(job: uint256) -> uint256:
 
 
 @internal
-@view
-def _policy(job: uint256) -> uint256:
-    return self.stages[job] >> 184 & bits.U8
+@pure
+def _has_custodians(policy: uint256) -> bool:
+    return policy >> numbers.CUSTODIANS_AT != 0
 
 
 @internal
 @view
-def _has_custodians(job: uint256) -> bool:
-    return self._policy(job) >> numbers.CUSTODIANS_AT != 0
-
-
-@internal
-@view
-def _window_s(job: uint256) -> uint256:
-    return self.stages[job] >> 48 & bits.U32
-
-
-@internal
-@view
-def _record_place(job: uint256, turn: uint256) -> uint256:
-    return turn % self._depth(job)
-
-
-@internal
-@view
-def _closed_turn(job: uint256, turn: uint256) -> uint256:
+def _closed_turn(job: uint256, depth: uint256, turn: uint256) -> uint256:
     """
     @return The record in the turn's place: of the newest closed turn that has it.
     """
-    return self.closed_turns[job][self._record_place(job, turn)]
+    return self.closed_turns[job][turn % depth]
 
 
 @internal
 @view
 def _is_rolled_back(job: uint256, turn: uint256) -> bool:
-    return self.stages[job] >> (words.ROLLED_BACK_AT + self._record_place(job, turn)) & 1 != 0
+    return self.stages[job] >> (words.ROLLED_BACK_AT + turn % self._depth(job)) & 1 != 0
 
 
 @internal
 @view
 def _pending(job: uint256, turn: uint256) -> uint256:
+    """
+    @return The seats whose claims of a turn are neither paid, convicted nor void; all bits of a turn that may have more.
+    """
     newest: uint256 = self._newest(job)
     if turn >= newest:
         return max_value(uint256)
-    if turn + self._depth(job) < newest:
+    depth: uint256 = self._depth(job)
+    if turn + depth < newest:
         return 0
-    return words._pending_count(self._closed_turn(job, turn))
+    return self._closed_turn(job, depth, turn) >> words.PENDING_AT
 
 
 @internal
-def _record_close(job: uint256, turn: uint256, pending: uint256, now: uint256):
-    """
-    @dev The turn closes now. It has the place of the turn `depth` before it, of which nothing is pending. Of a turn without claims
-         nothing is done again, as of one that was rolled back.
-    """
-    place: uint256 = self._record_place(job, turn)
-    self.closed_turns[job][place] = pending * words.ONE_PENDING | now
-    rolled_back: uint256 = 1 << (words.ROLLED_BACK_AT + place)
-    stage: uint256 = self.stages[job] | rolled_back
-    if pending != 0:
-        stage ^= rolled_back
-    self.stages[job] = stage + (pending << words.JOB_PENDING_AT)
+@view
+def _is_pending(job: uint256, turn: uint256, seat: uint256) -> bool:
+    return self._pending(job, turn) >> seat & 1 == 1
 
 
 @internal
-def _settle(job: uint256, turn: uint256):
+def _settle(job: uint256, turn: uint256, seat: uint256):
     """
     @dev One claim of a closed turn is no longer pending.
     """
-    # INVARIANT pending: a closed turn counts its claims that are neither paid, convicted nor void, a job those of all its turns.
-    self.closed_turns[job][self._record_place(job, turn)] -= words.ONE_PENDING
-    self.stages[job] -= 1 << words.JOB_PENDING_AT
+    # INVARIANT pending: a closed turn has a bit for each claim that is neither paid, convicted nor void; a job counts the turns that
+    # have one.
+    place: uint256 = turn % self._depth(job)
+    # It reverts where the turn is open: then its place has a turn of which nothing is pending.
+    record: uint256 = self.closed_turns[job][place] - (1 << (words.PENDING_AT + seat))
+    self.closed_turns[job][place] = record
+    if record <= bits.U40:
+        self.aggregator_state[job] -= words.ONE_PENDING_TURN
 
 
 @internal
@@ -379,9 +361,10 @@ def _claim_deadline(job: uint256, turn: uint256) -> uint256:
     newest: uint256 = self._newest(job)
     if turn >= newest:
         return max_value(uint256)
-    if turn + self._depth(job) < newest:
+    depth: uint256 = self._depth(job)
+    if turn + depth < newest:
         return self.parked_deadlines[job][turn]
-    return (self._closed_turn(job, turn) & bits.U40) + self._window_s(job)
+    return (self._closed_turn(job, depth, turn) & bits.U40) + (self.stages[job] >> 48 & bits.U32)
 
 
 @internal

@@ -73,7 +73,7 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
         turns._extend(job, stage)
     else:
         # It could not commit in time.
-        turns._check_inputs(turn.opened_at != 0 and turns._are_held(job))
+        turns._check_inputs(turn.opened_at != 0 and turns._are_held(job, stage.policy))
     price: uint256 = self._risen(vacant.price, steps, most)
     state._set_timing(job, taken, words.SeatTiming(estimate_s=estimate_s, since=turns._since(turn)))
     holding: words.Holding = state._holding(job, taken)

@@ -56,7 +56,6 @@ def begin(job: uint256):
     state.stages[job] = words._pack_stage(
         words.Stage(
             state=numbers.AWARDED,
-            pending=0,
             rounds=terms.rounds,
             slots=terms.slots,
             quorum=terms.quorum,
@@ -100,7 +99,7 @@ def abandon(job: uint256):
             can_end
             and (
                 state._holding(job, state.AGGREGATION).operator == 0
-                or not self._can_be_aggregated(job)
+                or not self._can_be_aggregated(job, stage.policy)
             )
             or turn.committed < stage.quorum
             and self._are_complete(job, stage, turn)
@@ -109,7 +108,7 @@ def abandon(job: uint256):
         state._refuse("settlement: job can go on")
     if turn.opened_at == 0:
         extcall ITaskRegistry(state.tasks).forsake(job, state.registry, aggregator.seats)
-    self._close(job, turn.round, state._start_root(job, turn.turn), 0)
+    self._close(job, stage, turn, turn.round, state._start_root(job, stage.depth, turn.turn), 0)
     self._end(job)
 
 
@@ -170,7 +169,7 @@ def resume(job: uint256, seconds: uint256):
 @internal
 @view
 def _open_turn(job: uint256, turn: uint256) -> words.Turn:
-    newest: words.Turn = state._turn(job)
+    newest: words.Turn = words._unpack_turn(state.turns[job])
     if turn != newest.turn:
         state._refuse("settlement: not the current turn")
     if newest.opened_at == 0:
@@ -228,27 +227,27 @@ def _deadline(stage: words.Stage, turn: words.Turn, timing_word: uint256) -> uin
 def _are_closed(job: uint256, stage: words.Stage, turn: words.Turn) -> bool:
     closes: uint256 = self._inputs_close(stage, turn)
     # INVARIANT time: the protocol's is never ahead of the block's, which costs nothing to read and usually says it already.
-    return (turn.holds == 0 and block.timestamp >= closes and state._now() >= closes) or self._are_held(job)
+    return (turn.holds == 0 and block.timestamp >= closes and state._now() >= closes) or self._are_held(job, stage.policy)
 
 
 @internal
 @view
-def _are_held(job: uint256) -> bool:
+def _are_held(job: uint256, policy: uint256) -> bool:
     """
     @return Whether custodians closed the inputs of the open turn.
     """
-    return state._has_custodians(job) and state.aggregator_state[job] >> words.SAID_AT & words.SIGNED != 0
+    return state._has_custodians(policy) and state.aggregator_state[job] >> words.SAID_AT & words.SIGNED != 0
 
 
 @internal
 @view
-def _can_be_aggregated(job: uint256) -> bool:
+def _can_be_aggregated(job: uint256, policy: uint256) -> bool:
     """
     @return Whether whoever aggregates may be late: a majority of custodians holds inputs, and not two aggregators lacked
             signatures for a checkpoint.
     """
     said: uint256 = state.aggregator_state[job] >> words.SAID_AT
-    return not state._has_custodians(job) or (
+    return not state._has_custodians(policy) or (
         said & words.SIGNED != 0 and said != words.SIGNED | words.SHORT | words.SPARED
     )
 
@@ -297,8 +296,8 @@ def _slots_root(job: uint256, stage: words.Stage, turn: words.Turn) -> bytes32:
     if stage.policy & numbers.DELAYED != 0 and turn.turn > 0:
         before: uint256 = unsafe_sub(turn.turn, 1)
         if not state._is_rolled_back(job, before):
-            return state._start_root(job, before)
-    return state._start_root(job, turn.turn)
+            return state._start_root(job, stage.depth, before)
+    return state._start_root(job, stage.depth, turn.turn)
 
 
 @internal
@@ -316,58 +315,75 @@ def _extend(job: uint256, stage: words.Stage):
 @internal
 def _go_on(job: uint256):
     """
-    @dev What follows when a turn closed or claims ceased to be pending. A turn that waits opens when its count is 0; an ended
-         job is over when nothing is pending. What parked claims may still be paid stays; so it is over again after each of them.
+    @dev What follows when a turn closed or claims ceased to be pending. An ended job is over when nothing is pending. What parked
+         claims may still be paid stays; so it is over again after each of them.
     """
     stage: words.Stage = state._stage(job)
-    turn: words.Turn = state._turn(job)
-    if stage.state == numbers.RUNNING and turn.opened_at == 0:
-        # Its place has the turn `depth` before it.
-        if words._pending_count(state._closed_turn(job, turn.turn)) == 0:
-            turn.opened_at = state._now()
-            turn.held_s = 0
-            state._set_turn(job, turn)
-            inputs_close: uint256 = self._inputs_close(stage, turn)
-            aggregator: words.AggregatorState = state._aggregator(job)
-            aggregator.due = inputs_close + stage.aggregate_s
-            if state._has_custodians(job):
-                # In which those that do not sign are replaced.
-                aggregator.due += state.ready_window_s
-            aggregator.said = 0
-            state._set_aggregator(job, aggregator)
-            log TurnOpened(
-                job=job,
-                turn=turn.turn,
-                round=turn.round,
-                start_root=state._start_root(job, turn.turn),
-                inputs_close=inputs_close,
-            )
-    elif stage.state == numbers.ENDED and stage.pending == 0:
+    if stage.state == numbers.RUNNING:
+        self._open(job, stage, state._turn(job))
+    elif stage.state == numbers.ENDED and state._aggregator(job).pending == 0:
         extcall ILocks(state.locks).burn(job, state._token(job))
         # INVARIANT parked: the escrow of a job that is over is what its parked claims may still be paid.
         extcall ITaskRegistry(state.tasks).close(job, state.parked_money[job])
 
 
 @internal
-def _close(job: uint256, round: uint256, start_root: bytes32, more: uint256):
+def _open(job: uint256, stage: words.Stage, newest: words.Turn):
     """
-    @dev What was committed in the open turn, if one is open, becomes pending, with `more` claims. The turn
-         after it waits.
+    @dev A running job's newest turn opens, if it waits and need not any more.
     """
-    turn: words.Turn = state._turn(job)
+    # Its place has the turn `depth` before it.
+    if newest.opened_at != 0 or state._closed_turn(job, stage.depth, newest.turn) > bits.U40:
+        return
+    turn: words.Turn = newest
+    turn.opened_at = state._now()
+    turn.held_s = 0
+    state._set_turn(job, turn)
+    inputs_close: uint256 = self._inputs_close(stage, turn)
+    aggregator: words.AggregatorState = state._aggregator(job)
+    aggregator.due = inputs_close + stage.aggregate_s
+    if state._has_custodians(stage.policy):
+        # In which those that do not sign are replaced.
+        aggregator.due += state.ready_window_s
+    aggregator.said = 0
+    state._set_aggregator(job, aggregator)
+    start_root: bytes32 = state._start_root(job, stage.depth, turn.turn)
+    log TurnOpened(job=job, turn=turn.turn, round=turn.round, start_root=start_root, inputs_close=inputs_close)
+
+
+@internal
+def _close(
+    job: uint256, stage: words.Stage, newest: words.Turn, round: uint256, start_root: bytes32, aggregated: uint256
+) -> words.Turn:
+    """
+    @dev What was committed in the open turn, if one is open, becomes pending. The turn after it waits.
+    @param aggregated The bit of the aggregator's seat, if there is an aggregation.
+    @return The turn after it.
+    """
+    turn: words.Turn = newest
     turn.round = round
     if turn.opened_at != 0:
         seats: uint256 = bits._full(state._seats(job))
-        count: uint256 = bits._popcount(seats ^ turn.missing) + more
         now: uint256 = state._now()
-        state._record_close(job, turn.turn, count, now)
-        log TurnClosed(job=job, turn=turn.turn, deadline=now + state._window_s(job))
+        # It has the place of the turn `depth` before it, of which nothing is pending.
+        place: uint256 = turn.turn % stage.depth
+        pending: uint256 = seats ^ turn.missing | aggregated
+        state.closed_turns[job][place] = pending << words.PENDING_AT | now
+        # Of a turn without claims nothing is done again, as of one that was rolled back.
+        rolled_back: uint256 = 1 << (words.ROLLED_BACK_AT + place)
+        stages: uint256 = state.stages[job] | rolled_back
+        if pending != 0:
+            stages ^= rolled_back
+            state.aggregator_state[job] += words.ONE_PENDING_TURN
+        state.stages[job] = stages
+        log TurnClosed(job=job, turn=turn.turn, deadline=now + stage.window_s)
         turn.turn += 1
         turn.opened_at = 0
         turn.committed = 0
         turn.missing = seats
-    state.start_roots[job][state._place(job, turn.turn)] = start_root
+    state.start_roots[job][state._place(stage.depth, turn.turn)] = start_root
     state._set_turn(job, turn)
+    return turn
 
 
 @internal

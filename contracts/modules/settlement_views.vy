@@ -8,6 +8,7 @@
 
 from ..interfaces import ISettlementViews
 from . import bits
+from . import settlement_claims
 from . import settlement_state as state
 from . import settlement_turns as turns
 from . import settlement_words as words
@@ -48,7 +49,7 @@ def runs(job: uint256) -> ISettlementViews.Run:
         committed=turn.committed,
         holds=turn.holds,
         held_s=turn.held_s,
-        start_root=state._start_root(job, turn.turn),
+        start_root=state._start_root(job, stage.depth, turn.turn),
         said=aggregator.said,
     )
 
@@ -90,9 +91,13 @@ def records(job: uint256, operator: uint256) -> words.OperatorRecord:
 @view
 def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
     """
-    @notice The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status.
+    @notice The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status, which is that of the
+            turn's claim.
     """
-    return convert(state.claim_words[job][seat][state._place(job, turn)], bytes32)
+    word: uint256 = state.claim_words[job][seat][state._place(state._depth(job), turn)]
+    if word & bits.U8 == settlement_claims.PENDING and not state._is_pending(job, turn, seat):
+        word ^= settlement_claims.PENDING ^ settlement_claims.PAID
+    return convert(word, bytes32)
 
 
 @external
@@ -100,7 +105,7 @@ def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
 @view
 def pending(job: uint256, turn: uint256) -> uint256:
     """
-    @notice Claims of a turn that are neither paid, convicted nor void; the greatest number while the turn may have more.
+    @notice The seats whose claims of a turn are neither paid, convicted nor void; all bits while the turn may have more.
     """
     return state._pending(job, turn)
 

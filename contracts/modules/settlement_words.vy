@@ -14,17 +14,19 @@
 from . import bits
 
 
-# The record of a closed turn: when it closed (40) | its pending claims (8).
-ONE_PENDING: constant(uint256) = 1 << 40
-# In the stage: pending claims of closed turns (24), whether each of the last `depth` of these was rolled back (64), the state (8).
-JOB_PENDING_AT: constant(uint256) = 80
+# The record of a closed turn: when it closed (40) | the seats whose claims are pending (129), the aggregator's among them.
+PENDING_AT: constant(uint256) = 40
+# In the stage: whether each of the last `depth` closed turns was rolled back (64), the state (8).
 ROLLED_BACK_AT: constant(uint256) = 104
 STATE_AT: constant(uint256) = 248
 # In an operator's record: the first turn after its last conviction (24) | its parked claims that are pending (40).
 ONE_PARKED: constant(uint256) = 1 << 24
-# In the aggregator's state, what custodians said of the open turn: a majority holds inputs, and nobody commits any more; too few
-# sign for a checkpoint; too few signed for one before, and the aggregator had its time anew or was replaced.
-SAID_AT: constant(uint256) = 48
+# In the aggregator's state, how many closed turns have pending claims (24).
+PENDING_TURNS_AT: constant(uint256) = 48
+ONE_PENDING_TURN: constant(uint256) = 1 << PENDING_TURNS_AT
+# There too, what custodians said of the open turn: a majority holds inputs, and nobody commits any more; too few sign for a
+# checkpoint; too few signed for one before, and the aggregator had its time anew or was replaced.
+SAID_AT: constant(uint256) = 72
 SIGNED: constant(uint256) = 1
 SHORT: constant(uint256) = 2
 SPARED: constant(uint256) = 4
@@ -32,10 +34,9 @@ SPARED: constant(uint256) = 4
 ONE_HOLD: constant(uint256) = 1 << 248
 
 
-# What the terms of a job fix, its state, and how many claims of its closed turns are pending.
+# What the terms of a job fix, and its state.
 struct Stage:
     state: uint256
-    pending: uint256
     rounds: uint256
     slots: uint256
     quorum: uint256
@@ -58,10 +59,12 @@ struct Turn:
     held_s: uint256
 
 
-# When the checkpoint is due, how many seats there are; and of the open turn of a job with custodians what they said: SIGNED, SHORT, SPARED.
+# What changes with each turn beside its own word: when the checkpoint is due, how many seats there are, how many closed turns have
+# pending claims; and of the open turn of a job with custodians what they said: SIGNED, SHORT, SPARED.
 struct AggregatorState:
     due: uint256
     seats: uint256
+    pending: uint256
     said: uint256
 
 
@@ -111,7 +114,6 @@ def _pack_stage(stage: Stage) -> uint256:
 def _unpack_stage(word: uint256) -> Stage:
     return Stage(
         state=word >> STATE_AT,
-        pending=word >> JOB_PENDING_AT & bits.U24,
         rounds=word >> 232 & bits.U16,
         slots=word >> 216 & bits.U16,
         quorum=word >> 200 & bits.U16,
@@ -160,13 +162,23 @@ def _unpack_turn(word: uint256) -> Turn:
 @internal
 @pure
 def _pack_aggregator(aggregator: AggregatorState) -> uint256:
-    return aggregator.said << SAID_AT | convert(convert(aggregator.due, uint40), uint256) << 8 | aggregator.seats
+    return (
+        aggregator.said << SAID_AT
+        | aggregator.pending << PENDING_TURNS_AT
+        | convert(convert(aggregator.due, uint40), uint256) << 8
+        | aggregator.seats
+    )
 
 
 @internal
 @pure
 def _unpack_aggregator(word: uint256) -> AggregatorState:
-    return AggregatorState(due=word >> 8 & bits.U40, seats=word & bits.U8, said=word >> SAID_AT)
+    return AggregatorState(
+        due=word >> 8 & bits.U40,
+        seats=word & bits.U8,
+        pending=word >> PENDING_TURNS_AT & bits.U24,
+        said=word >> SAID_AT,
+    )
 
 
 @internal
@@ -205,9 +217,3 @@ def _pack_timing(timing: SeatTiming) -> uint256:
 @pure
 def _unpack_timing(word: uint256) -> SeatTiming:
     return SeatTiming(estimate_s=word >> 40, since=word & bits.U40)
-
-
-@internal
-@pure
-def _pending_count(record: uint256) -> uint256:
-    return record >> 40 & bits.U8

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from keepers.decisions import reopening
-from keepers.decisions.obstacles import biddable_units, obstacle
-from keepers.decisions.orders import Duty, OpenBid, OperatorContext, Prepare, Progress, SealBid, Send
+from keepers.decisions.obstacles import biddable_units, is_measured_short, obstacle
+from keepers.decisions.orders import Duty, MeasureAgain, OpenBid, OperatorContext, Prepare, Progress, SealBid, Send
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, LotPhase
 from zoo_compute.spec.params import LAPSE_S
 from zoo_compute.spec.pricing import RevealedBid, order_bids
@@ -60,6 +60,8 @@ def _after_failure(view: JobView, me: OperatorContext, progress: Progress) -> It
     if able and progress.slot_s is None:
         yield Prepare()
         able = []
+    elif progress.can_measure_again and any(is_measured_short(view, me, progress, kind) for kind in me.kinds):
+        yield MeasureAgain()
     wants = any(reopening.should_reopen(view, me, kind, biddable_units(view, me, progress, kind)) for kind in able)
     bound = any(
         bid.attempt == view.lots[k].attempt and bid.revealed for (k, op), bid in view.bids.items() if op == me.operator
@@ -79,6 +81,8 @@ def _bid(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> I
     if price > lot.reserve or (bid is not None and bid.attempt == lot.attempt):
         return
     if obstacle(view, me, progress, kind) is not None:
+        if progress.can_measure_again and is_measured_short(view, me, progress, kind):
+            yield MeasureAgain()
         return
     if progress.slot_s is None:
         yield Prepare()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from keepers.decisions import demands
 from keepers.decisions.bidding import BATCH, auction_duties, reclaim_dead_bids, stagger_delay_s
-from keepers.decisions.obstacles import RECOVERY_S, can_defend, defensible, is_permanent, unmet_by
+from keepers.decisions.obstacles import RECOVERY_S, can_defend, defensible, is_permanent, unmet_by, why_not_aggregate
 from keepers.decisions.orders import (
     Aggregate,
     CommitTrained,
@@ -97,7 +97,7 @@ def _while_running(view: JobView, run: Run, me: OperatorContext, progress: Progr
     yield from _take_vacant(view, run, me, progress)
     yield from _aggregate(view, run, me, progress)
     yield from demands.precompute(view, run, me, progress)
-    yield from _replace_aggregator(view, run, me)
+    yield from _replace_aggregator(view, run, me, progress)
 
 
 def _awaited(view: JobView, run: Run, me: OperatorContext) -> list[Commit | Checkpoint]:
@@ -148,7 +148,7 @@ def _time_out_others(view: JobView, run: Run, me: OperatorContext, patience_s: i
 def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """Take as many slots of a vacant seat as I have capacity and collateral for, and time to train in this turn, once it pays my price."""
     vacant = {n: seat for n, seat in view.vacant_seats.items() if view.price_now(n) >= me.price}
-    if not vacant or not _may_take(view, me, Kind.SLOTS) or progress.failed:
+    if not vacant or not _may_take(view, me, progress, Kind.SLOTS) or progress.failed:
         return
     slots = view.slot_count_of(me.operator)
     spare, free = me.capacity - slots, me.free
@@ -177,9 +177,11 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
             free -= view.takeover_lock(number, count, me.operator)
 
 
-def _may_take(view: JobView, me: OperatorContext, kind: Kind) -> bool:
+def _may_take(view: JobView, me: OperatorContext, progress: Progress, kind: Kind) -> bool:
     """Whether I take vacant seats of this kind: I do if I would bid for the job at all."""
     can = kind in me.kinds and not me.is_drained and not is_permanent(view, me, kind)
+    if kind == Kind.AGGREGATOR and why_not_aggregate(view, progress):
+        return False
     return me.standby and can and not unmet_by(view, me)
 
 
@@ -216,7 +218,7 @@ def _aggregate(view: JobView, run: Run, me: OperatorContext, progress: Progress)
         yield Aggregate()
 
 
-def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterator[Duty]:
+def _replace_aggregator(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """End a job that cannot close its turn; replace an aggregator that stays silent."""
     turn = stagger_delay_s(view, me, run.turn)
     if run.committed < run.quorum:
@@ -234,7 +236,7 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterato
     elif not run.aggregator:
         is_able = me.free >= view.takeover_lock(AGGREGATOR_SEAT, 1, me.operator)
         pays = view.price_now(AGGREGATOR_SEAT) >= me.aggregator_price
-        if is_able and pays and _may_take(view, me, Kind.AGGREGATOR):
+        if is_able and pays and _may_take(view, me, progress, Kind.AGGREGATOR):
             estimate = min(run.aggregate_s, run.slot_s)
             yield Send("settlement", "take_over", (view.job, AGGREGATOR_SEAT, me.operator, 1, estimate))
         elif view.now > run.aggregator_due + turn and not run.holds:

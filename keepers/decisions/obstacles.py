@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from keepers.decisions.defence import COUNTED_REEXECUTIONS, PathClock, Promise, defensible_slots, overload
 from keepers.decisions.orders import OperatorContext, Progress
@@ -17,6 +18,7 @@ from zoo_compute.spec.requirements import requirements_of, unmet
 from zoo_compute.spec.schedule import Work, Worker, periods, suits
 
 RECOVERY_S = 6  # in every estimate: a worker killed in the middle is back, and the commitment is mined
+MEASURED_AGAIN = "; it is measured again after a while, in case this machine was busy"
 ROLES = {Kind.SLOTS: "as provider", Kind.AGGREGATOR: "as aggregator"}
 
 
@@ -26,7 +28,11 @@ def reasons_not_to_bid(view: JobView, me: OperatorContext, progress: Progress) -
         return f"it pays in {view.token}, and operator.json has no price in it; zoo node configure --price N --token {view.token}"
     my_bids = {kind for (kind, operator), bid in view.bids.items() if operator == me.operator}
     why = {kind: obstacle(view, me, progress, kind) for kind in me.kinds if kind not in my_bids}
-    reasons = {kind: text for kind, text in why.items() if text}
+    reasons = {
+        kind: text + (MEASURED_AGAIN if is_measured_short(view, me, progress, kind) else "")
+        for kind, text in why.items()
+        if text
+    }
     if len(me.kinds) == 1:
         return "".join(reasons.values())
     return "; ".join(f"{ROLES[Kind(kind)]}: {text}" for kind, text in reasons.items())
@@ -56,6 +62,23 @@ def free(view: JobView, me: OperatorContext) -> int:
         over = bid.attempt < lot.attempt or view.now >= lot.reveal_end
         dead += view.locked_by(kind, bid) if operator == me.operator and over and bid.revealed else 0
     return max(0, me.free + dead)
+
+
+def is_measured_short(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> bool:
+    """Whether I would bid for more of a lot if my worker had measured the job as quicker."""
+    quick = replace(
+        progress, slot_s=None, opening_s=0.0, aggregation_s=0.0, failed=progress.failed and not progress.over_limit
+    )
+    if obstacle(view, me, quick, kind) is not None:
+        return False
+    is_short = obstacle(view, me, progress, kind) is not None
+    return is_short or biddable_units(view, me, progress, kind) < biddable_units(view, me, quick, kind)
+
+
+def times(progress: Progress) -> str:
+    """What was measured, for people."""
+    slot, opening = (format_seconds(round(seconds, 1)) for seconds in (progress.slot_s or 0.0, progress.opening_s))
+    return f"a slot takes {slot} here, and answering one opening {opening}{MEASURED_AGAIN}"
 
 
 def is_permanent(view: JobView, me: OperatorContext, kind: int) -> bool:
@@ -145,6 +168,16 @@ def _obstacles(view: JobView, me: OperatorContext, progress: Progress, kind: int
     if kind == Kind.SLOTS:
         yield from _too_slow_or_busy(view, me, progress.slot_s, least)
         yield from _indefensible(view, me, progress, least)
+    elif why := why_not_aggregate(view, progress):
+        yield why
+
+
+def why_not_aggregate(view: JobView, progress: Progress) -> str:
+    """Why this machine cannot be the job's aggregator, as far as it was measured; empty if it can."""
+    if progress.cannot_aggregate or progress.aggregation_s <= view.terms.aggregate_s:
+        return progress.cannot_aggregate
+    takes = format_seconds(round(progress.aggregation_s, 1))
+    return f"combining a round's updates takes at least {takes} here, too long for the job's aggregate_s of {view.terms.aggregate_s}"
 
 
 def _too_slow_or_busy(view: JobView, me: OperatorContext, slot_s: float | None, least: int) -> Iterator[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from keepers.decisions.obstacles import is_permanent, reasons_not_to_bid
-from keepers.decisions.orders import Duty, OperatorContext, Progress
+from keepers.decisions.obstacles import is_measured_short, is_permanent, reasons_not_to_bid, times
+from keepers.decisions.orders import Duty, OperatorContext, Progress, SealBid
 from zoo_compute.chain.views import JobState, JobView, Kind
 from zoo_compute.spec.params import RING
 
@@ -32,6 +32,10 @@ class OpenJobs:
         why = reasons_not_to_bid(view, me, progress) if is_open else ""
         if why and self.reasons.get(view.job) != why:
             log.warning("job %d: cannot bid: %s", view.job, why)
+        for bid in (duty for duty in due if isinstance(duty, SealBid)):
+            if is_measured_short(view, me, progress, bid.kind):
+                units = view.lots[bid.kind].units
+                log.warning("job %d: bids for %d of %d slots: %s", view.job, bid.capacity, units, times(progress))
         self.reasons.pop(view.job, None)
         self._look_again.pop(view.job, None)
         if why:

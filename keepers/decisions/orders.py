@@ -82,8 +82,10 @@ class Progress:
     """My own work on the job.
 
     slot_s: timed seconds of one slot-round (None: not timed). opening_s: of a step's trace and its dearest opening, which
-    `opening` names. cannot_aggregate: why this machine cannot be the job's aggregator, empty if it can. trained, failed_slots: slots of the open round. failed: the inputs
-    could not be fetched, are not what was committed, or do not fit this machine; why: which of these. fetched: seats whose claims
+    `opening` names. aggregation_s: the least that combining a round's updates takes. cannot_aggregate: why this machine's memory does not
+    suffice to be the job's aggregator, empty if it does. can_measure_again: what was measured is old enough for that. trained, failed_slots: slots of the open round. failed: the inputs
+    could not be fetched, are not what was committed, or do not fit this machine; why: which of these. over_limit: failed, since the
+    program exceeded a limit when it was measured. fetched: seats whose claims
     of the open turn are here. missing: by seat, data of its claim; the aggregator's seat means the checkpoint that the open
     turn starts from, NEWEST_CHECKPOINT for the one that a delayed job's aggregation and next turn start from.
     carries_state: a slot's round continues from the state that its last round left. should_precompute: a turn's updates have fewer
@@ -107,6 +109,9 @@ class Progress:
     opening_s: float = 0.0
     opening: str = ""
     cannot_aggregate: str = ""
+    aggregation_s: float = 0.0
+    can_measure_again: bool = False
+    over_limit: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,11 @@ class OpenBid:
 @dataclass(frozen=True)
 class Prepare:
     """Fetch the job's inputs and time a step."""
+
+
+@dataclass(frozen=True)
+class MeasureAgain:
+    """Time the job's step again: it was too slow for a bid, as it would be on a machine that was busy with something else."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +207,7 @@ Duty = (
     | SealBid
     | OpenBid
     | Prepare
+    | MeasureAgain
     | Train
     | CommitTrained
     | Fetch

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keepers.queue.names import DISPUTE_PREFIX, PREPARE_PREFIX
+from keepers.queue.names import DISPUTE_PREFIX, KEY_DIGITS, PREPARE_PREFIX
 from repops.merkle import sha256
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run
@@ -19,9 +19,11 @@ from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.formats.manifest import MAX_CARRY
 from zoo_compute.json_codec import encode
 from zoo_compute.operators.admission import TrialAnswer
+from zoo_compute.spec import state
 from zoo_compute.spec.admissions import work_of
 from zoo_compute.spec.carry import claim_before, is_restart
 from zoo_compute.spec.clocks import ClockPreset
+from zoo_compute.spec.disputed_claims import claim_key
 from zoo_compute.spec.frames import Result
 from zoo_compute.spec.trials import TRIALS, Workload
 from zoo_compute.store.cid import raw_cid
@@ -293,7 +295,12 @@ def dispute_name(
     at = [last.block_hash.hex(), last.log_index] if last else []
     asked = [*([each.hex() for each in ids] for ids in (acted_on, skipped)), places]
     digest = sha256(json.dumps([at, *asked]).encode()).hex()[:16]
-    return f"{DISPUTE_PREFIX}{dispute.key.hex()[:16]}-{role}-{digest}"
+    return f"{DISPUTE_PREFIX}{dispute.key.hex()[:KEY_DIGITS]}-{role}-{digest}"
+
+
+def claim_names(view: JobView) -> set[str]:
+    """Of all claims of a job, what names of answers and asks about them begin with."""
+    return {claim_key(view.job, state.Claim(*claim.fields)).hex()[:KEY_DIGITS] for claim in view.claims}  # type: ignore[arg-type]
 
 
 def dispute_request(

@@ -27,7 +27,6 @@ log = logging.getLogger("zoo.process")
 COMMAND = [sys.executable, "-m", "keepers.processes.spare"]
 PRELOADED_MODULES = (  # what Celery and the programs load by name, or when first used
     "celery.apps.worker",
-    "celery.backends.redis",
     "celery.concurrency.solo",
     "celery.worker.consumer",
     "kombu.transport.redis",

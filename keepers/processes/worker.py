@@ -177,8 +177,8 @@ def run(body: TaskBody, worklog: WorkLog, store: Store, name: str, request: dict
             log.warning("%s: %s; will be tried again", name, error)
             if name.startswith(
                 PREPARE_PREFIX
-            ):  # before a bid nothing is owed: a job whose files cannot be had is left alone
-                worklog.record_failure(name, str(error))
+            ):  # before a bid nothing is owed: a job whose files cannot be had is left alone for a while
+                worklog.record_passing(name, str(error))
             else:
                 worklog.allow_resend(name)
         except Exception as error:

@@ -27,20 +27,19 @@ def print_ready(**_: Any) -> None:
 
 
 def make_app(config: OperatorConfig) -> Celery:
-    """A Celery application on the operator's own broker. Only JSON crosses it."""
+    """A Celery application on the operator's own broker. Only JSON crosses it.
+
+    It keeps no results: outcomes are recorded, sealed, under the work's name (keepers/queue/worker_leases.py).
+    """
     url = celery_url_of(config.broker, config.folder)
-    app = Celery(f"zoo-{config.name}", broker=url, backend=url, set_as_current=False)
+    app = Celery(f"zoo-{config.name}", broker=url, set_as_current=False)
     app.conf.update(
         task_serializer="json",
-        result_serializer="json",
         accept_content=["json"],
-        result_accept_content=["json"],
         # A message is taken once. A shard lost with its worker is found by its missing lease and sent again
         # (keepers/queue/work_queue.py), which is quicker than the broker's visibility timeout and never doubles long work.
         task_acks_late=False,
         worker_prefetch_multiplier=1,
-        task_track_started=True,
-        result_expires=RESULT_TTL_S,
         broker_connection_retry_on_startup=True,
         worker_hijack_root_logger=False,
         worker_enable_remote_control=False,

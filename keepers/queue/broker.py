@@ -18,6 +18,7 @@ from keepers.config import EMBEDDED, REQUIRED
 from zoo_compute.errors import NeedsOperator
 
 START_TIMEOUT_S = 10.0
+REWRITE_BYTES = "4mb"  # from this size on the file is written anew once it has doubled
 RETRIES = 15  # at most a second apart: longer than the daemon takes to start a killed server again
 
 
@@ -83,6 +84,7 @@ def server_command(folder: Path) -> list[str]:
         "dir": str(home.resolve()),
         "appendonly": "yes",
         "appendfsync": "everysec",
+        "auto-aof-rewrite-min-size": REWRITE_BYTES,  # a look a second writes megabytes an hour; what is kept is a part of one
         "save": "",
         "loglevel": "warning",
     }

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from celery import Celery
 
 from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, RESULT_TTL_S, WATCH_TASK, WORK_QUEUE
+from keepers.queue.names import is_of
 from keepers.queue.presence import speeds_of
 from keepers.queue.seals import FILE, Seals
 from keepers.queue.worker_leases import DEATHS, DONE, FAILED, MISSING, quarantine_s
@@ -29,6 +31,7 @@ ATTEMPTS = 3
 # So many workers died of a work, alone or beside other work: then it is left alone (worker_leases.quarantine_s).
 DEATHS_ALONE, DEATHS_BESIDE = 3, 9
 MEMO = "memo"  # a record of the keeper's own, sealed as those of workers are
+RECORDS = {DONE, MISSING, FAILED, DEATHS, MEMO, "by", "sent"}
 DISPUTE_TASK = "work.dispute"  # the task that computes answers and asks
 
 
@@ -90,6 +93,10 @@ class WorkQueue:
             )
         return WorkStatus("queued" if self._redis.exists(f"zoo:sent:{name}") else "absent", missing=missing)
 
+    def forget(self, name: str) -> None:
+        """What came of the work called `name`: the next request does it again."""
+        self._redis.delete(f"zoo:{DONE}:{name}")
+
     def _opened(self, kind: str, name: str) -> Any:
         """A record that a worker of this operator made; None where there is none. A forged one is deleted: the work is done again."""
         record = self._redis.get(f"zoo:{kind}:{name}")
@@ -111,15 +118,26 @@ class WorkQueue:
             except ValueError as error:
                 log.error("%s: it does not count", error)
                 continue
-            if value["at"] + for_s > time.time():
+            if value["at"] + value.get("for_s", for_s) > time.time():
                 records[value["id"]] = value
         return list(records.values())
 
     def first_value(self, key: str, value: int) -> int:
         """The integer first remembered under `key`: `value`, unless there is one already."""
-        self._redis.set(f"zoo:{MEMO}:{key}", self._seals.close(MEMO, key, value), nx=True)
+        self._redis.set(f"zoo:{MEMO}:{key}", self._seals.close(MEMO, key, value), nx=True, ex=RESULT_TTL_S)
         known = self._opened(MEMO, key)
         return value if known is None else int(known)
+
+    def forget_job(self, job: int, claims: Collection[str]) -> None:
+        """Delete the records of a job's work, which nobody asks for again. claims: `names.is_of`.
+
+        Those of work that is under way stay, and expire.
+        """
+        for key in list(self._redis.scan_iter(match="zoo:*:*", count=1000)):
+            _, kind, name = key.decode().split(":", 2)
+            if kind in RECORDS and is_of(name, job, claims):
+                self._redis.delete(key)
+        self._redis.delete(f"zoo:newest:{job}")
 
     def relative_paces(self, timed: str, workers: int) -> tuple[float, ...]:
         """Of each worker that is present, the time it takes over that of the one that did the work called `timed`.

@@ -23,6 +23,7 @@ LEASE_S = 10
 LEASE_RENEWAL_S = 2.0
 QUARANTINE_S = 86_400
 DISPUTE_QUARANTINE_S = 600
+PASSING_S = 150.0
 
 
 def quarantine_s(name: str) -> int:
@@ -144,6 +145,12 @@ class WorkLog:
         """Let the keeper send the work again: this attempt gave nothing, and nobody is to blame."""
         self._redis.delete(f"zoo:sent:{name}")
 
-    def record_failure(self, name: str, error: str) -> None:
-        self._count(FAILED, name, {"error": error[:2000]}, RESULT_TTL_S)
+    def record_failure(self, name: str, error: str, *, for_s: float = RESULT_TTL_S) -> None:
+        """for_s: after which it does not count any more."""
+        self._count(FAILED, name, {"error": error[:2000], "for_s": for_s}, RESULT_TTL_S)
         self._redis.delete(f"zoo:sent:{name}")
+
+    def record_passing(self, name: str, error: str) -> None:
+        """A failure that others can end. Each next one counts for twice as long."""
+        before = min(int(self._redis.llen(f"zoo:{FAILED}:{name}")), 20)
+        self.record_failure(name, error, for_s=min(RESULT_TTL_S, PASSING_S * 2**before))

@@ -2,7 +2,7 @@
 
 It runs beside the keeper's ticks, which wait for transactions and stores: what is open is asked of the chain at every look, what is
 shown is built from the files that the operator's store keeps. To read and hash a large one takes long: a look that took `LOOK_S` is
-followed by the next one, which sees what was demanded meanwhile. Between looks it remembers only whose turn it is.
+followed by the next one, which sees what was demanded meanwhile. Between looks it remembers whose turn it is, and hashes of checkpoints.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from dataclasses import astuple
 from itertools import count
 from typing import Any
 
+from keepers.services.checkpoint_trees import CheckpointTrees
 from repops.chunks import chunk_of
-from repops.files import FileRefused, parse_state
+from repops.files import FileRefused
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.event_log import history_of
+from zoo_compute.chain.events import Event
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Checkpoint, Commit, JobView
 from zoo_compute.codec import BadUpdateFile
 from zoo_compute.codec.files import UpdateLayout, get, whole
-from zoo_compute.disputes.openings import checkpoint_opening, update_opening
+from zoo_compute.disputes.openings import chunk_opening, update_opening
 from zoo_compute.errors import Refusal, ZooError
 from zoo_compute.formats.bundles import MAX_BUNDLE_BYTES, MAX_POINTER_BYTES, BadRecord, Bundle, Pointer
 from zoo_compute.spec.watching import Opening
 from zoo_compute.store import Store
 from zoo_compute.store.cid import raw_cid
-from zoo_compute.store.unixfs import MAX_CONTENT
 
 log = logging.getLogger("zoo.answers")
 
@@ -46,6 +47,7 @@ LOOK_S = 10  # then what is open is asked again, before the next file is read
 AT_ONCE = 16  # answers that wait for a block
 HELP_S = 10.0  # to read a file for another operator's answer: my own answers wait meanwhile
 HELP = 2  # the rank of what is demanded of others; 0: of my claims, 1: of what I signed for
+UNDONE_BLOCKS = 256  # so many a reorganisation may undo
 LAST_PART = 4  # of an answer's time: then whoever has the data answers for another operator, and earns the deposit
 
 Key = tuple[int, tuple[Any, ...], int, int]  # job, claim, lane, and when it was opened
@@ -63,6 +65,7 @@ class DemandResponder:
         self._store = store
         self._answer_s = chain.params.answer_s
         self._history = history_of(chain, names=DEMAND_EVENTS)
+        self._trees = CheckpointTrees()
         self._turns = count(1)
         self._served: dict[int, int] = {}  # by job, the turn that it had last
         self._tries: Counter[Key] = Counter()
@@ -137,18 +140,24 @@ class DemandResponder:
         return is_due and demand.demander != self._sender.address and self._store.has(raw_cid(digest))
 
     def _asked_in(self, head: Head) -> set[int]:
-        """Jobs in which a demand is open."""
-        open_: dict[tuple[int, ...], int] = {}
+        """Jobs in which a demand is open. What ended so long ago that nothing undoes it is forgotten: all of a network's is read."""
+        by_place: dict[tuple[int, ...], list[Event]] = {}
         for event in self._history.events_until(head):
-            key = tuple(int(event.args[name]) for name in ("job", "turn", "seat", "author", "lane"))
-            open_[key] = open_.get(key, 0) + (1 if event.name == "ChunkDemanded" else -1)
-        return {key[0] for key, count in open_.items() if count > 0}
+            place = tuple(int(event.args[name]) for name in ("job", "turn", "seat", "author", "lane"))
+            by_place.setdefault(place, []).append(event)
+        open_ = {place for place, events in by_place.items() if _is_open(events)}
+        past = [each for place in by_place.keys() - open_ for each in by_place[place]]
+        if past and min(event.block for event in past) < head.number - 2 * UNDONE_BLOCKS:
+            ended = by_place.keys() - open_
+            old = [p for p in ended if by_place[p][-1].block < head.number - UNDONE_BLOCKS]
+            self._history.forget([event for place in old for event in by_place[place]])
+        return {place[0] for place in open_}
 
     def _answer(self, sending: Executor, job: int, manifest: str, demand: Demand, timeout_s: float) -> None:
         claim = demand.claim
         what = f"job {job}: demand of slot {demand.slot} in turn {claim.turn}, lane {demand.lane}"
         with _contained(what):
-            opening = opening_of(self._store, manifest, demand, timeout_s)
+            opening = opening_of(self._store, manifest, demand, timeout_s, self._trees)
             args: Any = (job, claim.fields, demand.lane, astuple(opening))
             sending.submit(self._send, what, self._chain.availability.answer(*args))
 
@@ -156,6 +165,11 @@ class DemandResponder:
         with _contained(what):
             receipt = self._sender.send(call)
             log.info("%s: answered in %s", what, receipt.transaction_hash)
+
+
+def _is_open(events: Sequence[Event]) -> bool:
+    """Whether the last one of demands of a claim in a lane was not ended."""
+    return sum(1 if event.name == "ChunkDemanded" else -1 for event in events) > 0
 
 
 def _key(view: JobView, demand: Demand) -> Key:
@@ -177,16 +191,17 @@ def _contained(what: str) -> Iterator[None]:
         log.exception("%s: unexpected", what)
 
 
-def opening_of(store: Store, manifest: str, demand: Demand, timeout_s: float) -> Opening:
-    """What answers a demand in the job of this manifest, from the store of the claim's author, or of whoever has its data.
+def opening_of(store: Store, manifest: str, demand: Demand, timeout_s: float, trees: CheckpointTrees) -> Opening:
+    """What answers a demand in the job of this manifest, from the store of the claim's author, or of whoever has its data. trees: of
+    checkpoints that were opened before.
 
     Raises the store's errors, BadRecord, FileRefused, TransportRefused.
     """
     claim = demand.claim
     if isinstance(claim, Checkpoint):
         data = store.read(raw_cid(claim.cid), max_bytes=MAX_POINTER_BYTES, timeout_s=timeout_s)
-        state = store.read(Pointer.from_bytes(data).state, max_bytes=MAX_CONTENT, timeout_s=timeout_s)
-        return checkpoint_opening(parse_state(state), demand.tensor, demand.group)
+        cid = Pointer.from_bytes(data).state
+        return chunk_opening(trees.chunk(store, cid, demand.tensor, demand.group, timeout_s=timeout_s))
     assert isinstance(claim, Commit), "a claim is on results or on an aggregation"
     data = store.read(raw_cid(claim.bundle), max_bytes=MAX_BUNDLE_BYTES, timeout_s=timeout_s)
     bundle, parts = Bundle.from_bytes(data), UpdateLayout.of_job(store, manifest, timeout_s=timeout_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from keepers.decisions.requests import (
     aggregate_name,
     fetch_name,
     prepare_name,
+    prepare_request,
     present_claims,
     previous_training_name,
     train_name,
@@ -29,8 +31,11 @@ def measured_progress(work: WorkQueue, view: JobView) -> Progress:
     """What my worker measured of the job before a bid, or why I leave the job alone."""
     prepared = work.status(prepare_name(view))
     made = prepared.result or {}
-    if prepared.state == "failed" or "refused" in made:
-        return Progress(failed=True, why=prepared.error or made.get("refused", ""))
+    can_measure_again = time.time() >= float(made.get("again_at", 0.0))
+    if prepared.state == "failed":
+        return Progress(failed=True, why=prepared.error or "")
+    if "refused" in made:
+        return Progress(failed=True, why=made["refused"], over_limit=True, can_measure_again=can_measure_again)
     if not made:
         return Progress()
     return Progress(
@@ -38,9 +43,18 @@ def measured_progress(work: WorkQueue, view: JobView) -> Progress:
         opening_s=float(made.get("opening_s", 0.0)),
         opening=str(made.get("opening", "")),
         cannot_aggregate=str(made.get("cannot_aggregate", "")),
+        aggregation_s=float(made.get("aggregation_s", 0.0)),
+        can_measure_again=can_measure_again,
         carries_state=int(made.get("carry", 1)) > 1,
         should_precompute=bool(made.get("advances")),
     )
+
+
+def measure_again(work: WorkQueue, view: JobView) -> dict[str, Any]:
+    """Forget what my worker measured of the job before a bid. Returns the request to measure it again."""
+    made = work.status(prepare_name(view)).result or {}
+    work.forget(prepare_name(view))
+    return prepare_request(view) | {"too_slow_at": float(made.get("measured_at", 0.0))}
 
 
 def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:

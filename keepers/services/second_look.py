@@ -40,14 +40,19 @@ BEHIND_S = 4.0  # of it, for one that does not have the view's block yet
 
 
 class SecondLook:
-    """Of one keeper. What most RPCs show counts, also of the one that is used: so of three, one that lies can neither have a keeper send
-    what costs it, nor keep it from sending. Two that disagree send nothing. Where no other RPC answers there is nobody to ask, and a
-    deadline does not wait; unless one was set aside, since then the view may be from that one.
+    """Of one keeper. What most RPCs show counts, also of the one that is used: so of three, one that lies cannot have a keeper send what
+    costs it. Two that disagree send nothing. Where no other RPC answers there is nobody to ask, and a deadline does not wait; unless one
+    was set aside, since then the view may be from that one.
+
+    A false view is from one of the RPCs that were used since the last one. Which of them gave it shows in that it still shows it, or
+    now says nothing; where only one was used, it is that one. One that is found so at two blocks is set aside, and what it gave is read
+    again. Where several were used and all of them now show something else, nobody knows which one lied: none is set aside, and the
+    view is read again. So one that lies, beside one that fails, can make a keeper look again, but has no other one set aside that answers.
     """
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
-        # The RPC in use, and the block at which most showed something else.
+        # The RPC that gave a false view, and the block at which most showed something else.
         self._doubted: tuple[str, int] | None = None
 
     def confirm(self, call: Call, view: JobView) -> None:
@@ -69,17 +74,21 @@ class SecondLook:
         waits = f"{call.contract}.{call.function} waits: the network's RPCs disagree at block {head.number}"
         if alike == differ:
             raise RpcsDisagree(waits)
+        suspect = _suspect(provider, first, said)
         self._chain.forget_all()
-        if self._chain.event_store is not None:  # an RPC on a fork showed true events of its blocks
-            self._chain.event_store.forget(newest_turn(events))
-        if said.get(first, True) or provider.trusts_all():  # else the view is from one that is set aside by now
-            url, block = self._doubted or ("", head.number)
-            if url != first:
-                self._doubted = first, head.number
-            elif block != head.number:  # no passing fork, and no events that the others have not indexed yet
-                self._doubted = None
-                provider.set_aside(url)
-                waits += f"; {redacted(url)} is alone, and is not used for {UNTRUSTED_S / 60:.0f} minutes"
+        provider.used.clear()
+        store = self._chain.event_store
+        if store is not None:  # an RPC on a fork showed true events of its blocks
+            store.forget(newest_turn(events))
+        url, block = self._doubted or ("", head.number)
+        if url != suspect:
+            self._doubted = (suspect, head.number) if suspect else None
+        elif suspect and block != head.number:  # no passing fork, and no events that the others have not indexed yet
+            self._doubted = None
+            provider.set_aside(suspect)
+            if store is not None:
+                store.forget_what_came_from(suspect)
+            waits += f"; {redacted(suspect)} is alone, and is not used for {UNTRUSTED_S / 60:.0f} minutes"
         raise FalseLook(waits)
 
     def _ask_each(self, view: JobView, head: Head, events: Sequence[Event]) -> dict[str, bool]:
@@ -110,3 +119,19 @@ class SecondLook:
             if 2 * sum(said.values()) > len(self._chain.network.rpcs):
                 break
         return said
+
+
+def _suspect(provider: FailoverProvider, first: str, said: dict[str, bool]) -> str:
+    """The RPC that must have given a false view; empty where that cannot be said, or it is set aside already.
+
+    first: the one in use. said: by RPC, whether it shows the view now.
+    """
+    if said.get(first):
+        return first
+    used = provider.used or {first}
+    if used - set(provider.trusted()):
+        return ""
+    suspects = {url for url in used if said.get(url, True)}
+    if not suspects and provider.trusts_all():  # else the view may be older, from one that was set aside since
+        suspects = used
+    return suspects.pop() if len(suspects) == 1 else ""

@@ -1,5 +1,9 @@
 """What a program costs on this machine: measured in a child process, and kept, so that neither a restart nor another job of the
-same program measures it again. A program that exceeded the limits is left alone for a day.
+same program measures it again.
+
+A machine that was busy with something else measures too slowly. Where a job would be refused for that, the program is measured again,
+and the quickest time counts: after a pause as long as the measurement was, or half a minute, then four times as long each time, up to a
+day. A program that needed more memory or disk than it may have is left alone for a day.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -37,7 +41,8 @@ MOST_S = 600.0  # of a measurement: a stranger's program keeps a worker from pai
 LEAST_S = 60.0  # where a job's clocks are shorter: a machine shared with others starts a process slowly
 MEMORY_SHARE = 0.75  # of the machine's
 DISK_BYTES = 2**30  # beside the inputs
-OVER_TTL_S = 86_400
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 86_400.0  # from a measurement to the next one of the same program
+PAUSE_GROWTH = 4
 KEPT = 1_000  # records
 
 
@@ -45,7 +50,8 @@ KEPT = 1_000  # records
 class StepCost:
     """Seconds of a step, of a state's root, of a step's trace, and of the dearest opening in it; `opening` says which node that is.
 
-    kernels: those that computed it. peak_bytes: of the process that measured.
+    kernels: those that computed it. peak_bytes: of the process that measured. measured_at, again_at: when it was measured last, and
+    when it may be measured again if a job is refused for it, in seconds since 1970.
     """
 
     step_s: float
@@ -55,6 +61,23 @@ class StepCost:
     opening: str
     kernels: str
     peak_bytes: int
+    measured_at: float = 0.0
+    again_at: float = 0.0
+
+    def quickest(self, other: StepCost) -> StepCost:
+        """The shortest times of both, unless other kernels took them. other: the one that was measured later."""
+        if self.kernels != other.kernels:
+            return other
+        opened = min(self, other, key=lambda each: each.opening_s)
+        return replace(
+            other,
+            step_s=min(self.step_s, other.step_s),
+            root_s=min(self.root_s, other.root_s),
+            trace_s=min(self.trace_s, other.trace_s),
+            opening_s=opened.opening_s,
+            opening=opened.opening,
+            peak_bytes=max(self.peak_bytes, other.peak_bytes),
+        )
 
 
 @dataclass(frozen=True)
@@ -80,36 +103,50 @@ def limits_for(program: MeasuredProgram, clocks_s: float) -> Limits:
 
 
 def step_cost(
-    program: MeasuredProgram, checkpoint: Mapping[str, Array], batch: Mapping[str, Array], limits: Limits
-) -> StepCost:
-    """The kept cost, else one that is measured now. Raises OverLimit, ChildDied, Interrupted, NoBackend."""
-    path, facts = _record(program)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # One measurement at a time on a machine: several at once slow each other down, and keepers of one machine share the record.
-    with locked(path.parent / "lock", fcntl.LOCK_EX):
-        return _kept_or_measured(path, facts, program, checkpoint, batch, limits)
-
-
-def _kept_or_measured(
-    path: Path,
-    facts: dict[str, Any],
     program: MeasuredProgram,
     checkpoint: Mapping[str, Array],
     batch: Mapping[str, Array],
     limits: Limits,
+    *,
+    too_slow_at: float | None = None,
 ) -> StepCost:
-    known = kept_record(path, facts)
-    if "cost" in known:
-        return StepCost(**known["cost"])
-    if "over" in known and time.time() < known["until"]:
-        raise OverLimit(*known["over"])
-    try:
-        cost = _measure(program, checkpoint, batch, limits)
-    except OverLimit as error:
-        _write(path, {"facts": facts, "over": [error.limit, str(error)], "until": time.time() + OVER_TTL_S})
-        raise
-    _write(path, {"facts": facts, "cost": asdict(cost)})
-    return cost
+    """The kept cost, else one that is measured now. Raises OverLimit, ChildDied, Interrupted, NoBackend.
+
+    too_slow_at: `measured_at` of a cost for which a job is refused: what was measured no later is measured again.
+    """
+    path, facts = _record(program)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # One measurement at a time on a machine: several at once slow each other down, and keepers of one machine share the record.
+    with locked(path.parent / "lock", fcntl.LOCK_EX):
+        known = kept_record(path, facts)
+        before = StepCost(**known["cost"]) if "cost" in known else None
+        if before is not None and (too_slow_at is None or before.measured_at > too_slow_at):
+            return before
+        if "over" in known and time.time() < known["until"]:
+            limit, message = known["over"]
+            raise OverLimit(limit, message, known["until"])
+        times, began = known.get("times", 0) + 1, time.time()
+        try:
+            cost = _measure(program, checkpoint, batch, limits)
+        except OverLimit as error:
+            error.again_at = _again_at(began, times) if error.limit == "time" else began + LONGEST_PAUSE_S
+            if before is None or error.limit != "time":
+                over = {"over": [error.limit, str(error)], "until": error.again_at}
+                _write(path, {"facts": facts, "times": times, **over})
+                raise
+            cost = before  # it was quicker once
+        cost = replace(cost, measured_at=time.time(), again_at=_again_at(began, times))
+        if before is not None:
+            cost = before.quickest(cost)
+        _write(path, {"facts": facts, "times": times, "cost": asdict(cost)})
+        return cost
+
+
+def _again_at(began: float, times: int) -> float:
+    """When a program may be measured again. began: when it was measured last; times: how often it was."""
+    now = time.time()
+    first_s = max(FIRST_PAUSE_S, now - began)
+    return now + min(LONGEST_PAUSE_S, first_s * float(PAUSE_GROWTH ** min(times - 1, 20)))
 
 
 def _measure(

@@ -135,7 +135,7 @@ class Narrator:
 
     def _ClaimFinalised(self, a: Mapping[str, Any]) -> str:
         what = "an aggregation" if a["seat"] == AGGREGATOR_SEAT else "a commitment"
-        return f"{what} of turn {a['turn']} is final: {a['who']} is owed {zen(a['paid'] - a['fee'])}"
+        return f"{what} of turn {a['turn']} is final: {a['who']} is paid {zen(a['paid'])}, less the fee"
 
     def _JobClosed(self, a: Mapping[str, Any]) -> str:
         return f"the job is closed: {zen(a['refunded'])} go back to the submitter"

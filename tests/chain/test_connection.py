@@ -54,3 +54,29 @@ def test_waiting_for_a_block_that_is_there__takes_one_question(clock: Clock) -> 
 
 def test_waiting__ends_without_a_block(clock: Clock) -> None:
     assert waited(clock, 200, 2) == pytest.approx(2.0, abs=BLOCK_POLL_S)
+
+
+def test_what_another_thread_forgets_while_it_is_made__is_not_kept() -> None:
+    chain: Any = Chain.__new__(Chain)
+    chain._cache, chain._pace = {}, None
+
+    def made() -> str:
+        chain.forget_all()
+        return "read before"
+
+    assert chain.cached("job", made) == "read before"
+    assert chain.cached("job", lambda: "read since") == "read since"
+
+
+def test_what_another_thread_forgets_once_it_was_seen__is_no_error() -> None:
+    class Forgotten(dict[Any, Any]):
+        """Empty once somebody saw that an entry is there."""
+
+        def __contains__(self, key: object) -> bool:
+            is_there = super().__contains__(key)
+            self.clear()
+            return is_there
+
+    chain: Any = Chain.__new__(Chain)
+    chain._cache = Forgotten(job="read before")
+    assert chain.cached("job", lambda: "read since") in ("read before", "read since")

@@ -32,7 +32,7 @@ def looks(chain: Chain, pace: HeadPace, seconds: float, every_s: float = 0.05) -
     return chain.asked - before
 
 
-@pytest.mark.parametrize(("block_s", "a_day"), [(12.0, 86_400 / 1.5), (4.0, 86_400 / 0.5)])
+@pytest.mark.parametrize(("block_s", "a_day"), [(12.0, 86_400 / 3.0), (4.0, 86_400 / 1.0)])
 def test_questions__follow_the_chains_pace(monkeypatch: pytest.MonkeyPatch, block_s: float, a_day: float) -> None:
     chain, pace = Chain(block_s), HeadPace()
     monkeypatch.setattr(head_pace, "time", SimpleNamespace(monotonic=lambda: chain.now))

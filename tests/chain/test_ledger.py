@@ -9,7 +9,7 @@ from web3.exceptions import TransactionNotFound, Web3ValueError
 
 from tests.client.test_results import aggregation, commit, view
 from zoo_compute.chain.events import Event
-from zoo_compute.chain.ledger import job_account
+from zoo_compute.chain.ledger import job_account, net_payments
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
 from zoo_compute.errors import Unreachable
 
@@ -57,7 +57,7 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
         event(1, "SeatVacated", "0xa", operator=2, turn=0, seat=1, slashed=3),
         event(2, "SeatTakenOver", operator=1, turn=0, seat=1, price=11),
         event(3, "Paid", "0x1", account="0xO", net=19, fee=1),
-        event(4, "ClaimFinalised", "0x1", operator=1, turn=0, seat=0, paid=20, fee=1),
+        event(4, "ClaimFinalised", "0x1", operator=1, turn=0, seat=0, paid=20),
         event(5, "BidReclaimed", operator=3, kind=0, forfeited=5),
         event(6, "BidReclaimed", operator=4, kind=0, forfeited=0),
         event(7, "ClaimConvicted", operator=2, turn=1, seat=1, slashed=16, restored=6, to_finder=4, to_audits=1),
@@ -95,6 +95,18 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
     ]
     assert account.to_dict()["claims"][0]["amount"] == "20"
     assert account.to_dict()["penalties"][0]["returned"] == "1"
+
+
+def test_net_payments__are_of_the_operator_whose_claims_became_final_before() -> None:
+    def final(index: int, operator: int) -> Event:
+        return event(index, "ClaimFinalised", operator=operator, turn=0, seat=index, paid=111)
+
+    events = [
+        final(0, 1), final(1, 1), event(2, "Paid", account="0xO", net=210, fee=12),
+        final(3, 2), event(4, "Paid", account="0xO", net=105, fee=6),  # another operator of the same owner
+        event(5, "TurnOpened", turn=1), final(6, 1), event(7, "Paid", account="0xO", net=105, fee=6),
+    ]  # fmt: skip
+    assert net_payments(events) == {1: 315, 2: 105}
 
 
 def test_cause_of_a_penalty__is_never_guessed_from_an_rpc_that_is_down() -> None:

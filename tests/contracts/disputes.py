@@ -10,6 +10,7 @@ from tests.support.job_driver import Offer
 
 FINAL, JUDGED, SILENT, EXHAUSTED, AGED = range(1, 6)
 PAID, CONVICTED, VOID = 2, 3, 4  # statuses of a claim
+OPEN_TURN = 2**256 - 1  # what is pending of a turn that is not closed
 
 
 @pytest.fixture(name="cast")
@@ -52,6 +53,12 @@ def reward(kit: Any, job: int, claim: Any, finder: Any) -> None:
 def events_named(kit: Any, name: str) -> list[Any]:
     """The events of a name in Settlement's last call."""
     return [event for event in kit.settlement.get_logs() if type(event).__name__ == name]
+
+
+def pending_claims(kit: Any, job: int, turn: int) -> int:
+    """How many claims of a closed turn are pending; OPEN_TURN of one that is not closed."""
+    seats = int(kit.settlement.pending(job, turn))
+    return OPEN_TURN if seats == OPEN_TURN else seats.bit_count()
 
 
 def status(kit: Any, job: int, claim: Any) -> int:

@@ -16,7 +16,7 @@ from tests.support.scenarios.audits import AuditScenario
 from zoo_compute.chain.generated.bindings.audits import Verdicts as Bitmaps
 from zoo_compute.spec import audit_ends, audits
 from zoo_compute.spec.auditing import Role, Verdicts, verdicts_of
-from zoo_compute.spec.params import AGGREGATOR_SEAT
+from zoo_compute.spec.params import AGGREGATOR_SEAT, PLACE_CHANGES_READ
 
 RATE_BPS, LIES = 2_000, 48
 AGGREGATORS = {"dave": Offer(40)}
@@ -102,6 +102,22 @@ def test_a_copied_verdict_of_who_was_not_drawn__costs_a_fee_and_earns_nothing(st
     t.settle("frank", said)
     t.settle("erin", said, "nothing to settle")
     assert t.paid("erin") == 0
+
+
+def test_a_place_that_changed_more_often_than_is_read__was_nobodys(stage: Stage) -> None:
+    """Reading back costs gas: whoever changed it so often paid for each change."""
+    s = stage
+    s.register("erin")
+    erin = s.ids["erin"]
+    s.ok("audits", "deposit", "stranger", erin, s.tokens["zen"], s.preset.audit_bond)
+    s.ok("audits", "offer", "erin owner", erin, 1)
+    s.wait(1)
+    at = s.now
+    for change in range(PLACE_CHANGES_READ):
+        assert audits_of(s).holders(0, 1, at) == [erin]
+        args = ("offer", "erin owner", erin, 1) if change % 2 else ("leave", "erin owner", erin, (0,))
+        s.ok("audits", *args)
+    assert audits_of(s).holders(0, 1, at) == [audits.holder(s.world, 0, at)] == [0]
 
 
 # --- chance

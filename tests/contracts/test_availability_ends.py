@@ -119,6 +119,19 @@ def test_clocks__in_the_next_turn__a_seat_may_hold_them_again(job):
     assert job.contract.held(JOB, 2) == (TURN + 1, 0)
 
 
+def test_clocks__what_a_demand_of_an_older_turn_used__replaces_nothing_of_the_open_one(job):
+    """Else a seat that keeps one demand open could hold the next turn again and again."""
+    job.demand(0, 2)
+    job.watched.set_run(turn=TURN + 1)
+    job.to(1)
+    job.demand(1, 2)
+    job.to(4)
+    job.answer(1, 2)
+    job.answer(0, 2)
+    job.watched.set_run(turn=TURN)
+    assert job.contract.held(JOB, 2) == (TURN + 1, 3)
+
+
 def test_clocks__of_a_job_that_ended__need_no_holding(job):
     job.watched.set_run(state=ENDED)
     job.demand(0, 2)

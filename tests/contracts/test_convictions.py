@@ -14,6 +14,7 @@ from tests.contracts.disputes import (  # noqa: F401
     close,
     convict,
     events_named,
+    pending_claims,
     reward,
     running_fixture,
     status,
@@ -42,7 +43,7 @@ def test_convict__worker_under_policy_0__divides_its_lock_and_leaves_the_rounds(
     assert tuple(kit.settlement.records(running, ada.id)) == (2, 0)
     run = kit.settlement.runs(running)
     assert (run.turn, run.round, kit.locks.pots(running)) == (1, 1, LOCK // 10)
-    assert kit.settlement.pending(running, 0) == 3
+    assert pending_claims(kit, running, 0) == 3
     assert kit.settlement.claims(running, claim[2], 0)[30:] == b"\x00\x03"
     with play.refused("settlement: unknown claim"):
         kit.settlement.finalise(running, [claim], sender=play.anyone)

@@ -12,6 +12,7 @@ from tests.contracts.disputes import (  # noqa: F401
     close,
     convict,
     events_named,
+    pending_claims,
     running_fixture,
     status,
 )
@@ -58,10 +59,10 @@ def test_close_dispute__of_a_final_claim__pays_it_as_finalise_does(kit, play, ca
     asked = [tuple(event)[3:] for event in events_named(kit, "ClaimFinalised")]
     kit.settlement.finalise(running, [bob], sender=play.anyone)
     others = [tuple(event)[3:] for event in events_named(kit, "ClaimFinalised")]
-    assert [(seat, *money) for _, seat, *money in asked] == [(ada[2], 1_000, 50)]
+    assert [(seat, *money) for _, seat, *money in asked] == [(ada[2], 1_000)]
     assert [money for _, _, *money in asked] == [money for _, _, *money in others]
     assert kit.tasks.owed(kit.zen, cast[0].owner) == kit.tasks.owed(kit.zen, cast[1].owner) == 950
-    assert kit.settlement.pending(running, 0) == 2
+    assert pending_claims(kit, running, 0) == 2
     close(kit, running, ada, JUDGED)  # it is paid: nothing is left to judge
     assert kit.settlement.get_logs() == []
 
@@ -80,7 +81,7 @@ def test_close_dispute__of_a_final_aggregation__pays_less_the_longer_it_took(kit
     assert [event.paid for event in events_named(kit, "ClaimFinalised")] == [paid]
     assert kit.tasks.owed(kit.zen, cast[3].owner) == paid * 95 // 100
     assert kit.tasks.jobs(running).escrow == escrow - paid
-    assert kit.settlement.pending(running, 0) == 3
+    assert pending_claims(kit, running, 0) == 3
 
 
 def test_close_dispute__of_an_aged_claim__is_unpaid_and_unslashed(kit, play, cast, running):
@@ -91,7 +92,7 @@ def test_close_dispute__of_an_aged_claim__is_unpaid_and_unslashed(kit, play, cas
     close(kit, running, lie, AGED)
     assert [tuple(event)[1:] for event in kit.settlement.get_logs()] == [(running, cast[3].id, 0, AGGREGATION)]
     assert status(kit, running, lie) == VOID
-    assert kit.settlement.pending(running, 0) == 3
+    assert pending_claims(kit, running, 0) == 3
     assert kit.tasks.jobs(running).escrow == escrow
     assert kit.locks.stakes(running, cast[3].id, True).locked == SEAT_LOCK
     assert kit.settlement.runs(running).round == 1
@@ -135,7 +136,7 @@ def test_claims_from_before_a_conviction__are_void(kit, play, cast, running):
     assert status(kit, running, other) == VOID
     assert kit.tasks.owed(kit.zen, ada.owner) == 0
     assert kit.tasks.owed(kit.zen, bob.owner) == 950
-    assert kit.settlement.pending(running, 1) == 3
+    assert pending_claims(kit, running, 1) == 3
     assert kit.registry.pot(kit.zen) == pot
 
 
@@ -151,10 +152,10 @@ def test_a_void_claim__is_judged_until_it_is_finalised(kit, play, cast):
     play.to(play.deadline(running, lies[1]) + 1)
     with play.refused("settlement: in dispute"):
         kit.settlement.finalise(running, [lies[1]], sender=play.anyone)
-    with_more = kit.settlement.pending(running, 1)
+    with_more = pending_claims(kit, running, 1)
     close(kit, running, lies[1], FINAL)
     assert [tuple(event)[1:] for event in kit.settlement.get_logs()] == [(running, ada.id, 1, lies[1][2])]
-    assert (status(kit, running, lies[1]), kit.settlement.pending(running, 1)) == (VOID, with_more - 1)
+    assert (status(kit, running, lies[1]), pending_claims(kit, running, 1)) == (VOID, with_more - 1)
 
 
 def test_a_claim_of_the_turn_after_a_conviction__is_paid(kit, play, cast, running):

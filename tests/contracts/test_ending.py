@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.contracts.disputes import pending_claims
 from tests.contracts.three_slots import LOCK, rounds_played
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import events_of
@@ -19,7 +20,7 @@ def test_abandon__inputs_complete_without_quorum__keeps_what_was_committed_payab
     play.to(inputs_close)
     kit.settlement.abandon(running, sender=play.anyone)
     run = kit.settlement.runs(running)
-    assert (run.state, run.round, kit.settlement.pending(running, 0)) == (4, 0, 1)
+    assert (run.state, run.round, pending_claims(kit, running, 0)) == (4, 0, 1)
     assert kit.tasks.jobs(running).escrow > 0
     with play.refused("settlement: claims not final"):
         kit.locks.release(running, ada.id, sender=play.anyone)

@@ -3,14 +3,13 @@
 import pytest
 
 from tests.contracts import disputes
-from tests.contracts.disputes import JUDGED, SILENT
+from tests.contracts.disputes import JUDGED, OPEN_TURN, SILENT, pending_claims
 from tests.support.job_driver import Offer
 from zoo_compute.spec.params import lock_of
 
 ROUND = 3 * 2_000 + 1_000  # what a round costs at most
 WORST = 3 * ROUND  # of the kit's three rounds: what a claim's conviction may cost at most
 LOCK = lock_of(1_000, 500)  # of a slot at its price, besides WORST, which an operator locks once
-OPEN = 2**256 - 1  # what is pending of a turn that is not closed
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def test_convict__worker_under_policy_1__does_its_round_and_those_after_it_again
     run = kit.settlement.runs(running)
     # The lane of turn 3 is turn 0's: it waits for what is pending there. Nothing committed is lost, but for the lie.
     assert (run.turn, run.round, run.start_root, run.opened_at, run.missing) == (3, 0, lie[6], 0, 0b111)
-    assert [kit.settlement.pending(running, turn) for turn in range(4)] == [3, 4, 1, OPEN]
+    assert [pending_claims(kit, running, turn) for turn in range(4)] == [3, 4, 1, OPEN_TURN]
 
 
 def test_convict__of_a_turn_that_was_rolled_back__rolls_nothing_back_again(kit, play, cast, running):
@@ -72,7 +71,7 @@ def test_convict__of_a_turn_that_was_rolled_back__rolls_nothing_back_again(kit, 
     assert (run.turn, run.round) == (3, 0)
     assert kit.registry.pot(kit.zen) == 3 * (LOCK * 4 // 10 + LOCK // 10)
     assert kit.tasks.owed(kit.zen, kit.audit_pool) == 3 * (LOCK // 10)
-    assert [kit.settlement.pending(running, turn) for turn in range(3)] == [2, 3, 0]
+    assert [pending_claims(kit, running, turn) for turn in range(3)] == [2, 3, 0]
 
 
 def test_convict__of_an_earlier_turn__is_paid_by_the_restitution_that_the_later_conviction_left(

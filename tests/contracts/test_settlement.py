@@ -4,9 +4,10 @@ import pytest
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
+from tests.contracts.disputes import PAID
 from tests.contracts.three_slots import LOCK, offers, rounds_played
 from tests.support.job_driver import Offer
-from tests.support.protocol_driver import DEVNET, ZEN, Play, events_of, load
+from tests.support.protocol_driver import AGGREGATION, DEVNET, ZEN, Play, events_of, load
 from zoo_compute.spec.params import lock_of
 
 # --- ready, decline, expire
@@ -145,7 +146,7 @@ def test_post_checkpoint__closes_the_turn_and_opens_the_next(kit, play, cast, ru
     run = kit.settlement.runs(running)
     assert (run.round, run.turn, run.missing, run.committed) == (1, 1, 0b111, 0)
     assert (run.opened_at, run.aggregator_due, run.start_root) == (play.now, play.now + 2 * 60 + 30, claim[7])
-    assert kit.settlement.pending(running, 0) == 4
+    assert kit.settlement.pending(running, 0) == 0b111 | 1 << AGGREGATION
 
 
 def test_post_checkpoint__last_round__ends_the_job(kit, play, cast, running):
@@ -175,7 +176,7 @@ def test_post_checkpoint__128_seats__counts_every_bit(kit, play, present):
             play.commit(job, ada if seat == 0 else bob, seat)
     play.to(kit.settlement.runs(job).opened_at + 2 * 60)
     play.post_checkpoint(job, agg)
-    assert kit.settlement.pending(job, 0) == present.bit_count() + 1
+    assert kit.settlement.pending(job, 0) == present | 1 << AGGREGATION
 
 
 # --- finalise
@@ -200,14 +201,14 @@ def test_finalise__pays_once_and_only_after_the_window(kit, play, cast, running)
         finalise(running, [claim, claim], sender=play.anyone)
     finalise(running, [claim], sender=play.anyone)
     (event,) = [each for each in kit.settlement.get_logs() if type(each).__name__ == "ClaimFinalised"]
-    assert tuple(event)[1:] == (running, ada.id, 0, claim[2], 1_000, 50)
+    assert tuple(event)[1:] == (running, ada.id, 0, claim[2], 1_000)
     assert kit.tasks.owed(kit.zen, ada.owner) == 950
-    assert kit.settlement.claims(running, claim[2], 0)[31] == 2
+    assert kit.settlement.claims(running, claim[2], 0)[31] == PAID
     with play.refused("settlement: unknown claim"):
         finalise(running, [claim], sender=play.anyone)
 
 
-def test_finalise__claims_of_one_operator__are_paid_at_once_and_fees_add_up(kit, play):
+def test_finalise__claims_of_one_operator__are_paid_at_once_for_one_fee(kit, play):
     ada, agg = play.register_all(2)
     job = play.running({ada: Offer(10, 3)}, {agg: Offer(5)}, reserve=37, max_price=37)
     for _ in range(3):
@@ -216,13 +217,36 @@ def test_finalise__claims_of_one_operator__are_paid_at_once_and_fees_add_up(kit,
     play.to(play.deadline(job, *claims) + 1)
     kit.settlement.finalise(job, claims, sender=play.anyone)
     events = [event for event in kit.settlement.get_logs() if type(event).__name__ == "ClaimFinalised"]
-    fees = [event.fee for event in events if event.operator == ada.id]
-    # 3 claims of 111: 333 - 316 is 17, in steps of 6, 6 and 5; each alone would have cost 6.
-    assert (fees, sum(fees)) == ([6, 6, 5], 17)
-    paid = [fields["account"] for name, fields in events_of(kit.settlement, kit.tasks) if name == "Paid"]
-    assert paid == [ada.owner, agg.owner], "each once, and nobody else"
+    assert [event.paid for event in events if event.operator == ada.id] == [111] * 3
+    # Whoever reads the events knows from their order whose payment it is.
+    names = [type(event).__name__ for event in kit.settlement.get_logs()]
+    assert [name for name in names if name in ("ClaimFinalised", "Paid")] == (["ClaimFinalised"] * 3 + ["Paid"]) * 2
+    paid = [fields for name, fields in events_of(kit.settlement, kit.tasks) if name == "Paid"]
+    assert [each["account"] for each in paid] == [ada.owner, agg.owner], "each once, and nobody else"
+    # 333 - 316 is 17; each of the three alone would have cost 6.
+    assert (paid[0]["net"], paid[0]["fee"]) == (316, 17)
     assert kit.tasks.owed(kit.zen, ada.owner) == 316
     assert kit.settlement.pending(job, 2) == 0
+
+
+def test_finalise__of_a_claim_that_was_paid__is_refused_after_its_turns_record_is_gone(kit, play):
+    """A claim's word does not say that it was paid: the records of later turns, which take its turn's place, must not undo it."""
+    ada, agg = play.register_all(2)
+    job = play.running({ada: Offer(10, 3)}, {agg: Offer(5)}, depth=2, rounds=6)
+    for _ in range(2):
+        play.round(job, [ada], agg)
+    claim, *others = play.refs[job]
+    play.to(play.deadline(job, claim, *others) + 1)
+    kit.settlement.finalise(job, [claim, *others], sender=play.anyone)
+    paid = kit.tasks.owed(kit.zen, ada.owner)
+    for _ in range(2):  # turns 2 and 3 have the records of 0 and 1; the claims' places are reused from turn 3 on
+        assert kit.settlement.claims(job, claim[2], claim[0])[31] == PAID
+        for each in (claim, others[0]):
+            with play.refused("settlement: unknown claim"):
+                kit.settlement.finalise(job, [each], sender=play.anyone)
+        play.round(job, [ada], agg)
+    assert kit.tasks.owed(kit.zen, ada.owner) == paid
+    assert kit.settlement.pending(job, 0) == kit.settlement.pending(job, 1) == 0
 
 
 def test_finalise__job_in_zen__records_weight_and_fee(kit, play, cast):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.contracts.disputes import pending_claims
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import AGGREGATION, events_of
 from zoo_compute.spec.params import ZEN, lock_of
@@ -310,7 +311,7 @@ def test_abandon__aggregator_vacant_for_too_long__pays_the_open_turn(kit, play, 
         kit.settlement.abandon(running, sender=play.anyone)
     play.to(due + 1)
     kit.settlement.abandon(running, sender=play.anyone)
-    assert kit.settlement.pending(running, 0) == 3
+    assert pending_claims(kit, running, 0) == 3
     play.finalise(running)
     play.release(running, *cast[:3], cast[4])
     for each in cast:

@@ -2,14 +2,13 @@
 
 import pytest
 
-from tests.contracts.disputes import convict
+from tests.contracts.disputes import OPEN_TURN, convict, pending_claims
 from tests.support.evm import chain
 from tests.support.job_driver import Offer
 from tests.support.protocol_driver import AGGREGATION
 
 ROOT = b"\x07" * 32
 CLOSES = 2 * 60  # seconds from the opening of a turn to its inputs' close
-OPEN = 2**256 - 1  # what is pending of a turn that is not closed
 
 
 @pytest.fixture
@@ -105,11 +104,11 @@ def test_commit__in_a_turn_that_waits_for_its_depth__is_refused_until_the_lane_i
     kit.settlement.finalise(running, second, sender=play.anyone)
     kit.settlement.finalise(running, first[1:], sender=play.anyone)
     assert kit.settlement.runs(running).opened_at == 0
-    assert [kit.settlement.pending(running, turn) for turn in range(4)] == [1, 0, OPEN, OPEN]
+    assert [pending_claims(kit, running, turn) for turn in range(4)] == [1, 0, OPEN_TURN, OPEN_TURN]
     kit.settlement.finalise(running, first[:1], sender=play.anyone)
     run = kit.settlement.runs(running)
     assert (run.opened_at, run.aggregator_due) == (play.now, play.now + CLOSES + 30)
-    assert [kit.settlement.pending(running, turn) for turn in range(3)] == [0, 0, OPEN]
+    assert [pending_claims(kit, running, turn) for turn in range(3)] == [0, 0, OPEN_TURN]
     play.commit(running, bob)
 
 
@@ -122,8 +121,10 @@ def test_post_checkpoint__with_the_quorum__closes_without_who_is_missing(kit, pl
     close(kit, play, running)
     claim = play.post_checkpoint(running, agg)
     assert claim[4] == 1 << play.seat_of(running, ada)
+    seat = play.seat_of(running, cast[1])
+    assert kit.settlement.claims(running, seat, 0) == bytes(32), "bob has no claim"
     run = kit.settlement.runs(running)
-    assert (run.turn, run.round, run.missing, kit.settlement.pending(running, 0)) == (1, 1, 0b11, 2)
+    assert (run.turn, run.round, run.missing, pending_claims(kit, running, 0)) == (1, 1, 0b11, 2)
 
 
 # --- decline, time_out
@@ -313,7 +314,7 @@ def test_records_of_turns__keep_their_deadline_and_count_whatever_is_paid_first(
     def check(pending):
         newest = kit.settlement.runs(job).turn
         for turn in range(max(0, newest - depth), newest):
-            assert kit.settlement.pending(job, turn) == pending.get(turn, 0)
+            assert pending_claims(kit, job, turn) == pending.get(turn, 0)
             assert kit.settlement.claim_deadline(job, turn) == closed[turn] + kit.settlement.runs(job).window_s
 
     for first in (0, depth):

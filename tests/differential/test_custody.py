@@ -10,7 +10,9 @@ from eth_utils import keccak
 from tests.differential.custody_driver import custody_stage
 from tests.support.consent import HALF_ORDER, ORDER
 from tests.support.evm import chain, reverts
+from tests.support.job_driver import Offer as Bid
 from tests.support.lockstep.custody_records import committee_words, compact
+from tests.support.scenarios.custody import AGGREGATORS, LARGE
 from zoo_compute.spec.custodians import InputsSignature
 from zoo_compute.spec.custody import capture_chance, escrow_of, fee_of, reserve_of
 from zoo_compute.spec.params import SIGNED_BYTES
@@ -140,6 +142,24 @@ def test_draws__are_in_proportion_to_stake(t):
     assert abs(drawn.count(unseated[1]) - 1_500) < 100
     assert picked(world, job, [seated], b"s" * 32, 0) == seated
     assert picked(world, job, [], b"s" * 32, 0) is None
+
+
+def test_a_draw__sees_every_seat_of_a_job_that_has_all_128():
+    """Dave, in the last of them, comes after those without a seat."""
+    with custody_stage(slots=130) as t:
+        s, job = t.s, t.job
+        s.back("alice", 130)
+        t.asked()
+        t.offered("dave", *LARGE)
+        lots = ({"alice": Bid(40, 130)}, AGGREGATORS)
+        s.bid_all(job, *lots)
+        s.reveal_all(job, *lots)
+        s.award_all(job)
+        for _ in range(127):
+            s.ok("settlement", "decline", "alice hot", job, 0, 1)
+        assert s.world.run(job).seats == 128
+        t.drawn()
+        assert {t.name(place) for place in range(3)} == set(LARGE)
 
 
 def test_what_a_majority_puts_up__covers_what_it_may_cost():

@@ -10,6 +10,7 @@ import pytest
 from tests.support.started_processes import none_outlives
 
 if TYPE_CHECKING:
+    from tests.integration.cli_network import CliNetwork
     from zoo_compute.devnet.devnet import Devnet
 
 
@@ -34,3 +35,12 @@ def devnet(running_devnet: Devnet) -> Iterator[Devnet]:
 
     with rolled_back(running_devnet):
         yield running_devnet
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliNetwork]:
+    """Where a file of tests runs `zoo`."""
+    from tests.integration.cli_network import cli_network
+
+    with cli_network(tmp_path_factory.mktemp("place")) as network:
+        yield network

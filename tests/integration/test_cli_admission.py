@@ -13,7 +13,7 @@ import pytest
 from keepers.queue.work_queue import WorkStatus
 from keepers.services.disputing import Disputing
 from node.disputes.player import run_dispute
-from tests.integration.cli_network import CliNetwork, Zoo, cli_network
+from tests.integration.cli_network import CliNetwork, Zoo
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.sender import Sender
@@ -25,12 +25,6 @@ from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.trials import TRIALS, Workload
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as cli:
-        yield cli
 
 
 @pytest.fixture

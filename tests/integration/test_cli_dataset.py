@@ -9,17 +9,11 @@ import numpy as np
 import pytest
 
 from repops.commitments import state_root
-from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import CliNetwork, Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.store import BlockStore, digest_of
 from zoo_compute.training.examples import read_arrays
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as cli:
-        yield cli
 
 
 def test_a_contribution__is_kept_and_its_root_is_on_chain(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from keepers.processes import keeper_process
-from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import CliNetwork, Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.chain import network
 from zoo_compute.chain.connection import connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
@@ -20,12 +20,6 @@ from zoo_compute.spec.params import DEVNET, ZEN
 pytestmark = pytest.mark.integration
 
 FOR_EVER = 2**40 - 1
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as cli:
-        yield cli
 
 
 @pytest.fixture(scope="module")

@@ -10,19 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli_network import CliNetwork, Zoo, cli_network
+from tests.integration.cli_network import CliNetwork, Zoo
 from tests.integration.test_cli_node import register, zoo_of
 from zoo_compute.chain import keystore
 from zoo_compute.chain.network import load
 from zoo_compute.operators.account import Operators
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as cli:
-        yield cli
 
 
 @pytest.fixture

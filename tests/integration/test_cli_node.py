@@ -20,12 +20,6 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as cli:
-        yield cli
-
-
-@pytest.fixture(scope="module")
 def production(tmp_path_factory: pytest.TempPathFactory):
     with cli_network(tmp_path_factory.mktemp("production"), preset="production") as cli:
         yield cli

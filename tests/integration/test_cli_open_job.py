@@ -9,17 +9,11 @@ import sys
 
 import pytest
 
-from tests.integration.cli_network import ESCROW, CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import ESCROW, CliNetwork, Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as network:
-        yield network
 
 
 def test_a_job_that_nobody_takes__says_what_is_missing_and_how_to_cancel_it(zoo: Zoo, place: CliNetwork) -> None:

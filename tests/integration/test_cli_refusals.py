@@ -12,18 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_network import ESCROW, CliNetwork, Zoo, cli_network, jobs, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import ESCROW, CliNetwork, Zoo, jobs, zoo_fixture  # noqa: F401
 from zoo_compute import Client
 from zoo_compute.chain.network import load
 from zoo_compute.spec.params import PRESETS, ZEN
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as cli:
-        yield cli
 
 
 @pytest.fixture

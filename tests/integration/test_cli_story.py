@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from repops.files import load_state
-from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import CliNetwork, Zoo, zoo_fixture  # noqa: F401
 from tests.support.waiting import HANG_S
 from zoo_compute.spec.params import ZEN
 from zoo_compute.subprocesses import tied_to_parent
@@ -31,12 +31,6 @@ def build(context, width=12):
     loss = lambda logits, targets: nn.functional.cross_entropy(logits.transpose(1, 2), targets)
     return module, loss, torch.optim.AdamW(module.parameters(), lr=0.01)
 """
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as cli:
-        yield cli
 
 
 def test_register_and_start__are_enough_for_an_operator_to_train_a_job__until_it_unstakes(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli_network import ESCROW, CliNetwork, Zoo, cli_network, jobs, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import ESCROW, CliNetwork, Zoo, jobs, zoo_fixture  # noqa: F401
 from tests.support.waiting import HANG_S
 from zoo_compute import Client, ComputeJob, DistributedTrainer, Network
 from zoo_compute.chain import keystore, permits
@@ -25,12 +25,6 @@ from zoo_compute.spec.params import ZEN
 from zoo_compute.subprocesses import tied_to_parent
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as cli:
-        yield cli
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from eth_utils.address import to_checksum_address
 from vyper import compile_code
 
-from tests.integration.cli_network import CONFIG, CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import CONFIG, CliNetwork, Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.chain.deployment import Web3Deployer, deploy
 from zoo_compute.devnet.devnet import CHAIN_ID
 from zoo_compute.spec.params import DEVNET, ZEN
@@ -20,12 +20,6 @@ pytestmark = pytest.mark.integration
 MOCK = Path(__file__).resolve().parents[2] / "contracts" / "mocks" / "CoinToken.vy"
 USDC = 10**6
 PAYEE = to_checksum_address("0x" + "77" * 20)
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as cli:
-        yield cli
 
 
 class Coin:

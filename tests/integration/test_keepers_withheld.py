@@ -13,6 +13,7 @@ from hexbytes import HexBytes
 
 from keepers.config import from_dict
 from keepers.queue.work_queue import WorkStatus
+from keepers.services.checkpoint_trees import CheckpointTrees
 from keepers.services.demand_responder import DemandResponder, opening_of
 from keepers.services.disputing import Disputing
 from keepers.services.verification import REPORTS, Verifier, read_reports
@@ -104,7 +105,7 @@ def test_an_answer_through_another_contract__is_read_too(withholding: Withholdin
     deployed = w3.eth.wait_for_transaction_receipt(
         w3.eth.send_transaction({"from": anybody, "data": HexBytes(forwarder.replace(" ", ""))})
     )
-    opening: Any = opening_of(case.work.store, case.work.job.base["manifest"], case.newest(), 5)
+    opening: Any = opening_of(case.work.store, case.work.job.base["manifest"], case.newest(), 5, CheckpointTrees())
     values = tuple(getattr(opening, name) for name in opening.__dataclass_fields__)
     args: Any = (case.dispute.job, case.claim.fields, STRANGERS_LANE, values)
     data = HexBytes(case.chain.availability.answer(*args).encode())

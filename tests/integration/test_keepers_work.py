@@ -18,7 +18,7 @@ from keepers.queue.work_queue import WorkQueue
 from keepers.queue.worker_leases import WorkLog
 from node.errors import Withheld
 from tests.support.queue_seals import SEALS
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, wait_until
 from zoo_compute.store import BlockStore
 from zoo_compute.store.errors import ContentMissing
 
@@ -41,10 +41,10 @@ def queue(server, tmp_path: Path) -> WorkQueue:
     return WorkQueue(make_app(config), server[1], SEALS)
 
 
-def do(client, tmp_path: Path, body) -> None:
-    """What a worker does with one message called `shard`."""
+def do(client, tmp_path: Path, body, name: str = "shard") -> None:
+    """What a worker does with one message of this name."""
     client.delete(WORK_QUEUE)
-    run(body, WorkLog(client, SEALS), BlockStore(tmp_path / "store"), "shard", {})
+    run(body, WorkLog(client, SEALS), BlockStore(tmp_path / "store"), name, {})
 
 
 def test_asking_twice__sends_once(server, queue):
@@ -217,3 +217,48 @@ def test_an_unreachable_server__is_named_without_its_password(tmp_path):
         broker.connect("redis://user:secret@127.0.0.1:1/0", tmp_path, timeout_s=0.5)
     assert "127.0.0.1:1" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_a_message_that_is_done__leaves_no_record_of_celerys(server, tmp_path):
+    """Celery kept 400 bytes of each for a week, which nobody read."""
+    config = from_dict({"name": "test", "network": "network.json", "operator": 1}, tmp_path)
+    app = make_app(config)
+
+    @app.task(name="work.train", ignore_result=True)
+    def train(*_: object) -> None: ...
+
+    train.backend.store_result("an-id", None, "STARTED")
+    assert list(server[1].scan_iter(match="celery-task-meta-*")) == []
+
+
+def test_the_brokers_file__is_written_anew_before_it_is_large(server, tmp_path):
+    client, value = server[1], b"v" * 100_000
+    for _ in range(200):  # 20 MB written, of which 100 kB are kept
+        client.set("key", value)
+    file = tmp_path / "redis" / "appendonly.aof"
+    wait_until("a smaller file", lambda: file.stat().st_size < 10_000_000, poll_s=0.2, within_s=60)
+    assert client.get("key") == value
+
+
+def test_a_job_that_is_over__leaves_no_record(server, queue, tmp_path):
+    client, claim = server[1], "0123456789abcdef"
+    other = ["train-61-0-0-aa", "train-3-6-0-aa", "dispute-ffffffffffffffff-author-6"]
+    mine = ["prepare-6-aa", "train-6-0-0-aa", "verify-6-1-0-aa-shown", f"dispute-{claim}-author-bb"]
+    for name in (*mine, *other):
+        queue.submit("work.train", name, {})
+        do(client, tmp_path, lambda request, store: {}, name)
+    queue.submit("work.train", "train-6-1-0-aa", {})
+    WorkLog(client, SEALS).record_failure("train-6-1-1-aa", "no data")
+    assert [queue.first_value(f"bid:{job}:0:1", job) for job in (6, 61)] == [6, 61]
+    queue.announce_turn(6, 1, b"s" * 32)
+    queue.forget_job(6, {claim})
+    left = {key.decode().split(":", 2)[2] for key in client.scan_iter(match="zoo:*:*")}
+    assert left == {*other, "bid:61:0:1"}
+    assert [queue.status(name).state for name in mine] == ["absent"] * len(mine)
+    assert [queue.status(name).state for name in other] == ["done"] * len(other)
+
+
+def test_work_of_a_job_that_is_over__keeps_its_lease(server, queue):
+    with WorkLog(server[1], SEALS, "test-0").lease("train-6-0-0-aa"):
+        queue.forget_job(6, set())
+        assert queue.status("train-6-0-0-aa").state == "running"

@@ -167,6 +167,31 @@ def test_the_first_of_three__that_lies_is_not_used_any_more(devnet: Devnet, liar
     store.close()
 
 
+def test_events_that_a_liar_gave__are_read_again_also_after_a_restart(
+    devnet: Devnet, liars: list[Liar], tmp_path: Path
+) -> None:
+    """Those before a job's newest checkpoint stayed in the store for good."""
+    driver, liar = DevnetDriver(devnet), liars[0]
+    driver.post()
+    chains = [connect(replace(devnet.network, rpcs=(liar.url, devnet.url))) for _ in range(2)]
+    store = use_store(chains[0], tmp_path / "events.sqlite3")
+    head = chains[0].head()
+    honest_jobs = store.jobs_to_read(head)
+    driver.post()
+    liar.lie = lambda question, result: [] if question["method"] == "eth_getLogs" else result
+    head = chains[0].head()
+    assert store.jobs_to_read(head) == honest_jobs
+    store.close()
+    store = use_store(chains[1], tmp_path / "events.sqlite3")
+    cast(FailoverProvider, chains[1].w3.provider).set_aside(liar.url)
+    assert store.jobs_to_read(head) == honest_jobs
+    store.forget_what_came_from(liar.url)
+    assert len(store.jobs_to_read(head)) == len(honest_jobs) + 1
+    store.forget_what_came_from("http://never.asked")
+    assert liar.url not in store._path.read_bytes().decode(errors="replace")
+    store.close()
+
+
 @pytest.mark.parametrize("lie", [time_lie, state_lie])
 def test_what_a_false_view_had_a_keeper_decide__never_goes_out(devnet: Devnet, liars: list[Liar], lie: Lie) -> None:
     """The first call had the liar set aside, and the next asked the honest ones whether they agree with each other."""

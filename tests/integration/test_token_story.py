@@ -12,19 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import CliNetwork, Zoo, zoo_fixture  # noqa: F401
 from tests.integration.test_cli_tokens import USDC, Coin, deployer
 from tests.support.waiting import HANG_S
 from zoo_compute.spec.params import ZEN
 from zoo_compute.subprocesses import tied_to_parent
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory):
-    with cli_network(tmp_path_factory.mktemp("place")) as cli:
-        yield cli
 
 
 def budget_only(place: CliNetwork, **market: Any) -> Path:

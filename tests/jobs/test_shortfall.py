@@ -15,7 +15,17 @@ from tests.support.job_driver import Offer as Bid
 from zoo_compute.chain.batch import Read
 from zoo_compute.client.progress import progress_of
 from zoo_compute.jobs import shortfall as module
-from zoo_compute.jobs.shortfall import GB, USUAL_SLOTS, JobRequirements, Offer, meeting_line, missing, offers, shortfall
+from zoo_compute.jobs.shortfall import (
+    GB,
+    UNWILLING,
+    USUAL_SLOTS,
+    JobRequirements,
+    Offer,
+    meeting_line,
+    missing,
+    offers,
+    shortfall,
+)
 from zoo_compute.spec.requirements import Requirements
 from zoo_compute.spec.schedule import APPLE, LIGHT_FLOPS
 
@@ -224,6 +234,7 @@ def test_a_job_at_its_maximum_price__says_so_and_never_that_it_is_reopened(play:
     assert progress.advice == (
         "missing: 2 of 6 slots have bids",
         "missing: no aggregator has bid",
+        f"missing: {UNWILLING}",
         f"to stop waiting, run `zoo job cancel {network.job}`: the whole escrow comes back, and the posting deposit",
     )
     below = opened(play)

@@ -79,7 +79,7 @@ class Redis:
         return list(values)
 
     def llen(self, queue: str) -> int:
-        return self.queues[queue]
+        return self.queues.get(queue, len(self.values.get(queue, [])))
 
     def lindex(self, queue: str, at: int) -> bytes | None:
         return None

@@ -10,6 +10,7 @@ import pytest
 
 from keepers.services import demand_responder
 from keepers.services.demand_responder import DemandResponder
+from tests.keepers.answering_chain import answering_chain
 from tests.keepers.test_duties import view
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.views import Commit
@@ -38,7 +39,7 @@ def slow(monkeypatch):
         terms = dataclasses.replace(view(0).terms, policy=policy)
         return view(lane.now, job=number, demands=current(number), terms=terms)
 
-    def build(store: Any, manifest: str, asked: Demand, timeout_s: float) -> Any:
+    def build(store: Any, manifest: str, asked: Demand, *_: Any) -> Any:
         lane.built.append((asked.tensor, lane.now))
         lane.now += lane.takes
         return dataclasses.make_dataclass("Opening", [])()
@@ -49,16 +50,9 @@ def slow(monkeypatch):
 
     monkeypatch.setattr(demand_responder, "read_job", read)
     monkeypatch.setattr(demand_responder, "opening_of", build)
-    chain = SimpleNamespace(
-        head=lambda: SimpleNamespace(number=5, timestamp=lane.now),
-        time=lambda head: head.timestamp,
-        network=SimpleNamespace(first_block=0),
-        event_store=None,
-        params=SimpleNamespace(answer_s=ANSWER_S),
-        availability=SimpleNamespace(answer=lambda *args: SimpleNamespace(args=args)),
-    )
-    sender = SimpleNamespace(address="0xH", send=send)
-    lane.made = DemandResponder(ME, chain, sender, SimpleNamespace(has=lambda cid: True))  # type: ignore[arg-type]
+    sender: Any = SimpleNamespace(address="0xH", send=send)
+    store: Any = SimpleNamespace(has=lambda cid: True)
+    lane.made = DemandResponder(ME, answering_chain(lane, ANSWER_S), sender, store)
     monkeypatch.setattr(lane.made, "_asked_in", lambda head: {number for number in lane.jobs if current(number)})
     return lane
 
@@ -118,8 +112,8 @@ def test_a_file_that_cannot_be_read__keeps_nothing_waiting_twice(slow, monkeypat
     slow.takes, slow.custody = 100, {2}
     build = demand_responder.opening_of
 
-    def broken(store: Any, manifest: str, asked: Demand, timeout_s: float) -> Any:
-        opening = build(store, manifest, asked, timeout_s)
+    def broken(store: Any, manifest: str, asked: Demand, *others: Any) -> Any:
+        opening = build(store, manifest, asked, *others)
         if asked.tensor == 7:
             raise ContentMissing("gone")
         return opening

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from keepers.decisions.duties import duties
-from keepers.decisions.obstacles import RECOVERY_S, reasons_not_to_bid
+from keepers.decisions.obstacles import MEASURED_AGAIN, RECOVERY_S, reasons_not_to_bid
 from keepers.decisions.orders import OpenBid, OperatorContext, Prepare, Progress, SealBid, Send
 from tests.keepers.test_duties import (
     BID,
@@ -262,11 +262,16 @@ def test_a_bid_smaller_than_the_lot_takes__is_not_sent():
             "the bid in job 257 has its place on chain, and keeps it until that job is over",
         ),
         ({}, Progress(failed=True, why="no CUDA"), "its files cannot be used here: no CUDA"),
-        ({}, Progress(slot_s=35), "a slot takes 35 s here beside other jobs, too long for the job's slot_s of 40"),
+        (
+            {},
+            Progress(slot_s=35),
+            "a slot takes 35 s here beside other jobs, too long for the job's slot_s of 40" + MEASURED_AGAIN,
+        ),
         (
             {},
             Progress(slot_s=99),
-            "a slot takes 1 min 39 s here, too long to do again in a dispute: the job's reexecute_s is 40",
+            "a slot takes 1 min 39 s here, too long to do again in a dispute: the job's reexecute_s is 40"
+            + MEASURED_AGAIN,
         ),
         ({}, TIMED, ""),
         ({"price": 110}, TIMED, ""),

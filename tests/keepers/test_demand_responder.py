@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from keepers.services import demand_responder
-from keepers.services.demand_responder import DemandResponder, opening_of
+from keepers.services.checkpoint_trees import CheckpointTrees
+from keepers.services.demand_responder import UNDONE_BLOCKS, DemandResponder, opening_of
 from node import tasks
 from node.errors import Withheld
 from repops.commitments import sorted_names, state_root
 from repops.files import state_bytes
+from tests.keepers.answering_chain import answering_chain
 from tests.keepers.test_duties import view
 from tests.support.openings import SlotRound
 from tests.support.small_job import SmallJob, publish
@@ -89,7 +91,7 @@ def demand(claim: Commit | Checkpoint, slot: int, tensor: int = 0, group: int = 
 
 def answers(job: SmallJob, asked: Demand) -> bool:
     """Whether the specification takes what the store gives."""
-    opening = opening_of(job.store, job.base["manifest"], asked, 5)
+    opening = opening_of(job.store, job.base["manifest"], asked, 5, CheckpointTrees())
     place = watching.Demand(slot=asked.slot, tensor=asked.tensor, group=asked.group)
     return availability.has_chunk(SpecClaim(*asked.claim.fields), place, opening)  # type: ignore[arg-type]
 
@@ -205,16 +207,7 @@ def lane(monkeypatch: pytest.MonkeyPatch, job: SmallJob, store: BlockStore):
         return view(chain_data.now, job=number, demands=chain_data.demands, terms=terms)
 
     monkeypatch.setattr(demand_responder, "read_job", read)
-    contract = SimpleNamespace(answer=lambda *args: SimpleNamespace(args=args))
-    chain = SimpleNamespace(
-        head=lambda: SimpleNamespace(number=5, timestamp=chain_data.now),
-        time=lambda head: head.timestamp,
-        network=SimpleNamespace(first_block=0),
-        event_store=None,
-        params=SimpleNamespace(answer_s=ANSWER_S),
-        availability=contract,
-    )
-    chain_data.made = DemandResponder(ME, chain, chain_data.sent, store)  # type: ignore[arg-type]
+    chain_data.made = DemandResponder(ME, answering_chain(chain_data, ANSWER_S), chain_data.sent, store)  # type: ignore[arg-type]
     chain_data.made._history = SimpleNamespace(events_until=lambda head: chain_data.events)
     return chain_data
 
@@ -252,6 +245,30 @@ def test_a_look__reads_no_job_in_which_nothing_is_open(lane, commit):
     lane.demands = [demand(commit, 4)]
     lane.made.poll_once()
     assert (lane.read, lane.sent) == ([], [])
+
+
+@pytest.mark.parametrize(("head", "left"), [(2 * UNDONE_BLOCKS + 1, 3), (2 * UNDONE_BLOCKS + 2, 1)])
+def test_demands_that_ended_long_ago__are_forgotten_and_open_ones_are_not(lane, head, left):
+    """Every look went through all demands that the network ever saw."""
+    events = [event("ChunkDemanded"), event("DemandAnswered"), event("ChunkDemanded", 3)]
+    history = SimpleNamespace(
+        events_until=lambda head: list(events), forget=lambda gone: [events.remove(e) for e in gone]
+    )
+    lane.made._history = history
+    for _ in range(2):
+        assert lane.made._asked_in(SimpleNamespace(number=head)) == {1}
+    assert len(events) == left
+    assert events[-1].args["lane"] == 3
+
+
+def test_a_demand_that_ended_lately__is_remembered_as_its_end_may_be_undone(lane):
+    lately = dataclasses.replace(event("DemandAnswered"), block=900)
+    events = [event("ChunkDemanded"), lately]
+    lane.made._history = SimpleNamespace(
+        events_until=lambda head: events, forget=lambda gone: [events.remove(e) for e in gone]
+    )
+    assert lane.made._asked_in(SimpleNamespace(number=1_000)) == set()
+    assert events[1:] == [lately]
 
 
 def test_only_open_demands_of_my_claims__are_answered_and_only_in_time(lane, commit):

@@ -58,6 +58,7 @@ def work_that_is_timed() -> Any:
         relative_paces=lambda timed, workers: (1.0,) * workers,
         wake=lambda: None,
         announce_turn=lambda job, round, start_root: None,
+        forget_job=lambda job, claims: None,
     )
 
 
@@ -147,7 +148,7 @@ def test_a_round_that_this_machine_cannot_combine__is_not_bid_for(setup, caplog:
         keeper.tick()
         keeper.chain.clock["now"] += 5
     assert {args[1] for function, args in recorder.sent if function == "bid"} == {0}
-    assert caplog.text.count("cannot be its aggregator: combining 16384 updates") == 1
+    assert caplog.text.count("cannot bid: as aggregator: combining 16384 updates") == 1
     del measured["cannot_aggregate"]
     keeper.tick()
     assert {args[1] for function, args in recorder.sent if function == "bid"} == {0, 1}
@@ -158,6 +159,16 @@ def test_jobs_posted_in_one_block__share_the_capacity(setup):
     views |= {job: numbered(opening(1_000), job) for job in (1, 2, 3)}
     keeper.tick()
     assert bids(recorder) == [(1, 4)]
+
+
+def test_a_bid_whose_phase_ends__is_revealed_before_other_jobs_are_served(setup):
+    """Each transaction waits for its block: in a soak, bids were forfeited behind jobs of lower numbers."""
+    keeper, views, recorder, _ = setup
+    sealed = {(0, ME): replace(BID, capacity=2, revealed=False)}
+    views[1] = numbered(opening(1_015, lots={0: replace(LOT, bid_end=1_030, reveal_end=1_040)}), 1)
+    views[2] = numbered(opening(1_015, lots={0: LOT}, bids=sealed), 2)
+    keeper.tick()
+    assert [function for function, _ in recorder.sent] == ["reveal", "bid"]
 
 
 def test_after_a_restart__slots_held_in_a_later_job_count_from_the_first_tick(setup):

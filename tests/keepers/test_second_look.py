@@ -121,7 +121,7 @@ class Three:
             w3=SimpleNamespace(provider=self.provider),
             head=lambda number: SimpleNamespace(number=number, hash=TRUE),
             forget_all=lambda: self.forgot.append("all"),
-            event_store=SimpleNamespace(forget=self.forgot.append),
+            event_store=SimpleNamespace(forget=self.forgot.append, forget_what_came_from=self.forgot.append),
         )
         events = [SimpleNamespace(name="JobPosted", block=1), SimpleNamespace(name="CheckpointPosted", block=3)]
         self.rpcs = {url: Shown(lambda url=url: self._shown(url)) for url in URLS}
@@ -157,6 +157,41 @@ def test_the_rpc_in_use__is_set_aside_once_it_is_alone_at_two_blocks(three: Thre
     assert three.provider.trusts_all()
     with pytest.raises(FalseLook, match="http://first is alone, and is not used for 10 minutes"):
         three.confirm(6)
+    assert three.provider.trusted() == list(URLS[1:])
+    assert three.forgot[-1] == URLS[0], "what it gave before is read again"
+
+
+@pytest.mark.parametrize("answers", [None, TRUE])
+def test_an_rpc_that_lied_while_the_one_in_use_failed__is_the_one_that_is_set_aside(
+    three: Three, answers: bytes | None
+) -> None:
+    """It rests at each second look, and the one in use was doubted in its place."""
+    three.says = {URLS[0]: FALSE, URLS[1]: FALSE, URLS[2]: answers}
+    for number in (5, 6):
+        three.provider.used = {URLS[0], URLS[2]}
+        with pytest.raises(FalseLook):
+            three.confirm(number)
+        assert three.provider.used == set()
+    assert three.provider.trusted() == list(URLS[:2])
+
+
+def test_where_all_that_were_used_show_something_else__none_is_set_aside(three: Three) -> None:
+    three.others_say(FALSE)
+    three.says[URLS[0]] = FALSE
+    for number in range(5, 9):
+        three.provider.used = {URLS[0], URLS[2]}
+        with pytest.raises(FalseLook):
+            three.confirm(number)
+    assert three.provider.trusts_all()
+
+
+def test_the_only_one_that_was_used__is_set_aside_whatever_it_says_later(three: Three) -> None:
+    three.others_say(FALSE)
+    three.says[URLS[0]] = FALSE
+    for number in (5, 6):
+        three.provider.used = {URLS[0]}
+        with pytest.raises(FalseLook):
+            three.confirm(number)
     assert three.provider.trusted() == list(URLS[1:])
 
 

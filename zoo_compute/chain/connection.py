@@ -68,10 +68,16 @@ class Chain:
         return self.network.params
 
     def cached(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The object under `key`, made on first use. Other modules keep here what they have read from this chain."""
-        if key not in self._cache:
-            self._cache.setdefault(key, make())
-        return self._cache[key]
+        """The object under `key`, made on first use. Other modules keep here what they have read from this chain.
+
+        Where another thread forgets all meanwhile, what was made is the caller's, and is not kept.
+        """
+        cache = self._cache
+        try:
+            return cache[key]
+        except KeyError:
+            made = make()
+        return cache.setdefault(key, made)
 
     def forget(self, key: Hashable) -> None:
         """Drop the object under `key`."""
@@ -83,7 +89,7 @@ class Chain:
 
     def forget_all(self) -> None:
         """Drop all that was read from this chain, but for its events."""
-        self._cache.clear()
+        self._cache = {}
         self.forget_head()
 
     def follow(self) -> None:

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -20,6 +21,7 @@ from web3.types import RPCEndpoint
 
 from zoo_compute.chain.connection import Head
 from zoo_compute.chain.events import Event, decode, signatures
+from zoo_compute.chain.provider import FailoverProvider
 from zoo_compute.errors import ConfigError, Unreachable
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("zoo.keeper")
 
-VERSION = 1
+VERSION = 2
 FIRST_RANGE = 2_000  # blocks of the first request; then twice as many, or half where the RPC refuses
 LARGEST_RANGE = 1_000_000
 WANTED_LOGS = 5_000  # in one answer: a range that gave more does not grow
@@ -44,6 +46,7 @@ CREATE TABLE jobs (
     job INTEGER PRIMARY KEY, posted INTEGER NOT NULL, over INTEGER, is_mine INTEGER NOT NULL DEFAULT 0,
     finished INTEGER, is_pruned INTEGER NOT NULL DEFAULT 0
 );
+CREATE TABLE sources (rpc TEXT PRIMARY KEY, first INTEGER NOT NULL);
 CREATE TABLE logs (
     block INTEGER NOT NULL, at INTEGER NOT NULL, job INTEGER, operator INTEGER, topic BLOB NOT NULL, contract INTEGER NOT NULL,
     topics BLOB NOT NULL, data BLOB NOT NULL, tx BLOB NOT NULL, block_hash BLOB NOT NULL, PRIMARY KEY (block, at)
@@ -138,6 +141,13 @@ class EventStore:
             self._drop(first)
             self._newest = _heads(db)[-1:]
 
+    def forget_what_came_from(self, rpc: str) -> None:
+        """Read all blocks again from the first one on whose events an RPC gave, also before a restart. rpc: its URL."""
+        with self._database() as db:
+            first = db.execute("SELECT first FROM sources WHERE rpc = ?", (_source(rpc),)).fetchone()
+            if first is not None:
+                self.forget(first[0])
+
     def close(self) -> None:
         with self._lock:
             if self._opened is not None:
@@ -174,7 +184,7 @@ class EventStore:
             db.execute("INSERT OR IGNORE INTO facts VALUES ('born', ?)", (str(head.number),))
         while first <= last - DEEP:
             end = min(first + self._range - 1, last - DEEP)
-            part = self._logs({"fromBlock": hex(first), "toBlock": hex(end)}, end - first + 1)
+            part = self._logs({"fromBlock": hex(first), "toBlock": hex(end)}, first, end - first + 1)
             if part is None:
                 continue
             logs, until = part
@@ -185,7 +195,7 @@ class EventStore:
                 pruned = end
             first = end + 1
         if newest is not None and first == last and newest.number == last - 1 and newest.hash == head.parent:
-            part = self._logs({"blockHash": "0x" + head.hash.hex()}, 1)
+            part = self._logs({"blockHash": "0x" + head.hash.hex()}, head.number, 1)
             assert part is not None, "a request that cannot be halved raises"
             logs, _ = part
         else:
@@ -229,6 +239,7 @@ class EventStore:
         with self._db as db:
             db.execute("DELETE FROM logs WHERE block >= ?", (start,))
             db.execute("DELETE FROM heads WHERE number >= ?", (start,))
+            db.execute("DELETE FROM sources WHERE first >= ?", (start,))
             db.execute("DELETE FROM jobs WHERE posted >= ?", (start,))
             db.execute("UPDATE jobs SET over = NULL WHERE over >= ?", (start,))
             db.execute("UPDATE jobs SET finished = NULL WHERE finished >= ?", (start,))
@@ -245,7 +256,7 @@ class EventStore:
         until: Head | None = None
         while first <= head.number:
             end = min(first + self._range - 1, head.number)
-            part = self._logs({"fromBlock": hex(first), "toBlock": hex(end)}, end - first + 1)
+            part = self._logs({"fromBlock": hex(first), "toBlock": hex(end)}, first, end - first + 1)
             if part is not None:
                 more, until = part
                 logs += more
@@ -254,8 +265,10 @@ class EventStore:
             raise Unreachable(f"block {head.number} was replaced while it was read", hint="read again")
         return logs
 
-    def _logs(self, blocks: dict[str, str], count: int) -> tuple[list[dict[str, Any]], Head | None] | None:
-        """And the last block, of a range. None: the range was too large for the RPC, and is smaller now. Raises Unreachable."""
+    def _logs(self, blocks: dict[str, str], first: int, count: int) -> tuple[list[dict[str, Any]], Head | None] | None:
+        """And the last block, of a range. first, count: the blocks that are asked for. None: the range was too large for the RPC, and is
+        smaller now. Raises Unreachable.
+        """
         query = {
             **blocks,
             "address": [self._chain.network.contracts[name] for name in self._contracts],
@@ -287,9 +300,18 @@ class EventStore:
         if until and not until[0].get("result"):
             raise Unreachable(f"the RPC does not have block {blocks['toBlock']} yet", hint="read again")
         logs: list[dict[str, Any]] = answer["result"]
+        self._note_source(first)
         if count == self._range and len(logs) < WANTED_LOGS:
             self._range = min(LARGEST_RANGE, 2 * self._range)
         return logs, _head_of(until[0]["result"]) if until else None
+
+    def _note_source(self, first: int) -> None:
+        """The RPC that just answered gave the events of blocks from `first` on."""
+        rpc = _source(cast(FailoverProvider, self._chain.w3.provider).answerer())
+        known = self._db.execute("SELECT first FROM sources WHERE rpc = ?", (rpc,)).fetchone()
+        if known is None or first < known[0]:
+            with self._db as db:
+                db.execute("INSERT OR REPLACE INTO sources VALUES (?,?)", (rpc, first))
 
     def _append(self, logs: Sequence[dict[str, Any]], head: Head) -> None:
         """Save the events, and that all up to `head` are here: both or neither."""
@@ -464,6 +486,11 @@ def _heads(db: sqlite3.Connection) -> list[Head]:
     """Ascending. Their times are not kept, and not needed."""
     rows = db.execute("SELECT number, hash, parent FROM heads ORDER BY number").fetchall()
     return [Head(number, 0, hash_, parent) for number, hash_, parent in rows]
+
+
+def _source(rpc: str) -> str:
+    """A URL may contain a key, which is not written down."""
+    return sha256(rpc.encode()).hexdigest()
 
 
 def _fact(db: sqlite3.Connection, name: str) -> str | None:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-LOOKS_PER_BLOCK = 8  # a new block is seen, on average, a sixteenth of a block's time late
-SHORTEST_S, LONGEST_S = 0.1, 1.5
+LOOKS_PER_BLOCK = 4  # a new block is seen, on average, an eighth of a block's time late
+SHORTEST_S, LONGEST_S = 0.1, 3.0
 WEIGHT = 0.3  # of the last block's time in the average
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from web3.exceptions import TransactionNotFound
 
 from zoo_compute.chain.events import Event, scan
-from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, Commit, JobView
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Commit, JobView
 from zoo_compute.chain.views import Claim as OnChain
 from zoo_compute.spec.params import COIN
 
@@ -60,8 +61,7 @@ class ClaimRecord:
     deadline: (
         int | None
     )  # in wall time: last second of the challenge window, which begins when the turn closes; None until then
-    amount: int  # gross: what the escrow pays or has paid
-    fee: int  # the treasury's part of it
+    amount: int  # gross: what the escrow pays or has paid, with the treasury's fee
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,6 @@ def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = No
     if named.get("JobCancelled"):
         refunded = escrowed - paid - fee
     penalties = tuple(_penalties(chain, events))
-    finalised = named.get("ClaimFinalised", [])
     return JobAccount(
         escrowed=escrowed,
         restored=restored,
@@ -144,7 +143,7 @@ def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = No
         refunded=refunded,
         held=escrowed + restored - paid - fee - refunded,
         slashed=sum(p.lost for p in penalties),
-        claims=tuple(_claims(view, finalised)),
+        claims=tuple(_claims(view)),
         penalties=penalties,
         takeovers=tuple(
             {k: e.args[k] for k in ("turn", "seat", "operator", "price")} for e in named.get("SeatTakenOver", [])
@@ -152,10 +151,19 @@ def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = No
     )
 
 
-def _claims(view: JobView, finalised: Iterable[Event]) -> Iterable[ClaimRecord]:
-    fees = {(event.args["turn"], event.args["seat"]): event.args["fee"] for event in finalised}
+def net_payments(events: Iterable[Event]) -> Counter[int]:
+    """operator -> what it was paid for claims in a job, less the fee, in wei. events: the job's, in their order."""
+    net, operator = Counter[int](), 0
+    for event in events:
+        if event.name == "ClaimFinalised":
+            operator = event.args["operator"]
+        elif event.name == "Paid":  # for the claims of one operator that became final since the payment before
+            net[operator] += event.args["net"]
+    return net
+
+
+def _claims(view: JobView) -> Iterable[ClaimRecord]:
     for claim in sorted(view.claims, key=lambda c: (c.turn, c.seat, c.block)):
-        paid = claim.state == ClaimState.PAID
         yield ClaimRecord(
             turn=claim.turn,
             round=claim.round,
@@ -166,7 +174,6 @@ def _claims(view: JobView, finalised: Iterable[Event]) -> Iterable[ClaimRecord]:
             state=_state(view, claim),
             deadline=view.wall(claim.deadline) if view.is_closed(claim.turn) else None,
             amount=claim.price,
-            fee=fees[claim.turn, claim.seat] if paid else 0,
         )
 
 

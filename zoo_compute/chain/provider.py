@@ -93,6 +93,7 @@ class FailoverProvider(JSONBaseProvider):
         self.chain_id = chain_id
         self._api_key = api_key
         self._headers = authorization(api_key, self.rpcs)
+        self._answerer = threading.local()
         self._connect()
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
@@ -114,6 +115,10 @@ class FailoverProvider(JSONBaseProvider):
     def trusts_all(self) -> bool:
         """Whether none is set aside."""
         return all(each.is_trusted() for each in self.endpoints)
+
+    def answerer(self) -> str:
+        """The RPC that gave this thread's last answer; empty if there was none."""
+        return str(getattr(self._answerer, "url", ""))
 
     def alone(self, url: str) -> FailoverProvider:
         """Over one of the RPCs."""
@@ -168,6 +173,7 @@ class FailoverProvider(JSONBaseProvider):
         self._process = os.getpid()
         self.endpoints = [Endpoint(url, Rpc(url, self._headers)) for url in self.rpcs]
         self._looks = False
+        self.used: set[str] = set()  # those that answered since somebody emptied it
 
     def _ask(self, question: Callable[[Rpc], T]) -> T:
         if self._process != os.getpid():
@@ -188,6 +194,8 @@ class FailoverProvider(JSONBaseProvider):
                     failures[endpoint.url] = cause_of(error)
                     continue
                 endpoint.answered()
+                self.used.add(endpoint.url)
+                self._answerer.url = endpoint.url
                 return answer
         causes = "; ".join(f"{redacted(url)}: {cause}" for url, cause in failures.items())
         raise Unreachable(f"no RPC of the network answers ({causes})")

@@ -11,6 +11,7 @@ from zoo_compute.amounts import ZEN, Token, format_seconds
 from zoo_compute.chain.views import ClaimState, JobState, JobView, LotPhase
 from zoo_compute.errors import ZooError
 from zoo_compute.formats.bundles import MAX_BUNDLE_BYTES, BadRecord, Bundle
+from zoo_compute.jobs.shortfall import failed_attempts
 from zoo_compute.spec.params import grown_reserve
 from zoo_compute.store.cid import raw_cid
 from zoo_compute.store.errors import StoreError
@@ -197,7 +198,7 @@ def progress_of(
         closed=view.closed,
         waiting_for=waiting_for(view),
         missing=tuple(missing),
-        failed_attempts=_failed_attempts(view),
+        failed_attempts=failed_attempts(view),
         block=view.block,
         now=view.wall(view.now),
         token=token,
@@ -252,10 +253,3 @@ def _auction(view: JobView) -> str:
     if any(grown_reserve(lot.reserve, lot.max_reserve) > lot.reserve for lot in short):
         return f"too few bids; waiting for an operator that can bid, then the reserve grows by a quarter{again}"
     return f"too few bids; waiting at the maximum price for an operator that can bid{again}"
-
-
-def _failed_attempts(view: JobView) -> int:
-    lots = view.lots.values()
-    newest = max((lot.attempt for lot in lots), default=0)
-    over = view.state == JobState.OPEN and any(view.now >= lot.reveal_end and not lot.enough_bids for lot in lots)
-    return newest if over else max(0, newest - 1)

@@ -13,7 +13,12 @@ from zoo_compute.spec.watching import Opening
 
 def checkpoint_opening(state: Mapping[str, Array], tensor: int, group: int) -> Opening:
     """One chunk of an aggregation's state."""
-    return _opening(chunk_of(state, tensor, group))
+    return chunk_opening(chunk_of(state, tensor, group))
+
+
+def chunk_opening(chunk: Chunk) -> Opening:
+    """This chunk of an aggregation's state."""
+    return _opening(chunk)
 
 
 def update_opening(bundle: Bundle, slot: int, chunk: Chunk) -> Opening:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 MOST = 1_000  # newest operators to read: 31 requests
 GB = 2**30  # of GPU memory
+UNWILLING = (
+    "by what the chain says there are operators enough, and they do not bid: a node measures a program that is new to it first, and "
+    "does not bid where its machine is too slow for the job's clocks, or busy; then it measures again later. Operators see their "
+    "reason in `zoo node status`. You can wait, or post the job again with longer `limits` (slot_s, aggregate_s, reexecute_s)"
+)
 USUAL_SLOTS = 4  # of one job per node, by default (`capacity` in operator.json)
 
 
@@ -131,8 +136,17 @@ def missing(view: JobView, offered_by: Sequence[Offer], memory_bytes: int | None
         ]  # collateral locked by bids on this job is available to it
         terms = view.terms
         needs = JobRequirements(slots.units, memory_bytes, slots.lock, slots.once, terms.flops, terms.requirements)
-        lacks += shortfall(needs, free)
+        short = shortfall(needs, free)
+        lacks += short or ([UNWILLING] if failed_attempts(view) else [])
     return lacks
+
+
+def failed_attempts(view: JobView) -> int:
+    """Auctions of an open job that found too few bids."""
+    lots = view.lots.values()
+    newest = max((lot.attempt for lot in lots), default=0)
+    over = view.state == JobState.OPEN and any(view.now >= lot.reveal_end and not lot.enough_bids for lot in lots)
+    return newest if over else max(0, newest - 1)
 
 
 def _not_counted(view: JobView, lot: Lot) -> list[str]:

@@ -15,7 +15,7 @@ from zoo_compute.amounts import format_amount
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.events import scan
-from zoo_compute.chain.ledger import job_account
+from zoo_compute.chain.ledger import job_account, net_payments
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.tokens import address_of, set_allowance, token_at
@@ -350,10 +350,11 @@ class Operators:
             view = read_job(self.chain, job, head)
             if view.token != address:
                 continue
-            account = job_account(self.chain, view)
+            of_job = list(scan(self.chain, view.posted_block, view.block, job=job))
+            account = job_account(self.chain, view, of_job)
             mine = [c for c in account.claims if c.operator == number]
             claims += [EarnedClaim(job, c.round, _work(c.kind, c.slots), c.state, c.amount) for c in mine]
-            paid += sum(c.amount - c.fee for c in mine if c.state == "paid")
+            paid += net_payments(of_job)[number]
             penalties += [p for p in account.penalties if p.operator == number]
         return Earnings(
             paid=paid,

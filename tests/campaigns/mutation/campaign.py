@@ -125,8 +125,9 @@ def step(judge: SourceMutantRunner, records: Records, mutant: Mutant) -> None:
 
 
 def write(results: dict[str, Any], seed: int) -> None:
-    """What was run now replaces what was there; the rest stays. `valid` is how large the sample is."""
-    kept = json.loads(RESULTS.read_text())["sources"] if RESULTS.exists() else {}
+    """What was run now replaces what was there; the rest of today's sources stays. `valid` is how large the sample is."""
+    before = json.loads(RESULTS.read_text())["sources"] if RESULTS.exists() else {}
+    kept = {path.stem: before[path.stem] for path in sources([]) if path.stem in before}
     merged = kept | {name: {"seed": seed, **counts} for name, counts in results.items()}
     totals = Counter[str]()
     for counts in merged.values():

@@ -13,6 +13,7 @@ from tests.support.evm import chain
 from tests.support.lockstep import referee_records as records
 from tests.support.lockstep.committed_results import claim_hash
 from tests.support.lockstep.custody_records import checkpoint_message, committee_hash
+from tests.support.lockstep.invariants import pending_claims
 from zoo_compute.spec import (
     admissions,
     audits,
@@ -156,7 +157,8 @@ def _seat_views(w: World, key: tuple[int, int]) -> Iterator[View]:
 
 def _pending_views(w: World, key: tuple[int, int]) -> Iterator[View]:
     job, turn = key
-    yield View("settlement", "pending", key, w.closed_turn(job, turn).pending)
+    bitmap = sum(1 << seat for seat, posted in pending_claims(w, job) if posted.claim.turn == turn)
+    yield View("settlement", "pending", key, bitmap)
     yield View("settlement", "pending", (job, w.run(job).turn), UINT256_MAX)
     yield View("settlement", "claim_deadline", key, seats.claim_deadline(w, job, turn))
     yield View("settlement", "claim_deadline", (job, w.run(job).turn), UINT256_MAX)
@@ -204,10 +206,11 @@ def _citation(w: World, job: int) -> _Cited:
 
 def _claim_views(w: World, key: tuple[int, int, int]) -> Iterator[View]:
     """One place of the ring; one beyond the job's depth is another name of a place, not a place of its own."""
-    job, _, place = key
+    job, seat, place = key
     posted = w.claims.get(key)
     if place < max(w.run(job).depth, 1):
-        yield View("settlement", "claims", key, claim_word(posted))
+        turn = posted.claim.turn if posted else place
+        yield View("settlement", "claims", (job, seat, turn), claim_word(posted))
     if posted and posted.status == ClaimStatus.PENDING:
         terms = convictions.dispute_terms(w, job, posted.claim)
         yield View("settlement", "dispute_terms", (job, astuple(posted.claim)), terms)

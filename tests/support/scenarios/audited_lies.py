@@ -106,7 +106,7 @@ def a_lie_called_false_before_anyone_asked_earns_the_bounty(s: Stage) -> None:
 
 @scenario
 def a_lie_called_false_after_the_first_ask_earns_its_fee(s: Stage) -> None:
-    """In the same second, after it, or asked about while the turn was open; a liar that falls silent changes nothing."""
+    """Asked about while the turn was open; a liar that falls silent changes nothing."""
     a = AuditedLie(s, says_false=True)
     t = a.t
     asked = t.explorer.first("alice", Kind.UPDATE, t.first_slot("alice"), by="stranger")
@@ -117,6 +117,28 @@ def a_lie_called_false_after_the_first_ask_earns_its_fee(s: Stage) -> None:
     t.expire(asked)
     a.settle()
     assert a.paid == len(a.said.units) * a.fee
+
+
+def _called_false_after_the_ask(s: Stage, seconds: int) -> None:
+    a = AuditedLie(s, says_false=True)
+    t = a.t
+    a.close_and_draw()
+    asked = t.explorer.first("alice", Kind.UPDATE, t.first_slot("alice"), by="stranger")
+    s.wait(seconds)
+    a.speak()
+    t.expire(asked)
+    a.settle()
+    assert a.paid == len(a.said.units) * a.fee
+
+
+@scenario
+def a_lie_called_false_in_the_second_of_the_first_ask_earns_its_fee(s: Stage) -> None:
+    _called_false_after_the_ask(s, 0)
+
+
+@scenario
+def a_lie_called_false_a_second_after_the_first_ask_earns_its_fee(s: Stage) -> None:
+    _called_false_after_the_ask(s, 1)
 
 
 @scenario
@@ -170,3 +192,22 @@ def one_lock_pays_for_the_bounty_of_its_first_conviction(s: Stage) -> None:
     assert locks == [lost, 0] == [lock_of(turns[0][0]["alice"].price, 10_000), 0]
     assert paid == [2 * fee + lost // 2 // 2 * 2, 2 * fee]
     assert s.world.budget_of(job).reserved == 0
+
+
+@scenario
+def a_lie_convicted_in_the_open_turn_says_nothing_of_who_commits_in_its_place(s: Stage) -> None:
+    """The auditor calls the honest claim that replaced it false: the conviction before was of another one."""
+    a = AuditedLie(s, says_false=True)
+    t, lie = a.t, a.t.claims["alice"]
+    t.convict("alice")
+    del t.claims["alice"]
+    s.take_over(t.job, lie.seat, "carol")
+    t.commit("carol")
+    assert t.claims["carol"].scope == lie.scope
+    a.close_and_draw()
+    a.speak()
+    s.to(s.world.draws[t.job, 0].deadline + 1)
+    args = (t.job, 0, a.erin, 0, a.said, (lie,), Verdicts())
+    s.no("audits: nothing to settle", "audits", "settle_verdicts", "stranger", *args)
+    a.settle()
+    assert a.paid == (len(a.said.units) - 1) * a.fee

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.support.job_driver import POSTING_DEPOSIT
+from tests.support.job_driver import POSTING_DEPOSIT, Offer
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from tests.support.scenarios.availability import DemandScenario
@@ -312,3 +312,77 @@ def a_hostile_token_stops_only_the_audits_that_are_paid_in_it(s: Stage) -> None:
     s.no("audits: transfer failed", "audits", "withdraw", "stranger", bad, s.accounts["submitter"])
     s.ok("token", "refuse", "stranger", bad, False)
     s.ok("audits", "withdraw", "stranger", bad, s.accounts["submitter"])
+
+
+@scenario
+def units_are_drawn_and_judged_until_the_window_ends(s: Stage) -> None:
+    """The auditor's half and the replacement's, each with its last second; and a block is named before the deadline."""
+    t = AuditScenario(s, token="usd")
+    job = t.job
+    t.ok("fund", "submitter", job, RICH)
+    for name in ("erin", "frank"):
+        t.enlist(name)
+    t.drawn()
+    draw = s.world.draws[job, 0]
+    s.to(draw.half_at)
+    t.give("erin", verdicts_of([0, 1, 2], []))
+    s.wait(1)
+    t.give("frank", verdicts_of([3], []))
+    s.to(t.deadline)
+    t.give("erin", verdicts_of([4], []))
+    said = [(operator, role) for _, _, operator, role in s.world.statements]
+    erin, frank = s.ids["erin"], s.ids["frank"]
+    assert said == [(erin, Role.AUDITOR), (frank, Role.REPLACEMENT), (erin, Role.REPLACEMENT)]
+
+
+@scenario
+def a_draws_block_is_named_before_the_deadline(s: Stage) -> None:
+    t = AuditScenario(s)
+    t.ok("fund", "submitter", t.job, RICH)
+    t.enlist("erin")
+    s.to(t.deadline - 1)
+    t.ok("draw_units", "stranger", t.job, 0)
+    s.wait(1)
+    s.mine(300)  # its hash is forgotten
+    t.no("window over", "draw_units", "stranger", t.job, 0)
+
+
+@scenario
+def a_unit_that_its_auditor_called_false_is_not_paid_twice(s: Stage) -> None:
+    t = AuditScenario(s, token="usd")
+    names = ("erin", "frank", "grace")
+    t.ok("fund", "submitter", t.job, RICH)
+    for name in names:
+        t.enlist(name, places=2)
+    t.drawn()
+    auditor = next(name for name in names if t.units_of(name))
+    unit = t.units_of(auditor)[0]
+    t.give(auditor, first := verdicts_of([], [unit]))
+    s.to(s.world.draws[t.job, 0].half_at + 1)
+    other = next(name for name in names if unit in t.units_of(name, Role.REPLACEMENT))
+    t.give(other, said := verdicts_of([unit], []))
+    t.after_window()
+    t.settle(other, said, "nothing to settle", role=Role.REPLACEMENT)  # without what the auditor said
+    t.settle(other, said, first=first, role=Role.REPLACEMENT)
+    assert (t.paid(other), t.reserved(other)) == (0, 0)
+
+
+@scenario
+def verdicts_on_more_units_than_a_word_has_are_each_of_their_own(s: Stage) -> None:
+    s.register_all()
+    s.back("alice", 300)
+    terms = {"slots": 300, "quorum": 1, "audit_bps": 10_000, "reexecute_s": 200}
+    job, erin = s.running({"alice": Offer(60, 300)}, {"dave": Offer(30)}, **terms), s.ids["erin"]
+    s.ok("audits", "fund", "submitter", job, RICH)
+    s.ok("audits", "deposit", "stranger", erin, s.tokens["zen"], s.preset.audit_bond + RICH)
+    s.ok("audits", "offer", "erin owner", erin, 1)
+    claim = s.commit(job, "alice")
+    s.post_checkpoint(job)
+    for _ in range(2):
+        s.wait(s.preset.draw_blocks + 2)
+        s.ok("audits", "draw_units", "stranger", job, 0)
+    said = verdicts_of([1, 255, 256, 300], [])
+    s.ok("audits", "give_verdicts", "erin hot", job, 0, erin, said)
+    s.to(s.deadline(job, claim) + 1)
+    s.ok("audits", "settle_verdicts", "stranger", job, 0, erin, Role.AUDITOR, said, (claim,), NOTHING)
+    assert s.world.audit_owed[s.tokens["zen"], s.accounts["erin owner"]] == 4 * FEE

@@ -225,3 +225,96 @@ def a_checkpoint_is_posted_under_the_pointer_that_custodians_signed(s: Stage) ->
     other = t.checkpoint(claim, 0, cid=b"x" * 32)
     t.no("not the custodian's signature", "hold_turn", "stranger", t.job, claim.turn, t.committee, (), other)
     t.held_turn(claim, 0)
+
+
+@scenario
+def one_custodian_is_no_majority_however_often_it_signs(s: Stage) -> None:
+    t = CustodyScenario(s)
+    job, forged = t.job, "custody: not the custodian's signature"
+    t.asked()
+    t.offered(*LARGE)
+    t.awarded()
+    t.drawn()
+    for name in HOLDERS:
+        s.ready(job, name)
+    s.no(forged, "custody", "hold_start", "stranger", job, t.committee, t.start(0, 0))
+    t.ok("hold_start", "stranger", job, t.committee, t.start(0, 1))
+    t.commit_all()
+    s.no(forged, "custody", "hold_inputs", "stranger", job, 0, t.committee, t.inputs(7, 1, 1))
+    t.hold(7, 0, 1)
+    s.no(forged, "custody", "post_checkpoint", "dave hot", *t.post_args(2, 2))
+    claim = t.posted(0, 1)
+    s.no(forged, "custody", "hold_turn", "stranger", job, 0, t.committee, (), t.checkpoint(claim, 2, 2))
+    t.held_turn(claim, 2)
+
+
+@scenario
+def who_signed_for_an_older_turn_only_is_replaced(s: Stage) -> None:
+    """The open turn's place of the ring still has the record of the turn that is two before it."""
+    t = CustodyScenario(s, rounds=5, depth=1).ready()
+    job = t.job
+    for _ in range(2):
+        t.closed()
+        s.finalise(job)
+    t.count()
+    assert (t.turn, s.world.custody_records[job, 0].inputs) == (2, 0b011)
+    s.to(s.world.run(job).inputs_close + s.preset.answer_s + 1)
+    t.no("mask is open", "leave_out", "stranger", job, 2)
+    t.ok("lapse", "stranger", job, t.committee, 0)
+    t.hold(0, 1)  # the excuse
+    t.no("it signed", "lapse", "stranger", job, t.committee, 1)
+
+
+@scenario
+def an_excuse_goes_with_whoever_gave_it(s: Stage) -> None:
+    t = CustodyScenario(s).ready()
+    t.commit_all()
+    t.hold(7, 0)
+    assert s.world.custody_records[t.job, 0].answered == 0b001
+    t.expelled(0)
+    t.offered("alice")
+    t.drawn()
+    t.hold(7, 1, 2)
+    assert s.world.custody_records[t.job, 0].answered == 0
+
+
+@scenario
+def a_posted_checkpoint_stays_with_the_committee_that_signed_it(s: Stage) -> None:
+    """Whoever is in a later one takes no pay for what others signed."""
+    t = CustodyScenario(s).ready()
+    t.closed()
+    record, signed = s.world.custody_records[t.job, 0], t.committee
+    t.expelled(1)
+    t.no("committee differs", "hold_turn", "stranger", t.job, 0, t.committee, (), ())
+    t.ok("hold_turn", "stranger", t.job, 0, signed, (), ())
+    assert s.world.custody_records[t.job, 0] == record
+
+
+@scenario
+def nobody_signs_for_a_turn_that_waits(s: Stage) -> None:
+    t = CustodyScenario(s, depth=1).ready()
+    t.closed()
+    assert (t.turn, s.world.run(t.job).opened_at) == (1, 0)
+    t.no("not the open turn", "hold_inputs", "stranger", t.job, 1, t.committee, t.inputs(0, 0))
+    t.no("no open turn", "lapse", "stranger", t.job, t.committee, 0)
+    s.to(s.world.run(t.job).aggregator_due + 1)
+    s.no("settlement: job can go on", "settlement", "abandon", "stranger", t.job)
+
+
+@scenario
+def a_seat_is_taken_over_while_the_next_turn_waits(s: Stage) -> None:
+    """What custodians signed of the turn before closes nothing any more."""
+    t = CustodyScenario(s, depth=1).ready()
+    for name in ("alice", "bob"):
+        s.commit(t.job, name)
+    carol = s.seat_of(t.job, "carol")
+    s.to(deadline_of(s.world.run(t.job), s.world.seat(t.job, carol)) + 1)
+    s.ok("settlement", "time_out", "stranger", t.job, carol)
+    t.hold(7 ^ 1 << carol, 0, 1)
+    t.posted()
+    assert s.world.run(t.job).opened_at == 0
+    s.take_over(t.job, carol, "erin")
+    s.finalise(t.job)
+    for name in ("alice", "bob", "erin"):
+        s.commit(t.job, name)
+    t.posted(inputs=t.inputs(7, 0, 1))

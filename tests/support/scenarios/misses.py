@@ -225,3 +225,18 @@ def whoever_took_a_dearer_seat_and_leaves_it_has_nothing_set_aside(s: Stage) -> 
     for _ in range(2):
         s.play_round(job)
     s.settle(job)
+
+
+@scenario
+def another_seat_at_its_price_makes_nobody_forget_the_dearer_one(s: Stage) -> None:
+    rated(s)
+    slots = {"bob": Offer(60, 2), "carol": Offer(70, 2), "dave": Offer(80, 2)}
+    job = s.running(slots, {"erin": Offer(30)}, quorum=2)
+    dearer, other = time_out(s, job, "bob"), s.seat_of(job, "carol")
+    s.post_checkpoint(job)
+    s.take_over(job, dearer, "alice")
+    s.ok("settlement", "decline", "carol hot", job, other, 2)
+    s.take_over(job, other, "alice")
+    assert s.world.stake_of(job, s.ids["alice"], False).is_dearer
+    s.ok("settlement", "decline", "alice hot", job, dearer, 2)
+    assert s.world.set_aside.get((job, dearer), SetAside()) == SetAside()

@@ -453,6 +453,8 @@ def a_job_of_depth_one_waits_for_every_window(s: Stage) -> None:
         s.play_round(job)
         assert not s.world.run(job).is_open
         if turn < 2:
+            s.to(max(s.now, s.world.run(job).aggregator_due + 1))
+            s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
             s.finalise(job)
     s.settle(job)
     assert s.world.run(job).round == 3

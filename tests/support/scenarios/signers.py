@@ -319,3 +319,33 @@ def what_help_costs_a_signer_is_rounded_up(s: Stage) -> None:
     t.close(0)
     assert t.reserve(name) == 420
     t.ok("expel", "stranger", t.job, t.committee, 0)
+
+
+@scenario
+def a_record_of_another_turn_says_nothing_of_who_signed(s: Stage) -> None:
+    """The first turn's place of the ring has the record of the third, which the same custodians signed."""
+    t = SignersScenario(s, rounds=5, depth=1)
+    s.finalise(t.job)
+    t.closed()
+    s.finalise(t.job)
+    t.count()
+    t.closed()
+    assert (s.world.custody_records[t.job, 0].turn, s.world.custody_records[t.job, 0].inputs) == (2, 0b011)
+    for seat in (0, AGGREGATOR_SEAT):
+        t.demand(seat, 0, reason="custody: it did not sign")
+
+
+@scenario
+def nobody_lapses_while_a_demand_holds_the_clocks(s: Stage) -> None:
+    t = SignersScenario(s, slot_s=60)
+    job, answer_s, closes = t.job, s.preset.answer_s, s.world.run(t.job).inputs_close
+    s.to(closes)
+    t.demand(0, 0, lane=1)
+    s.wait(answer_s + 1)
+    t.no("time left", "lapse", "stranger", job, t.committee, 2)
+    t.close(0, 1)
+    assert (s.world.run(job).holds, s.world.run(job).inputs_close) == (0, closes + answer_s)
+    s.to(closes + 2 * answer_s)
+    t.no("time left", "lapse", "stranger", job, t.committee, 2)
+    s.wait(1)
+    t.ok("lapse", "stranger", job, t.committee, 2)

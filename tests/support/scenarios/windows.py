@@ -38,7 +38,9 @@ def a_window_begins_when_the_turn_closes_and_is_the_same_for_all_its_claims(s: S
 def who_is_convicted_takes_no_seat_before_the_next_turn(s: Stage) -> None:
     """Else it could commit the convicted claim again."""
     s.register_all()
+    s.post()  # so that the job and the operator differ in number
     job = s.running(SLOTS, AGGREGATORS, rounds=2)
+    assert job != s.ids["alice"]
     lie = s.commit(job, "alice")
     s.convict(job, lie)
     take = ("take_over", "alice hot", job, lie.seat, s.ids["alice"], 2, 10)

@@ -277,12 +277,14 @@ class Settlement(Binding):
         return OperatorRecord(*values)
 
     def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
-        """The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status."""
+        """The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status,
+        which is that of the turn's claim.
+        """
         values: bytes = self._view("claims", (job, seat, turn), block)
         return values
 
     def pending(self, job: int, turn: int, block: BlockIdentifier | None = None) -> int:
-        """Claims of a turn that are neither paid, convicted nor void; the greatest number while the turn may have
+        """The seats whose claims of a turn are neither paid, convicted nor void; all bits while the turn may have
         more.
         """
         values: int = self._view("pending", (job, turn), block)
