@@ -73,10 +73,13 @@ class Audits(Table):
         """As far as claims are decided."""
         for turn, name, role in self.said:
             operator = self.n.ids[name]
-            left = self.n.world.statements[JOB, turn, operator, role].left
+            key = (JOB, turn, operator, role)
+            left, had = self.n.world.statements[key].left, self.n.wealth([name])
             if not left.units or self.n.now <= self.n.world.draws[JOB, turn].deadline:
                 continue
             claims = tuple(claim for claim in self.worth.claims if claim.turn == turn)
             auditor = next(who for who in AUDITORS if who != name)
             first = self.said.get((turn, auditor, Role.AUDITOR), Verdicts()) if role == Role.REPLACEMENT else Verdicts()
             self.n.attempt("audits", "settle_verdicts", "stranger", JOB, turn, operator, int(role), left, claims, first)
+            units = set(left.units).difference(self.n.world.statements[key].left.units)
+            self.worth.settled(name, units, self.n.wealth([name]) - had)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from benchmarks.economy.network import PARTIES, ROUND_COST, SLOT_COST, Network
+from benchmarks.economy.network import CUSTODIANS, PARTIES, ROUND_COST, SLOT_COST, Network
 from zoo_compute.spec.auditing import AGGREGATION_UNIT
 from zoo_compute.spec.params import RESERVED_FEES
 from zoo_compute.spec.state import Claim
@@ -27,6 +27,7 @@ class Worth:
     unaggregated: set[int] = field(default_factory=set)
     risked: int = 0
     draws: dict[str, int] = field(default_factory=dict)  # by auditor: what honesty earns with its units
+    bounties: int = 0  # of hostile auditors: the submitter's deposit pays them
 
     def closed(self, turn: int, claims: Iterable[Claim], lies: set[Claim], made: Claim | None) -> None:
         self.claims += claims
@@ -38,11 +39,9 @@ class Worth:
 
     def drawn(self, name: str, units: Mapping[int, Claim]) -> None:
         """Chance gave an auditor these units: with other draws it had earned otherwise, whatever it did."""
-        terms = self.network.world.terms[JOB]
         for unit, claim in units.items():
-            fee = terms.aggregator_reserve if unit == AGGREGATION_UNIT else terms.reserve
             cost = ROUND_COST if unit == AGGREGATION_UNIT else SLOT_COST
-            self.draws[name] = self.draws.get(name, 0) + fee - (0 if self.knows(name, claim) else cost)
+            self.draws[name] = self.draws.get(name, 0) + self._fee(unit) - (0 if self.knows(name, claim) else cost)
 
     def looked(self, name: str, units: Mapping[int, Claim]) -> None:
         """Looking is doing again; a coalition knows what its own claims are."""
@@ -55,11 +54,18 @@ class Worth:
 
     def trusted(self, name: str, units: Mapping[int, Claim]) -> None:
         """Called clean without a look. Of strangers' units one in STRANGERS_LIE is a lie that somebody shows: here it costs its part."""
-        terms = self.network.world.terms[JOB]
         for unit, claim in units.items():
             if self.network.named(claim.operator) not in self.hostile:
-                fee = terms.aggregator_reserve if unit == AGGREGATION_UNIT else terms.reserve
-                self.risked += fee * RESERVED_FEES // STRANGERS_LIE
+                self.risked += self._fee(unit) * RESERVED_FEES // STRANGERS_LIE
+
+    def settled(self, name: str, units: Iterable[int], earned: int) -> None:
+        """What an auditor has for these units beyond their fees is bounties."""
+        if name in self.hostile:
+            self.bounties += max(0, earned - sum(map(self._fee, units)))
+
+    def _fee(self, unit: int) -> int:
+        terms = self.network.world.terms[JOB]
+        return terms.aggregator_reserve if unit == AGGREGATION_UNIT else terms.reserve
 
     # --- at the end
 
@@ -90,7 +96,10 @@ class Worth:
     @property
     def of_coalition(self) -> int:
         own = self.gained(self.hostile) - self.risked
-        return own + self.work(kept=False) if "submitter" in self.hostile else own
+        if "submitter" not in self.hostile:
+            return own
+        custody = sum(max(0, self.gained([name])) for name in self.hostile.intersection(CUSTODIANS))
+        return own + self.work(kept=False) - self.bounties - custody
 
     def honest_losses(self) -> dict[str, int]:
         """What honest parties paid more than they had for it; of the submitter, beyond its audits."""

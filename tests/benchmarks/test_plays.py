@@ -168,6 +168,25 @@ def test_an_abandoned_turn_on_a_lie__is_paid_back(monkeypatch: pytest.MonkeyPatc
     assert loss() > 0
 
 
+def test_a_submitter__gains_nothing_by_what_its_deposits_pay_its_own_parties() -> None:
+    """The aggregator lies, its auditor has a bounty for it, and its custodian signs two turns more: all from the submitter's money."""
+    decisions = {
+        "aggregator closes turn 0, attempt 0": "lies",
+        "aggregator whose lie in turn 0, seat 128 is found,": "is judged, with its own seal first",
+        "aggregator whose lie in turn 0, seat 128 is found, is late": "by a turn",
+        "spare seat 128 is vacant in turn 2": "taken by aggregator",
+    }
+    coalition = ("submitter", "aggregator", "auditor", "custodian")
+    where = named("all is drawn for audits, and custodians sign")
+    honest, worth = played(where, coalition), played(where, coalition, **decisions)
+    custody = [each.network.wealth(["custodian"]) - each.network.before["custodian"] for each in (honest, worth)]
+    assert worth.bounties > 0
+    assert honest.bounties == 0
+    assert custody[1] > custody[0] > 0
+    profit = worth.of_coalition - honest.of_coalition
+    assert profit < 0 < profit + worth.bounties + custody[1] - custody[0], "a play that a wrong yardstick calls good"
+
+
 def test_search__finds_a_bounty_that_pays_for_its_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_ends, "bounty_of", lambda fee, taken: params.BOUNTY_FEES * fee)
     best = search(("provider", "auditor"), 400, seed=7).best
