@@ -11,7 +11,14 @@ import pytest
 
 from keepers.decisions.duties import duties
 from keepers.decisions.orders import NEWEST_CHECKPOINT, Aggregate, DemandChunk, MissingData, Progress, Train
-from keepers.decisions.requests import aggregate_name, aggregate_request, train_name, train_request, verify_request
+from keepers.decisions.requests import (
+    aggregate_name,
+    aggregate_request,
+    prepare_name,
+    train_name,
+    train_request,
+    verify_request,
+)
 from keepers.queue.work_queue import WorkStatus
 from keepers.services.precompute import UNKNOWN_CHECKPOINT, Speculation, with_checkpoint
 from keepers.services.progress import progress_of
@@ -140,9 +147,10 @@ def test_an_aggregator_with_slots__demands_of_each_checkpoint_what_it_lacks_of_t
     commits, checkpoints = [commit(0), commit(1, start_root=root(0))], [made(0), made(1)]
     view = delayed(seen(commits, checkpoints, 2), window_s=600, aggregator=ME, aggregator_due=OPENED + 400)
     lacks = {"checkpoint": True, "places": [[0, None]], "asked_at": 1_055}
-    work: Any = Queue({train_name(view, SLOT): WorkStatus("absent", missing=lacks)})
+    prepared = {prepare_name(view): WorkStatus("done", {"slot_s": 1.0, "carry": 1})}
+    work: Any = Queue(prepared | {train_name(view, SLOT): WorkStatus("absent", missing=lacks)})
     assert [duty.claim for duty in demanded(duties(view, THE_PROVIDER, progress_of(work, view, ME)))] == [made(0)]
-    work = Queue({aggregate_name(view): WorkStatus("absent", missing=lacks)})
+    work = Queue(prepared | {aggregate_name(view): WorkStatus("absent", missing=lacks)})
     assert [duty.claim for duty in demanded(duties(view, THE_PROVIDER, progress_of(work, view, ME)))] == [made(1)]
 
 
