@@ -214,7 +214,7 @@ def plays_table() -> str:
             who = each["coalition"][0] if size == 1 else f"{size} together, {len(of_size)} coalitions"
             play = "; ".join(each["play"])
             rows.append([who, f"{of_all:+.3f}", f"{each['profit']:+.3f}", each["circumstances"], play])
-    said = f"{last['plays']:,} plays of {last['strategies']:,} strategies, {last['calls']:,} calls of the specification:\n\n"
+    said = f"{last['plays']:,} different plays of {last['strategies']:,} strategies, {last['calls']:,} calls of the specification:\n\n"
     return said + table(["coalition", "best, in slot-rounds", "best that bends", "where", "by"], rows)
 
 
