@@ -589,8 +589,6 @@ def bids(job: uint256, kind: uint256, operator: uint256) -> Bid:
     @notice An operator's bid; zeros when there is none. `won` and `first_slot` are settled once the lot is cleared.
     """
     entry: words.Entry = self._entry(job, kind, operator)
-    if entry.attempt == 0:
-        return empty(Bid)
     clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     return Bid(
         attempt=entry.attempt,

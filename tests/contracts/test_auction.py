@@ -31,6 +31,15 @@ def test_bid__locks_for_all_its_units(kit, play):
     assert kit.registry.operators(ada.id).locks == 1
 
 
+def test_bids__of_who_has_none_in_a_lot__shows_zeros(kit, play):
+    ada, bob = play.register("ada"), play.register("bob")
+    job = play.post()
+    play.bid(job, 0, ada, Offer(123, 2))
+    for kind, operator in ((0, bob), (1, ada)):
+        shown = kit.auction.bids(job, kind, operator.id)
+        assert [each for each in shown if each not in (0, bytes(32))] == []
+
+
 def test_bid__out_of_range__is_refused_in_order(kit, play):
     ada = play.register("ada")
     poor = play.register("poor", deposit=LOCK - 1)
