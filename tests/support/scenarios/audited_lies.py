@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.support.explorations.explored_job import ExploredJob
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import scenario
 from tests.support.scenarios.explorations import SALT, unit_of_update
 from zoo_compute.spec.audit_ends import units_of
 from zoo_compute.spec.auditing import Verdicts, verdicts_of
-from zoo_compute.spec.disputed_claims import claim_key
+from zoo_compute.spec.disputed_claims import MOST_LEFT_S, claim_key
 from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.params import bounty_of, lock_of
 from zoo_compute.spec.verdicts import sealed
@@ -17,8 +19,8 @@ from zoo_compute.spec.verdicts import sealed
 class AuditedLie:
     """A job all of whose units are drawn: erin, the only auditor, says what it will of a turn in which alice's claim is a lie."""
 
-    def __init__(self, s: Stage, says_false: bool) -> None:
-        self.s, self.t = s, (t := ExploredJob(s, rounds=1, token="usd", audit_bps=10_000))
+    def __init__(self, s: Stage, says_false: bool, **terms: Any) -> None:
+        self.s, self.t = s, (t := ExploredJob(s, rounds=1, token="usd", audit_bps=10_000, **terms))
         self.usd, self.erin, self.fee = s.tokens["usd"], s.ids["erin"], s.world.terms[t.job].reserve
         s.ok("audits", "fund", "submitter", t.job, 100 * self.fee)
         for token, amount in (("zen", s.preset.audit_bond), ("usd", 50 * 20 * self.fee)):
@@ -115,6 +117,23 @@ def a_lie_called_false_after_the_first_ask_earns_its_fee(s: Stage) -> None:
     a.settle()  # of what is decided
     assert a.paid == (len(a.said.units) - t.claims["alice"].count) * a.fee
     t.expire(asked)
+    a.settle()
+    assert a.paid == len(a.said.units) * a.fee
+
+
+@scenario
+def a_lie_called_false_after_the_first_ask_earns_its_fee_in_a_window_of_weeks_too(s: Stage) -> None:
+    """How long before the deadline somebody asked is counted up to twelve days; a claim asked about in the open turn has as many, once
+    a second ask found its deadline.
+    """
+    a = AuditedLie(s, says_false=True, reexecute_s=MOST_LEFT_S // 2)
+    slot = a.t.first_slot("alice")
+    asked = a.t.explorer.first("alice", Kind.UPDATE, slot, by="stranger")
+    a.close_and_draw()
+    a.t.explorer.first("alice", Kind.UPDATE, slot + 1, by="stranger")
+    a.speak()
+    assert s.world.draws[a.t.job, 0].deadline > s.now + MOST_LEFT_S
+    a.t.expire(asked)
     a.settle()
     assert a.paid == len(a.said.units) * a.fee
 
