@@ -1,5 +1,5 @@
-"""A network of real keepers under small jobs and hostile parties for an hour of compressed time: what it costs in memory, disk and handles,
-and whether an honest operator missed, lost or was paid anything wrongly.
+"""A network of real keepers under small jobs and hostile parties in compressed time: what it costs in memory, disk and handles, and
+whether an honest operator missed, lost or was paid anything wrongly.
 
 soak        the run and its report
 traffic     honest jobs, so many beside each other

@@ -48,9 +48,8 @@ class Outcome:
     disputed: set[Place] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)  # transactions in which an ask ran out
     convicted: dict[str, Event] = field(default_factory=dict)  # an honest operator's conviction, by transaction
-    booked: dict[int, dict[str, int]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(int))
-    )  # job -> account, with the fee
+    # job -> account, with the fee
+    booked: dict[int, dict[str, int]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(int)))
     escrows: Counter[int] = field(default_factory=Counter)  # what came in less what went out
     credited: Counter[str] = field(default_factory=Counter)  # by account, in ZEN's smallest unit
     withdrawn: Counter[tuple[str, str]] = field(default_factory=Counter)  # by account and contract

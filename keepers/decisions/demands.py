@@ -73,9 +73,8 @@ def demand_of_silent(view: JobView, me: OperatorContext, progress: Progress) -> 
         operator, latest = signers_to_check(view, me, made).get(place), made.deadline - 2 * me.answer_s
         if operator is None or made.final or view.now > latest or taken & {made.fields, operator}:
             continue
-        early = (
-            latest - me.answer_s * 3 // 2
-        )  # others' demand that was opened later leaves me too little time to wait for it
+        # Others' demand that was opened later leaves me too little time to wait for it.
+        early = latest - me.answer_s * 3 // 2
         open_ = _open_of(view, operator, STRANGERS_LANE)
         if len(open_) >= SIGNER_DEMANDS and min(d.opened_at for d in open_) < early:
             continue

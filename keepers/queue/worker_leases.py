@@ -23,7 +23,7 @@ LEASE_S = 10
 LEASE_RENEWAL_S = 2.0
 QUARANTINE_S = 86_400
 DISPUTE_QUARANTINE_S = 600
-PASSING_S = 150.0
+PASSING_S = 150.0  # of a failure that others can end, the first time
 
 
 def quarantine_s(name: str) -> int:

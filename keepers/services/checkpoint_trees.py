@@ -15,9 +15,8 @@ class CheckpointTrees:
 
     def __init__(self, most_groups: int = MOST_GROUPS) -> None:
         self._most_groups = most_groups
-        self._trees: dict[
-            str, tuple[ChunkTrees, int]
-        ] = {}  # by CID, with the size of the file's header; the oldest first
+        # By CID, with the size of the file's header; the oldest first.
+        self._trees: dict[str, tuple[ChunkTrees, int]] = {}
 
     def chunk(self, store: Store, cid: str, tensor: int, group: int, *, timeout_s: float) -> Chunk:
         """As `repops.chunks.chunk_of`, of the state in a file. Raises the store's errors, FileRefused."""

@@ -31,7 +31,7 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Checkpoint, Commit, JobView
 from zoo_compute.codec import BadUpdateFile
 from zoo_compute.codec.files import UpdateLayout, get, whole
-from zoo_compute.disputes.openings import chunk_opening, update_opening
+from zoo_compute.disputes.openings import checkpoint_opening, update_opening
 from zoo_compute.errors import Refusal, ZooError
 from zoo_compute.formats.bundles import MAX_BUNDLE_BYTES, MAX_POINTER_BYTES, BadRecord, Bundle, Pointer
 from zoo_compute.spec.watching import Opening
@@ -146,11 +146,10 @@ class DemandResponder:
             place = tuple(int(event.args[name]) for name in ("job", "turn", "seat", "author", "lane"))
             by_place.setdefault(place, []).append(event)
         open_ = {place for place, events in by_place.items() if _is_open(events)}
-        past = [each for place in by_place.keys() - open_ for each in by_place[place]]
-        if past and min(event.block for event in past) < head.number - 2 * UNDONE_BLOCKS:
-            ended = by_place.keys() - open_
-            old = [p for p in ended if by_place[p][-1].block < head.number - UNDONE_BLOCKS]
-            self._history.forget([event for place in old for event in by_place[place]])
+        ended = [events for place, events in by_place.items() if place not in open_]
+        if any(events[0].block < head.number - 2 * UNDONE_BLOCKS for events in ended):
+            old = [events for events in ended if events[-1].block < head.number - UNDONE_BLOCKS]
+            self._history.forget([event for events in old for event in events])
         return {place[0] for place in open_}
 
     def _answer(self, sending: Executor, job: int, manifest: str, demand: Demand, timeout_s: float) -> None:
@@ -206,7 +205,7 @@ def opening_of(store: Store, manifest: str, demand: Demand, timeout_s: float, tr
     if isinstance(claim, Checkpoint):
         data = store.read(raw_cid(claim.cid), max_bytes=MAX_POINTER_BYTES, timeout_s=timeout_s)
         cid = Pointer.from_bytes(data).state
-        return chunk_opening(trees.chunk(store, cid, demand.tensor, demand.group, timeout_s=timeout_s))
+        return checkpoint_opening(trees.chunk(store, cid, demand.tensor, demand.group, timeout_s=timeout_s))
     assert isinstance(claim, Commit), "a claim is on results or on an aggregation"
     data = store.read(raw_cid(claim.bundle), max_bytes=MAX_BUNDLE_BYTES, timeout_s=timeout_s)
     bundle, parts = Bundle.from_bytes(data), UpdateLayout.of_job(store, manifest, timeout_s=timeout_s)

@@ -52,7 +52,7 @@ def test_an_aggregations_state__has_an_opening_at_every_place_for_every_dtype(jo
     job.watched.set_claim(claim)
     for lane, group in zip((0, 1, 2, STRANGERS), (0, 2, 3, 2**40 - 1), strict=True):
         job.demand(AGGREGATION, lane, tensor=tensor + 16 * lane, group=group, claim=claim)
-        opening = checkpoint_opening(as_kept(state), tensor + 16 * lane, group)
+        opening = checkpoint_opening(chunk_of(as_kept(state), tensor + 16 * lane, group))
         assert answered(job, claim, opening, lane)
         assert bool(opening.head) == (tensor < 11)
 
@@ -71,7 +71,7 @@ def test_a_slots_update__is_opened_under_the_bundle_of_its_seat(job, seat: int, 
 
 
 def test_a_state_of_one_tensor__has_no_path():
-    opening = checkpoint_opening({"one": np.zeros(3, np.float32)}, 2**32 - 1, 2**40 - 1)
+    opening = checkpoint_opening(chunk_of({"one": np.zeros(3, np.float32)}, 2**32 - 1, 2**40 - 1))
     assert (opening.state_path, opening.tensor_path, opening.chunk) == ((), (), bytes(12))
 
 

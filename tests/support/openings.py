@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from repops import commitments
+from repops.chunks import chunk_of
 from repops.merkle import merkle_proof, merkle_root
 from zoo_compute.disputes.openings import checkpoint_opening
 
@@ -47,7 +48,7 @@ def round_root(results: Sequence[SlotRound]) -> bytes:
 
 def state_opening(state: State, tensor: int, group: int) -> tuple[Any, ...]:
     """Availability's `Opening` of an aggregation's data."""
-    return astuple(checkpoint_opening(state, tensor, group))
+    return astuple(checkpoint_opening(chunk_of(state, tensor, group)))
 
 
 def update_opening(results: Sequence[SlotRound], index: int, tensor: int, group: int) -> tuple[Any, ...]:

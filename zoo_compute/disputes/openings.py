@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from repops.chunks import Chunk, chunk_of
-from repops.commitments import Array
+from repops.chunks import Chunk
 from repops.merkle import merkle_proof
 from zoo_compute.formats.bundles import Bundle
 from zoo_compute.spec.watching import Opening
 
 
-def checkpoint_opening(state: Mapping[str, Array], tensor: int, group: int) -> Opening:
-    """One chunk of an aggregation's state."""
-    return chunk_opening(chunk_of(state, tensor, group))
-
-
-def chunk_opening(chunk: Chunk) -> Opening:
+def checkpoint_opening(chunk: Chunk) -> Opening:
     """This chunk of an aggregation's state."""
     return _opening(chunk)
 
