@@ -25,7 +25,7 @@ from keepers.decisions.duties import duties
 from keepers.decisions.open_jobs import OpenJobs, ring_conflicts
 from keepers.decisions.orders import Duty, OperatorContext, Progress
 from keepers.decisions.requests import claim_names, pin_name, pin_request, prepare_name
-from keepers.decisions.urgency import deadline
+from keepers.decisions.urgency import first_deadline
 from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
 from keepers.queue.received_bytes import ReceivedBytes
@@ -209,8 +209,9 @@ class Keeper:
 
     def _serve_all(self, operator: OperatorView | None, status: dict[str, Any]) -> bool:
         """Do what is due, job by job, the earliest deadline first. False: what was read is not what most RPCs show, and the next look reads it again."""
-        mine, ready_window_s = self.config.operator, self.chain.network.params.ready_window_s
-        for view in sorted(self._views, key=lambda each: deadline(each, mine, ready_window_s)):
+        mine, params = self.config.operator, self.chain.params
+        due = partial(first_deadline, operator=mine, ready_window_s=params.ready_window_s, answer_s=params.answer_s)
+        for view in sorted(self._views, key=due):
             self.progressed()
             status["jobs"][view.job] = JobState(view.state).name
             try:

@@ -1,29 +1,38 @@
-"""In which order a keeper serves its jobs: each transaction waits for its block, so what has a deadline is not kept waiting by what has
-none. Pure."""
+"""What an operator has to do in a job, and by when: each transaction waits for its block, so a keeper serves the job with the earliest
+deadline first. Pure."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from zoo_compute.chain.views import JobState, JobView
 
 
-def deadline(view: JobView, operator: int, ready_window_s: int) -> float:
-    """The second by which this operator must have acted in a job, or it loses money; infinite where nothing is due.
+def deadlines(view: JobView, operator: int, ready_window_s: int, answer_s: int) -> Iterator[tuple[str, int]]:
+    """Each thing that costs money if it is not done in time, and the second by which it must be done.
 
-    ready_window_s: in which it says that it is ready for what it won.
+    bid: open a sealed bid. ready: say so of a seat that was won. seat: commit a slot-round. aggregation: post a checkpoint.
+    demand: answer with data. ready_window_s, answer_s: of the deployment.
     """
-    due: list[int] = []
     for kind, lot in view.lots.items():
         bid = view.bids.get((kind, operator))
         if bid is not None and lot.revealing(view.now) and bid.attempt == lot.attempt and not bid.revealed:
-            due.append(lot.reveal_end)
+            yield "bid", lot.reveal_end
     run = view.run
-    if run is not None and view.state == JobState.AWARDED:
-        mine = view.seats_of(operator)
-        due += [run.opened_at + ready_window_s for number in mine if run.missing >> number & 1]
-    elif run is not None and view.state == JobState.RUNNING and not run.is_waiting:
-        due += [seat.deadline(run) for number, seat in view.seats_of(operator).items() if run.missing >> number & 1]
-        if run.aggregator == operator:
-            due.append(run.aggregator_due)
-    return min(due, default=math.inf)
+    if run is not None:
+        missing = {number: seat for number, seat in view.seats_of(operator).items() if run.missing >> number & 1}
+        if view.state == JobState.AWARDED:
+            yield from (("ready", run.opened_at + ready_window_s) for _ in missing)
+        elif view.state == JobState.RUNNING and not run.is_waiting and not run.holds:
+            yield from (("seat", seat.deadline(run)) for seat in missing.values())
+            if run.aggregator == operator and run.aggregator_due:
+                yield "aggregation", run.aggregator_due
+    for demand in view.demands:
+        if demand.is_open and demand.operator == operator:
+            yield "demand", demand.opened_at + answer_s
+
+
+def first_deadline(view: JobView, operator: int, ready_window_s: int, answer_s: int) -> float:
+    """Infinite where nothing is due."""
+    return min((second for _, second in deadlines(view, operator, ready_window_s, answer_s)), default=math.inf)

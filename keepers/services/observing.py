@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
+from keepers.decisions.urgency import deadlines
 from keepers.monitoring import metrics
 from keepers.monitoring.slashes import SlashCounter
 from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, WORK_QUEUE
@@ -21,7 +22,6 @@ from keepers.queue.presence import speeds_of
 from zoo_compute.amounts import Token
 from zoo_compute.chain.fees import GWEI
 from zoo_compute.chain.tokens import token_at
-from zoo_compute.chain.views import JobState
 from zoo_compute.errors import ZooError
 from zoo_compute.operators.readiness import LEAST_GAS
 
@@ -127,13 +127,13 @@ class Observer:
             metrics.LANE_FAILURES.labels(name).set(self._lanes.failures[name])
 
     def _duties(self, look: Look) -> None:
-        mine, answer_s = self._config.operator, self._chain.params.answer_s
+        mine, params = self._config.operator, self._chain.params
         claims = [c for view in look.views for c in view.claims if c.operator == mine and not c.final] if mine else []
         metrics.PENDING_CLAIMS.set(len(claims))
         demands = [d for view in look.views for d in view.demands if d.is_open and d.operator == mine]
         metrics.OPEN_DEMANDS.set(len(demands))
         metrics.OPEN_ASKS.set(len(look.asks_due))
-        due = deadlines(look.views, mine, answer_s) if mine else {}
+        due = seconds_left(look.views, mine, params.ready_window_s, params.answer_s) if mine else {}
         if look.asks_due:
             due["ask"] = min(look.asks_due) - look.now
         metrics.DEADLINE_S.clear()
@@ -187,31 +187,13 @@ class Observer:
         self._counted = {"": total.count, **total.amounts}
 
 
-def deadlines(views: Sequence[JobView], operator: int, answer_s: int) -> dict[str, int]:
-    """Seconds to the first deadline of each kind that this operator has to meet: a seat's results, an aggregation, the opening of a
-    bid, the answer to a demand. Negative: it passed.
-    """
-    due: dict[str, list[int]] = {}
-
-    def add(kind: str, view: JobView, second: int) -> None:
-        due.setdefault(kind, []).append(second - view.now)
-
+def seconds_left(views: Sequence[JobView], operator: int, ready_window_s: int, answer_s: int) -> dict[str, int]:
+    """To the first deadline of each kind (keepers/decisions/urgency.py). Negative: it passed."""
+    left: dict[str, int] = {}
     for view in views:
-        run = view.run
-        if view.state == JobState.RUNNING and run is not None and not run.is_waiting and not run.holds:
-            for number, seat in view.seats_of(operator).items():
-                if run.missing >> number & 1:
-                    add("seat", view, seat.deadline(run))
-            if run.aggregator == operator and run.aggregator_due:
-                add("aggregation", view, run.aggregator_due)
-        for (kind, bidder), bid in view.bids.items():
-            lot = view.lots[kind]
-            if bidder == operator and not bid.revealed and bid.attempt == lot.attempt and lot.revealing(view.now):
-                add("bid", view, lot.reveal_end)
-        for demand in view.demands:
-            if demand.is_open and demand.operator == operator:
-                add("demand", view, demand.opened_at + answer_s)
-    return {kind: min(seconds) for kind, seconds in due.items()}
+        for kind, second in deadlines(view, operator, ready_window_s, answer_s):
+            left[kind] = min(left.get(kind, second - view.now), second - view.now)
+    return left
 
 
 def _version() -> str:

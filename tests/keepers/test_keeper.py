@@ -94,7 +94,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
             finish=lambda job, block: finished.add(job),
         ),
         forget=lambda key: None,
-        params=SimpleNamespace(epoch_s=60, answer_s=3, clocks=clocks.DEVNET, min_stake=10**20),
+        params=SimpleNamespace(epoch_s=60, ready_window_s=20, answer_s=3, clocks=clocks.DEVNET, min_stake=10**20),
         cached=lambda key, make: {COIN: Token("USDC", 6, COIN)} if key == "tokens" else make(),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
         network=SimpleNamespace(

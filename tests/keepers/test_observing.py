@@ -15,7 +15,7 @@ from keepers.monitoring import metrics, slashes
 from keepers.monitoring.lanes import Lanes
 from keepers.monitoring.slashes import SlashCounter
 from keepers.services import observing
-from keepers.services.observing import Look, Observer, deadlines
+from keepers.services.observing import Look, Observer, seconds_left
 from tests.keepers.redis_double import Redis
 from tests.keepers.test_duties import BID, LOT, ME, SEAT, awarded, opening
 from zoo_compute.chain.demands import Demand
@@ -38,6 +38,10 @@ def lost(amount: int, block: int = 10, name: str = "CollateralSlashed", tx: str 
     return SimpleNamespace(name=name, block=block, tx=tx, args=args)
 
 
+def left(views: list[JobView], operator: int = ME) -> dict[str, int]:
+    return seconds_left(views, operator, ready_window_s=20, answer_s=30)
+
+
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     made: list[Any] = []
@@ -57,7 +61,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Any:
     block = {"number": 20, "baseFeePerGas": 3 * 10**9}
     return SimpleNamespace(
         network=network,
-        params=SimpleNamespace(answer_s=30),
+        params=SimpleNamespace(ready_window_s=20, answer_s=30),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: block)),
         coin=lambda address: 5 * 10**17,
         block=block,
@@ -94,20 +98,23 @@ def test_the_first_deadline_of_each_kind__is_of_what_is_mine_and_not_done() -> N
     running = awarded(1_001, seats={0: SEAT})
     run = replace(running.run, missing=1, opened_at=1_000, aggregator=ME, aggregator_due=1_050)
     view = replace(running, state=JobState.RUNNING, run=run, now=1_001)
-    due = deadlines([view], ME, 30)
+    due = left([view], ME)
     assert due == {"seat": SEAT.deadline(run) - 1_001, "aggregation": 49}
-    assert deadlines([view], ME + 1, 30) == {}
-    assert "seat" not in deadlines([replace(view, run=replace(run, missing=0))], ME, 30), "it is committed"
-    assert deadlines([replace(view, run=replace(run, holds=1))], ME, 30) == {}, "a demand stops the turn's clocks"
-    assert deadlines([replace(view, run=replace(run, opened_at=0))], ME, 30) == {}, "the turn waits"
+    assert left([view], ME + 1) == {}
+    assert "seat" not in left([replace(view, run=replace(run, missing=0))], ME), "it is committed"
+    assert left([replace(view, run=replace(run, holds=1))], ME) == {}, "a demand stops the turn's clocks"
+    assert left([replace(view, run=replace(run, opened_at=0))], ME) == {}, "the turn waits"
+    assert left([replace(running, run=replace(run, missing=1))], ME) == {"ready": 19}, (
+        "it was won, and is not confirmed"
+    )
 
 
 def test_a_bid_to_be_opened_and_a_demand_to_be_answered__have_deadlines() -> None:
     lot = replace(LOT, bid_end=990, reveal_end=1_020)
     view = replace(opening(1_000, lots={0: lot}, bids={(0, ME): replace(BID, revealed=False)}), demands=[DEMAND])
-    assert deadlines([view], ME, 30) == {"bid": 20, "demand": 30}
-    assert deadlines([replace(view, bids={(0, ME): replace(BID, revealed=True)}, demands=[])], ME, 30) == {}
-    assert deadlines([replace(view, demands=[replace(DEMAND, end="bytes")])], ME, 30) == {"bid": 20}
+    assert left([view], ME) == {"bid": 20, "demand": 30}
+    assert left([replace(view, bids={(0, ME): replace(BID, revealed=True)}, demands=[])], ME) == {}
+    assert left([replace(view, demands=[replace(DEMAND, end="bytes")])], ME) == {"bid": 20}
 
 
 def test_after_a_look__what_is_unanswered_counts_down(observer: Observer, clock: list[float]) -> None:

@@ -16,7 +16,7 @@ READY_WINDOW_S = 20
 
 
 def deadline(job: JobView, operator: int) -> float:
-    return urgency.deadline(job, operator, READY_WINDOW_S)
+    return urgency.first_deadline(job, operator, READY_WINDOW_S, answer_s=30)
 
 
 def test_an_unrevealed_bid__is_due_when_its_phase_ends() -> None:
