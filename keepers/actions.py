@@ -37,14 +37,11 @@ from keepers.services.bid_seals import BidSealer
 from keepers.services.custody import Custody
 from keepers.services.precompute import Speculation
 from keepers.services.progress import bundle_to_fetch, fetched_bundles, measure_again, trained, training_work
-from keepers.services.second_look import SecondLook
+from keepers.services.sends import Sends
 from keepers.services.verification import RequestWork
 from node.inputs import bundles
-from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain
-from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.views import JobView
-from zoo_compute.errors import Refusal
 from zoo_compute.store import Store
 from zoo_compute.store.cid import digest_of
 
@@ -58,36 +55,34 @@ class Actions:
         self,
         config: OperatorConfig,
         chain: Chain,
-        sender: Sender,
         store: Store,
         work: WorkQueue,
+        sends: Sends,
         *,
         ask: RequestWork,
         sealer: BidSealer,
         capacity: Capacity,
         speculation: Speculation,
         custody: Custody,
-        second_look: SecondLook,
     ) -> None:
         self._config = config
         self._chain = chain
-        self._sender = sender
         self._store = store
         self._work = work
+        self._sends = sends
         self._ask = ask
         self._sealer = sealer
         self._capacity = capacity
         self._speculation = speculation
         self._custody = custody
-        self._second_look = second_look
 
     def perform(self, view: JobView, duty: Duty) -> None:
-        """Raises NeedsOperator, RpcsDisagree and the store's errors. A refusal by the contract is logged: the next duty is still done."""
+        """Transactions are only added to `sends`. Raises NeedsOperator, RpcsDisagree and the store's errors."""
         match duty:
             case Send(contract, function, args):
                 if function == "take_over":
                     self._capacity.add_takeover(view, args)
-                self._send(view, getattr(getattr(self._chain, contract), function)(*args))
+                self._sends.add(view, getattr(getattr(self._chain, contract), function)(*args))
             case SealBid():
                 self._capacity.add_bid(view, duty)
                 self._seal_bid(view, duty)
@@ -108,22 +103,14 @@ class Actions:
             case Fetch(seat):
                 self._fetch(view, seat)
             case DemandChunk():
-                demanded = deposits.demand(self._config, self._chain, view, duty, self._sender.address)
+                demanded = deposits.demand(self._config, self._chain, view, duty, self._sends.address)
                 if demanded is not None:
-                    self._send(view, demanded[0], value=demanded[1])
+                    self._sends.add(view, demanded[0], value=demanded[1])
             case Aggregate():
                 request = aggregate_request(view, fetched_bundles(self._work, view))
                 self._ask("work.aggregate", aggregate_name(view), request)
             case PostAggregate(mask):
                 self._post_checkpoint(view, mask)
-
-    def _send(self, view: JobView, call: Call, *, value: int = 0) -> None:
-        self._second_look.confirm(call, view)
-        try:
-            receipt = self._sender.send(call, value=value)
-            log.info("job %d: %s.%s in %s", view.job, call.contract, call.function, receipt.transaction_hash)
-        except Refusal as refusal:
-            log.info("job %d: %s.%s refused: %s", view.job, call.contract, call.function, refusal.reason)
 
     def _price_of(self, view: JobView, bid: SealBid | OpenBid) -> int:
         """The price that was sealed first. The broker keeps it, so that a changed configuration still opens the bid."""
@@ -132,12 +119,12 @@ class Actions:
     def _seal_bid(self, view: JobView, bid: SealBid) -> None:
         operator, price = self._config.operator, self._price_of(view, bid)
         seal = self._sealer.seal(view.job, bid.kind, bid.attempt, operator, price, bid.capacity)
-        self._send(view, self._chain.auction.bid(view.job, bid.kind, operator, seal, bid.capacity))
+        self._sends.add(view, self._chain.auction.bid(view.job, bid.kind, operator, seal, bid.capacity))
 
     def _open_bid(self, view: JobView, bid: OpenBid) -> None:
         price = self._price_of(view, bid)
         salt = self._sealer.salt(view.job, bid.kind, bid.attempt)
-        self._send(view, self._chain.auction.reveal(view.job, bid.kind, self._config.operator, price, salt))
+        self._sends.add(view, self._chain.auction.reveal(view.job, bid.kind, self._config.operator, price, salt))
 
     def _fetch(self, view: JobView, seat: int) -> None:
         claim = next(claim for claim in present_claims(view) if claim.seat == seat)
@@ -153,7 +140,7 @@ class Actions:
         bundle = bundles.bundle_bytes(view.job, view.run.round, self._config.operator, results)
         digest = digest_of(self._store.add(bundle))
         root = bundles.round_root(results)
-        self._send(view, self._chain.settlement.commit(view.job, seat, view.run.turn, root, digest))
+        self._sends.add(view, self._chain.settlement.commit(view.job, seat, view.run.turn, root, digest))
 
     def _post_checkpoint(self, view: JobView, mask: int) -> None:
         assert view.run is not None, "a checkpoint is posted while the job runs"
@@ -163,4 +150,4 @@ class Actions:
         if view.custodians:
             self._custody.propose(view, mask, root, result["pointer"])
             return
-        self._send(view, self._chain.settlement.post_checkpoint(view.job, view.run.turn, mask, root, digest))
+        self._sends.add(view, self._chain.settlement.post_checkpoint(view.job, view.run.turn, mask, root, digest))

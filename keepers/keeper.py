@@ -42,6 +42,7 @@ from keepers.services.progress import measured_progress, progress_of
 from keepers.services.receipts import Receipts
 from keepers.services.retention import CheckpointRetention
 from keepers.services.second_look import SecondLook
+from keepers.services.sends import Sends
 from keepers.services.signer_checks import SignerChecks
 from keepers.services.statements import Statements
 from keepers.services.trial_checks import TrialChecks
@@ -112,14 +113,14 @@ class Keeper:
             self.receipts = Receipts(
                 config, chain, sender, account, store, received, lambda: self.peers.endpoints, self.peers.scope
             )
-        second_look = SecondLook(chain)
+        self._sends = Sends(sender, SecondLook(chain), lambda: self.progressed())
         self._custody = Custody(
             chain,
             sender,
             account,
             self._ask,
             self.statements,
-            second_look=second_look,
+            self._sends,
             operator=config.operator,
             turn_s=_turn_s(config),
             keeps_offers=config.standby,
@@ -127,15 +128,14 @@ class Keeper:
         self._actions = Actions(
             config,
             chain,
-            sender,
             store,
             work,
+            self._sends,
             ask=self._ask,
             sealer=BidSealer(self._secret),
             capacity=self._capacity,
             speculation=self._speculation,
             custody=self._custody,
-            second_look=second_look,
         )
         self.disputing = Disputing(
             chain,
@@ -211,14 +211,24 @@ class Keeper:
         """Do what is due, job by job, the earliest deadline first. False: what was read is not what most RPCs show, and the next look reads it again."""
         mine, params = self.config.operator, self.chain.params
         due = partial(first_deadline, operator=mine, ready_window_s=params.ready_window_s, answer_s=params.answer_s)
-        for view in sorted(self._views, key=due):
-            self.progressed()
-            status["jobs"][view.job] = JobState(view.state).name
-            try:
+        try:
+            for view in sorted(self._views, key=due):
+                self.progressed()
+                status["jobs"][view.job] = JobState(view.state).name
                 with self._contained(f"job {view.job}", status):
-                    self._bound[view.job] = self._serve(view, operator)
-            except FalseLook:
-                return False
+                    try:
+                        self._bound[view.job] = self._serve(view, operator)
+                    except FalseLook:
+                        self._sends.drop()
+                        raise
+                    finally:
+                        self._sends.start(view.job)
+        except FalseLook:
+            return False
+        finally:
+            for job, wait in self._sends.finished():
+                with self._contained(f"job {job}", status):
+                    wait()
         return True
 
     def _read_views(self, head: Head, status: dict[str, Any]) -> None:

@@ -21,7 +21,6 @@ from keepers.decisions.requests import fetch_name, fetch_request, hold_name, hol
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.custody import CustodyView, read_custody, words_of
 from zoo_compute.chain.views import JobState
-from zoo_compute.errors import Refusal
 from zoo_compute.spec.custodians import CustodyStatus, Member, Role
 from zoo_compute.spec.params import STAKE_UNIT
 from zoo_compute.store.cid import digest_of, raw_cid
@@ -29,7 +28,7 @@ from zoo_compute.store.cid import digest_of, raw_cid
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
-    from keepers.services.second_look import SecondLook
+    from keepers.services.sends import Sends
     from keepers.services.statements import Statements
     from keepers.services.verification import RequestWork
     from zoo_compute.chain.connection import Chain
@@ -54,14 +53,14 @@ class Custody:
         account: LocalAccount,
         ask: RequestWork,
         statements: Statements,
+        sends: Sends,
         *,
-        second_look: SecondLook,
         operator: int,
         turn_s: int,
         keeps_offers: bool = True,
     ) -> None:
         self._chain, self._sender, self._account, self._ask = chain, sender, account, ask
-        self._statements, self._operator, self._second_look = statements, operator, second_look
+        self._statements, self._operator, self._sends = statements, operator, sends
         self._turn_s, self._keeps_offers = turn_s, keeps_offers
         self._answer_s = chain.params.answer_s
         self._open: set[int] = set()  # jobs in which there is more to do
@@ -332,14 +331,5 @@ class Custody:
         offers = [operator for operator, _ in read_all(self._chain, view.block, reads)]
         return [Send("custody", "retire", (view.job, offers.index(self._operator)))] if self._operator in offers else []
 
-    def _send(self, view: JobView, duty: Send) -> bool:
-        """Whether it was done; another keeper may have been quicker."""
-        call = getattr(getattr(self._chain, duty.contract), duty.function)(*duty.args)
-        self._second_look.confirm(call, view)
-        try:
-            self._sender.send(call)
-        except Refusal as refusal:
-            log.info("job %d: %s refused: %s", view.job, duty.function, refusal.reason)
-            return False
-        log.info("job %d: %s", view.job, duty.function)
-        return True
+    def _send(self, view: JobView, duty: Send) -> None:
+        self._sends.add(view, getattr(getattr(self._chain, duty.contract), duty.function)(*duty.args))

@@ -16,6 +16,7 @@ from keepers.decisions.custody_statements import CHECKPOINT, Signed, Statement
 from keepers.services import custody, second_look
 from keepers.services.custody import Custody
 from keepers.services.second_look import SecondLook
+from keepers.services.sends import Sends
 from tests.keepers.test_custody import TURN, WHOLE
 from tests.keepers.test_custody import custody as held
 from tests.keepers.test_duties import AGGREGATOR, OPENED, view
@@ -73,8 +74,8 @@ class Place:
         heard = Heard({}, {place: Signed(CHECKPOINT, TURN, value) for place in range(3)})
         monkeypatch.setattr(Custody, "_heard", lambda *_: heard)
         statements: Any = SimpleNamespace(mine=Statement, publish=lambda said: None)
-        sender: Any = SimpleNamespace(send=self.sent.append)
-        look = SecondLook(chain)
+        sender: Any = SimpleNamespace(send=self._send)
+        self._sends = Sends(sender, SecondLook(chain), lambda: None)
         nobody: Any = SimpleNamespace()
         self.made = Custody(
             chain,
@@ -82,7 +83,7 @@ class Place:
             nobody,
             nobody,
             statements,
-            second_look=look,
+            self._sends,
             operator=AGGREGATOR,
             turn_s=1,
         )
@@ -90,6 +91,13 @@ class Place:
     def propose(self) -> None:
         seen = view(OPENED, run=replace(WHOLE, turn=TURN, aggregator=AGGREGATOR, aggregator_due=OPENED + 900))
         self.made.propose(seen, 0b111, START, POINTER)
+        self._sends.start(seen.job)
+        for _, wait in self._sends.finished():
+            wait()
+
+    def _send(self, call: Any, value: int) -> Any:
+        self.sent.append(call)
+        return SimpleNamespace(transaction_hash="0x1")
 
 
 def test_a_checkpoint_that_custodians_hold__is_posted_once_the_rpcs_agree(monkeypatch: pytest.MonkeyPatch) -> None:
