@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,29 +43,55 @@ def hash_of(block: int) -> str:
     return "0x" + sha256(b"%d" % block).hexdigest()
 
 
+@dataclass(frozen=True)
+class Template:
+    """A log of every job, with places for what differs. topics: JOB_ where its job is."""
+
+    topics: list[str]
+    text: str
+
+    def matches(self, wanted: list[Any], job: str) -> bool:
+        """As `eth_getLogs` has it: by place, one of these words, or null for any."""
+        has = [job if topic == "JOB_" else topic for topic in self.topics]
+        return len(has) >= len(wanted) and all(words is None or has[at] in words for at, words in enumerate(wanted))
+
+
 @lru_cache
-def templates() -> list[list[str]]:
-    """By block of a job, its logs with places for what differs."""
+def templates() -> list[list[Template]]:
+    """By block of a job."""
     by_name = {each.name: each for each in signatures()}
     addresses = network("http://past").contracts
-    logs: list[str] = []
+    logs: list[Template] = []
     for name, count in EVENTS:
         for each in range(count):
             signature = by_name[name]
             places = {signature.position("job"): "JOB_", signature.position("operator"): f"0x{each + 1:064x}"}
             topics = ["0x" + signature.topic.hex(), *(places[at] for at in (1, 2) if places.get(at))]
             log = {"address": addresses[signature.contract], "topics": topics, "data": DATA, "logIndex": hex(len(logs))}
-            logs.append(json.dumps({**log, "blockNumber": "NUMBER_", "blockHash": "HASH_", "transactionHash": "HASH_"}))
+            text = json.dumps({**log, "blockNumber": "NUMBER_", "blockHash": "HASH_", "transactionHash": "HASH_"})
+            logs.append(Template(topics, text))
     share = -(-len(logs) // BLOCKS_PER_JOB)
     return [logs[at : at + share] for at in range(0, len(logs), share)]
 
 
-def logs_of(block: int, jobs: int) -> list[str]:
-    job, part = divmod(block - FIRST_BLOCK, BLOCKS_PER_JOB)
-    if job >= jobs:
-        return []
-    hash_, number, topic = hash_of(block), hex(block), f"0x{job + 1:064x}"
-    return [t.replace("JOB_", topic).replace("NUMBER_", number).replace("HASH_", hash_) for t in templates()[part]]
+class Filter:
+    """What a request asks for. Which kinds of log it may match is known before any block is looked at."""
+
+    def __init__(self, topics: list[Any]) -> None:
+        self._topics = [None if words is None else frozenset(words) for words in topics]
+        kinds = self._topics[0]
+        self._parts = [[each for each in part if kinds is None or each.topics[0] in kinds] for part in templates()]
+
+    def logs_of(self, block: int, jobs: int) -> list[str]:
+        job, part = divmod(block - FIRST_BLOCK, BLOCKS_PER_JOB)
+        if job >= jobs or not self._parts[part]:
+            return []
+        hash_, number, topic = hash_of(block), hex(block), f"0x{job + 1:064x}"
+        return [
+            each.text.replace("JOB_", topic).replace("NUMBER_", number).replace("HASH_", hash_)
+            for each in self._parts[part]
+            if each.matches(self._topics, topic)
+        ]
 
 
 class PastChain(ThreadingHTTPServer):
@@ -93,9 +120,9 @@ class PastChain(ThreadingHTTPServer):
             blocks = range(self.head, self.head + 1)
         else:
             blocks = range(int(wanted["fromBlock"], 16), int(wanted["toBlock"], 16) + 1)
-        logs: list[str] = []
+        matching, logs = Filter(wanted["topics"]), list[str]()
         for block in blocks:
-            logs += logs_of(block, self.jobs)
+            logs += matching.logs_of(block, self.jobs)
             if len(logs) > self.most_logs:
                 return '"error": {"code": -32005, "message": "query returned more than 10000 results"}'
         return f'"result": [{",".join(logs)}]'

@@ -1,7 +1,8 @@
 """The contracts' events on disk, read from the chain once for all jobs: a keeper that restarts goes on where it was.
 
 One cursor follows the chain in ranges as large as the RPC takes, and undoes what a reorganisation undid. Events are kept as the RPC gave
-them and decoded when somebody reads them. Jobs that are over and are no concern of the keeper's leave nothing but their number.
+them and decoded when somebody reads them. Jobs that are over and are no concern of the keeper's leave nothing but their number: of those
+that were over before the store was made, only that is read.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hexbytes import HexBytes
 from web3.providers.base import JSONBaseProvider
 from web3.types import RPCEndpoint
 
+from zoo_compute.chain import log_filters
 from zoo_compute.chain.connection import Head
 from zoo_compute.chain.events import Event, decode, signatures
 from zoo_compute.chain.provider import FailoverProvider
@@ -32,13 +35,15 @@ log = logging.getLogger("zoo.keeper")
 VERSION = 2
 FIRST_RANGE = 2_000  # blocks of the first request; then twice as many, or half where the RPC refuses
 LARGEST_RANGE = 1_000_000
+JOBS_AT_ONCE = 200  # whose events are asked for in one request
+SKIMMED_FROM = 10_000  # blocks: fewer are read whole, which takes fewer requests
+SAID_EVERY_S = 10.0  # how far a long reading is
 WANTED_LOGS = 5_000  # in one answer: a range that gave more does not grow
 DEEP = 64  # blocks under the newest: what is asked for below needs no second look
 HEADS_KEPT = 256  # newest blocks remembered one by one; of older ones the first of each AGE_KEPT
 AGE_KEPT = 4_096
 PRUNE_EVERY = 4_096  # blocks
 _BESIDE = ("-wal", "-shm")  # files that SQLite keeps beside one
-_NOT_KEPT = ("zen", "timelock")  # no job and no operator in them
 _SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE heads (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, parent BLOB NOT NULL);
@@ -65,8 +70,10 @@ class EventStore:
         self._lock = threading.RLock()
         self._range = FIRST_RANGE
         self._undone: list[int] = []  # by reorganisation, the first block whose events were dropped
-        self._contracts = [name for name in chain.network.contracts if name not in _NOT_KEPT]
-        self._kinds = {(self._contracts.index(name), topic): kind for (name, topic), kind in _kinds().items()}
+        self._contracts = [name for name in chain.network.contracts if name not in log_filters.NOT_KEPT]
+        self._kinds = {
+            (self._contracts.index(name), topic): kind for (name, topic), kind in log_filters.kinds().items()
+        }
         self._numbers = {chain.network.contracts[name].lower(): at for at, name in enumerate(self._contracts)}
         self._path = path
         self._newest: list[Head] = []
@@ -182,20 +189,18 @@ class EventStore:
             return
         with self._db as db:  # the newest block when the store was made
             db.execute("INSERT OR IGNORE INTO facts VALUES ('born', ?)", (str(head.number),))
-        while first <= last - DEEP:
-            end = min(first + self._range - 1, last - DEEP)
-            part = self._logs({"fromBlock": hex(first), "toBlock": hex(end)}, first, end - first + 1)
-            if part is None:
-                continue
-            logs, until = part
-            assert until is not None, "of a range"
+        born = min(int(_fact(self._db, "born") or 0), last - DEEP)
+        if born - first >= SKIMMED_FROM:
+            self._skim(first, born)
+            first = pruned = born + 1
+        for logs, until in self._ranges(first, last - DEEP):
             self._append(logs, until)
-            if end - pruned >= PRUNE_EVERY:
-                self._prune(end)
-                pruned = end
-            first = end + 1
+            if until.number - pruned >= PRUNE_EVERY:
+                self._prune(until.number)
+                pruned = until.number
+            first = until.number + 1
         if newest is not None and first == last and newest.number == last - 1 and newest.hash == head.parent:
-            part = self._logs({"blockHash": "0x" + head.hash.hex()}, head.number, 1)
+            part = self._logs({"blockHash": "0x" + head.hash.hex()}, head.number, 1, log_filters.ALL)
             assert part is not None, "a request that cannot be halved raises"
             logs, _ = part
         else:
@@ -203,6 +208,48 @@ class EventStore:
         self._append(logs, head)
         if head.number // PRUNE_EVERY != pruned // PRUNE_EVERY:
             self._prune(head.number)
+
+    def _skim(self, first: int, last: int) -> None:
+        """Read blocks from when the store was not made yet: which jobs there were, then all events of those that concern somebody. If it
+        is interrupted, all of it is read again.
+        """
+        with self._db as db:
+            _delete(db, first)
+        heads = []
+        for logs, until in self._ranges(first, last, log_filters.outline(self._operator)):
+            with self._db as db:
+                self._keep(db, logs)
+            heads.append(until)
+        query = "SELECT job, posted FROM jobs WHERE over IS NULL OR over > ? OR is_mine ORDER BY posted"
+        jobs = self._db.execute(query, (last,)).fetchall()
+        for at in range(0, len(jobs), JOBS_AT_ONCE):
+            some = jobs[at : at + JOBS_AT_ONCE]
+            for logs, _ in self._ranges(max(first, some[0][1]), last, log_filters.of_jobs([job for job, _ in some])):
+                with self._db as db:
+                    self._keep(db, logs)
+        with self._db as db:
+            db.executemany("INSERT OR REPLACE INTO heads VALUES (?,?,?)", ((h.number, h.hash, h.parent) for h in heads))
+        self._newest, self._range = heads[-1:], FIRST_RANGE
+
+    def _ranges(
+        self, first: int, last: int, topics: Sequence[Any] | None = None
+    ) -> Iterator[tuple[list[dict[str, Any]], Head]]:
+        """Logs by range of blocks, with its last one. Raises Unreachable."""
+        said_at = time.monotonic()
+        while first <= last:
+            end = min(first + self._range - 1, last)
+            part = self._logs(
+                {"fromBlock": hex(first), "toBlock": hex(end)}, first, end - first + 1, topics or log_filters.ALL
+            )
+            if part is None:
+                continue
+            logs, until = part
+            assert until is not None, "of a range"
+            yield logs, until
+            first = end + 1
+            if time.monotonic() - said_at > SAID_EVERY_S:
+                said_at = time.monotonic()
+                log.info("reading the chain's events: block %d of %d", end, last)
 
     def _has(self, newest: Head, head: Head) -> bool:
         """Whether `head`, which is not after the newest block here, is in its chain. Raises Unreachable where that cannot be said."""
@@ -237,12 +284,7 @@ class EventStore:
     def _drop(self, start: int) -> None:
         """What was read of this block and later ones, and what followed from it."""
         with self._db as db:
-            db.execute("DELETE FROM logs WHERE block >= ?", (start,))
-            db.execute("DELETE FROM heads WHERE number >= ?", (start,))
-            db.execute("DELETE FROM sources WHERE first >= ?", (start,))
-            db.execute("DELETE FROM jobs WHERE posted >= ?", (start,))
-            db.execute("UPDATE jobs SET over = NULL WHERE over >= ?", (start,))
-            db.execute("UPDATE jobs SET finished = NULL WHERE finished >= ?", (start,))
+            _delete(db, start)
         self._undone.append(start)
 
     def _is_ancestor(self, known: Head, head: Head) -> bool:
@@ -252,54 +294,46 @@ class EventStore:
 
     def _all_logs(self, first: int, head: Head) -> list[dict[str, Any]]:
         """Of the blocks from `first` to `head`, in as many requests as the RPC needs. Raises Unreachable."""
-        logs: list[dict[str, Any]] = []
-        until: Head | None = None
-        while first <= head.number:
-            end = min(first + self._range - 1, head.number)
-            part = self._logs({"fromBlock": hex(first), "toBlock": hex(end)}, first, end - first + 1)
-            if part is not None:
-                more, until = part
-                logs += more
-                first = end + 1
-        if until is None or until.hash != head.hash:
+        parts = list(self._ranges(first, head.number))
+        if not parts or parts[-1][1].hash != head.hash:
             raise Unreachable(f"block {head.number} was replaced while it was read", hint="read again")
-        return logs
+        return [log for logs, _ in parts for log in logs]
 
-    def _logs(self, blocks: dict[str, str], first: int, count: int) -> tuple[list[dict[str, Any]], Head | None] | None:
-        """And the last block, of a range. first, count: the blocks that are asked for. None: the range was too large for the RPC, and is
-        smaller now. Raises Unreachable.
+    def _logs(
+        self, blocks: dict[str, str], first: int, count: int, topics: Sequence[Any]
+    ) -> tuple[list[dict[str, Any]], Head | None] | None:
+        """And the last block, of a range. first, count: the blocks that are asked for. topics: of one filter or several. None: the range was
+        too large for the RPC, and is smaller now. Raises Unreachable.
         """
-        query = {
-            **blocks,
-            "address": [self._chain.network.contracts[name] for name in self._contracts],
-            "topics": [_TOPICS],
-        }
+        addresses = [self._chain.network.contracts[name] for name in self._contracts]
+        asks: list[tuple[RPCEndpoint, Any]] = [
+            (RPCEndpoint("eth_getLogs"), [{**blocks, "address": addresses, "topics": each}]) for each in topics
+        ]
         # With the last block in the same request: an RPC that is behind says "no events" of blocks that it does not have.
-        asks: list[tuple[RPCEndpoint, Any]] = [(RPCEndpoint("eth_getLogs"), [query])]
         if "toBlock" in blocks:
             asks.append((RPCEndpoint("eth_getBlockByNumber"), [blocks["toBlock"], False]))
-        answer: Any
-        until: list[Any] = []
+        parts: list[Any]
         try:
             answers = cast(JSONBaseProvider, self._chain.w3.provider).make_batch_request(asks)
-            parts: list[Any] = [*answers] if isinstance(answers, list) else [answers]  # one: it refuses all of them
+            parts = [*answers] if isinstance(answers, list) else [answers]  # one: it refuses all of them
             if len(parts) < len(asks) and (not parts or "result" in parts[0]):
                 raise Unreachable("the RPC answered a part of what it was asked", hint="read again")
-            answer, *until = parts
         except Unreachable as error:
             if count == 1 or "larger than" not in str(error):
                 # It may have been too much for the time that an answer has.
                 self._range = min(self._range, max(DEEP, count // 2))
                 raise
-            answer = {"error": str(error)}
-        if "result" not in answer:
+            parts = [{"error": str(error)}]
+        given, until = parts[: len(topics)], parts[len(topics) :]
+        refused = next((each for each in given if "result" not in each), None)
+        if refused is not None:
             if count == 1:
-                raise Unreachable(f"the RPC refuses the events of {blocks}: {answer.get('error')}")
+                raise Unreachable(f"the RPC refuses the events of {blocks}: {refused.get('error')}")
             self._range = max(1, count // 2)
             return None
         if until and not until[0].get("result"):
             raise Unreachable(f"the RPC does not have block {blocks['toBlock']} yet", hint="read again")
-        logs: list[dict[str, Any]] = answer["result"]
+        logs: list[dict[str, Any]] = [log for each in given for log in each["result"]]
         self._note_source(first)
         if count == self._range and len(logs) < WANTED_LOGS:
             self._range = min(LARGEST_RANGE, 2 * self._range)
@@ -315,6 +349,12 @@ class EventStore:
 
     def _append(self, logs: Sequence[dict[str, Any]], head: Head) -> None:
         """Save the events, and that all up to `head` are here: both or neither."""
+        with self._db as db:
+            self._keep(db, logs)
+            db.execute("INSERT OR REPLACE INTO heads VALUES (?,?,?)", (head.number, head.hash, head.parent))
+        self._newest = [head]
+
+    def _keep(self, db: sqlite3.Connection, logs: Sequence[dict[str, Any]]) -> None:
         rows, posted, over, mine = [], [], [], []
         for log in logs:
             row = self._row(log)
@@ -328,13 +368,10 @@ class EventStore:
                 over.append((block, job))
             if job is not None and row[3] == self._operator and self._operator:
                 mine.append((job,))
-        with self._db as db:
-            db.executemany("INSERT OR REPLACE INTO logs VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
-            db.executemany("INSERT OR IGNORE INTO jobs (job, posted) VALUES (?,?)", posted)
-            db.executemany("UPDATE jobs SET over = ? WHERE job = ?", over)
-            db.executemany("UPDATE jobs SET is_mine = 1 WHERE job = ?", mine)
-            db.execute("INSERT OR REPLACE INTO heads VALUES (?,?,?)", (head.number, head.hash, head.parent))
-        self._newest = [head]
+        db.executemany("INSERT OR REPLACE INTO logs VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
+        db.executemany("INSERT OR IGNORE INTO jobs (job, posted) VALUES (?,?)", posted)
+        db.executemany("UPDATE jobs SET over = ? WHERE job = ?", over)
+        db.executemany("UPDATE jobs SET is_mine = 1 WHERE job = ?", mine)
 
     def _prune(self, newest: int) -> None:
         """Drop what nobody needs again, where no reorganisation can reach it."""
@@ -488,6 +525,16 @@ def _heads(db: sqlite3.Connection) -> list[Head]:
     return [Head(number, 0, hash_, parent) for number, hash_, parent in rows]
 
 
+def _delete(db: sqlite3.Connection, start: int) -> None:
+    """What is known of this block and later ones."""
+    db.execute("DELETE FROM logs WHERE block >= ?", (start,))
+    db.execute("DELETE FROM heads WHERE number >= ?", (start,))
+    db.execute("DELETE FROM sources WHERE first >= ?", (start,))
+    db.execute("DELETE FROM jobs WHERE posted >= ?", (start,))
+    db.execute("UPDATE jobs SET over = NULL WHERE over >= ?", (start,))
+    db.execute("UPDATE jobs SET finished = NULL WHERE finished >= ?", (start,))
+
+
 def _source(rpc: str) -> str:
     """A URL may contain a key, which is not written down."""
     return sha256(rpc.encode()).hexdigest()
@@ -498,23 +545,6 @@ def _fact(db: sqlite3.Connection, name: str) -> str | None:
     return str(row[0]) if row else None
 
 
-class _Kind(NamedTuple):
-    """An event's name, and the topics in which its job and its operator are."""
-
-    name: str
-    job: int | None
-    operator: int | None
-
-
-def _kinds() -> dict[tuple[str, bytes], _Kind]:
-    """By contract and topic."""
-    kept = (each for each in signatures() if each.contract not in _NOT_KEPT)
-    return {(e.contract, e.topic): _Kind(e.name, e.position("job"), e.position("operator")) for e in kept}
-
-
 def _number(topics: Sequence[bytes], at: int | None) -> int | None:
     number = int.from_bytes(topics[at], "big") if at is not None and at < len(topics) else None
     return number if number is not None and number < 2**63 else None
-
-
-_TOPICS = sorted({"0x" + topic.hex() for _, topic in _kinds()})
