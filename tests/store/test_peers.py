@@ -23,6 +23,7 @@ from zoo_compute.store import (
     StoreUnreachable,
     cid_of,
     confirmations,
+    peers,
     pin_verdicts,
 )
 
@@ -148,6 +149,41 @@ def test_read__only_peer_hostile__ends_in_time_and_stores_nothing(lie, tmp_path)
             ended(lambda: reader.read(CID, max_bytes=len(CONTENT), timeout_s=0.5))
         assert peer.asked >= 1
         assert list((tmp_path / "reader" / "blocks").rglob("baf*")) == []
+
+
+@contextmanager
+def silent_peers(count: int) -> Iterator[list[str]]:
+    """Sockets that accept and never answer."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        yield [f"http://127.0.0.1:{each.getsockname()[1]}" for each in listeners]
+    finally:
+        for each in listeners:
+            each.close()
+
+
+@pytest.mark.parametrize("count", [2, 100])
+def test_read__many_silent_peers_before_a_slow_honest_one__is_read_from_that_one(count, honest, tmp_path, monkeypatch):
+    """Each had a share of the time: of a hundred, less than a round trip takes."""
+    real = peers.GatewayClient.block_of
+
+    def far(self, cid, *, deadline, **options):
+        if self.url == honest.url:
+            time.sleep(min(0.3, max(0.0, deadline - time.monotonic())))
+        return real(self, cid, deadline=deadline, **options)
+
+    monkeypatch.setattr(peers.GatewayClient, "block_of", far)
+    with silent_peers(count) as silent:
+        reader = BlockStore(tmp_path / "reader", [*silent, honest.url])
+        assert reader.read(CID, max_bytes=len(CONTENT), timeout_s=4) == CONTENT
+
+
+def test_read__peers_that_are_all_silent__ends_in_time_and_names_them(tmp_path):
+    with silent_peers(3) as silent:
+        reader = BlockStore(tmp_path / "reader", silent)
+        with pytest.raises(StoreUnreachable, match="did not answer in time") as failure:
+            ended(lambda: reader.read(CID, max_bytes=len(CONTENT), timeout_s=1))
+        assert all(url in str(failure.value) for url in silent)
 
 
 def test_read__a_liar_among_peers_without_it__is_named(tmp_path):

@@ -5,6 +5,7 @@ Source: https://specs.ipfs.tech/http-gateways/trustless-gateway/ (only single ra
 
 import http.client
 import os
+import queue
 import socket
 import ssl
 import threading
@@ -20,6 +21,9 @@ from zoo_compute.store.unixfs import MAX_BLOCK
 from zoo_compute.timed_sockets import TimedSocket
 
 PATIENCE_S = 10.0  # for one block from one peer while other peers remain
+PAUSE_S = 1.0  # at most, before the next peer is asked beside a silent one
+BESIDE = 64  # peers that are asked at once
+GRACE_S = 0.5  # for the last answers: each knows its own deadline
 REST_S = 30.0  # for how long a peer that failed is tried last
 _IDLE_KEPT = 8  # connections kept open to one peer
 
@@ -40,6 +44,9 @@ class PeerHasNoBlock(PeerFailed):
 
 class PeerSentWrongBytes(PeerFailed):
     """The peer sent bytes that do not match."""
+
+
+Answer = tuple[bytes, int] | PeerFailed  # a block and the operator that its gateway names, or why there is none
 
 
 class HttpRequest(NamedTuple):
@@ -175,7 +182,7 @@ class GatewayClient:
 
 
 class Peers:
-    """Tries gateways in turn: first the one that sent the last block, last those that failed recently.
+    """Tries gateways: first the one that sent the last block, last those that failed recently. One that is silent keeps nobody waiting.
 
     received: is called with each block that an operator's gateway sent, once it is verified.
     """
@@ -199,23 +206,74 @@ class Peers:
             raise ContentMissing(f"{cid} is not in this store, which has no peers; add it, or set the store's peers")
         failures: dict[str, PeerFailed] = {}
         order = self._order()
-        for position, client in enumerate(order):
+        if order[0].url == self._gave_last or len(order) == 1:
             now = time.monotonic()
-            others = len(order) - position - 1
-            limit = deadline if not others else min(now + PATIENCE_S, now + (deadline - now) / (others + 1))
-            try:
-                block, operator = client.block_of(cid, deadline=limit)
-            except PeerFailed as failure:
-                failures[client.url] = failure
-                if not isinstance(failure, PeerHasNoBlock):
-                    self._rests_until[client.url] = time.monotonic() + REST_S
-            else:
-                self._rests_until[client.url] = 0.0
-                self._gave_last = client.url
-                if operator and self._received is not None:
-                    self._received(client.url, operator, len(block))
+            limit = deadline if len(order) == 1 else min(now + PATIENCE_S, (now + deadline) / 2)
+            block = self._take(order.pop(0), cid, limit, failures)
+            if block is not None:
                 return block
-        raise _no_peer_error(cid, failures)
+        block = self._race(order, cid, deadline, failures) if order else None
+        if block is None:
+            raise _no_peer_error(cid, failures)
+        return block
+
+    def _take(self, client: GatewayClient, cid: Cid, limit: float, failures: dict[str, PeerFailed]) -> bytes | None:
+        """The block from one peer; None: why it did not come is in `failures`."""
+        try:
+            return self._taken(client, client.block_of(cid, deadline=limit))
+        except PeerFailed as failure:
+            self._note(client, failure, failures)
+            return None
+
+    def _race(
+        self, order: list[GatewayClient], cid: Cid, deadline: float, failures: dict[str, PeerFailed]
+    ) -> bytes | None:
+        """The block from the first that sends it. A peer that is silent keeps nobody waiting: the next one is asked beside it.
+
+        All are asked within half of the time, so that the last one has the other half. At most BESIDE are asked at once.
+        """
+        began = time.monotonic()
+        pause = min(PAUSE_S, (deadline - began) / 2 / max(1, len(order) - 1))
+        answers: queue.SimpleQueue[tuple[GatewayClient, Answer]] = queue.SimpleQueue()
+        silent: dict[str, GatewayClient] = {}
+        left = list(order)
+        while left or silent:
+            now = time.monotonic()
+            if left and len(silent) < BESIDE:
+                client = left.pop(0)
+                silent[client.url] = client
+                patience = PATIENCE_S if len(order) <= BESIDE else min(PATIENCE_S, BESIDE * pause)
+                limit = min(deadline, now + patience) if left else deadline
+                threading.Thread(target=_ask, args=(client, cid, limit, answers), daemon=True).start()
+            try:
+                client, answer = answers.get(timeout=pause if left else max(0.0, deadline - now) + GRACE_S)
+            except queue.Empty:
+                if left:
+                    continue
+                break
+            del silent[client.url]
+            if isinstance(answer, PeerFailed):
+                self._note(client, answer, failures)
+                continue
+            for each in silent.values():
+                self._rests_until[each.url] = time.monotonic() + REST_S
+            return self._taken(client, answer)
+        for each in silent.values():
+            self._note(each, PeerFailed("did not answer in time"), failures)
+        return None
+
+    def _taken(self, client: GatewayClient, answer: tuple[bytes, int]) -> bytes:
+        block, operator = answer
+        self._rests_until[client.url] = 0.0
+        self._gave_last = client.url
+        if operator and self._received is not None:
+            self._received(client.url, operator, len(block))
+        return block
+
+    def _note(self, client: GatewayClient, failure: PeerFailed, failures: dict[str, PeerFailed]) -> None:
+        failures[client.url] = failure
+        if not isinstance(failure, PeerHasNoBlock):
+            self._rests_until[client.url] = time.monotonic() + REST_S
 
     def _order(self) -> list[GatewayClient]:
         now = time.monotonic()
@@ -224,6 +282,15 @@ class Peers:
             return max(0.0, self._rests_until.get(client.url, 0.0) - now), client.url != self._gave_last
 
         return sorted(self._clients, key=rank)
+
+
+def _ask(
+    client: GatewayClient, cid: Cid, limit: float, answers: queue.SimpleQueue[tuple[GatewayClient, Answer]]
+) -> None:
+    try:
+        answers.put((client, client.block_of(cid, deadline=limit)))
+    except PeerFailed as failure:
+        answers.put((client, failure))
 
 
 def _no_peer_error(cid: Cid, failures: dict[str, PeerFailed]) -> Exception:
