@@ -40,7 +40,7 @@ from keepers.services.own_trials import OwnTrials
 from keepers.services.precompute import Speculation
 from keepers.services.progress import measured_progress, progress_of
 from keepers.services.receipts import Receipts
-from keepers.services.retention import CheckpointRetention
+from keepers.services.retention import Retention
 from keepers.services.second_look import SecondLook
 from keepers.services.sends import Sends
 from keepers.services.signer_checks import SignerChecks
@@ -102,7 +102,7 @@ class Keeper:
         self._capacity = Capacity(config)
         self._money = OperatorMoney(config, chain, sender)
         self._beats = Beats(chain, sender, config.operator, _turn_s(config))
-        self.retention = CheckpointRetention(config, chain, store)
+        self.retention = Retention(config, chain, store)
         self.statements = Statements(store, config.poll_s)
         self.signer_checks = SignerChecks(store, config.poll_s)
         self.peers = PeerDirectory(

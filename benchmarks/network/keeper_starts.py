@@ -40,7 +40,9 @@ def measured(folder: Path, jobs: int) -> dict[str, Any]:
         _start(url, folder / "down", to_read=0)
     cpu = time.process_time()
     with _past_chain(missed) as url:
-        missed_s, _ = _start(url, folder / "down", to_read=missed - 1)  # the first was posted in the block that it had read
+        missed_s, _ = _start(
+            url, folder / "down", to_read=missed - 1
+        )  # the first was posted in the block that it had read
     cpu_s = time.process_time() - cpu
     events = missed * past_chain.PER_JOB
     return {

@@ -24,7 +24,6 @@ from keepers.queue.received_bytes import ReceivedBytes, open_counted
 from keepers.queue.work_queue import WorkQueue
 from keepers.services.demand_responder import DemandResponder
 from keepers.services.observing import Observer
-from keepers.services.retention import LOOK_EVERY_S
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import Chain, connect
@@ -89,7 +88,7 @@ def run_keeper(config: OperatorConfig) -> None:
         if config.operator:
             answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
             lanes.start("answering", answering.run)
-        lanes.start("retention", keeper.retention.run, pause_s=LOOK_EVERY_S)
+        lanes.start("retention", keeper.retention.run, pause_s=keeper.retention.pause_s)
         if config.operator:
             lanes.start("statements", keeper.statements.run)
             lanes.start("checks", keeper.signer_checks.run)

@@ -19,11 +19,11 @@ from eth_utils.crypto import keccak
 
 from keepers.config import OperatorConfig
 from keepers.decisions.requests import aggregation_check_name, aggregation_check_request, verify_name, verify_request
+from keepers.decisions.retention import spare_s
 from keepers.queue.work_queue import WorkStatus
 from zoo_compute.chain.answered_results import answered_demands
 from zoo_compute.chain.views import Checkpoint, Commit, JobView
 from zoo_compute.spec.frames import Result
-from zoo_compute.spec.retention import SPARE_S
 
 log = logging.getLogger("zoo.verifier")
 REPORTS = "verified.jsonl"
@@ -139,7 +139,7 @@ class Verifier:
 
 
 def _is_past(view: JobView, claim: Commit | Checkpoint) -> bool:
-    return claim.final and view.now > claim.deadline + SPARE_S
+    return claim.final and view.now > claim.deadline + spare_s(view)
 
 
 def read_reports(path: Path) -> list[dict[str, Any]]:

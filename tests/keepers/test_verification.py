@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from keepers.config import from_dict
+from keepers.decisions.retention import spare_s
 from keepers.queue.work_queue import WorkStatus
 from keepers.services.verification import REPORTS, Verifier, read_reports
 from tests.keepers.test_duties import ME, OTHER, ROOT, view
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobView
-from zoo_compute.spec.retention import SPARE_S
 from zoo_compute.store.cid import raw_cid
 
 
@@ -107,9 +107,9 @@ def test_a_claim_whose_files_may_be_gone__is_not_drawn(tmp_path: Path):
     one, asked = verifier(tmp_path, WorkStatus("queued"))
     few = commits(turns=1, slots=2)
     paid = [replace(few.commits[0], state=ClaimState.PAID)]
-    one.observe(replace(few, commits=paid, now=9 + SPARE_S + 1))
-    assert not one.pending(replace(few, commits=paid, now=9 + SPARE_S + 1))
+    one.observe(replace(few, commits=paid, now=9 + spare_s(few) + 1))
+    assert not one.pending(replace(few, commits=paid, now=9 + spare_s(few) + 1))
     assert asked == []
-    one.observe(replace(few, now=9 + SPARE_S + 1))
+    one.observe(replace(few, now=9 + spare_s(few) + 1))
     assert len(asked) == 2, "what is not final can still be challenged"
-    assert one.pending(replace(few, commits=paid, now=9 + SPARE_S))
+    assert one.pending(replace(few, commits=paid, now=9 + spare_s(few)))
