@@ -34,7 +34,7 @@ from zoo_compute.chain.provider import FailoverProvider, redacted
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.wiring import check_wiring
 from zoo_compute.errors import Unreachable, ZooError
-from zoo_compute.paths import STATUS
+from zoo_compute.paths import STATUS, TRANSACTIONS
 
 log = logging.getLogger("zoo.process")
 EVENTS = "events.sqlite3"
@@ -190,7 +190,7 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
         except Unreachable as error:
             log.warning("%s; will try again", error)
             time.sleep(max(1.0, config.poll_s))
-    ledger = config.folder / "transactions.jsonl"
+    ledger = config.folder / TRANSACTIONS
     sender = Sender(chain, account, ledger=ledger, folder=config.folder, routine_s=ROUTINE_S, limits=fee_limits(config))
     use_store(chain, config.folder / EVENTS, config.operator)
     chain.follow()
