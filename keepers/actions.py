@@ -42,6 +42,7 @@ from keepers.services.verification import RequestWork
 from node.inputs import bundles
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.views import JobView
+from zoo_compute.formats.tags import job_tag
 from zoo_compute.store import Store
 from zoo_compute.store.cid import digest_of
 
@@ -138,7 +139,7 @@ class Actions:
         results = [bundles.result_of(report) for report in reports if report is not None]
         assert len(results) == view.seats[seat].count, "CommitTrained follows the last slot's training"
         bundle = bundles.bundle_bytes(view.job, view.run.round, self._config.operator, results)
-        digest = digest_of(self._store.add(bundle))
+        digest = digest_of(self._store.add(bundle, tag=job_tag(view.job)))
         root = bundles.round_root(results)
         self._sends.add(view, self._chain.settlement.commit(view.job, seat, view.run.turn, root, digest))
 

@@ -20,6 +20,7 @@ from zoo_compute.chain.addresses import is_address
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.gpus import PERIODS
 from zoo_compute.paths import CONFIG, HOT_KEY, PASSPHRASE
+from zoo_compute.spec.retention import KEEP_DAYS
 from zoo_compute.store.addresses import is_loopback
 
 log = logging.getLogger("zoo.daemon")
@@ -60,6 +61,7 @@ class Settings:
         default_factory=dict
     )  # by token's address {price, aggregator_price, custody_price}; without one: no bid
     capacity: int = 4  # slots of one job it can hold at once
+    keep_days: float = KEEP_DAYS  # for which files of a job stay after it is closed; 0: for good
     longest_job_days: int = 30  # jobs that could bind collateral for longer are left alone
     standby: bool = True
     workers: int = 1  # worker processes on this machine
@@ -251,6 +253,7 @@ _BOUNDS = (
     ("gateway_port", 0, 65535),
     ("capacity", 1, MAX_SLOTS),
     ("longest_job_days", 1, 3650),
+    ("keep_days", 0, 36_500),
     ("workers", 1, 256),
     ("dispute_workers", 1, 64),
     ("spares", 0, 16),

@@ -40,13 +40,13 @@ from keepers.services.own_trials import OwnTrials
 from keepers.services.precompute import Speculation
 from keepers.services.progress import measured_progress, progress_of
 from keepers.services.receipts import Receipts
-from keepers.services.retention import CheckpointRetention
+from keepers.services.retention import Retention
 from keepers.services.second_look import SecondLook
 from keepers.services.sends import Sends
 from keepers.services.signer_checks import SignerChecks
 from keepers.services.statements import Statements
 from keepers.services.trial_checks import TrialChecks
-from keepers.services.verification import REPORTS, Verifier
+from keepers.services.verification import Verifier
 from keepers.services.watching import Watching
 from zoo_compute.amounts import parse_amount
 from zoo_compute.chain.answered_results import published_result
@@ -57,7 +57,7 @@ from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import forget_job, read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import FalseLook, NeedsOperator, Refusal, Retryable, RpcsDisagree
-from zoo_compute.paths import DRAINING
+from zoo_compute.paths import DRAINING, REPORTS
 from zoo_compute.spec.pricing import most_capacity
 from zoo_compute.store import BlockStore, Store
 
@@ -89,7 +89,11 @@ class Keeper:
         self.work = work
         self._secret = keccak(account.sign_message(encode_defunct(text="zoo: seals of this operator's bids")).signature)
         revealed = partial(published_result, chain)
-        self._verifier = Verifier(config, self._ask, self._secret, revealed) if "verifier" in config.roles else None
+        assert chain.event_store is not None, "a keeper reads all jobs: event_log.use_store"
+        self.events = chain.event_store
+        self._verifier = None
+        if "verifier" in config.roles:
+            self._verifier = Verifier(config, self._ask, self._secret, revealed, self.events.is_finished)
         self._auditing = None
         if self._verifier is not None and config.operator:
             self._auditing = Auditing(chain, sender, config.operator, self._verifier.agrees)
@@ -102,7 +106,7 @@ class Keeper:
         self._capacity = Capacity(config)
         self._money = OperatorMoney(config, chain, sender)
         self._beats = Beats(chain, sender, config.operator, _turn_s(config))
-        self.retention = CheckpointRetention(config, chain, store)
+        self.retention = Retention(config, chain, store)
         self.statements = Statements(store, config.poll_s)
         self.signer_checks = SignerChecks(store, config.poll_s)
         self.peers = PeerDirectory(
@@ -158,8 +162,6 @@ class Keeper:
                 sample_rate=config.sample_rate,
             )
         self._open_jobs = OpenJobs()
-        assert chain.event_store is not None, "a keeper reads all jobs: event_log.use_store"
-        self.events = chain.event_store
         self._past_jobs = self.events.finished_jobs()  # mine, whose files may still be kept: read a few at each look
         self._views: list[JobView] = []  # of this tick
         self._bound: dict[int, bool] = {}  # job -> whether money of this operator is still in it
@@ -254,6 +256,8 @@ class Keeper:
         """There is nothing more to do in the job: it is not read again, also after a restart, unless its end is undone."""
         self.events.finish(view.job, view.block)
         self.work.forget_job(view.job, claim_names(view))
+        if self._verifier is not None:
+            self._verifier.forget(view.job)
         forget_job(self.chain, view.job)
 
     @contextmanager

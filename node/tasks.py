@@ -49,7 +49,7 @@ from repops import backend
 from repops.graph import Graph
 from zoo_compute.formats.bundles import Pointer
 from zoo_compute.formats.manifest import Manifest
-from zoo_compute.formats.tags import round_tag
+from zoo_compute.formats.tags import job_tag, round_tag
 from zoo_compute.json_codec import decode, finite_or_none
 from zoo_compute.spec import merkle
 from zoo_compute.spec.frames import EMPTY, Result
@@ -352,7 +352,7 @@ def run_pinning(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     manifest = fetch_manifest(store, request["manifest"])
     kept = checkpoint_cids(store, manifest, request["checkpoint"])
     for cid in kept:
-        store.pin(cid, timeout_s=TIMEOUT_S)
+        store.pin(cid, timeout_s=TIMEOUT_S, tag=job_tag(request["job"]))
     return {"job": request["job"], "pinned": list(kept)}
 
 

@@ -27,12 +27,19 @@ from zoo_compute.chain.snapshot import forget_job, read_job, read_operator
 from zoo_compute.spec.params import ZEN
 
 COLLATERAL = 20_000 * ZEN  # for so many jobs beside each other
+# What lasts for days and takes megabytes in production is over in the warm-up, as all else is quicker on a devnet.
+SHORT = {"keep_days": 60 / 86_400, "log_max_mb": 0.03, "log_files": 1}
 PLANS = (
-    OperatorPlan("alpha", price="0.80", capacity=2, collateral=COLLATERAL),
+    OperatorPlan("alpha", price="0.80", capacity=2, collateral=COLLATERAL, settings=SHORT),
     OperatorPlan(
-        "beta", roles=("provider", "aggregator"), price="0.80", aggregator_price="0.50", collateral=COLLATERAL
+        "beta",
+        roles=("provider", "aggregator"),
+        price="0.80",
+        aggregator_price="0.50",
+        collateral=COLLATERAL,
+        settings=SHORT,
     ),
-    OperatorPlan("epsilon", roles=("verifier",), sample_rate=0.25, ask_zen=100 * ZEN),
+    OperatorPlan("epsilon", roles=("verifier",), sample_rate=0.25, ask_zen=100 * ZEN, settings=SHORT),
 )
 SAMPLE_S = 10.0
 HOSTILE_EVERY = 4  # honest jobs

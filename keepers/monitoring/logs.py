@@ -118,6 +118,20 @@ def rotate(path: Path, max_bytes: int, count: int) -> bool:
     return True
 
 
+def rotate_records(path: Path, max_bytes: int, count: int) -> bool:
+    """As `rotate`, of a file that whoever writes a line opens anew: it is renamed, and no line is lost. One rotated file is kept at least."""
+    try:
+        if path.stat().st_size < max_bytes:
+            return False
+    except FileNotFoundError:
+        return False
+    _drop_beyond(path, max(0, count - 1))
+    _shift(path)
+    path.replace(path.with_name(f"{path.name}.1"))
+    path.touch(mode=0o600)  # a reader sees that it is another file
+    return True
+
+
 def rotated(path: Path) -> list[Path]:
     """The files that `rotate` made of a log, the newest first."""
     numbered = [each for each in path.parent.glob(f"{path.name}.*") if each.suffix[1:].isdigit()]
@@ -147,10 +161,14 @@ def _copied(log: IO[bytes], path: Path, count: int) -> bool:
     except OSError:
         fresh.unlink(missing_ok=True)
         return False
-    for old in reversed(rotated(path)):
-        old.replace(path.with_name(f"{path.name}.{_number(old) + 1}"))
+    _shift(path)
     fresh.replace(path.with_name(f"{path.name}.1"))
     return True
+
+
+def _shift(path: Path) -> None:
+    for old in reversed(rotated(path)):
+        old.replace(path.with_name(f"{path.name}.{_number(old) + 1}"))
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from keepers.queue import broker, seals
 from keepers.queue.app import DISPUTE_QUEUE
 from keepers.queue.worker_leases import WorkLog, worker_name
 from zoo_compute.errors import ConfigError
+from zoo_compute.paths import REPORTS, TRANSACTIONS
 from zoo_compute.store.durable_files import locked
 from zoo_compute.subprocesses import LOOPBACK, tied_to_parent
 
@@ -177,6 +178,11 @@ class Daemon:
             try:
                 if logs.rotate(path, int(self.config.log_max_mb * MB), self.config.log_files):
                     metrics.ROTATIONS.labels(path.stem).inc()
+            except OSError as error:
+                log.warning("%s is not rotated: %s", path, error)
+        for path in (self.config.folder / name for name in (TRANSACTIONS, REPORTS)):
+            try:
+                logs.rotate_records(path, int(self.config.log_max_mb * MB), self.config.log_files)
             except OSError as error:
                 log.warning("%s is not rotated: %s", path, error)
 

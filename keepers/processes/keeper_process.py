@@ -24,7 +24,6 @@ from keepers.queue.received_bytes import ReceivedBytes, open_counted
 from keepers.queue.work_queue import WorkQueue
 from keepers.services.demand_responder import DemandResponder
 from keepers.services.observing import Observer
-from keepers.services.retention import LOOK_EVERY_S
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import Chain, connect
@@ -35,7 +34,7 @@ from zoo_compute.chain.provider import FailoverProvider, redacted
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.wiring import check_wiring
 from zoo_compute.errors import Unreachable, ZooError
-from zoo_compute.paths import STATUS
+from zoo_compute.paths import STATUS, TRANSACTIONS
 
 log = logging.getLogger("zoo.process")
 EVENTS = "events.sqlite3"
@@ -89,7 +88,7 @@ def run_keeper(config: OperatorConfig) -> None:
         if config.operator:
             answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
             lanes.start("answering", answering.run)
-        lanes.start("retention", keeper.retention.run, pause_s=LOOK_EVERY_S)
+        lanes.start("retention", keeper.retention.run, pause_s=keeper.retention.pause_s)
         if config.operator:
             lanes.start("statements", keeper.statements.run)
             lanes.start("checks", keeper.signer_checks.run)
@@ -191,7 +190,7 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
         except Unreachable as error:
             log.warning("%s; will try again", error)
             time.sleep(max(1.0, config.poll_s))
-    ledger = config.folder / "transactions.jsonl"
+    ledger = config.folder / TRANSACTIONS
     sender = Sender(chain, account, ledger=ledger, folder=config.folder, routine_s=ROUTINE_S, limits=fee_limits(config))
     use_store(chain, config.folder / EVENTS, config.operator)
     chain.follow()

@@ -9,15 +9,15 @@ import dataclasses
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from keepers.config import OperatorConfig, from_dict, read_unchecked, save
 from keepers.processes.daemon import Daemon, SupervisedProcess, commands, gateway_command
-from keepers.services.verification import REPORTS, read_reports
+from keepers.services.verification import read_reports
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
 from zoo_compute.chain.events import scan
@@ -25,7 +25,7 @@ from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_operator
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.errors import NeedsOperator
-from zoo_compute.paths import HOT_KEY, PASSPHRASE
+from zoo_compute.paths import HOT_KEY, PASSPHRASE, REPORTS
 from zoo_compute.spec.params import ZEN
 from zoo_compute.subprocesses import LOOPBACK, free_port, is_free, tied_to_parent
 
@@ -55,6 +55,7 @@ class OperatorPlan:
         1_000 * ZEN
     )  # of a verifier: the bond of its place as an auditor, and what its verdicts reserve
     custody_deposit: int = 1_000 * ZEN  # of a custodian: what its offers reserve
+    settings: Mapping[str, Any] = field(default_factory=dict)  # other keys of its operator.json
 
 
 @dataclass
@@ -98,6 +99,7 @@ class LocalOperators:
             "gateway_port": port,
             "endpoint": endpoint,
             "poll_s": 0.7,
+            **plan.settings,
         }
         config = from_dict(raw, home)
         save(config)

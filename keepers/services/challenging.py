@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
+from keepers.monitoring.logs import rotated
 from keepers.services.retries import Backoff, Troubles
 from zoo_compute.chain.explorations import DisputeView
 from zoo_compute.chain.fees import next_base_fee
@@ -117,7 +119,10 @@ class MismatchReports:
 
     def __init__(self, chain: Chain, path: Path, challenge: Challenge) -> None:
         self._chain, self._path, self._challenge = chain, path, challenge
-        self._read = 0  # bytes of the file
+        self._read, self._file = (
+            0,
+            0,
+        )  # bytes of the file, and its number: another one is in its place once it was rotated
         self._left: dict[str, dict[str, Any]] = {}  # by name: not handed over yet, as its job could not be read
         self._failing = Backoff[str](UNREADABLE_S, UNREADABLE_S)
         self._troubles = Troubles[str]()
@@ -149,15 +154,28 @@ class MismatchReports:
         """Reports written since the last look; the last line may still be being written."""
         if not self._path.exists():
             return
+        if (
+            self._file != self._path.stat().st_ino
+        ):  # also after a restart: nothing happens to what was handed over before
+            for old in reversed(rotated(self._path)):
+                with old.open("rb") as file:
+                    yield from (report for report, _ in _whole_lines(file) if report.get("dispute"))
+            self._read = 0
         with self._path.open("rb") as file:
+            self._file = os.fstat(file.fileno()).st_ino
             file.seek(self._read)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                try:
-                    report = json.loads(line)
-                except json.JSONDecodeError:
-                    report = {}
-                self._read += len(line)
+            for report, length in _whole_lines(file):
+                self._read += length
                 if report.get("dispute"):
                     yield report
+
+
+def _whole_lines(file: BinaryIO) -> Iterator[tuple[dict[str, Any], int]]:
+    """Each line's object and length; an empty one for a line that was cut short."""
+    for line in file:
+        if not line.endswith(b"\n"):
+            return
+        try:
+            yield json.loads(line), len(line)
+        except json.JSONDecodeError:
+            yield {}, len(line)

@@ -22,6 +22,7 @@ from keepers.decisions.requests import (
 from keepers.queue.work_queue import WorkQueue, WorkStatus
 from node.inputs import bundles
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Commit, JobState, JobView
+from zoo_compute.formats.tags import job_tag
 from zoo_compute.store import Store
 from zoo_compute.store.cid import raw_cid
 
@@ -113,7 +114,8 @@ def bundle_to_fetch(work: WorkQueue, store: Store, view: JobView, commit: Commit
     results = [bundles.result_of(report) for report in reports if report is not None]
     if len(results) == commit.count:
         if bundles.round_root(results) == commit.root:
-            return store.add(bundles.bundle_bytes(view.job, commit.round, commit.operator, results))
+            bundle = bundles.bundle_bytes(view.job, commit.round, commit.operator, results)
+            return store.add(bundle, tag=job_tag(view.job))
         log.error("job %d: operator %d committed other results than its slots have", view.job, commit.operator)
     return raw_cid(commit.bundle)
 

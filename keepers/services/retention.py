@@ -1,7 +1,7 @@
-"""Deletes files that no claim needs any more, and copies checkpoints that too few stores keep.
+"""Deletes files that no claim needs any more, those of a job a while after it is closed, and copies checkpoints that too few stores keep.
 
 It runs beside the keeper's ticks, since it asks other stores and downloads. It remembers nothing that matters: what is kept for a
-round is in the store under the round's tag, and who keeps a checkpoint is asked anew.
+job or a round is in the store under its tag, who keeps a checkpoint is asked anew, and when a job was closed is on chain.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from urllib.parse import urlsplit
 
 from keepers.config import OperatorConfig
-from keepers.decisions.retention import first_needed, permanent_checkpoints
+from keepers.decisions.retention import first_needed, is_done_with, permanent_checkpoints
 from repops import encoding
 from zoo_compute.chain.batch import Read, read_all
-from zoo_compute.chain.connection import Chain
+from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.views import JobView
 from zoo_compute.client.job import confirmed
 from zoo_compute.errors import ZooError
 from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord, Pointer
 from zoo_compute.formats.manifest import MAX_MANIFEST_BYTES, Manifest
-from zoo_compute.formats.tags import parse_round_tag, round_tag
+from zoo_compute.formats.tags import job_tag, parse_tag, round_tag
 from zoo_compute.paths import DRAINING
 from zoo_compute.spec.retention import repairers
-from zoo_compute.store import Store
+from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.addresses import Scope
 from zoo_compute.store.cid import raw_cid
 from zoo_compute.store.errors import BadCid
@@ -37,13 +38,16 @@ from zoo_compute.training.rounds import checkpoint_bytes
 log = logging.getLogger("zoo.retaining")
 
 LOOK_EVERY_S = 600.0  # between looks: each asks every holder, and a copy that is missed for so long is no danger
+LOOK_WINDOWS = 6  # of the least length, or that many, where windows are so short that this is less
+DAY_S = 86_400
+GARBAGE_WINDOWS = 12  # after which what nobody pinned goes, at most a day: until then it may still be being fetched
 AT_ONCE = 8  # checkpoints of a job that are asked for in one look beside the newest: others at every look
 SMALL_FETCH_TIMEOUT_S = 10.0  # for a manifest or a pointer
 CHECKPOINT_FETCH_TIMEOUT_S = 600.0  # for a program or a checkpoint; what came in until then is kept
 
 
-class CheckpointRetention:
-    """Keeps and repairs the checkpoints of jobs that one operator served. endpoints: by operator, where its store serves blocks."""
+class Retention:
+    """Keeps and repairs the files of jobs that one operator served. endpoints: by operator, where its store serves blocks."""
 
     def __init__(self, config: OperatorConfig, chain: Chain, store: Store) -> None:
         self._config = config
@@ -51,21 +55,28 @@ class CheckpointRetention:
         self._store = store
         self._views: dict[int, JobView] = {}
         self._manifests: dict[int, Manifest] = {}
+        self._closed_at: dict[int, int] = {}  # by job: the block's time
         self._short: Counter[tuple[int, int]] = Counter()  # by job and checkpoint: looks since it had too few holders
         self._looks = 0
+        self._collected_at: float | None = None  # when garbage was collected last
         self.endpoints: Mapping[int, str] = {}
         self.scope = Scope.ANY  # where these may be
 
+    @property
+    def pause_s(self) -> float:
+        """Between looks."""
+        return min(LOOK_EVERY_S, LOOK_WINDOWS * self._chain.network.params.min_window_s)
+
     def record(self, view: JobView) -> None:
         """Remember a job as the keeper read it last. A job that is over is not read again, and does not change."""
-        if view.run is not None:
+        if view.run is not None or view.settled:
             self._views[view.job] = view
 
     def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         """Look again and again; a look that fails is followed by the next one."""
         while True:
             progressed()
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(self.pause_s)
             try:
                 self.poll_once()
             except Exception:
@@ -78,52 +89,101 @@ class CheckpointRetention:
             log.warning("%s; will try again", error)
             return
         views = dict(self._views)  # the ticks go on meanwhile
-        self._let_go(views, self._chain.time(head))
+        self._let_go(views, head)
+        self._collect_garbage()
         if self._config.operator and not (self._config.folder / DRAINING).exists():
-            for view in views.values():
+            for view in dict(self._views).values():
                 self._look_after(view, head.number)
         self._looks += 1
 
     # -- retention
 
-    def _let_go(self, views: Mapping[int, JobView], now: int) -> None:
-        gone: list[str] = []
-        for job, tags in self._tags().items():
+    def _let_go(self, views: Mapping[int, JobView], head: Head) -> None:
+        every, gone, over = self._tags(), list[str](), list[int]()
+        for job in sorted({*every, *views}):
+            tags = every.get(job, {})
             try:
-                if job in views:
-                    gone += self._due(views[job], tags, now)
+                if self._is_past(job, views.get(job), head):
+                    gone += tags.values()
+                    over.append(job)
+                elif job in views and any(round_ is not None for round_ in tags):
+                    gone += self._due(views[job], tags, self._chain.time(head))
             except (ZooError, ValueError) as error:
                 log.warning("job %d: nothing is let go: %s; will try again", job, error)
-        for tag in gone:  # one after the other, as nobody can add to the store meanwhile
-            try:
-                log.info("%s is not needed any more: %d bytes are free", tag, self._store.release_tag(tag))
-            except ZooError as error:
-                log.warning("%s: %s; will try again", tag, error)
+        try:
+            freed = self._store.release_tags(*gone) if gone else 0
+        except ZooError as error:
+            log.warning("%s: %s; will try again", ", ".join(gone), error)
+            return
+        if gone:
+            log.info("not needed any more: %s: %d bytes are free", ", ".join(gone), freed)
+        for job in over:
+            self._forget(job)
 
-    def _tags(self) -> dict[int, dict[int, str]]:
-        """By job and round."""
-        by_job: dict[int, dict[int, str]] = {}
+    def _tags(self) -> dict[int, dict[int | None, str]]:
+        """By job and round; None for the job's own."""
+        by_job: dict[int, dict[int | None, str]] = {}
         for tag in self._store.tags():
-            if place := parse_round_tag(tag):
+            if place := parse_tag(tag):
                 by_job.setdefault(place[0], {})[place[1]] = tag
         return by_job
 
-    def _due(self, view: JobView, tags: Mapping[int, str], now: int) -> list[str]:
-        """The tags that can go, once what outlives them is pinned for itself."""
+    def _is_past(self, job: int, view: JobView | None, head: Head) -> bool:
+        """Whether nothing of a job is kept any more: the keeper has finished it, no claim can need a file, and if the operator took part in
+        it, it was closed `keep_days` ago.
+        """
+        assert self._chain.event_store is not None, "a keeper reads all jobs: event_log.use_store"
+        if view is None:  # finished before this process started, or never a concern of this operator
+            return self._chain.event_store.is_forgotten(job)
+        if not is_done_with(view, self._chain.time(head)) or not self._chain.event_store.is_finished(job):
+            return False
+        if self._config.operator not in _takers(view):
+            return True
+        if job not in self._closed_at:
+            self._closed_at[job] = self._chain.head(view.closed_block).timestamp
+        self._views[job] = _without_work(view)  # for so many days
+        keep_s = self._config.keep_days * DAY_S
+        return bool(keep_s) and head.timestamp > self._closed_at[job] + keep_s
+
+    def _forget(self, job: int) -> None:
+        assert self._chain.event_store is not None, "a keeper reads all jobs: event_log.use_store"
+        self._chain.event_store.release(job)
+        for known in (self._views, self._manifests, self._closed_at):
+            known.pop(job, None)
+        for place in [place for place in self._short if place[0] == job]:
+            del self._short[place]
+
+    def _due(self, view: JobView, tags: Mapping[int | None, str], now: int) -> list[str]:
+        """The tags of rounds that can go, once what outlives them is pinned for the job."""
         manifest = self._manifest(view)
         first = first_needed(view, manifest, now)
-        due = {round_: tag for round_, tag in tags.items() if round_ < first}
+        due = {round_: tag for round_, tag in tags.items() if round_ is not None and round_ < first}
         for number in permanent_checkpoints(view, manifest) if self._config.operator in _takers(view) else ():
             # A round's tag has the checkpoint that it starts from; of a delayed job, the one before too.
             if any(round_ - number in (0, manifest.delay) for round_ in due):
-                self._keep(raw_cid(view.checkpoint_cids[number]))
+                self._keep(view.job, raw_cid(view.checkpoint_cids[number]))
         return list(due.values())
 
-    def _keep(self, pointer: str) -> None:
-        """Pin a checkpoint for good, if all of it is here."""
+    def _collect_garbage(self) -> None:
+        """Once in a while: what was fetched and is nobody's, such as a part of a file that nobody served to its end."""
+        every_s = min(DAY_S, GARBAGE_WINDOWS * self._chain.network.params.min_window_s)
+        now = time.monotonic()
+        if not isinstance(self._store, BlockStore) or now - (self._collected_at or 0.0) < every_s:
+            return
+        first, self._collected_at = self._collected_at is None, now
+        if first:
+            return  # a keeper that starts has other things to do
+        try:
+            if removed := self._store.collect_garbage(older_s=every_s):
+                log.info("%d blocks that nothing protects are deleted", removed)
+        except ZooError as error:
+            log.warning("%s; will try again", error)
+
+    def _keep(self, job: int, pointer: str) -> None:
+        """Pin a checkpoint with the job, if all of it is here."""
         files = self._files(pointer) if self._store.has(pointer) else None
         if files is not None and self._store.has(files[1]):
-            self._pin(files, "")
+            self._pin(files, job_tag(job))
 
     # -- repair
 
@@ -139,7 +199,9 @@ class CheckpointRetention:
             return
         for number in self._asked(view, kept):
             try:
-                self._repair(view, manifest, number, "" if number in kept else round_tag(view.job, number), block)
+                self._repair(
+                    view, manifest, number, job_tag(view.job) if number in kept else round_tag(view.job, number), block
+                )
             except (ZooError, ValueError) as error:
                 log.warning("job %d: checkpoint %d: %s; will try again", view.job, number, error)
 
@@ -218,6 +280,13 @@ class CheckpointRetention:
 def _takers(view: JobView) -> set[int]:
     """Operators that took part in the job, or bid for a part."""
     return {claim.operator for claim in view.claims} | view.bidders
+
+
+def _without_work(view: JobView) -> JobView:
+    """What is asked of a view that no claim needs: its checkpoints, and who took part."""
+    return replace(
+        view, commits=(), bidders=frozenset(_takers(view)), bids={}, seats={}, stakes={}, attempts=(), demands=()
+    )
 
 
 def _number_of(host: str) -> int:

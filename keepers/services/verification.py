@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,15 @@ from eth_utils.crypto import keccak
 
 from keepers.config import OperatorConfig
 from keepers.decisions.requests import aggregation_check_name, aggregation_check_request, verify_name, verify_request
+from keepers.decisions.retention import spare_s
+from keepers.monitoring.logs import rotated
 from keepers.queue.work_queue import WorkStatus
 from zoo_compute.chain.answered_results import answered_demands
 from zoo_compute.chain.views import Checkpoint, Commit, JobView
+from zoo_compute.paths import REPORTS
 from zoo_compute.spec.frames import Result
-from zoo_compute.spec.retention import SPARE_S
 
 log = logging.getLogger("zoo.verifier")
-REPORTS = "verified.jsonl"
 AGGREGATOR = "aggregation"  # drawn in the place of a slot
 WorkRequest = tuple[str, str, dict[str, Any]]  # name of the work, task, request
 RequestWork = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
@@ -37,19 +38,30 @@ class Verifier:
     """Samples what was committed, asks its worker to re-execute it, and keeps the reports."""
 
     def __init__(
-        self, config: OperatorConfig, ask: RequestWork, secret: bytes, revealed: FindRevealedResult = lambda *_: None
+        self,
+        config: OperatorConfig,
+        ask: RequestWork,
+        secret: bytes,
+        revealed: FindRevealedResult = lambda *_: None,
+        is_over: Callable[[int], bool] = lambda job: False,
     ) -> None:
         self._config = config
         self._ask = ask
         self._secret = secret
         self._revealed = revealed
         self._path = config.folder / REPORTS
-        self._reported = {report["name"]: report for report in read_reports(self._path)}
+        # Of jobs that may not be over; a report that the keeper wrote of an older one is only for people.
+        self._reported = {each["name"]: each for each in read_reports(self._path) if not is_over(each["job"])}
         self._owed: dict[int, set[tuple[int, int | None]]] = {}  # job -> (turn, slot) that I was drawn to audit
 
     def owe(self, job: int, work: set[tuple[int, int | None]]) -> None:
         """What is re-executed whatever is sampled: turns with a slot each, or None for the aggregation."""
         self._owed.setdefault(job, set()).update(work)
+
+    def forget(self, job: int) -> None:
+        """The job is over: its reports stay in the file alone."""
+        self._owed.pop(job, None)
+        self._reported = {name: each for name, each in self._reported.items() if each["job"] != job}
 
     def agrees(self, view: JobView, claim: Commit | Checkpoint, slot: int | None) -> bool | None:
         """Whether a result is what my worker found; None until that is known, and where its files are not those promised."""
@@ -139,16 +151,17 @@ class Verifier:
 
 
 def _is_past(view: JobView, claim: Commit | Checkpoint) -> bool:
-    return claim.final and view.now > claim.deadline + SPARE_S
+    return claim.final and view.now > claim.deadline + spare_s(view)
 
 
-def read_reports(path: Path) -> list[dict[str, Any]]:
-    """The reports in `path`; a line cut short by a crash is left out."""
-    reports = []
-    if path.exists():
-        for line in path.read_text().splitlines():
-            try:
-                reports.append(json.loads(line))
-            except json.JSONDecodeError:
-                log.warning("%s: a line was cut short; it will be reported again", path)
-    return reports
+def read_reports(path: Path) -> Iterator[dict[str, Any]]:
+    """The reports in `path` and what was rotated of it, the oldest first; a line cut short by a crash is left out."""
+    for each in (*reversed(rotated(path)), path):
+        if not each.exists():
+            continue
+        with each.open() as file:
+            for line in file:
+                try:
+                    yield json.loads(line)
+                except json.JSONDecodeError:
+                    log.warning("%s: a line was cut short; it will be reported again", each)

@@ -18,7 +18,7 @@ from node.inputs.fetching import TIMEOUT_S, root_from_hex
 from node.inputs.programs import fetch_programs
 from repops.graph import Graph
 from zoo_compute.formats.manifest import MAX_MANIFEST_BYTES, Manifest
-from zoo_compute.formats.tags import round_tag
+from zoo_compute.formats.tags import job_tag, round_tag
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import Examples
 from zoo_compute.training.memory import needed_bytes
@@ -82,9 +82,13 @@ def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     pointer = request.get("checkpoint")
     checkpoint = fetch_checkpoint(store, manifest, step, request["job"], request["round"], pointer, root)
     examples = fetch_examples(store, manifest, step)
-    of_round = "" if pointer is None else round_tag(request["job"], request["round"])
-    kept = dict.fromkeys(checkpoint_cids(store, manifest, pointer), of_round)
-    for cid, tag in {**kept, request["manifest"]: "", manifest.program.cid: "", manifest.data.cid: ""}.items():
+    of_job = job_tag(request["job"])
+    kept = dict.fromkeys(
+        checkpoint_cids(store, manifest, pointer),
+        of_job if pointer is None else round_tag(request["job"], request["round"]),
+    )
+    kept |= dict.fromkeys((request["manifest"], manifest.program.cid, manifest.data.cid), of_job)
+    for cid, tag in kept.items():
         if not is_cached(store, cid) and not store.is_pinned(cid, tag=tag):
             store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)  # nodes keep what they train on: that is its redundancy
     return Inputs(manifest, programs, checkpoint, examples)

@@ -311,6 +311,16 @@ def test_jobs_that_are_over__leave_only_their_number_unless_they_are_the_operato
     kept = {row[0] for row in store._db.execute("SELECT DISTINCT job FROM logs WHERE job IS NOT NULL")}
     assert kept == {job, open_}
     assert store.finished_jobs() == [job]
+    assert (store.is_finished(job), store.is_forgotten(job), store.is_forgotten(other)) == (True, False, True)
+
+    store.release(open_)
+    assert not store.is_forgotten(open_), "it is not finished"
+    store.release(job)
+    assert store.is_forgotten(job)
+    assert store.finished_jobs() == []
+    devnet.rpc("anvil_mine", [hex(2 * event_store.PRUNE_EVERY)])
+    assert store.jobs_to_read(chain.head()) == [open_]
+    assert {row[0] for row in store._db.execute("SELECT DISTINCT job FROM logs WHERE job IS NOT NULL")} == {open_}
     store.close()
 
 

@@ -13,17 +13,20 @@ import pytest
 
 from keepers.config import from_dict
 from keepers.decisions.requests import pin_request
-from keepers.services.retention import CheckpointRetention
+from keepers.services.retention import Retention
 from node import tasks
 from tests.support.devnet_driver import DevnetOperator
 from tests.support.disputed_job import Dispute
 from tests.support.small_job import SmallJob, publish
+from zoo_compute.chain.connection import connect
+from zoo_compute.chain.event_log import use_store
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView
 from zoo_compute.client.job import Job, Redundancy
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.formats.bundles import Pointer
-from zoo_compute.spec.retention import SPARE_S
+from zoo_compute.formats.tags import job_tag
+from zoo_compute.spec.retention import KEEP_DAYS, SPARE_S
 from zoo_compute.store import BlockStore, Gateway
 from zoo_compute.store.cid import digest_of, raw_cid
 
@@ -80,7 +83,7 @@ class Stage:
     trained: Trained
     stores: list[BlockStore]
     gateways: list[Gateway]
-    lanes: list[CheckpointRetention]
+    lanes: list[Retention]
 
     @property
     def view(self) -> JobView:
@@ -138,11 +141,13 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(devnet, dispute, trained, stores, gateways, lanes)
 
 
-def _lane(devnet: Devnet, party: DevnetOperator, store: BlockStore, endpoints: dict[int, str]) -> CheckpointRetention:
+def _lane(devnet: Devnet, party: DevnetOperator, store: BlockStore, endpoints: dict[int, str]) -> Retention:
     folder = store.root.parent / f"keeper-{party.id}"
     folder.mkdir()
     config = from_dict({"name": "keeper", "network": "n", "operator": party.id}, folder)
-    lane = CheckpointRetention(config, devnet.chain, store)
+    chain = connect(devnet.network)
+    use_store(chain, folder / "events.sqlite3", party.id)
+    lane = Retention(config, chain, store)
     lane.endpoints = endpoints
     return lane
 
@@ -189,9 +194,9 @@ def test_a_job__keeps_what_its_claims_need__then_what_outlives_it__and_its_redun
     tasks.run_pinning(pin_request(stage.view), one)  # as its keeper asks for when the job is closed
     stage.poll_once(0, 1)
     assert not any(store.has(between) for store in (one, two))
-    assert not any(store.tags() for store in (one, two))
+    assert all(store.tags() == {job_tag(stage.dispute.job)} for store in (one, two))
     kept = [cid for number in (2, 4) for cid in stage.files(number)]
-    assert all(store.is_pinned(cid, tag="") for store in (one, two) for cid in kept)
+    assert all(store.is_pinned(cid, tag=job_tag(stage.dispute.job)) for store in (one, two) for cid in kept)
     own = [last.base["manifest"], last.manifest.program.cid, last.manifest.data.cid, last.manifest.state.cid]
     assert all(store.is_pinned(cid) for store in (one, two) for cid in own)
     for store in (one, two):
@@ -211,6 +216,19 @@ def test_a_job__keeps_what_its_claims_need__then_what_outlives_it__and_its_redun
     stage.poll_once(2)
     assert three.pins() == set(kept)
     assert stage.redundancy() == Redundancy(wanted=2, confirmed=2)
+
+    # -- keep_days after it was closed
+    for lane in stage.lanes:
+        assert lane._chain.event_store is not None
+        head = lane._chain.head()
+        lane._chain.event_store.jobs_to_read(head)
+        lane._chain.event_store.finish(stage.dispute.job, head.number)
+    stage.poll_once(1, 2)
+    assert all(store.has(cid) for store in (two, three) for cid in kept)
+    stage.devnet.warp_to(stage.devnet.chain.head().timestamp + KEEP_DAYS * 86_400)
+    stage.poll_once(1, 2)
+    assert (two.tags(), three.tags(), three.pins()) == (set(), set(), set())
+    assert not any(three.has(cid) for cid in kept)
 
 
 def _verified(stage: Stage, request: dict[str, Any]) -> list[dict[str, Any]]:

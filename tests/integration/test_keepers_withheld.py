@@ -16,7 +16,7 @@ from keepers.queue.work_queue import WorkStatus
 from keepers.services.checkpoint_trees import CheckpointTrees
 from keepers.services.demand_responder import DemandResponder, opening_of
 from keepers.services.disputing import Disputing
-from keepers.services.verification import REPORTS, Verifier, read_reports
+from keepers.services.verification import Verifier, read_reports
 from tests.support.disputed_job import Dispute
 from tests.support.trained_claims import SLOT, Trained, computed
 from zoo_compute.chain.answered_results import published_result
@@ -25,6 +25,7 @@ from zoo_compute.chain.explorations import read_disputes
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Commit
 from zoo_compute.devnet.devnet import Devnet
+from zoo_compute.paths import REPORTS
 from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.params import STRANGERS_LANE
 from zoo_compute.store import BlockStore

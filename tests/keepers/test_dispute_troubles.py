@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from keepers.monitoring.logs import rotate_records
 from keepers.services import challenging, false_claims
 from keepers.services.challenging import UNREADABLE_S, MismatchReports
 from keepers.services.disputing import REFUSED_S
@@ -62,6 +63,15 @@ def test_mismatches__are_handed_over_once_and_a_line_that_is_being_written_later
     reports.read()
     reports.read()
     assert handed == [(3, claim, [{"kind": 0}])]
+
+    # Rotated, with a line that no look has seen: what was handed over is handed over again, as after a restart.
+    with path.open("a") as file:
+        file.write(line.replace('"it"', '"late"'))
+    assert rotate_records(path, 1, 5)
+    reports.read()
+    assert len(handed) == 3
+    reports.read()
+    assert len(handed) == 3
 
 
 def test_a_report_of_a_job_that_cannot_be_read__keeps_no_other_waiting(

@@ -15,7 +15,7 @@ import pytest
 
 from keepers.config import OperatorConfig, from_dict
 from keepers.monitoring import logs
-from keepers.monitoring.logs import JsonLines, SharedLog, TextLines, rotate, rotated
+from keepers.monitoring.logs import JsonLines, SharedLog, TextLines, rotate, rotate_records, rotated
 from keepers.processes import daemon as daemon_module
 from keepers.processes.daemon import Daemon
 from tests.support.waiting import wait_until
@@ -67,6 +67,21 @@ def test_a_log_that_is_too_long__is_rotated_and_the_oldest_goes(tmp_path: Path) 
     log.write_text("12")
     assert not rotate(log, 3, 2)
     assert not rotate(tmp_path / "absent.log", 3, 2)
+
+
+def test_records__are_rotated_without_a_copy__and_a_line_that_is_being_written_is_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "transactions.jsonl"
+    assert not rotate_records(path, 3, 2)
+    for text in ("one", "two", "three"):
+        path.write_text(text)
+        with path.open("a") as writer:
+            assert rotate_records(path, 3, 2)
+            writer.write("!")
+    assert [each.read_text() for each in rotated(path)] == ["three!", "two!"]
+    assert path.read_text() == ""
+    path.write_text("four")
+    assert rotate_records(path, 3, 0)
+    assert [each.read_text() for each in rotated(path)] == ["four"], "one is kept: what it says of open jobs is needed"
 
 
 def test_without_rotated_files__a_long_log_is_emptied(tmp_path: Path) -> None:

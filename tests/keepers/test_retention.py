@@ -11,17 +11,20 @@ import pytest
 
 from keepers.config import from_dict
 from keepers.services import retention
-from keepers.services.retention import AT_ONCE, CheckpointRetention
+from keepers.services.retention import AT_ONCE, Retention
 from tests.client.test_results import TERMS
 from tests.keepers.test_retention_decisions import LATE, closed, job
 from tests.support.small_job import publish
 from zoo_compute.chain.views import JobView
 from zoo_compute.formats.bundles import Pointer
-from zoo_compute.formats.tags import round_tag
+from zoo_compute.formats.tags import job_tag, round_tag
 from zoo_compute.paths import DRAINING
+from zoo_compute.spec.params import PRODUCTION
 from zoo_compute.store import BlockStore, Gateway, digest_of, raw_cid
 
 JOB = 5  # of the views
+FORGOTTEN = 99  # a job that was over before this keeper began
+CLOSED, CLOSED_AT = 6, LATE - 1_000  # the block in which the job was closed, and its time
 ME, OTHER, AGGREGATOR = 1, 2, 9  # who has claims in them
 
 
@@ -36,8 +39,19 @@ class Lane:
         self.folder = folder / "keeper"
         self.folder.mkdir()
         config = from_dict({"name": "k", "network": "n", "operator": ME}, self.folder)
-        chain: Any = SimpleNamespace(head=lambda: SimpleNamespace(number=7), time=lambda head: LATE)
-        self.lane = CheckpointRetention(config, chain, self.store)
+        self.now, self.finished, self.released = LATE, set[int](), list[int]()
+        events = SimpleNamespace(
+            is_finished=lambda job: job in self.finished,
+            is_forgotten=lambda job: job == FORGOTTEN,
+            release=self.released.append,
+        )
+        chain: Any = SimpleNamespace(
+            head=lambda number=7: SimpleNamespace(number=number, timestamp=CLOSED_AT if number == CLOSED else self.now),
+            time=lambda head: LATE,
+            event_store=events,
+            network=SimpleNamespace(params=PRODUCTION),
+        )
+        self.lane = Retention(config, chain, self.store)
         self.urls = {operator: f"http://host{operator}:1" for operator in (ME, OTHER, AGGREGATOR)}
         self.lane.endpoints = self.urls
         self.keeping, self.leaving, self.asked = set[int](), set[int](), list[str]()
@@ -89,7 +103,7 @@ def test_who_is_left__fetches_at_the_second_look_what_outlives_the_job(lane: Lan
     view = lane.of(closed(8))
     assert lane.poll_once(view) == set()
     assert lane.poll_once(view) == pointers(view, 3, 6, 8) | {lane.author.manifest.state.cid}
-    assert all(lane.store.is_pinned(cid, tag="") for cid in lane.store.pins())
+    assert all(lane.store.is_pinned(cid, tag=job_tag(JOB)) for cid in lane.store.pins())
     assert "checkpoint 8, which 0 of 2 stores kept, is here now" in caplog.text
 
 
@@ -99,7 +113,7 @@ def test_the_newest_final_checkpoint__is_fetched_for_its_round_alone(lane: Lane)
     lane.poll_once(view, 2)
     (newest,) = pointers(view, 5)
     assert lane.store.is_pinned(newest, tag=round_tag(JOB, 5))
-    assert not lane.store.is_pinned(newest, tag="")
+    assert not lane.store.is_pinned(newest, tag=job_tag(JOB))
     assert {newest} | pointers(view, 3) == lane.store.pins() - {lane.author.manifest.state.cid}
 
 
@@ -207,13 +221,13 @@ def test_a_job_whose_manifest_cannot_be_had__keeps_everything(lane: Lane, caplog
     assert "nothing is let go" in caplog.text
 
 
-def test_what_outlives_the_job__is_pinned_for_itself_before_its_round_goes(lane: Lane):
+def test_what_outlives_its_round__is_pinned_for_the_job_before_the_round_goes(lane: Lane):
     view = lane.of(closed(8))
     for number in (2, 3):
         for cid in (*pointers(view, number), lane.author.manifest.state.cid):
             lane.store.pin(cid, tag=round_tag(JOB, number))
     assert lane.poll_once(view) == pointers(view, 3) | {lane.author.manifest.state.cid}
-    assert lane.store.tags() == set()
+    assert lane.store.tags() == {job_tag(JOB)}
 
 
 def test_of_a_delayed_job__a_round_s_tag_has_the_checkpoint_before_it_too(lane: Lane):
@@ -230,3 +244,78 @@ def test_a_verifier_without_an_operator__keeps_nothing(lane: Lane):
     for cid in (*pointers(view, 3), lane.author.manifest.state.cid):
         lane.store.pin(cid, tag=round_tag(JOB, 3))
     assert lane.poll_once(view, 3) == set()
+
+
+# -- the end of what is kept with a job
+
+
+def kept_for_the_job(lane: Lane) -> JobView:
+    """A closed job of this operator, whose keeper has finished it, with files of its own."""
+    lane.finished = {JOB}
+    lane.store.add(b"manifest", tag=job_tag(JOB))
+    lane.store.add(b"manifest")  # the operator's own pin, of the same content
+    lane.store.add(b"data", tag=job_tag(JOB))
+    lane.keeping = {OTHER, AGGREGATOR}
+    return replace(lane.of(closed(8)), closed_block=CLOSED)
+
+
+def test_a_job_s_files__go_keep_days_after_it_was_closed__and_what_the_operator_pinned_stays(lane: Lane):
+    view = kept_for_the_job(lane)
+    lane.now = CLOSED_AT + 30 * 86_400
+    lane.poll_once(view)
+    assert lane.store.tags() == {job_tag(JOB)}
+    assert lane.released == []
+    lane.now += 1
+    assert lane.poll_once(view) == {raw_cid(digest_of(lane.others.add(b"manifest")))}
+    assert lane.store.tags() == set()
+    assert lane.released == [JOB], "its events may go too"
+    assert lane.lane._views == {}, "nothing of it stays in memory"
+    assert lane.lane._manifests == {}
+    asked = len(lane.asked)
+    lane.lane.poll_once()
+    assert len(lane.asked) == asked, "nobody is asked for it any more"
+
+
+def test_a_job_that_the_keeper_has_not_finished__keeps_its_files_however_old_it_is(lane: Lane):
+    view = kept_for_the_job(lane)
+    lane.finished = set()
+    lane.now = CLOSED_AT + 10**9
+    lane.poll_once(view)
+    assert lane.store.tags() == {job_tag(JOB)}
+
+
+def test_a_claim_that_is_not_final__keeps_the_job_s_files_however_old_it_is(lane: Lane):
+    view = kept_for_the_job(lane)
+    lane.now = CLOSED_AT + 10**9
+    late = [replace(c, deadline=LATE) if c.turn == 2 else c for c in view.commits]
+    lane.poll_once(replace(view, commits=late))
+    assert job_tag(JOB) in lane.store.tags()
+
+
+def test_with_keep_days_0__a_job_s_files_stay_for_good(lane: Lane):
+    view = kept_for_the_job(lane)
+    lane.lane._config = replace(lane.lane._config, keep_days=0)
+    lane.now = CLOSED_AT + 10**9
+    lane.poll_once(view)
+    assert lane.store.tags() == {job_tag(JOB)}
+
+
+def test_who_took_no_part__keeps_nothing_once_the_job_is_finished(lane: Lane):
+    view = kept_for_the_job(lane)
+    lane.poll_once(replace(view, commits=[c for c in view.commits if c.operator != ME]))
+    assert lane.store.tags() == set()
+
+
+def test_of_a_job_that_was_over_before_the_keeper_began__nothing_stays(lane: Lane):
+    lane.store.add(b"x", tag=job_tag(FORGOTTEN))
+    lane.store.add(b"y", tag=round_tag(FORGOTTEN, 3))
+    lane.store.add(b"z", tag=job_tag(FORGOTTEN + 1))
+    lane.lane.poll_once()
+    assert lane.store.tags() == {job_tag(FORGOTTEN + 1)}, "of the other one nothing is known"
+
+
+def test_what_is_kept_for_days__takes_little_memory_and_is_still_repaired(lane: Lane):
+    view = kept_for_the_job(lane)
+    lane.leaving, lane.keeping = {OTHER, AGGREGATOR}, set()
+    assert lane.poll_once(view, 3) >= pointers(view, 3, 6, 8)
+    assert lane.lane._views[JOB].commits == ()

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from keepers.decisions.retention import first_needed, permanent_checkpoints
+from keepers.decisions.retention import first_needed, is_done_with, permanent_checkpoints, spare_s
 from tests.client.test_results import aggregation, commit, view
 from zoo_compute.chain.views import ClaimState, JobState, JobView
-from zoo_compute.formats.tags import parse_round_tag, round_tag
-from zoo_compute.spec.retention import SPARE_S
+from zoo_compute.formats.tags import job_tag, parse_tag, round_tag
 
 ROUNDS = 8
 LATE = 10**6  # long after every window
@@ -41,8 +40,9 @@ def closed(done: int) -> JobView:
 
 
 def test_tags__tell_their_job_and_round():
-    assert parse_round_tag(round_tag(3, 41)) == (3, 41)
-    assert parse_round_tag("mine") is None
+    assert parse_tag(round_tag(3, 41)) == (3, 41)
+    assert parse_tag(job_tag(3)) == (3, None)
+    assert parse_tag("mine") is None
 
 
 def test_a_round__is_needed_until_every_claim_of_it_and_the_one_after_it_is_final():
@@ -74,7 +74,7 @@ def test_an_open_demand__keeps_its_round():
 def test_a_paid_claim__keeps_its_round_for_a_while_after_its_window(after_s: int, first: int):
     paid = job(6, 6)
     claims = [replace(c, deadline=5_000) if c.turn == 2 else c for c in paid.commits]
-    assert first_needed(replace(paid, commits=claims), manifest(), 5_000 + SPARE_S + after_s) == first
+    assert first_needed(replace(paid, commits=claims), manifest(), 5_000 + spare_s(paid) + after_s) == first
 
 
 def test_a_round_done_again__is_needed_by_the_claims_of_the_line_that_was_left_too():
@@ -85,9 +85,12 @@ def test_a_round_done_again__is_needed_by_the_claims_of_the_line_that_was_left_t
     assert first_needed(again, manifest(), LATE) == 0
 
 
-def test_a_closed_job__needs_nothing_but_the_hour_after_its_windows():
+def test_a_closed_job__needs_nothing_but_a_while_after_its_windows():
     assert first_needed(closed(ROUNDS), manifest(), LATE) == ROUNDS + 1
     assert first_needed(closed(ROUNDS), manifest(), 1_060) == -1
+    assert is_done_with(closed(ROUNDS), LATE)
+    assert not is_done_with(closed(ROUNDS), 1_060)
+    assert not is_done_with(job(ROUNDS, ROUNDS), LATE), "it may run again while it is not closed"
 
 
 def test_checkpoints_that_outlive_the_job__are_final_ones__and_the_last_once_nothing_can_follow():

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from keepers.config import from_dict
+from keepers.decisions.retention import spare_s
+from keepers.monitoring.logs import rotate_records
 from keepers.queue.work_queue import WorkStatus
-from keepers.services.verification import REPORTS, Verifier, read_reports
+from keepers.services.verification import Verifier, read_reports
 from tests.keepers.test_duties import ME, OTHER, ROOT, view
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobView
-from zoo_compute.spec.retention import SPARE_S
+from zoo_compute.paths import REPORTS
 from zoo_compute.store.cid import raw_cid
 
 
@@ -55,7 +57,22 @@ def test_a_report__is_written_once_and_survives_a_restart(tmp_path: Path):
     again, asked_again = verifier(tmp_path, done)
     again.observe(few)
     assert asked_again == []
-    assert len(read_reports(tmp_path / REPORTS)) == 2
+    assert len(list(read_reports(tmp_path / REPORTS))) == 2
+
+
+def test_reports__are_rotated__and_of_jobs_that_are_over_none_stays_in_memory(tmp_path: Path):
+    done = WorkStatus("done", result={"agrees": True, "segments": 2})
+    first, _ = verifier(tmp_path, done)
+    few = commits(turns=1, slots=2)
+    first.observe(few)
+    assert rotate_records(tmp_path / REPORTS, 1, 5)
+    assert not first.pending(few)
+    again, asked = verifier(tmp_path, done)
+    again.observe(few)
+    assert asked == [], "what was rotated is read after a restart"
+    again.forget(few.job)
+    assert again._reported == {}
+    assert len(list(read_reports(tmp_path / REPORTS))) == 2
 
 
 def test_a_mismatch__is_an_error_and_a_failure_of_ones_own_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -107,9 +124,9 @@ def test_a_claim_whose_files_may_be_gone__is_not_drawn(tmp_path: Path):
     one, asked = verifier(tmp_path, WorkStatus("queued"))
     few = commits(turns=1, slots=2)
     paid = [replace(few.commits[0], state=ClaimState.PAID)]
-    one.observe(replace(few, commits=paid, now=9 + SPARE_S + 1))
-    assert not one.pending(replace(few, commits=paid, now=9 + SPARE_S + 1))
+    one.observe(replace(few, commits=paid, now=9 + spare_s(few) + 1))
+    assert not one.pending(replace(few, commits=paid, now=9 + spare_s(few) + 1))
     assert asked == []
-    one.observe(replace(few, now=9 + SPARE_S + 1))
+    one.observe(replace(few, now=9 + spare_s(few) + 1))
     assert len(asked) == 2, "what is not final can still be challenged"
-    assert one.pending(replace(few, commits=paid, now=9 + SPARE_S))
+    assert one.pending(replace(few, commits=paid, now=9 + spare_s(few)))

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo_compute.spec.retention import first_needed, outlives, repairers
+from zoo_compute.spec.params import DEVNET, PRODUCTION
+from zoo_compute.spec.retention import SPARE_S, first_needed, outlives, repairers, spare_s
 
 DOMAINS = st.dictionaries(st.integers(1, 40), st.integers(0, 5), min_size=1)
 
@@ -13,6 +14,11 @@ def test_every_so_many_checkpoints_and_the_last__outlive_the_job__the_initial_st
     assert [n for n in range(8) if outlives(n, 3, None)] == [3, 6]
     assert [n for n in range(8) if outlives(n, 3, 7)] == [3, 6, 7]
     assert [n for n in range(4) if outlives(n, 1, None)] == [1, 2, 3]
+
+
+def test_files_of_a_round__stay_an_hour_after_its_window__less_where_windows_are_of_seconds():
+    assert spare_s(PRODUCTION.min_window_s) == SPARE_S == 3_600
+    assert spare_s(DEVNET.min_window_s) == 60
 
 
 @pytest.mark.parametrize(

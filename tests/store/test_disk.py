@@ -319,15 +319,36 @@ def test_what_a_tag_alone_keeps__goes_with_it__and_nothing_that_another_pin_keep
     mine = store.add(b"mine")
     store.pin(mine, tag="job-1-round-2")
     loose = store.add(b"loose", pin=False)
-    freed = store.release_tag("job-1-round-2")
+    freed = store.release_tags("job-1-round-2")
     assert not store.has(gone)
     assert blocks_here(store, other, mine, loose) == [True, True, True]
     assert own_bytes(freed, own), "the shared chunk is not freed"
     assert store.tags() == {"job-2-round-2"}
     assert store.pins() == {other, mine}
-    assert store.release_tag("job-1-round-2") == 0
+    assert store.release_tags("job-1-round-2") == 0
     with pytest.raises(ValueError, match="unpin"):
-        store.release_tag("")
+        store.release_tags("")
+
+
+def test_tags_that_go_together__keep_nothing_of_each_other(tmp_path):
+    store = BlockStore(tmp_path)
+    shared = store.add(b"shared", tag="a")
+    store.pin(shared, tag="b")
+    other = store.add(b"other", tag="c")
+    assert store.release_tags("a", "b", "none") == len(b"shared")
+    assert store.pins() == {other}
+    assert not store.has(shared)
+
+
+def test_garbage__is_left_while_it_may_still_be_being_fetched(tmp_path):
+    store = BlockStore(tmp_path)
+    loose, pinned = store.add(b"loose", pin=False), store.add(b"pinned")
+    assert store.collect_garbage(older_s=60) == 0
+    for block in (tmp_path / "blocks").glob("*/*"):
+        os.utime(block, (0, 0))
+    fresh = store.add(b"fresh", pin=False)
+    assert store.collect_garbage(older_s=60) == 1
+    assert blocks_here(store, loose, pinned, fresh) == [False, True, True]
 
 
 def own_bytes(freed: int, own: bytes) -> bool:
@@ -363,8 +384,8 @@ def test_letting_go__killed_at_any_block__is_done_by_the_next_one(tmp_path, monk
 
         monkeypatch.setattr(store._blocks, "remove", dies)
         with pytest.raises(KeyboardInterrupt):
-            store.release_tag("t")
-        BlockStore(store.root).release_tag("t")
+            store.release_tags("t")
+        BlockStore(store.root).release_tags("t")
         assert [path.name for path in blocks_of(store.root)] == [kept]
         assert blocks_here(store, *cids) == [False, False]
 

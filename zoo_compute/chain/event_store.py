@@ -42,7 +42,8 @@ WANTED_LOGS = 5_000  # in one answer: a range that gave more does not grow
 DEEP = 64  # blocks under the newest: what is asked for below needs no second look
 HEADS_KEPT = 256  # newest blocks remembered one by one; of older ones the first of each AGE_KEPT
 AGE_KEPT = 4_096
-PRUNE_EVERY = 4_096  # blocks
+PRUNE_EVERY = 256  # blocks
+JOURNAL_BYTES = 4 << 20
 _BESIDE = ("-wal", "-shm")  # files that SQLite keeps beside one
 _SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -127,8 +128,25 @@ class EventStore:
     def finished_jobs(self) -> list[int]:
         """Finished jobs of the operator, whose events are still here. The newest first."""
         with self._database() as db:
-            query = "SELECT job FROM jobs WHERE finished IS NOT NULL AND is_mine ORDER BY job DESC"
+            query = "SELECT job FROM jobs WHERE finished IS NOT NULL AND is_mine AND NOT is_pruned ORDER BY job DESC"
             return [job for (job,) in db.execute(query)]
+
+    def is_finished(self, job: int) -> bool:
+        """Whether nothing is left to do in the job."""
+        with self._database() as db:
+            return bool(db.execute("SELECT 1 FROM jobs WHERE job = ? AND finished IS NOT NULL", (job,)).fetchone())
+
+    def is_forgotten(self, job: int) -> bool:
+        """Whether the job is over and no concern of the operator's, or not any more (`release`)."""
+        with self._database() as db:
+            born = int(_fact(db, "born") or 0)
+            query = "SELECT 1 FROM jobs WHERE job = ? AND NOT is_mine AND (finished IS NOT NULL OR over <= ?)"
+            return bool(db.execute(query, (job, born)).fetchone())
+
+    def release(self, job: int) -> None:
+        """The job, which is finished, is no concern of the operator's any more: its events go."""
+        with self._database() as db, db:
+            db.execute("UPDATE jobs SET is_mine = 0 WHERE job = ? AND finished IS NOT NULL", (job,))
 
     def last_block_of(self, names: Iterable[str], head: Head) -> int:
         """The newest block up to `head` with one of these events; 0: there is none. Raises Unreachable."""
@@ -195,7 +213,7 @@ class EventStore:
             first = pruned = born + 1
         for logs, until in self._ranges(first, last - DEEP):
             self._append(logs, until)
-            if until.number - pruned >= PRUNE_EVERY:
+            if until.number - pruned >= AGE_KEPT:
                 self._prune(until.number)
                 pruned = until.number
             first = until.number + 1
@@ -494,6 +512,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, check_same_thread=False, timeout=30.0)
     path.chmod(0o600)
     db.execute("PRAGMA journal_mode = WAL")
+    db.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")  # else it stays as large as the first reading made it
     db.execute("PRAGMA synchronous = NORMAL")  # after a power cut it is a little older, and reads on
     if not db.execute("SELECT name FROM sqlite_master WHERE name = 'facts'").fetchone():
         db.executescript(_SCHEMA)

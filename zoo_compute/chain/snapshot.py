@@ -248,6 +248,7 @@ def _job_view(
             if event.name == "RolledBack"
         ],
         closed=any(event.name == "JobClosed" for event in events),
+        closed_block=max((event.block for event in events if event.name in ("JobClosed", "JobCancelled")), default=0),
         bidders=frozenset(event.args["operator"] for event in events if event.name == "BidRevealed"),
         attempts=attempts_of(events),
         **made,

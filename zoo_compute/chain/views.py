@@ -287,6 +287,7 @@ class JobView:
     rollbacks: Sequence[Rollback] = ()
     demands: Sequence[Demand] = ()  # for claims' data, in the order they were made
     closed: bool = False  # the rest of the escrow is owed to the submitter
+    closed_block: int = 0  # in which it was closed or cancelled; 0: it is not
     bidders: frozenset[int] = frozenset()  # operators that ever revealed a bid
     attempts: Sequence[Attempt] = ()  # of the auction: attempt n is the nth
     stopped_s: int = 0  # seconds for which the protocol's time has stood still: block time less `now`

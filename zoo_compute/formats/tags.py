@@ -1,8 +1,13 @@
-"""Tags for pinned files: all files of a round can be released together."""
+"""Tags for pinned files: all files of a job or of one of its rounds can be released together."""
 
 from __future__ import annotations
 
 import re
+
+
+def job_tag(job: int) -> str:
+    """The tag of a job's own files (manifest, program, data, initial state), of bundles, and of checkpoints that outlive their round."""
+    return f"job-{job}"
 
 
 def round_tag(job: int, round_: int) -> str:
@@ -10,7 +15,7 @@ def round_tag(job: int, round_: int) -> str:
     return f"job-{job}-round-{round_}"
 
 
-def parse_round_tag(tag: str) -> tuple[int, int] | None:
-    """Job and round of a tag; None if it is not a round's tag."""
-    match = re.fullmatch(r"job-(\d+)-round-(\d+)", tag)
-    return (int(match[1]), int(match[2])) if match else None
+def parse_tag(tag: str) -> tuple[int, int | None] | None:
+    """Job and round of a tag, None as the round of a job's; None if it is neither."""
+    match = re.fullmatch(r"job-(\d+)(?:-round-(\d+))?", tag)
+    return (int(match[1]), None if match[2] is None else int(match[2])) if match else None

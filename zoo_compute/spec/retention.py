@@ -7,11 +7,18 @@ from hashlib import sha256
 
 from zoo_compute.spec.topology import spread
 
-SPARE_S: int = 3_600  # files stay this long after a claim's window, because verifiers may be a little behind
+SPARE_S: int = 3_600  # files of a round stay this long after a claim's window, because verifiers may be a little behind
+SPARE_WINDOWS: int = 6  # or so many windows, where those are so short that this is less
+KEEP_DAYS: int = 30  # after a job is closed, for which those who took part in it keep its files
+
+
+def spare_s(window_s: int) -> int:
+    """How long a round's files stay after the window of a claim, which lasted `window_s` or longer."""
+    return min(SPARE_S, SPARE_WINDOWS * window_s)
 
 
 def outlives(number: int, keep_every: int, last: int | None) -> bool:
-    """Whether checkpoint `number` is stored permanently. last: the job's last checkpoint, once it is final."""
+    """Whether checkpoint `number` is kept with the job, and not only with a round. last: the job's last checkpoint, once it is final."""
     return number > 0 and (number % keep_every == 0 or number == last)
 
 

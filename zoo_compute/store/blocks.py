@@ -1,6 +1,7 @@
 """Blocks as files: ROOT/blocks/XY/CID, where XY are the two characters of the CID before its last."""
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -84,6 +85,13 @@ class Blocks:
             return self.path(cid).stat().st_size
         except FileNotFoundError:
             return None
+
+    def age_s(self, cid: Cid) -> float:
+        """Seconds since a block was written; 0 if it is not stored, or the clock was set back."""
+        try:
+            return max(0.0, time.time() - self.path(cid).stat().st_mtime)
+        except FileNotFoundError:
+            return 0.0
 
     def remove(self, cid: Cid) -> None:
         with suppress(FileNotFoundError):

@@ -157,35 +157,40 @@ class BlockStore:
     def tags(self) -> set[str]:
         return {folder.name for folder in self._tags.iterdir()}
 
-    def release_tag(self, tag: str) -> int:
+    def release_tags(self, *tags: str) -> int:
         """Waits like `collect_garbage`. Removes children before parents, and pins last, so that a retry after a crash finishes the work."""
-        if not tag:
+        if not all(tags):
             raise ValueError("use `unpin` for content that is pinned without a tag")
-        gone = self._pin_folder(tag)
+        every = [self._pin_folder(tag) for tag in tags]
         with self._alone():
-            if not gone.exists():
-                return 0
-            freed_cids = {cid: None for name in _cids_in(gone) for cid in self._local_blocks_of(name)}
-            for name in {name for folder in self._pin_folders() if folder != gone for name in _cids_in(folder)}:
+            gone = [folder for folder in every if folder.exists()]
+            released = {name for folder in gone for name in _cids_in(folder)}
+            freed_cids = {cid: None for name in released for cid in self._local_blocks_of(name)}
+            others = (_cids_in(folder) for folder in self._pin_folders() if folder not in gone) if freed_cids else ()
+            for name in {name for names in others for name in names}:
                 for link in self._pinned_links(name):
                     freed_cids.pop(link.cid, None)
             freed = sum(self._blocks.size(cid) or 0 for cid in freed_cids)
             for cid in reversed(freed_cids):
                 self._blocks.remove(cid)
-            for name in _cids_in(gone):
-                (gone / name).unlink(missing_ok=True)
-            gone.rmdir()
+            for folder in gone:
+                for name in _cids_in(folder):
+                    (folder / name).unlink(missing_ok=True)
+                folder.rmdir()
         return freed
 
     def local_block(self, cid: Cid) -> bytes | None:
         """One stored block, verified; never asks peers. Gateways serve these. Raises ContentTampered."""
         return self._blocks.get(cid)
 
-    def collect_garbage(self) -> int:
-        """Waits up to a minute for processes that add or pin. If a pinned file is incomplete, raises and removes nothing."""
+    def collect_garbage(self, *, older_s: float = 0) -> int:
+        """Waits up to a minute for processes that add or pin. If a pinned file is incomplete, raises and removes nothing.
+
+        older_s: what was written since may still be being fetched, and is left.
+        """
         with self._alone():
             kept = {link.cid for pin in self.pins() for link in self._pinned_links(pin)}
-            garbage = [cid for cid in self._blocks if cid not in kept]
+            garbage = [cid for cid in self._blocks if cid not in kept and self._blocks.age_s(cid) >= older_s]
             for cid in garbage:
                 self._blocks.remove(cid)
         return len(garbage)

@@ -42,8 +42,8 @@ class Store(Protocol):
 
     def tags(self) -> set[str]: ...
 
-    def release_tag(self, tag: str) -> int:
-        """Remove the pins of this tag, and the content that only they protected; return the bytes freed."""
+    def release_tags(self, *tags: str) -> int:
+        """Remove the pins of these tags, and the content that only they protected; return the bytes freed."""
 
-    def collect_garbage(self) -> int:
-        """Remove all blocks that no pin protects; return how many."""
+    def collect_garbage(self, *, older_s: float = 0) -> int:
+        """Remove all blocks that no pin protects and that were written so long ago; return how many. A daemon minds no age."""

@@ -135,11 +135,11 @@ class KuboStore:
     def tags(self) -> set[str]:
         return set()
 
-    def release_tag(self, tag: str) -> int:
+    def release_tags(self, *tags: str) -> int:
         """Does nothing: a daemon does not record who pinned a file, and other programs' pins must stay."""
         return 0
 
-    def collect_garbage(self) -> int:
+    def collect_garbage(self, *, older_s: float = 0) -> int:
         return len(self._ask(lambda: self._client.repo.gc(timeout=CALL_S)))
 
     def _chunks(self, cid: str, max_bytes: int, deadline: Callable[[], float]) -> Iterator[bytes]:

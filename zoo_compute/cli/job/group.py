@@ -11,6 +11,7 @@ import click
 from zoo_compute.amounts import Token, format_amount, format_seconds
 from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine, table
+from zoo_compute.spec.retention import KEEP_DAYS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -257,6 +258,7 @@ def follow(settings: Settings, job: Job, *, until_settled: bool = False) -> Prog
             settings.say(
                 f"job {job.id} is over; fetch the model with `zoo job result {job.id} --out model.safetensors`"
             )
+            settings.say(f"operators keep it for {KEEP_DAYS} days after the job is closed")
             settings.say("once every claim is paid, `zoo account withdraw` returns the rest of the escrow")
     except KeyboardInterrupt:
         status.end()
