@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import redis
@@ -39,6 +39,21 @@ PLANS = (
     OperatorPlan("alpha", price="0.80", capacity=3),
     OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
 )
+
+
+class Sent(NamedTuple):
+    """A transaction on chain. succeeded: or a contract refused it there."""
+
+    block: int
+    sender: str
+    to: str
+    data: str
+    succeeded: bool
+
+    def is_late_for(self, other: Sent) -> bool:
+        """Whether it was refused because somebody else's transaction had done the same just before."""
+        same = (self.to, self.data[:8]) == (other.to, other.data[:8]) and self.sender != other.sender
+        return same and other.succeeded and 0 <= self.block - other.block <= 3
 
 
 @dataclass
@@ -76,17 +91,20 @@ class Shared:
             time.sleep(0.1)
         return time.monotonic() - began
 
-    def sent(self) -> list[tuple[str, str, int]]:
-        """All transactions of alpha's hot key on chain: to, data, whether it succeeded."""
+    def all_sent(self) -> list[Sent]:
+        """All transactions on chain."""
         w3 = self.network.devnet.chain.w3
-        hot = keystore.address_of(self.first.config.folder / HOT_KEY)
         found = []
         for number in range(w3.eth.block_number + 1):
             for each in w3.eth.get_block(number, full_transactions=True)["transactions"]:
-                if each["from"] == hot:
-                    receipt = w3.eth.get_transaction_receipt(each["hash"])
-                    found.append((each["to"], each["input"].hex(), receipt["status"]))
+                status = w3.eth.get_transaction_receipt(each["hash"])["status"]
+                found.append(Sent(number, each["from"], each["to"], each["input"].hex(), bool(status)))
         return found
+
+    def sent(self) -> list[Sent]:
+        """Those of alpha's hot key."""
+        hot = keystore.address_of(self.first.config.folder / HOT_KEY)
+        return [each for each in self.all_sent() if each.sender == hot]
 
 
 @pytest.fixture(scope="module")
@@ -147,11 +165,12 @@ def is_over(shared: Shared, job: int) -> bool:
 
 
 def check_sent_once(shared: Shared) -> None:
-    sent = shared.sent()
-    assert [each for each in sent if not each[2]] == [], "a transaction was refused on chain: somebody was quicker"
-    doubles = {call: count for call, count in Counter(each[:2] for each in sent).items() if count > 1}
+    sent, everybodys = shared.sent(), shared.all_sent()
+    refused = [each for each in sent if not each.succeeded]
+    assert [each for each in refused if not any(each.is_late_for(other) for other in everybodys)] == []
+    doubles = {call: count for call, count in Counter((each.to, each.data) for each in sent).items() if count > 1}
     assert doubles == {}
-    print(f"{len(sent)} transactions, none twice")
+    print(f"{len(sent)} transactions, none twice; {len(refused)} that the other operator was quicker with")
 
 
 def took_over(shared: Shared, waiting: Daemon) -> None:
