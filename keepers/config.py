@@ -53,6 +53,7 @@ class Settings:
     gateway_port: int = 0
     endpoint: str = ""  # URL at which others reach the gateway, announced on chain; empty: nothing is announced
     broker: str = "embedded"
+    lease_s: float = 15  # of keepers that share a broker, how long the one that sends may be silent; less than twice that, and the next one sends
     roles: list[str] = field(default_factory=lambda: ["provider"])
     price: str = "1"  # asked per slot-round; the least the operator accepts
     aggregator_price: str = "1"  # asked per aggregated round
@@ -263,6 +264,7 @@ _BOUNDS = (
     ("demand_after_s", 0, 86_400),
     ("metrics_port", 0, 65535),
     ("hung_after_s", 0, 86_400),
+    ("lease_s", 1, 300),
     ("log_max_mb", 0.01, 100_000),
     ("log_files", 0, 1_000),
     ("max_fee_gwei", 1e-9, 1e6),

@@ -15,7 +15,6 @@ from typing import Any
 
 import redis
 from eth_account.messages import encode_defunct
-from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
 
 from keepers.actions import Actions
@@ -54,6 +53,7 @@ from zoo_compute.chain.audits import read_audits
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.explorations import Explorations
 from zoo_compute.chain.sender import Sender
+from zoo_compute.chain.signer import HotKey
 from zoo_compute.chain.snapshot import forget_job, read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import FalseLook, NeedsOperator, Refusal, Retryable, RpcsDisagree
@@ -76,7 +76,7 @@ class Keeper:
         self,
         config: OperatorConfig,
         chain: Chain,
-        account: LocalAccount,
+        account: HotKey,
         sender: Sender,
         store: Store,
         work: WorkQueue,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import redis
+
 from keepers import dry_run
-from keepers.config import OperatorConfig
+from keepers.config import EMBEDDED, OperatorConfig
+from keepers.queue import broker, seals
+from keepers.queue.sender_lease import holder
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import Chain
@@ -27,6 +31,8 @@ class KeeperChecks(SystemChecks):
 
     def _plans(self, chain: Chain) -> Iterator[Check]:
         """Bids, seats and payments. Answers to asks and demands follow from what others ask, and custody and audits take a key."""
+        if self._config.broker != EMBEDDED:
+            yield self._attempt("sender", self._sender)[1]
         look, check = self._attempt("next look", lambda: (self._look(chain), ""))
         if look is None:
             yield check
@@ -50,6 +56,17 @@ class KeeperChecks(SystemChecks):
             f"block {look.status['block']}; jobs: {jobs}; {len(look.transactions)} transactions for {cost} of coin, "
             f"{len(look.work)} pieces of work",
         )
+
+    def _sender(self) -> tuple[None, str]:
+        """Which of the keepers that share the broker sends."""
+        config = self._config
+        try:
+            name = holder(broker.connect(config.broker, config.folder), seals.load(config.folder))
+        except redis.RedisError as error:
+            raise ZooError(f"the broker does not answer: {error}", hint="start it") from None
+        if not name:
+            return None, "no keeper of this operator sends now; the next one that starts will"
+        return None, "this keeper" if name == config.name else f"{name}; this keeper waits, or will once it runs"
 
     def _look(self, chain: Chain) -> dry_run.DryLook:
         config = self._config

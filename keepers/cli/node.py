@@ -59,6 +59,7 @@ from zoo_compute.operators.readiness import NodeInspection, inspect_node, wait_f
 @click.option(
     "--hung-after", "hung_after_s", type=float, help="Seconds without progress before the keeper is restarted."
 )
+@click.option("--lease", "lease_s", type=float, help="Seconds of the lease of keepers that share a broker.")
 @click.option("--log-format", type=click.Choice(LOG_FORMATS), help="Lines of the logs: text, or a JSON object each.")
 @click.option("--log-max-mb", type=float, help="Size at which the log of a process is rotated.")
 @click.option("--log-files", type=int, help="Rotated logs to keep of each process.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eth_account import Account
 from eth_account.messages import encode_typed_data
@@ -20,9 +20,8 @@ from zoo_compute.store.cid import digest_of
 from zoo_compute.store.errors import BadCid
 
 if TYPE_CHECKING:
-    from eth_account.signers.local import LocalAccount
-
     from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.signer import TypedData, TypedSigner
 
 MAX_BYTES = 64 * 1024
 KEPT = 160  # newest signatures of a statement: two for each turn that can be open to challenge, and more
@@ -109,10 +108,10 @@ class Statement:
         return read(cls, parse_json(data, "statement"), "statement")
 
 
-def sign(chain: Chain, account: LocalAccount, job: int, kind: str, turn: int = 0, value: bytes = bytes(32)) -> Signed:
+def sign(chain: Chain, account: TypedSigner, job: int, kind: str, turn: int = 0, value: bytes = bytes(32)) -> Signed:
     """The account's signature that it holds this."""
     unsigned = Signed(kind, turn, value.hex())
-    made = account.sign_message(_message(chain, job, unsigned))
+    made = account.sign_typed_data(*_typed(chain, job, unsigned))
     return replace(unsigned, signature=f"{made.r:064x}{made.s | (made.v - 27) << 255:064x}")
 
 
@@ -121,21 +120,21 @@ def is_signed_by(chain: Chain, key: str, job: int, signed: Signed) -> bool:
     r, vs = (int.from_bytes(word, "big") for word in signed.words)
     try:
         recovered = Account.recover_message(
-            _message(chain, job, signed), vrs=(27 + (vs >> 255), r, vs & (1 << 255) - 1)
+            encode_typed_data(*_typed(chain, job, signed)), vrs=(27 + (vs >> 255), r, vs & (1 << 255) - 1)
         )
     except (BadSignature, ValidationError, ValueError):
         return False
     return str(recovered) == key
 
 
-def _message(chain: Chain, job: int, signed: Signed) -> Any:
+def _typed(chain: Chain, job: int, signed: Signed) -> TypedData:
     name, fields = TYPES[signed.kind]
     fields = (("job", "uint256"), *fields)
     network = chain.network
     domain = {"name": "Zoo Custody", "version": "1", "chainId": network.chain_id}
     value = bytes.fromhex(signed.value)
     values = {"job": job, "turn": signed.turn, "seats": signed.seats, "root": value[:32], "cid": value[32:]}
-    return encode_typed_data(
+    return (
         {**domain, "verifyingContract": network.contracts["custody"]},
         {name: [{"name": field, "type": kind} for field, kind in fields]},
         {field: values[field] for field, _ in fields},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eth_account import Account
 from eth_account.messages import encode_typed_data
@@ -21,10 +21,9 @@ from zoo_compute.spec.params import BPS, PAIR_BYTES, REWARD_CAP_BPS, REWARD_FLOW
 from zoo_compute.store.peers import is_gateway, parse_gateway
 
 if TYPE_CHECKING:
-    from eth_account.signers.local import LocalAccount
-
     from keepers.queue.received_bytes import Source
     from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.signer import TypedData, TypedSigner
 
 MAX_BYTES = 1024  # of a receipt
 LOOKS = 48  # of a keeper in an epoch: it counts, signs, and asks for receipts
@@ -63,23 +62,25 @@ class Receipt:
         return read(cls, parse_json(data, "receipt"), "receipt")
 
 
-def sign(chain: Chain, account: LocalAccount, receipt: Receipt) -> Receipt:
-    return replace(receipt, signature=bytes(account.sign_message(_message(chain, receipt)).signature).hex())
+def sign(chain: Chain, account: TypedSigner, receipt: Receipt) -> Receipt:
+    return replace(receipt, signature=bytes(account.sign_typed_data(*_typed(chain, receipt)).signature).hex())
 
 
 def is_signed_by(chain: Chain, key: str, receipt: Receipt) -> bool:
     """Whether the signature is this key's, as the contract checks it."""
     try:
-        signer = Account.recover_message(_message(chain, receipt), signature=bytes.fromhex(receipt.signature))
+        signer = Account.recover_message(
+            encode_typed_data(*_typed(chain, receipt)), signature=bytes.fromhex(receipt.signature)
+        )
     except (BadSignature, ValidationError, ValueError):
         return False
     return str(signer) == key
 
 
-def _message(chain: Chain, receipt: Receipt) -> Any:
+def _typed(chain: Chain, receipt: Receipt) -> TypedData:
     network = chain.network
     domain = {"name": "Zoo Rewards", "version": "1", "chainId": network.chain_id}
-    return encode_typed_data(
+    return (
         {**domain, "verifyingContract": network.contracts["rewards"]},
         {"Receipt": [{"name": name, "type": "uint256"} for name in _FIELDS]},
         {name: getattr(receipt, name) for name in _FIELDS},

@@ -37,6 +37,10 @@ class Lanes:
         progressed()
         return progressed
 
+    def end(self, name: str) -> None:
+        """Expect no more progress of a loop."""
+        self._last.pop(name, None)
+
     def start(self, name: str, loop: Callable[[Progressed], object], *, pause_s: float = 0.0) -> threading.Thread:
         """Run a loop in a thread until the process ends; one that ends with an error is counted and begins again."""
         progressed = self.begin(name, pause_s=pause_s)
@@ -48,6 +52,7 @@ class Lanes:
         while True:
             try:
                 loop(progressed)
+                self.end(name)
                 return
             except Exception:
                 log.exception("%s ended; it begins again", name)
@@ -56,7 +61,8 @@ class Lanes:
 
     def idle_of(self, name: str) -> float:
         """Seconds since this loop's last progress."""
-        return self._clock() - self._last[name]
+        now = self._clock()
+        return now - self._last.get(name, now)
 
     def idle_s(self) -> dict[str, float]:
         """Seconds since each loop's last progress."""

@@ -26,6 +26,9 @@ def _gauge(name: str, text: str, registry: CollectorRegistry, *labels: str) -> G
 INFO = _gauge(
     "zoo_keeper_info", "1; labels say who this is", KEEPER, "name", "operator", "network", "chain_id", "version"
 )
+IS_SENDER = _gauge(
+    "zoo_keeper_is_sender", "Whether this keeper sends; 0: it waits, and another one sends for its operator", KEEPER
+)
 HEAD_BLOCK = _gauge("zoo_head_block", "Number of the newest block that the keeper saw", KEEPER)
 HEAD_TIME = _gauge("zoo_head_timestamp_seconds", "Timestamp of that block", KEEPER)
 BLIND_S = _gauge("zoo_blind_seconds", "Seconds since the keeper saw a block that is newer than the one before", KEEPER)

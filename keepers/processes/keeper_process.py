@@ -18,9 +18,11 @@ from keepers.keeper import Keeper
 from keepers.monitoring import metrics
 from keepers.monitoring.lanes import Lanes, Progressed
 from keepers.monitoring.server import serve_daemon
+from keepers.processes.succession import await_turn, succeed
 from keepers.queue import broker, seals
 from keepers.queue.app import KEEPER_QUEUE, WATCH_TASK, make_app, print_ready
 from keepers.queue.received_bytes import ReceivedBytes, open_counted
+from keepers.queue.sender_lease import SenderLease
 from keepers.queue.work_queue import WorkQueue
 from keepers.services.demand_responder import DemandResponder
 from keepers.services.observing import Observer
@@ -29,6 +31,7 @@ from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.event_log import use_store
 from zoo_compute.chain.fees import GWEI, FeeLimits
+from zoo_compute.chain.fence import FencedAccount
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.provider import FailoverProvider, redacted
 from zoo_compute.chain.sender import Sender
@@ -38,6 +41,7 @@ from zoo_compute.paths import STATUS, TRANSACTIONS
 
 log = logging.getLogger("zoo.process")
 EVENTS = "events.sqlite3"
+LOOKS = "looks"  # the loop of a keeper that decides and sends
 CLAIM_EVENTS = ("ResultsCommitted", "CheckpointPosted")
 PEERS_EVERY_TICKS = 10
 ROUTINE_S = 20.0  # of a look, for a transaction that can wait
@@ -52,7 +56,8 @@ def run_keeper(config: OperatorConfig) -> None:
     app = make_app(config)
     lanes = Lanes()
     serve_daemon(metrics.KEEPER, lambda: health_of(lanes, config.hung_after_s))
-    keeper = make_keeper(config, app, client)
+    keeper, lease = make_keeper(config, app, client, lanes)
+    metrics.IS_SENDER.set(1)
     observer = Observer(config, keeper.chain, client, lanes, keeper.sender.address)
     ticks = 0
 
@@ -82,7 +87,7 @@ def run_keeper(config: OperatorConfig) -> None:
                 progressed()
                 time.sleep(config.poll_s)
 
-        keeper.progressed = lanes.begin("looks")
+        keeper.progressed = lanes.begin(LOOKS)
         lanes.start("beat", beat)
         lanes.start("glance", lambda progressed: wake_on_claims(keeper, config.poll_s, progressed))
         if config.operator:
@@ -99,15 +104,19 @@ def run_keeper(config: OperatorConfig) -> None:
 
     worker_ready.connect(schedule, weak=False)
     worker_ready.connect(print_ready, weak=False)
-    app.Worker(
-        pool="solo",
-        queues=[KEEPER_QUEUE],
-        hostname=f"keeper@{config.name}",
-        loglevel="INFO",
-        without_mingle=True,
-        without_gossip=True,
-        without_heartbeat=True,
-    ).start()
+    try:
+        app.Worker(
+            pool="solo",
+            queues=[KEEPER_QUEUE],
+            hostname=f"keeper@{config.name}",
+            loglevel="INFO",
+            without_mingle=True,
+            without_gossip=True,
+            without_heartbeat=True,
+        ).start()
+    finally:
+        if lease is not None:
+            lease.release()
 
 
 def look(config: OperatorConfig, keeper: Keeper, observer: Observer) -> None:
@@ -133,9 +142,14 @@ def look(config: OperatorConfig, keeper: Keeper, observer: Observer) -> None:
 
 
 def health_of(lanes: Lanes, hung_after_s: float) -> dict[str, Any]:
-    """Whether every loop makes progress; which one does not. hung_after_s: 0 never minds."""
-    hung = lanes.hung(hung_after_s) if hung_after_s else []
-    return {"ok": not hung, "hung": hung, "idle_s": {name: round(s, 1) for name, s in lanes.idle_s().items()}}
+    """Whether every loop makes progress; which one does not; whether this keeper sends. hung_after_s: 0 never minds."""
+    hung, idle_s = lanes.hung(hung_after_s) if hung_after_s else [], lanes.idle_s()
+    return {
+        "ok": not hung,
+        "hung": hung,
+        "sends": LOOKS in idle_s,
+        "idle_s": {name: round(s, 1) for name, s in idle_s.items()},
+    }
 
 
 class Looks:
@@ -174,8 +188,10 @@ def wake_on_claims(keeper: Keeper, poll_s: float, progressed: Progressed = lambd
             log.exception("unexpected")
 
 
-def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Keeper:
-    """Connect everything a keeper needs; waits for a chain that is not up yet."""
+def make_keeper(
+    config: OperatorConfig, app: Celery, client: redis.Redis, lanes: Lanes
+) -> tuple[Keeper, SenderLease | None]:
+    """Connect everything a keeper needs; waits for a chain that is not up yet, and until this keeper is its operator's sender."""
     network = load_network(config.network_path)
     account = keystore.unlock(
         config.path(config.keystore), keystore.read_passphrase(config.path(config.passphrase_file))
@@ -190,14 +206,20 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
         except Unreachable as error:
             log.warning("%s; will try again", error)
             time.sleep(max(1.0, config.poll_s))
-    ledger = config.folder / TRANSACTIONS
-    sender = Sender(chain, account, ledger=ledger, folder=config.folder, routine_s=ROUTINE_S, limits=fee_limits(config))
     use_store(chain, config.folder / EVENTS, config.operator)
     chain.follow()
-    store = open_counted(config, client)
-    return Keeper(
-        config, chain, account, sender, store, WorkQueue(app, client, seals.load(config.folder)), ReceivedBytes(client)
+    lease = await_turn(config, chain, account.address, lanes)
+    signer = account if lease is None else FencedAccount(account, lease)
+    ledger = config.folder / TRANSACTIONS
+    sender = Sender(
+        chain, signer, ledger=ledger, folder=config.folder, routine_s=ROUTINE_S, limits=fee_limits(config), fence=lease
     )
+    if lease is not None:
+        succeed(sender, lanes.begin("succession"))
+        lanes.end("succession")
+    store = open_counted(config, client)
+    queue = WorkQueue(app, client, seals.load(config.folder))
+    return Keeper(config, chain, signer, sender, store, queue, ReceivedBytes(client)), lease
 
 
 def fee_limits(config: OperatorConfig) -> FeeLimits:

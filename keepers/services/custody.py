@@ -26,13 +26,12 @@ from zoo_compute.spec.params import STAKE_UNIT
 from zoo_compute.store.cid import digest_of, raw_cid
 
 if TYPE_CHECKING:
-    from eth_account.signers.local import LocalAccount
-
     from keepers.services.sends import Sends
     from keepers.services.statements import Statements
     from keepers.services.verification import RequestWork
     from zoo_compute.chain.connection import Chain
     from zoo_compute.chain.sender import Sender
+    from zoo_compute.chain.signer import HotKey
     from zoo_compute.chain.views import Checkpoint, JobView, OperatorView
 
 log = logging.getLogger("zoo.custody")
@@ -50,7 +49,7 @@ class Custody:
         self,
         chain: Chain,
         sender: Sender,
-        account: LocalAccount,
+        account: HotKey,
         ask: RequestWork,
         statements: Statements,
         sends: Sends,

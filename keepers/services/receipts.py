@@ -43,12 +43,11 @@ from zoo_compute.store.gateway import receipt_path
 from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed, is_gateway
 
 if TYPE_CHECKING:
-    from eth_account.signers.local import LocalAccount
-
     from keepers.config import OperatorConfig
     from keepers.queue.received_bytes import ReceivedBytes
     from zoo_compute.chain.connection import Chain, Head
     from zoo_compute.chain.sender import Sender
+    from zoo_compute.chain.signer import HotKey
     from zoo_compute.store import BlockStore
 
 log = logging.getLogger("zoo.receipts")
@@ -86,7 +85,7 @@ class Receipts:
         config: OperatorConfig,
         chain: Chain,
         sender: Sender,
-        account: LocalAccount,
+        account: HotKey,
         store: BlockStore,
         received: ReceivedBytes,
         endpoints: Callable[[], Mapping[int, str]],

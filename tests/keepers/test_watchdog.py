@@ -77,7 +77,7 @@ def test_a_loop__hangs_from_its_last_progress_on() -> None:
     now[0] = 160.1
     assert lanes.hung(60.0) == ["answering"]
     assert health_of(lanes, 60.0)["ok"] is False
-    assert health_of(lanes, 0.0) == {"ok": True, "hung": [], "idle_s": {"looks": 0.1, "answering": 60.1}}
+    assert health_of(lanes, 0.0) == {"ok": True, "hung": [], "sends": True, "idle_s": {"looks": 0.1, "answering": 60.1}}
 
 
 @pytest.fixture

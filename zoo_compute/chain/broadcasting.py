@@ -16,6 +16,7 @@ from zoo_compute.errors import ChainError, FeeTooHigh
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.fence import Fence
 
 STUCK_AFTER_BLOCKS = 2  # if the chain makes no blocks, a higher fee does not help
 
@@ -33,8 +34,16 @@ class Signer(Protocol):
 class Broadcaster:
     """Of one account on one chain. Use it under the outbox's lock, except `clear_way`, which takes it."""
 
-    def __init__(self, chain: Chain, account: Signer, outbox: PendingTransactions, limits: fees.FeeLimits) -> None:
+    def __init__(
+        self,
+        chain: Chain,
+        account: Signer,
+        outbox: PendingTransactions,
+        limits: fees.FeeLimits,
+        fence: Fence | None = None,
+    ) -> None:
         self._chain, self._account, self._outbox, self._limits = chain, account, outbox, limits
+        self._fence = fence
         self._address = Web3.to_checksum_address(account.address)
 
     def nonce(self, block: str) -> int:
@@ -45,17 +54,22 @@ class Broadcaster:
 
         The hash is on disk before the node has the transaction: whoever finds the entry after a crash recognises what was mined.
         """
+        self._check()
         raw = bytes(self._account.sign_transaction(self._transaction(entry)).raw_transaction)
         digest = "0x" + keccak(raw).hex()
         if digest not in entry.hashes:
             entry.hashes.append(digest)
         box.put(entry)
+        self._check()  # signing and writing took time
         try:
             self._chain.w3.eth.send_raw_transaction(HexBytes(raw))
         except Web3RPCError as error:
             if fees.is_nonce_taken(error):
                 # By itself, if an answer was lost and the provider repeated the request; or by its replacement.
-                return any(self._has(known) for known in reversed(entry.hashes))
+                is_ours = any(self._has(known) for known in reversed(entry.hashes))
+                if not is_ours:
+                    self.note_another(entry.nonce)
+                return is_ours
             if fees.is_unfunded(error):
                 raise not_funded(self._chain.w3, self._address, entry.gas * entry.max_fee + entry.value) from None
             if not fees.is_known(error):
@@ -95,6 +109,16 @@ class Broadcaster:
                 each.bumped_block = block["number"]
                 self.broadcast(each, box)  # False: mined meanwhile, which its sender will see
         return True
+
+    def note_another(self, nonce: int) -> None:
+        """A transaction that is not in the outbox has this nonce. Behind a fence that ends this sender: it was not the only one."""
+        if self._fence is not None:
+            self._fence.left(f"nonce {nonce} of {self._address} was used by another sender")
+
+    def _check(self) -> None:
+        """Return only where this process may sign and send."""
+        if self._fence is not None:
+            self._fence.check()
 
     def _has(self, digest: str) -> bool:
         try:

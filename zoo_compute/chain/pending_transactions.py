@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zoo_compute.atomic import write_atomically
-from zoo_compute.errors import ConfigError
+from zoo_compute.errors import ConfigError, Unreachable
 from zoo_compute.subprocesses import started_at
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.fence import Fence
+
+log = logging.getLogger("zoo.keeper")
 
 
 @dataclass
@@ -53,21 +61,35 @@ class PendingTransaction:
 
 
 class PendingEntries:
-    """The entries; use only under the lock."""
+    """The entries; use only under the lock. shared: as a successor on another machine would find them, by nonce."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, fence: Fence | None = None, shared: dict[int, PendingTransaction] | None = None
+    ) -> None:
+        self._path, self._fence = path, fence
+        self._shared = {} if shared is None else shared
         self.entries = self._read()
         self._written = self._document()
 
     def put(self, entry: PendingTransaction) -> None:
-        """Saved to disk before this returns."""
+        """Saved to disk before this returns, and where a successor finds it. Raises Unreachable: then it is on disk alone."""
         self.entries[entry.nonce] = entry
         self.save()
+        self.share()
 
     def remove(self, entry: PendingTransaction) -> None:
         if (stored := self.entries.get(entry.nonce)) and set(stored.hashes) <= set(entry.hashes):
             del self.entries[entry.nonce]
+
+    def succeed(self, left: dict[int, PendingTransaction], mined: int) -> None:
+        """Take over what another machine's sender left. Of what is here, only what may still be mined is kept, where that says nothing.
+
+        mined: the account's next nonce on chain.
+        """
+        mine = {nonce: entry for nonce, entry in self.entries.items() if nonce >= mined}
+        self.entries = {**mine, **left}
+        for entry in self.entries.values():
+            entry.leave()
 
     def drop(self, unwanted: Callable[[PendingTransaction], bool]) -> None:
         self.entries = {nonce: entry for nonce, entry in self.entries.items() if not unwanted(entry)}
@@ -77,6 +99,17 @@ class PendingEntries:
         if document != self._written:
             write_atomically(self._path, document.encode(), mode=0o600)
             self._written = document
+
+    def share(self) -> None:
+        """Let a successor find what changed. Raises Unreachable."""
+        if self._fence is None:
+            return
+        changed = {nonce: entry for nonce, entry in self.entries.items() if self._shared.get(nonce) != entry}
+        removed = self._shared.keys() - self.entries.keys()
+        if changed or removed:
+            self._fence.write(changed, removed)
+            self._shared.clear()
+            self._shared.update(deepcopy(self.entries))
 
     def _document(self) -> str:
         return json.dumps([asdict(entry) for entry in self.entries.values()])
@@ -94,8 +127,10 @@ class PendingEntries:
 class PendingTransactions:
     """The file of one account on one chain."""
 
-    def __init__(self, folder: Path | None, chain_id: int, address: str) -> None:
+    def __init__(self, folder: Path | None, chain_id: int, address: str, fence: Fence | None = None) -> None:
         self.path = (folder or _default_folder()) / f"outbox-{chain_id}-{address.lower()}.json"
+        self._fence = fence
+        self._shared: dict[int, PendingTransaction] = {}
 
     @contextmanager
     def locked(self) -> Iterator[PendingEntries]:
@@ -103,11 +138,17 @@ class PendingTransactions:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(self.path.with_suffix(".lock"), "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # released on close, and by the kernel when the process dies
-            box = PendingEntries(self.path)
+            box = PendingEntries(self.path, self._fence, self._shared)
             try:
                 yield box
             finally:
                 box.save()
+                try:
+                    box.share()
+                except (
+                    Unreachable
+                ) as error:  # what is not shared yet was mined or left; the next change is shared with it
+                    log.warning("%s", error)
 
 
 def _default_folder() -> Path:

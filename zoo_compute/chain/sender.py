@@ -24,6 +24,7 @@ from zoo_compute.errors import ChainError, NotFunded, TransactionPending, Unreac
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.fence import Fence
 
 TIMEOUT_S = 180.0
 STUCK_AFTER_S = 30.0
@@ -55,6 +56,7 @@ class Sender:
 
     ledger: a file to which one JSON line is appended per mined transaction (operation, gas_used, tx, block, sender).
     folder: for the account's pending transactions; all its processes on a machine must share it.
+    fence: of an account that keepers on several machines send for, one at a time; the one whose turn begins calls `take_over` first.
     routine_s: how long to wait for what can wait (fees.ROUTINE), once: while such a transaction is pending, later calls do not wait, and
         send no other. None: as long as for all else.
     """
@@ -70,6 +72,7 @@ class Sender:
         routine_s: float | None = None,
         stuck_after_s: float = STUCK_AFTER_S,
         limits: fees.FeeLimits = fees.FeeLimits(),  # noqa: B008, which is frozen
+        fence: Fence | None = None,
     ) -> None:
         self.chain = chain
         self.account = account
@@ -78,8 +81,23 @@ class Sender:
         self.timeout_s, self.routine_s = timeout_s, routine_s
         self.stuck_after_s = stuck_after_s
         self.limits = limits
-        self._outbox = PendingTransactions(folder, chain.network.chain_id, self.address)
-        self._broadcaster = Broadcaster(chain, account, self._outbox, limits)
+        self._fence = fence
+        self._next: int | None = None  # with a fence: one above the highest nonce that is this sender's
+        self._outbox = PendingTransactions(folder, chain.network.chain_id, self.address, fence)
+        self._broadcaster = Broadcaster(chain, account, self._outbox, limits, fence)
+
+    def take_over(self) -> int:
+        """Go on where the account's last sender ended, perhaps on another machine. Before anything is decided.
+
+        Returns how many pending transactions of the account nobody here knows: until they are mined, the same calls could be sent again.
+        From here on, a nonce that somebody else used ends this sender: it was not the only one.
+        """
+        assert self._fence is not None, "without a fence nobody is succeeded"
+        with self._outbox.locked() as box:
+            mined, pending = self._broadcaster.nonce("latest"), self._broadcaster.nonce("pending")
+            box.succeed(self._fence.read(), mined)
+            self._next = max([pending, *(nonce + 1 for nonce in box.entries)])
+            return sum(1 for nonce in range(mined, pending) if nonce not in box.entries)
 
     def simulate(self, call: Call) -> Any:
         """The call's return value in the next block. Costs nothing. Raises Refusal."""
@@ -114,6 +132,7 @@ class Sender:
             mined = self._wait(entry, timeout_s, stuck_after_s)
             if mined is not None:
                 return self._receipt(request, mined, result)
+            self._broadcaster.note_another(entry.nonce)
         raise Unreachable(f"{request.operation}: other senders of {self.address} took the nonce {ATTEMPTS} times")
 
     def _adopt(self, request: Request) -> PendingTransaction | None:
@@ -198,6 +217,8 @@ class Sender:
     def _free_nonce(self, box: PendingEntries, head: int) -> int:
         """The next nonce that no transaction of ours has. A node that dropped one, or never had it, gets it again."""
         nonce = self._broadcaster.nonce("pending")
+        if self._next is not None and nonce > self._next:
+            self._broadcaster.note_another(nonce - 1)
         while (known := box.entries.get(nonce)) and known.sent_block <= head:
             if not known.is_awaited and head - known.sent_block > ADOPTED_FOR_BLOCKS:
                 break
@@ -207,6 +228,8 @@ class Sender:
             except ChainError:  # it takes this one no more
                 break
             nonce += 1
+        if self._next is not None:
+            self._next = max(self._next, nonce + 1)
         return nonce
 
     def _first_broadcast(self, entry: PendingTransaction, box: PendingEntries) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from eth_utils.address import to_checksum_address
 from hexbytes import HexBytes
@@ -13,6 +13,26 @@ from zoo_compute.chain.network import Network
 from zoo_compute.chain.provider import authorization, redacted
 from zoo_compute.chain.rpc_http import Rpc
 from zoo_compute.errors import ConfigError, Unreachable
+
+TypedData = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]  # EIP-712: domain, types, message
+
+
+class TypedSigner(Protocol):
+    """eth-account's LocalAccount, or another signer of typed data."""
+
+    def sign_typed_data(self, domain: Any, types: Any, message: Any, /) -> Any:
+        """Something with `.signature`, `.v`, `.r` and `.s`."""
+
+
+class HotKey(TypedSigner, Protocol):
+    """What a keeper signs with."""
+
+    @property
+    def address(self) -> Any: ...
+
+    def sign_transaction(self, transaction_dict: Any, /) -> Any: ...
+
+    def sign_message(self, signable_message: Any, /) -> Any: ...
 
 
 @dataclass(frozen=True)

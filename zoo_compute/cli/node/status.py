@@ -44,6 +44,8 @@ def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
         return {"block": None, "jobs": {}, "trouble": []}, ["the keeper has not read the chain yet"]
     seen = json.loads(path.read_text())
     lines = [f"block {seen['block']}, {time.time() - path.stat().st_mtime:.0f} s ago"]
+    if waits := seen.get("waits"):
+        lines.append(f"this keeper waits: {waits}")
     lines += [f"job {job}: {state}" for job, state in seen["jobs"].items()]
     lines += [f"job {job}: cannot bid: {why}" for job, why in seen.get("not_bidding", {}).items()]
     lines += _bandwidth_lines(seen.get("bandwidth"))

