@@ -44,10 +44,17 @@ def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
         return {"block": None, "jobs": {}, "trouble": []}, ["the keeper has not read the chain yet"]
     seen = json.loads(path.read_text())
     lines = [f"block {seen['block']}, {time.time() - path.stat().st_mtime:.0f} s ago"]
+    lines += _worker_lines(seen.get("workers"))
     lines += [f"job {job}: {state}" for job, state in seen["jobs"].items()]
     lines += [f"job {job}: cannot bid: {why}" for job, why in seen.get("not_bidding", {}).items()]
     lines += _bandwidth_lines(seen.get("bandwidth"))
     return seen, lines + [f"needs you: {trouble}" for trouble in seen["trouble"]]
+
+
+def _worker_lines(names: list[str] | None) -> list[str]:
+    if names is None:  # an earlier release wrote the file
+        return []
+    return [f"workers ({len(names)}): {', '.join(names)}" if names else "workers: none"]
 
 
 def _bandwidth_lines(seen: dict[str, Any] | None) -> list[str]:
