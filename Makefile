@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow test-network test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
+.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow test-network test-deploy test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -56,7 +56,7 @@ test-ape: setup
 	$(SPARE) $(BIN)/ape test tests/ape -q --network ethereum:local:test
 
 test-integration: setup
-	$(BIN)/python -m pytest -q -rsR -p no:ape_test -n 2 --dist loadfile tests/integration tests/gpu -m "not ipfs and not chaos and not network and not long" $(RERUN) $(ARGS)
+	$(BIN)/python -m pytest -q -rsR -p no:ape_test -n 2 --dist loadfile tests/integration tests/gpu -m "not ipfs and not deploy and not chaos and not network and not long" $(RERUN) $(ARGS)
 
 test-long: setup ## what draws, walks or kills at length
 	$(SPARE) $(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m long $(FAST) $(ARGS)
@@ -67,6 +67,9 @@ test-slow: setup ## what CI has no time for: the tests that are long, and those 
 
 test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (a quarter of an hour)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m network $(RERUN) $(ARGS)
+
+test-deploy: setup ## alerts in a real Prometheus, units under a real systemd, a worker over Redis 7 with TLS (root and Debian's packages; minutes)
+	$(BIN)/python -m pytest -q -rs -p no:ape_test tests/integration -m deploy $(ARGS)
 
 test-ipfs: setup ## the store against two real IPFS daemons
 	$(BIN)/python -m pytest -q tests/integration -m ipfs $(ARGS)

@@ -85,6 +85,7 @@ class Settings:
     metrics_port: int = 0  # where the daemon serves /metrics and /health on loopback; 0: nowhere
     hung_after_s: float = 600  # without progress, after which a keeper is ended and started again; 0: never
     log_format: str = "text"  # or json: an object a line
+    task_events: bool = False  # workers tell the broker what they do, for Flower
     log_max_mb: float = 20.0  # of each process's log, which is then rotated
     log_files: int = 5  # rotated logs of each process that are kept
     coin_price: str = "3000"  # in ZEN, of the chain's coin: receipts are redeemed where they bring more than their gas

@@ -55,6 +55,10 @@ def run_keeper(config: OperatorConfig) -> None:
     client = broker.wait_ready(config.broker, config.folder)
     app = make_app(config)
     lanes = Lanes()
+    began = time.monotonic()
+    metrics.BLIND_S.set_function(
+        lambda: time.monotonic() - began
+    )  # no RPC may answer for long: the alert must not wait
     serve_daemon(metrics.KEEPER, lambda: health_of(lanes, config.hung_after_s))
     keeper, lease = make_keeper(config, app, client, lanes)
     metrics.IS_SENDER.set(1)
@@ -123,7 +127,7 @@ def look(config: OperatorConfig, keeper: Keeper, observer: Observer) -> None:
     """One look at the chain; what goes wrong is logged and counted."""
     began = time.monotonic()
     try:
-        status = {**keeper.tick(), "rpcs": rpc_health(keeper.chain)}
+        status = {**keeper.tick(), "rpcs": rpc_health(keeper.chain), "workers": keeper.work.workers()}
         write_status(config, status)
         if keeper.last_look is not None:
             observer.after_look(keeper.last_look, status, time.monotonic() - began)

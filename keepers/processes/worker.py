@@ -205,6 +205,6 @@ def start(app: Celery, name: str, queue: str) -> None:
         loglevel="INFO",
         without_mingle=True,
         without_gossip=True,
-        without_heartbeat=True,
+        without_heartbeat=not app.conf.worker_send_task_events,
     )
     worker.start()

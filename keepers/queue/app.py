@@ -43,7 +43,7 @@ def make_app(config: OperatorConfig) -> Celery:
         broker_connection_retry_on_startup=True,
         worker_hijack_root_logger=False,
         worker_enable_remote_control=False,
-        worker_send_task_events=False,
+        worker_send_task_events=config.task_events,
         beat_schedule_filename=str(config.folder / "redis" / "beat"),
         task_default_queue=KEEPER_QUEUE,
         timezone="UTC",

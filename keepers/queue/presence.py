@@ -41,13 +41,11 @@ def speeds_of(client: RedisClient) -> dict[str, float]:
 
 
 def _present(client: RedisClient) -> dict[str, Any]:
-    workers = {}
-    for name in sorted(member.decode() for member in client.smembers(WORKERS)):
-        record = client.get(f"zoo:worker:{name}")
-        if record is None:
-            client.srem(WORKERS, name)
-        else:
-            workers[name] = json.loads(record)
+    names = sorted(member.decode() for member in client.smembers(WORKERS))
+    records = client.mget([f"zoo:worker:{name}" for name in names]) if names else []
+    workers = {name: json.loads(record) for name, record in zip(names, records, strict=True) if record is not None}
+    if gone := [name for name in names if name not in workers]:
+        client.srem(WORKERS, *gone)
     return workers
 
 

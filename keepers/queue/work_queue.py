@@ -139,6 +139,10 @@ class WorkQueue:
                 self._redis.delete(key)
         self._redis.delete(f"zoo:newest:{job}")
 
+    def workers(self) -> list[str]:
+        """Those that train and are present, on every machine of this operator."""
+        return sorted(speeds_of(self._redis))
+
     def relative_paces(self, timed: str, workers: int) -> tuple[float, ...]:
         """Of each worker that is present, the time it takes over that of the one that did the work called `timed`.
 

@@ -115,7 +115,8 @@ class Observer:
         for gauge in (metrics.RPC_WELL, metrics.RPC_LAG):
             gauge.clear()
         for rpc in status.get("rpcs", ()):
-            metrics.RPC_WELL.labels(rpc["rpc"]).set(rpc["well"])
+            # One that never answered is asked again now and then, and counts as well until it fails once more.
+            metrics.RPC_WELL.labels(rpc["rpc"]).set(rpc["well"] and not rpc.get("trouble"))
             metrics.RPC_LAG.labels(rpc["rpc"]).set(rpc["lag"])
         self._duties(look)
         if look.operator is not None:

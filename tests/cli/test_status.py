@@ -77,6 +77,7 @@ def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, no
                 "not_bidding": {"2": "its slots are too heavy"},
                 "trouble": ["job 1: the disk is full"],
                 "bandwidth": BANDWIDTH,
+                "workers": ["alpha-0", "alpha-2-0"],
             }
         )
     )
@@ -88,11 +89,12 @@ def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, no
             "not_bidding": {"2": "its slots are too heavy"},
             "trouble": ["job 1: the disk is full"],
             "bandwidth": BANDWIDTH,
+            "workers": ["alpha-0", "alpha-2-0"],
             "needs": [NO_COLLATERAL],
         }
         lines = zoo.run(group, "status")[1].splitlines()
         assert lines[1:] == [
-            "job 1: RUNNING", "job 2: cannot bid: its slots are too heavy",
+            "workers (2): alpha-0, alpha-2-0", "job 1: RUNNING", "job 2: cannot bid: its slots are too heavy",
             "bandwidth, epoch 9: 1.5 GB served by 2 receipts, 1.2 GB redeemed; 7 kB received and signed for", "needs you: job 1: the disk is full", f"endpoint: {SERVED}", "needs you: no collateral: zoo node deposit 2500",
         ]  # fmt: skip
 

@@ -93,8 +93,11 @@ class Redis:
     def sadd(self, key: str, member: str) -> None:
         self.sets.setdefault(key, set()).add(member)
 
-    def srem(self, key: str, member: str) -> None:
-        self.sets[key].discard(member)
+    def srem(self, key: str, *members: str) -> None:
+        self.sets[key].difference_update(members)
+
+    def mget(self, keys: list[str]) -> list[bytes | None]:
+        return [self.get(key) for key in keys]
 
     def scan_iter(self, match: str, count: int) -> Any:
         return (key.encode() for key in fnmatch.filter([*self.values], match))

@@ -149,6 +149,15 @@ def test_each_rpc__is_well_or_not_and_so_far_from_the_others(observer: Observer)
     assert value("zoo_rpc_well", rpc="http://b") is None
 
 
+def test_an_rpc_that_is_to_be_tried_again__is_not_well_before_it_answers(observer: Observer) -> None:
+    """The alert waits for 15 minutes without a break; an RPC that rests is tried at least every ten."""
+    tried = {"rpc": "http://a", "well": True, "lag": 0, "trouble": "connection refused"}
+    observer.after_look(look(), {**STATUS, "rpcs": [tried]}, 0.5)
+    assert value("zoo_rpc_well", rpc="http://a") == 0
+    observer.after_look(look(), {**STATUS, "rpcs": [tried | {"trouble": ""}]}, 0.5)
+    assert value("zoo_rpc_well", rpc="http://a") == 1
+
+
 def test_money__is_in_whole_tokens(observer: Observer) -> None:
     operator = SimpleNamespace(stake=10**21, collateral={ZEN: (5 * 10**18, 2 * 10**18)}, owed={ZEN: 10**17})
     observer.after_look(look(operator=operator), STATUS, 0.5)

@@ -20,7 +20,8 @@ from keepers.monitoring import metrics
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "docs" / "guides" / "deploy"
 TABLE = ROOT / "docs" / "reference" / "metrics.md"
-UNITS = sorted(DEPLOY.glob("*.service"))
+TEMPLATE = DEPLOY / "zoo-worker@.service"  # of a machine with several GPUs
+UNITS = sorted(set(DEPLOY.glob("*.service")) - {TEMPLATE})
 RULES = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"][0]["rules"]
 ADDED = {"instance", "job", "process"}  # labels that Prometheus and the daemon add
 EXPOSURE = 20  # of 100, by systemd's own reckoning
@@ -185,20 +186,35 @@ def test_the_units__start_each_part_once_on_a_port_of_its_own() -> None:
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
 def test_a_unit__hides_the_keys_from_all_but_the_keeper(path: Path) -> None:
-    hidden = dict(unit(path)).get("InaccessiblePaths", "")
-    assert ("hot.json" in hidden, "passphrase" in hidden) == ("keeper" not in path.stem,) * 2
-    assert dict(unit(path))["Type"] == "notify"
+    """Without a user namespace of its own, a part would reach them through /proc/PID/root of the keeper, which has the same user."""
+    lines = dict(unit(path))
+    hidden = lines.get("InaccessiblePaths", "")
+    hides = ("hot.json" in hidden, "passphrase" in hidden, lines.get("PrivateUsers") == "yes")
+    assert hides == ("keeper" not in path.stem,) * 3
+    assert lines["Type"] == "notify"
 
 
-@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_the_unit_of_one_gpu__is_the_workers_unit_but_for_its_folder_and_what_it_starts_after() -> None:
+    differs = {"Description", "PartOf", "After", "Wants", "ExecStart", "InaccessiblePaths", "WantedBy"}
+    one, template = (
+        [(key, value) for key, value in unit(path) if key not in differs]
+        for path in (DEPLOY / "zoo-worker.service", TEMPLATE)
+    )
+    assert one == template
+    lines = dict(unit(TEMPLATE))
+    assert parses([part.replace("%i", "3") for part in lines["ExecStart"].split()[1:]]) == "worker"
+    assert lines["InaccessiblePaths"] == "-/var/lib/zoo/node", "the keeper's folder, where there is one"
+
+
+@pytest.mark.parametrize("path", [*UNITS, TEMPLATE], ids=lambda path: path.stem)
 def test_a_unit__is_one_that_systemd_takes_and_calls_safe(path: Path, tmp_path: Path) -> None:
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd is not installed")
-    for each in (*UNITS, DEPLOY / "zoo.target"):
+    for each in (*UNITS, TEMPLATE, DEPLOY / "zoo.target"):
         (tmp_path / each.name).write_text(each.read_text().replace("/opt/zoo/bin/zoo", "/bin/true"))
     done = subprocess.run(
-        [program, "verify", "--man=no", path.name, "zoo.target"],
+        [program, "verify", "--man=no", path.name.replace("@", "@3"), "zoo.target"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -46,10 +46,17 @@ def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
     lines = [f"block {seen['block']}, {time.time() - path.stat().st_mtime:.0f} s ago"]
     if waits := seen.get("waits"):
         lines.append(f"this keeper waits: {waits}")
+    lines += _worker_lines(seen.get("workers"))
     lines += [f"job {job}: {state}" for job, state in seen["jobs"].items()]
     lines += [f"job {job}: cannot bid: {why}" for job, why in seen.get("not_bidding", {}).items()]
     lines += _bandwidth_lines(seen.get("bandwidth"))
     return seen, lines + [f"needs you: {trouble}" for trouble in seen["trouble"]]
+
+
+def _worker_lines(names: list[str] | None) -> list[str]:
+    if names is None:  # an earlier release wrote the file
+        return []
+    return [f"workers ({len(names)}): {', '.join(names)}" if names else "workers: none"]
 
 
 def _bandwidth_lines(seen: dict[str, Any] | None) -> list[str]:
