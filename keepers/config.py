@@ -61,6 +61,13 @@ class Settings:
     prices: dict[str, Any] = field(
         default_factory=dict
     )  # by token's address {price, aggregator_price, custody_price}; without one: no bid
+    allow: list[str] = field(
+        default_factory=list
+    )  # submitters' addresses: jobs of others are left alone; empty: anybody's are served
+    deny: list[str] = field(default_factory=list)  # submitters' addresses whose jobs are left alone
+    price_script: str = ""  # a program that is asked for the price of each job; empty: the prices above
+    power_watts: float = 0.0  # of a worker that computes; 0: measured, where the GPU's driver says it
+    power_price: str = "0"  # in ZEN per kWh
     capacity: int = 4  # slots of one job it can hold at once
     keep_days: float = KEEP_DAYS  # for which files of a job stay after it is closed; 0: for good
     longest_job_days: int = 30  # jobs that could bind collateral for longer are left alone
@@ -120,6 +127,16 @@ class OperatorConfig(Settings):
     def log_path(self, process: str) -> Path:
         """Where a process of this name logs."""
         return self.folder / "logs" / f"{process}.log"
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The submitters of `allow`, checksummed."""
+        return frozenset(map(to_checksum_address, self.allow))
+
+    @property
+    def denied(self) -> frozenset[str]:
+        """The submitters of `deny`, checksummed."""
+        return frozenset(map(to_checksum_address, self.deny))
 
     @property
     def priced_tokens(self) -> tuple[str, ...]:
@@ -208,6 +225,14 @@ def _check(settings: Settings) -> None:
     if not _is_price(settings.deposits_per_job) and settings.deposits_per_job != "0":
         expected = "expected a decimal such as '0.05', or '0' to demand nothing"
         raise fields.BadField(f"{FILE}.deposits_per_job: {expected}, got {settings.deposits_per_job!r}")
+    for key in ("allow", "deny"):
+        for address in getattr(settings, key):
+            if not is_address(address):
+                raise fields.BadField(f"{FILE}.{key}: expected submitters' addresses, got {address!r}")
+    if not _is_price(settings.power_price) and settings.power_price != "0":
+        raise fields.BadField(
+            f"{FILE}.power_price: expected ZEN per kWh such as '0.2', or '0', got {settings.power_price!r}"
+        )
     for hour in settings.availability_hours:
         if isinstance(hour, bool) or not isinstance(hour, int) or not 0 <= hour < PERIODS:
             raise fields.BadField(f"{FILE}.availability_hours: expected periods 0 to {PERIODS - 1}, got {hour!r}")
@@ -253,6 +278,7 @@ def _check_broker(broker: str) -> None:
 _BOUNDS = (
     ("operator", 0, 2**63),
     ("gateway_port", 0, 65535),
+    ("power_watts", 0, 1e6),
     ("capacity", 1, MAX_SLOTS),
     ("longest_job_days", 1, 3650),
     ("keep_days", 0, 36_500),

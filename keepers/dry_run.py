@@ -19,6 +19,7 @@ from keepers.keeper import Keeper
 from keepers.processes.keeper_process import EVENTS, fee_limits
 from keepers.queue import broker, seals
 from keepers.queue.work_queue import MEMO, WorkQueue, WorkStatus
+from keepers.services.pricing import Pricing
 from zoo_compute.chain import fees
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain
@@ -135,7 +136,12 @@ def look(config: OperatorConfig, chain: Chain, hot: str, store: Store) -> DryLoo
         sender = DrySender(chain, hot, Path(folder), fee_limits(config))
         keeper = Keeper(config, chain, Account.create(), sender, cast(Store, DryStore(store)), work)
         keeper._own_trials = None  # a trial takes the device for minutes
+        keeper.pricing = Pricing(config, chain, Path(folder), work.wake)
         status = keeper.tick()
+        if keeper.pricing.script is not None and keeper.pricing.script.answer_all():
+            sender.planned.clear()
+            work.planned.clear()
+            status = keeper.tick()
     return DryLook(sender.planned, work.planned, status)
 
 

@@ -19,7 +19,7 @@ from eth_utils.crypto import keccak
 
 from keepers.actions import Actions
 from keepers.capacity import Capacity
-from keepers.config import CUSTODY, OperatorConfig
+from keepers.config import OperatorConfig
 from keepers.decisions.duties import duties
 from keepers.decisions.open_jobs import OpenJobs, ring_conflicts
 from keepers.decisions.orders import Duty, OperatorContext, Progress
@@ -31,12 +31,13 @@ from keepers.queue.received_bytes import ReceivedBytes
 from keepers.queue.work_queue import WorkQueue, WorkStatus
 from keepers.services.auditing import Auditing
 from keepers.services.beats import Beats
-from keepers.services.bid_seals import BidSealer, priced_token
+from keepers.services.bid_seals import BidSealer
 from keepers.services.custody import Custody
 from keepers.services.disputing import Disputing
 from keepers.services.observing import Look
 from keepers.services.own_trials import OwnTrials
 from keepers.services.precompute import Speculation
+from keepers.services.pricing import Pricing
 from keepers.services.progress import measured_progress, progress_of
 from keepers.services.receipts import Receipts
 from keepers.services.retention import Retention
@@ -55,7 +56,7 @@ from zoo_compute.chain.explorations import Explorations
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.signer import HotKey
 from zoo_compute.chain.snapshot import forget_job, read_job, read_operator
-from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
+from zoo_compute.chain.views import JobState, JobView, OperatorView
 from zoo_compute.errors import FalseLook, NeedsOperator, Refusal, Retryable, RpcsDisagree
 from zoo_compute.paths import DRAINING, REPORTS
 from zoo_compute.spec.pricing import most_capacity
@@ -104,6 +105,7 @@ class Keeper:
             self._watching = Watching(chain, sender, config.operator, _turn_s(config), worth)
         self._speculation = Speculation(work, store)
         self._capacity = Capacity(config)
+        self.pricing = Pricing(config, chain, config.folder, work.wake)
         self._money = OperatorMoney(config, chain, sender)
         self._beats = Beats(chain, sender, config.operator, _turn_s(config))
         self.retention = Retention(config, chain, store)
@@ -178,6 +180,7 @@ class Keeper:
             "jobs": {},
             "trouble": [],
             "not_bidding": self._open_jobs.reasons,
+            "bids": self.pricing.bids,
             "bandwidth": self.receipts.status if self.receipts else {},
         }
         if operator is not None:
@@ -299,11 +302,13 @@ class Keeper:
                 self._finish(view)
             return False
         me = self._context(view, operator)
-        view = self._custody.act(view, operator, self._custody_price(me))
+        view = self._custody.act(view, operator, self.pricing.of_custody(view, me))
         progress = self._progress(view, operator.operator)
         progress = replace(progress, silent=self.signer_checks.silent(view, me))
+        me = self.pricing.priced(view, me, progress)
         due = duties(view, me, progress)
         self._open_jobs.record(view, me, progress, due)
+        self.pricing.record(view, me, progress, due)
         self._perform(view, due)
         stake = view.stakes.get(me.operator)
         is_bound = stake is not None and stake.lots > 0
@@ -344,43 +349,27 @@ class Keeper:
 
     def _context(self, view: JobView, operator: OperatorView) -> OperatorContext:
         config, params = self.config, self.chain.params
-        token = priced_token(config, self.chain, view.token)
-        price, aggregator_price = (config.price_in(token, kind) if token else None for kind in Kind)
         relative_paces = self.work.relative_paces(prepare_name(view), config.workers)
         self._capacity.record_paces(view.job, relative_paces)
         return OperatorContext(
             operator=operator.operator,
-            is_provider="provider" in config.roles and price is not None,
-            is_aggregator="aggregator" in config.roles and aggregator_price is not None,
-            price=price or 0,
-            aggregator_price=aggregator_price or 0,
             capacity=self._capacity.slots_for(view.job),
-            standby=config.standby,
             free=operator.free(view.token) - self._capacity.locked,
             stagger_s=_turn_s(config),
             ready_window_s=self.chain.network.params.ready_window_s,
             relative_paces=relative_paces,
             busy_elsewhere_s=self._capacity.busy_elsewhere_s(view.job),
-            max_job_s=config.longest_job_days * 86_400,
             is_drained=not operator.eligible or (config.folder / DRAINING).exists(),
             hot=operator.hot,
             answer_s=params.answer_s,
             committer_s=params.clocks.committer_s,
-            demand_after_s=config.demand_after_s,
             capability=operator.capability,
             ring_conflicts=ring_conflicts(view, self._views, operator.operator),
-            token=token,
-            hours=sum(1 << hour for hour in set(config.availability_hours)),
             epoch_s=params.epoch_s,
             promises=self._capacity.promises_elsewhere(view.job),
             most_units=most_capacity(operator.stake, params.min_stake),
+            **self.pricing.settings(view),
         )
-
-    def _custody_price(self, me: OperatorContext) -> int | None:
-        """What I ask of custody in a job's token; None where I offer none."""
-        if "custodian" not in self.config.roles or me.is_drained or me.token is None:
-            return None
-        return self.config.price_in(me.token, CUSTODY)
 
     def _progress(self, view: JobView, operator: int) -> Progress:
         progress = progress_of(self.work, view, operator)

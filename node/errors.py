@@ -35,7 +35,7 @@ class MeasurementFailed(NodeError):
 
 
 class OverLimit(MeasurementFailed):
-    """limit: time, memory or disk. again_at: when it may be measured again, in seconds since 1970."""
+    """limit: time, memory, disk, processes or output. again_at: when it may be measured again, in seconds since 1970."""
 
     def __init__(self, limit: str, message: str, again_at: float = 0.0) -> None:
         super().__init__(message)

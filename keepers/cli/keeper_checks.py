@@ -14,6 +14,7 @@ from zoo_compute.amounts import format_amount
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import Chain
 from zoo_compute.cli.doctor_checks import Check, SystemChecks
+from zoo_compute.cli.node.status import bid_words
 from zoo_compute.errors import ZooError
 from zoo_compute.store import open_store
 
@@ -44,6 +45,8 @@ class KeeperChecks(SystemChecks):
             )
         for name in look.work:
             yield Check("would compute", True, name)
+        for job, bids in look.status["bids"].items():
+            yield from (Check(f"job {job}", True, f"bid of {bid_words(bid)}") for bid in bids)
         for job, why in look.status["not_bidding"].items():
             yield Check(f"job {job}", False, f"cannot bid: {why}", needed=False)
         for trouble in look.status["trouble"]:

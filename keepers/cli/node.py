@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import signal
 import time
 from pathlib import Path
@@ -23,7 +24,10 @@ from zoo_compute.cli.node.options import folder_of, home_option
 from zoo_compute.cli.node.status import say_needs, status
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.operators.needs import NodeProblem
-from zoo_compute.operators.readiness import NodeInspection, inspect_node, wait_for_gateway
+from zoo_compute.operators.readiness import NodeInspection, inspect_node, is_keeper_running, wait_for_gateway
+
+LISTS = {"roles", "allow", "deny"}
+NONE = "none"  # empties a list, or takes a program away
 
 
 @click.command("configure", cls=Command)
@@ -39,6 +43,17 @@ from zoo_compute.operators.readiness import NodeInspection, inspect_node, wait_f
     metavar="ADDRESS",
     help="Token of the prices; ZEN by default. Without prices, you stop bidding in it.",
 )
+@click.option(
+    "--allow", multiple=True, metavar="ADDRESS", help="Serve only this submitter; repeatable. `none`: anybody."
+)
+@click.option(
+    "--deny", multiple=True, metavar="ADDRESS", help="Never serve this submitter; repeatable. `none`: nobody."
+)
+@click.option(
+    "--price-script", metavar="FILE", help="A program that says the price of each job; `none`: --price counts."
+)
+@click.option("--power-watts", type=float, help="Watts of a worker that computes; 0: what the GPU's driver measures.")
+@click.option("--power-price", metavar="ZEN", help="What a kWh costs you, in ZEN.")
 @click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="Role to serve in; repeatable.")
 @click.option("--capacity", type=int, help="Most slots of one job to serve at once.")
 @click.option(
@@ -73,12 +88,27 @@ def configure(settings: Settings, /, home: Path | None, token: str | None, **opt
     if token is not None and token.upper() != "ZEN":
         raw["prices"] = _priced(raw.get("prices") or {}, token, {key: options.pop(key) for key in PRICE_KEYS})
     raw |= {key: str(v) if isinstance(v, Path) else v for key, v in options.items() if v not in (None, ())}
-    if "roles" in raw:
-        raw["roles"] = list(raw["roles"])
+    for key in LISTS & raw.keys():
+        raw[key] = [] if NONE in raw[key] else list(raw[key])
+    if script := options["price_script"]:
+        raw["price_script"] = _script(script)
     config = from_dict(raw, folder)
     save(config)
     report = dataclasses.asdict(config) | {"folder": str(config.folder)}
-    settings.emit(report, f"{path}: {config.name}, {', '.join(config.roles)}")
+    again = "; start the node again to use it" if is_keeper_running(folder) else ""
+    settings.emit(report, f"{path}: {config.name}, {', '.join(config.roles)}{again}")
+
+
+def _script(text: str) -> str:
+    """The absolute path of a price script. Raises UserError where it cannot be run."""
+    if text == NONE:
+        return ""
+    path = Path(text).expanduser().resolve()
+    if not path.is_file() or not os.access(path, os.X_OK):
+        raise UserError(
+            f"--price-script: {path} is not a program", hint=f"chmod +x {path}, with #!/... in its first line"
+        )
+    return str(path)
 
 
 def _priced(known: dict[str, Any], token: str, options: dict[str, str | None]) -> dict[str, Any]:

@@ -7,7 +7,17 @@ from dataclasses import replace
 
 from keepers.decisions import reopening
 from keepers.decisions.obstacles import biddable_units, is_measured_short, obstacle
-from keepers.decisions.orders import Duty, MeasureAgain, OpenBid, OperatorContext, Prepare, Progress, SealBid, Send
+from keepers.decisions.orders import (
+    AskPrice,
+    Duty,
+    MeasureAgain,
+    OpenBid,
+    OperatorContext,
+    Prepare,
+    Progress,
+    SealBid,
+    Send,
+)
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, LotPhase
 from zoo_compute.spec.params import LAPSE_S
 from zoo_compute.spec.pricing import RevealedBid, order_bids
@@ -61,9 +71,14 @@ def _after_failure(view: JobView, me: OperatorContext, progress: Progress) -> It
     re-opened for LAPSE_S is closed.
     """
     able = [kind for kind in me.kinds if obstacle(view, me, progress, kind) is None]
+    unpriced = [kind for kind in able if kind in me.unpriced]
     if able and progress.slot_s is None:
         yield Prepare()
         able = []
+    elif unpriced:
+        for kind in unpriced:
+            yield AskPrice(kind, biddable_units(view, me, progress, kind))
+        able = [kind for kind in able if kind not in unpriced]
     elif progress.can_measure_again and any(is_measured_short(view, me, progress, kind) for kind in me.kinds):
         yield MeasureAgain()
     wants = any(reopening.should_reopen(view, me, kind, biddable_units(view, me, progress, kind)) for kind in able)
@@ -92,7 +107,9 @@ def _bid(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> I
         yield Prepare()
         return
     units = biddable_units(view, me, progress, kind)
-    if reopening.bids(view, me, kind, units):
+    if kind in me.unpriced:
+        yield AskPrice(kind, units)
+    elif reopening.bids(view, me, kind, units):
         yield SealBid(kind, lot.attempt, units, price)
 
 

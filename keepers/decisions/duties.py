@@ -15,6 +15,7 @@ from keepers.decisions.bidding import BATCH, auction_duties, reclaim_dead_bids, 
 from keepers.decisions.obstacles import RECOVERY_S, can_defend, defensible, is_permanent, unmet_by, why_not_aggregate
 from keepers.decisions.orders import (
     Aggregate,
+    AskPrice,
     CommitTrained,
     Duty,
     OperatorContext,
@@ -162,6 +163,9 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
         return
     if not can_defend(view, me, progress.slot_s):
         return
+    if Kind.SLOTS in me.unpriced:
+        yield AskPrice(Kind.SLOTS, spare)
+        return
     waiting = sum(seat.count for n, seat in view.seats_of(me.operator).items() if _missing(run, n))
     for number, seat in vacant.items():
         if view.lost_slots.get(me.operator, 0) & full(seat.count) << seat.first:
@@ -182,7 +186,7 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
 def _may_take(view: JobView, me: OperatorContext, progress: Progress, kind: Kind) -> bool:
     """Whether I take vacant seats of this kind: I do if I would bid for the job at all."""
     can = kind in me.kinds and not me.is_drained and not is_permanent(view, me, kind)
-    if kind == Kind.AGGREGATOR and why_not_aggregate(view, progress):
+    if me.unpriced.get(kind) or (kind == Kind.AGGREGATOR and why_not_aggregate(view, progress)):
         return False
     return me.standby and can and not unmet_by(view, me)
 
@@ -238,7 +242,10 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext, progress: 
     elif not run.aggregator:
         is_able = me.free >= view.takeover_lock(AGGREGATOR_SEAT, 1, me.operator)
         pays = view.price_now(AGGREGATOR_SEAT) >= me.aggregator_price
-        if is_able and pays and _may_take(view, me, progress, Kind.AGGREGATOR):
+        may_take = is_able and pays and _may_take(view, me, progress, Kind.AGGREGATOR)
+        if may_take and Kind.AGGREGATOR in me.unpriced:
+            yield AskPrice(Kind.AGGREGATOR, 1)
+        elif may_take:
             estimate = min(run.aggregate_s, run.slot_s)
             yield Send("settlement", "take_over", (view.job, AGGREGATOR_SEAT, me.operator, 1, estimate))
         elif view.now > run.aggregator_due + turn and not run.holds:

@@ -85,11 +85,22 @@ def times(progress: Progress) -> str:
 
 
 def is_permanent(view: JobView, me: OperatorContext, kind: int) -> bool:
-    """Whether I can never bid in this job, because of my price, its length, or what my GPU is registered as."""
+    """Whether I can never bid in this job, because of its submitter, my price, its length, or what my GPU is registered as."""
     return any(_for_ever(view, me, kind))
 
 
+def not_served(view: JobView, me: OperatorContext) -> str:
+    """Why I serve nothing of this submitter; empty if I do."""
+    if view.submitter in me.deny:
+        return f"its submitter {view.submitter} is in `deny` of operator.json"
+    if me.allow and view.submitter not in me.allow:
+        return f"its submitter {view.submitter} is not in `allow` of operator.json"
+    return ""
+
+
 def _for_ever(view: JobView, me: OperatorContext, kind: int) -> Iterator[str]:
+    if why := not_served(view, me):
+        yield why
     most, unit = view.lots[kind].max_reserve, "a slot-round" if kind == Kind.SLOTS else "an aggregation"
     if me.price_for(kind) > most:
         show = (me.token or ZEN).format
@@ -173,6 +184,8 @@ def _obstacles(view: JobView, me: OperatorContext, progress: Progress, kind: int
         yield from _indefensible(view, me, progress, least)
     elif why := why_not_aggregate(view, progress):
         yield why
+    if me.unpriced.get(kind):
+        yield f"price_script {me.unpriced[kind]}"
 
 
 def why_not_aggregate(view: JobView, progress: Progress) -> str:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from keepers.decisions.obstacles import is_measured_short, is_permanent, reasons_not_to_bid, times
-from keepers.decisions.orders import Duty, OperatorContext, Progress, SealBid
+from keepers.decisions.orders import AskPrice, Duty, OperatorContext, Progress, SealBid
 from zoo_compute.chain.views import JobState, JobView, Kind
 from zoo_compute.spec.params import RING
 
@@ -30,6 +30,8 @@ class OpenJobs:
         """Record one look at a job. due: its duties now."""
         is_open = view.state == JobState.OPEN
         why = reasons_not_to_bid(view, me, progress) if is_open else ""
+        if not why and any(isinstance(duty, AskPrice) for duty in due):
+            return  # the reason that price_script gave last stays until it says something else
         if why and self.reasons.get(view.job) != why:
             log.warning("job %d: cannot bid: %s", view.job, why)
         for bid in (duty for duty in due if isinstance(duty, SealBid)):

@@ -22,7 +22,7 @@ class OperatorContext:
     capacity: slots I can train at once, less those that my other jobs use or bid for. busy_elsewhere_s: seconds that their slots
     take on the same workers. capability: what jobs may ask of me. max_job_s: the longest job I bind collateral for. hours: a bitmap of the periods of an epoch
     (`epoch_s`) in which I am available; 0: always. ring_conflicts: by kind, another job whose bid of mine has the ring place that a
-    bid in this job would take. most_units: of one bid, that my stake covers. promises: the slots of my other jobs, as far as they were measured. token: the token that the job pays in; None if I have no price in it.
+    bid in this job would take. allow, deny: submitters whose jobs I serve (empty: anybody's), and whose I do not. unpriced: the kinds whose price price_script did not say (yet), and why; such a price is 0. most_units: of one bid, that my stake covers. promises: the slots of my other jobs, as far as they were measured. token: the token that the job pays in; None if I have no price in it.
     """
 
     operator: int
@@ -52,6 +52,9 @@ class OperatorContext:
     token: Token | None = ZEN
     promises: tuple[Promise, ...] = ()
     most_units: int = MAX_SLOTS
+    allow: frozenset[str] = frozenset()
+    deny: frozenset[str] = frozenset()
+    unpriced: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def kinds(self) -> list[int]:
@@ -150,6 +153,14 @@ class MeasureAgain:
 
 
 @dataclass(frozen=True)
+class AskPrice:
+    """Ask price_script what so many units of a kind are to cost."""
+
+    kind: int
+    units: int
+
+
+@dataclass(frozen=True)
 class Train:
     """ahead: of the next round, from the checkpoint that I made of the open turn; of a delayed job, from the newest."""
 
@@ -208,6 +219,7 @@ Duty = (
     | OpenBid
     | Prepare
     | MeasureAgain
+    | AskPrice
     | Train
     | CommitTrained
     | Fetch

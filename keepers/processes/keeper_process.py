@@ -97,6 +97,8 @@ def run_keeper(config: OperatorConfig) -> None:
         if config.operator:
             answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
             lanes.start("answering", answering.run)
+        if keeper.pricing.script is not None:
+            lanes.start("prices", keeper.pricing.script.run)
         lanes.start("retention", keeper.retention.run, pause_s=keeper.retention.pause_s)
         if config.operator:
             lanes.start("statements", keeper.statements.run)

@@ -4,8 +4,8 @@ The child has a process group and a scratch folder of its own. It is killed with
 caller is interrupted (Ctrl-C, `stop_all`), and, on Linux, when the caller dies. A scratch folder whose owner was killed is
 deleted by the next call.
 
-The child writes JSON lines to its output: {"doing": "..."} when it begins something, and last {"answer": {...}}, or
-{"out_of_memory": true}.
+The child of `run_limited` writes JSON lines to its output: {"doing": "..."} when it begins something, and last {"answer": {...}}, or
+{"out_of_memory": true}. That of `output_of` reads its input, and writes what it likes.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def run_limited(
     """
     with _scratch_folder() as folder:
         fill(folder)
-        with tempfile.TemporaryFile() as errors, _spawn(command, limits, folder, environment or {}, errors) as child:
+        variables = {**os.environ, "TMPDIR": str(folder), **(environment or {})}
+        with tempfile.TemporaryFile() as errors, _spawn(command, limits, folder, variables, errors) as child:
             try:
                 answer, doing = _follow(child, limits, folder)
                 code = child.wait()
@@ -85,13 +86,82 @@ def run_limited(
                 return answer
             if code == -signal.SIGXCPU:
                 raise OverLimit("time", f"used more than {limits.cpu_s:.0f} s of CPU time at {doing}")
-            errors.seek(0)
-            words = errors.read().decode(errors="replace").strip().rpartition("\n")[2][:LAST_WORDS]
+            words = _last_words(errors)
             raise ChildDied(code, f"{_end_of(code)} at {doing}{': ' + words if words else ''}")
 
 
+def output_of(
+    command: Sequence[str],
+    limits: Limits,
+    content: bytes,
+    *,
+    environment: Mapping[str, str],
+    most_bytes: int,
+    most_processes: int,
+) -> bytes:
+    """Run `command` in a scratch folder with `content` as its standard input, and return its output.
+
+    environment: all of the child's, but TMPDIR. Raises OverLimit, ChildDied, Interrupted, OSError where the command cannot be started.
+    """
+    with _scratch_folder() as folder, contextlib.ExitStack() as files:
+        asked, output, errors = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        asked.write(content)
+        asked.seek(0)
+        variables = {"TMPDIR": str(folder), **environment}
+        with _spawn(command, limits, folder, variables, errors, stdin=asked, stdout=output) as child:
+            try:
+                _watch(child, limits, folder, most_processes)
+            finally:
+                _kill(child)
+        code = child.returncode
+        if code == -signal.SIGXCPU:
+            raise OverLimit("time", f"used more than {limits.cpu_s:.0f} s of CPU time")
+        if code:
+            words = _last_words(errors)
+            raise ChildDied(code, f"{_end_of(code)}{': ' + words if words else ''}")
+        output.seek(0)
+        said = output.read(most_bytes + 1)
+        if len(said) > most_bytes:
+            raise OverLimit("output", f"printed more than {most_bytes:,} bytes")
+        return said
+
+
+def _watch(child: subprocess.Popen[bytes], limits: Limits, folder: Path, most_processes: int) -> None:
+    """Until the child ends. Raises OverLimit, Interrupted."""
+    end = time.monotonic() + limits.wall_s
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(POLL_S)
+            return
+        if _stopping.is_set():
+            raise Interrupted("this process is ending")
+        if time.monotonic() > end:
+            raise OverLimit("time", f"took more than {limits.wall_s:g} s")
+        processes = _resident_of(child.pid)
+        if len(processes) > most_processes:
+            raise OverLimit("processes", f"started more than {most_processes} processes")
+        if sum(processes) > limits.memory_bytes:
+            raise OverLimit("memory", f"used more than {limits.memory_bytes / GB:.1f} GB of memory")
+        if _bytes_in(folder) > limits.disk_bytes:
+            raise OverLimit("disk", f"wrote more than {limits.disk_bytes / GB:.2f} GB to its folder")
+
+
+def _last_words(errors: IO[bytes]) -> str:
+    """The last line of an error output, as a log may show it."""
+    errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4 * LAST_WORDS))
+    line = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+    return "".join(character for character in line if character.isprintable())[:LAST_WORDS]
+
+
 def _spawn(
-    command: Sequence[str], limits: Limits, folder: Path, environment: Mapping[str, str], errors: IO[bytes]
+    command: Sequence[str],
+    limits: Limits,
+    folder: Path,
+    environment: Mapping[str, str],
+    errors: IO[bytes],
+    *,
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    stdout: IO[bytes] | int = subprocess.PIPE,
 ) -> subprocess.Popen[bytes]:
     tie = tied_to_parent()
 
@@ -107,12 +177,12 @@ def _spawn(
     return subprocess.Popen(
         [*command],
         cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdin=stdin,
+        stdout=stdout,
         stderr=errors,
         start_new_session=True,  # its group: what it starts is killed with it
         preexec_fn=prepare,
-        env={**os.environ, "TMPDIR": str(folder), **environment},
+        env=dict(environment),
     )
 
 
@@ -138,7 +208,7 @@ def _follow(child: subprocess.Popen[bytes], limits: Limits, folder: Path) -> tup
             raise Interrupted("this process is ending")
         if time.monotonic() > end:
             raise OverLimit("time", f"took more than {limits.wall_s:.0f} s, at {doing}")
-        if _resident_bytes(child.pid) > limits.memory_bytes:
+        if sum(_resident_of(child.pid)) > limits.memory_bytes:
             raise OverLimit("memory", f"used more than {limits.memory_bytes / GB:.1f} GB of memory at {doing}")
         if _bytes_in(folder) > limits.disk_bytes:
             raise OverLimit("disk", f"wrote more than {limits.disk_bytes / GB:.1f} GB to its folder at {doing}")
@@ -171,19 +241,19 @@ def _end_of(code: int) -> str:
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
-def _resident_bytes(group: int) -> int:
-    """Of all processes in a process group."""
+def _resident_of(group: int) -> list[int]:
+    """Bytes in memory of each process in a process group."""
     if sys.platform != "linux":
         listing = subprocess.run(["ps", "-A", "-o", "pgid=,rss="], capture_output=True, text=True, check=False).stdout
-        return sum(1024 * int(rss) for pgid, rss in map(str.split, listing.splitlines()) if int(pgid) == group)
-    total = 0
+        return [1024 * int(rss) for pgid, rss in map(str.split, listing.splitlines()) if int(pgid) == group]
+    sizes = []
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
             with contextlib.suppress(OSError, ValueError):  # it ended meanwhile
                 fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
                 if int(fields[2]) == group:
-                    total += int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-    return total
+                    sizes.append(int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))
+    return sizes
 
 
 def _bytes_in(folder: Path) -> int:

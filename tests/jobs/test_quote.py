@@ -14,7 +14,8 @@ from zoo_compute.formats.manifest import JobError
 from zoo_compute.gpus import check_memory, class_named, class_of, format_hours, parse_hours, parse_memory
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.loading import plan_job
-from zoo_compute.jobs.quote import BudgetTooSmall, attempts_to_maximum, longest_rounds_s, outline_terms, quote
+from zoo_compute.jobs.quote import BudgetTooSmall, attempts_to_maximum, outline_terms, quote
+from zoo_compute.spec.durations import longest_rounds_s
 from zoo_compute.spec.params import DEVNET, LEAST_PRICE, PRODUCTION, REFERENCE_FLOPS, escrow
 from zoo_compute.spec.pricing import RevealedBid, critical_prices
 

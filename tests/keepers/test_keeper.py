@@ -21,8 +21,7 @@ from tests.keepers.test_duties import BID, LOT, ME, SEAT, awarded, opening
 from zoo_compute.amounts import Token
 from zoo_compute.chain.views import JobView
 from zoo_compute.errors import FalseLook, Refusal, RpcsDisagree, Unreachable
-from zoo_compute.spec import clocks
-from zoo_compute.spec.params import lock_of
+from zoo_compute.spec.params import DEVNET, lock_of
 from zoo_compute.spec.requirements import Capability
 
 COIN = "0x00000000000000000000000000000000000000AA"
@@ -94,7 +93,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
             finish=lambda job, block: finished.add(job),
         ),
         forget=lambda key: None,
-        params=SimpleNamespace(epoch_s=60, ready_window_s=20, answer_s=3, clocks=clocks.DEVNET, min_stake=10**20),
+        params=replace(DEVNET, epoch_s=60, ready_window_s=20, answer_s=3, min_stake=10**20),
         cached=lambda key, make: {COIN: Token("USDC", 6, COIN)} if key == "tokens" else make(),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
         network=SimpleNamespace(

@@ -14,6 +14,7 @@ from zoo_compute.jobs.custody import CustodyTerms
 from zoo_compute.jobs.prices import Prices
 from zoo_compute.requirement_words import described
 from zoo_compute.spec import params
+from zoo_compute.spec.durations import longest_rounds_s
 from zoo_compute.spec.params import Preset, Terms
 from zoo_compute.training.held_bytes import update_bytes
 from zoo_compute.training.rounds import tokens_of
@@ -190,12 +191,6 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         warnings=[*_price_warnings(prices, job.token), *_dear(expected, flops, job.token)],
         token=job.token,
     )
-
-
-def longest_rounds_s(rounds: int, depth: int, round_s: int, window_s: int) -> int:
-    """Seconds until the last round closes, each taking `round_s`: one opens when the claims of the round `depth` before it are final."""
-    waits, last = divmod(rounds - 1, depth)
-    return waits * max(depth * round_s, round_s + window_s) + (last + 1) * round_s
 
 
 def work_unit(job: ComputeJob) -> str:

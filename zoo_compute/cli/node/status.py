@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo_compute.amounts import format_count
+from zoo_compute.amounts import format_count, format_seconds
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option
 from zoo_compute.paths import STATUS
@@ -49,6 +49,7 @@ def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
     lines += _worker_lines(seen.get("workers"))
     lines += [f"job {job}: {state}" for job, state in seen["jobs"].items()]
     lines += [f"job {job}: cannot bid: {why}" for job, why in seen.get("not_bidding", {}).items()]
+    lines += [f"job {job}: bid of {bid_words(bid)}" for job, bids in seen.get("bids", {}).items() for bid in bids]
     lines += _bandwidth_lines(seen.get("bandwidth"))
     return seen, lines + [f"needs you: {trouble}" for trouble in seen["trouble"]]
 
@@ -57,6 +58,14 @@ def _worker_lines(names: list[str] | None) -> list[str]:
     if names is None:  # an earlier release wrote the file
         return []
     return [f"workers ({len(names)}): {', '.join(names)}" if names else "workers: none"]
+
+
+def bid_words(bid: dict[str, Any]) -> str:
+    """What a bid puts at risk, as `bids` of the keeper's status has it."""
+    return (
+        f"{bid['units']} units as {bid['role']}: locks {bid['locks']} {bid['token']} for at most {format_seconds(bid['longest_s'])}; "
+        f"missed deadlines cost up to {bid['missed']}, false results up to {bid['most']}"
+    )
 
 
 def _bandwidth_lines(seen: dict[str, Any] | None) -> list[str]:
