@@ -15,33 +15,36 @@ from zoo_compute.spec.params import ZEN
 BUDGET = 200  # ZEN a job
 
 
-def job(seed: int) -> dict[str, Any]:
+LIMITS = {"slot_s": 60, "aggregate_s": 60, "reexecute_s": 5}
+
+
+def job(seed: int, limits: dict[str, int] = LIMITS) -> dict[str, Any]:
     """Two rounds of two slots: each operator's claims, a checkpoint, the next turn, the end."""
     training = {"rounds": 2, "slots": 2, "quorum": 1, "inner_steps": 4, "seed": seed}
     return TINY | {
         "training": TINY["training"] | training,
-        "limits": {"slot_s": 60, "aggregate_s": 60, "reexecute_s": 5},
+        "limits": limits,
     }
 
 
 class Traffic:
     """Keeps `beside` jobs under way. posted: their numbers."""
 
-    def __init__(self, network: LocalNetwork, beside: int) -> None:
+    def __init__(self, network: LocalNetwork, beside: int, limits: dict[str, int] = LIMITS) -> None:
         account = network.devnet.account("submitter", coin=1_000 * 10**18, zen=100_000 * ZEN)
         self._client = Client(network=network.network_path, account=account, store=str(network.submitter_store))
-        self._text, self._beside, self._seeds = text(network.folder), beside, count(1)
+        self._text, self._beside, self._seeds, self._limits = text(network.folder), beside, count(1), limits
         self.posted: list[int] = []
 
     def prepared(self) -> PreparedJob:
         """A job's files and terms, which nobody posted yet."""
-        return self._client.prepare(plan_job(job(next(self._seeds)), BUDGET, self._text).job)
+        return self._client.prepare(plan_job(job(next(self._seeds), self._limits), BUDGET, self._text).job)
 
     def post(self, under_way: int) -> bool:
         """Post one where fewer than `beside` are under way. Whether it did."""
         if under_way >= self._beside:
             return False
         self.posted.append(
-            self._client.train(job(next(self._seeds)), data=self._text, max_budget=BUDGET, anyway=True).id
+            self._client.train(job(next(self._seeds), self._limits), data=self._text, max_budget=BUDGET, anyway=True).id
         )
         return True

@@ -42,6 +42,7 @@ from zoo_compute.spec.pricing import least_taken
 from zoo_compute.spec.schedule import Pace, makespan
 from zoo_compute.spec.state import Said
 
+TROUBLE_S = 60  # in what I announce; the deadline has it twice
 PAYMENT_DELAY_S = 86_400  # the longest a payable claim waits to be paid together with others
 
 
@@ -71,7 +72,7 @@ def _while_awarded(view: JobView, run: Run, me: OperatorContext, progress: Progr
         elif progress.slot_s is None:
             yield Prepare()
         else:
-            estimate = min(estimate_s(progress.slot_s, mine, me), run.slot_s)
+            estimate = announced_s(progress.slot_s, mine, me, run)
             yield Send("settlement", "ready", (view.job, number, estimate))
     if view.now > run.opened_at + me.ready_window_s + stagger_delay_s(view, me, 0):
         for number, seat in view.slot_seats.items():
@@ -177,7 +178,7 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
         counts = (c for c in range(room, least - 1, -1) if view.takeover_lock(number, c, me.operator) <= free)
         count = next((c for c in counts if _in_time(view, run, me, progress.slot_s, slots + c, waiting + c)), 0)
         if count:
-            estimate = estimate_s(progress.slot_s, slots + count, me)
+            estimate = announced_s(progress.slot_s, slots + count, me, run)
             yield Send("settlement", "take_over", (view.job, number, me.operator, count, estimate))
             spare, slots, waiting = spare - count, slots + count, waiting + count
             free -= view.takeover_lock(number, count, me.operator)
@@ -198,8 +199,16 @@ def _in_time(view: JobView, run: Run, me: OperatorContext, slot_s: float, slots:
     return not late and estimate_s(slot_s, slots, me) <= run.slot_s
 
 
+def announced_s(slot_s: float, slots: int, me: OperatorContext, run: Run) -> int:
+    """The seconds I announce on chain for `slots` slots: my seat's deadline is twice as long. With time for what a keeper survives, which
+    takes as long for a slot of seconds as for one of hours: an RPC that hangs, a stuck transaction, a restart.
+    """
+    trouble_s = max(RECOVERY_S, min(TROUBLE_S, me.ready_window_s // 3))  # a devnet's windows have no room for more
+    return min(run.slot_s, estimate_s(slot_s, slots, me) - RECOVERY_S + trouble_s)
+
+
 def estimate_s(slot_s: float, slots: int, me: OperatorContext) -> int:
-    """The seconds I announce on chain for `slots` slots on my workers, beside my other jobs; one worker may die once."""
+    """The seconds that `slots` slots take on my workers, beside my other jobs; one worker may die once."""
     return math.ceil(training_time_s(slot_s, slots, me.relative_paces) + me.busy_elsewhere_s) + RECOVERY_S
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from keepers.decisions.bidding import stagger_delay_s
-from keepers.decisions.duties import duties, estimate_s
+from keepers.decisions.duties import announced_s, duties, estimate_s
 from keepers.decisions.obstacles import RECOVERY_S
 from keepers.decisions.orders import (
     Aggregate,
@@ -162,6 +162,19 @@ def test_who_took_over_too_late_to_commit__is_spared():
     for spared in (False, True):
         taken = view(OPENED + 2 * SLOT_S + 20, seats={0: SEAT, 1: replace(OTHERS, since=since + spared)})
         assert ("time_out" in sends(duties(taken, ME_PROVIDER, Progress(10)))) != spared
+
+
+@pytest.mark.parametrize(("ready_window_s", "trouble_s"), [(20, RECOVERY_S), (90, 30), (4_500, 60)])
+def test_what_is_announced_for_a_slot_of_seconds__has_time_for_what_a_keeper_survives(
+    ready_window_s: int, trouble_s: int
+) -> None:
+    """Twice of it is the deadline: an RPC that hung for half a minute cost the seat."""
+    me, long_slots = replace(ME_PROVIDER, ready_window_s=ready_window_s), replace(RUN, slot_s=600)
+    waits = awarded(1_001, run=replace(long_slots, state=JobState.AWARDED, round=0, turn=0))
+    assert duties(waits, me, Progress(slot_s=4)) == [Send("settlement", "ready", (1, 0, 2 * 4 + trouble_s))]
+    takes = taken(duties(vacant_at(OPENED + 12, run=replace(long_slots, missing=0b11)), me, Progress(4)))
+    assert takes == [Send("settlement", "take_over", (1, 1, ME, 1, 3 * 4 + trouble_s))]
+    assert announced_s(4, 2, me, replace(RUN, slot_s=20)) <= 20
 
 
 def vacant_at(now: int, count: int = 1, **changes: object) -> JobView:
