@@ -33,6 +33,7 @@ from keepers.services.auditing import Auditing
 from keepers.services.beats import Beats
 from keepers.services.bid_seals import BidSealer, priced_token
 from keepers.services.custody import Custody
+from keepers.services.disk_space import DiskSpace
 from keepers.services.disputing import Disputing
 from keepers.services.observing import Look
 from keepers.services.own_trials import OwnTrials
@@ -106,7 +107,8 @@ class Keeper:
         self._capacity = Capacity(config)
         self._money = OperatorMoney(config, chain, sender)
         self._beats = Beats(chain, sender, config.operator, _turn_s(config))
-        self.retention = Retention(config, chain, store)
+        self.space = DiskSpace(config, store)
+        self.retention = Retention(config, chain, store, self.space)
         self.statements = Statements(store, config.poll_s)
         self.signer_checks = SignerChecks(store, config.poll_s)
         self.peers = PeerDirectory(
@@ -180,6 +182,9 @@ class Keeper:
             "not_bidding": self._open_jobs.reasons,
             "bandwidth": self.receipts.status if self.receipts else {},
         }
+        with self._contained("disk", status):
+            self.space.look()
+        status["trouble"] += self.space.trouble
         if operator is not None:
             with self._contained("beat", status):
                 self._beats.keep(head)
@@ -362,7 +367,8 @@ class Keeper:
             relative_paces=relative_paces,
             busy_elsewhere_s=self._capacity.busy_elsewhere_s(view.job),
             max_job_s=config.longest_job_days * 86_400,
-            is_drained=not operator.eligible or (config.folder / DRAINING).exists(),
+            is_drained=not operator.eligible or (config.folder / DRAINING).exists() or bool(self.space.short),
+            no_room=self.space.short,
             hot=operator.hot,
             answer_s=params.answer_s,
             committer_s=params.clocks.committer_s,
