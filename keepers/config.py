@@ -54,6 +54,7 @@ class Settings:
     endpoint: str = ""  # URL at which others reach the gateway, announced on chain; empty: nothing is announced
     broker: str = "embedded"
     lease_s: float = 15  # of keepers that share a broker, how long the one that sends may be silent; less than twice that, and the next one sends
+    broker_max_mb: float = 0  # of the embedded one; 0: a sixteenth of the memory, at most 1 GiB
     roles: list[str] = field(default_factory=lambda: ["provider"])
     price: str = "1"  # asked per slot-round; the least the operator accepts
     aggregator_price: str = "1"  # asked per aggregated round
@@ -70,6 +71,8 @@ class Settings:
     power_price: str = "0"  # in ZEN per kWh
     capacity: int = 4  # slots of one job it can hold at once
     keep_days: float = KEEP_DAYS  # for which files of a job stay after it is closed; 0: for good
+    free_space_gb: float = 5  # of the disk; with less, no new work is taken
+    store_max_gb: float = 0  # of the store, beyond which no new work is taken; 0: no limit
     longest_job_days: int = 30  # jobs that could bind collateral for longer are left alone
     standby: bool = True
     workers: int = 1  # worker processes on this machine
@@ -282,6 +285,8 @@ _BOUNDS = (
     ("capacity", 1, MAX_SLOTS),
     ("longest_job_days", 1, 3650),
     ("keep_days", 0, 36_500),
+    ("free_space_gb", 0, 1_000_000),
+    ("store_max_gb", 0, 1_000_000),
     ("workers", 1, 256),
     ("dispute_workers", 1, 64),
     ("spares", 0, 16),
@@ -292,6 +297,7 @@ _BOUNDS = (
     ("metrics_port", 0, 65535),
     ("hung_after_s", 0, 86_400),
     ("lease_s", 1, 300),
+    ("broker_max_mb", 0, 1_000_000),
     ("log_max_mb", 0.01, 100_000),
     ("log_files", 0, 1_000),
     ("max_fee_gwei", 1e-9, 1e6),

@@ -33,6 +33,7 @@ from keepers.services.auditing import Auditing
 from keepers.services.beats import Beats
 from keepers.services.bid_seals import BidSealer
 from keepers.services.custody import Custody
+from keepers.services.disk_space import DiskSpace
 from keepers.services.disputing import Disputing
 from keepers.services.observing import Look
 from keepers.services.own_trials import OwnTrials
@@ -108,7 +109,8 @@ class Keeper:
         self.pricing = Pricing(config, chain, config.folder, work.wake)
         self._money = OperatorMoney(config, chain, sender)
         self._beats = Beats(chain, sender, config.operator, _turn_s(config))
-        self.retention = Retention(config, chain, store)
+        self.space = DiskSpace(config, store)
+        self.retention = Retention(config, chain, store, self.space)
         self.statements = Statements(store, config.poll_s)
         self.signer_checks = SignerChecks(store, config.poll_s)
         self.peers = PeerDirectory(
@@ -183,6 +185,9 @@ class Keeper:
             "bids": self.pricing.bids,
             "bandwidth": self.receipts.status if self.receipts else {},
         }
+        with self._contained("disk", status):
+            self.space.look()
+        status["trouble"] += self.space.trouble
         if operator is not None:
             with self._contained("beat", status):
                 self._beats.keep(head)
@@ -359,7 +364,8 @@ class Keeper:
             ready_window_s=self.chain.network.params.ready_window_s,
             relative_paces=relative_paces,
             busy_elsewhere_s=self._capacity.busy_elsewhere_s(view.job),
-            is_drained=not operator.eligible or (config.folder / DRAINING).exists(),
+            is_drained=not operator.eligible or (config.folder / DRAINING).exists() or bool(self.space.short),
+            no_room=self.space.short,
             hot=operator.hot,
             answer_s=params.answer_s,
             committer_s=params.clocks.committer_s,

@@ -161,7 +161,9 @@ OWNERS = {"admitted": _asked_admission, "tier": _asked_tier, "hours": _asked_hou
 def _obstacles(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> Iterator[str]:
     lot = view.lots[kind]
     least = least_capacity(lot.units)
-    if me.is_drained:
+    if me.no_room:
+        yield f"the node takes no new jobs: {me.no_room}"
+    elif me.is_drained:
         yield "the node takes no new jobs: it is draining or leaving, or its stake is too small; zoo node show"
     yield from _for_ever(view, me, kind)
     yield from (OWNERS[name](view, me) for name in unmet_by(view, me) if name in OWNERS)

@@ -41,6 +41,7 @@ class OperatorContext:
     busy_elsewhere_s: float = 0.0
     max_job_s: int = 30 * 86_400
     is_drained: bool = False
+    no_room: str = ""  # why this machine takes no new work
     hot: str = ""  # the address that demands
     answer_s: int = 0  # of the network's preset
     committer_s: int = 0  # likewise, of its clocks

@@ -74,9 +74,18 @@ SLASHED = Counter("zoo_slashed", "Amount of these losses", ["token"], registry=K
 # -- this machine
 DISK_FREE = _gauge("zoo_disk_free_bytes", "Free bytes of the disk that has the folder or the store", KEEPER, "place")
 DISK_SIZE = _gauge("zoo_disk_size_bytes", "Size of that disk", KEEPER, "place")
+DISK_FLOOR = _gauge("zoo_disk_floor_bytes", "Free space below which no new work is taken (`free_space_gb`)", KEEPER)
+STORE_BYTES = _gauge("zoo_store_bytes", "Bytes of the store; only with a quota", KEEPER)
+STORE_MAX = _gauge("zoo_store_max_bytes", "Quota of the store (`store_max_gb`); 0: none", KEEPER)
 QUEUE = _gauge("zoo_queue_length", "Work that waits for a worker", KEEPER, "queue")
 WORKERS = _gauge("zoo_workers_present", "Workers that reported within ten seconds", KEEPER)
 BROKER_BYTES = _gauge("zoo_broker_memory_bytes", "Memory that the broker's data takes", KEEPER)
+BROKER_MAX_BYTES = _gauge("zoo_broker_memory_max_bytes", "Memory that it may take; 0: it has no limit", KEEPER)
+OUTCOMES_DELETED = Counter(
+    "zoo_broker_outcomes_deleted",
+    "Outcomes of work deleted because the broker's memory was nearly full",
+    registry=KEEPER,
+)
 
 # -- a worker
 WORK = Counter("zoo_work", "Pieces of work, by task and outcome", ["task", "outcome"], registry=WORKER)

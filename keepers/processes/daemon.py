@@ -296,7 +296,7 @@ def commands(config: OperatorConfig) -> dict[str, list[str]]:
     """Name -> command line of each process, in the order they start."""
     lines: dict[str, list[str]] = {}
     if config.broker == EMBEDDED:
-        lines["broker"] = broker.server_command(config.folder)
+        lines["broker"] = broker.server_command(config.folder, config.broker_max_mb)
     if not config.store.startswith("kubo:"):
         where = (config.gateway_host, config.gateway_port)
         lines["gateway"] = gateway_command(config.store_location, *where, config.operator)

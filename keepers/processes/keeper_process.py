@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -21,6 +22,7 @@ from keepers.monitoring.server import serve_daemon
 from keepers.processes.succession import await_turn, succeed
 from keepers.queue import broker, seals
 from keepers.queue.app import KEEPER_QUEUE, WATCH_TASK, make_app, print_ready
+from keepers.queue.broker_memory import relieve
 from keepers.queue.received_bytes import ReceivedBytes, open_counted
 from keepers.queue.sender_lease import SenderLease
 from keepers.queue.work_queue import WorkQueue
@@ -75,7 +77,7 @@ def run_keeper(config: OperatorConfig) -> None:
                 keeper.peers.refresh()
         except (ZooError, ValueError) as error:  # the old list of peers still works
             log.warning("the announced endpoints could not be read: %s", error)
-        look(config, keeper, observer)
+        look(config, keeper, observer, relieve(client))
         keeper.progressed()
 
     def schedule(**_: Any) -> None:
@@ -88,6 +90,7 @@ def run_keeper(config: OperatorConfig) -> None:
                         watch.apply_async(expires=60, queue=KEEPER_QUEUE)
                 except (redis.RedisError, OperationalError) as error:
                     log.warning("the broker does not answer: %s", error)
+                    relieve(client)  # it refuses to queue a look when its memory is full
                 progressed()
                 time.sleep(config.poll_s)
 
@@ -125,11 +128,12 @@ def run_keeper(config: OperatorConfig) -> None:
             lease.release()
 
 
-def look(config: OperatorConfig, keeper: Keeper, observer: Observer) -> None:
-    """One look at the chain; what goes wrong is logged and counted."""
+def look(config: OperatorConfig, keeper: Keeper, observer: Observer, trouble: Sequence[str] = ()) -> None:
+    """One look at the chain; what goes wrong is logged and counted. trouble: what needs a person besides."""
     began = time.monotonic()
     try:
         status = {**keeper.tick(), "rpcs": rpc_health(keeper.chain), "workers": keeper.work.workers()}
+        status["trouble"] += trouble
         write_status(config, status)
         if keeper.last_look is not None:
             observer.after_look(keeper.last_look, status, time.monotonic() - began)

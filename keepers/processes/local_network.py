@@ -95,6 +95,7 @@ class LocalOperators:
             "demand_after_s": plan.demand_after_s,
             "threads": 1,  # the operators share this machine's cores
             "spares": 0,  # and its memory
+            "free_space_gb": 0.1,  # and its disk
             "dispute_workers": 1,
             "gateway_port": port,
             "endpoint": endpoint,

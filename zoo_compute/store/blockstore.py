@@ -183,6 +183,10 @@ class BlockStore:
         """One stored block, verified; never asks peers. Gateways serve these. Raises ContentTampered."""
         return self._blocks.get(cid)
 
+    def stored_bytes(self) -> int:
+        """Of all blocks. Walks them."""
+        return sum(self._blocks.size(cid) or 0 for cid in self._blocks)
+
     def collect_garbage(self, *, older_s: float = 0) -> int:
         """Waits up to a minute for processes that add or pin. If a pinned file is incomplete, raises and removes nothing.
 
