@@ -47,13 +47,18 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         for path in (wheel, devnet.network_file, *GUIDES.glob("deploy/zoo*")):
             shutil.copy(path, here)
         shutil.copy(devnet.key_file("owner"), here / "owner.json")
-        machine.run("sh", "-c", "systemctl disable --now zoo.target; userdel zoo; rm -f /etc/systemd/system/zoo*; true")
+        machine.run("sh", "-c", "systemctl disable zoo.target; systemctl stop zoo.target 'zoo-*'; userdel zoo; true")
+        machine.run("sh", "-c", "rm -f /etc/systemd/system/zoo*; systemctl daemon-reload")
         machine.run("sh", "-c", "/opt/zoo/bin/pip uninstall --yes --quiet zoo-compute; true")
         secret = f"ZOO_PASSPHRASE={devnet.passphrase_file.read_text()}"
         for line in recipe():
             line = line.replace("'zoo-compute[keeper]'", f"--quiet './{wheel.name}[keeper]'")
             line = line.replace(" ZOO_HOME=", f" {secret} ZOO_HOME=")
             machine.run("sh", "-c", f"cd {HERE} && {line}")
+        active = [f"zoo-{part}" for part in PARTS]
+        wait_until(
+            "all parts", lambda: all(machine.property(each, "ActiveState") == "active" for each in active), poll_s=1
+        )
         try:
             yield machine
         finally:
