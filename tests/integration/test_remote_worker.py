@@ -43,13 +43,15 @@ PLANS = (
     OperatorPlan("alpha", price="0.80", capacity=2),
     OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
 )
-# A seat has twice the time that it takes: long enough for a worker to be away for a minute.
+# A seat has twice the time that it takes: slot-rounds long enough for a worker to be away for a while.
 JOB = TINY | {
-    "training": TINY["training"] | {"rounds": 2, "slots": 2, "quorum": 1, "inner_steps": 768, "segment_steps": 64},
-    "limits": {"slot_s": 600, "aggregate_s": 300, "reexecute_s": 60},
+    "model": TINY["model"] | {"layers": 2, "width": 64},
+    "training": TINY["training"]
+    | {"rounds": 2, "slots": 2, "quorum": 1, "batch_size": 2, "inner_steps": 1_024, "segment_steps": 64},
+    "limits": {"slot_s": 1_200, "aggregate_s": 600, "reexecute_s": 600},
 }
 ROUNDS = JOB["training"]["rounds"]
-WINDOW_S = 600  # longer than the challenge window of this job
+WINDOW_S = 7_200  # longer than the challenge window of this job
 
 
 def recipe() -> tuple[str, str, str]:
