@@ -21,16 +21,20 @@ from zoo_compute.chain.fees import GWEI, next_base_fee
 from zoo_compute.chain.views import JobState, JobView, Kind
 from zoo_compute.operators.profit import power_cost
 
+MEASURED = 50
+
 log = logging.getLogger("zoo.keeper")
 
 
 class Pricing:
-    """bids: by job, what this operator's bids put at risk, until their job is awarded. folder: where the answers of price_script are kept."""
+    """bids: by job, what this operator's bids put at risk, until their job is awarded. measured: by job, seconds of a slot-round here and its
+    FLOP, of the last MEASURED jobs. folder: where the answers of price_script are kept."""
 
     def __init__(self, config: OperatorConfig, chain: Chain, folder: Path, answered: Callable[[], None]) -> None:
         self._config = config
         self._chain = chain
         self.bids: dict[int, list[dict[str, Any]]] = {}
+        self.measured: dict[int, tuple[float, int]] = {}
         self.script = PriceScript(config.path(config.price_script), folder, answered) if config.price_script else None
 
     def settings(self, view: JobView) -> dict[str, Any]:
@@ -79,7 +83,11 @@ class Pricing:
         )
 
     def record(self, view: JobView, me: OperatorContext, progress: Progress, due: Sequence[Duty]) -> None:
-        """Ask for the prices that duties lack, and note what bids put at risk."""
+        """Ask for the prices that duties lack, and note what was measured and what bids put at risk."""
+        if progress.slot_s is not None:
+            self.measured[view.job] = (progress.slot_s, view.terms.flops)
+            for job in list(self.measured)[:-MEASURED]:
+                del self.measured[job]
         for duty in due:
             if isinstance(duty, AskPrice):
                 self._ask(view, me, progress, duty)
