@@ -19,6 +19,7 @@ from zoo_compute.atomic import make_private, write_atomically
 from zoo_compute.chain.addresses import is_address
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.gpus import PERIODS
+from zoo_compute.operators.profit import COIN_PRICE
 from zoo_compute.paths import CONFIG, HOT_KEY, PASSPHRASE
 from zoo_compute.spec.retention import KEEP_DAYS
 from zoo_compute.store.addresses import is_loopback
@@ -98,7 +99,9 @@ class Settings:
     task_events: bool = False  # workers tell the broker what they do, for Flower
     log_max_mb: float = 20.0  # of each process's log, which is then rotated
     log_files: int = 5  # rotated logs of each process that are kept
-    coin_price: str = "3000"  # in ZEN, of the chain's coin: receipts are redeemed where they bring more than their gas
+    coin_price: str = (
+        COIN_PRICE  # in ZEN, of the chain's coin: receipts are redeemed where they bring more than their gas
+    )
     max_fee_gwei: float = 500  # per gas, for what can wait: withdrawals, heartbeats, announcements
     max_urgent_fee_gwei: float = 2_000  # per gas, for what has a deadline
     max_priority_fee_gwei: float = 50  # per gas: of the tip, which an RPC proposes and a lying one could make dear

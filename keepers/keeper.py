@@ -183,6 +183,7 @@ class Keeper:
             "trouble": [],
             "not_bidding": self._open_jobs.reasons,
             "bids": self.pricing.bids,
+            "measured": self.pricing.measured,
             "bandwidth": self.receipts.status if self.receipts else {},
         }
         with self._contained("disk", status):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from keepers.decisions.obstacles import free
@@ -17,7 +16,6 @@ from zoo_compute.store.cid import raw_cid
 
 ROLES = {Kind.SLOTS: "provider", Kind.AGGREGATOR: "aggregator"}
 UNITS = {Kind.SLOTS: "slot-round", Kind.AGGREGATOR: "aggregation"}
-WATT_SECONDS_PER_KWH = 3_600_000
 HOUR_S = 3_600
 
 
@@ -57,11 +55,6 @@ def risk_words(risk: BidRisk, me: OperatorContext) -> str:
         f"locks {show(risk.locks)} for at most {format_seconds(risk.longest_s)}; missed deadlines cost up to {show(risk.missed)}, "
         f"false results up to {show(risk.most)}"
     )
-
-
-def power_cost(watts: float, seconds: float, per_kwh: int) -> int:
-    """Smallest units of ZEN. per_kwh: likewise."""
-    return int(Decimal(per_kwh) * Decimal(repr(watts)) * Decimal(repr(seconds)) / WATT_SECONDS_PER_KWH)
 
 
 def price_key(view: JobView, kind: int, progress: Progress) -> list[Any]:

@@ -17,11 +17,13 @@ from celery.signals import worker_ready, worker_shutting_down
 from keepers.config import OperatorConfig, load
 from keepers.monitoring import metrics
 from keepers.monitoring.logs import configure_logging
+from keepers.monitoring.power import PowerMeter, card_of
 from keepers.monitoring.server import serve_daemon
 from keepers.processes import worker
 from keepers.processes.worker import TaskBody
 from keepers.queue import broker, seals
 from keepers.queue.app import DISPUTE_QUEUE, WORK_QUEUE, make_app, print_ready
+from keepers.queue.busy_time import BusyTime
 from keepers.queue.presence import Presence
 from keepers.queue.received_bytes import open_counted
 from keepers.queue.worker_leases import WorkLog, worker_name
@@ -49,7 +51,8 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
 
         ensure_checked(config.device or None)  # a GPU's first check takes a minute: before work, not within it
     options: Any = {"device": config.device, "threads": config.threads, "dispute_workers": config.dispute_workers}
-    worker.bind(app, worklog, store, bodies, presence=presence, **options)
+    meter = PowerMeter(config.power_watts, card_of(config.device))
+    worker.bind(app, worklog, store, bodies, presence=presence, meter=meter, busy=BusyTime(client), **options)
     worker_ready.connect(print_ready, weak=False)
     worker_shutting_down.connect(lambda **_: stop_all(), weak=False)
     worker.start(app, worker_name(config.name, name), queue)

@@ -19,7 +19,9 @@ from celery import Celery
 from redis.exceptions import RedisError
 
 from keepers.monitoring import metrics
+from keepers.monitoring.power import PowerMeter, mean
 from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, WATCH_TASK, WORK_QUEUE
+from keepers.queue.busy_time import BusyTime
 from keepers.queue.names import PREPARE_PREFIX
 from keepers.queue.presence import PAUSE_S, Presence
 from keepers.queue.seals import FILE
@@ -34,6 +36,7 @@ from zoo_compute.store.errors import ContentMissing, StoreUnreachable
 log = logging.getLogger("zoo.worker")
 
 TRAIN_TASK = "work.train"
+UNMEASURED = PowerMeter(0, None)
 ASK_EVERY_S = 0.2  # whether a training is still wanted: a step of a small program takes as long as the question
 
 
@@ -80,9 +83,11 @@ def bind(
     device: str = "",
     threads: int = 0,
     dispute_workers: int = 1,
+    meter: PowerMeter = UNMEASURED,
+    busy: BusyTime | None = None,
 ) -> None:
     """Register tasks on `app`. presence: of who trains. device: such as `cuda:1`; empty takes the best there is. threads: 0: as many as torch would.
-    dispute_workers: the operator's, of whom one job's disputes take all but one."""
+    dispute_workers: the operator's, of whom one job's disputes take all but one. meter, busy: measure and count what work takes."""
 
     def made(task: str, body: TaskBody) -> Callable[[str, dict[str, Any], str], None]:
         trains = presence if task == TRAIN_TASK else None
@@ -110,12 +115,14 @@ def bind(
                 use_threads(threads)
             began = time.monotonic()
             metrics.BUSY_S.set_function(lambda: time.monotonic() - began)
-            with presence.working() if presence else nullcontext():
+            with presence.working() if presence else nullcontext(), meter.working() as watts:
                 wanted = _while_wanted(body, worklog) if trains else body
                 done = run(wanted, worklog, store, name, {**request, "device": device} if device else request)
             metrics.BUSY_S.set_function(lambda: 0.0)
             metrics.WORK.labels(task, "done" if done else "not done").inc()
             metrics.WORK_S.labels(task).observe(time.monotonic() - began)
+            if busy:
+                busy.add(time.monotonic() - began, mean(watts))
             if trains and done:
                 trains.record_speed(request.get("flops", 0), time.monotonic() - began)
             if worklog.is_awaited(name):

@@ -19,7 +19,9 @@ from keepers.monitoring import metrics
 from keepers.monitoring.slashes import SlashCounter
 from keepers.queue.app import DISPUTE_QUEUE, KEEPER_QUEUE, WORK_QUEUE
 from keepers.queue.broker_memory import memory_of
+from keepers.queue.busy_time import BusyTime
 from keepers.queue.presence import speeds_of
+from zoo_compute import spending
 from zoo_compute.amounts import Token
 from zoo_compute.chain.fees import GWEI
 from zoo_compute.chain.tokens import token_at
@@ -92,6 +94,7 @@ class Observer:
         self._watch_lanes()
         self._disk()
         self._queue()
+        spending.add(self._config.folder, BusyTime(self._redis).take())
         block = self._chain.w3.eth.get_block("latest")
         base_fee = int(block.get("baseFeePerGas", 0))
         metrics.BASE_FEE.set(base_fee / GWEI)

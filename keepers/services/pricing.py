@@ -11,24 +11,30 @@ from typing import Any
 from keepers.config import CUSTODY, OperatorConfig
 from keepers.decisions.obstacles import not_served
 from keepers.decisions.orders import AskPrice, Duty, OperatorContext, Progress, SealBid
-from keepers.decisions.pricing import ROLES, UNITS, BidRisk, power_cost, price_key, question, risk_of, risk_words
+from keepers.decisions.pricing import ROLES, UNITS, BidRisk, price_key, question, risk_of, risk_words
 from keepers.services.bid_seals import priced_token
 from keepers.services.price_script import PriceScript
+from zoo_compute import spending
 from zoo_compute.amounts import ZEN, parse_amount
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.fees import GWEI, next_base_fee
 from zoo_compute.chain.views import JobState, JobView, Kind
+from zoo_compute.operators.profit import power_cost
+
+MEASURED = 50
 
 log = logging.getLogger("zoo.keeper")
 
 
 class Pricing:
-    """bids: by job, what this operator's bids put at risk, until their job is awarded. folder: where the answers of price_script are kept."""
+    """bids: by job, what this operator's bids put at risk, until their job is awarded. measured: by job, seconds of a slot-round here and its
+    FLOP, of the last MEASURED jobs. folder: where the answers of price_script are kept."""
 
     def __init__(self, config: OperatorConfig, chain: Chain, folder: Path, answered: Callable[[], None]) -> None:
         self._config = config
         self._chain = chain
         self.bids: dict[int, list[dict[str, Any]]] = {}
+        self.measured: dict[int, tuple[float, int]] = {}
         self.script = PriceScript(config.path(config.price_script), folder, answered) if config.price_script else None
 
     def settings(self, view: JobView) -> dict[str, Any]:
@@ -77,7 +83,11 @@ class Pricing:
         )
 
     def record(self, view: JobView, me: OperatorContext, progress: Progress, due: Sequence[Duty]) -> None:
-        """Ask for the prices that duties lack, and note what bids put at risk."""
+        """Ask for the prices that duties lack, and note what was measured and what bids put at risk."""
+        if progress.slot_s is not None:
+            self.measured[view.job] = (progress.slot_s, view.terms.flops)
+            for job in list(self.measured)[:-MEASURED]:
+                del self.measured[job]
         for duty in due:
             if isinstance(duty, AskPrice):
                 self._ask(view, me, progress, duty)
@@ -105,6 +115,10 @@ class Pricing:
     def _risk(self, view: JobView, kind: int, units: int) -> BidRisk:
         return risk_of(view, kind, units, self._chain.params, is_zen=self._is_zen(view))
 
+    def _watts(self) -> float:
+        """Of operator.json, else the mean of what was measured; 0 if neither is known."""
+        return self._config.power_watts or spending.read(self._config.folder).mean_watts or 0.0
+
     def _is_zen(self, view: JobView) -> bool:
         return view.token == self._chain.network.contracts["zen"]
 
@@ -113,7 +127,7 @@ class Pricing:
         if self.script is None or self.script.is_asked(view.job, duty.kind, key):
             return
         token, seconds = me.token or ZEN, progress.slot_s if duty.kind == Kind.SLOTS else progress.aggregation_s
-        power = power_cost(config.power_watts, seconds or 0.0, parse_amount(config.power_price))
+        power = power_cost(self._watts() * (seconds or 0.0), parse_amount(config.power_price))
         prices = {
             "price": token.exact(config.price_in(token, duty.kind) or 0),
             "power_zen": ZEN.exact(power),

@@ -16,6 +16,7 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
 from tests.support.waiting import HANG_S
+from zoo_compute import spending
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import connect
 from zoo_compute.chain.fees import FeeLimits
@@ -101,14 +102,17 @@ def test_an_account_without_coin__is_told_what_it_needs(devnet: Devnet):
 
 def test_a_receipt__has_events_result_and_a_line_in_the_ledger(devnet: Devnet, tmp_path: Path):
     account = devnet.account("payer", zen=10)
-    sender = sender_of(devnet, account, ledger=tmp_path / "gas.jsonl")
+    before, sender = devnet.chain.coin(account.address), sender_of(devnet, account, ledger=tmp_path / "gas.jsonl")
     receipt = sender.send(devnet.chain.zen.transfer(TOM, 3))
     assert receipt.event("Transfer").args == {"sender": account.address, "receiver": TOM, "value": 3}
     assert receipt.result is True
     (line,) = [json.loads(line) for line in (tmp_path / "gas.jsonl").read_text().splitlines()]
+    wei = before - devnet.chain.coin(account.address)
+    assert (spending.read(tmp_path).transactions, spending.read(tmp_path).wei) == (1, wei)
     assert line == {
         "operation": "ZenToken.transfer",
         "gas_used": receipt.gas_used,
+        "wei": str(wei),
         "tx": receipt.transaction_hash,
         "block": receipt.block,
         "sender": account.address,

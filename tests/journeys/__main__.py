@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from tests.journeys.journeys import FIRST, JOURNEYS, PAGES, SECOND, UNTRIED
+from tests.journeys.journeys import FIRST, JOURNEYS, PAGES, SECOND, THIRD, UNTRIED
 from tests.journeys.machine import ROOT, Machine, build_wheels
 from tests.journeys.pages import Page
 from tests.journeys.terminal import CommandFailed
@@ -58,7 +58,10 @@ def make_all(report: Report, folder: Path, wheels: list[Path], pages: dict[str, 
         if not all(report.make(name, first) for name in FIRST):
             return
         with Walk(Machine(folder / "second", wheels, log), pages, report.say, network=first) as second:
-            all(report.make(name, second) for name in SECOND)
+            if not all(report.make(name, second) for name in SECOND):
+                return
+        with Walk(Machine(folder / "third", wheels, log), pages, report.say, network=first) as third:
+            all(report.make(name, third) for name in THIRD)
 
 
 def main() -> int:

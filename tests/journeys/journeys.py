@@ -1,20 +1,26 @@
-"""The journeys, in the order a person makes them. The first ones are on one machine; the last is on another one, for whom the
-network of the first is a public network."""
+"""The journeys, in the order a person makes them. The first ones are on one machine; the others are on machines of
+their own, for whom the network of the first is a public network."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 from tests.journeys.walk import Walk, wait_until
 
 README, TRAIN, SEEDS = "README.md", "docs/guides/train.md", "tests/journeys/seeds.md"
+OPERATING = "docs/guides/operating.md"
 JOB_FILE, PYTHON = "docs/reference/job-file.md", "docs/reference/python.md"
-PAGES = (README, TRAIN, JOB_FILE, PYTHON, SEEDS)
+PAGES = (README, TRAIN, JOB_FILE, PYTHON, SEEDS, OPERATING)
 
 # Blocks that no journey runs, by a text in them, and why.
 UNTRIED: dict[str, tuple[str, ...]] = {
+    "a status that lacks something is shown, and a node of this machine has its endpoint already": (
+        "$ zoo node status",
+        "zoo node configure --endpoint",
+    ),
     "continuous integration clones, and runs what `make demo` runs": ("make demo",),
 }
 
@@ -88,6 +94,31 @@ def manual(walk: Walk) -> None:
     walk.do(PYTHON, "CheckpointConfig")
 
 
+def operator(walk: Walk) -> None:
+    """A new operator on a clean machine: it runs after five commands, and is paid for strangers' jobs (guides/operating.md)."""
+    first = walk.network
+    assert first is not None
+    walk.type(f"cp {first.machine.home}/.zoo/devnet/network.json .")  # as the network's site has it
+    typed = walk.do(OPERATING, "install -D network.json")
+    [address] = re.findall(r"0x[0-9a-fA-F]{40}", typed[-1].output)
+    first.type(f"zoo account fund {address} --zen 3600 --coin 2")
+    typed += walk.do(OPERATING, "zoo node start")
+    assert len(typed) == 5, f"a node in five commands: {[ran.command for ran in typed]}"
+    wait_until("the node's first look at the chain", lambda: _status(walk)["block"] is not None, timeout_s=120)
+    assert _status(walk)["needs"] == [], f"the node lacks something: {_status(walk)['needs']}"
+    for _ in range(3):  # as in `provide`: what outlasts an auction is measured for the next one
+        job = json.loads(
+            first.type("zoo train job.yaml --max-budget 40 --again --json").output.strip().splitlines()[-1]
+        )
+        first.type(f"zoo job watch {job['job']} --settled")
+        if int(_json(walk, "zoo node earnings")["paid"]):
+            break
+    earned = _json(walk, "zoo node earnings")
+    assert int(earned["paid"]) > 0, f"the node was paid nothing: {earned}"
+    assert int(earned["costs"]["gas_wei"]) > 0
+    assert _status(walk)["needs"] == [], f"the node lacks something: {_status(walk)['needs']}"
+
+
 def _arrive(walk: Walk) -> None:
     """A newcomer to somebody's network: its file, an account with money, a text."""
     first = walk.network
@@ -103,4 +134,5 @@ def _arrive(walk: Walk) -> None:
 
 FIRST: dict[str, Callable[[Walk], None]] = {"train": train, "verify": verify, "provide": provide}
 SECOND: dict[str, Callable[[Walk], None]] = {"seeds": seeds, "manual": manual}
-JOURNEYS = {**FIRST, **SECOND}
+THIRD: dict[str, Callable[[Walk], None]] = {"operator": operator}
+JOURNEYS = {**FIRST, **SECOND, **THIRD}

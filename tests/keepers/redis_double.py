@@ -57,6 +57,11 @@ class Redis:
         values[field.encode()] = int(values.get(field.encode(), 0)) + count
         return int(values[field.encode()])
 
+    def hincrbyfloat(self, key: str, field: bytes, amount: float) -> float:
+        values = self.values.setdefault(key, {})
+        values[field] = float(values.get(field, 0)) + amount
+        return float(values[field])
+
     def hgetall(self, key: str) -> dict[bytes, bytes]:
         return {field: str(count).encode() for field, count in self.values.get(key, {}).items()}
 

@@ -10,7 +10,7 @@ from keepers.decisions.duties import duties
 from keepers.decisions.obstacles import is_permanent, reasons_not_to_bid
 from keepers.decisions.open_jobs import OpenJobs
 from keepers.decisions.orders import AskPrice, OperatorContext, Prepare, Progress, SealBid
-from keepers.decisions.pricing import BidRisk, power_cost, price_key, question, risk_of
+from keepers.decisions.pricing import BidRisk, price_key, question, risk_of
 from tests.keepers.test_duties import (
     BID,
     CHAIR,
@@ -159,12 +159,6 @@ def test_risk__lock_is_what_the_lot_says_in_real_numbers() -> None:
     lot = replace(LOT, reserve=WEI, lock=lock_of(WEI, 500))
     risk = risk_of(opening(1_000, lots={0: lot, 1: LOT}), 0, 3, PRODUCTION, is_zen=True)
     assert (ZEN.format(risk.locks), ZEN.format(risk.missed)) == ("~295 ZEN", "29.5 ZEN")
-
-
-def test_power__of_300_watts_for_an_hour_at_a_fifth_of_a_zen() -> None:
-    assert power_cost(300, 3_600, WEI // 5) == 60 * 10**15
-    assert power_cost(0.1, 36, 10**18) == 10**12
-    assert power_cost(0, 3_600, WEI) == 0
 
 
 def test_the_question__says_terms_measurements_costs_and_risk() -> None:

@@ -14,6 +14,7 @@ from web3 import Web3
 from web3.exceptions import TransactionNotFound
 from web3.types import TxReceipt
 
+from zoo_compute import spending
 from zoo_compute.chain import fees
 from zoo_compute.chain.broadcasting import Broadcaster, Signer
 from zoo_compute.chain.call import Call, decode_outputs
@@ -21,6 +22,7 @@ from zoo_compute.chain.events import Event, decode
 from zoo_compute.chain.pending_transactions import PendingEntries, PendingTransaction, PendingTransactions
 from zoo_compute.chain.simulate import Request, dry_run, estimate_gas, not_funded, request_of, why_reverted
 from zoo_compute.errors import ChainError, NotFunded, TransactionPending, Unreachable
+from zoo_compute.spending import Spent
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
@@ -54,7 +56,8 @@ class Receipt:
 class Sender:
     """One account on one chain. Several threads and processes can use the same account.
 
-    ledger: a file to which one JSON line is appended per mined transaction (operation, gas_used, tx, block, sender).
+    ledger: a file to which one JSON line is appended per mined transaction (operation, gas_used, wei, tx, block, sender); its folder's
+        sums (zoo_compute/spending.py) grow by the same.
     folder: for the account's pending transactions; all its processes on a machine must share it.
     fence: of an account that keepers on several machines send for, one at a time; the one whose turn begins calls `take_over` first.
     routine_s: how long to wait for what can wait (fees.ROUTINE), once: while such a transaction is pending, later calls do not wait, and
@@ -326,20 +329,22 @@ class Sender:
     def _receipt(self, request: Request, mined: TxReceipt, result: Any) -> Receipt:
         block, gas_used = mined["blockNumber"], mined["gasUsed"]
         digest = "0x" + mined["transactionHash"].hex()
-        self._record(request.operation, gas_used, digest, block)
+        self._record(request.operation, gas_used, gas_used * int(mined.get("effectiveGasPrice", 0)), digest, block)
         if mined["status"] != 1:
             raise why_reverted(self.chain.w3, request, block)
         return Receipt(digest, block, gas_used, request.operation, decode(self.chain, mined["logs"]), result)
 
     # -- small parts
 
-    def _record(self, operation: str, gas_used: int, digest: str, block: int) -> None:
+    def _record(self, operation: str, gas_used: int, wei: int, digest: str, block: int) -> None:
         if self.ledger is None:
             return
-        line = {"operation": operation, "gas_used": gas_used, "tx": digest, "block": block, "sender": self.address}
+        paid = {"gas_used": gas_used, "wei": str(wei)}
+        line = {"operation": operation, **paid, "tx": digest, "block": block, "sender": self.address}
         self.ledger.parent.mkdir(parents=True, exist_ok=True)
         with open(self.ledger, "a") as file:  # one short append: lines of several processes do not mix
             file.write(json.dumps(line) + "\n")
+        spending.add(self.ledger.parent, Spent(transactions=1, wei=wei))
 
 
 def result_of(call: Call | None, returned: bytes) -> Any:

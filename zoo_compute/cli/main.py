@@ -15,7 +15,7 @@ from zoo_compute.cli.job import audit as job_audit
 from zoo_compute.cli.job import custody as job_custody
 from zoo_compute.cli.job import demands, merge
 from zoo_compute.cli.job import group as job
-from zoo_compute.cli.node import admission, audit, custody, money, register, sponsorship, status
+from zoo_compute.cli.node import admission, audit, custody, estimate, money, register, sponsorship, status
 from zoo_compute.cli.node import group as node
 from zoo_compute.errors import ZooError
 from zoo_compute.store.errors import BadCid, ContentMissing, ContentTampered, StoreError, StoreFull, StoreUnreachable
@@ -47,7 +47,7 @@ for _command in (
 ):  # fmt: skip
     root.add_command(_command)
 for _command in (
-    *register.COMMANDS, *status.COMMANDS, *money.COMMANDS, *sponsorship.COMMANDS, *admission.COMMANDS, *audit.COMMANDS,
+    *register.COMMANDS, *status.COMMANDS, *money.COMMANDS, *sponsorship.COMMANDS, *admission.COMMANDS, *audit.COMMANDS, *estimate.COMMANDS,
     *custody.COMMANDS,
 ):  # fmt: skip
     node.node.add_command(_command)

@@ -15,7 +15,7 @@ from zoo_compute.amounts import format_amount
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.events import scan
-from zoo_compute.chain.ledger import job_account, net_payments
+from zoo_compute.chain.ledger import ClaimRecord, job_account, net_payments
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.tokens import address_of, set_allowance, token_at
@@ -353,12 +353,14 @@ class Operators:
             of_job = list(scan(self.chain, view.posted_block, view.block, job=job))
             account = job_account(self.chain, view, of_job)
             mine = [c for c in account.claims if c.operator == number]
-            claims += [EarnedClaim(job, c.round, _work(c.kind, c.slots), c.state, c.amount) for c in mine]
+            claims += [
+                EarnedClaim(job, c.round, _work(c.kind, c.slots), c.state, c.amount, _payable_at(c)) for c in mine
+            ]
             paid += net_payments(of_job)[number]
             penalties += [p for p in account.penalties if p.operator == number]
         return Earnings(
             paid=paid,
-            pending=sum(c.amount for c in claims if c.state != "paid"),
+            pending=sum(c.amount for c in claims if c.is_pending),
             rewards=sum(int(e.args["amount"]) for e in events if e.name == "RewardClaimed"),
             slashed=sum(p.lost for p in penalties),
             claims=tuple(claims),
@@ -373,6 +375,10 @@ class Operators:
 def _owners(events: Iterable[Event]) -> dict[int, str]:
     """The present owners by operator, of OWNER_EVENTS in their order."""
     return {int(event.args["operator"]): str(event.args["owner"]) for event in events}
+
+
+def _payable_at(claim: ClaimRecord) -> int | None:
+    return claim.deadline + 1 if claim.deadline is not None and claim.state in ("challenge window", "payable") else None
 
 
 def _work(kind: str, slots: tuple[int, ...]) -> str:

@@ -58,15 +58,26 @@ class OperatorBalances:
         }  # fmt: skip
 
 
+OVER = ("paid", "convicted", "void", "absent")  # states of a claim that pays nothing more
+
+
 @dataclass(frozen=True)
 class EarnedClaim:
-    """One claim of the operator."""
+    """One claim of the operator.
+
+    payable_at: when its window is over, in seconds since 1970; None while its turn or a dispute is open, and once it is over.
+    """
 
     job: int
     round: int
     what: str
     state: str
     amount: int  # gross
+    payable_at: int | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        return self.state not in OVER
 
 
 @dataclass(frozen=True)

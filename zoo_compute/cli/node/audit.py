@@ -1,4 +1,4 @@
-"""`zoo node audit`: offer to audit, see what that brings, and leave; `zoo node estimate`: what it pays before you do."""
+"""`zoo node audit`: offer to audit, see what that brings, and leave; and for `zoo node estimate` what it pays before you do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo_compute.amounts import ZEN, format_amount, parse_amount
-from zoo_compute.cli.context import Command, Group, Settings, pass_settings
+from zoo_compute.cli.context import Group, Settings
 from zoo_compute.cli.node.options import for_operator, number_of, operators_of, token_option
 from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
@@ -110,19 +110,8 @@ def withdraw(
     )
 
 
-@click.command("estimate", cls=Command)
-@click.option(
-    "--role", type=click.Choice(["verifier"]), default="verifier", show_default=True, help="What you would do."
-)
-@click.option(
-    "--places", type=click.IntRange(1, MAX_PLACES), default=1, show_default=True, help="Places you would hold."
-)
-@click.option(
-    "--cost", metavar="ZEN", help="What a re-execution costs you; by default the reference price of its work."
-)
-@pass_settings
-def estimate(settings: Settings, role: str, places: int, cost: str | None) -> None:
-    """Show what a role pays: for a verifier, its share of the audits of the jobs that run now."""
+def estimate_of_auditor(settings: Settings, places: int, cost: str | None) -> None:
+    """Print a verifier's share of the audits of the jobs that run now."""
     from zoo_compute.chain.snapshot import read_job
     from zoo_compute.chain.views import JobState
     from zoo_compute.spec.params import reference_price
@@ -165,7 +154,7 @@ def estimate(settings: Settings, role: str, places: int, cost: str | None) -> No
     header = ("job", "units a round", "paid a round", "your cost", "reserved a verdict")
     settings.emit(
         {
-            "role": role,
+            "role": "verifier",
             "places": places,
             "all_places": all_places,
             "bond": str(bond),
@@ -215,4 +204,4 @@ def _places_of(chain: Chain, operator: int) -> list[int]:
     return places
 
 
-COMMANDS = (audit, estimate)
+COMMANDS = (audit,)

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zoo_compute.amounts import ZEN, Token, format_amount, format_count, format_seconds, parse_amount
 from zoo_compute.cli.context import Command, Settings
 from zoo_compute.cli.node.options import (
+    folder_of,
     for_operator,
     number_of,
     operators_of,
     token_option,
 )
 from zoo_compute.cli.output import table
-from zoo_compute.errors import UserError
+from zoo_compute.errors import ConfigError, UserError
+from zoo_compute.operators.profit import (
+    COIN_PRICE,
+    WATT_SECONDS_PER_KWH,
+    Profit,
+    locked_percent,
+    next_payment,
+    profit_of,
+)
 
 if TYPE_CHECKING:
-    from zoo_compute.operators.balances import Earnings
+    from zoo_compute.operators.balances import EarnedClaim, Earnings
+    from zoo_compute.spending import Spent
 
 
 @click.command(cls=Command)
@@ -91,25 +102,44 @@ def deposit(settings: Settings, amount: str, token: str | None, operator: int | 
 @token_option
 @for_operator
 def earnings(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
-    """Show earnings: paid, ready to withdraw, in challenge windows; and what was slashed, with reasons."""
+    """Show earnings: paid, ready to withdraw, in challenge windows; profit after gas and power; what was slashed, with reasons."""
     money, operators = settings.token(token), operators_of(settings, signing=False)
     number = number_of(settings, operators, operator, home)
     balances, earned = operators.balances(number, token), operators.earnings(number, token)
-    claims = [(c.job, c.round, c.what, c.state, money.format(c.amount)) for c in earned.claims]
+    costs = _costs(folder_of(home), number, earned) if money.symbol == ZEN.symbol else None
+    payment, now = next_payment(earned), operators.chain.now()
+    claims = [(c.job, c.round, c.what, c.state, money.format(c.amount), _payable(c, now)) for c in earned.claims]
     settings.emit(
-        {"operator": number, **earned.to_dict(), "owed": str(balances.owed), "token": money.to_dict()},
+        {
+            "operator": number,
+            **earned.to_dict(),
+            "owed": str(balances.owed),
+            "collateral": str(balances.collateral),
+            "locked": str(balances.locked),
+            "locked_percent": locked_percent(balances),
+            "next_payment": payment and {"at": payment[0], "amount": str(payment[1])},
+            "costs": costs and costs.to_dict(),
+            "token": money.to_dict(),
+        },
         [
             *table(
                 [
                     ("paid so far", money.format(earned.paid)),
                     ("ready to withdraw", f"{money.format(balances.owed)} (`zoo node withdraw`)"),
                     ("in challenge windows", money.format(earned.pending)),
+                    ("next payment", _payment_line(payment, now, money)),
                     ("network rewards", f"{format_amount(earned.rewards)} claimed"),
                     ("of these for bandwidth", _bandwidth_line(earned)),
                     ("slashed", money.format(earned.slashed)),
+                    *(costs.rows() if costs else []),
+                    (
+                        "collateral",
+                        f"{money.format(balances.collateral)}, {money.format(balances.locked)} of it locked "
+                        f"({locked_percent(balances):g} %)",
+                    ),
                 ]
             ),
-            *(["", *table(claims, header=("job", "round", "work", "state", "amount"))] if claims else []),
+            *(["", *table(claims, header=("job", "round", "work", "state", "amount", "payable"))] if claims else []),
             *(
                 [
                     "",
@@ -123,6 +153,65 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
             ),
         ],
     )
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """What a folder's node spent, and what is left of its earnings, at the prices of its operator.json."""
+
+    spent: Spent
+    profit: Profit
+
+    def to_dict(self) -> dict[str, Any]:
+        spent = self.spent
+        return {
+            "since": round(spent.since),
+            "transactions": spent.transactions,
+            "gas_wei": str(spent.wei),
+            "busy_s": round(spent.busy_s, 1),
+            "kwh": round(spent.watt_s / WATT_SECONDS_PER_KWH, 6),
+            "unmeasured_s": round(spent.unknown_s, 1),
+            "profit": self.profit.to_dict(),
+        }
+
+    def rows(self) -> list[tuple[str, str]]:
+        spent, profit = self.spent, self.profit
+        power = f"{format_amount(profit.power)}: {spent.watt_s / WATT_SECONDS_PER_KWH:.3f} kWh in {format_seconds(round(spent.busy_s))} of work"
+        if spent.unknown_s:
+            power += f"; {format_seconds(round(spent.unknown_s))} not measured (zoo node configure --power-watts)"
+        gas = f"{format_amount(profit.gas)}: {format_amount(spent.wei, '')} coin for {spent.transactions} transactions"
+        return [("gas", gas), ("power", power), ("profit", format_amount(profit.total))]
+
+
+def _costs(folder: Path, number: int, earned: Earnings) -> _Costs | None:
+    """None where this operator's node does not run in this folder."""
+    from zoo_compute import spending
+    from zoo_compute.operators.readiness import read_operator_config
+
+    try:
+        values = read_operator_config(folder)
+    except ConfigError:
+        return None
+    if values.get("operator") != number:
+        return None
+    spent = spending.read(folder)
+    power_price = str(values.get("power_price", "0"))
+    coin_price = parse_amount(str(values.get("coin_price", COIN_PRICE)), what="coin_price")
+    return _Costs(spent, profit_of(earned, spent, coin_price, ZEN.parse(power_price, what="power_price")))
+
+
+def _payment_line(payment: tuple[int, int] | None, now: int, money: Token) -> str:
+    if payment is None:
+        return "none is due"
+    return f"{money.format(payment[1])}, payable {_when(payment[0], now)}"
+
+
+def _payable(claim: EarnedClaim, now: int) -> str:
+    return "" if claim.payable_at is None else _when(claim.payable_at, now)
+
+
+def _when(second: int, now: int) -> str:
+    return "now" if second <= now else f"in {format_seconds(second - now)}"
 
 
 @click.command(cls=Command)
