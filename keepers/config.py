@@ -83,9 +83,6 @@ class Settings:
     device: str = ""  # of the workers, such as cuda:1; empty takes the best there is
     availability_hours: list[int] = field(default_factory=list)  # periods of an epoch in which a heartbeat is sent
     sample_rate: float = 0.25  # share of slot-rounds a verifier re-executes
-    zen_per_coin: str = (
-        "1000"  # what a coin for gas is worth in ZEN: a verifier shows broken promises where its part pays for the gas
-    )
     poll_s: float = 1.0
     # A store that is restarted is back in seconds, and a demand too early costs its deposit: 30 s spare both. In short windows
     # less is waited, so that there is time left to demand in (keepers/decisions/demands.py).
@@ -99,9 +96,7 @@ class Settings:
     task_events: bool = False  # workers tell the broker what they do, for Flower
     log_max_mb: float = 20.0  # of each process's log, which is then rotated
     log_files: int = 5  # rotated logs of each process that are kept
-    coin_price: str = (
-        COIN_PRICE  # in ZEN, of the chain's coin: receipts are redeemed where they bring more than their gas
-    )
+    coin_price: str = COIN_PRICE  # in ZEN, of the chain's coin: what pays is done where it brings more than its gas
     max_fee_gwei: float = 500  # per gas, for what can wait: withdrawals, heartbeats, announcements
     max_urgent_fee_gwei: float = 2_000  # per gas, for what has a deadline
     max_priority_fee_gwei: float = 50  # per gas: of the tip, which an RPC proposes and a lying one could make dear
@@ -225,7 +220,6 @@ def _check(settings: Settings) -> None:
         fields.check_keys(asked, PRICE_KEYS, (), where)
         for key, text in asked.items():
             _check_price(f"{where}.{key}", text)
-    _check_price(f"{FILE}.zen_per_coin", settings.zen_per_coin)
     for key, low, high in _BOUNDS:
         fields.between(f"{FILE}.{key}", getattr(settings, key), low, high)
     if not _is_price(settings.deposits_per_job) and settings.deposits_per_job != "0":

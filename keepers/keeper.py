@@ -102,7 +102,7 @@ class Keeper:
         self._own_trials = OwnTrials(chain, sender, config.operator, config.device) if config.operator else None
         self._watching = None
         if self._verifier is not None:
-            worth = parse_amount(config.zen_per_coin)
+            worth = parse_amount(config.coin_price)
             self._watching = Watching(chain, sender, config.operator, _turn_s(config), worth)
         self._speculation = Speculation(work, store)
         self._capacity = Capacity(config)

@@ -74,7 +74,7 @@ def question(
     *,
     is_zen: bool,
 ) -> dict[str, Any]:
-    """What price_script reads (docs/reference/price-script.md). prices: what its keys on costs say."""
+    """What price_script reads (docs/guides/money.md). prices: what its keys on costs say."""
     token, lot, terms = me.token or ZEN, view.lots[kind], view.terms
     risk = risk_of(view, kind, units, preset, is_zen=is_zen)
     return {

@@ -24,14 +24,14 @@ DRAWN_ONE_IN = 10  # of the admitted, in an epoch: RECALL_BPS
 
 @dataclass(frozen=True)
 class Gas:
-    """What a keeper pays for gas. zen_per_coin: in smallest units of ZEN, of a whole coin."""
+    """What a keeper pays for gas. coin_price: of a whole coin, in smallest units of ZEN."""
 
     wei: int
-    zen_per_coin: int
+    coin_price: int
 
     def cost(self, gas: int) -> int:
         """In smallest units of ZEN."""
-        return gas * self.wei * self.zen_per_coin // 10**18
+        return gas * self.wei * self.coin_price // 10**18
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,11 @@ def turn_s(operator: int, epoch: int, operators: int, each_s: int, epoch_s: int)
 
 
 class Watching:
-    """Of one keeper. zen_per_coin: what a coin for gas is worth to it, in smallest units of ZEN."""
+    """Of one keeper. coin_price: of a whole coin, in smallest units of ZEN."""
 
-    def __init__(self, chain: Chain, sender: Sender, operator: int, each_s: int, zen_per_coin: int) -> None:
+    def __init__(self, chain: Chain, sender: Sender, operator: int, each_s: int, coin_price: int) -> None:
         self._chain, self._sender = chain, sender
-        self._operator, self._each_s, self._zen_per_coin = operator, each_s, zen_per_coin
+        self._operator, self._each_s, self._coin_price = operator, each_s, coin_price
         self._looked_at = 0  # block time
         self._judged = -1  # the newest epoch whose broken promises are shown
 
@@ -68,7 +68,7 @@ class Watching:
 
     def _gas(self) -> Gas:
         wei = next_base_fee(self._chain.w3) + self._chain.w3.eth.max_priority_fee
-        return Gas(wei, self._zen_per_coin)
+        return Gas(wei, self._coin_price)
 
     def _send(self, due: Iterable[Send]) -> None:
         for each in due:
