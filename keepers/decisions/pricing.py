@@ -1,4 +1,4 @@
-"""What a bid can cost its operator, and what price_script is told of a job before it says a price. Pure, as `duties`."""
+"""What a bid can cost its operator, and what price_script reads of a job before it says a price. Pure, as `duties`."""
 
 from __future__ import annotations
 
