@@ -17,6 +17,7 @@ from repops import fields
 from zoo_compute.amounts import ZEN, Token, parse_amount
 from zoo_compute.atomic import make_private, write_atomically
 from zoo_compute.chain.addresses import is_address
+from zoo_compute.chain.signer_places import check_place
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.gpus import PERIODS
 from zoo_compute.operators.profit import COIN_PRICE
@@ -49,6 +50,7 @@ class Settings:
     operator: int = 0  # its number in NodeRegistry; 0 for a verifier that is not registered
     keystore: str = HOT_KEY
     passphrase_file: str = PASSPHRASE
+    signer: str = ""  # instead of that key file: where web3signer or clef answers, which has the hot key
     store: str = "store"  # a folder, or kubo:URL
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 0
@@ -242,6 +244,11 @@ def _check(settings: Settings) -> None:
     if settings.log_format not in LOG_FORMATS:
         raise fields.BadField(f"{FILE}.log_format: {fields.nearest(settings.log_format, LOG_FORMATS)}")
     _check_broker(settings.broker)
+    if settings.signer:
+        try:
+            check_place(settings.signer)
+        except ConfigError as error:
+            raise fields.BadField(f"{FILE}.{error}" + (f"; {error.hint}" if error.hint else "")) from None
     if "custodian" in settings.roles and settings.store.startswith("kubo:"):
         raise fields.BadField(
             f"{FILE}: a custodian publishes its signatures beside its own store; set store to a folder"

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import redis
-from eth_account.messages import encode_defunct
 from eth_utils.crypto import keccak
 
 from keepers.actions import Actions
@@ -31,7 +30,7 @@ from keepers.queue.received_bytes import ReceivedBytes
 from keepers.queue.work_queue import WorkQueue, WorkStatus
 from keepers.services.auditing import Auditing
 from keepers.services.beats import Beats
-from keepers.services.bid_seals import BidSealer
+from keepers.services.bid_seals import SECRET, BidSealer
 from keepers.services.custody import Custody
 from keepers.services.disk_space import DiskSpace
 from keepers.services.disputing import Disputing
@@ -89,7 +88,7 @@ class Keeper:
         self.sender = sender
         self.store = store
         self.work = work
-        self._secret = keccak(account.sign_message(encode_defunct(text="zoo: seals of this operator's bids")).signature)
+        self._secret = keccak(account.sign_message(SECRET).signature)
         revealed = partial(published_result, chain)
         assert chain.event_store is not None, "a keeper reads all jobs: event_log.use_store"
         self.events = chain.event_store

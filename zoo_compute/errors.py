@@ -7,10 +7,12 @@
     │   ├── WrongPassphrase
     │   ├── NoPassphrase        none is set, and there is no terminal to ask
     │   └── KeystoreExists
+    ├── SignerRefuses           the hot key's signer refuses, or signs something else
     ├── DevnetError             the local chain: anvil is missing, does not start, or the port is taken
     ├── StoreError              content (zoo_compute/store/errors.py)
     └── ChainError
         ├── Unreachable         no RPC answers                                Retryable
+        │   └── SignerUnreachable  the hot key's signer does not answer
         ├── RpcsDisagree        about a block, its time or a job              Retryable
         │   └── FalseLook       most show another chain than was read
         ├── TransactionPending  sent, not mined in time                       Retryable
@@ -86,6 +88,10 @@ class KeystoreExists(KeystoreError):
     hint = "choose another path; a key file is never overwritten"
 
 
+class SignerRefuses(NeedsOperator):
+    """The program that has the hot key signs nothing, or not what it was asked to."""
+
+
 class DevnetError(NeedsOperator):
     """The local chain could not be started or used."""
 
@@ -96,6 +102,12 @@ class ChainError(ZooError):
 
 class Unreachable(ChainError, Retryable):
     hint = "check the network connection and the `rpcs` of the network file"
+
+
+class SignerUnreachable(Unreachable):
+    """The program that has the hot key."""
+
+    hint = "start the signer, or change `signer` in operator.json: zoo node configure --signer"
 
 
 class RpcsDisagree(ChainError, Retryable):

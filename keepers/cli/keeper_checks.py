@@ -75,5 +75,9 @@ class KeeperChecks(SystemChecks):
         config = self._config
         if not config.operator:
             raise ZooError("a verifier without an operator sends nothing by itself", hint="zoo node register")
-        hot = keystore.address_of(config.path(config.keystore))
+        hot = (
+            keystore.address_of(config.path(config.keystore))
+            if not config.signer
+            else chain.registry.hot_key(config.operator)
+        )
         return dry_run.look(config, chain, hot, open_store(config.store_location))

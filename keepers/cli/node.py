@@ -74,6 +74,7 @@ NONE = "none"  # empties a list, or takes a program away
 @click.option(
     "--hung-after", "hung_after_s", type=float, help="Seconds without progress before the keeper is restarted."
 )
+@click.option("--signer", help="Where web3signer or clef answers, which has the hot key; '' for the key file.")
 @click.option("--lease", "lease_s", type=float, help="Seconds of the lease of keepers that share a broker.")
 @click.option("--log-format", type=click.Choice(LOG_FORMATS), help="Lines of the logs: text, or a JSON object each.")
 @click.option("--log-max-mb", type=float, help="Size at which the log of a process is rotated.")

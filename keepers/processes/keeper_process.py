@@ -26,6 +26,7 @@ from keepers.queue.broker_memory import relieve
 from keepers.queue.received_bytes import ReceivedBytes, open_counted
 from keepers.queue.sender_lease import SenderLease
 from keepers.queue.work_queue import WorkQueue
+from keepers.services.bid_seals import SECRET
 from keepers.services.demand_responder import DemandResponder
 from keepers.services.observing import Observer
 from zoo_compute.atomic import write_atomically
@@ -34,9 +35,11 @@ from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.event_log import use_store
 from zoo_compute.chain.fees import GWEI, FeeLimits
 from zoo_compute.chain.fence import FencedAccount
+from zoo_compute.chain.hot_signer import check_repeats, open_signer
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.provider import FailoverProvider, redacted
 from zoo_compute.chain.sender import Sender
+from zoo_compute.chain.signer import HotKey
 from zoo_compute.chain.wiring import check_wiring
 from zoo_compute.errors import Unreachable, ZooError
 from zoo_compute.paths import STATUS, TRANSACTIONS
@@ -203,9 +206,6 @@ def make_keeper(
 ) -> tuple[Keeper, SenderLease | None]:
     """Connect everything a keeper needs; waits for a chain that is not up yet, and until this keeper is its operator's sender."""
     network = load_network(config.network_path)
-    account = keystore.unlock(
-        config.path(config.keystore), keystore.read_passphrase(config.path(config.passphrase_file))
-    )
     while True:
         try:
             chain = connect(network)
@@ -218,6 +218,7 @@ def make_keeper(
             time.sleep(max(1.0, config.poll_s))
     use_store(chain, config.folder / EVENTS, config.operator)
     chain.follow()
+    account = open_hot_key(config, chain)
     lease = await_turn(config, chain, account.address, lanes)
     signer = account if lease is None else FencedAccount(account, lease)
     ledger = config.folder / TRANSACTIONS
@@ -230,6 +231,22 @@ def make_keeper(
     store = open_counted(config, client)
     queue = WorkQueue(app, client, seals.load(config.folder))
     return Keeper(config, chain, signer, sender, store, queue, ReceivedBytes(client)), lease
+
+
+def open_hot_key(config: OperatorConfig, chain: Chain) -> HotKey:
+    """What the keeper signs with; waits for a signer that does not answer yet. Raises KeystoreError, SignerRefuses."""
+    if not config.signer:
+        passphrase = keystore.read_passphrase(config.path(config.passphrase_file))
+        return keystore.unlock(config.path(config.keystore), passphrase)
+    signer = open_signer(config.signer)
+    while True:
+        try:
+            signer.use(chain.registry.hot_key(config.operator) if config.operator else "")
+            check_repeats(signer, SECRET)
+            return signer
+        except Unreachable as error:
+            log.warning("%s; will try again", error)
+            time.sleep(max(1.0, config.poll_s))
 
 
 def fee_limits(config: OperatorConfig) -> FeeLimits:

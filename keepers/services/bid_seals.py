@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from eth_abi.abi import encode
+from eth_account.messages import encode_defunct
 from eth_utils.crypto import keccak
 
 from keepers.config import OperatorConfig
 from zoo_compute.amounts import Token
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.tokens import token_at
+
+SECRET = encode_defunct(text="zoo: seals of this operator's bids")  # what the hot key signs of it is the bids' secret
 
 
 def priced_token(config: OperatorConfig, chain: Chain, address: str) -> Token | None:

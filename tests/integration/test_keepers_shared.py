@@ -1,4 +1,6 @@
-"""Two keepers of one operator, in two folders with one broker: one sends; when it dies or stops, the other one goes on, and nothing is sent twice."""
+"""Two keepers of one operator, in two folders with one broker: one sends; when it dies or stops, the other one goes on, and nothing is sent
+twice. One has the hot key in a file, the other one in a signer.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +30,8 @@ from tests.support.waiting import HANG_S, wait_until
 from zoo_compute.chain import keystore
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import JobState
-from zoo_compute.paths import HOT_KEY, PASSPHRASE
+from zoo_compute.operators.readiness import inspect_node
+from zoo_compute.paths import HOT_KEY
 from zoo_compute.subprocesses import LOOPBACK, free_port, tied_to_parent
 
 pytestmark = pytest.mark.integration
@@ -45,15 +48,11 @@ class Sent(NamedTuple):
     """A transaction on chain. succeeded: or a contract refused it there."""
 
     block: int
+    nonce: int
     sender: str
     to: str
     data: str
     succeeded: bool
-
-    def is_late_for(self, other: Sent) -> bool:
-        """Whether it was refused because somebody else's transaction had done the same just before."""
-        same = (self.to, self.data[:8]) == (other.to, other.data[:8]) and self.sender != other.sender
-        return same and other.succeeded and 0 <= self.block - other.block <= 3
 
 
 @dataclass
@@ -64,6 +63,7 @@ class Shared:
     first: Daemon
     second: Daemon
     client: redis.Redis
+    signer: subprocess.Popen[bytes]
 
     @property
     def daemons(self) -> tuple[Daemon, Daemon]:
@@ -98,7 +98,7 @@ class Shared:
         for number in range(w3.eth.block_number + 1):
             for each in w3.eth.get_block(number, full_transactions=True)["transactions"]:
                 status = w3.eth.get_transaction_receipt(each["hash"])["status"]
-                found.append(Sent(number, each["from"], each["to"], each["input"].hex(), bool(status)))
+                found.append(Sent(number, each["nonce"], each["from"], each["to"], each["input"].hex(), bool(status)))
         return found
 
     def sent(self) -> list[Sent]:
@@ -121,14 +121,17 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
             first = Daemon(configured(alpha.config, broker=url, lease_s=LEASE_S))
             network.daemons["alpha"] = first
             first.start()
-            second = Daemon(copied(first.config, folder / "second"), only="keeper")
+            signer, at = started_signer(network, first.config)
+            second = Daemon(copied(first.config, folder / "second", signer=at), only="keeper")
             second.start()
-            place = Shared(network, first, second, redis.Redis.from_url(url))
+            place = Shared(network, first, second, redis.Redis.from_url(url), signer)
             try:
                 place.wait("the first sender", place.sender)
                 yield place
             finally:
                 second.stop()
+                signer.kill()
+                signer.wait()
     finally:
         server.terminate()
         server.wait()
@@ -140,12 +143,26 @@ def configured(config: OperatorConfig, **values: Any) -> OperatorConfig:
     return changed
 
 
-def copied(config: OperatorConfig, folder: Path) -> OperatorConfig:
-    """As docs/guides/runbooks.md says: the key, the queue's key, and the same store."""
+def started_signer(network: LocalNetwork, config: OperatorConfig) -> tuple[subprocess.Popen[bytes], str]:
+    """A web3signer with the operator's hot key, and where it answers."""
+    port, chain_id = free_port(), network.devnet.network.chain_id
+    key, passphrase = str(config.path(config.keystore)), keystore.read_passphrase(config.path(config.passphrase_file))
+    command = [sys.executable, "-m", "tests.support.signer_process", "web3signer", key, passphrase]
+    process = subprocess.Popen(
+        [*command, "--chain-id", str(chain_id), "--port", str(port)],
+        stdout=subprocess.PIPE,
+        preexec_fn=tied_to_parent(),
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process, f"http://{LOOPBACK}:{port}"
+
+
+def copied(config: OperatorConfig, folder: Path, *, signer: str) -> OperatorConfig:
+    """As docs/guides/runbooks.md says: the queue's key, and the same store; the hot key is the signer's."""
     folder.mkdir()
-    for name in (HOT_KEY, PASSPHRASE, seals.FILE):
-        shutil.copy2(config.folder / name, folder)
-    return configured(config, folder=folder, name="alpha-2", store=str(config.path(config.store)))
+    shutil.copy2(config.folder / seals.FILE, folder)
+    return configured(config, folder=folder, name="alpha-2", store=str(config.path(config.store)), signer=signer)
 
 
 def pid_of(daemon: Daemon) -> int:
@@ -165,12 +182,18 @@ def is_over(shared: Shared, job: int) -> bool:
 
 
 def check_sent_once(shared: Shared) -> None:
-    sent, everybodys = shared.sent(), shared.all_sent()
-    refused = [each for each in sent if not each.succeeded]
-    assert [each for each in refused if not any(each.is_late_for(other) for other in everybodys)] == []
-    doubles = {call: count for call, count in Counter((each.to, each.data) for each in sent).items() if count > 1}
-    assert doubles == {}
-    print(f"{len(sent)} transactions, none twice; {len(refused)} that the other operator was quicker with")
+    """Nothing is sent again once it has succeeded. What a contract refuses, because another operator was quicker, or time ran slower than it
+    seemed, may be.
+    """
+    done, again = set[tuple[str, str]](), []
+    sent = shared.sent()
+    for each in sorted(sent, key=lambda each: each.nonce):
+        if (each.to, each.data) in done:
+            again.append(each)
+        if each.succeeded:
+            done.add((each.to, each.data))
+    assert again == []
+    print(f"{len(sent)} transactions, none twice; {sum(not each.succeeded for each in sent)} refused")
 
 
 def took_over(shared: Shared, waiting: Daemon) -> None:
@@ -211,3 +234,15 @@ def test_the_sender_is_stopped_and_goes_on_after_the_takeover__it_sends_nothing(
     shared.wait("the end of the job", lambda: is_over(shared, job))
     check_sent_once(shared)
     assert shared.client.exists(KEY)
+
+
+def test_a_signer__is_named_in_the_status_while_it_does_not_answer(shared: Shared) -> None:
+    folder = shared.second.config.folder
+    inspection = inspect_node(folder, str(shared.network.network_path))
+    assert inspection.setup.hot == keystore.address_of(shared.first.config.folder / HOT_KEY)
+    assert [need for need in inspection.needs if "signer" in need.what] == []
+    shared.signer.kill()
+    shared.signer.wait()
+    (need,) = [each for each in inspect_node(folder, str(shared.network.network_path)).needs if "signer" in each.what]
+    assert "does not answer" in need.what
+    assert "start the signer" in need.do

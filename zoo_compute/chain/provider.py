@@ -22,7 +22,8 @@ from web3.providers.base import JSONBaseProvider
 from web3.types import RPCEndpoint, RPCResponse
 
 from zoo_compute.chain import fees, rpc_http
-from zoo_compute.chain.rpc_http import LOOPBACK, BadAnswer, Rpc, TooOften
+from zoo_compute.chain.rpc_http import BadAnswer, Rpc, TooOften
+from zoo_compute.chain.signer_places import LOOPBACK
 from zoo_compute.errors import ConfigError, Unreachable, WrongChain
 
 log = logging.getLogger("zoo.rpc")

@@ -16,13 +16,13 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 from web3 import HTTPProvider
 from web3._utils.http_session_manager import HTTPSessionManager
 
+from zoo_compute.chain.signer_places import LOOPBACK
 from zoo_compute.timed_sockets import TimedSocket
 
 CONNECT_TIMEOUT_S = 3.0
 ANSWER_S = 20.0  # for the whole of a request, from its first byte to the answer's last
 MAX_ANSWER_BYTES = 64 * 2**20  # of JSON
 PIECE_BYTES = 2**16
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _GZIP = 16 + zlib.MAX_WBITS
 
 

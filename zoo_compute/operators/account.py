@@ -26,8 +26,6 @@ from zoo_compute.paths import CONFIG, DRAINING, HOT_KEY, NEW_HOT_KEY, PASSPHRASE
 from zoo_compute.spec.params import CLAIM_EPOCHS, COIN, LIST_LIMIT, GpuClass
 
 if TYPE_CHECKING:
-    from eth_account.signers.local import LocalAccount
-
     from zoo_compute.chain.connection import Chain
     from zoo_compute.chain.events import Event
     from zoo_compute.operators.consent import Consent
@@ -38,13 +36,29 @@ STAKE_UNIT = 10**12  # wei: the registry counts stakes in these
 OWNER_EVENTS = ("OperatorRegistered", "OwnerChanged")
 
 
-def hot_account(folder: Path) -> LocalAccount:
-    """The hot key in an operator's folder. Raises KeystoreError, ConfigError."""
+def hot_account(folder: Path) -> Any:
+    """What signs with the hot key of an operator's folder: a LocalAccount or a HotSigner. Raises KeystoreError, ConfigError, the signer's."""
     from zoo_compute.chain import keystore
+    from zoo_compute.chain.hot_signer import open_signer
+
+    if signer := signer_in(folder):
+        opened = open_signer(signer)
+        opened.use("")
+        return opened
 
     if not (folder / HOT_KEY).exists():
         raise ConfigError(f"no hot key in {folder}", hint="run this where the operator's keeper runs")
     return keystore.unlock(folder / HOT_KEY, keystore.read_passphrase(folder / PASSPHRASE))
+
+
+def signer_in(folder: Path) -> str:
+    """Where the hot key's signer answers; empty where its file is in the folder. Raises ConfigError."""
+    try:
+        return str(json.loads((folder / CONFIG).read_text()).get("signer", ""))
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{folder / CONFIG} cannot be read: {error}", hint="repair it, or move it away") from None
 
 
 class Operators:

@@ -26,6 +26,8 @@ class NodeSetup:
     gateway_host: str = "127.0.0.1"
     endpoint: str = ""
     hot: str = ""  # address of the hot key; empty if its file is missing
+    has_signer: bool = False  # a program of its own has the hot key
+    signer_trouble: tuple[str, str] = ("", "")  # what is wrong with it, and what to do
     network: str = ""  # the network file in operator.json
     draining: bool = False
     running: bool = True
@@ -86,7 +88,9 @@ def find_problems(setup: NodeSetup, facts: ChainFacts | None, reach: Reachabilit
 
 
 def _of_folder(setup: NodeSetup) -> Iterator[NodeProblem]:
-    if not setup.hot:
+    if setup.signer_trouble[0]:
+        yield NodeProblem(*setup.signer_trouble)
+    if not setup.hot and not setup.has_signer:
         yield NodeProblem("the hot key's file is missing", f"zoo node register{setup.home}", is_blocking=True)
     if not setup.running:
         yield NodeProblem("the node does not run", f"zoo node start{setup.home}")

@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,9 @@ from zoo_compute import paths
 from zoo_compute.chain import keystore, network
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.events import scan
+from zoo_compute.chain.hot_signer import open_signer
 from zoo_compute.chain.snapshot import read_operator
-from zoo_compute.errors import ConfigError, KeystoreError, Unreachable, UserError
+from zoo_compute.errors import ConfigError, KeystoreError, SignerRefuses, SignerUnreachable, Unreachable, UserError
 from zoo_compute.operators import reachability
 from zoo_compute.operators.needs import ChainFacts, NodeProblem, NodeSetup, Reachability, find_problems
 from zoo_compute.store import BlockStore, Gateway, StoreError, open_store
@@ -82,6 +83,7 @@ def inspect_node(folder: Path, network_file: str | None = None) -> NodeInspectio
     ours = network.load(Path(setup.network))
     try:
         chain = connect(ours)
+        inspection.setup = setup = _with_signer(setup, values, chain)
         inspection.facts = _facts(chain, setup, _other(ours, network_file))
         inspection.peers = [url for url in (*ours.storage, *_endpoints(chain)) if url != setup.endpoint]
     except Unreachable:
@@ -143,12 +145,26 @@ def _setup(folder: Path, values: dict[str, Any]) -> NodeSetup:
         aggregator_price=str(values.get("aggregator_price", elsewhere)),
         gateway_host=str(values.get("gateway_host", "127.0.0.1")),
         endpoint=str(values.get("endpoint", "")),
-        hot=hot,
+        hot="" if values.get("signer") else hot,
+        has_signer=bool(values.get("signer")),
         network=str((folder / str(values["network"])).resolve()),
         draining=(folder / paths.DRAINING).exists(),
         running=is_keeper_running(folder),
         home="" if usual else f" --home {folder}",
     )
+
+
+def _with_signer(setup: NodeSetup, values: dict[str, Any], chain: Chain) -> NodeSetup:
+    """With the hot key of a signer, if one has it."""
+    if not values.get("signer"):
+        return setup
+    hot = chain.registry.hot_key(setup.operator) if setup.operator else ""
+    try:
+        signer = open_signer(str(values["signer"]))
+        signer.use(hot)
+    except (ConfigError, SignerRefuses, SignerUnreachable) as error:
+        return replace(setup, hot=hot, signer_trouble=(str(error), error.hint or "zoo node configure --signer"))
+    return replace(setup, hot=signer.address)
 
 
 def _facts(chain: Chain, setup: NodeSetup, other: str) -> ChainFacts:
