@@ -31,6 +31,11 @@ class Capacity:
         self._slots = {view.job: _engaged_slots(view, self._config.operator) for view in views}
         self.locked = 0
 
+    def forget(self, job: int) -> None:
+        """The job is over."""
+        for known in (self._slot_s, self._openings, self._paces):
+            known.pop(job, None)
+
     def slots_for(self, job: int) -> int:
         """Slots that my other jobs leave to this one."""
         return self._config.capacity - sum(slots for other, slots in self._slots.items() if other != job)

@@ -264,6 +264,7 @@ class Keeper:
         """There is nothing more to do in the job: it is not read again, also after a restart, unless its end is undone."""
         self.events.finish(view.job, view.block)
         self.work.forget_job(view.job, claim_names(view))
+        self._capacity.forget(view.job)
         if self._verifier is not None:
             self._verifier.forget(view.job)
         forget_job(self.chain, view.job)

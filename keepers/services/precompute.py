@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keepers.decisions.orders import NEWEST_CHECKPOINT, Progress
 from keepers.decisions.requests import aggregate_name, precompute_name, present_claims, present_mask
@@ -58,6 +58,8 @@ def provisional_checkpoint(work: WorkQueue, view: JobView, operator: int) -> Pro
     )
 
 
+# Nothing here is asked for again when its round is over.
+CLAIMS_KNOWN, JOBS_KNOWN = 10_000, 64
 # Of a delayed job: its next slots do not start from what the open turn makes.
 UNKNOWN_CHECKPOINT = ProvisionalCheckpoint(bytes(32), raw_cid(bytes(32)))
 
@@ -130,6 +132,7 @@ class Prefetcher:
                 if known is not None or failed >= ATTEMPTS or time.monotonic() < again_at:
                     continue
                 self._here[commit.bundle] = False
+                _drop_oldest(self._here, CLAIMS_KNOWN)
             source = self._store if failed else self._of(commit.operator)
             self._pool.submit(self._fetch, raw_cid(view.terms.manifest), view.job, commit, source)
         return frozenset(seats)
@@ -152,7 +155,8 @@ class Prefetcher:
             with self._lock:
                 failed = self._tried.get(commit.bundle, (0, 0.0))[0] + 1
                 self._tried[commit.bundle] = (failed, time.monotonic() + RETRY_AFTER_S)
-                del self._here[commit.bundle]
+                _drop_oldest(self._tried, CLAIMS_KNOWN)
+                self._here.pop(commit.bundle, None)
             log.warning("job %d: what operator %d committed is not here: %s", job, commit.operator, error)
         else:
             with self._lock:
@@ -169,9 +173,12 @@ class Prefetcher:
             log.warning("an update is not kept: %s", error)
 
     def _bring(self, manifest: str, commit: Commit, source: Store) -> list[str]:
-        if manifest not in self._parts:
-            self._parts[manifest] = UpdateLayout.of_job(self._store, manifest, timeout_s=TIMEOUT_S)
-        parts = self._parts[manifest]
+        parts = self._parts.get(manifest)
+        if parts is None:
+            parts = UpdateLayout.of_job(self._store, manifest, timeout_s=TIMEOUT_S)
+            with self._lock:
+                self._parts[manifest] = parts
+                _drop_oldest(self._parts, JOBS_KNOWN)
         most = codec.max_file_bytes(parts.shapes, parts.hashes)
         data = source.read(raw_cid(commit.bundle), max_bytes=bundles.MAX_BUNDLE_BYTES, timeout_s=TIMEOUT_S)
         results = bundles.parse_bundle(data).results
@@ -191,6 +198,12 @@ class Prefetcher:
                 others = [peer for peer in self._peers if peer != url][:FALLBACK_PEERS]
                 self._by_author[author] = BlockStore(self._store.root, [url, *others], self._scope)
             return self._by_author[author]
+
+
+def _drop_oldest(known: dict[Any, Any], most: int) -> None:
+    """What was added first; it is fetched again if somebody asks."""
+    while len(known) > most:
+        del known[next(iter(known))]
 
 
 class Speculation:

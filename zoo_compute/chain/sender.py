@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from zoo_compute.spending import Spent
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
     from zoo_compute.chain.fence import Fence
+
+log = logging.getLogger("zoo.keeper")
 
 TIMEOUT_S = 180.0
 STUCK_AFTER_S = 30.0
@@ -341,10 +344,13 @@ class Sender:
             return
         paid = {"gas_used": gas_used, "wei": str(wei)}
         line = {"operation": operation, **paid, "tx": digest, "block": block, "sender": self.address}
-        self.ledger.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.ledger, "a") as file:  # one short append: lines of several processes do not mix
-            file.write(json.dumps(line) + "\n")
-        spending.add(self.ledger.parent, Spent(transactions=1, wei=wei))
+        try:
+            self.ledger.parent.mkdir(parents=True, exist_ok=True)
+            with open(self.ledger, "a") as file:  # one short append: lines of several processes do not mix
+                file.write(json.dumps(line) + "\n")
+            spending.add(self.ledger.parent, Spent(transactions=1, wei=wei))
+        except OSError as error:  # a full disk: the transaction is mined all the same
+            log.warning("%s is not recorded in %s: %s", digest, self.ledger, error)
 
 
 def result_of(call: Call | None, returned: bytes) -> Any:
