@@ -42,6 +42,16 @@ SETTLE_S = 600.0
 JOBS_EVERY_S = 4.0  # between two looks at how many are over
 
 
+STOPPED = threading.Event()  # fire no more, and settle
+
+
+def _stop(*_: object) -> None:
+    """After a first SIGTERM the run settles; a second one ends it at once, with its processes and disks."""
+    if STOPPED.is_set():
+        sys.exit(1)
+    STOPPED.set()
+
+
 class Jobs(threading.Thread):
     """Keeps jobs under way, until `stopped`."""
 
@@ -69,6 +79,9 @@ def fire_all(network: ChaosNetwork, options: argparse.Namespace) -> dict[str, An
     network.wait(options.warm_s)
     troubles: dict[str, str] = {}
     for name in options.only or FAULTS:
+        if STOPPED.is_set():
+            troubles[name] = "not fired: the run was stopped"
+            continue
         fire, times = FAULTS[name]
         _say(f"--- {name}")
         try:
@@ -121,7 +134,7 @@ def table(report: Mapping[str, Any]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     options = _options(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that processes end, and disks are given back
+    signal.signal(signal.SIGTERM, _stop)
     if os.geteuid():
         print("chaos needs root, for disks that are full or read-only (tmpfs)", file=sys.stderr)
         return 2

@@ -13,6 +13,7 @@ import redis
 
 from benchmarks.faults.firing import Firing, NotFired
 
+WHOLE_JOBS = 2
 KINDS = ("keeper", "worker", "gateway")
 EVERY_STEP_S = 600.0  # at most, for all steps
 QUIET_S, STALLED_S = 45.0, 150.0  # without a kill: all are done, where none is left; what is left is not reached again
@@ -48,7 +49,8 @@ def steps(firing: Firing, times: int) -> None:
             if network.is_useful(*each):
                 pending.remove(each)
                 row.recovered.append(time.time() - each[2])
-        if time.monotonic() - changed > (STALLED_S if _left(firing) else QUIET_S):
+        is_whole = firing.record.closed(firing.network.devnet.chain) >= WHOLE_JOBS  # all that there is to do was done
+        if is_whole and time.monotonic() - changed > (STALLED_S if _left(firing) else QUIET_S):
             break
     for on in ons:
         on.unlink()

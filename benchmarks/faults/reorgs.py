@@ -75,22 +75,24 @@ def reorganisations(firing: Firing, times: int) -> None:
 def _undo(firing: Firing, event: Event, depth: int, hot: set[str]) -> tuple[int, list[str]]:
     """Replace as many blocks as it takes for an event to be gone. Their number, and the names of the operators' events in them."""
     chain = firing.network.devnet.chain
+    was_in = _block_of(chain, event.tx)
     for _ in range(TRIES):
         newest = chain.w3.eth.block_number
         depth = max(depth, newest - event.block + 1)
         lost = [each.name for each in _events(chain, newest - depth + 1, newest) if _by(chain, each, hot)]
         others = _of_others(chain, newest - depth + 1, newest, hot)
         firing.network.devnet.rpc("anvil_reorg", [depth, [[raw, 0] for raw in others]])
-        if not _is_mined(chain, event.tx):
+        if _block_of(chain, event.tx) != was_in:  # its keeper may have sent it again already
             return depth, lost  # else a block came between, and these were not the newest
     raise NotFired(f"a reorganisation of {depth} blocks left {event.name} in the chain")
 
 
-def _is_mined(chain: Any, tx: str) -> bool:
+def _block_of(chain: Any, tx: str) -> bytes:
+    """The hash of the block that a transaction is in; empty if it is in none."""
     try:
-        return bool(chain.w3.eth.get_transaction_receipt(tx))
+        return bytes(chain.w3.eth.get_transaction_receipt(tx)["blockHash"])
     except TransactionNotFound:
-        return False
+        return b""
 
 
 def _missing(undone: Counter[str]) -> list[str]:

@@ -23,6 +23,7 @@ from keepers.processes.succession import await_turn, succeed
 from keepers.queue import broker, seals
 from keepers.queue.app import KEEPER_QUEUE, WATCH_TASK, make_app, print_ready
 from keepers.queue.broker_memory import relieve
+from keepers.queue.listening import Listening
 from keepers.queue.received_bytes import ReceivedBytes, open_counted
 from keepers.queue.sender_lease import SenderLease
 from keepers.queue.work_queue import WorkQueue
@@ -114,6 +115,7 @@ def run_keeper(config: OperatorConfig) -> None:
         lanes.start("disputing", lambda progressed: keeper.disputing.run(config.poll_s, progressed))
         lanes.start("metrics", observer.run)
 
+    Listening(client, KEEPER_QUEUE).start()
     worker_ready.connect(schedule, weak=False)
     worker_ready.connect(print_ready, weak=False)
     try:

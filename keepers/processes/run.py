@@ -24,6 +24,7 @@ from keepers.processes.worker import TaskBody
 from keepers.queue import broker, seals
 from keepers.queue.app import DISPUTE_QUEUE, WORK_QUEUE, make_app, print_ready
 from keepers.queue.busy_time import BusyTime
+from keepers.queue.listening import Listening
 from keepers.queue.presence import Presence
 from keepers.queue.received_bytes import open_counted
 from keepers.queue.worker_leases import WorkLog, worker_name
@@ -53,6 +54,7 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
     options: Any = {"device": config.device, "threads": config.threads, "dispute_workers": config.dispute_workers}
     meter = PowerMeter(config.power_watts, card_of(config.device))
     worker.bind(app, worklog, store, bodies, presence=presence, meter=meter, busy=BusyTime(client), **options)
+    Listening(client, queue).start()
     worker_ready.connect(print_ready, weak=False)
     worker_shutting_down.connect(lambda **_: stop_all(), weak=False)
     worker.start(app, worker_name(config.name, name), queue)
