@@ -17,6 +17,7 @@ from zoo_compute.store.interface import Store
 from zoo_compute.training.outer_optimizers import OUTER
 from zoo_compute.training.rounds import RESIDUAL, batch_nodes, with_residuals
 
+CHECKED = 256  # manifests of one program that are remembered as checked: jobs without end may name it
 _ready: OrderedDict[tuple[str, str, str], Programs] = OrderedDict()
 
 
@@ -40,6 +41,8 @@ def fetch_programs(store: Store, manifest: Manifest, device: str | None = None) 
     programs = _ready[key]
     if manifest not in programs.checked:
         check_program(manifest, programs)
+        if len(programs.checked) >= CHECKED:
+            programs.checked.clear()
         programs.checked.add(manifest)
     return programs
 

@@ -39,11 +39,16 @@ class FakeRpc:
         self.waits = threading.Event()  # before it answers a transaction
         self.waits.set()
         self.asked: list[str] = []
+        self.connections = 0  # that were opened
         self.stopped = threading.Event()
         rpc = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                super().setup()
+                rpc.connections += 1
 
             def do_POST(self) -> None:
                 question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -147,6 +152,23 @@ def test_the_only_rpc__that_is_ill__is_unreachable_and_no_more(rpcs: list[FakeRp
     rpcs[0].ails = ""
     rpcs[0].stopped.set()
     assert block_number(alone) == 8
+
+
+def test_threads_that_come_and_go__leave_no_connections_behind(rpcs: list[FakeRpc]) -> None:
+    chain, done = over(rpcs, FakeRpc(7)), threading.Event()
+
+    def ask() -> None:
+        block_number(chain)
+        done.wait(HANG_S)  # none has the number of one that ended
+
+    threads = [threading.Thread(target=ask) for _ in range(20)]
+    for number, thread in enumerate(threads, 1):
+        thread.start()
+        wait_until("an answer", lambda number=number: rpcs[0].asked.count("eth_blockNumber") >= number)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert rpcs[0].connections <= 8
 
 
 def test_a_bomb__is_not_unpacked(rpcs: list[FakeRpc]) -> None:

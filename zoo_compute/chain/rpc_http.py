@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from zoo_compute.timed_sockets import TimedSocket
 
 CONNECT_TIMEOUT_S = 3.0
 ANSWER_S = 20.0  # for the whole of a request, from its first byte to the answer's last
+IDLE_CONNECTIONS = 8  # that are kept; more are open only while more threads ask
 MAX_ANSWER_BYTES = 64 * 2**20  # of JSON
 PIECE_BYTES = 2**16
 _GZIP = 16 + zlib.MAX_WBITS
@@ -47,20 +49,22 @@ class Rpc(HTTPProvider):
             "headers": {**HTTPProvider.get_request_headers(), "Accept-Encoding": "gzip", **headers},
         }
         super().__init__(url, request_kwargs=options, exception_retry_configuration=None)
-        self._request_session_manager = _Sessions()
+        self._request_session_manager = _OneSession(url)
 
 
-class _Sessions(HTTPSessionManager):
-    def cache_and_return_session(
-        self, endpoint_uri: URI, session: requests.Session | None = None, request_timeout: float | None = None
-    ) -> requests.Session:
-        if session is None:
-            session = requests.Session()
-            session.mount("http://", _Adapter())
-            session.mount("https://", _Adapter())
-            # Of an RPC on this machine: neither proxies nor netrc, which take a fifth of the time of a request to look up.
-            session.trust_env = urlsplit(str(endpoint_uri)).hostname not in LOOPBACK
-        return super().cache_and_return_session(endpoint_uri, session, request_timeout)
+class _OneSession(HTTPSessionManager):
+    """One for all threads, each with a connection of its own while it asks. web3 keeps a session, and its connection, for each of the
+    last hundred threads, and a keeper's come and go.
+    """
+
+    def __init__(self, url: str) -> None:
+        session = requests.Session()
+        session.mount("http://", _Adapter(pool_connections=1, pool_maxsize=IDLE_CONNECTIONS))
+        session.mount("https://", _Adapter(pool_connections=1, pool_maxsize=IDLE_CONNECTIONS))
+        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))  # it could send another one each time
+        # Of an RPC on this machine: neither proxies nor netrc, which take a fifth of the time of a request to look up.
+        session.trust_env = urlsplit(url).hostname not in LOOPBACK
+        super().__init__(explicit_session=session)
 
     def make_post_request(self, endpoint_uri: URI, data: bytes | dict[str, Any], **kwargs: Any) -> bytes:
         with self.get_response_from_post_request(endpoint_uri, data=data, stream=True, **kwargs) as response:
