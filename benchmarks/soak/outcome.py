@@ -2,8 +2,9 @@
 
 deadlines_missed          seats that an honest operator lost or gave up, demands and asks of its claims that ran out, bids it did not reveal
 honest_slashes            slashes of an honest operator's collateral, stake or reserve, and its convictions
-payments_lost_or_doubled  claims of honest operators in closed jobs that were not paid exactly once at their price, jobs whose escrow is
-                          not what was paid and returned, and accounts whose balance is not what they were paid, to the wei
+payments_lost_or_doubled  claims of honest operators in closed jobs that were not paid exactly once at their price, payments with another fee
+                          than the protocol's, jobs whose escrow is not what was paid and returned, and accounts whose balance is not what
+                          they were paid, to the wei
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event
 from zoo_compute.spec.clocks import End
-from zoo_compute.spec.params import AGGREGATOR_SEAT
+from zoo_compute.spec.params import AGGREGATOR_SEAT, fee_of
 
 SLASHES = (
     "CollateralSlashed",
@@ -53,6 +54,7 @@ class Outcome:
     escrows: Counter[int] = field(default_factory=Counter)  # what came in less what went out
     credited: Counter[str] = field(default_factory=Counter)  # by account, in ZEN's smallest unit
     withdrawn: Counter[tuple[str, str]] = field(default_factory=Counter)  # by account and contract
+    wrong_fees: list[Event] = field(default_factory=list)  # payments whose fee is not the protocol's
     rewards: Counter[int] = field(default_factory=Counter)  # sent to an operator's owner, besides
 
     def record(self, event: Event, zen: str) -> None:
@@ -78,6 +80,8 @@ class Outcome:
             case "JobFunded":
                 self.escrows[args["job"]] += args["amount"]
             case "Paid":
+                if args["fee"] != fee_of(args["net"] + args["fee"]):
+                    self.wrong_fees.append(event)
                 self.escrows[args["job"]] -= args["net"] + args["fee"]
                 self.booked[args["job"]][args["account"]] += args["net"] + args["fee"]
                 self.credited[args["account"]] += args["net"]
@@ -115,6 +119,7 @@ class Outcome:
         owners: by honest operator, each with an account of its own; started_with: their ZEN before the first job.
         """
         wrong = [f"claim {place}: {why}" for place, why in self._wrong_claims()]
+        wrong += [_said(event, "wrong fee") for event in self.wrong_fees]
         for job in sorted(self.closed):
             earned = Counter[str]()
             for place, payments in self.paid.items():

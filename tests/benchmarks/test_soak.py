@@ -76,6 +76,15 @@ def test_a_payment_that_was_booked_for_another__is_wrong() -> None:
     assert any("was booked 0" in each for each in found)
 
 
+def test_a_fee_that_is_too_high__is_wrong() -> None:
+    """Net and fee together are what the claim says, and the owner's balance is the net: only the fee itself shows it."""
+    finalised, payment, withdrawal = paid()
+    dear = {**payment.args, "net": payment.args["net"] - 10, "fee": FEE + 10}
+    less = {**withdrawal.args, "amount": withdrawal.args["amount"] - 10}
+    found = wrong(claimed(), finalised, event("Paid", **dear), event("Withdrawn", contract="tasks", **less))
+    assert [each for each in found if each.startswith("wrong fee: Paid in block")] == found != []
+
+
 def test_a_balance_that_lacks_a_wei__is_wrong() -> None:
     assert [each for each in wrong(claimed(), *paid(), has=PRICE - FEE - 1) if OWNER in each] != []
 
