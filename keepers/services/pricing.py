@@ -95,7 +95,7 @@ class Pricing:
         for kind, units in bids.items():
             price = (me.token or ZEN).format(me.price_for(kind))
             words = risk_words(self._risk(view, kind, units), me)
-            log.info("job %d: bids %s a %s for %d units: %s", view.job, price, UNITS[Kind(kind)], units, words)
+            log.info("job %d: bids %s per %s for %d of them: %s", view.job, price, UNITS[Kind(kind)], units, words)
         for (kind, operator), bid in view.bids.items():
             if operator == me.operator and bid.attempt == view.lots[kind].attempt:
                 bids[kind] = bid.capacity

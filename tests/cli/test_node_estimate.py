@@ -28,13 +28,13 @@ def home(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three jobs: one runs, one pays in another token, one is open and pays in ZEN."""
     chain = SimpleNamespace(
         params=PRODUCTION,
-        w3=None,
+        w3=SimpleNamespace(eth=SimpleNamespace(max_priority_fee=2 * 10**9)),
         tasks=SimpleNamespace(job_count=lambda: 3),
         network=SimpleNamespace(contracts={"zen": "0xT"}),
     )
     monkeypatch.setattr(Settings, "chain", lambda self: chain)
     monkeypatch.setattr(snapshot, "read_job", lambda chain, number: JOBS[number])
-    monkeypatch.setattr(fees, "next_base_fee", lambda w3: 10**10)
+    monkeypatch.setattr(fees, "next_base_fee", lambda w3: 8 * 10**9)
     folder = zoo.home / "node"
     made: dict[str, Any] = {"price": "1.5", "power_watts": 400.0, "power_price": "0.2", "capacity": 3}
     save(from_dict({"name": "alpha", "network": "net.json", "operator": 3, **made}, folder))
@@ -50,6 +50,7 @@ def test_an_open_job_in_zen__is_estimated_with_the_folders_price_and_power(zoo: 
     job = only_job(zoo, home, "--slot-s", "90")
     assert (job["job"], job["units"], job["slot_s"], job["slot_s_is"]) == (3, 3, 90, "you said")
     assert (job["least_price"], job["most_price"]) == (str(3 * WEI // 2), str(2 * WEI))
+    assert job["gas"] == str(635_558 * 10**10 * 3_000)  # at 8 gwei and a tip of 2
     assert job["power"] == str(400 * 90 * 3 * 4 * WEI // 5 // 3_600_000)
     assert job["capital"] == str(3 * lock_of(2 * WEI, 500))
     assert only_job(zoo, home, "--slots", "5")["units"] == 5

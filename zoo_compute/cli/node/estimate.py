@@ -69,7 +69,7 @@ def estimate(
 
     folder, chain = folder_of(home), settings.chain()
     values = _values(folder)
-    measured, gas_price = _measured(folder), next_base_fee(chain.w3)
+    measured, gas_price = _measured(folder), next_base_fee(chain.w3) + chain.w3.eth.max_priority_fee
     watts, note = _watts(folder, values)
     jobs: list[dict[str, Any]] = []
     for job, offer in _offers(chain, file):
