@@ -182,11 +182,13 @@ def is_over(shared: Shared, job: int) -> bool:
 
 
 def check_sent_once(shared: Shared) -> None:
-    """Nothing is sent again once it has succeeded. What a contract refuses, because another operator was quicker, or time ran slower than it
-    seemed, may be.
+    """No call of a job's is sent again once it has succeeded. What a contract refuses, because another operator was quicker, or time ran
+    slower than it seemed, may be. (Withdrawals and heartbeats name no job.)
     """
     done, again = set[tuple[str, str]](), []
-    sent = shared.sent()
+    contracts = shared.network.devnet.network.contracts
+    of_jobs = {contracts[name] for name in ("auction", "settlement", "locks")}
+    sent = [each for each in shared.sent() if each.to in of_jobs]
     for each in sorted(sent, key=lambda each: each.nonce):
         if (each.to, each.data) in done:
             again.append(each)
