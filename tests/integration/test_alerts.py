@@ -245,12 +245,14 @@ class Drama:
 
     def broker(self) -> None:
         client: Any = redis.Redis.from_url(url_of(self.node.config.broker, self.node.config.folder))
-        self.does("2 GiB of values are written to the broker", "ZooBrokerGrows")
+        most = int(client.info("memory")["maxmemory"])
+        self.does("the broker takes 85 % of what it may", "ZooBrokerGrows")
         client.config_set("appendonly", "no")
-        for number in range(4):
-            client.setrange(f"large-{number}", LARGEST, b"x")
+        sizes = [min(LARGEST, left) for left in range(int(0.85 * most), 0, -LARGEST)]
+        for number, size in enumerate(sizes):
+            client.setrange(f"large-{number}", size - 1, b"x")
         self.until("ZooBrokerGrows")
-        client.delete(*(f"large-{number}" for number in range(4)))
+        client.delete(*(f"large-{number}" for number in range(len(sizes))))
         client.config_set("appendonly", "yes")
 
     def processes(self) -> None:

@@ -40,14 +40,14 @@ pytestmark = [
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "separation.md"
 PASSWORD = "hunter2"
 PLANS = (
-    OperatorPlan("alpha", price="0.80", capacity=2),
+    OperatorPlan("alpha", price="0.80", capacity=1),
     OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
 )
 # A seat has twice the time that it takes: slot-rounds long enough for a worker to be away for a while.
 JOB = TINY | {
-    "model": TINY["model"] | {"layers": 2, "width": 64},
+    "model": TINY["model"] | {"layers": 1, "width": 32},
     "training": TINY["training"]
-    | {"rounds": 2, "slots": 2, "quorum": 1, "batch_size": 2, "inner_steps": 1_024, "segment_steps": 64},
+    | {"rounds": 2, "slots": 1, "quorum": 1, "batch_size": 2, "inner_steps": 1_024, "segment_steps": 64},
     "limits": {"slot_s": 1_200, "aggregate_s": 600, "reexecute_s": 600},
 }
 ROUNDS = JOB["training"]["rounds"]
@@ -117,7 +117,7 @@ class Remote:
         line = configure.replace('"URL"', f"'{url}'").replace("--operator 7", f"--operator {operator}")
         line = line.replace("network.json", str(network)).replace("kubo:http://127.0.0.1:5001", store)
         zoo = f"{sys.executable} -m zoo_compute.cli.main"
-        line = line.replace("zoo node configure", f"{zoo} node configure --home {folder} --workers 1 --spares 0")
+        line = line.replace("zoo node configure", f"{zoo} node configure --home {folder} --workers 1 --spares 1")
         subprocess.run(["sh", "-ec", line], check=True, capture_output=True)
         config = dataclasses.replace(load(folder), threads=1, dispute_workers=1)
         save(config)
@@ -133,17 +133,21 @@ class Remote:
             self.process = subprocess.Popen(
                 [*command, "--only", "worker"], stdout=log, stderr=log, env=environment, preexec_fn=tied_to_parent()
             )
-        wait_until("the worker", lambda: self._ready() > before, poll_s=0.2)
+        wait_until("the worker", lambda: self.ready() > before, poll_s=0.2)
 
-    def _ready(self) -> int:
+    def ready(self) -> int:
         assert self.process.poll() is None, (self.folder / "start.log").read_text()
         return self.log.read_bytes().count(b"ready as process") if self.log.exists() else 0
 
-    def kill(self) -> None:
-        """As when the power fails: every process at once."""
+    def kill_worker(self) -> None:
+        """`kill -9` of the process that trains. Its daemon, which lives, has a spare take its place."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        for pid in (self.process.pid, *map(int, children)):
-            os.kill(pid, signal.SIGKILL)
+        lines = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in children}
+        [trains] = [pid for pid, line in lines.items() if b"worker" in line and b"disputes-0" not in line]
+        os.kill(trains, signal.SIGKILL)
+
+    def stop(self) -> None:
+        self.process.terminate()
         self.process.wait()
 
 
@@ -187,7 +191,7 @@ def machines(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         try:
             yield machines
         finally:
-            machines.remote.kill()
+            machines.remote.stop()
 
 
 def test_a_remote_worker__trains_a_whole_job_though_it_is_killed_in_the_middle(machines: Machines) -> None:
@@ -196,11 +200,11 @@ def test_a_remote_worker__trains_a_whole_job_though_it_is_killed_in_the_middle(m
     machines.until("the second round", lambda: len(read_job(chain, job).checkpoints) == 1)
     machines.until("a slot-round", machines.training)
     killed = machines.training()
-    machines.remote.kill()
+    before = machines.remote.ready()
+    machines.remote.kill_worker()
     left = [name for name in killed if not machines.client.exists(f"zoo:done:{name}")]
     assert left, "it was killed within a slot-round"
-    machines.until("the lease's end", lambda: not machines.training())
-    machines.remote.start()
+    machines.until("its return", lambda: machines.remote.ready() > before)
     machines.until("the job's end", lambda: read_job(chain, job).state == JobState.ENDED)
     network.devnet.warp(WINDOW_S)
     machines.until("payment", lambda: read_job(chain, job).settled)

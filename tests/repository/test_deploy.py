@@ -107,7 +107,7 @@ FIRES: dict[str, tuple[dict[str, str], str]] = {
     ),
     "ZooNoWorkers": ({"zoo_workers_present": "0x10"}, "3m"),
     "ZooWorkWaits": ({'zoo_queue_length{queue="disputes"}': "1x20"}, "11m"),
-    "ZooBrokerGrows": ({"zoo_broker_memory_bytes": "3000000000x20"}, "11m"),
+    "ZooBrokerGrows": ({"zoo_broker_memory_bytes": "850x20", "zoo_broker_memory_max_bytes": "1000x20"}, "11m"),
 }  # fmt: skip
 # A node that is well: what nothing has measured yet is NaN, and fires nothing either.
 WELL = {
@@ -118,6 +118,7 @@ WELL = {
     'zoo_process_restarts_total{process="keeper",why="ended"}': "3x90", "zoo_troubles": "0x90",
     'zoo_disk_free_bytes{place="store"}': "50x90", 'zoo_disk_size_bytes{place="store"}': "100x90",
     "zoo_workers_present": "1x90", 'zoo_queue_length{queue="disputes"}': "0x5 3x5 0x80", "zoo_broker_memory_bytes": "1000000x90",
+    "zoo_broker_memory_max_bytes": "0x40 2000000x50",
 }  # fmt: skip
 
 
