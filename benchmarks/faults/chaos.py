@@ -1,6 +1,6 @@
 """Fires every fault several times at a network of real processes that serves jobs, one fault after the other.
 
-A fault that did nothing ends the run. recovery: seconds from a fault's end, or from a kill, to the first useful thing of who suffered: a
+A fault that did nothing is an error, and in `troubles`. recovery: seconds from a fault's end, or from a kill, to the first useful thing of who suffered: a
 completed look of a keeper, an answer of a gateway or of Redis, a worker that takes work. What was missed, slashed or paid wrongly counts
 for the last fault that was fired before.
 """
@@ -80,7 +80,7 @@ def fire_all(network: ChaosNetwork, options: argparse.Namespace) -> dict[str, An
     troubles: dict[str, str] = {}
     for name in options.only or FAULTS:
         if STOPPED.is_set():
-            troubles[name] = "not fired: the run was stopped"
+            troubles[name] = "not fired, since the run was stopped"
             continue
         fire, times = FAULTS[name]
         _say(f"--- {name}")
@@ -100,7 +100,7 @@ def fire_all(network: ChaosNetwork, options: argparse.Namespace) -> dict[str, An
         troubles["settling"] = f"{jobs.under_way} jobs are under way, locks or payments open after {SETTLE_S:.0f} s"
     totals = record.settle(_say)
     run = {"took_s": round(time.monotonic() - began), **totals}
-    return {"runs": [run], "troubles": troubles, "faults": [row.report() for row in record.rows.values()]}
+    return {"runs": [run], "troubles": troubles, "faults": [row.report() for row in record.rows.values() if row.fired]}
 
 
 def merged(path: Path, report: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 import requests
 from eth_account import Account
 
+from benchmarks.faults.chaos import FAULTS, table
 from benchmarks.faults.crashing import step_name
 from benchmarks.faults.firing import Firing, NotFired
 from benchmarks.faults.geth_node import GethNode
@@ -226,3 +228,18 @@ def test_a_relay__spoils_and_counts_only_in_its_mode(mode: str, chain_rpc: str) 
         assert (spoiled.status_code, spoiled.content) != (true.status_code, true.content)
     finally:
         relay.stop()
+
+
+# --- the table
+
+
+def test_the_guides_table__is_the_result_in_which_no_row_lost_anything_and_what_is_missing_is_said() -> None:
+    result = json.loads((ROOT / "benchmarks" / "results" / "chaos.json").read_text())
+    guide = (ROOT / "docs" / "guides" / "chaos.md").read_text()
+    assert table(result) in guide
+    for row in result["faults"]:
+        assert row["fired"] > 0, row["fault"]
+        assert (row["deadlines_missed"], row["payments_lost_or_doubled"], row["honest_slashes"]) == (0, 0, 0), row
+    missing = set(FAULTS) - {row["only"] for row in result["faults"]} | set(result["troubles"])
+    said = guide.partition("Not measured yet:")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([a-z-]+)`", said)) == missing
