@@ -118,7 +118,9 @@ def test_a_machine_that_dies__is_succeeded_by_one_that_sends_the_same_call_once(
     with pytest.raises(TransactionPending if moment == "while it waits" else Killed):
         first.send_coin(to(1), 1)
     shared.checks = 10**6
-    for entry in shared.entries.values():  # its machine cannot say so any more, and a process of the same number may run here
+    for (
+        entry
+    ) in shared.entries.values():  # its machine cannot say so any more, and a process of the same number may run here
         entry.take()
     second = machine("b")
     assert second.take_over() == 0
