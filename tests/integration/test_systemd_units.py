@@ -30,7 +30,7 @@ def recipe() -> list[str]:
     """The commands of the guide's section on systemd."""
     section = (GUIDES / "monitoring.md").read_text().partition("\n## systemd\n")[2].partition("\n## ")[0]
     [block] = re.findall(r"```\n(.*?)```", section, re.DOTALL)
-    return block.splitlines()
+    return str(block).splitlines()
 
 
 @pytest.fixture(scope="module")
