@@ -12,6 +12,7 @@ from pathlib import Path
 import redis
 
 from benchmarks.faults.firing import Firing, NotFired
+from benchmarks.faults.network import STORE_BYTES
 
 WHOLE_JOBS = 2
 KINDS = ("keeper", "worker", "gateway")
@@ -189,7 +190,9 @@ def store_gone(firing: Firing, times: int) -> None:
 
         def hide(store: Path = store, hidden: list[int] = hidden) -> None:
             there = len(list(store.iterdir()))
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m,mode=700", "tmpfs", str(store)], check=True)
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", f"size={STORE_BYTES},mode=700", "tmpfs", str(store)], check=True
+            )
             assert not list(store.iterdir())
             hidden.extend(range(there))
 
