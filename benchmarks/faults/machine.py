@@ -60,8 +60,9 @@ def steps(firing: Firing, times: int) -> None:
     seen = {kind: len(set(_lines(network.control / f"seen.{kind}"))) for kind in KINDS}
     left = _left(firing)
     row.details |= {"steps": seen, "killed_at": dict(known), "not_killed_at": left}
-    if not row.fired:
-        raise NotFired(row.fault)
+    whole = firing.record.closed(firing.network.devnet.chain)
+    if left or whole < WHOLE_JOBS:
+        raise NotFired(f"{row.fault}: {len(left)} steps are left, and {whole} jobs were over, which have all steps")
 
 
 def _left(firing: Firing) -> list[str]:
