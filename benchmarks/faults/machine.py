@@ -12,6 +12,7 @@ from pathlib import Path
 import redis
 
 from benchmarks.faults.firing import Firing, NotFired
+from benchmarks.faults.network import STORE_BYTES
 
 WHOLE_JOBS = 2
 KINDS = ("keeper", "worker", "gateway")
@@ -59,8 +60,9 @@ def steps(firing: Firing, times: int) -> None:
     seen = {kind: len(set(_lines(network.control / f"seen.{kind}"))) for kind in KINDS}
     left = _left(firing)
     row.details |= {"steps": seen, "killed_at": dict(known), "not_killed_at": left}
-    if not row.fired:
-        raise NotFired(row.fault)
+    whole = firing.record.closed(firing.network.devnet.chain)
+    if left or whole < WHOLE_JOBS:
+        raise NotFired(f"{row.fault}: {len(left)} steps are left, and {whole} jobs were over, which have all steps")
 
 
 def _left(firing: Firing) -> list[str]:
@@ -189,7 +191,9 @@ def store_gone(firing: Firing, times: int) -> None:
 
         def hide(store: Path = store, hidden: list[int] = hidden) -> None:
             there = len(list(store.iterdir()))
-            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m,mode=700", "tmpfs", str(store)], check=True)
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", f"size={STORE_BYTES},mode=700", "tmpfs", str(store)], check=True
+            )
             assert not list(store.iterdir())
             hidden.extend(range(there))
 

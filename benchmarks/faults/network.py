@@ -35,7 +35,7 @@ RPCS = 3
 PUMP_S = 0.25
 LOOK_S = 0.05
 READY_S = 400.0  # of processes that die again and again
-HOME_BYTES, STORE_BYTES = "64m", "48m"
+HOME_BYTES, STORE_BYTES = "320m", "256m"  # more than the space that operators keep free here
 COLLATERAL = 20_000 * ZEN
 PLANS = (
     OperatorPlan("alpha", price="0.80", capacity=8, collateral=COLLATERAL),
