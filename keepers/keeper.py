@@ -314,8 +314,8 @@ class Keeper:
         me = self.pricing.priced(view, me, progress)
         due = duties(view, me, progress)
         self._open_jobs.record(view, me, progress, due)
-        self.pricing.record(view, me, progress, due)
         self._perform(view, due)
+        self.pricing.record(view, me, progress, due)  # no price is urgent
         stake = view.stakes.get(me.operator)
         is_bound = stake is not None and stake.lots > 0
         is_over = view.settled and self._keeps_result(view, me.operator)

@@ -58,6 +58,8 @@ def read(folder: Path) -> Spent:
 
 def add(folder: Path, more: Spent) -> None:
     """Count what is new. Sums that cannot be written fail nothing else."""
+    if more == Spent():
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / LOCK).open("w") as lock:

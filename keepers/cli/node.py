@@ -32,7 +32,7 @@ NONE = "none"  # empties a list, or takes a program away
 
 @click.command("configure", cls=Command)
 @home_option
-@click.option("--name", help="A name for logs; it never leaves this machine.")
+@click.option("--name", help="A name for logs, and for its workers and lease where folders share a broker.")
 @click.option("--network-file", "network", type=click.Path(exists=True, path_type=Path, resolve_path=True))
 @click.option("--operator", type=int, help="Operator number that `zoo node register` printed; a verifier needs none.")
 @click.option("--price", help="Price per slot-round, in whole ZEN (or --token). Ask what it costs you.")

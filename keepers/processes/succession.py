@@ -18,6 +18,7 @@ from keepers.config import EMBEDDED, OperatorConfig
 from keepers.monitoring import metrics
 from keepers.monitoring.lanes import Lanes, Progressed
 from keepers.queue import broker, seals
+from keepers.queue.broker_memory import relieve
 from keepers.queue.sender_lease import SenderLease, holder
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain.connection import Chain
@@ -77,10 +78,15 @@ def succeed(sender: Sender, progressed: Progressed, *, wait: Callable[[float], o
 def follow(chain: Chain, is_turn: threading.Event, progressed: Progressed) -> None:
     """Read the chain's events until then, so that the first look comes soon after."""
     assert chain.event_store is not None, "a keeper reads all jobs: event_log.use_store"
+    newest, seen_at = 0, time.monotonic()
+    metrics.BLIND_S.set_function(lambda: time.monotonic() - seen_at)
     while not is_turn.wait(ASK_S):
         progressed()
         try:
-            with chain.event_store.at(chain.head()):
+            head = chain.head()
+            if head.number > newest:
+                newest, seen_at = head.number, time.monotonic()
+            with chain.event_store.at(head):
                 pass
         except (ZooError, Web3Exception) as error:
             log.warning("%s; will try again", error)
@@ -100,6 +106,7 @@ def _wait_for_lease(
     while True:
         progressed()
         try:
+            chain.head()  # who cannot see the chain is no sender
             if lease.take():
                 return
             with outbox.locked() as box:  # the broker may have lost what this keeper sent when it was the sender
@@ -108,6 +115,7 @@ def _wait_for_lease(
             _write(config, chain, said, [])
         except redis.RedisError as error:
             said = f"the broker does not answer: {error}"
+            relieve(client)  # if it is full, it takes no lease either
         except ConfigError as error:
             said = f"{error} ({error.hint})"
             _write(config, chain, "", [said])

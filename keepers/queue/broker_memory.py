@@ -17,6 +17,7 @@ from zoo_compute.errors import NeedsOperator
 log = logging.getLogger("zoo.keeper")
 
 FULL, ROOM = 0.9, 0.75  # of maxmemory: from where outcomes go, and until where
+LATELY_S = 60  # an outcome that is wanted is read at every look, and one that was just recorded was not read yet
 PART = 16  # of the outcomes one in so many is deleted between two looks at the memory
 
 
@@ -34,7 +35,7 @@ def relieve(client: Any) -> list[str]:
 
 
 def make_room(client: Any) -> int:
-    """Delete outcomes, those that were read least lately first, if the memory is nearly full; how many. Raises NeedsOperator where that
+    """Delete outcomes that were not read lately, if the memory is nearly full, the oldest first; how many. Raises NeedsOperator where that
     does not help. client: redis.Redis.
     """
     used, most = memory_of(client)
@@ -43,7 +44,7 @@ def make_room(client: Any) -> int:
     ages = [
         (int(client.object("idletime", key) or 0), key) for key in client.scan_iter(match=f"zoo:{DONE}:*", count=1000)
     ]
-    keys = [key for _, key in sorted(ages, reverse=True)]
+    keys = [key for idle_s, key in sorted(ages, reverse=True) if idle_s >= LATELY_S]
     gone, at_once = 0, max(1, len(keys) // PART)
     while keys and memory_of(client)[0] > ROOM * most:
         gone += int(client.delete(*keys[:at_once]))
@@ -54,7 +55,7 @@ def make_room(client: Any) -> int:
     )
     if used >= FULL * most:
         raise NeedsOperator(
-            f"the broker uses {used:,} of {most:,} bytes, and little of that is outcomes of work",
+            f"the broker uses {used:,} of {most:,} bytes, and little of that is outcomes of work that nobody reads",
             hint="see what else is in it (`redis-cli --bigkeys`), or give it more memory (`broker_max_mb`, or its own `maxmemory`)",
         )
     return gone

@@ -12,6 +12,7 @@ from zoo_compute.spending import Spent
 log = logging.getLogger("zoo.worker")
 
 _KEY = "zoo:busy"
+MOST = 1e12  # of any sum between two looks
 BUSY, WATTS, UNKNOWN = b"busy_s", b"watt_s", b"unknown_s"
 
 
@@ -35,5 +36,14 @@ class BusyTime:
         both.hgetall(_KEY)
         both.delete(_KEY)
         sums, _ = both.execute()
-        busy, watts, unknown = (float(sums.get(key, 0)) for key in (BUSY, WATTS, UNKNOWN))
+        busy, watts, unknown = (_sum(sums.get(key, 0)) for key in (BUSY, WATTS, UNKNOWN))
         return Spent(busy_s=busy, watt_s=watts, unknown_s=unknown)
+
+
+def _sum(written: Any) -> float:
+    """0 for what no worker wrote: whoever can write the broker can write anything."""
+    try:
+        value = float(written)
+    except ValueError:
+        return 0.0
+    return value if 0 <= value < MOST else 0.0

@@ -1,4 +1,4 @@
-"""Which of an operator's keepers sends: the one that has the lease in the broker that they share. The others stand by.
+"""Which of an operator's keepers sends: the one that has the lease in the broker that they share. The others wait.
 
 The holder renews the lease at a third of its time, and may send only while its last renewal began less than four fifths of that time ago, by
 its own clock: a process that was stopped and goes on sends nothing. Whoever gets the lease waits for its whole time before it sends anything,
@@ -31,7 +31,7 @@ KIND, OUTBOX = "sender", "outbox"  # of sealed records
 KEY = f"zoo:{KIND}:lease"
 MARGIN = 0.2  # of the lease's time, by which its holder stops before it ends
 RENEWALS = 3  # in that time
-EXIT = 75  # of a process that is not the sender any more: its daemon starts it again, and it stands by
+EXIT = 75  # of a process that is not the sender any more: its daemon starts it again, and it waits
 RENEW = """if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0"""
 RELEASE = """if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"""
 
@@ -43,7 +43,7 @@ def since_boot() -> float:
 
 def end_process(why: str) -> NoReturn:
     """At once, wherever its threads are: as every keeper, it may end at any line."""
-    log.error("this keeper is not the sender any more (%s); it ends, and stands by after its restart", why)
+    log.error("this keeper is not the sender any more (%s); it ends, and waits after its restart", why)
     os._exit(EXIT)
 
 

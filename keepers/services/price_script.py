@@ -95,7 +95,8 @@ class PriceScript:
             return False
         self._answers.pop(name, None)
         self._answers = {**dict(list(self._answers.items())[1 - KEPT :]), name: Answer(key, price, why)}
-        self._asked.pop(name, None)
+        if self._asked.get(name) == key:  # else another question waits
+            del self._asked[name]
         self._write()
         self._answered()
         return True

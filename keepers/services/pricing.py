@@ -70,7 +70,9 @@ class Pricing:
         unpriced: dict[int, str] = {}
         for kind in me.kinds:
             bid, lot = view.bids.get((kind, me.operator)), view.lots[kind]
-            is_bid = bid is not None and bid.attempt == lot.attempt  # it is opened at the price that it was sealed with
+            is_bid = (
+                view.state == JobState.OPEN and bid is not None and bid.attempt == lot.attempt
+            )  # it is opened at the price that it was sealed with
             answer = self.script.answer(view.job, kind, None if is_bid else price_key(view, kind, progress))
             prices[kind] = answer.price if answer is not None else 0
             if answer is None or not answer.price:

@@ -20,7 +20,7 @@ from keepers.services.disk_space import DiskSpace
 from repops import encoding
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.connection import Chain, Head
-from zoo_compute.chain.views import JobView
+from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.client.job import confirmed
 from zoo_compute.errors import ZooError
 from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord, Pointer
@@ -174,7 +174,8 @@ class Retention:
         """What was fetched for jobs in which this operator has no part, and what is nobody's: it can be fetched again."""
         assert self._chain.event_store is not None, "a keeper reads all jobs: event_log.use_store"
         try:
-            others = {job: tags for job, tags in self._tags().items() if not self._chain.event_store.is_mine(job)}
+            mine = self._chain.event_store.is_mine
+            others = {job: tags for job, tags in self._tags().items() if not mine(job) and self._is_unconcerned(job)}
             freed = (
                 self._store.release_tags(*(tag for tags in others.values() for tag in tags.values())) if others else 0
             )
@@ -186,6 +187,11 @@ class Retention:
         log.warning("the disk is nearly full: %d bytes of %d jobs of others are deleted", freed, len(others))
         self._space.measure_store()
         self._space.look()
+
+    def _is_unconcerned(self, job: int) -> bool:
+        """Whether nothing was begun in a job that leaves no event with this operator's number: a dispute of others', an offer to hold."""
+        view = self._views.get(job)
+        return view is None or (view.state == JobState.OPEN and "custodian" not in self._config.roles)
 
     def _collect_garbage(self) -> None:
         """Once in a while: what was fetched and is nobody's, such as a part of a file that nobody served to its end."""

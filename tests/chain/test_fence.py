@@ -216,6 +216,27 @@ def test_a_nonce_that_is_taken_under_its_hands__ends_this_one(
     assert len(pool.sent) == 1
 
 
+def test_a_count_that_lags_behind_its_own_transactions__ends_nobody(
+    pool: GethPool, account: LocalAccount, machine: Callable[..., Sender], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of one of several nodes behind an RPC that is a block behind: its own nonce was taken for another's."""
+    sender = machine("a")
+    sender.take_over()
+    real, asked = pool.get_transaction_count, 0
+
+    def lagging(address: str, block: str) -> int:
+        nonlocal asked
+        asked += block == "pending"
+        return 0 if block == "pending" and asked == 2 else real(address, block)  # the first is asked before it is sent
+
+    with mining(pool, account.address):
+        sender.send_coin(to(1), 1)
+        monkeypatch.setattr(pool, "get_transaction_count", lagging)
+        sender.send_coin(to(2), 1)
+    assert asked > 2
+    assert len(pool.sent) == 2
+
+
 def test_transactions_that_nobody_here_knows__are_counted_until_they_are_mined(
     pool: GethPool, account: LocalAccount, tmp_path: Path, machine: Callable[..., Sender]
 ) -> None:

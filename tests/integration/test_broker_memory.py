@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from keepers.config import EMBEDDED, from_dict
-from keepers.queue import broker
+from keepers.queue import broker, broker_memory
 from keepers.queue.app import make_app
 from keepers.queue.broker_memory import FULL, ROOM, make_room, memory_of, relieve
 from keepers.queue.work_queue import WorkQueue
@@ -58,9 +58,17 @@ def test_the_embedded_brokers_memory__has_an_end_and_drops_nothing_by_itself(cli
     assert (memory["maxmemory"], memory["maxmemory_policy"]) == (4 << 20, "noeviction")
 
 
+def test_an_outcome_that_was_just_recorded__is_not_deleted_before_the_keeper_read_it(client: redis.Redis) -> None:
+    """Else nothing that was trained would ever be committed while something else fills the broker."""
+    worklog = fill(client)
+    assert "give it more memory" in relieve(client)[0]
+    assert worklog.finished("train-1-0-0")
+
+
 def test_a_broker_whose_memory_is_full__gets_room_and_the_keeper_goes_on(
-    client: redis.Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    client: redis.Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(broker_memory, "LATELY_S", 2)
     caplog.set_level(logging.WARNING)
     config = from_dict({"name": "test", "network": "network.json", "operator": 1}, tmp_path)
     queue = WorkQueue(make_app(config), client, SEALS)

@@ -18,8 +18,8 @@ from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.sender import Sender
 from zoo_compute.cli.node.options import folder_of
-from zoo_compute.operators.account import hot_account
 from zoo_compute.operators.admission import SEAT, trial_answers
+from zoo_compute.operators.hot_key import hot_account
 from zoo_compute.spec.admissions import work_of
 from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.trials import TRIALS, Workload

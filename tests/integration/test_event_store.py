@@ -126,8 +126,7 @@ def test_a_restart__reads_no_block_again(devnet: Devnet, chain: Chain, requests:
     played(devnet)
     first = chain.head()
     events = history_of(chain, names=EVERY).events_until(first)
-    devnet.rpc("evm_mine", [])
-    devnet.rpc("evm_mine", [])
+    devnet.rpc("anvil_mine", ["0x2"])
     restarted = again(chain, tmp_path)
     requests.asked.clear()
     head = restarted.head()
@@ -222,9 +221,8 @@ def test_a_reorganisation__undoes_events_jobs_and_ends(devnet: Devnet, chain: Ch
     posted, names = history_of(chain, names=("JobPosted",)), ("JobPosted", "JobCancelled")
     read: Any = None
     while chain.head() != read:  # the devnet may make a block in between
-        read = chain.head()
-        assert [event.job for event in posted.events_until(read)] == [1]
-        before = devnet.rpc("evm_snapshot", [])
+        read, before = chain.head(), devnet.rpc("evm_snapshot", [])
+    assert [event.job for event in posted.events_until(read)] == [1]
     driver.post()
     driver.submitter.send(driver.chain.tasks.cancel(1))
     head, store = chain.head(), store_of(chain)

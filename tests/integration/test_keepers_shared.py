@@ -83,12 +83,12 @@ class Shared:
     def wait(self, what: str, until: Callable[[], Any], timeout_s: float = 3 * HANG_S) -> float:
         """Keep the processes running until then; the seconds it took."""
         began = time.monotonic()
-        while not until():
-            assert time.monotonic() - began < timeout_s, (
-                f"{what}: not in {timeout_s:.0f} s; logs in {self.network.folder}"
-            )
+
+        def reached() -> bool:
             self.poll()
-            time.sleep(0.1)
+            return bool(until())
+
+        wait_until(f"{what} (logs in {self.network.folder})", reached, poll_s=0.1, within_s=timeout_s)
         return time.monotonic() - began
 
     def all_sent(self) -> list[Sent]:

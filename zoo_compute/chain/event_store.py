@@ -347,8 +347,8 @@ class EventStore:
                 self._range = min(self._range, max(DEEP, count // 2))
                 raise
             parts = [{"error": str(error)}]
-        given, until = parts[: len(topics)], parts[len(topics) :]
-        refused = next((each for each in given if "result" not in each), None)
+        answered, until = parts[: len(topics)], parts[len(topics) :]
+        refused = next((each for each in answered if "result" not in each), None)
         if refused is not None:
             if count == 1:
                 raise Unreachable(f"the RPC refuses the events of {blocks}: {refused.get('error')}")
@@ -356,7 +356,7 @@ class EventStore:
             return None
         if until and not until[0].get("result"):
             raise Unreachable(f"the RPC does not have block {blocks['toBlock']} yet", hint="read again")
-        logs: list[dict[str, Any]] = [log for each in given for log in each["result"]]
+        logs: list[dict[str, Any]] = [log for each in answered for log in each["result"]]
         self._note_source(first)
         if count == self._range and len(logs) < WANTED_LOGS:
             self._range = min(LARGEST_RANGE, 2 * self._range)

@@ -103,7 +103,8 @@ class Sender:
             mined, pending = self._broadcaster.nonce("latest"), self._broadcaster.nonce("pending")
             box.succeed(self._fence.read(), mined)
             self._next = max([pending, *(nonce + 1 for nonce in box.entries)])
-            return sum(1 for nonce in range(mined, pending) if nonce not in box.entries)
+            self._broadcaster.passed = mined
+            return max(0, pending - mined) - sum(mined <= nonce < pending for nonce in box.entries)
 
     def simulate(self, call: Call) -> Any:
         """The call's return value in the next block. Costs nothing. Raises Refusal."""
@@ -231,6 +232,8 @@ class Sender:
             try:
                 if not self._broadcaster.broadcast(known, box):
                     break
+            except Unreachable:  # it may take it yet
+                raise
             except ChainError:  # it takes this one no more
                 break
             nonce += 1
@@ -268,6 +271,8 @@ class Sender:
             raise
         with self._outbox.locked() as box:
             box.remove(entry)
+            if mined is not None:
+                self._broadcaster.passed = max(self._broadcaster.passed, entry.nonce + 1)
         self.chain.forget_head()
         return mined
 

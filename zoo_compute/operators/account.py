@@ -36,31 +36,6 @@ STAKE_UNIT = 10**12  # wei: the registry counts stakes in these
 OWNER_EVENTS = ("OperatorRegistered", "OwnerChanged")
 
 
-def hot_account(folder: Path) -> Any:
-    """What signs with the hot key of an operator's folder: a LocalAccount or a HotSigner. Raises KeystoreError, ConfigError, the signer's."""
-    from zoo_compute.chain import keystore
-    from zoo_compute.chain.hot_signer import open_signer
-
-    if signer := signer_in(folder):
-        opened = open_signer(signer)
-        opened.use("")
-        return opened
-
-    if not (folder / HOT_KEY).exists():
-        raise ConfigError(f"no hot key in {folder}", hint="run this where the operator's keeper runs")
-    return keystore.unlock(folder / HOT_KEY, keystore.read_passphrase(folder / PASSPHRASE))
-
-
-def signer_in(folder: Path) -> str:
-    """Where the hot key's signer answers; empty where its file is in the folder. Raises ConfigError."""
-    try:
-        return str(json.loads((folder / CONFIG).read_text()).get("signer", ""))
-    except FileNotFoundError:
-        return ""
-    except (OSError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{folder / CONFIG} cannot be read: {error}", hint="repair it, or move it away") from None
-
-
 class Operators:
     """The node registry, for an operator's owner. Without a sender it only reads."""
 
@@ -132,6 +107,8 @@ class Operators:
         self.check_stake(stake)
         if endpoint:
             check_url(endpoint)
+        from zoo_compute.operators.hot_key import hot_account
+
         hot = self.hot_key(folder)
         owner = self.sender.address
         agreed = Consent(

@@ -9,7 +9,7 @@ import json
 import sys
 import time
 
-FRIENDS = {"0x00000000000000000000000000000000000000AA"}  # served at cost
+FRIENDS = {"0x00000000000000000000000000000000000000aa"}  # served at cost
 LEAST = 0.2  # below this it is not worth the wear, in ZEN a slot-round
 PER_HOUR = 1.5  # wanted for an hour of this machine, in ZEN
 NIGHT = range(0, 7)  # power is cheap, and nobody else needs the card
@@ -27,10 +27,11 @@ def main() -> int:
     seconds = job["measured"]["slot_s"] if job["role"] == "provider" else job["measured"]["aggregation_s"]
     gas = GAS_PER_ROUND * job["base_fee_gwei"] * 1e-9 * float(job["coin_price"]) / job["units"]
     cost = float(job["power_zen"]) + gas
-    margin = 0 if job["submitter"] in FRIENDS else seconds / 3_600 * PER_HOUR
+    is_friend = job["submitter"].lower() in FRIENDS
+    margin = 0 if is_friend else seconds / 3_600 * PER_HOUR
     if time.localtime().tm_hour in NIGHT:
         margin /= 2
-    print(f"{max(LEAST, (cost + margin) / 0.95):.6f}")  # 5 % of what is paid goes to the treasury
+    print(f"{max(0 if is_friend else LEAST, (cost + margin) / 0.95):.6f}")  # 5 % of what is paid goes to the treasury
     return 0
 
 

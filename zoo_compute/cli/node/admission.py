@@ -26,7 +26,8 @@ def admit(settings: Settings, program: Path | None, device: str | None, home: Pa
     """
     from zoo_compute.chain.sender import Sender
     from zoo_compute.operators import admission
-    from zoo_compute.operators.account import Operators, hot_account
+    from zoo_compute.operators.account import Operators
+    from zoo_compute.operators.hot_key import hot_account
 
     chain, folder = settings.chain(), folder_of(home)
     operator = Operators(chain).require_operator_in(folder)
