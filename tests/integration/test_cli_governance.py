@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from keepers.monitoring.lanes import Lanes
 from keepers.processes import keeper_process
 from tests.integration.cli_network import CliNetwork, Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.chain import network
@@ -76,7 +77,7 @@ def test_a_keeper__does_not_start_on_a_network_that_is_miswired(place: CliNetwor
             return name
 
     with pytest.raises(WrongDeployment, match="is miswired"):
-        keeper_process.make_keeper(Config(), app=None, client=None)  # type: ignore[arg-type]
+        keeper_process.make_keeper(Config(), app=None, client=None, lanes=Lanes())  # type: ignore[arg-type]
 
 
 def test_doctor__names_the_wiring(zoo: Zoo) -> None:
