@@ -1,4 +1,4 @@
-"""`python -m tests.journeys [--json] [--keep FOLDER]`: every command and its seconds; exit code 1 when one fails."""
+"""`python -m tests.journeys [--operator] [--json] [--keep FOLDER]`: every command and its seconds; exit code 1 when one fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from tests.journeys.journeys import FIRST, JOURNEYS, PAGES, SECOND, THIRD, UNTRIED
+from tests.journeys.journeys import FIRST, JOURNEYS, OPERATING, PAGES, SECOND, THIRD, UNTRIED
 from tests.journeys.machine import ROOT, Machine, build_wheels
 from tests.journeys.pages import Page
 from tests.journeys.terminal import CommandFailed
@@ -60,16 +60,19 @@ def make_all(report: Report, folder: Path, wheels: list[Path], pages: dict[str, 
         with Walk(Machine(folder / "second", wheels, log), pages, report.say, network=first) as second:
             if not all(report.make(name, second) for name in SECOND):
                 return
+        if OPERATING not in pages:
+            return
         with Walk(Machine(folder / "third", wheels, log), pages, report.say, network=first) as third:
             all(report.make(name, third) for name in THIRD)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.journeys", description="What the docs print, run as a newcomer would")
+    parser.add_argument("--operator", action="store_true", help="also join as a new operator on a third clean machine")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep transcripts and files there")
     options = parser.parse_args()
-    pages = {path: Page.read(ROOT / path, ROOT) for path in PAGES}
+    pages = {path: Page.read(ROOT / path, ROOT) for path in PAGES if options.operator or path != OPERATING}
     report, left = Report(quiet=options.json), ""
     with tempfile.TemporaryDirectory(prefix="journeys") as temporary:
         folder = (options.keep or Path(temporary)).resolve()
