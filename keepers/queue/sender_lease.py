@@ -3,7 +3,7 @@
 The holder renews the lease at a third of its time, and may send only while its last renewal began less than four fifths of that time ago, by
 its own clock: a process that was stopped and goes on sends nothing. Whoever gets the lease waits for its whole time before it sends anything,
 whatever became of the one before: so a broker that was emptied, or whose writer deletes the lease, does not make two senders.
-What both of them would have to do at once is left to nonces (zoo_compute/chain/sender.py, docs/design/decisions/0041-one-of-several-keepers-sends.md).
+If two keepers send all the same, the chain takes one transaction of each nonce (zoo_compute/chain/sender.py, docs/design/decisions/0041-one-of-several-keepers-sends.md).
 """
 
 from __future__ import annotations

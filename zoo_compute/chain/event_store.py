@@ -255,15 +255,13 @@ class EventStore:
         self._newest, self._range = heads[-1:], FIRST_RANGE
 
     def _ranges(
-        self, first: int, last: int, topics: Sequence[Any] | None = None
+        self, first: int, last: int, topics: Sequence[Any] = log_filters.ALL
     ) -> Iterator[tuple[list[dict[str, Any]], Head]]:
         """Logs by range of blocks, with its last one. Raises Unreachable."""
         said_at = time.monotonic()
         while first <= last:
             end = min(first + self._range - 1, last)
-            part = self._logs(
-                {"fromBlock": hex(first), "toBlock": hex(end)}, first, end - first + 1, topics or log_filters.ALL
-            )
+            part = self._logs({"fromBlock": hex(first), "toBlock": hex(end)}, first, end - first + 1, topics)
             if part is None:
                 continue
             logs, until = part
