@@ -322,6 +322,33 @@ def test_jobs_that_are_over__leave_only_their_number_unless_they_are_the_operato
     store.close()
 
 
+def test_a_job_that_did_not_end_after_all__is_read_from_its_beginning_though_its_events_were_pruned(
+    devnet: Devnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An RPC that showed the job's end, and is set aside later than a job's events are kept."""
+    monkeypatch.setattr(event_store, "HEADS_KEPT", 4)
+    monkeypatch.setattr(event_store, "PRUNE_EVERY", 64)
+    monkeypatch.setattr(event_store, "AGE_KEPT", 1)
+    driver = played(devnet, jobs=0)
+    job = driver.post()
+    chain = connect(devnet.network)
+    store = use_store(chain, tmp_path / "events.sqlite3")
+    assert store.jobs_to_read(chain.head()) == [job]
+    devnet.rpc("evm_mine", [])
+    assert store.jobs_to_read(chain.head()) == [job]
+    whole = store._db.execute("SELECT COUNT(*) FROM logs WHERE job = ?", (job,)).fetchone()
+    ended = chain.head().number
+    store.finish(job, ended)
+    devnet.rpc("anvil_mine", [hex(2 * event_store.PRUNE_EVERY)])
+    assert store.jobs_to_read(chain.head()) == []
+    assert store._db.execute("SELECT COUNT(*) FROM logs WHERE job = ?", (job,)).fetchone() == (0,)
+
+    store.forget(ended)
+    assert store.jobs_to_read(chain.head()) == [job]
+    assert store._db.execute("SELECT COUNT(*) FROM logs WHERE job = ?", (job,)).fetchone() == whole
+    store.close()
+
+
 def test_a_store_of_another_network_or_operator__is_read_again(devnet: Devnet, tmp_path: Path) -> None:
     played(devnet, jobs=1)
     chain, path = connect(devnet.network), tmp_path / "events.sqlite3"

@@ -298,15 +298,17 @@ class EventStore:
             heads.pop()
         start = heads[-1].number + 1 if heads else self._chain.network.first_block
         if self._newest and self._newest[-1].number >= start:
-            self._drop(start)
-            self._newest = heads[-1:]
+            start = self._drop(start)
+            self._newest = _heads(self._db)[-1:]
         return start
 
-    def _drop(self, start: int) -> None:
-        """What was read of this block and later ones, and what followed from it."""
+    def _drop(self, start: int) -> int:
+        """What was read of this block and later ones, and what followed from it. Returns the first block that is to be read again."""
         with self._db as db:
+            start = _reading_from(db, start)
             _delete(db, start)
         self._undone.append(start)
+        return start
 
     def _is_ancestor(self, known: Head, head: Head) -> bool:
         if known.number >= head.number:
@@ -545,6 +547,14 @@ def _heads(db: sqlite3.Connection) -> list[Head]:
     """Ascending. Their times are not kept, and not needed."""
     rows = db.execute("SELECT number, hash, parent FROM heads ORDER BY number").fetchall()
     return [Head(number, 0, hash_, parent) for number, hash_, parent in rows]
+
+
+def _reading_from(db: sqlite3.Connection, start: int) -> int:
+    """`start`, or earlier: of a job that did not end after all, and whose events were pruned, all are read again."""
+    query = "SELECT MIN(posted) FROM jobs WHERE is_pruned AND (over >= ? OR finished >= ?)"
+    while (posted := db.execute(query, (start, start)).fetchone()[0]) is not None and posted < start:
+        start = posted
+    return start
 
 
 def _delete(db: sqlite3.Connection, start: int) -> None:
