@@ -39,10 +39,12 @@ FAULTS: Mapping[str, tuple[Callable[[Firing, int], None], int]] = {
 }
 LIMITS = {"slot_s": 180, "aggregate_s": 180, "reexecute_s": 5}  # as with the windows: faults take a part of it
 SETTLE_S = 600.0
+EMPTY: dict[str, Any] = {"runs": [], "troubles": {}, "faults": []}
 JOBS_EVERY_S = 4.0  # between two looks at how many are over
 
 
 STOPPED = threading.Event()  # fire no more, and settle
+STOPPED_FIRST = "not fired, since the run was stopped"
 
 
 def _stop(*_: object) -> None:
@@ -80,7 +82,7 @@ def fire_all(network: ChaosNetwork, options: argparse.Namespace) -> dict[str, An
     troubles: dict[str, str] = {}
     for name in options.only or FAULTS:
         if STOPPED.is_set():
-            troubles[name] = "not fired, since the run was stopped"
+            troubles[name] = STOPPED_FIRST
             continue
         fire, times = FAULTS[name]
         _say(f"--- {name}")
@@ -103,14 +105,13 @@ def fire_all(network: ChaosNetwork, options: argparse.Namespace) -> dict[str, An
     return {"runs": [run], "troubles": troubles, "faults": [row.report() for row in record.rows.values() if row.fired]}
 
 
-def merged(path: Path, report: dict[str, Any]) -> dict[str, Any]:
-    """An earlier result, in which this run's faults replace theirs."""
-    old = json.loads(path.read_text()) if path.exists() else {"runs": [], "troubles": {}, "faults": []}
-    fresh = {row["only"] for row in report["faults"]}
-    rows = [row for row in old["faults"] if row["only"] not in fresh] + report["faults"]
+def merged(old: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
+    """An earlier result, in which this run's faults replace theirs, also where they went wrong now."""
+    tried = {name for run in report["runs"] for name in run["only"] if report["troubles"].get(name) != STOPPED_FIRST}
+    rows = [row for row in old["faults"] if row["only"] not in tried] + report["faults"]
     rows.sort(key=lambda row: list(FAULTS).index(row["only"]))
-    troubles = {name: why for name, why in old["troubles"].items() if name not in fresh} | report["troubles"]
-    runs = [run for run in old["runs"] if not set(run["only"]) <= fresh] + report["runs"]
+    troubles = {name: why for name, why in old["troubles"].items() if name not in tried} | report["troubles"]
+    runs = [run for run in old["runs"] if not set(run["only"]) <= tried] + report["runs"]
     return {"runs": runs, "troubles": troubles, "faults": rows}
 
 
@@ -144,7 +145,8 @@ def main(argv: list[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="zoo-chaos-", ignore_cleanup_errors=True) as folder:
             report = _report(Path(folder), options)
     if options.into:
-        report = merged(options.into, report)
+        old = json.loads(options.into.read_text()) if options.into.exists() else EMPTY
+        report = merged(old, report)
         options.into.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report) if options.json else table(report))
     return 1 if report["troubles"] else 0

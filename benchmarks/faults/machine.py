@@ -16,7 +16,7 @@ from benchmarks.faults.network import STORE_BYTES
 
 WHOLE_JOBS = 2
 KINDS = ("keeper", "worker", "gateway")
-EVERY_STEP_S = 600.0  # at most, for all steps
+EVERY_STEP_S = 1200.0  # at most, for all steps
 QUIET_S, STALLED_S = 45.0, 150.0  # without a kill: all are done, where none is left; what is left is not reached again
 SKEW_S = 600
 NAMES = ("alpha", "beta", "epsilon")

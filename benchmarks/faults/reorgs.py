@@ -22,7 +22,7 @@ from zoo_compute.paths import HOT_KEY
 
 DEPTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 56, 64)
 LONGEST_S = 420.0
-TRIES = 8
+BLOCK_S = 1  # from the first reorganisation on a transaction waits for its block, as on a real chain
 SLACK = 3  # blocks that come while the others are read: so much deeper than a depth counts for it
 EVERY_S = 4.0  # time between two: a keeper completes a look
 # What operators do in a job that nobody disputes, and in their network: each must have been undone.
@@ -75,19 +75,20 @@ def reorganisations(firing: Firing, times: int) -> None:
 
 def _undo(firing: Firing, event: Event, depth: int, hot: set[str]) -> tuple[int, list[str]]:
     """Replace as many blocks as it takes for an event to be gone. Their number, and the names of the operators' events in them."""
-    chain = firing.network.devnet.chain
+    devnet, chain = firing.network.devnet, firing.network.devnet.chain
     was_in = _block_of(chain, event.tx)
-    for _ in range(TRIES):
-        first = min(event.block, chain.w3.eth.block_number - depth + 1)
-        lost = [each.name for each in _events(chain, first, chain.w3.eth.block_number) if _by(chain, each, hot)]
-        others, last = list[str](), first - 1
-        while (newest := chain.w3.eth.block_number) > last:  # blocks come while these are read
-            others += _of_others(chain, last + 1, newest, hot)
-            last = newest
-        firing.network.devnet.rpc("anvil_reorg", [last - first + 1, [[raw, 0] for raw in others]])
-        if _block_of(chain, event.tx) != was_in:  # its keeper may have sent it again already
-            return last - first + 1, lost  # else a block came between, and these were not the newest
-    raise NotFired(f"a reorganisation from block {first} on left {event.name} in the chain")
+    devnet.rpc("evm_setIntervalMining", [0])  # a block that comes meanwhile would be replaced instead of the oldest
+    try:
+        newest = chain.w3.eth.block_number
+        first = min(event.block, newest - depth + 1)
+        lost = [each.name for each in _events(chain, first, newest) if _by(chain, each, hot)]
+        others = _of_others(chain, first, newest, hot)
+        devnet.rpc("anvil_reorg", [newest - first + 1, [[raw, 0] for raw in others]])
+    finally:
+        devnet.rpc("evm_setIntervalMining", [BLOCK_S])
+    if _block_of(chain, event.tx) == was_in:
+        raise NotFired(f"a reorganisation from block {first} on left {event.name} in the chain")
+    return newest - first + 1, lost
 
 
 def _block_of(chain: Any, tx: str) -> bytes:

@@ -19,7 +19,7 @@ import pytest
 import requests
 from eth_account import Account
 
-from benchmarks.faults.chaos import FAULTS, table
+from benchmarks.faults.chaos import EMPTY, FAULTS, STOPPED_FIRST, merged, table
 from benchmarks.faults.crashing import step_name
 from benchmarks.faults.firing import Firing, NotFired
 from benchmarks.faults.geth_node import GethNode
@@ -236,6 +236,26 @@ def test_a_relay__spoils_and_counts_only_in_its_mode(mode: str, chain_rpc: str) 
 def named_after(words: str, guide: str) -> set[str]:
     """The faults that a paragraph names after these words."""
     return set(re.findall(r"`([a-z-]+)`", guide.partition(words)[2].partition(".")[0]))
+
+
+def a_report(*only: str, troubles: dict[str, str] | None = None) -> dict[str, Any]:
+    troubles = troubles or {}
+    faults = [{"only": name, "of": " ".join(only)} for name in only if name not in troubles]
+    return {"runs": [{"only": list(only)}], "troubles": troubles, "faults": faults}
+
+
+def test_a_later_run__replaces_what_it_tried_and_keeps_the_rest() -> None:
+    first = merged(EMPTY, a_report("steps", "clock", "reorgs"))
+    troubles = {"clock": "NotFired: the clock did nothing", "steps": STOPPED_FIRST}
+    later = merged(first, a_report("disk-full", "clock", "steps", troubles=troubles))
+    assert [(row["only"], row["of"]) for row in later["faults"]] == [
+        ("steps", "steps clock reorgs"),
+        ("disk-full", "disk-full clock steps"),
+        ("reorgs", "steps clock reorgs"),
+    ]
+    assert later["troubles"] == troubles
+    assert len(later["runs"]) == 2, "the first one has rows that stand"
+    assert merged(later, a_report(*FAULTS)) == a_report(*FAULTS)
 
 
 def test_the_guides_table__is_the_result_and_the_page_says_what_lost_something_and_what_is_not_measured() -> None:
