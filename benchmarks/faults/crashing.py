@@ -1,10 +1,11 @@
-"""An operator's process that dies by kill -9 at a persisted step, each step once: just before it, and just after it.
+"""An operator's process that dies by kill -9 at a persisted step, just before it and just after it: when the network first passes it, and once
+more at another time.
 
     python -m benchmarks.faults.crashing CONTROL KIND HOME MODULE ARGUMENTS...      the rest is that of `python -m MODULE`
 
 A step is what another process or a later life can see: a file of the operator's opened for writing, renamed, linked or removed, a
 commit of SQLite, a write to Redis, a transaction handed to the RPCs. CONTROL is the operator's folder of orders: while it has a file
-`on`, the process kills itself at the first step whose name is not in `../fired.KIND`, and adds it there. `../seen.KIND` gets the name of
+`on`, the process kills itself at each step whose name is not in `../fired.KIND`, and adds it there. `../seen.KIND` gets the name of
 every step that was passed. `skew` has the seconds by which this process's wall clock is wrong.
 """
 
@@ -31,7 +32,8 @@ READS = frozenset(
     "STRLEN TIME DBSIZE ZREVRANGEBYSCORE ZRANGEBYSCORE".split()
 )
 LIVES = "ZOO_CHAOS_LIVES_S"  # in the environment, instead of the next
-LIVES_S = 4.0  # at least, after its start, of two lives in three: else a process that dies at once does nothing
+LIVES_S = 4.0  # at least, before it dies at a step for the second time
+AGAIN = 1 / 8  # of such passes, so that they are spread over what the process does
 _NAMES = (
     (re.compile(r"baf[a-z0-9]{20,}"), "CID"),
     (re.compile(r"/blocks/[a-z0-9]{2}\b"), "/blocks/NN"),
@@ -57,8 +59,7 @@ class Killer:
         self._fired_file, self._seen_file = control.parent / f"fired.{kind}", control.parent / f"seen.{kind}"
         self._seen: set[str] = set()
         self._pid, self._is_busy = os.getpid(), False
-        lives_s = float(os.environ.get(LIVES, LIVES_S))
-        self._dies_from = time.monotonic() + (lives_s if random.random() < 2 / 3 else 0.0)
+        self._again_from = time.monotonic() + float(os.environ.get(LIVES, LIVES_S))
 
     def listen(self) -> None:
         sys.addaudithook(self._heard)
@@ -85,15 +86,16 @@ class Killer:
             if name not in self._seen:
                 self._seen.add(name)
                 _append(self._seen_file, name)
-            if (self._control / "on").exists() and time.monotonic() >= self._dies_from and self._is_first(name):
+            if (self._control / "on").exists() and self._is_next(name):
                 _append(self._fired_file, f"{name}\t{TIME()}\t{self._pid}")
                 os.kill(self._pid, signal.SIGKILL)
         finally:
             self._is_busy = False
 
-    def _is_first(self, name: str) -> bool:
+    def _is_next(self, name: str) -> bool:
         fired = self._fired_file.read_text().splitlines() if self._fired_file.exists() else []
-        return name not in {line.partition("\t")[0] for line in fired}
+        times = sum(line.partition("\t")[0] == name for line in fired)
+        return not times or (times == 1 and time.monotonic() >= self._again_from and random.random() < AGAIN)
 
     def around(self, owner: Any, name: str, what: Callable[..., str]) -> None:
         """Two points at each call of a method whose `what(self, *arguments)` is not empty."""

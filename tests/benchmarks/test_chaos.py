@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -46,14 +47,14 @@ with sqlite3.connect(home / "db") as db:
 # --- steps
 
 
-def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives_s: str) -> Iterator[int]:
     """Exit statuses of the same process, started until it lives."""
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
     (tmp_path / "a_life.py").write_text(LIFE)
     (tmp_path / "control" / "alpha").mkdir(parents=True)
     (tmp_path / "control" / "alpha" / "on").touch()
     (tmp_path / "home").mkdir()
-    monkeypatch.setenv("ZOO_CHAOS_LIVES_S", "0")
+    monkeypatch.setenv("ZOO_CHAOS_LIVES_S", lives_s)
     command = [sys.executable, "-m", "benchmarks.faults.crashing", str(tmp_path / "control" / "alpha"), "gateway"]
     while True:
         status = subprocess.run([*command, str(tmp_path / "home"), "a_life", str(tmp_path / "home")], check=False)
@@ -65,7 +66,7 @@ def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 def test_a_process__dies_once_at_each_of_its_steps_and_lives_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    statuses = list(lives(tmp_path, monkeypatch))
+    statuses = list(lives(tmp_path, monkeypatch, "inf"))
     fired = [line.split("\t")[0] for line in (tmp_path / "control" / "fired.gateway").read_text().splitlines()]
     seen = set((tmp_path / "control" / "seen.gateway").read_text().splitlines())
     assert statuses == [-signal.SIGKILL] * len(fired) + [0]
@@ -80,6 +81,14 @@ def test_a_process__dies_once_at_each_of_its_steps_and_lives_in_the_end(
     assert (tmp_path / "home" / "done").exists()
     with sqlite3.connect(tmp_path / "home" / "db") as db:
         assert db.execute("SELECT COUNT(*) FROM t").fetchone() == (0,)
+
+
+def test_a_process__dies_at_most_once_more_at_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    statuses = list(lives(tmp_path, monkeypatch, "0"))
+    fired = Counter(line.split("\t")[0] for line in (tmp_path / "control" / "fired.gateway").read_text().splitlines())
+    assert len(statuses) - 1 == fired.total()
+    assert set(fired) == set((tmp_path / "control" / "seen.gateway").read_text().splitlines())
+    assert set(fired.values()) <= {1, 2}
 
 
 @pytest.mark.parametrize(
