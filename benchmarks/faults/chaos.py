@@ -39,6 +39,7 @@ FAULTS: Mapping[str, tuple[Callable[[Firing, int], None], int]] = {
 }
 LIMITS = {"slot_s": 180, "aggregate_s": 180, "reexecute_s": 5}  # as with the windows: faults take a part of it
 SETTLE_S = 600.0
+UNSERVED_S = 300.0  # of a job that waits for bids, before its submitter cancels it
 EMPTY: dict[str, Any] = {"runs": [], "troubles": {}, "faults": []}
 JOBS_EVERY_S = 4.0  # between two looks at how many are over
 
@@ -69,8 +70,13 @@ class Jobs(threading.Thread):
 
     def run(self) -> None:
         while not self.stopped.wait(JOBS_EVERY_S):
+            self.give_up()
             with suppress(ZooError):  # while fees are high, or a block is replaced, the submitter waits
                 self._traffic.post(self.under_way)
+
+    def give_up(self) -> None:
+        with suppress(ZooError):
+            self._traffic.give_up(UNSERVED_S)
 
 
 def fire_all(network: ChaosNetwork, options: argparse.Namespace) -> dict[str, Any]:
@@ -97,6 +103,7 @@ def fire_all(network: ChaosNetwork, options: argparse.Namespace) -> dict[str, An
     jobs.join()
     until = time.monotonic() + SETTLE_S
     while (is_open := bool(jobs.under_way or _bound(network))) and time.monotonic() < until:
+        jobs.give_up()
         network.wait(2)
     if is_open:
         troubles["settling"] = f"{jobs.under_way} jobs are under way, locks or payments open after {SETTLE_S:.0f} s"

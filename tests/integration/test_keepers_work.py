@@ -166,11 +166,18 @@ def test_work_that_fails__is_tried_three_times_then_says_why(server, queue, tmp_
     assert "the data root differs" in (status.error or "")
 
 
-def test_content_that_is_not_there_yet__is_no_failure(server, queue, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "trouble",
+    [ContentMissing("nobody has it yet"), FileNotFoundError(2, "no such file"), OSError(28, "no space left on device")],
+    ids=["not there yet", "store gone", "disk full"],
+)
+def test_content_that_is_not_there_yet_and_trouble_of_the_machine__are_no_failure(
+    server, queue, tmp_path, monkeypatch, trouble
+):
     monkeypatch.setattr(work_queue, "RESEND_AFTER_S", 0.0)
 
     def missing(request, store):
-        raise ContentMissing("nobody has it yet")
+        raise trouble
 
     for _ in range(work_queue.ATTEMPTS + 2):
         queue.submit("work.train", "shard", {})
