@@ -288,67 +288,6 @@ def _other(head: Any) -> Any:
     return type(head)(head.number, head.timestamp, b"another block", head.parent)
 
 
-def test_jobs_that_are_over__leave_only_their_number_unless_they_are_the_operators(
-    devnet: Devnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """p17: every event of every job stayed for good."""
-    monkeypatch.setattr(event_store, "HEADS_KEPT", 4)
-    monkeypatch.setattr(event_store, "PRUNE_EVERY", 64)
-    driver = played(devnet, jobs=0)
-    mine = driver.operator("mine", 10)
-    job, other, open_ = driver.post(), driver.post(), driver.post()
-    mine.send(driver.chain.auction.bid(job, 0, mine.id, b"\1" * 32, 1))
-    for each in (job, other):
-        driver.submitter.send(driver.chain.tasks.cancel(each))
-    chain = connect(devnet.network)
-    store = use_store(chain, tmp_path / "mine.sqlite3", operator=mine.id)
-    assert store.jobs_to_read(chain.head()) == [job, open_], "the other one was over before this operator began"
-    store.finish(job, chain.head().number)
-    devnet.rpc("anvil_mine", [hex(2 * event_store.PRUNE_EVERY)])
-    assert store.jobs_to_read(chain.head()) == [open_]
-    kept = {row[0] for row in store._db.execute("SELECT DISTINCT job FROM logs WHERE job IS NOT NULL")}
-    assert kept == {job, open_}
-    assert store.finished_jobs() == [job]
-    assert (store.is_finished(job), store.is_forgotten(job), store.is_forgotten(other)) == (True, False, True)
-
-    store.release(open_)
-    assert not store.is_forgotten(open_), "it is not finished"
-    store.release(job)
-    assert store.is_forgotten(job)
-    assert store.finished_jobs() == []
-    devnet.rpc("anvil_mine", [hex(2 * event_store.PRUNE_EVERY)])
-    assert store.jobs_to_read(chain.head()) == [open_]
-    assert {row[0] for row in store._db.execute("SELECT DISTINCT job FROM logs WHERE job IS NOT NULL")} == {open_}
-    store.close()
-
-
-def test_a_job_that_did_not_end_after_all__is_read_from_its_beginning_though_its_events_were_pruned(
-    devnet: Devnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An RPC that showed the job's end, and is set aside later than a job's events are kept."""
-    monkeypatch.setattr(event_store, "HEADS_KEPT", 4)
-    monkeypatch.setattr(event_store, "PRUNE_EVERY", 64)
-    monkeypatch.setattr(event_store, "AGE_KEPT", 1)
-    driver = played(devnet, jobs=0)
-    job = driver.post()
-    chain = connect(devnet.network)
-    store = use_store(chain, tmp_path / "events.sqlite3")
-    assert store.jobs_to_read(chain.head()) == [job]
-    devnet.rpc("evm_mine", [])
-    assert store.jobs_to_read(chain.head()) == [job]
-    whole = store._db.execute("SELECT COUNT(*) FROM logs WHERE job = ?", (job,)).fetchone()
-    ended = chain.head().number
-    store.finish(job, ended)
-    devnet.rpc("anvil_mine", [hex(2 * event_store.PRUNE_EVERY)])
-    assert store.jobs_to_read(chain.head()) == []
-    assert store._db.execute("SELECT COUNT(*) FROM logs WHERE job = ?", (job,)).fetchone() == (0,)
-
-    store.forget(ended)
-    assert store.jobs_to_read(chain.head()) == [job]
-    assert store._db.execute("SELECT COUNT(*) FROM logs WHERE job = ?", (job,)).fetchone() == whole
-    store.close()
-
-
 def test_a_store_of_another_network_or_operator__is_read_again(devnet: Devnet, tmp_path: Path) -> None:
     played(devnet, jobs=1)
     chain, path = connect(devnet.network), tmp_path / "events.sqlite3"

@@ -1,4 +1,4 @@
-"""Many view calls at one block, in one round trip."""
+"""Many requests in one round trip: view calls at one block, and others."""
 
 from __future__ import annotations
 
@@ -37,22 +37,42 @@ class Read:
         return {"to": address, "data": "0x" + data.hex()}  # type: ignore[typeddict-item]
 
 
-def read_all(chain: Chain, block: int, reads: Sequence[Read]) -> list[Any]:
-    """The results in order: a struct as a dict of its fields, several values as a tuple. Raises Unreachable.
+@dataclass(frozen=True)
+class Ask:
+    """One request of JSON-RPC. what: for the error where it is refused."""
 
-    The requests go to the provider directly: web3's checks of each call took more CPU than the calls.
+    what: str
+    method: str
+    params: Sequence[Any]
+
+
+def read_all(chain: Chain, block: int, reads: Sequence[Read]) -> list[Any]:
+    """The results in order: a struct as a dict of its fields, several values as a tuple. Raises Unreachable."""
+    asks = [
+        Ask(f"{read.contract}.{read.function} at block {block}", "eth_call", [read.params(chain), hex(block)])
+        for read in reads
+    ]
+    answers = zip(reads, ask_all(chain, asks), strict=True)
+    return [_named(read.abi, bytes.fromhex(result[2:])) for read, result in answers]
+
+
+def ask_all(chain: Chain, asks: Sequence[Ask]) -> list[Any]:
+    """The results in order, as the RPC gives them. Raises Unreachable.
+
+    The requests go to the provider directly. web3's checks of each call took more CPU than the calls. And its `eth.get_block` keeps the choice
+    between by hash and by number in an object of all threads, so that one thread could send another one's.
     """
     results: list[Any] = []
-    for start in range(0, len(reads), CALLS_PER_REQUEST):
-        part = reads[start : start + CALLS_PER_REQUEST]
-        requests = [(RPCEndpoint("eth_call"), [read.params(chain), hex(block)]) for read in part]
+    for start in range(0, len(asks), CALLS_PER_REQUEST):
+        part = asks[start : start + CALLS_PER_REQUEST]
+        requests = [(RPCEndpoint(each.method), each.params) for each in part]
         answers = cast(JSONBaseProvider, chain.w3.provider).make_batch_request(requests)
         answers = answers if isinstance(answers, list) else [answers] * len(part)  # one error for the whole batch
-        for read, answer in zip(part, answers, strict=True):
-            if "result" not in answer:
-                error = f"{read.contract}.{read.function} at block {block}: {answer.get('error')}"
+        for each, answer in zip(part, answers, strict=True):
+            if answer.get("result") is None:
+                error = f"{each.what}: {answer.get('error', 'it does not have it')}"
                 raise Unreachable(f"the RPC refuses a read: {error}", hint="read again, or use another RPC")
-            results.append(_named(read.abi, bytes.fromhex(answer["result"][2:])))
+            results.append(answer["result"])
     return results
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from eth_utils.crypto import keccak
 from hexbytes import HexBytes
 from web3 import Web3
 from web3.exceptions import BlockNotFound
 from web3.middleware import AttributeDictMiddleware
-from web3.types import BlockIdentifier
 
 from zoo_compute.chain import artifacts
 from zoo_compute.chain.generated import bindings
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from zoo_compute.spec.params import Preset
 
 T = TypeVar("T")
+BlockNumber = int | Literal["latest"]
 BLOCK_POLL_S = 0.1
 
 
@@ -101,13 +101,13 @@ class Chain:
         if self._pace is not None:
             self._pace.forget()
 
-    def head(self, block: BlockIdentifier = "latest") -> Head:
+    def head(self, block: BlockNumber = "latest") -> Head:
         """A block, the newest by default. Raises Unreachable."""
         if block == "latest" and self._pace is not None:
             return self._pace.newest(self._head)
         return self._head(block)
 
-    def _head(self, block: BlockIdentifier = "latest") -> Head:
+    def _head(self, block: BlockNumber = "latest") -> Head:
         try:
             header = self.w3.eth.get_block(block)
         except BlockNotFound:

@@ -11,9 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hexbytes import HexBytes
-
-from zoo_compute.chain.batch import CALLS_PER_REQUEST, Read, read_all
+from zoo_compute.chain.batch import Ask, Read, ask_all, read_all
 from zoo_compute.chain.demands import claim_hash
 from zoo_compute.chain.event_log import history_of
 from zoo_compute.disputes import exploration
@@ -214,14 +212,9 @@ class Explorations:
 
     def _read_times(self, events: Sequence[Event]) -> None:
         blocks = list({event.block_hash for event in events} - self._times.keys())
-        w3 = self._chain.w3
-        for start in range(0, len(blocks), CALLS_PER_REQUEST):
-            part = blocks[start : start + CALLS_PER_REQUEST]
-            with w3.batch_requests() as batch:
-                for block in part:
-                    batch.add(w3.eth.get_block(HexBytes(block)))
-                headers: Any = batch.execute()
-            self._times |= {block: header["timestamp"] for block, header in zip(part, headers, strict=True)}
+        hashes = ["0x" + block.hex() for block in blocks]
+        headers = ask_all(self._chain, [Ask(f"block {each}", "eth_getBlockByHash", [each, False]) for each in hashes])
+        self._times |= {block: int(header["timestamp"], 16) for block, header in zip(blocks, headers, strict=True)}
 
 
 def _plain(args: Mapping[str, Any]) -> tuple[Any, ...]:
