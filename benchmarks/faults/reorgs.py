@@ -51,9 +51,11 @@ def reorganisations(firing: Firing, times: int) -> None:
         newest = chain.w3.eth.block_number
         done = [event for event in _events(chain, seen + 1, newest) if _by(chain, event, hot)]
         seen = max(seen, newest)
-        done.sort(key=lambda event: undone[event.name])
+        if not left:  # jobs go on to what was not undone yet
+            done = [event for event in done if event.name in _missing(undone)]
         if not done:
             continue
+        done.sort(key=lambda event: undone[event.name])
         depth = next((each for each in left if each > newest - done[0].block), 0) or next(deeper)
         if newest - depth <= first:
             continue

@@ -18,7 +18,7 @@ from hexbytes import HexBytes
 from web3.exceptions import Web3RPCError
 
 from tests.support.geth_pool import GWEI, GethPool
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, wait_until
 from zoo_compute.chain import pending_transactions
 from zoo_compute.chain.fees import FeeLimits
 from zoo_compute.chain.sender import Receipt, Sender
@@ -131,6 +131,28 @@ def test_what_a_node_dropped__is_given_to_it_again_by_the_next_sender(
     with mining(pool, account.address):
         sender(pool, account, tmp_path).send_coin(to(1), 1)
     assert [block["to"].hex()[-1] for number in pool.blocks for block in pool.blocks[number]] == ["1", "2"]
+
+
+@pytest.mark.parametrize("undone", [1, 3])
+def test_what_comes_after_transactions_that_a_reorganisation_undid__is_mined_once(
+    pool: GethPool, account: LocalAccount, tmp_path: Path, undone: int
+) -> None:
+    """A keeper's `ready` waited at nonce 204 for 202, which was mined before and then nowhere, until its seat's deadline had passed."""
+    each, first = sender(pool, account, tmp_path), pool.block_number + 1
+    with mining(pool, account.address):
+        for number in range(undone):
+            each.send_coin(to(number), 1)
+    outcome: list[Receipt] = []
+    thread = threading.Thread(target=lambda: outcome.append(each.send_coin(to(9), 1)))
+    thread.start()
+    wait_until("the node has it", lambda: undone in pool.pool)
+    pool.undo(first)
+    with mining(pool, account.address):
+        thread.join(HANG_S)
+    assert [receipt.operation for receipt in outcome] == ["transfer"]
+    mined = [to_ for block in pool.blocks.values() for to_ in (each["to"].hex() for each in block)]
+    assert mined == [account.address[2:].lower()] * undone + [to(9)[2:]]
+    assert pool.nonce == undone + 1
 
 
 @pytest.mark.parametrize("moment", ["before the node has it", "after the node has it"])

@@ -85,6 +85,13 @@ class GethPool:
             block.append({"from": sender, "nonce": self.nonce, "hash": HexBytes(digest), "to": transaction["to"]})
             self.nonce += 1
 
+    def undo(self, number: int) -> None:
+        """A reorganisation replaces this block and later ones by empty ones, and the node forgets what they had."""
+        for each in range(number, self.block_number + 1):
+            for transaction in self.blocks.pop(each, []):
+                del self.mined[bytes(transaction["hash"])]
+                self.nonce -= 1
+
     def drop(self) -> None:
         """Forget what is not mined, as a node does that is restarted or full."""
         self.pool.clear()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from eth_utils.crypto import keccak
 from hexbytes import HexBytes
 from web3 import Web3
 from web3.exceptions import TransactionNotFound, Web3RPCError
+from web3.types import BlockData
 
 from zoo_compute.chain import fees
 from zoo_compute.chain.pending_transactions import PendingEntries, PendingTransaction, PendingTransactions
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.fence import Fence
 
 STUCK_AFTER_BLOCKS = 2  # if the chain makes no blocks, a higher fee does not help
+FILLER, FILLER_GAS = "filler", 21_000  # a transfer of nothing to oneself
 
 
 class Signer(Protocol):
@@ -89,6 +92,8 @@ class Broadcaster:
         limit = self._limits.of(entry.operation)
         with self._outbox.locked() as box:
             mined = self.nonce("latest")
+            with suppress(FeeTooHigh):  # keep waiting
+                self._fill_gaps(max(mined, self.nonce("pending")), entry, box, block, limit)
             waiting = sorted(
                 nonce
                 for nonce, each in box.entries.items()
@@ -110,6 +115,32 @@ class Broadcaster:
                 each.bumped_block = block["number"]
                 self.broadcast(each, box)  # False: mined meanwhile, which its sender will see
         return True
+
+    def _fill_gaps(
+        self, first: int, entry: PendingTransaction, box: PendingEntries, block: BlockData, limit: int
+    ) -> None:
+        """Use the nonces from `first` to the entry's that no transaction has: a reorganisation undid those that were mined, and the node forgot them.
+
+        The entry itself keeps its nonce: a node that has it could mine it there as well as at another one. What the undone ones did is
+        decided anew, from the chain as it is now. Raises FeeTooHigh.
+        """
+        for nonce in range(first, entry.nonce):
+            if nonce in box.entries:
+                continue
+            fee = fees.suggest(self._chain.w3, block, limit, self._limits.priority)
+            filler = PendingTransaction(
+                nonce=nonce,
+                operation=FILLER,
+                to=self._address,
+                data="0x",
+                value=0,
+                gas=FILLER_GAS,
+                max_fee=fee.max_fee,
+                priority_fee=fee.priority_fee,
+                sent_block=block["number"],
+            )
+            if not self.broadcast(filler, box):
+                box.remove(filler)
 
     def note_another(self, nonce: int) -> None:
         """A transaction that is not in the outbox has this nonce. Behind a fence that ends this sender: it was not the only one. Unless the
