@@ -20,6 +20,7 @@ from web3.exceptions import Web3RPCError
 from tests.support.geth_pool import GWEI, GethPool
 from tests.support.waiting import HANG_S, wait_until
 from zoo_compute.chain import pending_transactions
+from zoo_compute.chain import sender as sender_module
 from zoo_compute.chain.fees import FeeLimits
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.simulate import Request
@@ -134,11 +135,13 @@ def test_what_a_node_dropped__is_given_to_it_again_by_the_next_sender(
 
 
 @pytest.mark.parametrize("undone", [1, 3])
-def test_what_comes_after_transactions_that_a_reorganisation_undid__is_mined_once(
-    pool: GethPool, account: LocalAccount, tmp_path: Path, undone: int
+@pytest.mark.parametrize("forgets", [False, True])
+def test_what_comes_after_transactions_that_a_reorganisation_undid__is_mined_once_and_soon(
+    pool: GethPool, account: LocalAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undone: int, forgets: bool
 ) -> None:
     """A keeper's `ready` waited at nonce 204 for 202, which was mined before and then nowhere, until its seat's deadline had passed."""
-    each, first = sender(pool, account, tmp_path), pool.block_number + 1
+    monkeypatch.setattr(sender_module, "UNDONE_AFTER_S", 0.05)
+    each, first = sender(pool, account, tmp_path, stuck_after_s=HANG_S), pool.block_number + 1
     with mining(pool, account.address):
         for number in range(undone):
             each.send_coin(to(number), 1)
@@ -147,6 +150,8 @@ def test_what_comes_after_transactions_that_a_reorganisation_undid__is_mined_onc
     thread.start()
     wait_until("the node has it", lambda: undone in pool.pool)
     pool.undo(first)
+    if forgets:
+        pool.drop()
     with mining(pool, account.address):
         thread.join(HANG_S)
     assert [receipt.operation for receipt in outcome] == ["transfer"]

@@ -107,6 +107,7 @@ class Broadcaster:
                     now = fees.suggest(self._chain.w3, block, limit, self._limits.priority)
                     is_dear_enough = each.max_fee >= block.get("baseFeePerGas", 0) + now.priority_fee
                     if since < STUCK_AFTER_BLOCKS or (nonce != waiting[0] and is_dear_enough):
+                        self._give_again(each, box)
                         continue
                     fee = fees.bumped(now, each.max_fee, each.priority_fee, limit)
                 except FeeTooHigh:
@@ -115,6 +116,11 @@ class Broadcaster:
                 each.bumped_block = block["number"]
                 self.broadcast(each, box)  # False: mined meanwhile, which its sender will see
         return True
+
+    def _give_again(self, entry: PendingTransaction, box: PendingEntries) -> None:
+        """A node that forgot what was before it may have forgotten this one, too."""
+        with suppress(ChainError):
+            self.broadcast(entry, box)
 
     def _fill_gaps(
         self, first: int, entry: PendingTransaction, box: PendingEntries, block: BlockData, limit: int

@@ -33,6 +33,9 @@ log = logging.getLogger("zoo.keeper")
 
 TIMEOUT_S = 180.0
 STUCK_AFTER_S = 30.0
+UNDONE_AFTER_S = (
+    2.0  # the same where fewer of the account's transactions are mined than were: a reorganisation undid some
+)
 ADOPTED_FOR_BLOCKS = 50  # how long the next sender of the same call gets the outcome of a dead process's transaction
 SHORTEST_POLL_S = 0.02
 LONGEST_POLL_S = 1.0
@@ -281,14 +284,16 @@ class Sender:
         pause = SHORTEST_POLL_S
         while True:
             # Read first, so that a receipt that arrives in between is not missed.
-            taken = self._broadcaster.nonce("latest") > entry.nonce
+            count = self._broadcaster.nonce("latest")
+            taken, undone = count > entry.nonce, count < min(entry.nonce, self._broadcaster.passed)
             if taken:
                 self._catch_up(entry)
             mined = self._mined(entry)
             if mined is not None or (taken and self._is_lost(entry)):
                 return mined
             now = time.monotonic()
-            if now - last_raised >= stuck_after_s and self._broadcaster.clear_way(entry):
+            stuck_s = min(stuck_after_s, UNDONE_AFTER_S) if undone else stuck_after_s
+            if now - last_raised >= stuck_s and self._broadcaster.clear_way(entry):
                 self._catch_up(entry)
                 last_raised = now
             if now - start >= timeout_s:
