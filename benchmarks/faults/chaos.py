@@ -117,7 +117,8 @@ def merged(old: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
     tried = {name for run in report["runs"] for name in run["only"] if report["troubles"].get(name) != STOPPED_FIRST}
     rows = [row for row in old["faults"] if row["only"] not in tried] + report["faults"]
     rows.sort(key=lambda row: list(FAULTS).index(row["only"]))
-    troubles = {name: why for name, why in old["troubles"].items() if name not in tried} | report["troubles"]
+    kept = FAULTS.keys() - tried  # what else was wrong is of a run, not of a fault
+    troubles = {name: why for name, why in old["troubles"].items() if name in kept} | report["troubles"]
     runs = [run for run in old["runs"] if not set(run["only"]) <= tried] + report["runs"]
     return {"runs": runs, "troubles": troubles, "faults": rows}
 
