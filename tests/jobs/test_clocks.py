@@ -72,8 +72,8 @@ def test_explicit_seconds__win_one_by_one():
 
 
 def test_the_manifest__has_the_clocks_that_the_quote_promised(tmp_path: Path):
+    from zoo_compute.jobs.data_source import dataset_of
     from zoo_compute.jobs.files import publish_files
-    from zoo_compute.jobs.submission import _dataset
     from zoo_compute.store import BlockStore
 
     (tmp_path / "text").write_text("the quick brown fox jumps over the lazy dog. " * 4_000)
@@ -84,10 +84,10 @@ def test_the_manifest__has_the_clocks_that_the_quote_promised(tmp_path: Path):
         "budget_max": 50,
     }
     job = ComputeJob.from_dict(CONFIG | changes, directory=tmp_path)
-    manifest = publish_files(job, _dataset(job, lambda _: None), BlockStore(tmp_path / "store"))
+    manifest = publish_files(job, dataset_of(job, lambda _: None), BlockStore(tmp_path / "store"))
     assert manifest.reexecute_s > SHORTEST_CLOCKS.reexecute_s
     assert 3 * manifest.reexecute_s == quote(job, PRESETS["devnet"]).window_s
     assert (
         manifest.to_bytes()
-        == publish_files(job, _dataset(job, lambda _: None), BlockStore(tmp_path / "again")).to_bytes()
+        == publish_files(job, dataset_of(job, lambda _: None), BlockStore(tmp_path / "again")).to_bytes()
     )

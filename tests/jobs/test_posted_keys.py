@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.jobs.job_keys import ADAMW, ALL_IN_FILES, ELSEWHERE, IN_TERMS, JOBS, KEYS, PLAIN, SGD, TOKEN
+from tests.jobs.job_keys import ADAMW, ALL_IN_FILES, ELSEWHERE, IN_TERMS, JOBS, KEYS, OF_TABLES, PLAIN, SGD, TOKEN
 from tests.support.job_board import Board, a_board, a_client
 from tests.support.zoo_command import Zoo, zoo_fixture  # noqa: F401
 from zoo_compute import Client, ComputeJob, DistributedTrainer
@@ -25,10 +25,10 @@ from zoo_compute.cli.context import Settings
 from zoo_compute.client import datasets
 from zoo_compute.jobs.config import JobError
 from zoo_compute.jobs.custody import CustodyTerms
+from zoo_compute.jobs.data_source import dataset_of
 from zoo_compute.jobs.files import publish_files
 from zoo_compute.jobs.quote import BudgetTooSmall
 from zoo_compute.jobs.requirements import RequirementsSection
-from zoo_compute.jobs.submission import _dataset
 from zoo_compute.requirement_words import described
 from zoo_compute.spec import params
 from zoo_compute.spec.custody import fee_of
@@ -44,7 +44,7 @@ def test_every_key__has_a_place() -> None:
     assert sorted(places) == sorted(set(places))
     assert set(places) == set(KEYS)
     said = {f"{name}.{key}" for job in JOBS.values() for name, section in job.items() for key in section}
-    assert set(KEYS) - said == {"data.arrays", "data.dataset"}, "keys that no job of this test says"
+    assert set(KEYS) - said == {"data.arrays", "data.dataset", *OF_TABLES}, "keys that no job of this test says"
 
 
 # -- the ways in
@@ -210,7 +210,7 @@ def root_in(manifest: dict[str, Any], file: str) -> str:
 @cache
 def _published(sections_json: str, directory: Path) -> dict[str, str]:
     job = ComputeJob.from_dict(json.loads(sections_json), directory=directory)
-    manifest = asdict(publish_files(job, _dataset(job, print), BlockStore(directory / "expected")))
+    manifest = asdict(publish_files(job, dataset_of(job, print), BlockStore(directory / "expected")))
     return {each: root_in(manifest, each) for each in ("program", "state", "data", "heldout")}
 
 

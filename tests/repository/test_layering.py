@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "zoo_compute.formats": {"repops", SPEC, BASE},
     "zoo_compute.models": {"repops"},
     "zoo_compute.training": {"repops", SPEC, BASE, "zoo_compute.formats"},
+    "zoo_compute.huggingface": {"repops", BASE, "zoo_compute.models", "zoo_compute.training"},
 }
 _FILES = {"zoo_compute.store", "zoo_compute.formats", "zoo_compute.training"}
 _SHARED = {"repops", SPEC, BASE, *_FILES}
@@ -42,8 +43,8 @@ MAY_IMPORT |= {
     "zoo_compute.operators": _CHAIN,
     "zoo_compute.governance": _CHAIN,
     "zoo_compute.devnet": _CHAIN,
-    "zoo_compute.jobs": {*_CHAIN, "zoo_compute.models"},
-    "zoo_compute.client": {*_CHAIN, "zoo_compute.models", "zoo_compute.jobs"},
+    "zoo_compute.jobs": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface"},
+    "zoo_compute.client": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface", "zoo_compute.jobs"},
 }
 MAY_IMPORT["zoo_compute.cli"] = set(MAY_IMPORT)
 MAY_IMPORT |= {"node": _NODE, "node.cli": {*_NODE, "node", "zoo_compute.cli"}}

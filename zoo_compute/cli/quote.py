@@ -40,9 +40,9 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
     if plan.job.known_token is None:
         _ask_chain(settings, plan.job)
     money = plan.job.token
-    if plan.job.data.dataset is not None:
+    if plan.job.data.on_network is not None:
         settings.say(
-            f"dataset {plan.job.data.dataset} is not fetched: the quote assumes text, {plan.job.context} tokens an example"
+            f"dataset {plan.job.data.on_network} is not fetched: the quote assumes text, {plan.job.context} tokens an example"
         )
     priced, unit = quote_of(plan.job, PRESETS[preset_name]), work_unit(plan.job)
     meeting, lacks = _meeting(settings, plan.job, priced)

@@ -62,7 +62,7 @@ def train(
     plan = plan_job(file, max_budget, data)
     if plan.job.market.token != ZEN.symbol:
         settings.client(with_account=False).pay_in_token_of(plan.job)
-    if plan.budget is None and plan.job.data.dataset is not None:
+    if plan.budget is None and plan.job.data.on_network is not None:
         settings.client(store=location).bring(plan.job)
     token = plan.job.token
     plan.check_budget()

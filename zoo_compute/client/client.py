@@ -114,11 +114,11 @@ class Client(Session):
 
     def bring(self, job: ComputeJob) -> int | None:
         """Fetch a job's dataset once and check it against its root on chain; return its number. Raises UserError, StoreError."""
-        if job.data.dataset is None:
+        if job.data.on_network is None:
             return None
         from zoo_compute.client.datasets import fetch, find_dataset
 
-        record = find_dataset(self.chain, job.data.dataset)
+        record = find_dataset(self.chain, job.data.on_network)
         if job.fetched is None:
             if not self.store.has(record.cid):
                 self.use_peers()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from zoo_compute.jobs.quote import Quote
 
 BATCH = 8
+FINE_TUNING_RATE = 5e-5  # the default of transformers' own Trainer
 LEARNING_RATE = 1e-3  # of a built-in model without a preset name
 ROUNDS = 100  # default number of rounds, if each gets LEAST_STEPS to MOST_STEPS inner steps
 LEAST_STEPS, MOST_STEPS = 30, 500  # DiLoCo's own is 500 (Douillard et al. 2023)
@@ -36,7 +37,8 @@ LEAST_STEPS, MOST_STEPS = 30, 500  # DiLoCo's own is 500 (Douillard et al. 2023)
 class DistributedTrainer:
     """Train `model` on `dataset` with `nodes` slots, for about `budget_tokens` tokens.
 
-    model: a name (`zoo_compute.models.presets`), FILE.py:FUNCTION that returns (module, loss, optimizer), or a `model:` section.
+    model: a name (`zoo_compute.models.presets`), FILE.py:FUNCTION that returns (module, loss, optimizer), a causal model of
+    `transformers`, or a `model:` section.
     dataset: text files or folders, one file of arrays, a mapping of arrays, or the name or number of a dataset of the
     network. max_budget: whole tokens.
     The other sections of a job's file are parameters too: training, compression, aggregation, market, limits, checkpoint,
@@ -50,7 +52,7 @@ class DistributedTrainer:
 
     def __init__(
         self,
-        model: str | Mapping[str, Any],
+        model: Any,
         dataset: str | int | Path | Sequence[str | Path] | Mapping[str, Any],
         nodes: int,
         budget_tokens: float,
@@ -68,7 +70,7 @@ class DistributedTrainer:
         section, learning_rate = _section(model)
         data = {**_data(dataset), **sections.get("data", {})}
         rule = {"batch_size": BATCH, "slots": nodes, **sections.get("training", {})}
-        if not section.keys() & {"module", "program"}:
+        if not section.keys() & {"module", "program"}:  # these bring their optimizer
             rule.setdefault("learning_rate", learning_rate)
         if rule["slots"] != nodes:
             raise UserError(f"training.slots is {rule['slots']!r}, nodes is {nodes!r}", hint="set only nodes")
@@ -114,7 +116,8 @@ def _data(dataset: str | int | Path | Sequence[str | Path] | Mapping[str, Any]) 
     if isinstance(dataset, Mapping):
         return {"arrays": dict(dataset)}
     named = isinstance(dataset, str) and is_name(dataset) and not Path(dataset).expanduser().exists()
-    if named or isinstance(dataset, int):
+    on_hub = isinstance(dataset, str) and "@" in dataset and not Path(dataset).expanduser().exists()
+    if named or on_hub or isinstance(dataset, int):
         return {"dataset": dataset}
     paths = [Path(path).expanduser() for path in ([dataset] if isinstance(dataset, (str, Path)) else dataset)]
     for path in paths:
@@ -126,12 +129,16 @@ def _data(dataset: str | int | Path | Sequence[str | Path] | Mapping[str, Any]) 
     return {"paths": [str(path.resolve()) for path in paths]}
 
 
-def _section(model: str | Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+def _section(model: Any) -> tuple[dict[str, Any], float]:
     """The `model:` section with its sizes, and the learning rate of a built-in model. Raises UserError."""
+    if hasattr(model, "save_pretrained"):
+        return {"transformers": model}, FINE_TUNING_RATE
     if isinstance(model, str) and ":" in model:
         path, _, function = model.rpartition(":")
         return {"module": f"{Path(path).expanduser().resolve() if path.endswith('.py') else path}:{function}"}, 0.0
     section = {"name": model} if isinstance(model, str) else dict(model)
+    if "transformers" in section:
+        return section, FINE_TUNING_RATE
     if "name" not in section or section.keys() & {"module", "program"}:
         return section, LEARNING_RATE
     try:

@@ -89,8 +89,9 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 class ComputeJob:
     """A job: four plain values, and optionally the other sections of a job's file (SECTIONS).
 
-    model_config: a built-in architecture and its sizes; or `module`, a function `FILE.py:NAME` that returns (module, loss,
-    optimizer), and its arguments; or the objects `module`, `loss` and `optimizer`; or `program`, a file.
+    model_config: a built-in architecture and its sizes; or `transformers`, a causal model's folder, name on the hub, or object;
+    or `module`, a function `FILE.py:NAME` that returns (module, loss, optimizer), and its arguments; or the objects `module`,
+    `loss` and `optimizer`; or `program`, a file.
     budget_max: the maximum escrow in the job's token (ZEN), as decimal text. Prices missing in `market` follow from it or
     from the work (zoo_compute/jobs/prices.py).
     """
@@ -136,14 +137,14 @@ class ComputeJob:
     @property
     def context(self) -> int:
         """Tokens per example of text. Raises JobError."""
-        tokens = self.data.context or self.model.context
+        tokens = self.model.check_context(self.data.context)
         if not tokens and self.model.program:
             tokens = self.traced.batch[INPUTS].shape[-1]
         if not tokens:
             raise JobError(
                 "data.context: missing",
                 hint="set the tokens per example of text (other data comes as arrays"
-                + (", whose shapes are known after `zoo dataset fetch`)" if self.data.dataset is not None else ")"),
+                + (", whose shapes are known after `zoo dataset fetch`)" if self.data.on_network is not None else ")"),
             )
         return tokens
 
@@ -168,7 +169,7 @@ class ComputeJob:
     @cached_property
     def stored(self) -> Examples | None:
         """The data's arrays; None for text files, and for a dataset that is not fetched."""
-        if self.data.dataset is not None:
+        if self.data.on_network is not None:
             return self.fetched
         if self.data.arrays is not None:
             return {name: np.asarray(array) for name, array in self.data.arrays.items()}
@@ -266,7 +267,7 @@ class ComputeJob:
 
     def data_paths(self) -> list[Path]:
         """The files and directories of `data:`. Relative paths start at the configuration's directory."""
-        if self.data.dataset is not None:
+        if self.data.on_network is not None:
             raise JobError(
                 f"data.dataset: {self.data.dataset!r} was not fetched", hint="`Client.bring(job)` fetches it"
             )
@@ -375,9 +376,9 @@ class ComputeJob:
 
     def _model(self) -> ModelSource:
         section: Mapping[str, Any] = self.model_config
-        if not isinstance(section, Mapping) or not section.keys() & {"module", "program"}:
+        if not isinstance(section, Mapping) or not section.keys() & {"module", "program", "transformers"}:
             section = own_keys("model", section)
-        return read_model(section, self.training.rule)
+        return read_model(section, self.training.rule, self.directory)
 
     def _token_from_file(self) -> Token | None:
         """The token, as far as the file alone defines it; else None."""

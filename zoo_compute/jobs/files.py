@@ -82,8 +82,8 @@ def publish_files(
 
 
 def _check_tokens(job: ComputeJob, dataset: Dataset) -> None:
-    """Refuse tokens beyond a built-in model's vocabulary: such steps would be skipped but still paid."""
-    vocabulary = job.model.options["vocab"] if job.model.built_in else None
+    """Refuse tokens beyond the model's vocabulary, if that is known: such steps would be skipped but still paid."""
+    vocabulary = job.model.vocabulary
     for examples in dataset:
         highest = int(examples[TOKENS].max()) if TOKENS in examples else -1
         if vocabulary is not None and highest >= vocabulary:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zoo_compute.errors import UserError
 from zoo_compute.jobs.config import ComputeJob, JobError
 from zoo_compute.jobs.quote import check_budget, outline_terms
-from zoo_compute.jobs.sections import BUDGET, SECTIONS, DataSection, keys_of, read_config
+from zoo_compute.jobs.sections import BUDGET, SECTIONS, keys_of, read_config
 
 Config = str | Path | Mapping[str, Any] | ComputeJob
 Amount = str | int | float
 Data = str | Path | Mapping[str, Any]  # a path, or keys of `data:`
 
-SOURCE_KEYS = {field.name for field in fields(DataSection)} - {
-    "heldout",
-    "context",
-}  # each alone names the data
+SOURCE_KEYS = {"path", "paths", "arrays", "dataset"}  # each alone names the data
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class JobPlan:
     def check_budget(self) -> None:
         """Raises BudgetTooSmall. What custodians cost follows from the program, which waits for a dataset's shapes."""
         budget, job = self.budget, self.job
-        is_known = job.data.dataset is None or job.fetched is not None
+        is_known = job.data.on_network is None or job.fetched is not None
         cost = job.most - job.escrow if is_known and budget is not None else 0
         if budget is not None and budget < job.escrow + cost:
             check_budget(budget, outline_terms(job), job.token, cost)
@@ -107,6 +104,8 @@ def _data(data: Data) -> Mapping[str, Any]:
         said["path"] = _absolute(said["path"])
     if isinstance(said.get("paths"), list):
         said["paths"] = [_absolute(path) for path in said["paths"]]
+    if isinstance(tokenizer := said.get("tokenizer"), str) and Path(tokenizer).expanduser().exists():
+        said["tokenizer"] = _absolute(tokenizer)
     return said
 
 

@@ -25,6 +25,8 @@ from repops.fields import BadField, nearest, read
 from repops.graph import OPTIMIZER, BadProgram, Graph, Node
 from repops.profile import Profile, profile
 from zoo_compute.errors import UserError
+from zoo_compute.huggingface import models as pretrained
+from zoo_compute.huggingface.places import place_of
 from zoo_compute.models import ARCHITECTURES, RuleSection
 from zoo_compute.models.presets import preset, sized
 from zoo_compute.training.rounds import batch_nodes
@@ -37,7 +39,8 @@ FORM = "expected (module, loss_fn, optimizer): a step minimises loss_fn(module(i
 class ModelSource:
     """`model:` of a job, one of: function (`path.py:name` or `package.module:name`) with options, parts, program (a path).
 
-    parameters: of a built-in model, counted without making it; of others None.
+    parameters: of a built-in model, counted without making it; of others None. source: of a model of `transformers`, its Place
+    or the model itself.
     """
 
     function: str = ""
@@ -45,6 +48,7 @@ class ModelSource:
     parts: tuple[Any, Any, Any] | None = None
     program: str = ""
     parameters: int | None = None
+    source: Any = None
 
     @property
     def built_in(self) -> bool:
@@ -52,16 +56,34 @@ class ModelSource:
 
     @property
     def context(self) -> int | None:
-        """Tokens per example of text, if the model's options set it."""
+        """Tokens per example of text, if the model's options or its configuration set it."""
+        if self.source is not None:
+            return pretrained.context_of(self.source)
         tokens = self.options.get("context")
         return tokens if isinstance(tokens, int) else None
 
+    def check_context(self, tokens: int | None) -> int | None:
+        """`data.context`, or the model's own. Raises UserError for more than a model of `transformers` has positions."""
+        most = self.context
+        if self.source is not None and most and tokens and tokens > most:
+            raise UserError(f"data.context: {tokens:,} exceeds the model's {most:,} positions")
+        return tokens or most
 
-def read_model(section: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource:
-    """Read the `model:` section. rule: the optimiser keys that `training:` sets. Raises BadField."""
-    named = [key for key in ("architecture", "module", "program") if key in section]
+    @property
+    def vocabulary(self) -> int | None:
+        """The number of tokens that the model knows; None for a module or a program of the submitter's."""
+        if self.source is not None:
+            return pretrained.vocabulary_of(self.source)
+        return int(self.options["vocab"]) if self.built_in else None
+
+
+def read_model(section: Mapping[str, Any], rule: Mapping[str, Any], directory: Path = Path()) -> ModelSource:
+    """Read the `model:` section. rule: the optimiser keys that `training:` sets. Raises BadField, UserError."""
+    named = [key for key in ("architecture", "module", "program", "transformers") if key in section]
     if len(named) > 1:
         raise BadField(f"model: {' and '.join(named)} exclude each other")
+    if "transformers" in section:
+        return _pretrained(section, rule, directory)
     if "module" not in section and "program" not in section:
         return _built_in(section, rule)
     if rule:
@@ -93,6 +115,18 @@ def _built_in(section: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSourc
     options = asdict(sizes) | asdict(read(RuleSection, rule, "training"))
     del options["architecture"]
     return ModelSource(f"zoo_compute.models.{name}:build", options, parameters=sizes.parameters)
+
+
+def _pretrained(section: Mapping[str, Any], rule: Mapping[str, Any], directory: Path) -> ModelSource:
+    model = section["transformers"]
+    if len(section) > 1:
+        raise BadField(f"model: transformers allows no other key, got {sorted(section)}")
+    if isinstance(model, (str, Path)):
+        model = place_of(str(model), directory, pretrained.KEY)
+    elif not hasattr(model, "save_pretrained"):
+        raise BadField(f"{pretrained.KEY}: expected a folder, a name of the hub or a model, got {type(model).__name__}")
+    options = asdict(read(RuleSection, rule, "training"))
+    return ModelSource("zoo_compute.huggingface.models:build", {"source": model, **options}, source=model)
 
 
 def _single_path(section: Mapping[str, Any], key: str) -> str:
@@ -201,6 +235,8 @@ def call_model_function(source: ModelSource, directory: Path) -> tuple[Any, Any,
     function = load_function(source.function, directory)
     try:
         parts = function(**source.options)
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"model.module: {source.function}: {_describe_error(error)}") from error
     if not isinstance(parts, tuple) or len(parts) != 3:

@@ -43,10 +43,12 @@ LONGEST_SEGMENT = 10  # steps, unless a job says otherwise: a dispute replays on
 
 @dataclass(frozen=True)
 class DataSection:
-    """`data:` text files or directories, or one .npz or .safetensors file of arrays. Paths are relative to the configuration.
+    """`data:` text files or directories, .jsonl, .parquet or .csv files, or one .npz or .safetensors file of arrays. Paths are
+    relative to the configuration.
 
-    dataset: instead of a path, the name or number of a dataset of the network (`zoo dataset list`).
-    heldout: examples not trained on. context: tokens per example of text, if the model's options do not set it.
+    dataset: instead of a path, the name or number of a dataset of the network (`zoo dataset list`), or OWNER/NAME@REVISION of
+    Hugging Face's hub. split, subset, column: which texts of a table. tokenizer: a folder, a file or a name of the hub; without
+    one, text is bytes. heldout: examples not trained on. context: tokens per example of text, if the model does not set it.
     arrays: from Python, instead of a path.
     """
 
@@ -56,10 +58,26 @@ class DataSection:
     context: int | None = None
     arrays: dict | None = None
     dataset: str | int | None = None
+    split: str = ""
+    subset: str = ""
+    column: str = ""
+    tokenizer: str = ""
 
     def __post_init__(self) -> None:
         if self.dataset is not None and (self.path or self.paths or self.arrays is not None):
             raise BadField("data: dataset excludes path, paths and arrays; set one of them")
+        if (self.on_network is not None or self.arrays is not None) and (self.split or self.subset or self.column):
+            raise BadField("data: split, subset and column are of files and of the hub's datasets")
+
+    @property
+    def on_hub(self) -> str | None:
+        """OWNER/NAME@REVISION. Names of the network have no slash."""
+        return self.dataset if isinstance(self.dataset, str) and "/" in self.dataset else None
+
+    @property
+    def on_network(self) -> str | int | None:
+        """The name or number of a dataset of the network."""
+        return None if self.on_hub else self.dataset
 
 
 @dataclass(frozen=True)

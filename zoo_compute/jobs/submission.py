@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,12 +30,13 @@ from zoo_compute.errors import BareRevert, NotFunded, Retryable, TokenRefusal, U
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.custody import CustodyTerms
+from zoo_compute.jobs.data_source import Say, dataset_of
 from zoo_compute.jobs.files import publish_files
 from zoo_compute.jobs.quote import terms_of
 from zoo_compute.spec import params
 from zoo_compute.spec.params import Terms, least_posting_deposit
 from zoo_compute.store.cid import digest_of
-from zoo_compute.training import examples as texts
+from zoo_compute.training.examples import Dataset, batch_of
 from zoo_compute.training.merge import Merge
 from zoo_compute.training.outer_optimizers import OUTER
 from zoo_compute.training.rounds import begin
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
     from zoo_compute.chain.sender import Sender
     from zoo_compute.store import Store
-
-Say = Callable[[str], None]
 
 
 class AlreadyPosted(UserError):
@@ -85,7 +83,7 @@ def prepare(
     the branches as the job's parents.
     """
     say("preparing the data")
-    dataset = _dataset(job, say)
+    dataset = dataset_of(job, say)
     shapes = {name: f"{array.dtype.name} {array.shape[1:]}" for name, array in dataset.examples.items()}
     counts = [len(next(iter(part.values()))) for part in dataset]
     say(f"{counts[0]:,} examples of {', '.join(f'{n} {s}' for n, s in shapes.items())}; {counts[1]:,} held out")
@@ -110,30 +108,7 @@ def prepare(
     return PreparedJob(manifest, cid, terms, job.token, job.custody)
 
 
-def _dataset(job: ComputeJob, say: Say) -> texts.Dataset:
-    sizes = {
-        "seed": job.training.seed,
-        "wanted": job.examples_wanted,
-        "minimum": job.examples_per_round,
-        "heldout": job.data.heldout,
-    }
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", texts.RepeatedData)
-        try:
-            if job.arrays is not None:
-                dataset = texts.prepare_arrays(job.arrays, **sizes)
-            else:
-                dataset = texts.prepare_text(job.text, job.context, **sizes)
-        except UserError:
-            raise
-        except ValueError as error:
-            raise UserError(f"data: {error}") from error
-    for warning in caught:
-        say(f"note: {warning.message}")
-    return dataset
-
-
-def _try_first_step(job: ComputeJob, manifest: Manifest, dataset: texts.Dataset, tensors: Mapping[str, Any]) -> None:
+def _try_first_step(job: ComputeJob, manifest: Manifest, dataset: Dataset, tensors: Mapping[str, Any]) -> None:
     """Refuse a job whose first step the network would skip but charge for. Raises UserError."""
     graph = job.traced.graph
     try:
@@ -143,7 +118,7 @@ def _try_first_step(job: ComputeJob, manifest: Manifest, dataset: texts.Dataset,
     if STEP not in runner.state:
         return
     begin(graph, runner.state, tensors, manifest.draw_seed(0, 0))
-    loss = runner.step(texts.batch_of(dataset.examples, manifest.examples_for(0, 0, 0), manifest.accumulate))
+    loss = runner.step(batch_of(dataset.examples, manifest.examples_for(0, 0, 0), manifest.accumulate))
     if not runner.state[STEP].any():
         raise UserError(
             f"the job's first step would be skipped: its loss is {loss:g}, or a gradient is not finite, or an index is out of range",

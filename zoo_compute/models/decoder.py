@@ -31,17 +31,8 @@ class Decoder(nn.Module):
         epsilon: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> Step:
-        """The return value of a job's module function: the module with initial weights, the loss, the optimiser.
-
-        weight_decay: AdamW's, of matrices only.
-        """
-        if optimizer == "sgd":
-            return self, next_token_loss, SGD(self.parameters(), lr=learning_rate)
-        matrices = [parameter for parameter in self.parameters() if parameter.dim() > 1]
-        others = [parameter for parameter in self.parameters() if parameter.dim() <= 1]
-        groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
-        rule = AdamW(groups, lr=learning_rate, betas=(beta1, beta2), eps=epsilon, weight_decay=weight_decay)
-        return self, next_token_loss, rule
+        """The return value of a job's module function: the module with initial weights, the loss, the optimiser."""
+        return self, next_token_loss, optimizer_of(self, learning_rate, optimizer, beta1, beta2, epsilon, weight_decay)
 
     @torch.no_grad()
     def generate(self, prompt: bytes, length: int, seed: int, temperature: float = 0.8) -> bytes:
@@ -57,6 +48,24 @@ class Decoder(nn.Module):
             odds = torch.softmax(logits / temperature, dim=-1)
             text.append(int(torch.multinomial(odds, 1, generator=generator)))
         return bytes(text[len(text) - length :]) if length else b""
+
+
+def optimizer_of(
+    module: nn.Module,
+    learning_rate: float,
+    optimizer: str = "adamw",
+    beta1: float = 0.9,
+    beta2: float = 0.95,
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.0,
+) -> Optimizer:
+    """The optimiser that keys of `training:` describe. weight_decay: AdamW's, of matrices only."""
+    if optimizer == "sgd":
+        return SGD(module.parameters(), lr=learning_rate)
+    matrices = [parameter for parameter in module.parameters() if parameter.dim() > 1]
+    others = [parameter for parameter in module.parameters() if parameter.dim() <= 1]
+    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
+    return AdamW(groups, lr=learning_rate, betas=(beta1, beta2), eps=epsilon, weight_decay=weight_decay)
 
 
 def next_token_loss(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:

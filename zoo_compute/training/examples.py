@@ -55,17 +55,32 @@ def prepare_text(
     (`ComputeJob.examples_wanted`); more text is sampled down to this many, less text emits a RepeatedData warning.
     Raises ValueError for fewer than `minimum` examples (`ComputeJob.examples_of_a_round`).
     """
+    text = sources if isinstance(sources, bytes) else read_text(sources)
+    row = np.frombuffer(text, dtype=np.uint8)
+    return prepare_tokens(row, context, seed, wanted=wanted, minimum=minimum, heldout=heldout, unit="bytes")
+
+
+def prepare_tokens(
+    row: Array,
+    context: int,
+    seed: int,
+    *,
+    wanted: int | None = None,
+    minimum: int = 1,
+    heldout: int = 128,
+    unit: str = "tokens",
+) -> Dataset:
+    """Like `prepare_text`, for a text that is tokens already: row (tokens,)."""
     if context < 1 or heldout < 1:
         raise ValueError(f"expected context and heldout of at least 1, got {context} and {heldout}")
-    text = sources if isinstance(sources, bytes) else read_text(sources)
-    count = len(text) // (context + 1)
+    count = len(row) // (context + 1)
     if count < minimum + heldout:
         raise ValueError(
-            f"too little text: {len(text):,} bytes make {max(0, count - heldout):,} examples of {context + 1} bytes "
+            f"too little text: {len(row):,} {unit} make {max(0, count - heldout):,} examples of {context + 1} {unit} "
             f"beside {heldout:,} held out; one round needs {minimum:,}. Add text (at least "
-            f"{(minimum + heldout) * (context + 1):,} bytes), or lower slots, inner_steps, batch_size or context"
+            f"{(minimum + heldout) * (context + 1):,} {unit}), or lower slots, inner_steps, batch_size or context"
         )
-    windows = np.frombuffer(text, dtype=np.uint8)[: count * (context + 1)].reshape(count, context + 1)
+    windows = row[: count * (context + 1)].reshape(count, context + 1)
     return _split({TOKENS: windows}, count, seed, wanted=wanted, heldout=heldout, what="the text makes")
 
 
@@ -146,7 +161,12 @@ def batch_of(examples: Mapping[str, Array], index: Array, accumulate: int = 1) -
 
 
 def read_text(sources: str | Path | Iterable[str | Path]) -> bytes:
-    """The concatenated bytes of text files; directories are walked in order of their paths."""
+    """The concatenated bytes of text files."""
+    return b"\n".join(read_documents(sources))
+
+
+def read_documents(sources: str | Path | Iterable[str | Path]) -> list[bytes]:
+    """The bytes of each text file; directories are walked in order of their paths. Raises ValueError."""
     locations = [sources] if isinstance(sources, (str, Path)) else list(sources)
     parts, total = [], 0
     for source in locations:
@@ -159,7 +179,7 @@ def read_text(sources: str | Path | Iterable[str | Path]) -> bytes:
     if not total:
         names = ", ".join(str(source) for source in locations) or "nothing"
         raise ValueError(f"no text found in {names}; expected files ending in {', '.join(sorted(TEXT_SUFFIXES))}")
-    return b"\n".join(parts)
+    return parts
 
 
 def _wanted(path: Path, source: Path) -> bool:

@@ -1,0 +1,65 @@
+"""A causal model of `transformers` as a job's module: next-token prediction, from pretrained weights or new ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from zoo_compute.errors import UserError
+from zoo_compute.huggingface import library, reason
+from zoo_compute.huggingface.places import Place
+
+KEY = "model.transformers"
+
+
+def build(source: Any, **rule: Any) -> tuple[Any, Any, Any]:
+    """The return value of a job's module function. source: a Place, or a model. rule: the keys of RuleSection."""
+    from torch.nn import functional
+
+    from zoo_compute.models.decoder import optimizer_of
+
+    model = (_load(source) if isinstance(source, Place) else source).float().train()
+    return model, functional.cross_entropy, optimizer_of(model, **rule)
+
+
+def config_of(source: Any) -> Any:
+    """The configuration of a Place or a model. Raises UserError."""
+    if not isinstance(source, Place):
+        return source.config
+    transformers = library("transformers", KEY)
+    try:
+        return transformers.AutoConfig.from_pretrained(source.location, **source.pinned)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{KEY}: {source.said}: {reason(error)}", hint="the folder needs a config.json") from error
+
+
+def context_of(source: Any) -> int | None:
+    """How many positions the model has, if its configuration says so."""
+    positions = getattr(config_of(source), "max_position_embeddings", None)
+    return positions if isinstance(positions, int) and positions > 0 else None
+
+
+def vocabulary_of(source: Any) -> int:
+    return int(config_of(source).vocab_size)
+
+
+def _load(place: Place) -> Any:
+    """With the place's weights; with new ones from torch's generator if it is a folder without weights."""
+    transformers = library("transformers", KEY)
+    loader = transformers.AutoModelForCausalLM
+    try:
+        if place.is_local and not any(Path(place.location).glob("*.safetensors")):
+            _refuse_pickles(place)
+            return loader.from_config(config_of(place))
+        return loader.from_pretrained(place.location, use_safetensors=True, dtype="float32", **place.pinned)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{KEY}: {place.said}: {reason(error)}") from error
+
+
+def _refuse_pickles(place: Place) -> None:
+    """A pickle runs code when it is read; taken for a folder without weights it would be left out silently."""
+    for path in sorted(Path(place.location).glob("*.bin")):
+        raise UserError(
+            f"{KEY}: {place.said} has its weights in {path.name}, a pickle, which is not read",
+            hint="load it once with transformers and write it again: `model.save_pretrained(FOLDER)`",
+        )
