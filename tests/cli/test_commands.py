@@ -165,6 +165,7 @@ def test_quote__needs_no_network_and_says_whether_the_budget_covers_it(zoo: Zoo,
     code, out, err = zoo.run("quote", "job.yaml")
     assert code == 0
     assert "52 ZEN at worst" in out
+    assert "anyone can download them" in next(line for line in out.splitlines() if line.startswith("public"))
     assert "production" in err
 
 

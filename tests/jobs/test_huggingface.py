@@ -251,10 +251,11 @@ def test_a_model_in_memory__posts_the_same_job_as_its_folder(
 ) -> None:
     from transformers import AutoModelForCausalLM
 
-    board = a_board(tmp_path, monkeypatch)
+    board, lines = a_board(tmp_path, monkeypatch), list[str]()
     model = AutoModelForCausalLM.from_pretrained(folder / "gpt2")
     data = {"path": str(folder / "stories.parquet"), "tokenizer": str(folder / "gpt2"), "heldout": 8}
-    a_client(board).train(model={"transformers": model}, data=data, training=TRAINING)
+    a_client(board, say=lines.append).train(model={"transformers": model}, data=data, training=TRAINING)
+    assert lines[0].startswith("public once the job is posted: the data, the program, every checkpoint")
     a_client(board).train(model={"transformers": str(folder / "gpt2")}, data=data, training=TRAINING)
     options = {key: value for key, value in TRAINING.items() if key != "slots"}
     path = data.pop("path")

@@ -31,8 +31,8 @@ REFERENCE = f"{REFERENCE_GPU} at {format_count(REFERENCE_FLOPS, 'FLOP/s')}"
 def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | None) -> None:
     """Print work, price range, worst-case escrow, locks and durations of the job in FILE. Needs no account; for ZEN, no chain."""
     from zoo_compute.jobs.loading import plan_job
+    from zoo_compute.jobs.quote import PUBLIC, work_unit
     from zoo_compute.jobs.quote import quote as quote_of
-    from zoo_compute.jobs.quote import work_unit
     from zoo_compute.spec.params import PRESETS
 
     preset_name = preset or _preset_of(settings)
@@ -92,6 +92,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         *([("custody", _custody_line(priced.custody, money))] if priced.custody else []),
         *([("operators", f"need {', '.join(priced.requirements)}")] if priced.requirements else []),
         *([("", meeting)] if meeting else []),
+        ("public", PUBLIC),
         ("budget", _budget_line(budget, covered, priced.most, money)),
         ("locks", _locks_line(priced, money)),
         (

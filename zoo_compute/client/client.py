@@ -23,7 +23,7 @@ from zoo_compute.errors import ConfigError, UserError, ZooError
 from zoo_compute.jobs import shortfall
 from zoo_compute.jobs.loading import Amount, Config, Data, plan_job
 from zoo_compute.jobs.needs import check_capacity
-from zoo_compute.jobs.quote import Quote, quote
+from zoo_compute.jobs.quote import PUBLIC, Quote, quote
 from zoo_compute.jobs.sections import SECTIONS
 from zoo_compute.spec.params import COIN
 from zoo_compute.store import BlockStore, confirmations
@@ -88,6 +88,7 @@ class Client(Session):
         plan = plan_job(config, max_budget, data, **sections)
         token = self.pay_in_token_of(plan.job)
         plan.check_budget()
+        self.say(f"public once the job is posted: {PUBLIC}")
         offers = () if anyway else shortfall.offers(self.chain, token.address, asks=plan.job.requirements.word)
         if not anyway:
             check_capacity(plan.job, offers, say=self.say)

@@ -182,6 +182,20 @@ class Job:
         self._client.use_peers()
         return fetch_result(self.view(), self._client.store, Path(path), whole=whole)
 
+    def save_pretrained(self, folder: str | Path, *, model: str | Path | None = None) -> Result:
+        """Fetch and verify the newest checkpoint as `result` does, and write what `from_pretrained` of `transformers` loads: weights,
+        configuration, tokenizer, and a model card with the job's proof.
+
+        model: a folder or NAME@REVISION of the hub with configuration and tokenizer; by default those of the posted job, if it was
+        posted from this machine. Raises UserError, ContentMissing, ContentTampered.
+        """
+        from zoo_compute.client.results import write_pretrained
+
+        self._client.use_peers()
+        view, store = self.view(), self._client.store
+        progress = self.progress() if view.completed_rounds else None
+        return write_pretrained(view, store, Path(folder), model, progress, self._client.description)
+
     def branch(self, since: int = 0, round_: int | None = None) -> LoadedBranch:
         """The rounds from checkpoint `since` to `round_` (default: the newest final one), as a branch to merge with others.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from repops import commitments, files
 from repops.commitments import Array
@@ -15,6 +16,10 @@ from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord, Pointer
 from zoo_compute.formats.manifest import MAX_MANIFEST_BYTES, Manifest
 from zoo_compute.store import ContentTampered, Store, raw_cid
 from zoo_compute.training.outer_optimizers import OUTER
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.network import Network
+    from zoo_compute.client.progress import Progress
 
 TIMEOUT_S = 600.0
 
@@ -65,6 +70,40 @@ def fetch_result(view: JobView, store: Store, path: Path, *, whole: bool = False
         final=view.final_rounds == done,
         parameters=sum(array.size for array in parameters.values()),
     )
+
+
+def write_pretrained(
+    view: JobView, store: Store, folder: Path, model: str | Path | None, progress: Progress | None, network: Network
+) -> Result:
+    """Download and verify the newest checkpoint of a job. Write it as a folder of `transformers`, all of it or nothing.
+
+    model: where configuration and tokenizer are; None: what was recorded when the job was posted.
+    """
+    from zoo_compute.client.model_card import model_card
+    from zoo_compute.huggingface.folder import write_folder
+    from zoo_compute.huggingface.places import Place, place_of
+    from zoo_compute.jobs.model_record import names_of, record_folder
+
+    manifest, folder = manifest_of(view, store), folder.expanduser()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is there already, and not empty", hint="name another folder")
+    recorded = record_folder(manifest)
+    if model is None and not recorded.is_dir():
+        raise UserError(
+            f"job {view.job} was not posted from this machine, or is of no model of transformers",
+            hint="--model FOLDER names the model that it started from: its config.json and tokenizer",
+        )
+    source = Place(f"job {view.job}", str(recorded)) if model is None else place_of(str(model), Path(), "--model")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".zoo-", dir=folder.parent) as temporary:
+        made = Path(temporary) / "model"
+        result = fetch_result(view, store, Path(temporary) / "model.safetensors")
+        write_folder(source, files.load_state(result.path), made)
+        assert progress is not None, "there is a checkpoint"
+        card = model_card(folder.name, result, manifest, progress, network, names_of(manifest))
+        (made / "README.md").write_text(card)
+        made.replace(folder)
+    return replace(result, path=folder)
 
 
 def module_tensors(checkpoint: Mapping[str, Array]) -> dict[str, Array]:

@@ -33,6 +33,13 @@ def config_of(source: Any) -> Any:
         raise UserError(f"{KEY}: {source.said}: {reason(error)}", hint="the folder needs a config.json") from error
 
 
+def configs_of(module: Any) -> tuple[Any, ...]:
+    """What a model of `transformers` is made and generates from; of other modules nothing."""
+    if not hasattr(module, "save_pretrained"):
+        return ()
+    return tuple(each for each in (module.config, getattr(module, "generation_config", None)) if each is not None)
+
+
 def context_of(source: Any) -> int | None:
     """How many positions the model has, if its configuration says so."""
     positions = getattr(config_of(source), "max_position_embeddings", None)
@@ -50,7 +57,7 @@ def _load(place: Place) -> Any:
     try:
         if place.is_local and not any(Path(place.location).glob("*.safetensors")):
             _refuse_pickles(place)
-            return loader.from_config(config_of(place))
+            return loader.from_config(config_of(place), dtype="float32")
         return loader.from_pretrained(place.location, use_safetensors=True, dtype="float32", **place.pinned)
     except (OSError, ValueError) as error:
         raise UserError(f"{KEY}: {place.said}: {reason(error)}") from error

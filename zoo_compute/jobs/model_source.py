@@ -137,10 +137,11 @@ def _single_path(section: Mapping[str, Any], key: str) -> str:
 
 @dataclass(frozen=True)
 class TracedStep:
-    """A step's program. draw: makes the module's initial tensors; None for a program file."""
+    """A step's program. draw: makes the module's initial tensors; None for a program file. configs: of a model of `transformers`."""
 
     graph: Graph
     draw: Callable[[], dict[str, Array]] | None
+    configs: tuple[Any, ...] = ()
 
     @cached_property
     def initial(self) -> dict[str, Array] | None:
@@ -227,7 +228,7 @@ def trace_module(
     if source.built_in:
         return TracedStep(program.graph, lambda: drawn(make("cpu")[0]))
     initial = drawn(module)
-    return TracedStep(program.graph, lambda: initial)
+    return TracedStep(program.graph, lambda: initial, pretrained.configs_of(module))
 
 
 def call_model_function(source: ModelSource, directory: Path) -> tuple[Any, Any, Any]:

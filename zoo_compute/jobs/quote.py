@@ -25,6 +25,7 @@ AMOUNTS = {
 }  # fmt: skip
 PFLOP = 10**15
 DAY_S = 86_400
+PUBLIC = "the data, the program, every checkpoint and the result: anyone can download them, also later"
 DEAR = 10  # multiple of the reference price from which on a quote warns
 
 

@@ -32,6 +32,7 @@ from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.custody import CustodyTerms
 from zoo_compute.jobs.data_source import Say, dataset_of
 from zoo_compute.jobs.files import publish_files
+from zoo_compute.jobs.model_record import record_model
 from zoo_compute.jobs.quote import terms_of
 from zoo_compute.spec import params
 from zoo_compute.spec.params import Terms, least_posting_deposit
@@ -101,6 +102,7 @@ def prepare(
     say("storing program, data and weights")
     manifest = publish_files(job, dataset, store, weights=tensors, parents=merge.parents if merge else None)
     _try_first_step(job, manifest, dataset, tensors or job.traced.initial or {})
+    record_model(job, manifest)
     cid = store.add(manifest.to_bytes(), pin=True)
     assert digest_of(cid) == manifest.digest, "a manifest is one raw block"
     work_root = work_of(manifest, job.traced.graph).root

@@ -11,6 +11,7 @@ import click
 from zoo_compute.amounts import Token, format_amount, format_seconds
 from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine, table
+from zoo_compute.errors import ConfigError
 from zoo_compute.spec.retention import KEEP_DAYS
 
 if TYPE_CHECKING:
@@ -305,17 +306,42 @@ def cancel(settings: Settings, number: int) -> None:
 @job.command()
 @_number
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; ./job-JOB.safetensors by default."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="File or folder to write; ./job-JOB.safetensors or ./job-JOB by default.",
 )
 @click.option("--whole", is_flag=True, help="Include the outer optimiser's state, to continue training.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["safetensors", "hf"]),
+    default="safetensors",
+    show_default=True,
+    help="One file, or a folder for `from_pretrained` of transformers, with a model card.",
+)
+@click.option(
+    "--model",
+    metavar="FOLDER",
+    help="With --format hf: where configuration and tokenizer are, if the job was not posted from this machine.",
+)
 @_store
 @pass_settings
-def result(settings: Settings, number: int, out: Path | None, whole: bool, location: str | None) -> None:
-    """Fetch the newest checkpoint, verify it against the chain, and write it as safetensors."""
+def result(
+    settings: Settings, number: int, out: Path | None, whole: bool, form: str, model: str | None, location: str | None
+) -> None:
+    """Fetch the newest checkpoint, verify it against the chain, and write it as safetensors or for transformers."""
+    if form == "hf" and whole:
+        raise ConfigError("--whole is of one file, not of --format hf", hint="leave one of them out")
+    if form != "hf" and (model or (out and out.is_dir())):
+        what = "--model" if model else f"--out {out}, a folder,"
+        raise ConfigError(f"{what} needs --format hf", hint="or name a file")
     started = time.monotonic()
     job = settings.client(store=location, with_account=False).job(number)
     settings.say(f"fetching the newest checkpoint of job {number}")
-    got = job.result(out or Path(f"job-{number}.safetensors"), whole=whole)
+    if form == "hf":
+        got = job.save_pretrained(out or Path(f"job-{number}"), model=model)
+    else:
+        got = job.result(out or Path(f"job-{number}.safetensors"), whole=whole)
     settings.emit(
         {**vars(got), "path": str(got.path)},
         [

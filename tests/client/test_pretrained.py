@@ -1,0 +1,226 @@
+"""A result as a folder of transformers: it computes what the job's program computes, generates, and names its proof."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from node.replay import replay
+from repops import backend, commitments
+from repops.commitments import Array
+from tests.client.test_results import TERMS, aggregation, published
+from tests.support import tiny_gpt2
+from tests.support.tiny_gpt2 import CONTEXT, VOCABULARY
+from tests.support.zoo_command import Zoo, zoo_fixture  # noqa: F401
+from zoo_compute.chain.network import CONTRACTS
+from zoo_compute.chain.views import ClaimState, JobState, JobView
+from zoo_compute.cli.context import Settings
+from zoo_compute.client.job import Job
+from zoo_compute.client.progress import progress_of
+from zoo_compute.client.results import Result, write_pretrained
+from zoo_compute.errors import UserError
+from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.model_record import record_folder
+from zoo_compute.jobs.submission import PreparedJob, prepare
+from zoo_compute.spec.params import ZEN
+from zoo_compute.store import BlockStore
+
+TRAINING = {"batch_size": 4, "inner_steps": 4, "rounds": 1, "slots": 2, "learning_rate": 0.01}
+NETWORK: Any = SimpleNamespace(name="testnet", chain_id=31_337, contracts={name: f"0x{name}" for name in CONTRACTS})
+
+
+class Trained(NamedTuple):
+    folder: Path
+    home: Path
+    job: ComputeJob
+    prepared: PreparedJob
+    store: BlockStore
+    state: dict[str, Array]
+    view: JobView
+
+    def write(self, folder: Path, model: str | Path | None = None) -> Result:
+        progress = progress_of(self.view, spent=3 * ZEN, due=0, losses=(5.5,))
+        return write_pretrained(self.view, self.store, folder, model, progress, NETWORK)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """A job of one round, played in this process, whose checkpoint a chain has."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZOO_HOME", str(folder / "home"))
+        patch.setattr("datasets.config.HF_DATASETS_CACHE", folder / "cache")
+        tiny_gpt2.save_all(folder)
+        store = BlockStore(folder / "store")
+        data = {"path": "stories.parquet", "heldout": 8}
+        job = ComputeJob({"transformers": "gpt2"}, data, TRAINING, "100", directory=folder)
+        ready = prepare(job, store, say=lambda _: None)
+        state = dict(replay(ready.manifest, store, [0b11]).state)
+    root = commitments.state_root(state)
+    terms = replace(TERMS, manifest=ready.manifest.digest, rounds=1)
+    made = aggregation(0, root, state=ClaimState.PAID)
+    view = replace(published(store, state, root), terms=terms, checkpoints=(made,), state=JobState.ENDED)
+    return Trained(folder, folder / "home", job, ready, store, state, view)
+
+
+@pytest.fixture
+def home(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ZOO_HOME", str(trained.home))
+    return trained.home
+
+
+def program_logits(trained: Trained, inputs: Array) -> Array:
+    """What the job's own program computes before its loss: its first node of as many elements as logits have."""
+    runner = backend.prepare(trained.job.traced.graph, name="reference")
+    for name, array in runner.state.items():
+        array[...] = trained.state.get(name, 0)
+    values = runner.trace({"inputs": inputs, "targets": inputs})
+    size = inputs.size * VOCABULARY
+    logits = next(v for v in values if v.size == size and v.dtype == np.float32)
+    return logits.reshape(*inputs.shape, VOCABULARY)
+
+
+def test_the_folder__computes_what_the_program_computes__and_generates(
+    trained: Trained, home: Path, tmp_path: Path
+) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    result = trained.write(tmp_path / "tuned")
+    assert (result.path, result.final, result.round) == (tmp_path / "tuned", True, 1)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "tuned").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "tuned")
+    inputs = np.random.default_rng(0).integers(0, VOCABULARY, (4, CONTEXT)).astype(np.int32)
+    with torch.no_grad():
+        logits = model(torch.from_numpy(inputs).long()).logits.numpy()
+    own = program_logits(trained, inputs)
+    assert np.abs(logits - own).max() < 1e-5
+    untrained = AutoModelForCausalLM.from_pretrained(trained.folder / "gpt2").eval()
+    with torch.no_grad():
+        assert np.abs(untrained(torch.from_numpy(inputs).long()).logits.numpy() - own).max() > 1e-2
+
+    prompt = tokenizer("Story 7: the fox", return_tensors="pt")
+    length = prompt.input_ids.shape[1]
+    words = model.generate(**prompt, max_new_tokens=CONTEXT - length, min_new_tokens=4, do_sample=False)
+    text = tokenizer.decode(words[0])
+    assert text.startswith("Story 7: the fox")
+    assert words.shape[1] >= length + 4
+
+
+def test_the_card__names_data_rounds_price_and_proof(trained: Trained, home: Path, tmp_path: Path) -> None:
+    import yaml
+
+    trained.write(tmp_path / "tuned")
+    card = (tmp_path / "tuned" / "README.md").read_text()
+    head = yaml.safe_load(card.split("---")[1])
+    assert head == {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["zoo-compute"]}
+    manifest = trained.prepared.manifest
+    for text in (
+        "# tuned",
+        "| started from | gpt2 |",
+        f"| data | stories.parquet; {manifest.data.examples:,} examples |",
+        "1 of 1 rounds of 2 slots, 4 steps of 4 examples each",
+        "5.5000 (reported by nodes, unverified)",
+        "3 ZEN paid",
+        "final: nobody can challenge it",
+        "testnet, chain 31337",
+        "| job | 5 |",
+        "| TaskRegistry | `0xtasks` |",
+        "| Referee | `0xreferee` |",
+        f"root `0x{commitments.state_root(trained.state).hex()}`",
+        f"root `0x{manifest.data.root}`",
+        f"`{trained.prepared.cid}`",
+        "zoo verify 5 --all",
+    ):
+        assert text in card
+    assert str(trained.folder) not in card, "the folders of this machine are nobody's business"
+
+
+def test_another_machine__names_the_model_it_started_from(trained: Trained, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "nothing"))
+    with pytest.raises(UserError, match="was not posted from this machine") as refused:
+        trained.write(tmp_path / "tuned")
+    assert "--model FOLDER" in refused.value.hint
+    assert not (tmp_path / "tuned").exists()
+    trained.write(tmp_path / "tuned", trained.folder / "gpt2")
+    made = {path.name for path in (tmp_path / "tuned").iterdir()}
+    assert made >= {"config.json", "model.safetensors", "tokenizer.json", "README.md", "generation_config.json"}
+    assert "started from" not in (tmp_path / "tuned" / "README.md").read_text()
+
+
+def test_the_wrong_model__is_refused_and_nothing_is_written(trained: Trained, home: Path, tmp_path: Path) -> None:
+    from transformers import GPT2Config, LlamaConfig
+
+    sizes = {"vocab_size": VOCABULARY, "n_positions": CONTEXT, "n_embd": 16, "n_layer": 1, "n_head": 2}
+    GPT2Config(**sizes).save_pretrained(tmp_path / "shallow")
+    GPT2Config(**{**sizes, "n_embd": 8}).save_pretrained(tmp_path / "narrow")
+    LlamaConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2).save_pretrained(
+        tmp_path / "llama"
+    )
+    for name in ("shallow", "narrow", "llama"):
+        with pytest.raises(UserError, match=r"does not fit the model of .*(alone|shape)"):
+            trained.write(tmp_path / "tuned", tmp_path / name)
+    assert {path.name for path in tmp_path.iterdir()} == {"shallow", "narrow", "llama"}
+
+
+def test_a_folder_with_something_in_it__is_left_alone(trained: Trained, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "tuned").mkdir()
+    (tmp_path / "tuned" / "mine").write_text("mine")
+    with pytest.raises(UserError, match="is there already, and not empty"):
+        trained.write(tmp_path / "tuned")
+    (tmp_path / "tuned" / "mine").unlink()
+    assert trained.write(tmp_path / "tuned").path == tmp_path / "tuned"
+
+
+def test_a_record__is_kept_of_the_hubs_models_alone(trained: Trained, home: Path, tmp_path: Path) -> None:
+    assert record_folder(trained.prepared.manifest).is_dir()
+    (tmp_path / "text").write_text("a text of some length, again and again. " * 100)
+    model = {"layers": 1, "heads": 1, "width": 8, "context": 8}
+    job = ComputeJob(model, {"path": "text", "heldout": 8}, TRAINING, "100", directory=tmp_path)
+    ready = prepare(job, trained.store, say=lambda _: None)
+    assert not record_folder(ready.manifest).exists()
+
+
+def test_the_job__writes_it_with_what_it_reads_of_the_chain(
+    trained: Trained, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got = a_job(trained, monkeypatch).save_pretrained(tmp_path / "tuned")
+    assert got.path == tmp_path / "tuned"
+    assert "1 ZEN paid, and 0.5 ZEN is due" in (tmp_path / "tuned" / "README.md").read_text()
+
+
+def a_job(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """As a client has it whose chain has `trained.view`."""
+    client: Any = SimpleNamespace(
+        store=trained.store,
+        chain=SimpleNamespace(network=SimpleNamespace(first_block=0)),
+        use_peers=lambda: None,
+        description=NETWORK,
+    )
+    monkeypatch.setattr("zoo_compute.client.job.read_job", lambda *_: trained.view)
+    monkeypatch.setattr(Job, "progress", lambda _: progress_of(trained.view, spent=ZEN, due=ZEN // 2))
+    return Job(client, 5)
+
+
+def test_the_command__writes_a_folder_beside_where_it_runs(
+    trained: Trained, zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = a_job(trained, monkeypatch)
+    monkeypatch.setenv("ZOO_HOME", str(trained.home))
+    monkeypatch.setattr(Settings, "client", lambda *_, **__: SimpleNamespace(job=lambda _: job))
+    code, out, err = zoo.run("job", "result", "5", "--format", "hf")
+    assert code == 0, err
+    assert out.startswith("job-5: ")
+    assert "verified against the chain: root 0x" in out
+    assert (tmp_path / "job-5" / "model.safetensors").is_file()
+
+
+def test_the_command__refuses_options_of_the_other_format(zoo: Zoo, tmp_path: Path) -> None:
+    assert "--whole is of one file" in zoo.refused("job", "result", "1", "--format", "hf", "--whole")
+    assert "--model needs --format hf" in zoo.refused("job", "result", "1", "--model", "gpt2")
+    assert "a folder, needs --format hf" in zoo.refused("job", "result", "1", "--out", str(tmp_path))
