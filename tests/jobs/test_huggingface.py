@@ -19,6 +19,7 @@ from zoo_compute.huggingface import places
 from zoo_compute.jobs.config import ComputeJob, JobError
 from zoo_compute.jobs.data_source import dataset_of
 from zoo_compute.jobs.files import publish_files
+from zoo_compute.jobs.model_record import record_folder
 from zoo_compute.jobs.submission import PreparedJob, prepare
 from zoo_compute.store import BlockStore
 
@@ -262,6 +263,24 @@ def test_a_model_in_memory__posts_the_same_job_as_its_folder(
     DistributedTrainer(model, path, 2, 1e3, client=a_client(board), data=data, training=options).submit()
     assert board.posted[0] == board.posted[1]
     assert board.posted[2] == board.posted[0]
+    assert not model.training, "it stays as it was"
+
+
+def test_a_trainers_tokens__count_the_positions_of_the_model(folder: Path) -> None:
+    model, data = {"transformers": str(folder / "gpt2")}, str(folder / "stories.parquet")
+    job = DistributedTrainer(model, data, 2, 10 * 2 * 8 * CONTEXT, training={"rounds": 1}).job_description
+    assert job.training.inner_steps == 10
+    assert job.training.learning_rate == 5e-5
+
+
+def test_tokens_as_arrays__need_no_tokenizer__and_the_models_is_recorded(folder: Path, tmp_path: Path) -> None:
+    tokens = np.arange(40 * (CONTEXT + 1), dtype=np.int32).reshape(40, -1) % VOCABULARY
+    tiny_gpt2.save_model(folder / "alone")
+    for model, has_it in (("gpt2", True), ("alone", False)):
+        job = job_of(folder, {"arrays": {"tokens": tokens}}, model)
+        record = record_folder(prepared(job, tmp_path).manifest)
+        assert (record / "config.json").exists()
+        assert (record / "tokenizer.json").exists() == has_it
 
 
 def test_a_model_in_memory__needs_a_tokenizer_by_name(folder: Path) -> None:

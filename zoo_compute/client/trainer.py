@@ -16,6 +16,7 @@ from zoo_compute.arguments import check_names, checks_arguments, names_of
 from zoo_compute.client.datasets import is_name
 from zoo_compute.errors import UserError
 from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.model_source import read_model
 from zoo_compute.jobs.sections import BUDGET, SECTIONS, keys_of
 from zoo_compute.models.presets import MODELS, preset, sized
 from zoo_compute.spec.params import MAX_ROUNDS
@@ -74,7 +75,7 @@ class DistributedTrainer:
             rule.setdefault("learning_rate", learning_rate)
         if rule["slots"] != nodes:
             raise UserError(f"training.slots is {rule['slots']!r}, nodes is {nodes!r}", hint="set only nodes")
-        context = data.get("context") or section.get("context", 1)
+        context = data.get("context") or _context(section)
         rule |= _pace(budget_tokens, context, rule)
         self.job_description = ComputeJob.from_dict(
             {**sections, "model": section, "data": data, "training": rule, BUDGET: max_budget}
@@ -148,6 +149,13 @@ def _section(model: Any) -> tuple[dict[str, Any], float]:
             str(error),
             hint=f"names are {', '.join(MODELS)}; or use your own: FILE.py:FUNCTION that returns (module, loss, optimizer)",
         ) from error
+
+
+def _context(section: Mapping[str, Any]) -> Any:
+    """Tokens of an example by the model alone; 1 where that says nothing."""
+    if "transformers" not in section:
+        return section.get("context", 1)
+    return read_model(section, {"learning_rate": FINE_TUNING_RATE}).context or 1
 
 
 def _pace(budget_tokens: float, context: Any, training: Mapping[str, Any]) -> dict[str, int]:

@@ -10,10 +10,9 @@ from repops.commitments import Array
 from zoo_compute.errors import UserError
 from zoo_compute.huggingface import library, reason
 from zoo_compute.huggingface.places import Place
-from zoo_compute.huggingface.tokens import load_tokenizer
+from zoo_compute.huggingface.tokens import has_tokenizer, load_tokenizer
 
 KEY = "--format hf"
-TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "tokenizer.model")
 
 
 def write_folder(source: Place, tensors: Mapping[str, Array], folder: Path) -> None:
@@ -24,8 +23,8 @@ def write_folder(source: Place, tensors: Mapping[str, Array], folder: Path) -> N
     """
     transformers = library("transformers", KEY)
     try:
-        config = transformers.AutoConfig.from_pretrained(source.location, **source.pinned)
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype="float32")
+        config = transformers.AutoConfig.from_pretrained(source.location, **source.options)
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype="float32", trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise UserError(
             f"{source.said}: {reason(error)}", hint="name a folder with a causal model's config.json"
@@ -34,7 +33,7 @@ def write_folder(source: Place, tensors: Mapping[str, Array], folder: Path) -> N
     if not source.is_local or (Path(source.location) / "generation_config.json").exists():
         model.generation_config = transformers.GenerationConfig.from_pretrained(source.location, **source.pinned)
     model.save_pretrained(folder)
-    if not source.is_local or any((Path(source.location) / name).exists() for name in TOKENIZERS):
+    if has_tokenizer(source):
         load_tokenizer(source).save_pretrained(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def build(source: Any, **rule: Any) -> tuple[Any, Any, Any]:
 
     from zoo_compute.models.decoder import optimizer_of
 
-    model = (_load(source) if isinstance(source, Place) else source).float().train()
+    model = (_load(source) if isinstance(source, Place) else copy.deepcopy(source)).float().train()
     return model, functional.cross_entropy, optimizer_of(model, **rule)
 
 
@@ -28,7 +29,7 @@ def config_of(source: Any) -> Any:
         return source.config
     transformers = library("transformers", KEY)
     try:
-        return transformers.AutoConfig.from_pretrained(source.location, **source.pinned)
+        return transformers.AutoConfig.from_pretrained(source.location, **source.options)
     except (OSError, ValueError) as error:
         raise UserError(f"{KEY}: {source.said}: {reason(error)}", hint="the folder needs a config.json") from error
 
@@ -57,8 +58,8 @@ def _load(place: Place) -> Any:
     try:
         if place.is_local and not any(Path(place.location).glob("*.safetensors")):
             _refuse_pickles(place)
-            return loader.from_config(config_of(place), dtype="float32")
-        return loader.from_pretrained(place.location, use_safetensors=True, dtype="float32", **place.pinned)
+            return loader.from_config(config_of(place), dtype="float32", trust_remote_code=False)
+        return loader.from_pretrained(place.location, use_safetensors=True, dtype="float32", **place.options)
     except (OSError, ValueError) as error:
         raise UserError(f"{KEY}: {place.said}: {reason(error)}") from error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from zoo_compute.errors import UserError
 
@@ -30,8 +31,13 @@ class Place:
 
     @property
     def pinned(self) -> dict[str, str]:
-        """Arguments of `from_pretrained` and `load_dataset` beside the location."""
+        """Arguments of `load_dataset` beside the location."""
         return {} if self.is_local else {"revision": self.revision}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of `from_pretrained` beside the location. Without the second, it asks on a terminal whether to run a repository's code."""
+        return {**self.pinned, "trust_remote_code": False}
 
 
 def place_of(said: str, directory: Path, key: str, *, kind: str = "model") -> Place:

@@ -17,6 +17,12 @@ KEY = "data.tokenizer"
 AT_ONCE = 1_000  # documents
 PIECE = 1 << 20  # characters of a long document that are tokenized together
 MAX_TOKENS = 2**29
+FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "tokenizer.model")
+
+
+def has_tokenizer(place: Place) -> bool:
+    """Whether a folder of a model has a tokenizer too. A name of the hub is expected to."""
+    return not place.is_local or any((Path(place.location) / name).exists() for name in FILES)
 
 
 def load_tokenizer(place: Place) -> Any:
@@ -25,7 +31,7 @@ def load_tokenizer(place: Place) -> Any:
     try:
         if place.is_local and Path(place.location).is_file():
             return transformers.PreTrainedTokenizerFast(tokenizer_file=place.location)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place.location, **place.pinned)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place.location, **place.options)
     except Exception as error:  # the library raises what its parsers raise, also bare Exception
         raise UserError(
             f"{KEY}: {place.said} {_fault(place, error)}",

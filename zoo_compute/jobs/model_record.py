@@ -15,7 +15,7 @@ from typing import Any
 from zoo_compute import paths
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.huggingface.places import Place
-from zoo_compute.huggingface.tokens import load_tokenizer
+from zoo_compute.huggingface.tokens import has_tokenizer, load_tokenizer
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.data_source import tokenizer_of
 
@@ -38,7 +38,7 @@ def record_model(job: ComputeJob, manifest: Manifest) -> None:
         made.mkdir()
         for config in configs:
             config.save_pretrained(made)
-        tokenizer = None if job.arrays is not None else tokenizer_of(job)
+        tokenizer = _tokenizer(job)
         if tokenizer is not None:
             load_tokenizer(tokenizer).save_pretrained(made)
         (made / NAMES).write_text(json.dumps(_names(job, tokenizer)))
@@ -52,6 +52,14 @@ def names_of(manifest: Manifest) -> Mapping[str, str]:
         return json.loads((record_folder(manifest) / NAMES).read_text())
     except (FileNotFoundError, ValueError):
         return {}
+
+
+def _tokenizer(job: ComputeJob) -> Place | None:
+    """The job's; of a job that brings tokens as arrays, its model's."""
+    if job.arrays is None:
+        return tokenizer_of(job)
+    source = job.model.source
+    return source if isinstance(source, Place) and has_tokenizer(source) else None
 
 
 def _names(job: ComputeJob, tokenizer: Place | None) -> dict[str, str]:
