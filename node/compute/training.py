@@ -12,9 +12,9 @@ import numpy as np
 from node.compute.programs import Programs, State
 from node.hardware import threads
 from repops import commitments
-from repops.commitments import Array
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.training.examples import Examples, batch_of
+from zoo_compute.training.heldout import heldout_batches
 from zoo_compute.training.rounds import private
 
 PROBE_BATCHES = 4  # batches of a probe
@@ -104,7 +104,7 @@ def carried_state(manifest: Manifest, programs: Programs, end: State, update: St
 def heldout_loss(manifest: Manifest, programs: Programs, checkpoint: State, heldout: Examples) -> float:
     """Mean loss of a checkpoint over the held-out examples, in whole batches; what is left over is left out."""
     programs.begin(checkpoint)
-    batches = _batches(manifest, heldout)
+    batches = heldout_batches(manifest, heldout)
     return sum(programs.loss(batch_of(heldout, index, manifest.accumulate)) for index in batches) / len(batches)
 
 
@@ -117,7 +117,7 @@ def probe_losses(
     updates: Mapping[int, State],
 ) -> tuple[float, dict[int, float]]:
     """The loss on a few held-out batches, others each round: of the checkpoint, and by slot with that slot's update alone."""
-    every = _batches(manifest, heldout)
+    every = heldout_batches(manifest, heldout)
     chosen = [every[at % len(every)] for at in range(round * PROBE_BATCHES, (round + 1) * PROBE_BATCHES)][: len(every)]
     batches = [batch_of(heldout, index, manifest.accumulate) for index in chosen]
 
@@ -131,10 +131,3 @@ def probe_losses(
             for slot, update in updates.items()
         }
     return loss(checkpoint), after
-
-
-def _batches(manifest: Manifest, heldout: Examples) -> Array:
-    """Indices (batches, batch_size) of the held-out examples."""
-    size = manifest.batch_size
-    count = len(next(iter(heldout.values()))) // size
-    return np.arange(count * size).reshape(count, size)

@@ -21,6 +21,7 @@ from tests.support.zoo_command import Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.chain.network import CONTRACTS
 from zoo_compute.chain.views import ClaimState, JobState, JobView
 from zoo_compute.cli.context import Settings
+from zoo_compute.client.evaluation import evaluate
 from zoo_compute.client.job import Job
 from zoo_compute.client.progress import progress_of
 from zoo_compute.client.results import Result, write_pretrained
@@ -42,6 +43,7 @@ class Trained(NamedTuple):
     prepared: PreparedJob
     store: BlockStore
     state: dict[str, Array]
+    losses: list[float]
     view: JobView
 
     def write(self, folder: Path, model: str | Path | None = None) -> Result:
@@ -61,12 +63,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
         data = {"path": "stories.parquet", "heldout": 8}
         job = ComputeJob({"transformers": "gpt2"}, data, TRAINING, "100", directory=folder)
         ready = prepare(job, store, say=lambda _: None)
-        state = dict(replay(ready.manifest, store, [0b11]).state)
+        run = replay(ready.manifest, store, [0b11])
+    state = dict(run.state)
     root = commitments.state_root(state)
     terms = replace(TERMS, manifest=ready.manifest.digest, rounds=1)
     made = aggregation(0, root, state=ClaimState.PAID)
     view = replace(published(store, state, root), terms=terms, checkpoints=(made,), state=JobState.ENDED)
-    return Trained(folder, folder / "home", job, ready, store, state, view)
+    return Trained(folder, folder / "home", job, ready, store, state, run.losses, view)
 
 
 @pytest.fixture
@@ -218,6 +221,34 @@ def test_the_command__writes_a_folder_beside_where_it_runs(
     assert out.startswith("job-5: ")
     assert "verified against the chain: root 0x" in out
     assert (tmp_path / "job-5" / "model.safetensors").is_file()
+
+
+def test_held_out_loss__is_computed_here__from_checkpoints_that_match_the_chain(
+    trained: Trained, zoo: Zoo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = {0: trained.prepared.manifest.state_root, 1: trained.view.checkpoint_roots[1]}
+    view = replace(trained.view, checkpoint_roots=roots)
+    monkeypatch.setattr(Settings, "client", lambda *_, **__: SimpleNamespace(job=lambda _: job))
+    job = a_job(trained, monkeypatch)
+    monkeypatch.setattr("zoo_compute.client.job.read_job", lambda *_: view)
+    start, newest = zoo.json("job", "evaluate", "5")["checkpoints"]
+    assert (start["round"], newest["round"]) == (0, 1)
+    assert [start["loss"], newest["loss"]] == trained.losses
+    assert newest["loss"] < start["loss"]
+    assert newest["perplexity"] == pytest.approx(np.exp(newest["loss"]))
+    assert newest["root"] == "0x" + roots[1].hex()
+    _, out, _ = zoo.run("job", "evaluate", "5", "--all")
+    assert [line.split()[0] for line in out.splitlines()] == ["round", "start", "1"]
+
+    false = replace(view, checkpoint_roots={**roots, 0: b"\1" * 32})
+    monkeypatch.setattr("zoo_compute.client.job.read_job", lambda *_: false)
+    assert "the chain says" in zoo.refused("job", "evaluate", "5")
+
+
+def test_a_checkpoint_that_is_not_kept__has_no_loss(trained: Trained) -> None:
+    gone = replace(trained.view, checkpoint_roots={1: bytes(32)}, checkpoint_cids={1: b"\2" * 32})
+    [only] = evaluate(gone, trained.store, [1])
+    assert (only.loss, only.perplexity) == (None, None)
 
 
 def test_the_command__refuses_options_of_the_other_format(zoo: Zoo, tmp_path: Path) -> None:

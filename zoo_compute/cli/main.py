@@ -13,7 +13,7 @@ from zoo_compute.cli import account, dataset, dispute, doctor, network, plugins,
 from zoo_compute.cli.context import Group, Settings
 from zoo_compute.cli.job import audit as job_audit
 from zoo_compute.cli.job import custody as job_custody
-from zoo_compute.cli.job import demands, merge
+from zoo_compute.cli.job import demands, evaluate, merge
 from zoo_compute.cli.job import group as job
 from zoo_compute.cli.node import admission, audit, custody, estimate, money, register, sponsorship, status
 from zoo_compute.cli.node import group as node
@@ -51,7 +51,9 @@ for _command in (
     *custody.COMMANDS,
 ):  # fmt: skip
     node.node.add_command(_command)
-for _command in (*demands.COMMANDS, *job_audit.COMMANDS, *job_custody.COMMANDS, *merge.COMMANDS, *dataset.JOB_COMMANDS):
+for _command in (
+    *demands.COMMANDS, *evaluate.COMMANDS, *job_audit.COMMANDS, *job_custody.COMMANDS, *merge.COMMANDS, *dataset.JOB_COMMANDS,
+):  # fmt: skip
     job.job.add_command(_command)
 
 

@@ -29,6 +29,7 @@ from zoo_compute.training.memory import needed_bytes
 
 if TYPE_CHECKING:
     from zoo_compute.client.branches import LineageReport, LoadedBranch
+    from zoo_compute.client.evaluation import Evaluation
     from zoo_compute.client.results import Result
     from zoo_compute.client.session import Session
     from zoo_compute.formats.lineage import Branch
@@ -195,6 +196,19 @@ class Job:
         view, store = self.view(), self._client.store
         progress = self.progress() if view.completed_rounds else None
         return write_pretrained(view, store, Path(folder), model, progress, self._client.description)
+
+    def evaluate(self, *, every: bool = False) -> list[Evaluation]:
+        """Loss and perplexity of the initial and the newest checkpoint on the held-out examples, computed on this machine.
+
+        every: of all checkpoints. Raises UserError, ContentMissing, ContentTampered.
+        """
+        from zoo_compute.client.evaluation import evaluate
+
+        self._client.use_peers()
+        view = self.view()
+        done = view.completed_rounds
+        rounds = range(done + 1) if every else sorted({0, done})
+        return list(evaluate(view, self._client.store, rounds))
 
     def branch(self, since: int = 0, round_: int | None = None) -> LoadedBranch:
         """The rounds from checkpoint `since` to `round_` (default: the newest final one), as a branch to merge with others.
