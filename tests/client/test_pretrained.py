@@ -24,8 +24,10 @@ from zoo_compute.cli.context import Settings
 from zoo_compute.client.evaluation import evaluate
 from zoo_compute.client.job import Job
 from zoo_compute.client.progress import progress_of
-from zoo_compute.client.results import Result, write_pretrained
+from zoo_compute.client.results import Result, module_tensors, write_pretrained
 from zoo_compute.errors import UserError
+from zoo_compute.huggingface.folder import write_folder
+from zoo_compute.huggingface.places import Place
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.model_record import record_folder
 from zoo_compute.jobs.submission import PreparedJob, prepare
@@ -78,11 +80,11 @@ def home(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> Path:
     return trained.home
 
 
-def program_logits(trained: Trained, inputs: Array) -> Array:
+def logits_of(job: ComputeJob, state: dict[str, Array], inputs: Array) -> Array:
     """What the job's own program computes before its loss: its first node of as many elements as logits have."""
-    runner = backend.prepare(trained.job.traced.graph, name="reference")
+    runner = backend.prepare(job.traced.graph, name="reference")
     for name, array in runner.state.items():
-        array[...] = trained.state.get(name, 0)
+        array[...] = state.get(name, 0)
     values = runner.trace({"inputs": inputs, "targets": inputs})
     size = inputs.size * VOCABULARY
     logits = next(v for v in values if v.size == size and v.dtype == np.float32)
@@ -101,7 +103,7 @@ def test_the_folder__computes_what_the_program_computes__and_generates(
     inputs = np.random.default_rng(0).integers(0, VOCABULARY, (4, CONTEXT)).astype(np.int32)
     with torch.no_grad():
         logits = model(torch.from_numpy(inputs).long()).logits.numpy()
-    own = program_logits(trained, inputs)
+    own = logits_of(trained.job, trained.state, inputs)
     assert np.abs(logits - own).max() < 1e-5
     untrained = AutoModelForCausalLM.from_pretrained(trained.folder / "gpt2").eval()
     with torch.no_grad():
@@ -113,6 +115,56 @@ def test_the_folder__computes_what_the_program_computes__and_generates(
     text = tokenizer.decode(words[0])
     assert text.startswith("Story 7: the fox")
     assert words.shape[1] >= length + 4
+
+
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": CONTEXT,
+    "pad_token_id": 0,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("LlamaForCausalLM", SIZES),
+        ("Qwen2ForCausalLM", {**SIZES, "tie_word_embeddings": True}),
+        ("GPTNeoXForCausalLM", SIZES),
+        ("MistralForCausalLM", SIZES),
+        ("GemmaForCausalLM", {**SIZES, "head_dim": 4}),
+        ("Phi3ForCausalLM", SIZES),
+        ("BloomForCausalLM", {"vocab_size": VOCABULARY, "hidden_size": 16, "n_layer": 2, "n_head": 2}),
+    ],
+)
+def test_other_models__from_weights_in_bfloat16__compute_what_their_programs_compute(
+    kind: str, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
+    maker = getattr(transformers, kind)
+    maker(maker.config_class(**settings)).to(torch.bfloat16).save_pretrained(tmp_path / "model")
+    tiny_gpt2.save_tokenizer(tmp_path / "model")
+    (tmp_path / "stories.txt").write_text("".join(tiny_gpt2.STORIES))
+    data = {"path": "stories.txt", "context": CONTEXT, "heldout": 8}
+    job = ComputeJob({"transformers": "model"}, data, TRAINING, "100", directory=tmp_path)
+    store = BlockStore(tmp_path / "store")
+    ready = prepare(job, store, say=lambda _: None)
+    state = dict(replay(ready.manifest, store, [0b11]).state)
+    recorded = Place("model", str(record_folder(ready.manifest)))
+    write_folder(recorded, module_tensors(state), tmp_path / "tuned")
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "tuned").eval()
+    inputs = np.random.default_rng(0).integers(0, VOCABULARY, (4, CONTEXT)).astype(np.int32)
+    with torch.no_grad():
+        logits = model(torch.from_numpy(inputs).long()).logits.numpy()
+    assert model.dtype == torch.float32
+    assert np.abs(logits - logits_of(job, state, inputs)).max() < 1e-5
 
 
 def test_the_card__names_data_rounds_price_and_proof(trained: Trained, home: Path, tmp_path: Path) -> None:
