@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.devnet_driver import DevnetDriver
-from zoo_compute.chain import event_store
+from zoo_compute.chain import event_store, log_filters
 from zoo_compute.chain.connection import connect
-from zoo_compute.chain.event_log import use_store
+from zoo_compute.chain.event_log import history_of, use_store
 from zoo_compute.devnet.devnet import Devnet
 
 pytestmark = pytest.mark.integration
@@ -46,6 +46,48 @@ def test_jobs_that_are_over__leave_only_their_number_unless_they_are_the_operato
     devnet.rpc("anvil_mine", [hex(2 * event_store.PRUNE_EVERY)])
     assert store.jobs_to_read(chain.head()) == [open_]
     assert {row[0] for row in store._db.execute("SELECT DISTINCT job FROM logs WHERE job IS NOT NULL")} == {open_}
+    store.close()
+
+
+def test_a_store_that_reads_block_by_block__drops_as_one_that_reads_many_at_once(
+    devnet: Devnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never did: a look at each block, as all are in production, never passed the end of a stretch of blocks."""
+    monkeypatch.setattr(event_store, "HEADS_KEPT", 4)
+    monkeypatch.setattr(event_store, "PRUNE_EVERY", 8)
+    monkeypatch.setattr(event_store, "AGE_KEPT", 64)
+    job = DevnetDriver(devnet).post()
+    chain = connect(devnet.network)
+    store = use_store(chain, tmp_path / "events.sqlite3")
+    assert store.jobs_to_read(chain.head()) == [job]
+    store.finish(job, chain.head().number)
+    for number in range(chain.head().number + 1, chain.head().number + 25):
+        devnet.rpc("evm_mine", [])
+        assert store.jobs_to_read(chain.head(number)) == []
+    assert store._db.execute("SELECT COUNT(*) FROM logs WHERE job = ?", (job,)).fetchone() == (0,)
+    assert len(store._db.execute("SELECT number FROM heads").fetchall()) < 20
+    store.close()
+
+
+def test_events_of_no_job__are_kept_where_somebody_reads_them__until_nobody_does(
+    devnet: Devnet, tmp_path: Path
+) -> None:
+    driver = DevnetDriver(devnet)
+    driver.operator("alpha", 10)
+    chain = connect(devnet.network)
+    store = use_store(chain, tmp_path / "events.sqlite3")
+    registered = history_of(chain, names=("OperatorRegistered",))
+    events = registered.events_until(chain.head())
+    assert events
+    kept = store._db.execute(f"SELECT {event_store.COLUMNS} FROM logs WHERE job IS NULL").fetchall()
+    assert {event.name for event in store.events(kept)} <= log_filters.JOBLESS
+    assert "CollateralDeposited" not in log_filters.JOBLESS, "which this operator has made"
+    with pytest.raises(ValueError, match="does not keep HeartbeatCounted"):
+        history_of(chain, names=("HeartbeatCounted", "NodeAsked"))
+
+    registered.forget(events)
+    assert not registered.events_until(chain.head())
+    assert not history_of(chain, names=("OperatorRegistered",)).events_until(chain.head())
     store.close()
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("zoo.keeper")
 
-VERSION = 2
+VERSION = 3
 FIRST_RANGE = 2_000  # blocks of the first request; then twice as many, or half where the RPC refuses
 LARGEST_RANGE = 1_000_000
 JOBS_AT_ONCE = 200  # whose events are asked for in one request
@@ -153,6 +153,12 @@ class EventStore:
         with self._database() as db, db:
             db.execute("UPDATE jobs SET is_mine = 0 WHERE job = ? AND finished IS NOT NULL", (job,))
 
+    def drop(self, events: Iterable[Event]) -> None:
+        """Delete these, where they are of no job: nobody reads them again. Those of a job go with it."""
+        rows = [(event.block, event.log_index) for event in events]
+        with self._database() as db, db:
+            db.executemany("DELETE FROM logs WHERE block = ? AND at = ? AND job IS NULL", rows)
+
     def last_block_of(self, names: Iterable[str], head: Head) -> int:
         """The newest block up to `head` with one of these events; 0: there is none. Raises Unreachable."""
         topics = topics_of(names)
@@ -207,7 +213,7 @@ class EventStore:
         if newest is not None and newest.number >= head.number and self._has(newest, head):
             return
         start = self._undo(head)
-        first, last, pruned = start, head.number, start
+        first, last, pruned = start, head.number, start - 1
         if first > last:
             return
         with self._db as db:  # the newest block when the store was made
@@ -470,6 +476,9 @@ class StoredHistory:
         self._reorganisations = store.reorganisations
         self._lock = threading.Lock()
         self.read_from = 0
+        names = frozenset(names)
+        if unkept := names - {kind.name for kind in log_filters.kinds().values()}:
+            raise ValueError(f"a store does not keep {', '.join(sorted(unkept))}: see log_filters.JOBLESS")
         topics = topics_of(names)
         where = {"job": job, "operator": operator}
         self._where = " AND ".join([
@@ -487,6 +496,7 @@ class StoredHistory:
         gone = {(event.block_hash, event.log_index) for event in events}
         with self._lock:
             self._events = [event for event in self._events if (event.block_hash, event.log_index) not in gone]
+        self._store.drop(events)
 
     def events_until(self, head: Head) -> Sequence[Event]:
         """All events up to `head`, in order. Raises Unreachable."""

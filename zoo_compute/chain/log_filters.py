@@ -10,6 +10,10 @@ from zoo_compute.chain.events import signatures
 
 NOT_KEPT = ("zen", "timelock")  # no job and no operator in them
 BEGINS_OR_ENDS = ("JobPosted", "JobClosed", "JobCancelled")
+# Of the events of no job, those that somebody reads from a store. There are many others: an operator's heartbeats alone are 48 an epoch.
+JOBLESS = frozenset({
+    "OperatorRegistered", "EndpointAnnounced", "TrialAnswered", "NodeAsked", "NodeAnswered", "LeafShown", "StageFixed", "SealOpened",
+})  # fmt: skip
 
 
 class Kind(NamedTuple):
@@ -23,7 +27,8 @@ class Kind(NamedTuple):
 @lru_cache
 def kinds() -> dict[tuple[str, bytes], Kind]:
     """By contract and topic."""
-    kept = (each for each in signatures() if each.contract not in NOT_KEPT)
+    all_ = (each for each in signatures() if each.contract not in NOT_KEPT)
+    kept = (each for each in all_ if each.position("job") is not None or each.name in JOBLESS)
     return {(e.contract, e.topic): Kind(e.name, e.position("job"), e.position("operator")) for e in kept}
 
 
