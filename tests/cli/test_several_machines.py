@@ -19,7 +19,7 @@ MACHINES, GPUS = range(1, 6), range(8)
 def commands() -> list[list[str]]:
     """Each `zoo node configure` of the guide, its lines joined."""
     text = GUIDE.read_text().replace("\\\n", " ").replace('"URL"', f"'{URL}'")
-    return [shlex.split(line) for line in re.findall(r"^ *zoo (node configure .*)$", text, re.MULTILINE)]
+    return [shlex.split(line) for line in re.findall(r"^[^`\n]*\bzoo (node configure .*)$", text, re.MULTILINE)]
 
 
 @pytest.fixture
