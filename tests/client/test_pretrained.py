@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from node.replay import replay
-from repops import backend, commitments
+from repops import commitments
 from repops.commitments import Array
 from tests.client.test_results import TERMS, aggregation, published
 from tests.support import tiny_gpt2
-from tests.support.tiny_gpt2 import CONTEXT, VOCABULARY
+from tests.support.tiny_gpt2 import CONTEXT, VOCABULARY, logits_of
 from tests.support.zoo_command import Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.chain.network import CONTRACTS
 from zoo_compute.chain.views import ClaimState, JobState, JobView
@@ -80,17 +80,6 @@ def home(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> Path:
     return trained.home
 
 
-def logits_of(job: ComputeJob, state: dict[str, Array], inputs: Array) -> Array:
-    """What the job's own program computes before its loss: its first node of as many elements as logits have."""
-    runner = backend.prepare(job.traced.graph, name="reference")
-    for name, array in runner.state.items():
-        array[...] = state.get(name, 0)
-    values = runner.trace({"inputs": inputs, "targets": inputs})
-    size = inputs.size * VOCABULARY
-    logits = next(v for v in values if v.size == size and v.dtype == np.float32)
-    return logits.reshape(*inputs.shape, VOCABULARY)
-
-
 def test_the_folder__computes_what_the_program_computes__and_generates(
     trained: Trained, home: Path, tmp_path: Path
 ) -> None:
@@ -103,7 +92,7 @@ def test_the_folder__computes_what_the_program_computes__and_generates(
     inputs = np.random.default_rng(0).integers(0, VOCABULARY, (4, CONTEXT)).astype(np.int32)
     with torch.no_grad():
         logits = model(torch.from_numpy(inputs).long()).logits.numpy()
-    own = logits_of(trained.job, trained.state, inputs)
+    own = logits_of(trained.job.traced.graph, trained.state, inputs)
     assert np.abs(logits - own).max() < 1e-5
     untrained = AutoModelForCausalLM.from_pretrained(trained.folder / "gpt2").eval()
     with torch.no_grad():
@@ -164,7 +153,7 @@ def test_other_models__from_weights_in_bfloat16__compute_what_their_programs_com
     with torch.no_grad():
         logits = model(torch.from_numpy(inputs).long()).logits.numpy()
     assert model.dtype == torch.float32
-    assert np.abs(logits - logits_of(job, state, inputs)).max() < 1e-5
+    assert np.abs(logits - logits_of(job.traced.graph, state, inputs)).max() < 1e-5
 
 
 def test_the_card__names_data_rounds_price_and_proof(trained: Trained, home: Path, tmp_path: Path) -> None:

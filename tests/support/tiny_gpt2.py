@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
+
+from repops import backend
+from repops.commitments import Array
+from repops.graph import Graph
 
 VOCABULARY, CONTEXT = 300, 16
 STORIES = [
@@ -57,3 +64,17 @@ def save_all(folder: Path) -> None:
     table.to_csv(folder / "stories.csv", index=False)
     rows = [json.dumps({"id": number, "story": story}) for number, story in enumerate(STORIES)]
     (folder / "stories.jsonl").write_text("\n".join(rows))
+
+
+def logits_of(program: Graph, state: Mapping[str, Array], inputs: Array) -> Array:
+    """What a job's own program computes before its loss: its first node of as many elements as logits have.
+
+    inputs: (examples, CONTEXT). No torch: the reference backend runs it.
+    """
+    runner = backend.prepare(program, name="reference")
+    for name, array in runner.state.items():
+        array[...] = state.get(name, 0)
+    values = runner.trace({"inputs": inputs, "targets": inputs})
+    size = inputs.size * VOCABULARY
+    logits = next(value for value in values if value.size == size and value.dtype == np.float32)
+    return logits.reshape(*inputs.shape, VOCABULARY)

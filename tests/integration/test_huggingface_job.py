@@ -1,0 +1,183 @@
+"""A GPT-2 of `transformers`, fine-tuned on a Parquet file by the nodes of a real network, comes back as a folder for `from_pretrained`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from keepers.processes.local_network import LocalNetwork, OperatorPlan
+from node.replay import replay
+from repops import encoding
+from repops.commitments import Array
+from tests.support import tiny_gpt2
+from tests.support.tiny_gpt2 import CONTEXT, STORIES, VOCABULARY, logits_of
+from tests.support.waiting import HANG_S
+from zoo_compute import Client
+from zoo_compute.chain.views import ClaimState, JobState, JobView
+from zoo_compute.client.results import load_checkpoint, manifest_of
+from zoo_compute.formats.manifest import Manifest
+from zoo_compute.spec.params import ZEN
+from zoo_compute.store import Store
+
+pytestmark = [pytest.mark.integration, pytest.mark.network]
+
+ROUNDS = 2
+NODES = (
+    OperatorPlan("alpha", price="0.80", capacity=1),
+    OperatorPlan("beta", roles=("provider", "aggregator"), price="0.90", aggregator_price="0.50", capacity=1),
+)
+JOB = f"""
+model: {{transformers: gpt2}}
+data: {{path: stories.parquet, column: story, heldout: 16}}
+training: {{batch_size: 4, inner_steps: 8, rounds: {ROUNDS}, slots: 2, quorum: 2, learning_rate: 0.01, clip_norm: 1.0}}
+market: {{reserve: "1", max_price: "1.25", aggregator_reserve: "1", aggregator_max_price: "1.25"}}
+limits: {{slot_s: 90, aggregate_s: 90, reexecute_s: 2}}
+"""
+
+
+class Submitter:
+    """A person with a folder of a model, a file of stories and an account, who runs `zoo`. There is no hub."""
+
+    def __init__(self, network: LocalNetwork, folder: Path) -> None:
+        self.folder = folder
+        network.devnet.account("submitter", zen=200 * ZEN)
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ZOO_", "HF_"))}
+        self._environment = inherited | {
+            "ZOO_HOME": str(folder / "home"),
+            "ZOO_NETWORK": str(network.network_path),
+            "ZOO_ACCOUNT": str(network.devnet.key_file("submitter")),
+            "ZOO_PASSPHRASE_FILE": str(network.devnet.passphrase_file),
+            "ZOO_STORE": str(network.submitter_store),
+            "HF_HOME": str(folder / "hub"),
+            "HF_HUB_OFFLINE": "1",
+        }
+        tiny_gpt2.save_all(folder)
+        (folder / "job.yaml").write_text(JOB)
+
+    def zoo(self, *arguments: str) -> str:
+        """What a command prints; it succeeds."""
+        done = subprocess.run(
+            [sys.executable, "-m", "zoo_compute.cli.main", *arguments],
+            cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=HANG_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+class Finished(NamedTuple):
+    """A job that is trained and settled, and its result. store: a new one, which has what it fetches from the network."""
+
+    number: int
+    result: dict[str, Any]
+    submitter: Submitter
+    view: JobView
+    store: Store
+    network: LocalNetwork
+
+    @property
+    def folder(self) -> Path:
+        return self.submitter.folder / "tuned"
+
+    @property
+    def manifest(self) -> Manifest:
+        return manifest_of(self.view, self.store)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
+    folder = tmp_path_factory.mktemp("huggingface")
+    with LocalNetwork(folder / "net", NODES) as network:
+        submitter = Submitter(network, folder)
+        posted = json.loads(submitter.zoo("train", "job.yaml", "--max-budget", "20", "--json"))
+        job = str(posted["job"])
+        submitter.zoo("job", "watch", job, "--settled")
+        fresh = ("--store", str(folder / "fresh"))
+        result = json.loads(submitter.zoo("job", "result", job, "--format", "hf", "--out", "tuned", *fresh, "--json"))
+        client = Client(network=network.network_path, store=str(folder / "fresh"))
+        client.use_peers()
+        yield Finished(posted["job"], result, submitter, client.job(posted["job"]).view(), client.store, network)
+
+
+def test_the_job__is_trained_by_two_nodes_and_paid(finished: Finished) -> None:
+    view = finished.view
+    assert view.state == JobState.ENDED
+    assert [each.mask for each in view.checkpoints] == [0b11] * ROUNDS
+    assert {claim.operator for claim in view.claims} == set(finished.network.operators)
+    assert all(claim.state == ClaimState.PAID for claim in view.claims)
+    assert view.final_rounds == ROUNDS
+
+
+def test_its_checkpoints__are_the_single_process_replays(finished: Finished) -> None:
+    own = replay(finished.manifest, finished.store, [0b11] * ROUNDS)
+    assert [finished.view.checkpoint_roots[round_] for round_ in range(ROUNDS + 1)] == own.roots
+
+
+def test_the_folder__computes_what_the_jobs_program_computes(finished: Finished) -> None:
+    """The program as the nodes have it, on the checkpoint whose root is on chain."""
+    data = finished.store.read(finished.manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=HANG_S)
+    checkpoint = load_checkpoint(finished.view, finished.store, ROUNDS)
+    inputs = np.random.default_rng(0).integers(0, VOCABULARY, (4, CONTEXT)).astype(np.int32)
+    own = logits_of(encoding.decode(data), checkpoint, inputs)
+    assert np.abs(logits_in(finished.folder, inputs) - own).max() < 1e-5
+    assert np.abs(logits_in(finished.submitter.folder / "gpt2", inputs) - own).max() > 1e-2, "it was trained"
+
+
+def test_the_folder__generates_text(finished: Finished) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(finished.folder)
+    tokenizer = AutoTokenizer.from_pretrained(finished.folder)
+    prompt = tokenizer(STORIES[7][:16], return_tensors="pt")
+    length = prompt.input_ids.shape[1]
+    tokens = model.generate(**prompt, max_new_tokens=CONTEXT - length, min_new_tokens=4, do_sample=False)
+    text = tokenizer.decode(tokens[0])
+    assert text.startswith(STORIES[7][:16])
+    assert len(text) > len(STORIES[7][:16])
+    assert tokens.shape[1] >= length + 4
+
+
+def test_the_card__names_job_chain_and_root(finished: Finished) -> None:
+    result, network = finished.result, finished.network.devnet.network
+    assert (result["round"], result["final"]) == (ROUNDS, True)
+    assert result["root"] == "0x" + finished.view.checkpoint_roots[ROUNDS].hex()
+    card = (finished.folder / "README.md").read_text()
+    for text in (
+        f"| job | {finished.number} |",
+        f"| network | {network.name}, chain {network.chain_id} |",
+        f"| TaskRegistry | `{network.contracts['tasks']}` |",
+        f"| final checkpoint | root `{result['root']}`",
+        "| started from | gpt2 |",
+        "| data | stories.parquet, column story; ",
+        "final: nobody can challenge it",
+    ):
+        assert text in card
+
+
+def test_the_held_out_loss__falls_in_every_round(finished: Finished) -> None:
+    store = str(finished.submitter.folder / "evaluated")
+    printed = finished.submitter.zoo("job", "evaluate", str(finished.number), "--all", "--store", store)
+    rows = [line.split() for line in printed.splitlines()]
+    assert [row[0] for row in rows] == ["round", "start", *map(str, range(1, ROUNDS + 1))]
+    losses = [float(row[1]) for row in rows[1:]]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[0] - losses[-1] > 0.1
+    assert abs(losses[0] - np.log(VOCABULARY)) < 0.5, "it starts from weights that know nothing"
+    assert rows[-1][-1] == finished.result["root"]
+
+
+def logits_in(folder: Path, inputs: Array) -> Array:
+    """What the model that `from_pretrained` loads computes."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    with torch.no_grad():
+        return model(torch.from_numpy(inputs).long()).logits.numpy()
