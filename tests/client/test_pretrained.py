@@ -16,7 +16,7 @@ from repops import commitments
 from repops.commitments import Array
 from tests.client.test_results import TERMS, aggregation, published
 from tests.support import tiny_gpt2
-from tests.support.tiny_gpt2 import CONTEXT, VOCABULARY, logits_of
+from tests.support.tiny_gpt2 import CONTEXT, VOCABULARY, generated, logits_of
 from tests.support.zoo_command import Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.chain.network import CONTRACTS
 from zoo_compute.chain.views import ClaimState, JobState, JobView
@@ -28,6 +28,7 @@ from zoo_compute.client.results import Result, module_tensors, write_pretrained
 from zoo_compute.errors import UserError
 from zoo_compute.huggingface.folder import write_folder
 from zoo_compute.huggingface.places import Place
+from zoo_compute.huggingface.tokens import load_tokenizer
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.model_record import record_folder
 from zoo_compute.jobs.submission import PreparedJob, prepare
@@ -83,13 +84,14 @@ def home(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_folder__computes_what_the_program_computes__and_generates(
     trained: Trained, home: Path, tmp_path: Path
 ) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     result = trained.write(tmp_path / "tuned")
     assert (result.path, result.final, result.round) == (tmp_path / "tuned", True, 1)
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "tuned").eval()
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "tuned")
+    tokens, length = generated(tmp_path / "tuned", "Story 7: the fox")
     inputs = np.random.default_rng(0).integers(0, VOCABULARY, (4, CONTEXT)).astype(np.int32)
+    inputs[0, : len(tokens)] = tokens
     with torch.no_grad():
         logits = model(torch.from_numpy(inputs).long()).logits.numpy()
     own = logits_of(trained.job.traced.graph, trained.state, inputs)
@@ -97,13 +99,20 @@ def test_the_folder__computes_what_the_program_computes__and_generates(
     untrained = AutoModelForCausalLM.from_pretrained(trained.folder / "gpt2").eval()
     with torch.no_grad():
         assert np.abs(untrained(torch.from_numpy(inputs).long()).logits.numpy() - own).max() > 1e-2
+    assert len(tokens) > length
+    assert np.array_equal(tokens[length:], own[0, length - 1 : len(tokens) - 1].argmax(-1))
 
-    prompt = tokenizer("Story 7: the fox", return_tensors="pt")
-    length = prompt.input_ids.shape[1]
-    words = model.generate(**prompt, max_new_tokens=CONTEXT - length, min_new_tokens=4, do_sample=False)
-    text = tokenizer.decode(words[0])
-    assert text.startswith("Story 7: the fox")
-    assert words.shape[1] >= length + 4
+
+@pytest.mark.parametrize("source", ["gpt2", "gpt2/tokenizer.json"])
+def test_a_tokenizer__gives_the_model_what_it_was_trained_on_alone(
+    trained: Trained, tmp_path: Path, source: str
+) -> None:
+    """Token types, which a tokenizer of no particular model adds, are tokens to GPT-2, and refused by others."""
+    from transformers import AutoTokenizer
+
+    load_tokenizer(Place(source, str(trained.folder / source))).save_pretrained(tmp_path / "saved")
+    words = AutoTokenizer.from_pretrained(tmp_path / "saved")("Story 7")
+    assert list(words) == ["input_ids", "attention_mask"]
 
 
 SIZES: dict[str, Any] = {

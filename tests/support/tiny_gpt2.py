@@ -78,3 +78,13 @@ def logits_of(program: Graph, state: Mapping[str, Array], inputs: Array) -> Arra
     size = inputs.size * VOCABULARY
     logits = next(value for value in values if value.size == size and value.dtype == np.float32)
     return logits.reshape(*inputs.shape, VOCABULARY)
+
+
+def generated(folder: Path, prompt: str) -> tuple[Array, int]:
+    """Tokens of the prompt and what the folder's model takes for the likeliest to follow, and how many are the prompt's."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    words = AutoTokenizer.from_pretrained(folder)(prompt, return_tensors="pt")
+    length = words.input_ids.shape[1]
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    return model.generate(**words, max_new_tokens=CONTEXT - length, do_sample=False)[0].numpy(), length

@@ -17,6 +17,8 @@ KEY = "data.tokenizer"
 AT_ONCE = 1_000  # documents
 PIECE = 1 << 20  # characters of a long document that are tokenized together
 MAX_TOKENS = 2**29
+# What a job's model is trained on. A tokenizer of no particular model adds token types, which GPT-2 would take for tokens.
+INPUTS = ("input_ids", "attention_mask")
 FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "vocab.txt", "tokenizer.model")
 
 
@@ -27,11 +29,11 @@ def has_tokenizer(place: Place) -> bool:
 
 def load_tokenizer(place: Place) -> Any:
     """A fast tokenizer of `transformers`: of a folder, a `tokenizer.json`, or the hub. Raises UserError."""
-    transformers = library("transformers", KEY)
+    transformers, options = library("transformers", KEY), {"model_input_names": list(INPUTS)}
     try:
         if place.is_local and Path(place.location).is_file():
-            return transformers.PreTrainedTokenizerFast(tokenizer_file=place.location)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place.location, **place.options)
+            return transformers.PreTrainedTokenizerFast(tokenizer_file=place.location, **options)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place.location, **options, **place.options)
     except Exception as error:  # the library raises what its parsers raise, also bare Exception
         raise UserError(
             f"{KEY}: {place.said} {_fault(place, error)}",
