@@ -57,7 +57,7 @@ def model_card(
             *_front_matter(names),
             f"# {title}",
             "",
-            "Trained on GPUs of independent operators by Zoo Compute, where anyone can challenge a result before it is paid.",
+            "Trained by independent operators through Zoo Compute, where anyone can challenge a result before it is paid.",
             "These weights are those of the checkpoint whose root is on chain.",
             "",
             *_table(rows),
