@@ -18,7 +18,7 @@ from node.replay import replay
 from repops import encoding
 from repops.commitments import Array
 from tests.support import tiny_gpt2
-from tests.support.tiny_gpt2 import CONTEXT, STORIES, VOCABULARY, logits_of
+from tests.support.tiny_gpt2 import CONTEXT, VOCABULARY, generated, logits_of
 from tests.support.waiting import HANG_S
 from zoo_compute import Client
 from zoo_compute.chain.views import ClaimState, JobState, JobView
@@ -29,7 +29,8 @@ from zoo_compute.store import Store
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
-ROUNDS = 2
+ROUNDS, BATCH = 2, 2
+PROMPT = "Story 7: the fox"
 NODES = (
     OperatorPlan("alpha", price="0.80", capacity=1),
     OperatorPlan("beta", roles=("provider", "aggregator"), price="0.90", aggregator_price="0.50", capacity=1),
@@ -37,9 +38,9 @@ NODES = (
 JOB = f"""
 model: {{transformers: gpt2}}
 data: {{path: stories.parquet, column: story, heldout: 16}}
-training: {{batch_size: 4, inner_steps: 8, rounds: {ROUNDS}, slots: 2, quorum: 2, learning_rate: 0.01, clip_norm: 1.0}}
+training: {{batch_size: {BATCH}, inner_steps: 44, rounds: {ROUNDS}, slots: 2, quorum: 2, learning_rate: 0.01, clip_norm: 1.0}}
 market: {{reserve: "1", max_price: "1.25", aggregator_reserve: "1", aggregator_max_price: "1.25"}}
-limits: {{slot_s: 90, aggregate_s: 90, reexecute_s: 2}}
+limits: {{slot_s: 90, aggregate_s: 90, reexecute_s: 4}}
 """
 
 
@@ -120,28 +121,23 @@ def test_its_checkpoints__are_the_single_process_replays(finished: Finished) -> 
     assert [finished.view.checkpoint_roots[round_] for round_ in range(ROUNDS + 1)] == own.roots
 
 
-def test_the_folder__computes_what_the_jobs_program_computes(finished: Finished) -> None:
+def test_the_folder__computes_and_generates_what_the_jobs_program_computes(finished: Finished) -> None:
     """The program as the nodes have it, on the checkpoint whose root is on chain."""
+    tokens, length = generated(finished.folder, PROMPT)
+    inputs = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, CONTEXT)).astype(np.int32)
+    inputs[0, : len(tokens)] = tokens
     data = finished.store.read(finished.manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=HANG_S)
-    checkpoint = load_checkpoint(finished.view, finished.store, ROUNDS)
-    inputs = np.random.default_rng(0).integers(0, VOCABULARY, (4, CONTEXT)).astype(np.int32)
-    own = logits_of(encoding.decode(data), checkpoint, inputs)
+    own = logits_of(encoding.decode(data), load_checkpoint(finished.view, finished.store, ROUNDS), inputs)
     assert np.abs(logits_in(finished.folder, inputs) - own).max() < 1e-5
     assert np.abs(logits_in(finished.submitter.folder / "gpt2", inputs) - own).max() > 1e-2, "it was trained"
+    assert np.array_equal(tokens[length:], own[0, length - 1 : len(tokens) - 1].argmax(-1))
 
 
-def test_the_folder__generates_text(finished: Finished) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+def test_the_folder__generates_text_like_the_stories(finished: Finished) -> None:
+    from transformers import AutoTokenizer
 
-    model = AutoModelForCausalLM.from_pretrained(finished.folder)
-    tokenizer = AutoTokenizer.from_pretrained(finished.folder)
-    prompt = tokenizer(STORIES[7][:16], return_tensors="pt")
-    length = prompt.input_ids.shape[1]
-    tokens = model.generate(**prompt, max_new_tokens=CONTEXT - length, min_new_tokens=4, do_sample=False)
-    text = tokenizer.decode(tokens[0])
-    assert text.startswith(STORIES[7][:16])
-    assert len(text) > len(STORIES[7][:16])
-    assert tokens.shape[1] >= length + 4
+    text = AutoTokenizer.from_pretrained(finished.folder).decode(generated(finished.folder, PROMPT)[0])
+    assert text.startswith(f"{PROMPT} went ")
 
 
 def test_the_card__names_job_chain_and_root(finished: Finished) -> None:
@@ -168,7 +164,7 @@ def test_the_held_out_loss__falls_in_every_round(finished: Finished) -> None:
     assert [row[0] for row in rows] == ["round", "start", *map(str, range(1, ROUNDS + 1))]
     losses = [float(row[1]) for row in rows[1:]]
     assert losses == sorted(losses, reverse=True)
-    assert losses[0] - losses[-1] > 0.1
+    assert losses[0] - losses[-1] > 1
     assert abs(losses[0] - np.log(VOCABULARY)) < 0.5, "it starts from weights that know nothing"
     assert rows[-1][-1] == finished.result["root"]
 
