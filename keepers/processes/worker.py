@@ -180,12 +180,7 @@ def run(body: TaskBody, worklog: WorkLog, store: Store, name: str, request: dict
         except Withheld as error:
             log.warning("%s: %s; will be tried again", name, error)
             worklog.record_unavailable(name, {**error.to_dict(), "asked_at": request.get("asked_at", 0)})
-        except (
-            Retryable,
-            ContentMissing,
-            StoreUnreachable,
-            OSError,
-        ) as error:  # OSError: of this machine, as a full disk
+        except (Retryable, ContentMissing, StoreUnreachable, OSError) as error:  # OSError: as from a full disk
             log.warning("%s: %s; will be tried again", name, error)
             if name.startswith(
                 PREPARE_PREFIX

@@ -59,8 +59,8 @@ def read_all(chain: Chain, block: int, reads: Sequence[Read]) -> list[Any]:
 def ask_all(chain: Chain, asks: Sequence[Ask]) -> list[Any]:
     """The results in order, as the RPC gives them. Raises Unreachable.
 
-    The requests go to the provider directly. web3's checks of each call took more CPU than the calls. And its `eth.get_block` keeps the choice
-    between by hash and by number in an object of all threads, so that one thread could send another one's.
+    The requests go to the provider directly. web3's checks of each call took more CPU than the calls. And web3 keeps the method of
+    `eth.get_block`, by hash or by number, in an object that all threads share: one thread could send another one's.
     """
     results: list[Any] = []
     for start in range(0, len(asks), CALLS_PER_REQUEST):

@@ -33,9 +33,7 @@ log = logging.getLogger("zoo.keeper")
 
 TIMEOUT_S = 180.0
 STUCK_AFTER_S = 30.0
-UNDONE_AFTER_S = (
-    2.0  # the same where fewer of the account's transactions are mined than were: a reorganisation undid some
-)
+UNDONE_AFTER_S = 2.0  # the same where a reorganisation undid some: fewer of the account's are mined than were
 ADOPTED_FOR_BLOCKS = 50  # how long the next sender of the same call gets the outcome of a dead process's transaction
 SHORTEST_POLL_S = 0.02
 LONGEST_POLL_S = 1.0
