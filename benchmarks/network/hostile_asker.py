@@ -80,11 +80,13 @@ class HostileAsker:
     def prepare(self, view: JobView, commit: Commit) -> Stranger:
         """Whoever asks about a claim, with its files. Raises the store's errors."""
         place = (view.job, commit.turn, commit.seat)
-        if place not in self._strangers:
-            self._strangers[place] = Stranger(self.chain, self.sender, self.store, view, commit, commit.first)
-            jobs = sorted({job for job, *_ in self._strangers})[-KEPT_JOBS:]
-            self._strangers = {at: each for at, each in self._strangers.items() if at[0] in jobs}
-        return self._strangers[place]
+        stranger = self._strangers.get(place)
+        if stranger is None:
+            stranger = Stranger(self.chain, self.sender, self.store, view, commit, commit.first)
+            known = self._strangers | {place: stranger}
+            jobs = sorted({job for job, *_ in known})[-KEPT_JOBS:]
+            self._strangers = {at: each for at, each in known.items() if at[0] in jobs}
+        return stranger
 
     def pester(self, view: JobView) -> None:
         """A demand of each pending claim, and an ask about the first of the newest results whose files are served."""
