@@ -38,7 +38,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Ask:
+class RpcRequest:
     """One request of JSON-RPC. what: for the error where it is refused."""
 
     what: str
@@ -49,14 +49,14 @@ class Ask:
 def read_all(chain: Chain, block: int, reads: Sequence[Read]) -> list[Any]:
     """The results in order: a struct as a dict of its fields, several values as a tuple. Raises Unreachable."""
     asks = [
-        Ask(f"{read.contract}.{read.function} at block {block}", "eth_call", [read.params(chain), hex(block)])
+        RpcRequest(f"{read.contract}.{read.function} at block {block}", "eth_call", [read.params(chain), hex(block)])
         for read in reads
     ]
-    answers = zip(reads, ask_all(chain, asks), strict=True)
+    answers = zip(reads, request_all(chain, asks), strict=True)
     return [_named(read.abi, bytes.fromhex(result[2:])) for read, result in answers]
 
 
-def ask_all(chain: Chain, asks: Sequence[Ask]) -> list[Any]:
+def request_all(chain: Chain, asks: Sequence[RpcRequest]) -> list[Any]:
     """The results in order, as the RPC gives them. Raises Unreachable.
 
     The requests go to the provider directly. web3's checks of each call took more CPU than the calls. And web3 keeps the method of

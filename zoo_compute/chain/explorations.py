@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zoo_compute.chain.batch import Ask, Read, ask_all, read_all
+from zoo_compute.chain.batch import Read, RpcRequest, read_all, request_all
 from zoo_compute.chain.demands import claim_hash
 from zoo_compute.chain.event_log import history_of
 from zoo_compute.disputes import exploration
@@ -213,7 +213,9 @@ class Explorations:
     def _read_times(self, events: Sequence[Event]) -> None:
         blocks = list({event.block_hash for event in events} - self._times.keys())
         hashes = ["0x" + block.hex() for block in blocks]
-        headers = ask_all(self._chain, [Ask(f"block {each}", "eth_getBlockByHash", [each, False]) for each in hashes])
+        headers = request_all(
+            self._chain, [RpcRequest(f"block {each}", "eth_getBlockByHash", [each, False]) for each in hashes]
+        )
         self._times |= {block: int(header["timestamp"], 16) for block, header in zip(blocks, headers, strict=True)}
 
 

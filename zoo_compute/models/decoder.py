@@ -22,17 +22,9 @@ class Decoder(nn.Module):
 
     context: int
 
-    def with_rule(
-        self,
-        learning_rate: float,
-        optimizer: str = "adamw",
-        beta1: float = 0.9,
-        beta2: float = 0.95,
-        epsilon: float = 1e-8,
-        weight_decay: float = 0.0,
-    ) -> Step:
-        """The return value of a job's module function: the module with initial weights, the loss, the optimiser."""
-        return self, next_token_loss, optimizer_of(self, learning_rate, optimizer, beta1, beta2, epsilon, weight_decay)
+    def with_rule(self, learning_rate: float, **rule: Any) -> Step:
+        """The return value of a job's module function: the module with initial weights, the loss, the optimiser. rule: of `optimizer_of`."""
+        return self, next_token_loss, optimizer_of(self, learning_rate, **rule)
 
     @torch.no_grad()
     def generate(self, prompt: bytes, length: int, seed: int, temperature: float = 0.8) -> bytes:
