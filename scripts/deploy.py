@@ -1,9 +1,11 @@
 """Deploy the protocol with ape, and write the network file.
 
     ape run deploy --network ethereum:local:foundry --preset devnet --out network.json
-    ape run deploy --network ethereum:sepolia:node --preset production --account treasurer \
+    ape run deploy --network ethereum:sepolia:https://rpc.example --preset production --account treasurer \
         --guardian 0x... --proposer 0x... --executor 0x... --canceller 0x... --holder 0x... \
-        --rpc https://rpc.example --out network.json
+        --dry-run
+
+With --dry-run it says what the deployment would cost, and sends nothing (scripts/budget.py). Without it, it deploys.
 
 On a local network the first test account deploys unless --account is given. Elsewhere the account signs each transaction
 as ape's accounts do (`ape accounts`), so hardware wallets work. For a chain that outlives the command, anvil must run
@@ -15,6 +17,7 @@ With the production preset each role is a multisig on this chain, and no account
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,9 +29,10 @@ from ape.cli import ConnectedProviderCommand
 from ape.contracts import ContractContainer
 from ethpm_types import ContractType
 
+from scripts import budget
 from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.chain import artifacts
-from zoo_compute.chain.deployment import INITIAL_SUPPLY, REWARDS_POOL, Deployment, deploy
+from zoo_compute.chain.deployment import INITIAL_SUPPLY, REWARDS_POOL, Deployer, Deployment, deploy
 from zoo_compute.chain.roles import LISTED, address_of, roles_of
 from zoo_compute.errors import ZooError
 from zoo_compute.spec.params import PRESETS, ZEN
@@ -78,10 +82,13 @@ class ApeDeployer:
         return receipt
 
 
-def account_of(alias: str | None, provider: ProviderAPI) -> AccountAPI:
+def account_of(alias: str | None, provider: ProviderAPI, autosign: bool) -> AccountAPI:
     """An ape account by alias; on a local network the first test account by default."""
     if alias is not None:
-        return ape.accounts.load(alias)
+        account = ape.accounts.load(alias)
+        if autosign:
+            account.set_autosign(True)
+        return account
     if not provider.network.is_local:
         raise click.UsageError("--account is needed on this network (`ape accounts list` names yours)")
     return ape.accounts.test_accounts[0]
@@ -146,6 +153,10 @@ def lines_of(done: dict[str, Any]) -> list[str]:
     help=f"In ZEN. [{REWARDS_POOL // ZEN}; with --zen 0, its timelock moves one here]",
 )
 @click.option("--zen", default=None, help="The token of the version before, to deploy another version beside it.")
+@click.option(
+    "--dry-run", is_flag=True, help="Deploy on a fork of the chain, on this machine, and print what it would cost."
+)
+@click.option("--autosign", is_flag=True, help="Ask for the account's passphrase once, then sign without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def cli(
     provider: ProviderAPI,
@@ -157,11 +168,13 @@ def cli(
     supply: int,
     rewards_pool: int | None,
     zen: str | None,
+    dry_run: bool,
+    autosign: bool,
     as_json: bool,
     **roles: Any,
 ) -> None:
     """Deploy the protocol and write its network file. On a devnet the deployer has each role that is not given."""
-    deployer = ApeDeployer(account_of(alias, provider), provider)
+    account = account_of(alias, provider, autosign and not dry_run)
     if preset == "devnet" and not provider.network.is_local:
         raise click.UsageError(
             "the devnet preset on a network that others use; its clocks are seconds, and one key governs it; "
@@ -170,20 +183,36 @@ def cli(
     if rewards_pool is None:
         rewards_pool = 0 if zen else REWARDS_POOL // ZEN
     pool = rewards_pool * ZEN
-    try:
-        named = roles_of(deployer.address, **roles)
-        deployment = deploy(
-            deployer,
+
+    def deployed(by: Deployer) -> Deployment:
+        return deploy(
+            by,
             PRESETS[preset],
-            roles=named,
+            roles=roles_of(by.address, **roles),
             supply=supply * ZEN,
             rewards_pool=pool,
             zen=zen and address_of(zen, "--zen"),
             devnet=preset == "devnet",
         )
+
+    try:
+        if dry_run:
+            show(cost_of(deployed, account, provider), budget.lines_of, as_json)
+            return
+        deployment = deployed(ApeDeployer(account, provider))
     except ZooError as error:
         raise click.ClickException(f"{error}\n{error.hint}".rstrip()) from None
     rpcs = rpcs or (str(provider.http_uri),)
     deployment.describe(name or preset, PRESETS[preset], provider.chain_id, rpcs).save(out)
-    done = report(deployment, preset, provider.chain_id, deployer.address, out, pool)
-    click.echo(json.dumps(done, indent=2) if as_json else "\n".join(lines_of(done)))
+    show(report(deployment, preset, provider.chain_id, str(account.address), out, pool), lines_of, as_json)
+
+
+def cost_of(deployed: Callable[[Deployer], Deployment], account: AccountAPI, provider: ProviderAPI) -> dict[str, Any]:
+    """The budget of a deployment, which is made on a fork."""
+    with budget.forked(str(provider.http_uri), str(account.address)) as fork:
+        deployed(fork)
+        return budget.budget_of(fork.steps, gas_price=provider.gas_price, balance=int(account.balance))
+
+
+def show(result: dict[str, Any], lines: Callable[[dict[str, Any]], list[str]], as_json: bool) -> None:
+    click.echo(json.dumps(result, indent=2) if as_json else "\n".join(lines(result)))

@@ -36,7 +36,7 @@ from zoo_compute.subprocesses import LOOPBACK, free_port, tied_to_parent
 
 pytestmark = pytest.mark.integration
 
-LEASE_S = 3.0
+LEASE_S = OperatorConfig.lease_s  # of every operator that sets no other
 TAKEOVER_S = 60.0
 PLANS = (
     OperatorPlan("alpha", price="0.80", capacity=3),

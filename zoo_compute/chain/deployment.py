@@ -9,8 +9,10 @@ from itertools import count
 from typing import Any, Protocol
 
 from eth_account.signers.local import LocalAccount
+from hexbytes import HexBytes
 from web3 import Web3
 from web3.contract import Contract
+from web3.types import TxParams
 
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain import artifacts
@@ -42,7 +44,7 @@ EMPTY_BYTES32 = bytes(32)
 
 
 class Deployer(Protocol):
-    """An account that deploys and calls. `Web3Deployer` here, `ApeDeployer` in scripts/deploy.py."""
+    """An account that deploys and calls. `RpcDeployer` here, `ApeDeployer` in scripts/deploy.py."""
 
     @property
     def address(self) -> str: ...
@@ -289,13 +291,13 @@ def allow_zen_operation(at: Mapping[str, str], params: Preset) -> tuple[str, int
     return at["tasks"], 0, payload, EMPTY_BYTES32, EMPTY_BYTES32
 
 
-class Web3Deployer:
-    """Deploys over a web3 connection with a local key, from the artifacts in this package. Nobody else sends with that key meanwhile."""
+class RpcDeployer:
+    """Deploys over a web3 connection, from the artifacts in this package; a subclass says how to `_send`. Nobody else sends for `address`
+    meanwhile."""
 
-    def __init__(self, w3: Web3, account: LocalAccount) -> None:
+    def __init__(self, w3: Web3, address: str) -> None:
         self.w3 = w3
-        self.address = str(account.address)
-        self._account = account
+        self.address = address
         self._types: dict[str, type[Contract]] = {}
 
     def block(self) -> int:
@@ -341,9 +343,22 @@ class Web3Deployer:
         gas = min(block["gasLimit"], function.estimate_gas({"from": self.address}) + GAS_MARGIN)
         max_fee = 2 * block["baseFeePerGas"] + self._fixed["maxPriorityFeePerGas"]
         options = {**self._fixed, "nonce": next(self._nonces), "gas": gas, "maxFeePerGas": max_fee}
-        signed = self._account.sign_transaction(function.build_transaction(options))
-        digest = self.w3.eth.send_raw_transaction(signed.raw_transaction)
+        digest = self._send(function.build_transaction(options))
         receipt = self.w3.eth.wait_for_transaction_receipt(digest, timeout=RECEIPT_TIMEOUT_S, poll_latency=0.05)
         if receipt["status"] != 1:
             raise ChainError(f"{what} reverted while deploying, transaction 0x{digest.hex()}")
         return receipt
+
+    def _send(self, transaction: TxParams) -> HexBytes:
+        raise NotImplementedError
+
+
+class Web3Deployer(RpcDeployer):
+    """Signs with a local key."""
+
+    def __init__(self, w3: Web3, account: LocalAccount) -> None:
+        super().__init__(w3, str(account.address))
+        self._account = account
+
+    def _send(self, transaction: TxParams) -> HexBytes:
+        return self.w3.eth.send_raw_transaction(self._account.sign_transaction(transaction).raw_transaction)

@@ -44,9 +44,21 @@ class Anvil:
     @classmethod
     def start(cls, *, chain_id: int, block_time: float, port: int, state: Path, log: Path) -> Anvil:
         """Raises DevnetError: anvil absent, port taken, or not ready in time. port 0: any free one."""
-        binary = find()
-        options = ["--chain-id", str(chain_id), "--block-time", str(block_time), "--mixed-mining"]
+        options = ["--block-time", str(block_time), "--mixed-mining"]
         options += ["--state", str(state), "--state-interval", str(STATE_INTERVAL_S)]
+        advice = f"see {log}; if the state is damaged, delete {state.parent}"
+        return cls._start(options, chain_id=chain_id, port=port, log=log, advice=advice)
+
+    @classmethod
+    def fork(cls, upstream: str, *, chain_id: int, log: Path) -> Anvil:
+        """A copy of the chain at `upstream` (an RPC's URL): what is sent here stays here. Raises as `start` does."""
+        options = ["--fork-url", upstream, "--auto-impersonate"]
+        return cls._start(options, chain_id=chain_id, port=0, log=log, advice=f"see {log}; is {upstream} reachable?")
+
+    @classmethod
+    def _start(cls, options: list[str], *, chain_id: int, port: int, log: Path, advice: str) -> Anvil:
+        binary = find()
+        options = ["--chain-id", str(chain_id), *options]
         for _ in range(PORT_ATTEMPTS):
             if port and not is_free(port):
                 raise DevnetError(f"port {port} is taken", hint="choose another port, or 0 for any")
@@ -57,9 +69,7 @@ class Anvil:
             anvil.stop()
             tail = log.read_text(errors="replace")[-2_000:]
             if "in use" not in tail:
-                raise DevnetError(
-                    f"anvil did not start:\n{tail}", hint=f"see {log}; if the state is damaged, delete {state.parent}"
-                )
+                raise DevnetError(f"anvil did not start:\n{tail}", hint=advice)
         raise DevnetError("no free port for anvil was found", hint="choose a port")
 
     def stop(self) -> None:
