@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import redis
@@ -84,35 +85,22 @@ def run_keeper(config: OperatorConfig) -> None:
         look(config, keeper, observer, relieve(client))
         keeper.progressed()
 
-    def schedule(**_: Any) -> None:
+    def beat(progressed: Progressed) -> None:
         looks = Looks()
+        while True:
+            try:
+                if client.llen(KEEPER_QUEUE) == 0 and looks.is_due(keeper.chain):
+                    watch.apply_async(expires=60, queue=KEEPER_QUEUE)
+            except (redis.RedisError, OperationalError) as error:
+                log.warning("the broker does not answer: %s", error)
+                relieve(client)  # it refuses to queue a look when its memory is full
+            progressed()
+            time.sleep(config.poll_s)
 
-        def beat(progressed: Progressed) -> None:
-            while True:
-                try:
-                    if client.llen(KEEPER_QUEUE) == 0 and looks.is_due(keeper.chain):
-                        watch.apply_async(expires=60, queue=KEEPER_QUEUE)
-                except (redis.RedisError, OperationalError) as error:
-                    log.warning("the broker does not answer: %s", error)
-                    relieve(client)  # it refuses to queue a look when its memory is full
-                progressed()
-                time.sleep(config.poll_s)
-
+    def schedule(**_: Any) -> None:
         keeper.progressed = lanes.begin(LOOKS)
         lanes.start("beat", beat)
-        lanes.start("glance", lambda progressed: wake_on_claims(keeper, config.poll_s, progressed))
-        if config.operator:
-            answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
-            lanes.start("answering", answering.run)
-        if keeper.pricing.script is not None:
-            lanes.start("prices", keeper.pricing.script.run)
-        lanes.start("retention", keeper.retention.run, pause_s=keeper.retention.pause_s)
-        if config.operator:
-            lanes.start("statements", keeper.statements.run)
-            lanes.start("checks", keeper.signer_checks.run)
-        if keeper.receipts is not None:
-            lanes.start("receipts", keeper.receipts.run, pause_s=keeper.receipts.pause_s)
-        lanes.start("disputing", lambda progressed: keeper.disputing.run(config.poll_s, progressed))
+        start_lanes(config, keeper, lanes)
         lanes.start("metrics", observer.run)
 
     Listening(client, KEEPER_QUEUE).start()
@@ -131,6 +119,22 @@ def run_keeper(config: OperatorConfig) -> None:
     finally:
         if lease is not None:
             lease.release()
+
+
+def start_lanes(config: OperatorConfig, keeper: Keeper, lanes: Lanes) -> None:
+    """What a keeper does beside its looks, each in a thread of its own."""
+    lanes.start("glance", lambda progressed: wake_on_claims(keeper, config.poll_s, progressed))
+    if keeper.pricing.script is not None:
+        lanes.start("prices", keeper.pricing.script.run)
+    lanes.start("retention", keeper.retention.run, pause_s=keeper.retention.pause_s)
+    if config.operator:
+        answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
+        lanes.start("answering", answering.run)
+        lanes.start("statements", keeper.statements.run)
+        lanes.start("checks", keeper.signer_checks.run)
+    if keeper.receipts is not None:
+        lanes.start("receipts", keeper.receipts.run, pause_s=keeper.receipts.pause_s)
+    lanes.start("disputing", lambda progressed: keeper.disputing.run(config.poll_s, progressed))
 
 
 def look(config: OperatorConfig, keeper: Keeper, observer: Observer, trouble: Sequence[str] = ()) -> None:
@@ -222,17 +226,22 @@ def make_keeper(
     chain.follow()
     account = open_hot_key(config, chain)
     lease = await_turn(config, chain, account.address, lanes)
-    signer = account if lease is None else FencedAccount(account, lease)
-    ledger = config.folder / TRANSACTIONS
-    sender = Sender(
-        chain, signer, ledger=ledger, folder=config.folder, routine_s=ROUTINE_S, limits=fee_limits(config), fence=lease
-    )
-    if lease is not None:
-        succeed(sender, lanes.begin("succession"))
-        lanes.end("succession")
-    store = open_counted(config, client)
-    queue = WorkQueue(app, client, seals.load(config.folder))
-    return Keeper(config, chain, signer, sender, store, queue, ReceivedBytes(client)), lease
+    with ExitStack() as unless_made:
+        if lease is not None:
+            unless_made.callback(lease.release)  # at once, for the next start of this keeper or for another one
+        signer = account if lease is None else FencedAccount(account, lease)
+        ledger, limits = config.folder / TRANSACTIONS, fee_limits(config)
+        sender = Sender(
+            chain, signer, ledger=ledger, folder=config.folder, routine_s=ROUTINE_S, limits=limits, fence=lease
+        )
+        if lease is not None:
+            succeed(sender, lanes.begin("succession"))
+            lanes.end("succession")
+        store = open_counted(config, client)
+        queue = WorkQueue(app, client, seals.load(config.folder))
+        keeper = Keeper(config, chain, signer, sender, store, queue, ReceivedBytes(client))
+        unless_made.pop_all()
+    return keeper, lease
 
 
 def open_hot_key(config: OperatorConfig, chain: Chain) -> HotKey:
