@@ -302,14 +302,13 @@ def _with_times(chain: Chain, claims: Sequence[C], stopped_s: int) -> list[C]:
     """
     newest = max((claim.turn for claim in claims), default=0) - 1
     return [
-        claim
-        if claim.final or claim.turn < newest
-        else replace(claim, made_at=_time_of(chain, claim.block) - stopped_s)
+        claim if claim.final or claim.turn < newest else replace(claim, made_at=time_of(chain, claim.block) - stopped_s)
         for claim in claims
     ]
 
 
-def _time_of(chain: Chain, block: int) -> int:
+def time_of(chain: Chain, block: int) -> int:
+    """The block's second; the newest ones read are remembered."""
     times: dict[int, int] = chain.cached("block times", dict)
     if block not in times:
         times[block] = chain.head(block).timestamp

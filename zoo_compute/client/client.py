@@ -1,8 +1,8 @@
-"""The SDK: submit jobs, follow them, fetch trained models. Methods block, except the `async` ones.
+"""The SDK: submit jobs, follow them, fetch trained models. Methods block, in a notebook too; those that are `async` are for `await`.
 
 client = Client(network="network.json", account="me")
 job = client.train(config="training_config.yaml", max_budget=5000)
-await job.wait()              # you can stop waiting; client.job(job.id) resumes, also in another process
+job.join()                    # you can stop waiting; client.job(job.id) resumes, also in another process
 job.result("model.safetensors")
 """
 

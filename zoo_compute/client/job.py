@@ -15,11 +15,11 @@ from repops.profile import profile
 from zoo_compute.chain.event_log import History
 from zoo_compute.chain.ledger import JobAccount, job_account
 from zoo_compute.chain.sender import Receipt
-from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.snapshot import read_job, time_of
 from zoo_compute.chain.tokens import token_at
 from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.client.progress import LossReader, Progress, progress_of
-from zoo_compute.errors import Retryable, UserError
+from zoo_compute.errors import Retryable, UserError, ZooError
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.jobs.shortfall import Offer, missing, offers
 from zoo_compute.spec.params import COIN
@@ -58,6 +58,7 @@ class Job:
         self._history = History(client.chain, job=number)
         self._offers: tuple[int, Sequence[Offer]] = (0, ())  # the chain's time, and what operators offered then
         self._memory: int | None = None
+        self._evaluations: dict[str, Evaluation] = {}  # by the checkpoint's root
 
     def __repr__(self) -> str:
         return f"Job({self.id})"
@@ -73,13 +74,39 @@ class Job:
     def progress(self) -> Progress:
         """State, round, loss, spending and nodes, read once."""
         view = self.view()
+        return self._progress(view, self._account(view))
+
+    def _progress(self, view: JobView, account: JobAccount) -> Progress:
         self._client.use_peers()
-        account = self._account(view)
         spent = account.paid + account.fee
         losses, token = self._losses.losses(view), token_at(self._client.chain, view.token)
         return progress_of(
             view, spent=spent, due=account.committed, losses=losses, token=token, missing=self._missing(view)
         )
+
+    def history(self) -> list[dict[str, Any]]:
+        """A row for each round, which `pandas.DataFrame` takes as they are. `loss`: reported by nodes, unverified; `heldout_loss`,
+        `perplexity`: what `evaluate` computed on this object; `time`: of its checkpoint, in UTC; `price`: of its accepted work, in
+        whole tokens.
+        """
+        from zoo_compute.client.history import rows_of
+
+        view, chain = self.view(), self._client.chain
+        self._client.use_peers()
+        losses, token = self._losses.losses(view), token_at(chain, view.token)
+        return rows_of(view, losses, self._evaluations, token, lambda block: time_of(chain, block))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows. The chain's errors become a line: a cell that shows a job does not fail."""
+        from zoo_compute import drawing
+        from zoo_compute.client.picture import picture
+
+        try:
+            view = self.view()
+            account = self._account(view)
+            return picture(view, self._progress(view, account), account, self._client.description.name)
+        except (ZooError, StoreError) as error:
+            return drawing.page(repr(self), drawing.lines(f"not readable now: {error}"))
 
     def _missing(self, view: JobView) -> list[str]:
         """What an open job lacks to be awarded. Reads operators at most every OFFERS_KEPT_S, the job's program once."""
@@ -208,7 +235,9 @@ class Job:
         view = self.view()
         done = view.completed_rounds
         rounds = range(done + 1) if every else sorted({0, done})
-        return list(evaluate(view, self._client.store, rounds))
+        made = list(evaluate(view, self._client.store, rounds))
+        self._evaluations |= {each.root: each for each in made}
+        return made
 
     def branch(self, since: int = 0, round_: int | None = None) -> LoadedBranch:
         """The rounds from checkpoint `since` to `round_` (default: the newest final one), as a branch to merge with others.

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from repops.profile import Profile
-from zoo_compute.amounts import ZEN, Token
+from zoo_compute import drawing
+from zoo_compute.amounts import ZEN, Token, format_count, format_seconds
 from zoo_compute.errors import UserError
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.jobs.config import ComputeJob
@@ -89,6 +90,23 @@ class Quote:
         """For scripts: amounts as decimal strings of the smallest unit, the rest as numbers."""
         plain = {key: str(value) if key in AMOUNTS else value for key, value in asdict(self).items()}
         return plain | {"custody": self.custody and self.custody.to_dict()}
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        money = self.token
+        rows = [
+            ("model", f"{self.parameters:,} parameters"),
+            ("work", f"{self.rounds:,} rounds of {self.slots:,} slots, {self.inner_steps:,} steps each"),
+            ("expected", f"{money.format(self.expected)}, if the auction clears at the first reserve"),
+            ("at most", f"{money.format(self.most)}; unspent escrow comes back"),
+            ("sent", f"about {format_count(self.update_bytes, 'B')} a slot and round"),
+            ("round", f"{format_seconds(self.round_longest_s)} at most"),
+            ("total", f"{format_seconds(self.longest_s)} at most, without disputes"),
+            ("public", PUBLIC),
+            *(("needs", each) for each in self.requirements),
+            *(("warning", each) for each in self.warnings),
+        ]
+        return drawing.page("Quote", drawing.table(rows))
 
 
 def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str, requirements: int) -> Terms:
