@@ -13,6 +13,7 @@ import pandas
 import pytest
 
 from tests.client.test_results import ROOT0, RUN, aggregation, commit, view
+from zoo_compute import drawing
 from zoo_compute.amounts import Token
 from zoo_compute.chain.ledger import JobAccount
 from zoo_compute.chain.views import ClaimState, JobState, JobView, Rollback
