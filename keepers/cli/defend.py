@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keepers.cli.own_disputes import disputes_of, disputing
+from keepers.cli.own_disputes import TURNS, disputes_of, disputing
 from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.chain.snapshot import read_job
-from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
+from zoo_compute.cli.context import NUMBER, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine
+from zoo_compute.cli.sending import Sending
 from zoo_compute.client.disputes import Dispute
 from zoo_compute.client.explored_places import asked_positions, place_text
 from zoo_compute.disputes.roles import AUTHORS, FALSE
@@ -25,7 +26,7 @@ ANYONE, OPERATOR, NOBODY = "anyone", "operator", "nobody"  # who may still answe
 LOOK_S = 2.0  # without a block: a store may serve now what it did not serve before
 
 
-@click.command("defend", cls=Command)
+@click.command("defend", cls=Sending, signs=TURNS)
 @click.argument("number", type=NUMBER, metavar="JOB")
 @click.option("--follow", is_flag=True, help="Keep answering until every claim of the job is final.")
 @click.option("--device", help="cpu, cuda, cuda:N or mps; the best one by default.")

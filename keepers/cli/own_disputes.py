@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 KEPT = 32  # results of computations, by the names of the work
 FOLDER = "verify"  # in ZOO_HOME
 SECRET = "seals"  # of the seals that this account places: with it a restart opens them
+TURNS = "each answers what the other side sent, before a deadline"  # why its transactions cannot be printed beforehand
 GAS_OF_A_DISPUTE = 2_000_000  # of both sides' transactions, down to a conviction (benchmarks/dispute.py)
 
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keepers.cli.job_verification import AGGREGATION, SLOT_ROUND, JobVerification, VerifiedWork, works_of
-from keepers.cli.own_disputes import Purse
+from keepers.cli.own_disputes import TURNS, Purse
 from zoo_compute.amounts import format_seconds
 from zoo_compute.chain.audits import read_audits
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import JobView
-from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
+from zoo_compute.cli.context import NUMBER, Settings, pass_settings
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
 from zoo_compute.spec.auditing import AGGREGATION_UNIT, has_unit
 
@@ -25,7 +26,7 @@ LOOK_S = 2.0  # without a block: a store may serve now what it did not serve bef
 WHAT_TO_SEND = "Send it what is missing and rerun the command: it continues. A conviction returns all that was prepaid."
 
 
-@click.command("verify", cls=Command)
+@click.command("verify", cls=Sending, signs=TURNS)
 @click.argument("number", type=NUMBER, metavar="JOB")
 @click.option("--all", "every", is_flag=True, help="Include claims that are paid or convicted, not only open ones.")
 @click.option("--turn", type=click.IntRange(min=0), help="Check this turn only; with --follow, this and later turns.")

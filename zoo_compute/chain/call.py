@@ -77,7 +77,17 @@ def decode_outputs(entry: Mapping[str, Any], raw: bytes) -> Any:
 def _calldata(entry: Mapping[str, Any], args: Sequence[Any]) -> bytes:
     if len(args) != len(entry["inputs"]):
         raise ValueError(f"{entry['name']} takes {len(entry['inputs'])} arguments, got {len(args)}")
-    return _selector(signature(entry)) + encode([_type(i) for i in entry["inputs"]], args)
+    return selector(entry) + encode(input_types(entry), args)
+
+
+def selector(entry: Mapping[str, Any]) -> bytes:
+    """The first four bytes of a function's calldata."""
+    return _selector(signature(entry))
+
+
+def input_types(entry: Mapping[str, Any]) -> list[str]:
+    """The types of a function's arguments, as eth_abi names them."""
+    return [_type(each) for each in entry["inputs"]]
 
 
 @cache

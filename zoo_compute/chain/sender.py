@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +17,11 @@ from zoo_compute import spending
 from zoo_compute.chain import fees
 from zoo_compute.chain.broadcasting import Broadcaster, Signer
 from zoo_compute.chain.call import Call, decode_outputs
-from zoo_compute.chain.events import Event, decode
+from zoo_compute.chain.events import decode
 from zoo_compute.chain.pending_transactions import PendingEntries, PendingTransaction, PendingTransactions
+from zoo_compute.chain.receipt import Receipt as Receipt
 from zoo_compute.chain.simulate import Request, dry_run, estimate_gas, not_funded, request_of, why_reverted
+from zoo_compute.chain.unsigned import UnsignedAccount
 from zoo_compute.errors import ChainError, NotFunded, TransactionPending, Unreachable
 from zoo_compute.spending import Spent
 
@@ -38,23 +38,6 @@ ADOPTED_FOR_BLOCKS = 50  # how long the next sender of the same call gets the ou
 SHORTEST_POLL_S = 0.02
 LONGEST_POLL_S = 1.0
 ATTEMPTS = 8  # to win a nonce against processes on other machines
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """A mined, successful transaction. `result` is what the simulation returned; take ids from events instead."""
-
-    transaction_hash: str
-    block: int
-    gas_used: int
-    operation: str  # "Settlement.commit"
-    events: Sequence[Event]
-    result: Any = None
-
-    def event(self, name: str) -> Event:
-        """The one event of this name."""
-        (match,) = [event for event in self.events if event.name == name]
-        return match
 
 
 class Sender:
@@ -121,9 +104,16 @@ class Sender:
         """A plain transfer of native coin."""
         return self._deliver(Request("transfer", self.address, Web3.to_checksum_address(to), "0x", wei), None)
 
+    def needs_mined(self, why: str) -> None:
+        """What follows needs all that was sent to be mined. Raises NotMinedYet where it is only recorded (chain/unsigned.py)."""
+        if isinstance(self.account, UnsignedAccount):
+            self.account.needs_mined(why)
+
     # -- one request: adopt or submit, wait, and repeat if another transaction took the nonce
 
     def _deliver(self, request: Request, call: Call | None) -> Receipt:
+        if isinstance(self.account, UnsignedAccount):
+            return self.account.record(self.chain, request, call)
         patient = self.routine_s is None or request.operation not in fees.ROUTINE
         for _ in range(ATTEMPTS):
             result, stuck_after_s = None, self.stuck_after_s

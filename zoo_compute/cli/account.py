@@ -10,6 +10,7 @@ from zoo_compute import paths
 from zoo_compute.amounts import format_amount, parse_amount
 from zoo_compute.cli.context import Group, Settings, pass_settings, read_passphrase
 from zoo_compute.cli.output import table
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import ConfigError, ZooError
 
 
@@ -138,7 +139,7 @@ def fund(settings: Settings, receiver: str | None, zen: str, coin: str) -> None:
     )
 
 
-@account.command()
+@account.command(cls=Sending)
 @click.option("--token", metavar="ADDRESS", help="Payment token; ZEN by default.")
 @pass_settings
 def withdraw(settings: Settings, token: str | None) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
     from zoo_compute.chain.network import Network
     from zoo_compute.chain.sender import Sender
+    from zoo_compute.chain.unsigned import UnsignedAccount
     from zoo_compute.client.client import Client
     from zoo_compute.store import Store
 
@@ -34,6 +35,9 @@ class Settings:
     account_name: str | None = None
     as_json: bool = False
     debug: bool = False
+    unsigned: bool = False  # these three: zoo_compute/cli/sending.py
+    safe: str | None = None
+    sent_from: str | None = None
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def network_path(self) -> Path:
@@ -73,10 +77,38 @@ class Settings:
     def keystore(self) -> Path:
         return paths.find_keystore(self.account_name, paths.known_network_file(self.network_file))
 
-    def account(self) -> Signer:
-        """The unlocked account. Asks for its passphrase at most once."""
+    def prints(self) -> bool:
+        """Whether transactions are printed in place of being signed."""
+        return self.unsigned or bool(self.safe)
+
+    def keyless(self) -> bool:
+        """Whether an option names the account by its address."""
+        return bool(self.safe or self.sent_from)
+
+    def address(self) -> str:
+        """The account's address. Needs no passphrase."""
         from zoo_compute.chain import keystore
 
+        return self.safe or self.sent_from or keystore.address_of(self.keystore())
+
+    def unsigned_account(self) -> UnsignedAccount:
+        """What keeps transactions in place of signing them, with --unsigned or --safe."""
+        from zoo_compute.chain.unsigned import UnsignedAccount
+
+        if "account" not in self._cache:
+            self._cache["account"] = UnsignedAccount(self.address())
+        return self._cache["account"]
+
+    def account(self) -> Signer:
+        """The unlocked account; with --unsigned, what keeps its transactions. Asks for its passphrase at most once."""
+        from zoo_compute.chain import keystore
+
+        context = click.get_current_context(silent=True)
+        assert context is None or getattr(context.command, "signs", None) is not None, (
+            "a command that signs is a Sending"
+        )
+        if self.prints():
+            return self.unsigned_account()
         if "account" not in self._cache and self.hosted():
             from zoo_compute.chain.signer import RemoteSigner
 
@@ -117,7 +149,9 @@ class Settings:
         return open_store(self.store_location(location), peers)
 
     def emit(self, data: dict[str, Any], lines: list[str] | str = ()) -> None:  # type: ignore[assignment]
-        emit(self.as_json, data, lines)
+        """Print the command's result. With --unsigned nothing has happened that it could report."""
+        if not self.prints():
+            emit(self.as_json, data, lines)
 
     def say(self, text: str) -> None:
         say(text)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo_compute.amounts import format_count
-from zoo_compute.cli.context import NUMBER, Command, Group, Settings, pass_settings
+from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
 from zoo_compute.cli.output import table
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def dataset() -> None:
     """Datasets that jobs train on and cite."""
 
 
-@dataset.command()
+@dataset.command(cls=Sending)
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
 @click.option("--name", default="", metavar="NAME", help="Name for jobs to use. Unique on the network and permanent.")
 @click.option(
@@ -145,7 +146,7 @@ def _arrays(path: Path) -> dict[str, Array]:
     return {TEXT: np.frombuffer(read_text(path), dtype=np.uint8)}
 
 
-@dataset.command("claim")
+@dataset.command("claim", cls=Sending)
 @click.option(
     "--contributor", metavar="ADDRESS", help="Contributor to pay; your account by default. Anyone can send the claim."
 )
@@ -176,7 +177,7 @@ def claim_(settings: Settings, contributor: str | None) -> None:
     )
 
 
-@click.command(cls=Command)
+@click.command(cls=Sending)
 @_job
 @click.argument("datasets", type=NUMBER, nargs=-1, required=True, metavar="DATASET...")
 @pass_settings
@@ -190,7 +191,7 @@ def cite(settings: Settings, number: int, datasets: tuple[int, ...]) -> None:
     )
 
 
-@click.command(cls=Command)
+@click.command(cls=Sending)
 @_job
 @click.argument("qualities", type=click.IntRange(0, 100), nargs=-1, required=True, metavar="QUALITY...")
 @pass_settings

@@ -10,6 +10,7 @@ import click
 from zoo_compute.amounts import ZEN, format_amount, format_seconds
 from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.output import table
+from zoo_compute.cli.sending import Sending
 from zoo_compute.cli.treasury import again_option, scheduled_message, wait_option
 from zoo_compute.errors import ChainError
 from zoo_compute.gpus import CLASSES
@@ -80,7 +81,7 @@ def show(settings: Settings, offline: bool) -> None:
     settings.emit(data, lines)
 
 
-@network.command()
+@network.command(cls=Sending)
 @click.argument("token", metavar="TOKEN")
 @click.option(
     "--window-value",
@@ -116,7 +117,7 @@ def allow(settings: Settings, token: str, window_value: str | None, disallow: bo
     )
 
 
-@network.command("beat")
+@network.command("beat", cls=Sending)
 @pass_settings
 def beat(settings: Settings) -> None:
     """Let the protocol's time go on: say that the chain takes transactions. Keepers do it; anybody may, at any time.
@@ -166,7 +167,7 @@ def check_command(settings: Settings) -> int:
     return 1 if faults else 0
 
 
-@network.command()
+@network.command(cls=Sending)
 @click.argument("target", metavar="CONTRACT.FUNCTION")
 @click.argument("args", nargs=-1)
 @click.option(

@@ -11,15 +11,16 @@ from urllib.parse import urlsplit
 import click
 
 from zoo_compute.amounts import ZEN
-from zoo_compute.cli.context import Command, Settings, pass_settings
+from zoo_compute.cli.context import Settings, pass_settings
 from zoo_compute.cli.job.group import follow
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import ConfigError
 
 if TYPE_CHECKING:
     from zoo_compute.client.client import Client
 
 
-@click.command(cls=Command)
+@click.command(cls=Sending)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--data",
@@ -82,7 +83,7 @@ def train(
         token = client.pay_in_token_of(plan.job)
         settings.say(f"job {job.id} is posted; {token.format(plan.job.escrow)} in escrow")
         data_out: dict[str, Any] = {"job": job.id, "escrow": str(plan.job.escrow), "token": token.to_dict()}
-        if not watch:
+        if not watch or settings.prints():
             settings.emit(data_out, str(job.id))
             return
         if not settings.as_json:

@@ -8,6 +8,7 @@ from zoo_compute.amounts import format_seconds
 from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.node.options import token_option
 from zoo_compute.cli.output import table
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
 
 again_option = click.option("--again", is_flag=True, help="Send it even if the same call was executed before.")
@@ -45,7 +46,7 @@ def show(settings: Settings, token: str | None) -> None:
     settings.emit(data, table(rows))
 
 
-@treasury.command()
+@treasury.command(cls=Sending)
 @token_option
 @pass_settings
 def collect(settings: Settings, token: str | None) -> None:
@@ -65,7 +66,7 @@ def collect(settings: Settings, token: str | None) -> None:
     )
 
 
-@treasury.command()
+@treasury.command(cls=Sending)
 @click.option("--to", required=True, metavar="ADDRESS", help="Address to pay.")
 @click.option("--amount", required=True, metavar="AMOUNT", help="Whole tokens.")
 @click.option("--from", "bucket", required=True, type=click.Choice(["development", "audits", "grants"]))

@@ -67,6 +67,8 @@ def send_through_timelock(
         transaction, ready_at = receipt.transaction_hash, timelock.get_timestamp(operation)
         say(f"{name} is scheduled: operation 0x{operation.hex()}")
     left = ready_at - chain.now()
+    if left > 0:
+        sender.needs_mined(f"run the same command again {format_seconds(left)} after it is mined, to execute it")
     if left > 0 and not wait:
         return ScheduledCall("scheduled", "0x" + operation.hex(), ready_at, transaction)
     if left > 0:

@@ -19,6 +19,7 @@ from zoo_compute.chain.ledger import ClaimRecord, job_account, net_payments
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.tokens import address_of, set_allowance, token_at
+from zoo_compute.chain.unsigned import AGAIN
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
 from zoo_compute.operators.balances import EarnedClaim, Earnings, OperatorBalances, RegistrationResult
 from zoo_compute.operators.bandwidth import read_bandwidth
@@ -180,6 +181,7 @@ class Operators:
         if self.chain.registry.hot_key(number) != hot:
             say(f"making {hot} the hot key of operator {number}")
             self.sender.send(self.chain.registry.set_hot(number, hot))
+        self.sender.needs_mined(f"the new key replaces the old one in {folder} when the registry knows it; {AGAIN}")
         self.top_up(hot, hot_coin, say)
         old = folder / HOT_KEY
         if old.exists():

@@ -11,6 +11,7 @@ import click
 from zoo_compute.amounts import Token, format_amount, format_seconds
 from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine, table
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import ConfigError
 from zoo_compute.spec.retention import KEEP_DAYS
 
@@ -268,7 +269,7 @@ def follow(settings: Settings, job: Job, *, until_settled: bool = False) -> Prog
     return last
 
 
-@job.command()
+@job.command(cls=Sending)
 @_number
 @pass_settings
 def cancel(settings: Settings, number: int) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from zoo_compute.amounts import format_seconds
-from zoo_compute.cli.context import Command, Settings, pass_settings
+from zoo_compute.cli.context import Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option
+from zoo_compute.cli.sending import Sending
 
 
-@click.command(cls=Command)
+@click.command(cls=Sending, signs="the chain measures the time between them, and the hot key in --home signs them")
 @click.option(
     "--program", type=click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True),
     help="The workload's program; by default this installation's.",

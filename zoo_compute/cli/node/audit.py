@@ -11,6 +11,7 @@ from zoo_compute.amounts import ZEN, format_amount, parse_amount
 from zoo_compute.cli.context import Group, Settings
 from zoo_compute.cli.node.options import for_operator, number_of, operators_of, token_option
 from zoo_compute.cli.output import table
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import BPS, MAX_PLACES, RESERVED_FEES
 
@@ -25,7 +26,7 @@ def audit() -> None:
     """Auditing for pay: offer, status, withdraw."""
 
 
-@audit.command()
+@audit.command(cls=Sending)
 @click.option("--places", type=click.IntRange(1, MAX_PLACES), default=1, show_default=True, help="How many to take.")
 @click.option("--deposit", metavar="AMOUNT", help="Of --token, for what verdicts reserve; beside the bonds.")
 @token_option
@@ -76,7 +77,7 @@ def status(settings: Settings, token: str | None, operator: int | None, home: Pa
     settings.emit({"operator": number, **data, "token": money.to_dict()}, table(rows))
 
 
-@audit.command()
+@audit.command(cls=Sending)
 @click.option("--places", type=click.IntRange(0, MAX_PLACES), help="Leave so many places; all of them by default.")
 @click.option("--amount", metavar="AMOUNT", help="Take so much of the deposit; all that is free by default.")
 @token_option

@@ -11,6 +11,7 @@ from zoo_compute.amounts import Token, format_amount, format_seconds
 from zoo_compute.cli.context import Group, Settings
 from zoo_compute.cli.node.options import for_operator, number_of, operators_of, token_option
 from zoo_compute.cli.output import table
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import STAKE_UNIT
 
@@ -25,7 +26,7 @@ def custody() -> None:
     """Holding jobs' data for pay: deposit, status, withdraw."""
 
 
-@custody.command()
+@custody.command(cls=Sending)
 @click.argument("amount", metavar="AMOUNT")
 @token_option
 @for_operator
@@ -82,7 +83,7 @@ def status(settings: Settings, token: str | None, operator: int | None, home: Pa
     )
 
 
-@custody.command()
+@custody.command(cls=Sending)
 @click.argument("amount", metavar="[AMOUNT]", required=False)
 @token_option
 @for_operator

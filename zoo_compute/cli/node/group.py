@@ -12,6 +12,7 @@ from zoo_compute.amounts import Token, format_amount, format_seconds, parse_amou
 from zoo_compute.cli.context import Group, Settings
 from zoo_compute.cli.node.options import folder_of, for_operator, number_of, operators_of, token_option
 from zoo_compute.cli.output import StatusLine, table
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
 from zoo_compute.gpus import TIERS, format_hours
 from zoo_compute.requirement_words import format_region
@@ -28,7 +29,7 @@ def node() -> None:
     """Provide compute: register, stake, earn, withdraw."""
 
 
-@node.command()
+@node.command(cls=Sending)
 @click.argument("url")
 @for_operator
 def announce(settings: Settings, url: str, operator: int | None, home: Path | None) -> None:
@@ -42,7 +43,7 @@ def announce(settings: Settings, url: str, operator: int | None, home: Path | No
     )
 
 
-@node.command("answer-key")
+@node.command("answer-key", cls=Sending)
 @click.argument("address")
 @click.option("--remove", is_flag=True, help="Take the permission back.")
 @for_operator
@@ -62,7 +63,7 @@ def answer_key(settings: Settings, address: str, remove: bool, operator: int | N
     )
 
 
-@node.command("hot-key")
+@node.command("hot-key", cls=Sending)
 @click.option("--hot-coin", metavar="AMOUNT", default="0.02", show_default=True, help="Coin for gas of the new key.")
 @for_operator
 def hot_key(settings: Settings, hot_coin: str, operator: int | None, home: Path | None) -> None:
@@ -82,7 +83,7 @@ def hot_key(settings: Settings, hot_coin: str, operator: int | None, home: Path 
     settings.emit({"operator": number, "hot": hot}, f"{hot} is the hot key of operator {number}; start the node again")
 
 
-@node.command("hand-over")
+@node.command("hand-over", cls=Sending)
 @click.argument("address", required=False)
 @click.option("--accept", is_flag=True, help="Run as the new owner: take the operator that was offered to you.")
 @click.option("--undo", is_flag=True, help="Take an offer back that was not accepted.")
@@ -128,7 +129,7 @@ def show(settings: Settings, token: str | None, operator: int | None, home: Path
     settings.emit(data, table(_about(balances, money)))
 
 
-@node.command()
+@node.command(cls=Sending)
 @click.option("--now", "at_once", is_flag=True, help="Request the exit now, even with locked collateral.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until nothing is locked.")
 @click.option("--undo", is_flag=True, help="Take work again. A requested exit is not undone.")

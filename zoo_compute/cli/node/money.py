@@ -18,6 +18,7 @@ from zoo_compute.cli.node.options import (
     token_option,
 )
 from zoo_compute.cli.output import table
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.operators.profit import (
     COIN_PRICE,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from zoo_compute.spending import Spent
 
 
-@click.command(cls=Command)
+@click.command(cls=Sending)
 @click.argument("amount", metavar="ZEN")
 @for_operator
 def stake(settings: Settings, amount: str, operator: int | None, home: Path | None) -> None:
@@ -48,7 +49,7 @@ def stake(settings: Settings, amount: str, operator: int | None, home: Path | No
     )
 
 
-@click.command(cls=Command)
+@click.command(cls=Sending)
 @for_operator
 def unstake(settings: Settings, operator: int | None, home: Path | None) -> None:
     """Leave the network: the first call requests the exit; run it again after the delay to get the stake back."""
@@ -77,7 +78,7 @@ def unstake(settings: Settings, operator: int | None, home: Path | None) -> None
     )
 
 
-@click.command(cls=Command)
+@click.command(cls=Sending)
 @click.argument("amount", metavar="AMOUNT")
 @token_option
 @for_operator
@@ -214,7 +215,7 @@ def _when(second: int, now: int) -> str:
     return "now" if second <= now else f"in {format_seconds(second - now)}"
 
 
-@click.command(cls=Command)
+@click.command(cls=Sending)
 @click.option("--collateral", metavar="AMOUNT|all", help="Also withdraw free collateral.")
 @token_option
 @for_operator

@@ -41,14 +41,12 @@ def operators_of(settings: Settings, *, signing: bool = True) -> Operators:
 
 def number_of(settings: Settings, operators: Operators, operator: int | None, home: Path | None) -> int:
     """The operator that the options name. Raises UserError."""
-    from zoo_compute.chain import keystore
-
     if operator is not None:
         return operators.check(operator)
     known = operators.operator_in(folder_of(home))
     if known is not None:
         return operators.check(known)
-    owned = operators.owned_by(keystore.address_of(settings.keystore()))
+    owned = operators.owned_by(settings.address())
     if len(owned) == 1:
         return owned[0]
     if not owned:

@@ -11,7 +11,7 @@ import click
 
 from zoo_compute import paths as places
 from zoo_compute.amounts import format_amount, parse_amount
-from zoo_compute.cli.context import Command, Settings, pass_settings
+from zoo_compute.cli.context import Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option, operators_of
 from zoo_compute.cli.node.register_questions import (
     Choices,
@@ -20,6 +20,7 @@ from zoo_compute.cli.node.register_questions import (
     detected_machine,
     machine_from_options,
 )
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import GPU_CLASSES
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from zoo_compute.operators.registration import Registration, RegistrationCost, RegistrationPlan
 
 
-@click.command(cls=Command)
+@click.command(cls=Sending)
 @click.option(
     "--gpu-type", metavar="NAME", help="GPU name, such as rtx4090, a100, m2; read from the driver by default."
 )

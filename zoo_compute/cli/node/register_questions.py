@@ -67,7 +67,7 @@ def check_ready(settings: Settings, choices: Choices) -> None:
             "put the network's file at ~/.zoo/network.json (`zoo devnet` in another terminal starts one to try)"
         ] = error
     try:
-        if wanting or not settings.hosted():
+        if not settings.keyless() and (wanting or not settings.hosted()):
             settings.keystore()
     except ConfigError as error:
         if (

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from zoo_compute.amounts import format_amount, format_seconds, parse_amount
-from zoo_compute.cli.context import Command, Settings, pass_settings
+from zoo_compute.cli.context import Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, for_operator, home_option, number_of, operators_of
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
 from zoo_compute.gpus import TIERS, format_hours, parse_hours
 from zoo_compute.requirement_words import format_region, parse_region
@@ -18,7 +19,7 @@ from zoo_compute.spec.params import GPU_CLASSES
 DAY_S = 86_400
 
 
-@click.command(cls=Command)
+@click.command(cls=Sending, signs="it signs a consent and sends nothing")
 @click.option("--gpu-type", metavar="NAME", help="GPU name, such as rtx4090, a100, m2. Decides the class.")
 @click.option(
     "--gpu-class", metavar="CLASS", help="For a card that is not listed: consumer, professional, datacenter, apple."
@@ -56,7 +57,7 @@ def consent(
     )
 
 
-@click.command("register-for", cls=Command)
+@click.command("register-for", cls=Sending)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--hot-coin", metavar="AMOUNT", default="0", show_default=True, help="Top up its hot key to this much coin for gas."
@@ -76,7 +77,7 @@ def register_for(settings: Settings, file: Path, hot_coin: str) -> None:
     )
 
 
-@click.command(cls=Command)
+@click.command(cls=Sending)
 @click.option(
     "--tier",
     type=click.Choice(list(TIERS)),
