@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow test-network test-deploy test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated format generate bench gpu wheels clean
+.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow test-network test-deploy test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated docs docs-links format generate bench gpu wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -102,8 +102,8 @@ chaos: setup ## kill every role in the middle of a job, and a side whenever it h
 journeys: setup ## what the docs print, run as a newcomer would from built wheels in empty folders (twenty minutes)
 	$(BIN)/python -m tests.journeys $(ARGS)
 
-check: setup ## format, lint, types, layering, stale artifacts
-	@$(MAKE) --no-print-directory -j2 check-generated check-types check-code
+check: setup ## format, lint, types, layering, stale artifacts, the documentation site
+	@$(MAKE) --no-print-directory -j2 check-generated check-types check-code docs
 
 check-generated: setup
 	$(BIN)/python -m scripts.generate --check
@@ -115,6 +115,14 @@ check-code: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -q -p no:ape_test tests/repository/test_layering.py
+
+# Afresh each time: Sphinx says nothing about pages that it read before.
+docs: setup ## the documentation site, .build/site/index.html: no warning, no link within it that leads nowhere
+	$(BIN)/python -m sphinx --builder html -EW --keep-going --nitpicky --quiet --doctree-dir .build/doctrees docs .build/site
+	$(BIN)/python -m scripts.check_site .build/site
+
+docs-links: setup ## whether the documentation's links to other sites still lead somewhere (needs the internet)
+	$(BIN)/python -m sphinx --builder linkcheck --quiet --doctree-dir .build/doctrees docs .build/links
 
 format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""Write the reference pages of docs/reference that follow from the code, the operators in repops/README.md and the models in job-file.md.
+"""Write the reference pages of docs/reference that follow from the code, and the lists of operators, models and decisions in other pages.
 
     python -m scripts.generate reference [--check]
 
@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.generate.key_tables import job_table, node_table
 from scripts.generate.operator_table import table
 from zoo_compute import errors
 from zoo_compute.chain.generated import bindings
 from zoo_compute.chain.revert_hints import HINTS
+from zoo_compute.jobs.sections import SECTIONS
 from zoo_compute.models.presets import MODELS, section_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +34,8 @@ TRANSACTIONS = REFERENCE / "transactions"
 PROTOCOL = ROOT / "docs" / "protocol"
 LIBRARY = ROOT / "repops" / "README.md"
 JOB_FILE = REFERENCE / "job-file.md"
+OPERATOR_JSON = REFERENCE / "operator-json.md"
+DECISIONS = ROOT / "docs" / "design" / "decisions"
 WIDTH = 118
 REASONS = {  # contract -> how its refusals begin
     "NodeRegistry": "registry",
@@ -80,7 +84,8 @@ def rows(contract: str) -> dict[str, Row]:
             has_refusals = cells[-1].startswith("refusals")
         if line.startswith("| `") and len(cells) >= 4:
             for name in re.findall(r"`(\w+)\(", cells[0]):
-                listed[name] = Row(cells[1], cells[-1] if has_refusals else "")
+                refusals = cells[-1] if has_refusals else ""
+                listed[name] = Row(cells[1], re.sub(r"\]\((?=[\w-]+\.md)", "](../../protocol/", refusals))
     return listed
 
 
@@ -233,7 +238,8 @@ def with_table(text: str, subject: str, table: str) -> str:
     """A page with the table between its marks."""
     begin, end = f"<!-- {subject} -->", f"<!-- end of {subject} -->"
     before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
+    _, mark, after = rest.partition(end)
+    assert mark, f"the page lacks {begin} and {end}"
     return f"{before}{begin}\n\n{table}\n{end}{after}"
 
 
@@ -250,6 +256,20 @@ def models() -> str:
     return "\n".join(lines) + "\n"
 
 
+def job_file() -> str:
+    """The page of a job's keys, with a table for each section."""
+    text = with_table(JOB_FILE.read_text(), "models", models())
+    for section in SECTIONS:
+        text = with_table(text, f"keys of {section}", job_table(section))
+    return text
+
+
+def decisions() -> str:
+    """The titles of the decisions, each with its page."""
+    titles = {path.name: path.read_text().partition("\n")[0].lstrip("# ") for path in sorted(DECISIONS.glob("0*.md"))}
+    return "".join(f"- [{title}]({name})\n" for name, title in titles.items())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="exit 1 when a page is stale")
@@ -260,7 +280,9 @@ def main() -> int:
         TRANSACTIONS / "index.md": transactions_index(),
         REFERENCE / "errors.md": errors_page(),
         LIBRARY: with_table(LIBRARY.read_text(), "operators", table()),
-        JOB_FILE: with_table(JOB_FILE.read_text(), "models", models()),
+        JOB_FILE: job_file(),
+        OPERATOR_JSON: with_table(OPERATOR_JSON.read_text(), "keys", node_table()),
+        DECISIONS / "index.md": with_table((DECISIONS / "index.md").read_text(), "decisions", decisions()),
     }
     for path, text in pages.items():
         if path.exists() and path.read_text() == text:

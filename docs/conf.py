@@ -1,0 +1,36 @@
+"""The documentation site: `make docs` builds it with Sphinx from the Markdown of this folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parents[1]
+
+project = "Zoo Compute"
+extensions = ["myst_parser", "sphinx_external_toc"]
+exclude_patterns = ["guides/deploy"]
+nitpicky = True
+smartquotes = False
+highlight_language = "bash"  # of blocks without a language: commands
+myst_heading_anchors = 4
+
+html_theme = "furo"
+html_title = "Zoo Compute"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+
+
+def include_changelog(app: Sphinx, page: str, source: list[str]) -> None:
+    """CHANGELOG.md is beside docs/, where Sphinx reads nothing: its text is that of the page `changelog`."""
+    if page == "changelog":
+        app.env.note_dependency(str(ROOT / "CHANGELOG.md"))
+        source[0] = (ROOT / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "](")
+    source[0] = source[0].replace("](../../CHANGELOG.md)", "](../changelog.md)")
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", include_changelog)
