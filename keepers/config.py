@@ -13,11 +13,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from eth_utils.address import to_checksum_address
 
+from keepers.config_keys import KEYS
 from repops import fields
 from zoo_compute.amounts import ZEN, Token, parse_amount
 from zoo_compute.atomic import make_private, write_atomically
 from zoo_compute.chain.addresses import is_address
 from zoo_compute.chain.signer_places import check_place
+from zoo_compute.config_keys import DRAFT, check_values, section_schema
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.gpus import PERIODS
 from zoo_compute.operators.profit import COIN_PRICE
@@ -27,85 +29,79 @@ from zoo_compute.store.addresses import is_loopback
 
 log = logging.getLogger("zoo.daemon")
 
-MAX_SLOTS = 512  # of a seat: their results must fit a bundle of one block
 EMBEDDED = "embedded"  # broker: the daemon runs a Redis of its own
 REQUIRED = "required"  # of a TLS server: a certificate that a known authority signed
 BROKER_URLS = ("redis://", "rediss://")
-ROLES = ("provider", "aggregator", "verifier", "custodian")
 FILE = CONFIG
-LOG_FORMATS = ("text", "json")
 PRICE_KEYS = ("price", "aggregator_price", "custody_price")  # by kind of lot; and of custody
 CUSTODY = 2
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The keys of operator.json. Paths are relative to the folder, prices are whole tokens as decimal strings.
+    """The keys of operator.json, as `keepers.config_keys` says. Paths are relative to the folder, prices are whole tokens as decimal text.
 
     `price`, `aggregator_price` and `custody_price` are in ZEN; `prices` has those in other tokens.
     """
 
     name: str
-    network: str  # the network file
-    operator: int = 0  # its number in NodeRegistry; 0 for a verifier that is not registered
+    network: str
+    operator: int = 0
     keystore: str = HOT_KEY
     passphrase_file: str = PASSPHRASE
-    signer: str = ""  # instead of that key file: where web3signer or clef answers, which has the hot key
-    store: str = "store"  # a folder, or kubo:URL
+    signer: str = ""
+    store: str = "store"
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 0
-    endpoint: str = ""  # URL at which others reach the gateway, announced on chain; empty: nothing is announced
-    broker: str = "embedded"
-    lease_s: float = 15  # of keepers that share a broker, how long the one that sends may be silent; less than twice that, and the next one sends
-    broker_max_mb: float = 0  # of the embedded one; 0: a sixteenth of the memory, at most 1 GiB
+    endpoint: str = ""
+    broker: str = EMBEDDED
+    lease_s: float = 15
+    broker_max_mb: float = 0
     roles: list[str] = field(default_factory=lambda: ["provider"])
-    price: str = "1"  # asked per slot-round; the least the operator accepts
-    aggregator_price: str = "1"  # asked per aggregated round
-    custody_price: str = "0.01"  # asked of a custodian's signatures, per GiB and round
-    prices: dict[str, Any] = field(
-        default_factory=dict
-    )  # by token's address {price, aggregator_price, custody_price}; without one: no bid
-    allow: list[str] = field(
-        default_factory=list
-    )  # submitters' addresses: jobs of others are left alone; empty: anybody's are served
-    deny: list[str] = field(default_factory=list)  # submitters' addresses whose jobs are left alone
-    price_script: str = ""  # a program that is asked for the price of each job; empty: the prices above
-    power_watts: float = 0.0  # of a worker that computes; 0: measured, where the GPU's driver says it
-    power_price: str = "0"  # in ZEN per kWh
-    capacity: int = 4  # slots of one job it can hold at once
-    keep_days: float = KEEP_DAYS  # for which files of a job stay after it is closed; 0: for good
-    free_space_gb: float = 5  # of the disk; with less, no new work is taken
-    store_max_gb: float = 0  # of the store, beyond which no new work is taken; 0: no limit
-    longest_job_days: int = 30  # jobs that could bind collateral for longer are left alone
+    price: str = "1"
+    aggregator_price: str = "1"
+    custody_price: str = "0.01"
+    prices: dict[str, Any] = field(default_factory=dict)
+    allow: list[str] = field(default_factory=list)
+    deny: list[str] = field(default_factory=list)
+    price_script: str = ""
+    power_watts: float = 0.0
+    power_price: str = "0"
+    capacity: int = 4
+    keep_days: float = KEEP_DAYS
+    free_space_gb: float = 5
+    store_max_gb: float = 0
+    longest_job_days: int = 30
     standby: bool = True
-    workers: int = 1  # worker processes on this machine
-    dispute_workers: int = 2  # processes for disputes; one job's never take the last one
-    spares: int = 1  # processes with a worker's imports behind them, to replace a worker that died
-    threads: int = 0  # of each worker; 0: as many as torch takes. Bits do not depend on it
-    device: str = ""  # of the workers, such as cuda:1; empty takes the best there is
-    availability_hours: list[int] = field(default_factory=list)  # periods of an epoch in which a heartbeat is sent
-    sample_rate: float = 0.25  # share of slot-rounds a verifier re-executes
+    workers: int = 1
+    dispute_workers: int = 2
+    spares: int = 1
+    threads: int = 0
+    device: str = ""
+    availability_hours: list[int] = field(default_factory=list)
+    sample_rate: float = 0.25
     poll_s: float = 1.0
     # A store that is restarted is back in seconds, and a demand too early costs its deposit: 30 s spare both. In short windows
     # less is waited, so that there is time left to demand in (keepers/decisions/demands.py).
     demand_after_s: float = 30
-    private_peers: bool = (
-        False  # peers in private networks and on this machine are asked too; on a devnet they always are
-    )
-    metrics_port: int = 0  # where the daemon serves /metrics and /health on loopback; 0: nowhere
-    hung_after_s: float = 600  # without progress, after which a keeper is ended and started again; 0: never
-    log_format: str = "text"  # or json: an object a line
-    task_events: bool = False  # workers tell the broker what they do, for Flower
-    log_max_mb: float = 20.0  # of each process's log, which is then rotated
-    log_files: int = 5  # rotated logs of each process that are kept
-    coin_price: str = COIN_PRICE  # in ZEN, of the chain's coin: what pays is done where it brings more than its gas
-    max_fee_gwei: float = 500  # per gas, for what can wait: withdrawals, heartbeats, announcements
-    max_urgent_fee_gwei: float = 2_000  # per gas, for what has a deadline
-    max_priority_fee_gwei: float = 50  # per gas: of the tip, which an RPC proposes and a lying one could make dear
-    deposits_per_job: str = "0.05"  # most of the chain's coin that demands of one job may cost: about eight at 10 gwei
+    private_peers: bool = False
+    metrics_port: int = 0
+    hung_after_s: float = 600
+    log_format: str = "text"
+    task_events: bool = False
+    log_max_mb: float = 20.0
+    log_files: int = 5
+    coin_price: str = COIN_PRICE
+    max_fee_gwei: float = 500
+    max_urgent_fee_gwei: float = 2_000
+    max_priority_fee_gwei: float = 50
+    deposits_per_job: str = "0.05"
 
     def __post_init__(self) -> None:
         _check(self)
+
+
+SCHEMA = {"$schema": DRAFT, "title": "An operator of Zoo Compute", **section_schema(Settings, KEYS)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,9 +203,7 @@ def from_dict(raw: dict[str, Any], folder: Path) -> OperatorConfig:
 
 
 def _check(settings: Settings) -> None:
-    for role in settings.roles:
-        if role not in ROLES:
-            raise fields.BadField(f"{FILE}: unknown role {role!r}; {fields.nearest(role, ROLES)}")
+    check_values(FILE, settings, KEYS)
     for key in PRICE_KEYS:
         _check_price(f"{FILE}.{key}", getattr(settings, key))
     _check_price(f"{FILE}.coin_price", settings.coin_price)
@@ -222,8 +216,6 @@ def _check(settings: Settings) -> None:
         fields.check_keys(asked, PRICE_KEYS, (), where)
         for key, text in asked.items():
             _check_price(f"{where}.{key}", text)
-    for key, low, high in _BOUNDS:
-        fields.between(f"{FILE}.{key}", getattr(settings, key), low, high)
     if not _is_price(settings.deposits_per_job) and settings.deposits_per_job != "0":
         expected = "expected a decimal such as '0.05', or '0' to demand nothing"
         raise fields.BadField(f"{FILE}.deposits_per_job: {expected}, got {settings.deposits_per_job!r}")
@@ -241,8 +233,6 @@ def _check(settings: Settings) -> None:
     if settings.broker != EMBEDDED and not settings.broker.startswith(BROKER_URLS):
         expected = f"expected {EMBEDDED!r}, or a URL that begins with {' or '.join(BROKER_URLS)}"
         raise fields.BadField(f"{FILE}.broker: {expected}, got {settings.broker!r}")
-    if settings.log_format not in LOG_FORMATS:
-        raise fields.BadField(f"{FILE}.log_format: {fields.nearest(settings.log_format, LOG_FORMATS)}")
     _check_broker(settings.broker)
     if settings.signer:
         try:
@@ -280,34 +270,6 @@ def _check_broker(broker: str) -> None:
         raise fields.BadField(
             f"{FILE}.broker: {parts.hostname} must ask for a password: rediss://USER:PASSWORD@HOST:6379/0"
         )
-
-
-_BOUNDS = (
-    ("operator", 0, 2**63),
-    ("gateway_port", 0, 65535),
-    ("power_watts", 0, 1e6),
-    ("capacity", 1, MAX_SLOTS),
-    ("longest_job_days", 1, 3650),
-    ("keep_days", 0, 36_500),
-    ("free_space_gb", 0, 1_000_000),
-    ("store_max_gb", 0, 1_000_000),
-    ("workers", 1, 256),
-    ("dispute_workers", 1, 64),
-    ("spares", 0, 16),
-    ("threads", 0, 1024),
-    ("poll_s", 0.1, 3600),
-    ("sample_rate", 0, 1),
-    ("demand_after_s", 0, 86_400),
-    ("metrics_port", 0, 65535),
-    ("hung_after_s", 0, 86_400),
-    ("lease_s", 1, 300),
-    ("broker_max_mb", 0, 1_000_000),
-    ("log_max_mb", 0.01, 100_000),
-    ("log_files", 0, 1_000),
-    ("max_fee_gwei", 1e-9, 1e6),
-    ("max_urgent_fee_gwei", 1e-9, 1e6),
-    ("max_priority_fee_gwei", 0, 1e6),
-)
 
 
 def _check_price(where: str, text: object) -> None:

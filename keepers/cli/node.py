@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import time
@@ -13,7 +14,8 @@ from typing import Any
 import click
 from eth_utils.address import to_checksum_address
 
-from keepers.config import FILE, LOG_FORMATS, PRICE_KEYS, ROLES, OperatorConfig, from_dict, load, read_unchecked, save
+from keepers.config import FILE, PRICE_KEYS, SCHEMA, OperatorConfig, from_dict, load, read_unchecked, save
+from keepers.config_keys import LOG_FORMATS, ROLES
 from keepers.monitoring.logs import daemon_log
 from keepers.processes.daemon import Daemon
 from keepers.processes.systemd import notify
@@ -135,6 +137,12 @@ def start(settings: Settings, home: Path | None, only: str | None, metrics_port:
     if metrics_port is not None:
         config = dataclasses.replace(config, metrics_port=metrics_port)
     serve(settings, config, only=only)
+
+
+@click.command("schema", cls=Command)
+def schema() -> None:
+    """Print the JSON Schema of operator.json, for editors. It has every key with its range, default and meaning."""
+    click.echo(json.dumps(SCHEMA, indent=2))
 
 
 @click.group("keeper", cls=Group)

@@ -145,7 +145,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "yes for admitted": ({"requirements": {"admitted": "yes"}}, "requirements.admitted: expected true or false"),
     "memory in the wrong section": ({"limits": {"vram_gb": 4}}, "unknown key 'vram_gb'; it belongs to 'requirements'"),
     "depth in the wrong section": ({"training": {"depth": 4}}, "unknown key 'depth'; it belongs to 'limits'"),
-    "a quorum above the slots": ({"training": {"quorum": 4}}, "manifest.quorum: expected 1 to 3, got 4"),
+    "a quorum above the slots": ({"training": {"quorum": 4}}, "training.quorum: expected 1 to 3, got 4"),
 }
 
 

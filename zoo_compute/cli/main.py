@@ -15,6 +15,7 @@ from zoo_compute.cli.job import audit as job_audit
 from zoo_compute.cli.job import custody as job_custody
 from zoo_compute.cli.job import demands, evaluate, merge
 from zoo_compute.cli.job import group as job
+from zoo_compute.cli.job import schema as job_schema
 from zoo_compute.cli.node import admission, audit, custody, estimate, money, register, sponsorship, status
 from zoo_compute.cli.node import group as node
 from zoo_compute.errors import ZooError
@@ -52,7 +53,7 @@ for _command in (
 ):  # fmt: skip
     node.node.add_command(_command)
 for _command in (
-    *demands.COMMANDS, *evaluate.COMMANDS, *job_audit.COMMANDS, *job_custody.COMMANDS, *merge.COMMANDS, *dataset.JOB_COMMANDS,
+    *demands.COMMANDS, *evaluate.COMMANDS, *job_audit.COMMANDS, *job_custody.COMMANDS, *job_schema.COMMANDS, *merge.COMMANDS, *dataset.JOB_COMMANDS,
 ):  # fmt: skip
     job.job.add_command(_command)
 

@@ -33,6 +33,7 @@ from zoo_compute.formats.manifest import (
     as_job_errors,
 )
 from zoo_compute.jobs.clocks import SHORTEST_CLOCKS, clocks_of
+from zoo_compute.jobs.config_file import read_file
 from zoo_compute.jobs.custody import CustodyTerms, custody_terms
 from zoo_compute.jobs.model_source import ModelSource, StepOptions, TracedStep, load_program, read_model, trace_module
 from zoo_compute.jobs.prices import PartialPrices, Prices, complete_prices, read_prices
@@ -49,7 +50,6 @@ from zoo_compute.jobs.sections import (
     TrainingSection,
     default_policy,
     own_keys,
-    read_config,
     read_section,
 )
 from zoo_compute.spec.params import escrow_of
@@ -345,13 +345,12 @@ class ComputeJob:
 
     @classmethod
     def from_file(cls, path: str | Path) -> ComputeJob:
-        """Read a YAML or JSON configuration. Raises JobError, naming the file."""
-        path = Path(path)
-        sections = read_config(path)
+        """Read a YAML or JSON configuration. Raises JobError, naming the file, and the line of the key that is wrong."""
+        file = read_file(Path(path))
         try:
-            return cls.from_dict(sections, directory=path.parent)
+            return cls.from_dict(file.content, directory=file.path.parent)
         except UserError as error:
-            raise JobError(f"{path}: {error}", hint=error.hint) from error
+            raise file.locate(error) from error
 
     @classmethod
     def from_dict(cls, sections: object, *, directory: Path | None = None) -> ComputeJob:

@@ -9,8 +9,9 @@ from typing import Any
 
 from zoo_compute.errors import UserError
 from zoo_compute.jobs.config import ComputeJob, JobError
+from zoo_compute.jobs.config_file import read_file
 from zoo_compute.jobs.quote import check_budget, outline_terms
-from zoo_compute.jobs.sections import BUDGET, SECTIONS, keys_of, read_config
+from zoo_compute.jobs.sections import BUDGET, SECTIONS, keys_of
 
 Config = str | Path | Mapping[str, Any] | ComputeJob
 Amount = str | int | float
@@ -48,7 +49,7 @@ def plan_job(
     A ComputeJob without overrides stays the same object. max_budget: whole tokens, replaces the configuration's budget_max.
     data: a path that replaces the configuration's, or keys of its section. sections: mappings whose keys override those of
     the configuration's sections; `model` replaces the whole section.
-    Raises JobError, with the file's name if there is one.
+    Raises JobError, with the file's name and line if there is one.
     """
     over = {name: section for name, section in sections.items() if section is not None}
     if data is not None:
@@ -63,13 +64,11 @@ def plan_job(
         return _plan(config.sections, config.directory, over)
     if config is None or isinstance(config, Mapping):
         return _plan(config or {}, Path(), over)
-    path = Path(config).expanduser()
+    file = read_file(Path(config).expanduser())
     try:
-        return _plan(read_config(path), path.parent, over)
+        return _plan(file.content, file.path.parent, over)
     except UserError as error:
-        raise JobError(
-            str(error) if str(error).startswith(str(path)) else f"{path}: {error}", hint=error.hint
-        ) from error
+        raise file.locate(error, _overridden(over)) from error
 
 
 def _plan(config: Any, directory: Path, over: Mapping[str, Any]) -> JobPlan:
@@ -83,6 +82,12 @@ def _plan(config: Any, directory: Path, over: Mapping[str, Any]) -> JobPlan:
     if plan.job.known_token is not None:
         _ = plan.budget  # refuse an invalid amount now
     return plan
+
+
+def _overridden(over: Mapping[str, Any]) -> set[str]:
+    """The keys whose values are not the file's: those given, and the whole model."""
+    whole = {name for name, keys in over.items() if name == "model" or not isinstance(keys_of(name, keys), Mapping)}
+    return whole | {f"{name}.{key}" for name in over.keys() - whole for key in keys_of(name, over[name])}
 
 
 def _merge_section(name: str, section: Any, over: Any) -> Any:

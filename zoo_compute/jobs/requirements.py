@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from repops.fields import BadField, between, nearest
+from repops.fields import BadField
+from zoo_compute.config_keys import check_values
 from zoo_compute.errors import UserError
 from zoo_compute.gpus import TIERS, class_named
+from zoo_compute.jobs.keys import REQUIREMENTS
 from zoo_compute.requirement_words import parse_region
-from zoo_compute.spec.params import MAX_VRAM_GB, PERIODS
 from zoo_compute.spec.requirements import Requirements
 
 
@@ -30,10 +31,7 @@ class RequirementsSection:
     region: str = ""
 
     def __post_init__(self) -> None:
-        between("requirements.vram_gb", self.vram_gb, 0, MAX_VRAM_GB)
-        between("requirements.hours", self.hours, 0, PERIODS)
-        if self.tier not in TIERS:
-            raise BadField(f"requirements.tier: unknown tier {self.tier!r}; {nearest(self.tier, TIERS)}")
+        check_values("requirements", self, REQUIREMENTS)
         _ = self.word
 
     @property

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from repops.fields import BadField, between, nearest, read
-from zoo_compute.amounts import MAX_DECIMALS
+from repops.fields import BadField, between, read
 from zoo_compute.arguments import checks_arguments
+from zoo_compute.config_keys import check_values
 from zoo_compute.formats.manifest import (
-    MAX_CARRY,
-    POLICIES,
     Aggregation,
     Compression,
-    JobError,
     OuterOptimizer,
     as_job_errors,
     check_redundancy,
 )
 from zoo_compute.jobs.clocks import Clocks
+from zoo_compute.jobs.keys import KEYS
 from zoo_compute.jobs.requirements import RequirementsSection
 from zoo_compute.models import RULE, GPTSection
-from zoo_compute.spec.params import BPS, DEFAULT_AUDIT_BPS, MAX_DEPTH, MAX_ROUNDS, MIN_AUDIT_BPS
+from zoo_compute.spec.params import DEFAULT_AUDIT_BPS, MAX_ROUNDS
 
-MAX_CONFIG_BYTES = 1024 * 1024
 ROBUST_SLOTS = range(4, 65)  # of a job that trims its updates by default: fewer cannot outvote one, more cost too much
 MEANS = ("mean", "sent_mean")
 ROBUST_RULES = (
@@ -64,6 +57,7 @@ class DataSection:
     tokenizer: str = ""
 
     def __post_init__(self) -> None:
+        check_values("data", self, KEYS["data"])
         if self.dataset is not None and (self.path or self.paths or self.arrays is not None):
             raise BadField("data: dataset excludes path, paths and arrays; set one of them")
         if (self.on_network is not None or self.arrays is not None) and (self.split or self.subset or self.column):
@@ -118,11 +112,11 @@ class TrainingSection:
     weight_decay: float | None = None
 
     def __post_init__(self) -> None:
-        between("training.warmup_steps", self.warmup_steps, 0, 10**6)
-        between("training.clip_norm", self.clip_norm, 0.0, 1e6)
-        between("training.accumulate", self.accumulate, 1, 2**16)
-        between("training.carry_rounds", self.carry_rounds, 1, MAX_CARRY)
-        between("training.delay", self.delay, 0, 1)
+        check_values("training", self, KEYS["training"])
+        if self.quorum is not None:
+            between("training.quorum", self.quorum, 1, self.slots)
+        if self.segment_steps is not None:
+            between("training.segment_steps", self.segment_steps, 1, self.inner_steps)
         if self.batch_size % self.accumulate:
             raise BadField(f"training.accumulate: {self.accumulate} parts do not divide batch_size = {self.batch_size}")
 
@@ -162,6 +156,9 @@ class AggregationSection:
     hostile: int | None = None
     mixing: str | None = None
 
+    def __post_init__(self) -> None:
+        check_values("aggregation", self, KEYS["aggregation"])
+
     def of(self, slots: int, compression: Compression) -> Aggregation:
         """For a job with so many slots. A rule of ranks needs every element of every slot, and work as slots^2."""
         is_whole = compression.keep is None and not compression.sends_signs
@@ -195,8 +192,7 @@ class MarketSection:
     decimals: int | None = None
 
     def __post_init__(self) -> None:
-        if self.decimals is not None:
-            between("market.decimals", self.decimals, 0, MAX_DECIMALS)
+        check_values("market", self, KEYS["market"])
 
 
 @dataclass(frozen=True)
@@ -219,10 +215,7 @@ class LimitsSection:
     audit_bps: int = DEFAULT_AUDIT_BPS
 
     def __post_init__(self) -> None:
-        between("limits.depth", self.depth, 1, MAX_DEPTH)
-        between("limits.audit_bps", self.audit_bps, MIN_AUDIT_BPS, BPS)
-        if self.policy is not None and self.policy not in POLICIES:
-            raise BadField(f"limits.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
+        check_values("limits", self, KEYS["limits"])
 
     def clocks(self, wanted: Clocks) -> Clocks:
         """The file's values; `wanted` for those it does not set."""
@@ -255,27 +248,6 @@ class CheckpointConfig:
     def every_rounds(self, inner_steps: int) -> int:
         """n, if the checkpoint of every n-th round is kept."""
         return min(MAX_ROUNDS, max(1, -(-self.interval // inner_steps)))
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads numbers as in YAML 1.2 and JSON: 1e-3 is a number. In YAML 1.1 it is text."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), [*"-+0123456789"]
-)
-
-
-def read_config(path: Path) -> Any:
-    """The content of a YAML or JSON file, unchecked. Raises JobError, naming the file."""
-    try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise JobError(f"{path}: larger than a configuration should be ({MAX_CONFIG_BYTES} bytes)")
-        return yaml.load(path.read_text("utf-8"), _Loader)
-    except OSError as error:
-        raise JobError(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise JobError(f"{path}: not YAML or JSON: {error}") from error
 
 
 SECTIONS: dict[str, type] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from repops.parts import part_count
 from scripts.generate.figures.svg_sheet import ASKER, COMMITTER, FAINT, LIGHT, PADDING, PAPER, RULE, Sheet
 from zoo_compute.jobs.config import ComputeJob
-from zoo_compute.jobs.sections import read_config
+from zoo_compute.jobs.config_file import read_file
 from zoo_compute.spec.exploration import Tree, root_position
 from zoo_compute.spec.params import WORDS_A_LEAF
 
@@ -33,7 +33,7 @@ class Level:
 
 def demo_trees() -> list[Level]:
     """Down to one part of the element with most parts."""
-    config = read_config(CONFIG)
+    config = read_file(CONFIG).content
     config["training"] = config["training"] | {"inner_steps": INNER_STEPS, "segment_steps": None}
     job = ComputeJob.from_dict(config)
     graph, size = job.traced.graph, job.outline().segment_steps

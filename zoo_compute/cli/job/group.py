@@ -31,7 +31,7 @@ _store = click.option(
 
 @click.group("job", cls=Group)
 def job() -> None:
-    """Jobs: list, show, watch, cancel, result, evaluate, audit, custody, merge, parents, demands, cite, score."""
+    """Jobs: list, show, watch, cancel, result, evaluate, audit, custody, merge, parents, demands, cite, score, schema."""
 
 
 @job.command("list")
