@@ -53,17 +53,16 @@ TABLES = {
 }  # fmt: skip
 INDEXES = (
     "jobs (state, job)", "jobs (submitter, job)", "claims (job, turn, seat)", "claims (operator, id)", "claims (hash)", "auctions (job, kind)",
-    "auctions (priced_at)", "auctions (sold, reveal_end)", "payments (operator, at)", "disputes (job)", "disputes (first_at)", "steps (claim, block, log_index)",
+    "auctions (priced_at)", "auctions (sold, reveal_end)", "payments (operator, at)", "payments (job)", "disputes (job, turn, seat)", "disputes (first_at)", "steps (claim, block, log_index)",
     "seats (operator)", "operators (gpu_class)",
 )  # fmt: skip
-# Not of the chain: what was read elsewhere, and stays at a reorganisation. looks: at jobs, as JSON (live.py).
+# Not of the chain: what was read elsewhere, and stays at a reorganisation. looks: at one job, operator or dispute, as JSON (live.py).
 BESIDE = """
 CREATE TABLE heads (number INTEGER PRIMARY KEY, hash BLOB NOT NULL, at INTEGER NOT NULL);
 CREATE TABLE applying (block INTEGER);
 CREATE TABLE undo (id INTEGER PRIMARY KEY, block INTEGER NOT NULL, statement TEXT NOT NULL);
-CREATE TABLE looks (job INTEGER PRIMARY KEY, look TEXT NOT NULL);
+CREATE TABLE looks (name TEXT PRIMARY KEY, look TEXT NOT NULL);
 CREATE TABLE tokens (address TEXT PRIMARY KEY, symbol TEXT NOT NULL, decimals INTEGER NOT NULL);
-CREATE TABLE transcripts (claim BLOB PRIMARY KEY, steps INTEGER NOT NULL, transcript TEXT NOT NULL);
 """
 
 
@@ -130,12 +129,12 @@ class Index:
     def clear(self) -> None:
         """Begin again: another chain, or a reorganisation below all of `blocks`."""
         with self._write() as db:
-            for table in (*TABLES, "heads", "undo", "looks", "transcripts"):
+            for table in (*TABLES, "heads", "undo", "looks"):
                 db.execute(f"DELETE FROM {table}" + (" WHERE name != 'chain'" if table == "facts" else ""))
             db.execute("UPDATE applying SET block = NULL")
 
     def keep(self, statement: str, values: Iterable[object]) -> None:
-        """Write what is not of the chain: into looks, tokens, transcripts."""
+        """Write what is not of the chain: into looks and tokens."""
         with self._write() as db:
             db.execute(statement, tuple(values))
 
