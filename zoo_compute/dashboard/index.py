@@ -17,6 +17,7 @@ from zoo_compute.chain.events import Event
 from zoo_compute.dashboard.event_rows import rows_of
 
 VERSION = 1  # of the tables: a file of another one is made anew
+SAID_EVERY_S = 10  # of the chain's time: pages show the newest block, even if nothing happened in it
 HEADS_KEPT = 128  # newest blocks whose changes can be undone
 TABLES = {
     "jobs": """job INTEGER PRIMARY KEY, submitter TEXT NOT NULL, token TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'open', rounds INTEGER NOT NULL,
@@ -82,6 +83,7 @@ class Index:
         self._threads = threading.local()
         self._writing = threading.Lock()
         self.changes = 0  # how often something a reader sees has changed, since this process started
+        self._said_at = 0  # the second of the block of the newest of them
         path.parent.mkdir(parents=True, exist_ok=True)
         self._prepare()
 
@@ -117,6 +119,8 @@ class Index:
             db.execute("INSERT OR REPLACE INTO heads VALUES (?,?,?)", until)
             db.execute("DELETE FROM undo WHERE block < ?", (until.number - HEADS_KEPT,))
             db.execute("DELETE FROM heads WHERE number < ?", (until.number - HEADS_KEPT,))
+        if events or until.at - self._said_at >= SAID_EVERY_S:
+            self.changes, self._said_at = self.changes + 1, until.at
 
     def undo_after(self, block: int) -> None:
         """Back to a block of `blocks`."""
@@ -125,6 +129,7 @@ class Index:
                 db.execute(statement)
             db.execute("DELETE FROM undo WHERE block > ?", (block,))
             db.execute("DELETE FROM heads WHERE number > ?", (block,))
+        self.changes += 1
 
     def clear(self) -> None:
         """Begin again: another chain, or a reorganisation below all of `blocks`."""
@@ -132,18 +137,19 @@ class Index:
             for table in (*TABLES, "heads", "undo", "looks"):
                 db.execute(f"DELETE FROM {table}" + (" WHERE name != 'chain'" if table == "facts" else ""))
             db.execute("UPDATE applying SET block = NULL")
+        self.changes += 1
 
     def keep(self, statement: str, values: Iterable[object]) -> None:
         """Write what is not of the chain: into looks and tokens."""
         with self._write() as db:
             db.execute(statement, tuple(values))
+        self.changes += 1
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
         with self._writing, self.db as db:
             db.execute("BEGIN IMMEDIATE")
             yield db
-        self.changes += 1
 
     def _prepare(self) -> None:
         db = self.db

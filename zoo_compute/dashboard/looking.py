@@ -74,13 +74,12 @@ class Looks:
             self._read_needs(self._home)
 
     def _keep(self, name: str, look: Any) -> None:
-        plain = asdict(look)
-        block = plain.pop("block", None)
+        """Only where something but the block has changed: pages are drawn again then."""
+        plain = {**asdict(look), "block": 0}
         if self._seen.get(f"kept {name}") == plain:
             return
         self._seen[f"kept {name}"] = plain
-        text = json.dumps(asdict(look) if block is not None else plain)
-        self._index.keep("INSERT OR REPLACE INTO looks VALUES (?, ?)", (name, text))
+        self._index.keep("INSERT OR REPLACE INTO looks VALUES (?, ?)", (name, json.dumps(asdict(look))))
 
     def _job(self, which: str, head: Head) -> JobLook | None:
         number = int(which)
