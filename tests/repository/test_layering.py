@@ -46,6 +46,7 @@ MAY_IMPORT |= {
     "zoo_compute.jobs": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface"},
     "zoo_compute.client": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface", "zoo_compute.jobs"},
 }
+MAY_IMPORT["zoo_compute.dashboard"] = set(MAY_IMPORT)
 MAY_IMPORT["zoo_compute.cli"] = set(MAY_IMPORT)
 MAY_IMPORT |= {"node": _NODE, "node.cli": {*_NODE, "node", "zoo_compute.cli"}}
 MAY_IMPORT["keepers"] = set(MAY_IMPORT)

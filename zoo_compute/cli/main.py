@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from zoo_compute.cli import account, dataset, dispute, doctor, network, plugins, quote, store, train, treasury
+from zoo_compute.cli import account, dashboard, dataset, dispute, doctor, network, plugins, quote, store, train, treasury
 from zoo_compute.cli.context import Group, Settings
 from zoo_compute.cli.job import audit as job_audit
 from zoo_compute.cli.job import custody as job_custody
@@ -44,7 +44,7 @@ def root() -> None:
 
 
 for _command in (
-    account.account, dataset.dataset, dispute.dispute, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train, treasury.treasury,
+    account.account, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train, treasury.treasury,
 ):  # fmt: skip
     root.add_command(_command)
 for _command in (

@@ -79,7 +79,7 @@ class Index:
     """One writer; each thread reads over a connection of its own. chain: of what chain and deployment; the file of another one is emptied."""
 
     def __init__(self, path: Path, chain: str) -> None:
-        self._path, self._chain = path, f"{VERSION} {chain}"
+        self.path, self._chain = path, f"{VERSION} {chain}"
         self._threads = threading.local()
         self._writing = threading.Lock()
         self.changes = 0  # how often something a reader sees has changed, since this process started
@@ -91,7 +91,7 @@ class Index:
     def db(self) -> sqlite3.Connection:
         """This thread's connection, to read."""
         if not hasattr(self._threads, "db"):
-            self._threads.db = _connected(self._path)
+            self._threads.db = _connected(self.path)
         return self._threads.db  # type: ignore[no-any-return]
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -56,11 +57,18 @@ class Network:
 
 
 class Reader:
-    """Threads share it. home: the operator's folder on this machine."""
+    """Threads share it. home: the operator's folder on this machine; trouble: why the chain cannot be read, if it cannot."""
 
-    def __init__(self, index: Index, network: Network, looks: LooksAt | None = None, home: Path | None = None) -> None:
+    def __init__(
+        self,
+        index: Index,
+        network: Network,
+        looks: LooksAt | None = None,
+        home: Path | None = None,
+        trouble: Callable[[], str] = str,
+    ) -> None:
         self.index, self._network, self._looks, self._home = index, network, looks or NoLooks(), home
-        self.trouble = ""  # why the chain cannot be read
+        self._trouble = trouble
 
     @property
     def changes(self) -> int:
@@ -69,7 +77,7 @@ class Reader:
     def chain(self) -> ChainView:
         newest, network = self.index.newest, self._network
         number, at = (newest.number, newest.at) if newest else (0, 0)
-        return ChainView(network.name, network.chain_id, network.preset, number, at, self.trouble)
+        return ChainView(network.name, network.chain_id, network.preset, number, at, self._trouble())
 
     def network(self) -> NetworkView:
         return read_network.network(self.index.db, self.chain(), self._now())
