@@ -35,7 +35,9 @@ class Filled:
         """All that pages are read from."""
         from zoo_compute.dashboard.index import TABLES
 
-        return {name: self.index.db.execute(f"SELECT rowid, * FROM {name} ORDER BY rowid").fetchall() for name in TABLES}
+        return {
+            name: self.index.db.execute(f"SELECT rowid, * FROM {name} ORDER BY rowid").fetchall() for name in TABLES
+        }
 
 
 @pytest.fixture

@@ -44,7 +44,9 @@ class Rpc:
             if start <= block <= end:
                 events = made.Chain(block=block)
                 for event in made.posted(events, job):
-                    yield Event(event.name, event.contract, block, event.log_index, event.tx, self.hash(block), event.args)
+                    yield Event(
+                        event.name, event.contract, block, event.log_index, event.tx, self.hash(block), event.args
+                    )
 
     def headers(self, chain: Any, asks: Sequence[Any]) -> list[dict[str, str]]:
         numbers = [int(ask.params[0], 16) for ask in asks]
@@ -105,7 +107,9 @@ def test_a_chain_without_any_known_block__is_read_from_its_beginning(rpc: Rpc, t
     assert jobs(index) == [9]
 
 
-def test_a_block_that_is_replaced_while_it_is_read__is_not_taken(rpc: Rpc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_block_that_is_replaced_while_it_is_read__is_not_taken(
+    rpc: Rpc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     index = Index(tmp_path / "index", "t")
     following.catch_up(rpc, index)
     rpc.newest, rpc.jobs[3_001] = 3_001, 2

@@ -19,7 +19,9 @@ def test_rules__are_of_events_that_contracts_have():
 
 
 def test_a_job__from_posting_to_the_refund_balances_and_every_slot_is_final(filled: Filled):
-    filled.append(together(made.registered(filled.chain, 1), made.registered(filled.chain, 2), made.registered(filled.chain, 3)))
+    filled.append(
+        together(made.registered(filled.chain, 1), made.registered(filled.chain, 2), made.registered(filled.chain, 3))
+    )
     filled.append(made.whole_job(filled.chain, 1, [1, 2], 3))
     job = read_job.job(filled.index.db, 1, filled.chain.at, None)
     assert job is not None

@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 
 from tests.dashboard.conftest import Filled
 from tests.support import chain_events as made
+from zoo_compute.dashboard.api import ANSWERS
 from zoo_compute.dashboard.index import Index
 from zoo_compute.dashboard.pages import MEANING, SIGNS
 from zoo_compute.dashboard.reading import Network, Reader
 from zoo_compute.dashboard.server import application
-from zoo_compute.dashboard.views import ANSWERS
 from zoo_compute.paths import CONFIG, STATUS
 
 PAGES = ("/", "/jobs", "/jobs/1", "/operators", "/operators/1", "/disputes")
@@ -75,7 +75,9 @@ def test_the_api__pages_through_lists(network: Filled, page: TestClient):
     assert ([job["job"] for job in second["jobs"]], second["before"]) == ([1], None)
     assert [job["job"] for job in page.get("/api/jobs?state=running").json()["jobs"]] == [2]
     operators = page.get("/api/operators?limit=2").json()
-    assert [each["operator"] for each in page.get(f"/api/operators?after={operators['after']}").json()["operators"]] == [3]
+    assert [
+        each["operator"] for each in page.get(f"/api/operators?after={operators['after']}").json()["operators"]
+    ] == [3]
 
 
 @pytest.mark.parametrize(
@@ -94,11 +96,18 @@ def test_a_wrong_address__is_refused_in_words(network: Filled, page: TestClient,
 
 
 def test_the_page__answers_to_this_machines_names_alone(network: Filled, page: TestClient):
-    for host, status in (("evil.example", 400), ("127.0.0.1.evil.example", 400), ("localhost:8620", 200), ("127.0.0.1:1", 200)):
+    for host, status in (
+        ("evil.example", 400),
+        ("127.0.0.1.evil.example", 400),
+        ("localhost:8620", 200),
+        ("127.0.0.1:1", 200),
+    ):
         assert page.get("/api/network", headers={"host": host}).status_code == status
 
 
-@pytest.mark.parametrize("address", [*PAGES, "/api/network", "/api/jobs/99", "/static/page.js", "/static/vendor/htmx.min.js"])
+@pytest.mark.parametrize(
+    "address", [*PAGES, "/api/network", "/api/jobs/99", "/static/page.js", "/static/vendor/htmx.min.js"]
+)
 def test_every_answer__forbids_what_a_page_does_not_need(network: Filled, page: TestClient, address: str):
     answer = page.get(address, headers={"origin": "http://evil.example"})
     assert "default-src 'self'" in answer.headers["content-security-policy"]
@@ -128,7 +137,9 @@ def test_a_strangers_text__stays_text(filled: Filled, page: TestClient):
     assert page.get("/api/operators/1").json()["row"]["endpoint"].startswith("<script>")
 
 
-@pytest.mark.parametrize("status", ["", "{", "[1]", '{"jobs": 7, "workers": {"a": 1}, "trouble": "x", "block": "y"}', "\0"])
+@pytest.mark.parametrize(
+    "status", ["", "{", "[1]", '{"jobs": 7, "workers": {"a": 1}, "trouble": "x", "block": "y"}', "\0"]
+)
 def test_a_broken_status_file__is_shown_as_far_as_it_goes(network: Filled, tmp_path: Path, status: str):
     (tmp_path / CONFIG).write_text(json.dumps({"operator": 1, "network": "x"}))
     (tmp_path / STATUS).write_text(status)
@@ -140,7 +151,9 @@ def test_a_broken_status_file__is_shown_as_far_as_it_goes(network: Filled, tmp_p
 
 def test_my_node__shows_what_its_keeper_read_and_what_needs_a_person(network: Filled, tmp_path: Path):
     (tmp_path / CONFIG).write_text(json.dumps({"operator": 1, "network": "x"}))
-    (tmp_path / STATUS).write_text(json.dumps({"block": 5, "jobs": {"2": "training"}, "workers": ["worker-1"], "trouble": ["disk is full"]}))
+    (tmp_path / STATUS).write_text(
+        json.dumps({"block": 5, "jobs": {"2": "training"}, "workers": ["worker-1"], "trouble": ["disk is full"]})
+    )
     page = TestClient(application(Reader(network.index, Network("t", 1, "devnet"), home=tmp_path)), base_url="http://localhost")  # fmt: skip
     text = page.get("/node").text
     for each in ("worker-1", "disk is full", 'href="/jobs/2"', "My node"):

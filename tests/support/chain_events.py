@@ -70,14 +70,20 @@ def awarded(chain: Chain, job: int, operators: Sequence[int], aggregator: int) -
     for kind, winners in ((KIND_SLOTS, operators), (KIND_AGGREGATOR, [aggregator])):
         for name in ("BidSealed", "BidRevealed"):
             for operator in winners:
-                yield chain.emit(name, "auction", job=job, operator=operator, kind=kind, capacity=1, price=PRICE, discount_bps=0)
+                yield chain.emit(
+                    name, "auction", job=job, operator=operator, kind=kind, capacity=1, price=PRICE, discount_bps=0
+                )
         yield chain.emit("BidsCleared", "auction", job=job, kind=kind, cleared=len(winners), sold=len(winners))
         for first, operator in enumerate(winners):
             seat = AGGREGATOR_SEAT if kind == KIND_AGGREGATOR else first
             count = int(kind == KIND_SLOTS)
             price = PRICE + job % 7 * ZEN // 100
-            yield chain.emit("SeatAwarded", "auction", job=job, operator=operator, kind=kind, price=price, first=first, count=1)
-            yield chain.emit("SeatTaken", job=job, operator=operator, seat=seat, first=first * count, count=count, price=price)
+            yield chain.emit(
+                "SeatAwarded", "auction", job=job, operator=operator, kind=kind, price=price, first=first, count=1
+            )
+            yield chain.emit(
+                "SeatTaken", job=job, operator=operator, seat=seat, first=first * count, count=count, price=price
+            )
     yield chain.emit("JobAdvanced", "tasks", job=job, state=int(JobState.AWARDED))
 
 

@@ -17,7 +17,13 @@ NEEDED = ("starlette", "uvicorn", "jinja2")
 
 
 @click.command(cls=Command)
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port on this machine; 0 takes a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="Port on this machine; 0 takes a free one.",
+)
 @home_option
 @pass_settings
 def dashboard(settings: Settings, port: int, home: Path | None) -> None:
@@ -29,11 +35,17 @@ def dashboard(settings: Settings, port: int, home: Path | None) -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise UserError(
-            f"`zoo dashboard` is not installed: it needs {', '.join(missing)}", hint="pip install 'zoo-compute[dashboard]'"
+            f"`zoo dashboard` is not installed: it needs {', '.join(missing)}",
+            hint="pip install 'zoo-compute[dashboard]'",
         )
     from zoo_compute.dashboard.process import serve
 
     folder = folder_of(home)
     if home is not None and not (folder / paths.CONFIG).exists():
-        raise UserError(f"{folder} is not an operator's folder: it has no {paths.CONFIG}", hint="run `zoo node register` first, or leave --home out")
-    serve(settings.client(with_account=False), port, folder if (folder / paths.CONFIG).exists() else None, settings.emit)
+        raise UserError(
+            f"{folder} is not an operator's folder: it has no {paths.CONFIG}",
+            hint="run `zoo node register` first, or leave --home out",
+        )
+    serve(
+        settings.client(with_account=False), port, folder if (folder / paths.CONFIG).exists() else None, settings.emit
+    )

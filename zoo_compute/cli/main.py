@@ -9,7 +9,19 @@ from collections.abc import Sequence
 
 import click
 
-from zoo_compute.cli import account, dashboard, dataset, dispute, doctor, network, plugins, quote, store, train, treasury
+from zoo_compute.cli import (
+    account,
+    dashboard,
+    dataset,
+    dispute,
+    doctor,
+    network,
+    plugins,
+    quote,
+    store,
+    train,
+    treasury,
+)
 from zoo_compute.cli.context import Group, Settings
 from zoo_compute.cli.job import audit as job_audit
 from zoo_compute.cli.job import custody as job_custody

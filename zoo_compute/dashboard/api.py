@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,9 +15,36 @@ from starlette.routing import Route
 
 from zoo_compute.dashboard.read_network import LIMIT, MOST, STATES
 from zoo_compute.dashboard.reading import Reader
-from zoo_compute.dashboard.views import ANSWERS, Refused
+from zoo_compute.dashboard.views import (
+    DisputeDetail,
+    DisputeList,
+    JobDetail,
+    JobList,
+    NetworkView,
+    OperatorDetail,
+    OperatorList,
+)
 
 LARGEST = 2**53  # numbers that every reader of JSON keeps
+
+
+@dataclass(frozen=True)
+class Refused:
+    """An answer with a status of 400 or more."""
+
+    error: str
+    hint: str = ""
+
+
+ANSWERS: dict[str, type] = {
+    "/api/network": NetworkView,
+    "/api/jobs": JobList,
+    "/api/jobs/{job}": JobDetail,
+    "/api/operators": OperatorList,
+    "/api/operators/{operator}": OperatorDetail,
+    "/api/disputes": DisputeList,
+    "/api/disputes/{name}": DisputeDetail,
+}
 
 
 def routes(reader: Reader) -> list[Route]:
@@ -34,7 +62,7 @@ def routes(reader: Reader) -> list[Route]:
 
 
 def _answering(path: str, answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
-    adapter = TypeAdapter(ANSWERS[path])
+    adapter: TypeAdapter[Any] = TypeAdapter(ANSWERS[path])
 
     def endpoint(request: Request) -> Response:
         return Response(adapter.dump_json(answer(request)), media_type="application/json")

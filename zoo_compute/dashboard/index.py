@@ -92,7 +92,7 @@ class Index:
         """This thread's connection, to read."""
         if not hasattr(self._threads, "db"):
             self._threads.db = _connected(self.path)
-        return self._threads.db  # type: ignore[no-any-return]
+        return self._threads.db
 
     @property
     def newest(self) -> Block | None:
@@ -125,7 +125,9 @@ class Index:
     def undo_after(self, block: int) -> None:
         """Back to a block of `blocks`."""
         with self._write() as db:
-            for (statement,) in db.execute("SELECT statement FROM undo WHERE block > ? ORDER BY id DESC", (block,)).fetchall():
+            for (statement,) in db.execute(
+                "SELECT statement FROM undo WHERE block > ? ORDER BY id DESC", (block,)
+            ).fetchall():
                 db.execute(statement)
             db.execute("DELETE FROM undo WHERE block > ?", (block,))
             db.execute("DELETE FROM heads WHERE number > ?", (block,))

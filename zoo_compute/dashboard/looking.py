@@ -19,7 +19,7 @@ from zoo_compute.errors import UserError, ZooError
 from zoo_compute.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from zoo_compute.chain.connection import Chain, Head
+    from zoo_compute.chain.connection import Head
     from zoo_compute.client.client import Client
     from zoo_compute.client.dispute_transcript import ConvictionDetail, Transcript
     from zoo_compute.client.job import Job
@@ -63,7 +63,11 @@ class Looks:
         self._read_tokens()
         for name in names:
             kind, _, which = name.partition(" ")
-            reader: Callable[[str, Head], Any] = {"job": self._job, "operator": self._operator, "dispute": self._dispute}[kind]
+            reader: Callable[[str, Head], Any] = {
+                "job": self._job,
+                "operator": self._operator,
+                "dispute": self._dispute,
+            }[kind]
             try:
                 look = reader(which, head)
             except (UserError, StoreError):
@@ -93,7 +97,9 @@ class Looks:
             with self._lock:
                 self._wanted.pop(f"job {number}", None)  # nothing will change
         losses = [None if loss is None else float(loss) for loss in progress.losses]
-        return JobLook(progress.block, progress.state, progress.loss, losses, progress.waiting_for, list(progress.advice))
+        return JobLook(
+            progress.block, progress.state, progress.loss, losses, progress.waiting_for, list(progress.advice)
+        )
 
     def _operator(self, which: str, head: Head) -> OperatorLook:
         from zoo_compute.chain.snapshot import read_operator

@@ -118,7 +118,11 @@ def _jobs(reader: Reader, request: Request) -> tuple[str, dict[str, Any]]:
 def _job(view: JobDetail) -> tuple[str, dict[str, Any]]:
     look = view.look
     known = [(n + 1, loss) for n, loss in enumerate(look.losses if look else []) if loss is not None]
-    chart = {"x": [n for n, _ in known], "time": False, "series": [{"label": "loss", "values": [loss for _, loss in known]}]}
+    chart = {
+        "x": [n for n, _ in known],
+        "time": False,
+        "series": [{"label": "loss", "values": [loss for _, loss in known]}],
+    }
     parts = [("paid", view.money.paid), ("fee", view.money.fee), ("due", view.money.due), ("left", view.money.left), ("refunded", view.money.refunded)]  # fmt: skip
     total = max(1, sum(max(0, int(amount)) for _, amount in parts))
     bar, at = [], 0.0
@@ -126,7 +130,9 @@ def _job(view: JobDetail) -> tuple[str, dict[str, Any]]:
         width = 100 * max(0, int(amount)) / total
         bar.append((name, amount, at, width))
         at += width
-    seen = sorted({each for column in view.rounds for each in (*column.slots, column.aggregation)}, key=list(SIGNS).index)
+    seen = sorted(
+        {each for column in view.rounds for each in (*column.slots, column.aggregation)}, key=list(SIGNS).index
+    )
     return "job.html", {"view": view, "chart": chart, "losses": known, "bar": bar, "seen": seen}
 
 
@@ -134,7 +140,11 @@ def _operator(view: OperatorDetail) -> tuple[str, dict[str, Any]]:
     token = view.earnings[0].token if view.earnings else ""
     days = [day for day in reversed(view.earnings) if day.token == token]
     seconds = [int(datetime.strptime(day.day, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) for day in days]
-    chart = {"x": seconds, "time": True, "series": [{"label": "earned", "values": [int(day.work) / 10**18 for day in days]}]}
+    chart = {
+        "x": seconds,
+        "time": True,
+        "series": [{"label": "earned", "values": [int(day.work) / 10**18 for day in days]}],
+    }
     return "operator.html", {"view": view, "chart": chart}
 
 
@@ -151,7 +161,7 @@ def _dispute(view: DisputeDetail) -> tuple[str, dict[str, Any]]:
 
 
 def _amount(text: str | None, address: str, tokens: dict[str, TokenView], places: int = 3) -> str:
-    """In whole tokens; `?` stands for a token whose contract has no decimals that could be read."""
+    """In whole tokens; in the smallest units while nobody has read the token's decimals."""
     if text is None:
         return ""
     known = tokens.get(address)

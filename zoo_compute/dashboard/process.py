@@ -36,7 +36,9 @@ def reading(client: Client, home: Path | None, folder: Path | None = None) -> It
     index = Index(where, f"{network.chain_id} {deployed}")
     looks = Looks(client, index, home)
     follower = Follower(chain, index, looks.read)
-    reader = Reader(index, Network(network.name, network.chain_id, network.preset), looks, home, lambda: follower.trouble)
+    reader = Reader(
+        index, Network(network.name, network.chain_id, network.preset), looks, home, lambda: follower.trouble
+    )
     follower.start()
     try:
         yield reader
@@ -50,7 +52,8 @@ def serve(client: Client, port: int, home: Path | None, say: Callable[[dict[str,
         listener = socket.create_server((LOOPBACK, port))
     except OSError as error:
         raise UserError(
-            f"port {port} on {LOOPBACK} cannot be used: {error.strerror}", hint="another dashboard may run; try --port 0"
+            f"port {port} on {LOOPBACK} cannot be used: {error.strerror}",
+            hint="another dashboard may run; try --port 0",
         ) from error
     with listener, reading(client, home) as reader:
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"

@@ -45,10 +45,10 @@ def disputes_of_job(db: sqlite3.Connection, job: int) -> list[DisputeRow]:
 
 def dispute(db: sqlite3.Connection, name: str, look: DisputeLook | None) -> DisputeDetail | None:
     """name: as `zoo dispute` takes it. None where there is none."""
-    found = _find(db, name)
-    if found is None:
+    match = _find(db, name)
+    if match is None:
         return None
-    row, claim = found
+    row, claim = match
     steps = db.execute(
         "SELECT name, at, args, tx FROM steps WHERE claim = ? ORDER BY block, log_index", (claim,)
     ).fetchall()
@@ -101,7 +101,8 @@ def _tree(picture: Exploration, asks: Sequence[Ask], operator: int) -> list[Tree
     for ask in asks:
         below.setdefault(ask.above if ask.above in picture.nodes else b"", []).append(ask)
     convicted = resolved_at(picture) if picture.end is not None else None
-    names, rows = _names(operator), []
+    names = _names(operator)
+    rows: list[TreeRow] = []
     left = [(ask, 0) for ask in reversed(below.get(b"", []))]  # a stack: paths may be deep
     while left and len(rows) < PLACES:
         ask, depth = left.pop()

@@ -50,7 +50,9 @@ def job(db: sqlite3.Connection, number: int, now: int, look: JobLook | None) -> 
 
 def _pending(db: sqlite3.Connection, job: int) -> Sequence[tuple[int, str]]:
     """(turn, price) of claims neither paid nor refused."""
-    return db.execute("SELECT turn, price FROM claims WHERE job = ? AND state = 'pending' ORDER BY turn", (job,)).fetchall()
+    return db.execute(
+        "SELECT turn, price FROM claims WHERE job = ? AND state = 'pending' ORDER BY turn", (job,)
+    ).fetchall()
 
 
 def _money(row: JobRow, restored: str, fee: str, refunded: str, pending: Sequence[tuple[int, str]]) -> Money:
@@ -64,7 +66,9 @@ def _money(row: JobRow, restored: str, fee: str, refunded: str, pending: Sequenc
 def _final_rounds(db: sqlite3.Connection, row: JobRow, pending: Sequence[tuple[int, str]]) -> int:
     """As `JobView.final_rounds`: rounds whose checkpoint was made before the oldest pending claim's turn."""
     oldest = pending[0][0] if pending else 2**62
-    query = "SELECT MAX(round) + 1 FROM claims WHERE job = ? AND seat = ? AND turn < ? AND round < ? AND state = 'final'"
+    query = (
+        "SELECT MAX(round) + 1 FROM claims WHERE job = ? AND seat = ? AND turn < ? AND round < ? AND state = 'final'"
+    )
     return db.execute(query, (row.job, AGGREGATOR_SEAT, oldest, row.completed)).fetchone()[0] or 0
 
 
@@ -91,20 +95,20 @@ def _grid(db: sqlite3.Connection, row: JobRow, open_turn: int, seats: Sequence[S
 
 def _round(round_: int, turn: int, claims: Sequence[Any], row: JobRow, working: Sequence[SeatView]) -> GridRound:
     """working: the seats whose turn is open."""
-    shown = min(row.slots, SLOTS)
-    slots, operators = ["none"] * shown, [0] * shown
+    visible = min(row.slots, SLOTS)
+    slots, operators = ["none"] * visible, [0] * visible
     aggregation, aggregator = "none", 0
     for seat in working:
         state = "training" if seat.operator else "vacant"
         if seat.seat == AGGREGATOR_SEAT:
             aggregation, aggregator = ("waiting" if seat.operator else "vacant"), seat.operator
-        for slot in range(seat.first, min(seat.first + seat.count, shown)):
+        for slot in range(seat.first, min(seat.first + seat.count, visible)):
             slots[slot], operators[slot] = state, seat.operator
     for seat_number, first, count, operator, state, disputed in claims:
         fate = "disputed" if disputed and state == "pending" else _STATES.get(state, "committed")
         if seat_number == AGGREGATOR_SEAT:
             aggregation, aggregator = fate, operator
-        for slot in range(first, min(first + count, shown)):
+        for slot in range(first, min(first + count, visible)):
             slots[slot], operators[slot] = fate, operator
     return GridRound(round_ + 1, turn, slots, operators, aggregation, aggregator)
 

@@ -55,13 +55,14 @@ def jobs(
     db: sqlite3.Connection, *, state: str = "", submitter: str = "", before: int | None = None, limit: int = LIMIT
 ) -> JobList:
     """The newest first. state, submitter: empty for all; before: only jobs with smaller numbers."""
-    where, values = "1", []
+    where = "1"
+    values: list[object] = []
     for column, value in (("state", state), ("submitter", submitter)):
         if value:
             where, values = f"{where} AND j.{column} = ?", [*values, value]
     total = _count(db, f"SELECT COUNT(*) FROM jobs j WHERE {where}", values)
     if before is not None:
-        where, values = f"{where} AND j.job < ?", [*values, before]  # type: ignore[list-item]
+        where, values = f"{where} AND j.job < ?", [*values, before]
     rows = db.execute(f"{_JOB} WHERE {where} ORDER BY j.job DESC LIMIT ?", [*values, limit + 1]).fetchall()
     return JobList([JobRow(*row) for row in rows[:limit]], total, rows[limit - 1][0] if len(rows) > limit else None)
 
@@ -75,7 +76,9 @@ def operators(db: sqlite3.Connection, *, after: int = 0, limit: int = LIMIT) -> 
     """By their numbers. after: only operators with larger numbers."""
     total = _count(db, "SELECT COUNT(*) FROM operators")
     rows = db.execute(f"{_OPERATOR} WHERE operator > ? ORDER BY operator LIMIT ?", (after, limit + 1)).fetchall()
-    return OperatorList([_operator(row) for row in rows[:limit]], total, rows[limit - 1][0] if len(rows) > limit else None)
+    return OperatorList(
+        [_operator(row) for row in rows[:limit]], total, rows[limit - 1][0] if len(rows) > limit else None
+    )
 
 
 def operator_row(db: sqlite3.Connection, operator: int) -> OperatorRow | None:
@@ -87,7 +90,9 @@ def recent_auctions(db: sqlite3.Connection, now: int) -> list[AuctionRow]:
     """Those that are open, the next to close first, and then those that sold last."""
     newest = "a.sold IS NULL AND j.state = 'open' AND a.rowid = (SELECT MAX(rowid) FROM auctions b WHERE b.job = a.job AND b.kind = a.kind)"
     going_on = db.execute(f"{_AUCTION} WHERE {newest} ORDER BY a.reveal_end DESC LIMIT ?", (AUCTIONS,)).fetchall()
-    sold = db.execute(f"{_AUCTION} WHERE a.priced_at IS NOT NULL ORDER BY a.priced_at DESC LIMIT ?", (AUCTIONS,)).fetchall()
+    sold = db.execute(
+        f"{_AUCTION} WHERE a.priced_at IS NOT NULL ORDER BY a.priced_at DESC LIMIT ?", (AUCTIONS,)
+    ).fetchall()
     return [_auction(row, now) for row in [*sorted(going_on, key=lambda row: row[6]), *sold]]
 
 
@@ -115,7 +120,10 @@ def stopped_s(db: sqlite3.Connection) -> int:
 
 
 def _classes(db: sqlite3.Connection) -> list[ClassView]:
-    counts = {c: (n, a) for c, n, a in db.execute("SELECT gpu_class, COUNT(*), SUM(admitted) FROM operators GROUP BY gpu_class")}
+    counts = {
+        c: (n, a)
+        for c, n, a in db.execute("SELECT gpu_class, COUNT(*), SUM(admitted) FROM operators GROUP BY gpu_class")
+    }
     return [ClassView(each.name, *counts.get(each.id, (0, 0)), each.multiplier_percent) for each in CLASSES]
 
 
@@ -139,7 +147,7 @@ def _auction(row: Any, now: int) -> AuctionRow:
         phase = "clearing"
     else:
         phase = "bidding" if now < bid_end else "revealing" if now < reveal_end else "clearing"
-    return AuctionRow(job, _kind(kind), *middle, phase)
+    return AuctionRow(*(job, _kind(kind), *middle, phase))
 
 
 def _kind(kind: int) -> str:

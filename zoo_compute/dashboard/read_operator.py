@@ -58,7 +58,9 @@ def _earnings(db: sqlite3.Connection, operator: int, now: int) -> list[DayEarned
         kinds[kind] += int(amount)
     return [
         DayEarned(
-            datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y-%m-%d"), token, *(str(each) for each in kinds.values())
+            datetime.fromtimestamp(day * DAY_S, UTC).strftime("%Y-%m-%d"),
+            token,
+            *(str(each) for each in kinds.values()),
         )
         for (day, token), kinds in sorted(sums.items(), reverse=True)
     ]
@@ -70,12 +72,16 @@ def _claims(db: sqlite3.Connection, operator: int, now: int) -> list[OperatorCla
         WHERE c.operator = ? ORDER BY c.id DESC LIMIT ?"""
     ahead = stopped_s(db)
     made = []
-    for job, round_, turn, seat, first, count, state, disputed, token, price, deadline in db.execute(query, (operator, CLAIMS)):
+    for job, round_, turn, seat, first, count, state, disputed, token, price, deadline in db.execute(
+        query, (operator, CLAIMS)
+    ):
         slots = f"slots {first} to {first + count - 1}" if count > 1 else f"slot {first}"
         work = "aggregation" if seat == AGGREGATOR_SEAT else slots
         is_open = state == "pending" and deadline is not None
         fate = "in dispute" if disputed and state == "pending" else _fate(state, deadline, now)
-        made.append(OperatorClaim(job, round_ + 1, turn, work, fate, token, price, deadline + ahead if is_open else None))
+        made.append(
+            OperatorClaim(job, round_ + 1, turn, work, fate, token, price, deadline + ahead if is_open else None)
+        )
     return made
 
 

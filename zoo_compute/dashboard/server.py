@@ -21,7 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from zoo_compute.dashboard import api, pages
 from zoo_compute.dashboard.reading import Reader
-from zoo_compute.dashboard.views import Refused
 
 STATIC = Path(__file__).parent / "static"
 # Names of this machine: a page elsewhere whose name was pointed here cannot read it.
@@ -104,6 +103,6 @@ def _failed(request: Request, error: Exception) -> Response:
 
 def _said(request: Request, status: int, what: str) -> Response:
     if request.url.path.startswith("/api/"):
-        body = TypeAdapter(Refused).dump_json(Refused(what, "/api/schema.json lists what there is"))
+        body = TypeAdapter(api.Refused).dump_json(api.Refused(what, "/api/schema.json lists what there is"))
         return Response(body, status, media_type="application/json")
     return pages.refusal(status, what)

@@ -381,22 +381,3 @@ class DisputeDetail:
     steps: list[StepView]
     look: DisputeLook | None
     trouble: str = ""
-
-
-@dataclass(frozen=True)
-class Refused:
-    """An answer with a status of 400 or more."""
-
-    error: str
-    hint: str = ""
-
-
-ANSWERS: dict[str, type] = {
-    "/api/network": NetworkView,
-    "/api/jobs": JobList,
-    "/api/jobs/{job}": JobDetail,
-    "/api/operators": OperatorList,
-    "/api/operators/{operator}": OperatorDetail,
-    "/api/disputes": DisputeList,
-    "/api/disputes/{name}": DisputeDetail,
-}
