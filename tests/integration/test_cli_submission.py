@@ -20,6 +20,7 @@ from zoo_compute.chain import keystore, permits
 from zoo_compute.chain.network import load
 from zoo_compute.chain.sender import Sender
 from zoo_compute.errors import Retryable, Unreachable
+from zoo_compute.jobs.data_source import Say
 from zoo_compute.jobs.submission import AlreadyPosted, _Record
 from zoo_compute.spec.params import ZEN
 from zoo_compute.subprocesses import tied_to_parent
@@ -203,8 +204,8 @@ def test_train__whose_permit_a_stranger_used__posts_all_the_same(
     stranger = Sender(chain, keystore.unlock(place.account("stranger"), place.devnet.passphrase_file.read_text()))
     sign_permit = permits.sign_permit
 
-    def used(sender: Sender, token: str, spender: str, value: int, terms: permits.PermitTerms) -> Any:
-        made = sign_permit(sender, token, spender, value, terms)
+    def used(sender: Sender, token: str, spender: str, value: int, terms: permits.PermitTerms, say: Say) -> Any:
+        made = sign_permit(sender, token, spender, value, terms, say)
         assert made is not None
         Sender.send(stranger, chain.zen.permit(sender.address, spender, value, *made))
         return made

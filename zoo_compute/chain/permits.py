@@ -13,6 +13,7 @@ from web3 import Web3
 from web3.exceptions import ContractLogicError
 
 from zoo_compute.chain.simulate import request_of
+from zoo_compute.chain.typed_sentences import typed_sentence
 
 if TYPE_CHECKING:
     from zoo_compute.chain.generated.bindings import ZenToken
@@ -58,14 +59,18 @@ def next_terms(sender: Sender, address: str) -> PermitTerms | None:
 
 
 def sign_permit(
-    sender: Sender, address: str, spender: str, value: int, terms: PermitTerms
+    sender: Sender, address: str, spender: str, value: int, terms: PermitTerms, say: Callable[[str], None]
 ) -> tuple[int, int, bytes, bytes] | None:
-    """(deadline, v, r, s) of a permit, as contracts take it; None if the token or the account does not support permits."""
+    """(deadline, v, r, s) of a permit, as contracts take it; None if the token or the account does not support permits.
+
+    say: gets what the signature allows, in words.
+    """
     domain = domain_of(sender, sender.chain.token(address)) if can_sign(sender) else None
     if domain is None:
         return None
     message = {"owner": sender.address, "spender": spender, "value": value, **terms.to_dict()}
     account: Any = sender.account
+    say(f"signing: {typed_sentence(sender.chain, domain, TYPES, message)}")
     made = account.sign_typed_data(domain, TYPES, message)
     return terms.deadline, made.v, made.r.to_bytes(32, "big"), made.s.to_bytes(32, "big")
 

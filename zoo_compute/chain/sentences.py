@@ -104,7 +104,7 @@ def arguments_of(chain: Chain, call: Call) -> list[dict[str, Any]]:
     money = _token_of(chain, call)
     made = []
     for entry, value in zip(call.abi["inputs"], call.args, strict=True):
-        text = _payload(chain, call, value) if entry["name"] == "payload" else _text(chain, money, entry, value)
+        text = _payload(chain, call, value) if entry["name"] == "payload" else argument_text(chain, money, entry, value)
         made.append({"name": entry["name"], "type": entry["type"], "value": _plain(value), "text": text})
     return made
 
@@ -121,11 +121,12 @@ def named(chain: Chain, address: str) -> str:
 def _name(chain: Chain, call: Call) -> str:
     """`TaskRegistry.post`; of another token than ZEN `USDC.approve`."""
     if call.contract == CONTRACTS["zen"] and call.address != chain.network.contracts["zen"]:
-        return f"{_symbol(chain, call.address)}.{call.function}"
+        return f"{symbol_of(chain, call.address)}.{call.function}"
     return f"{call.contract}.{call.function}"
 
 
-def _symbol(chain: Chain, address: str) -> Token:
+def symbol_of(chain: Chain, address: str) -> Token:
+    """The token at an address; one of its smallest units, where there is none to ask."""
     try:
         return token_at(chain, address)
     except ZooError:
@@ -136,14 +137,14 @@ def _token_of(chain: Chain, call: Call) -> Token:
     """What the call's amounts are counted in."""
     arguments = {entry["name"]: value for entry, value in zip(call.abi["inputs"], call.args, strict=True)}
     if "terms" in arguments:
-        return _symbol(chain, _fields(call.abi["inputs"][0], arguments["terms"])["token"])
+        return symbol_of(chain, _fields(call.abi["inputs"][0], arguments["terms"])["token"])
     if "token" in arguments:
         is_coin = arguments["token"] == COIN
-        return Token("coin", ZEN.decimals) if is_coin else _symbol(chain, str(arguments["token"]))
+        return Token("coin", ZEN.decimals) if is_coin else symbol_of(chain, str(arguments["token"]))
     if call.contract == CONTRACTS["zen"]:
-        return _symbol(chain, call.address)
+        return symbol_of(chain, call.address)
     if call.contract in OF_A_JOB and "job" in arguments:
-        return _symbol(chain, chain.tasks.jobs(arguments["job"]).token)
+        return symbol_of(chain, chain.tasks.jobs(arguments["job"]).token)
     return Token("coin", ZEN.decimals) if call.contract == "Timelock" else ZEN
 
 
@@ -151,19 +152,20 @@ def _fields(entry: Mapping[str, Any], value: Any) -> dict[str, Any]:
     return {part["name"]: each for part, each in zip(entry["components"], value, strict=True)}
 
 
-def _text(chain: Chain, money: Token, entry: Mapping[str, Any], value: Any) -> str:
+def argument_text(chain: Chain, money: Token, entry: Mapping[str, Any], value: Any) -> str:
+    """A value as text with its unit. money: what amounts are counted in. entry: name and type, as an ABI has them."""
     kind, name = entry["type"], entry["name"]
     if name == "terms":
         return _terms_text(money, _fields(entry, value))
     if kind == "tuple":
         parts = zip(entry["components"], value, strict=True)
-        return ", ".join(f"{part['name']} {_text(chain, money, part, each)}" for part, each in parts)
+        return ", ".join(f"{part['name']} {argument_text(chain, money, part, each)}" for part, each in parts)
     if kind.endswith("]"):
         element = {**entry, "type": kind[: kind.rindex("[")]}
-        return ", ".join(_text(chain, money, element, each) for each in value) or "none"
+        return ", ".join(argument_text(chain, money, element, each) for each in value) or "none"
     if kind == "address":
         if name == "token" and value != COIN:
-            return f"{_symbol(chain, value).symbol} ({to_checksum_address(value)})"
+            return f"{symbol_of(chain, value).symbol} ({to_checksum_address(value)})"
         return named(chain, value)
     if kind == "bool":
         return "yes" if value else "no"
@@ -205,6 +207,7 @@ WORD_READERS: dict[str, Callable[[int], str]] = {
     "bucket": lambda number: BUCKETS.get(number, str(number)),
     "kind": lambda number: KINDS.get(number, str(number)),
     "requirements": lambda word: ", ".join(described(word)) or "none",
+    "seats": lambda bits: f"seats {', '.join(map(str, slots_in(bits)))}",
 }
 assert set(WORD_READERS) == set(WORDS)
 

@@ -222,7 +222,7 @@ def _post_permitted(
         record.write(known)
     else:
         terms = permits.PermitTerms(**recorded)
-    permit = permits.sign_permit(sender, address, tasks, prepared.escrow, terms)
+    permit = permits.sign_permit(sender, address, tasks, prepared.escrow, terms, say)
     if permit is None:
         return None
     say(_posting(known))

@@ -18,6 +18,7 @@ from zoo_compute.errors import ConfigError
 if TYPE_CHECKING:
     from zoo_compute.chain.call import Call
     from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.signer import TypedData
 
 MOST_BYTES = 4_096
 DOMAIN = {"name": "Zoo NodeRegistry", "version": "1"}
@@ -96,7 +97,10 @@ class Consent:
             raise ConfigError(
                 "this account's signer can sign transactions only", hint="sign with a key file: --account FILE"
             )
+        return bytes(account.sign_typed_data(*self.typed_data()).signature).hex()
+
+    def typed_data(self) -> TypedData:
+        """Domain, types and message, as they are signed."""
         domain = {**DOMAIN, "chainId": self.chain_id, "verifyingContract": self.registry}
         message = {part["name"]: getattr(self, part["name"]) for part in REGISTRATION} | {"stake": int(self.stake)}
-        signed = account.sign_typed_data(domain, {"Registration": REGISTRATION}, message)
-        return bytes(signed.signature).hex()
+        return domain, {"Registration": REGISTRATION}, message

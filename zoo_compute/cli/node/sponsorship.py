@@ -42,6 +42,7 @@ def consent(
 ) -> None:  # fmt: skip
     """Consent to registration by a sponsor, who pays stake and gas. --account is the cold key; it will own the stake."""
     from zoo_compute import gpus
+    from zoo_compute.chain.typed_sentences import typed_sentence
 
     registered, vram_gb = gpus.registered_card(gpu_type, gpu_class, memory)
     amount = settings.network().params.min_stake if stake is None else parse_amount(stake, what="--stake")
@@ -51,6 +52,7 @@ def consent(
         {**vars(made), "file": str(out)},
         [
             f"{out}: {made.owner} agrees to be registered as class {registered.name}, {vram_gb} GB, with {format_amount(amount)} at stake",
+            typed_sentence(settings.chain(), *made.typed_data()),
             f"valid for {format_seconds(days * DAY_S)}; the sponsor sends it with `zoo node register-for {out}`",
             "then run `zoo node register` here with the same options: it detects the registration and writes operator.json",
         ],

@@ -1,0 +1,39 @@
+"""What a typed message (EIP-712) commits its signer to, in words: every field with its unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from zoo_compute.amounts import ZEN
+from zoo_compute.chain.sentences import argument_text, named, symbol_of
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+
+# By type. Braces name fields. Of a message with any other type, the fields are listed.
+SENTENCES = {
+    "Permit": "let {spender} take up to {value} from {owner}, once, until {deadline} (permit {nonce})",
+    "Registration": "agree that a sponsor registers {owner} as the owner of an operator of class {gpu_class} with {vram_gb}, hot key {hot}, "
+    "endpoint {endpoint}, and pays {stake} of stake, which is then {owner}'s; until {deadline} (consent {nonce})",
+    "Receipt": "confirm that operator {server} sent operator {client} {total} in epoch {epoch}",
+    "Start": "confirm that you hold the data with which job {job} starts",
+    "Inputs": "confirm that you hold what {seats} of job {job} committed in turn {turn}",
+    "Checkpoint": "confirm that you hold the checkpoint {root} of job {job}, turn {turn}, at {cid}",
+}  # fmt: skip
+
+
+def typed_sentence(
+    chain: Chain, domain: Mapping[str, Any], types: Mapping[str, list[dict[str, str]]], message: Mapping[str, Any]
+) -> str:
+    """What a signature of the message says, and which contract accepts it.
+
+    domain, types, message: as `sign_typed_data` takes them, with one type.
+    """
+    ((name, fields),) = types.items()
+    contract = str(domain["verifyingContract"])
+    money = symbol_of(chain, contract) if name == "Permit" else ZEN
+    words = {each["name"]: argument_text(chain, money, each, message[each["name"]]) for each in fields}
+    template = SENTENCES.get(name)
+    said = template.format(**words) if template else f"{name}: {', '.join(f'{k} {v}' for k, v in words.items())}"
+    return f"{said}; only {named(chain, contract)} on chain {domain['chainId']} accepts it"
