@@ -110,7 +110,12 @@ def cli(network_file: Path, out: Path | None, server: str | None, as_json: bool)
     w3 = Web3(HTTPProvider(network.rpcs[0]))
     results, failed = [], False
     for source in sources_of(network, w3):
-        result = {"name": source.name, "contract": source.contract, "address": source.address, "equal": source.equal}
+        result: dict[str, Any] = {
+            "name": source.name,
+            "contract": source.contract,
+            "address": source.address,
+            "equal": source.equal,
+        }
         if out:
             out.mkdir(parents=True, exist_ok=True)
             (out / f"{source.contract}.json").write_text(json.dumps(source.input, indent=1))
@@ -121,9 +126,8 @@ def cli(network_file: Path, out: Path | None, server: str | None, as_json: bool)
         results.append(result)
         if not as_json:
             says = "as its sources" if source.equal else "NOT what this repository's sources compile to"
-            click.echo(
-                f"{source.contract:<18}{source.address}  {says}{'; ' + result['published'] if 'published' in result else ''}"
-            )
+            published = f"; {result['published']}" if "published" in result else ""
+            click.echo(f"{source.contract:<18}{source.address}  {says}{published}")
     if as_json:
         click.echo(json.dumps({"chain_id": network.chain_id, "contracts": results}))
     raise SystemExit(failed)

@@ -22,8 +22,8 @@ from tests.support.explorations.lying_jobs import ROUND, ROWS, Case, case_of, ml
 from tests.support.explorations.operator_table_jobs import GivenBatch, TableCase, sample
 from tests.support.programs import models
 from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.config_file import read_file
 from zoo_compute.jobs.files import initial_checkpoint
-from zoo_compute.jobs.sections import read_config
 from zoo_compute.spec.exploration import Tree, TreePosition
 from zoo_compute.training.examples import RepeatedData, prepare_text
 
@@ -59,7 +59,7 @@ def slot_round(case: Case, folder: Path) -> SlotRound:
 
 def demo_gpt() -> Case:
     """The demo's model, data and optimiser, with more inner steps and the segments that follow from these."""
-    config = read_config(CONFIG)
+    config = read_file(CONFIG).content
     config["training"] = config["training"] | {"inner_steps": GPT_STEPS, "segment_steps": None}
     job = ComputeJob.from_dict(config)
     training = job.training

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from eth_account.signers.local import LocalAccount
 from hexbytes import HexBytes
@@ -361,4 +361,5 @@ class Web3Deployer(RpcDeployer):
         self._account = account
 
     def _send(self, transaction: TxParams) -> HexBytes:
-        return self.w3.eth.send_raw_transaction(self._account.sign_transaction(transaction).raw_transaction)
+        signed = self._account.sign_transaction(cast(Any, transaction))
+        return self.w3.eth.send_raw_transaction(signed.raw_transaction)
