@@ -49,8 +49,8 @@ def check_values(where: str, values: object, keys: Keys) -> None:
 def _check_words(where: str, value: Any, words: tuple[str | int, ...]) -> None:
     """value: one of the words, or a list of some."""
     noun = where.rpartition(".")[2].replace("_", " ")
-    given, noun = (value, noun.removesuffix("s")) if isinstance(value, list) else ([value], noun)
-    for each in given:
+    several, noun = (value, noun.removesuffix("s")) if isinstance(value, list) else ([value], noun)
+    for each in several:
         if each not in words:
             raise BadField(f"{where}: unknown {noun} {each!r}; {nearest(str(each), map(str, words))}")
 
@@ -70,9 +70,7 @@ def default_of(field: Any) -> Any:
 
 
 def _property(kind: Any, default: Any, key: Key) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        "description": _LINK.sub(r"\1", key.meaning) + (f". Default: {key.default}" if key.default else "")
-    }
+    made: dict[str, Any] = {"description": _LINK.sub(r"\1", key.meaning) + (f". Default: {key.default}" if key.default else "")}
     made |= _words(key, kind) if key.words else {**_type(kind), **_range(key)}
     if default is MISSING:
         made["required"] = True

@@ -43,6 +43,13 @@
 Two marker classes say who must act: `Retryable` (try again later) and `NeedsOperator` (a person must act).
 """
 
+from __future__ import annotations
+
+from zoo_compute.documentation import address, place_of
+
+# Kinds without an entry: what they are about differs from error to error, and their messages say it.
+GENERAL = {"ZooError", "Retryable", "NeedsOperator", "UserError", "ConfigError", "KeystoreError", "ChainError"}
+
 
 class ZooError(Exception):
     """An error for users to read; `hint` says what to do next, or is empty."""
@@ -53,7 +60,14 @@ class ZooError(Exception):
         super().__init__(message)
         if hint:
             self.hint = hint
-            self.add_note(hint)  # tracebacks print it too
+        for note in filter(None, (hint, self.see and f"see {self.see}")):
+            self.add_note(note)  # tracebacks print it too
+
+    @property
+    def see(self) -> str:
+        """The address of the documentation's entry about this kind of error; empty where `hint` is all there is."""
+        kind = next(each for each in type(self).__mro__ if each.__module__ == __name__)
+        return "" if kind.__name__ in GENERAL else address("reference/errors", place_of(kind.__name__))
 
 
 class Retryable(ZooError):
@@ -146,9 +160,15 @@ class Refusal(ChainError):
     """A contract reverted: `reason` is its exact string, as listed in docs/protocol/."""
 
     def __init__(self, reason: str, *, operation: str = "", hint: str = "") -> None:
-        super().__init__(f"{operation}: {reason}" if operation else reason, hint=hint)
         self.reason = reason
+        super().__init__(f"{operation}: {reason}" if operation else reason, hint=hint)
         self.operation = operation
+
+    @property
+    def see(self) -> str:
+        """The entry of the reason, on the page of its contract."""
+        contract, colon, _ = self.reason.partition(":")
+        return address(f"reference/errors/{contract}", place_of(self.reason)) if colon and self.hint else ""
 
     def __reduce__(self) -> tuple:
         return _rebuild, (type(self), self.reason, self.operation, self.hint)

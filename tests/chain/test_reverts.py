@@ -12,6 +12,7 @@ from web3.exceptions import ContractLogicError
 
 from zoo_compute import errors
 from zoo_compute.chain.reverts import CLASSES, HINTS, reason_of, refusal, refusal_of
+from zoo_compute.documentation import place_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = (
@@ -115,3 +116,34 @@ def test_an_error_of_web3__is_read_by_its_data_before_its_words():
 
 def test_a_hint__names_no_command_that_a_plain_install_lacks() -> None:
     assert [reason for reason, hint in HINTS.items() if "ape " in hint] == []
+
+
+def entries(page: str) -> set[str]:
+    """The anchors of a page of docs/reference."""
+    text = (ROOT / "docs" / "reference" / page).read_text()
+    return {place_of(heading) for heading in re.findall(r"^## (.+)$", text, re.M)}
+
+
+def test_every_refusal__prints_the_address_of_its_entry():
+    addresses = [refusal(reason).see for reason in HINTS]
+    assert len(set(addresses)) == len(HINTS)
+    assert [each for each in addresses if not re.fullmatch(r"docs/reference/errors/\w+\.md#[\w-]+", each)] == []
+    places = {page: entries(f"errors/{page}") for page in {each.split("/")[3].split("#")[0] for each in addresses}}
+    assert [each for each in addresses if each.split("#")[1] not in places[each.split("/")[3].split("#")[0]]] == []
+
+
+def test_every_exception_that_says_one_thing__has_an_entry():
+    kinds = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.ZooError)]
+    plain = [each for each in kinds if not issubclass(each, errors.Refusal) and each.__name__ not in errors.GENERAL]
+    assert len(plain) > 12
+    assert {each.__name__.lower() for each in plain} <= entries("errors.md")
+    assert errors.WrongPassphrase("no").see == "docs/reference/errors.md#wrongpassphrase"
+    assert errors.UserError("no").see == ""
+
+
+def test_an_address__is_the_sites_where_it_is_served(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ZOO_DOCS", "https://zoo.example/docs/")
+    assert refusal("erc20: invalid signature").see == (
+        "https://zoo.example/docs/reference/errors/erc20.html#erc20-invalid-signature"
+    )
+    assert "see https://zoo.example/docs/" in refusal("erc20: invalid signature").__notes__[1]

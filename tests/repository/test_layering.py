@@ -62,6 +62,7 @@ FLOORS = (
     ("node.disputes",),
     ("node.measurement",),
     ("node.tasks", "node.replay", "node.cli"),
+    ("keepers.config_keys",),
     ("keepers.config",),
     ("keepers.monitoring",),
     ("keepers.queue",),

@@ -118,7 +118,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 1
     except Exception as error:  # noqa: BLE001 - the last place that can report an error
-        return _fail(*explain(error), settings, as_json)
+        return _fail(*explain(error), settings, as_json, see=error.see if isinstance(error, ZooError) else "")
 
 
 def explain(error: BaseException) -> tuple[str, str]:
@@ -144,19 +144,19 @@ def explain(error: BaseException) -> tuple[str, str]:
     return f"{type(error).__name__}: {error}", "this is a bug in zoo; please report it with the output of --debug"
 
 
-def _fail(message: str, hint: str, settings: Settings, as_json: bool) -> int:
+def _fail(message: str, hint: str, settings: Settings, as_json: bool, *, see: str = "") -> int:
     if settings.debug:
         traceback.print_exc()
     click.echo(f"zoo: {message}", err=True)
-    if hint:
-        click.echo(f"     {hint}", err=True)
+    for line in filter(None, (hint, see and f"see {see}")):
+        click.echo(f"     {line}", err=True)
     if as_json or settings.as_json:
-        _print_object(message, hint)
+        _print_object(message, hint, see)
     return 1
 
 
-def _print_object(message: str, hint: str) -> None:
-    click.echo(json.dumps({"error": message, "hint": hint}))
+def _print_object(message: str, hint: str, see: str = "") -> None:
+    click.echo(json.dumps({"error": message, "hint": hint, **({"see": see} if see else {})}))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import numpy as np
 from repops.commitments import Array
 from repops.fields import BadField, between, canonical_json, nearest, parse_json, read
 from repops.merkle import sha256
+from zoo_compute.documentation import address
 from zoo_compute.errors import UserError
 from zoo_compute.formats.lineage import Parents
 from zoo_compute.spec.params import (
@@ -47,12 +48,19 @@ MAX_CARRY = 1024
 EXACT = 32  # bits of a compression that does not quantise
 SIGNS = 1  # bits of a compression that sends the signs of random elements
 MAX_CHUNK = 4096  # elements of a chunk: an index there is 12 bits of a key (zoo_compute.training.compression)
+_SECTION = re.compile(r"\b(model|data|training|compression|aggregation|market|limits|checkpoint|requirements)[.:]")
 _CID = re.compile(r"b[a-z2-7]{58}")
 _ROOT = re.compile(r"[0-9a-f]{64}")
 
 
 class JobError(UserError, BadField):
     """A manifest or a job's configuration is wrong: the message names the key, its value and what was expected."""
+
+    @property
+    def see(self) -> str:
+        """The reference of job files, at the section of the key."""
+        section = _SECTION.search(str(self))
+        return address("reference/job-file", section[1] if section else "")
 
 
 @contextmanager
