@@ -19,6 +19,8 @@ from zoo_compute.dashboard.pages import MEANING, SIGNS
 from zoo_compute.dashboard.reading import Network, Reader
 from zoo_compute.dashboard.server import application
 from zoo_compute.paths import CONFIG, STATUS
+from zoo_compute.spec.frames import claim_hash
+from zoo_compute.spec.state import Claim
 
 PAGES = ("/", "/jobs", "/jobs/1", "/operators", "/operators/1", "/disputes")
 EVIL = "<script>alert(1)</script>\"'{{7*7}}\u202e\0"
@@ -159,3 +161,25 @@ def test_my_node__shows_what_its_keeper_read_and_what_needs_a_person(network: Fi
     for each in ("worker-1", "disk is full", 'href="/jobs/2"', "My node"):
         assert each in text
     assert "disk is full" not in page.get("/operators/2").text
+
+
+def test_a_dispute_that_cannot_be_read__says_so_and_hides_no_other(network: Filled, page: TestClient):
+    operator, turn, seat = 1, 0, 0
+    hash_ = claim_hash(Claim(*made.claim(operator, turn, 0, seat).values()))
+    emit = network.chain.emit
+    network.append([
+        emit("DisputeOpened", job=2, turn=turn, seat=seat),
+        emit("ClaimAsked", "referee", job=2, claim=b"k" * 32, id=b"i" * 32, claim_hash=hash_, frame={"job": 2}, node={"claim": b"?"}),
+        emit("LeafShown", "referee", id=b"i" * 32, answerer=made.account(1), data=b"\xff\0<script>"),
+        emit("NodeAnswered", "referee", id=b"never asked".ljust(32), answerer=made.account(1), children=[b"x"]),
+    ])  # fmt: skip
+    [listed] = page.get("/api/disputes?open=1").json()["disputes"]
+    assert (listed["name"], listed["operator"], listed["status"], listed["asks"]) == ("2:0:0", operator, "open", 1)
+    answer = page.get("/disputes/2:0:0")
+    assert answer.status_code == 200
+    assert "this dispute cannot be drawn" in answer.text
+    assert page.get("/api/jobs/2").json()["rounds"][0]["slots"] == ["disputed", "committed"]
+    network.append([emit("ClaimResolved", "referee", job=2, claim=b"k" * 32, outcome=1, node=bytes(32))])
+    [listed] = page.get("/api/disputes").json()["disputes"]
+    assert listed["status"] == "final: no error was proven"
+    assert page.get("/api/disputes?open=1").json()["disputes"] == []
