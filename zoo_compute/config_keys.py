@@ -70,7 +70,9 @@ def default_of(field: Any) -> Any:
 
 
 def _property(kind: Any, default: Any, key: Key) -> dict[str, Any]:
-    made: dict[str, Any] = {"description": _LINK.sub(r"\1", key.meaning) + (f". Default: {key.default}" if key.default else "")}
+    made: dict[str, Any] = {
+        "description": _LINK.sub(r"\1", key.meaning) + (f". Default: {key.default}" if key.default else "")
+    }
     made |= _words(key, kind) if key.words else {**_type(kind), **_range(key)}
     if default is MISSING:
         made["required"] = True
