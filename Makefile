@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ANVIL  := .anvil/node_modules/.bin/anvil
 ANVIL_VERSION := $(shell sed -n 's/^VERSION = "\([0-9.]*\)".*/\1/p' zoo_compute/devnet/anvil.py)
 ARGS   ?=
-FAST   := $(addprefix tests/,repository spec contracts differential stateful referee repops chain store codec formats training jobs client operators cli devnet keepers node benchmarks)
+FAST   := $(addprefix tests/,repository spec contracts differential stateful referee repops chain store codec formats training jobs client operators cli dashboard devnet keepers node benchmarks)
 # Tests of real processes wait for clocks, and CI's machine is shared: there, one that fails is run once more and listed.
 RERUN  := $(if $(CI),--reruns 1)
 # The other tests take the processor time that those leave.
@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow test-network test-deploy test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated docs docs-links format generate bench gpu wheels clean
+.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow test-network test-deploy test-browser test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated docs docs-links format generate bench gpu wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -56,7 +56,7 @@ test-ape: setup
 	$(SPARE) $(BIN)/ape test tests/ape -q --network ethereum:local:test
 
 test-integration: setup
-	$(BIN)/python -m pytest -q -rsR -p no:ape_test -n 2 --dist loadfile tests/integration tests/gpu -m "not ipfs and not deploy and not chaos and not network and not long" $(RERUN) $(ARGS)
+	$(BIN)/python -m pytest -q -rsR -p no:ape_test -n 2 --dist loadfile tests/integration tests/gpu -m "not ipfs and not deploy and not chaos and not network and not browser and not long" $(RERUN) $(ARGS)
 
 test-long: setup ## what draws, walks or kills at length
 	$(SPARE) $(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m long $(FAST) $(ARGS)
@@ -68,6 +68,10 @@ test-slow: setup ## what CI has no time for: the tests that are long, those that
 
 test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (a quarter of an hour)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m network $(RERUN) $(ARGS)
+
+test-browser: setup ## the dashboard in Chromium beside a real network (Debian's chromium, npm; minutes)
+	test -e .axe/node_modules/axe-core || npm install --silent --no-fund --no-audit --prefix .axe axe-core@4.14.1
+	$(BIN)/python -m pytest -q -rs -p no:ape_test tests/integration -m browser $(ARGS)
 
 test-deploy: setup ## alerts in a real Prometheus, units under a real systemd, a worker over Redis 7 with TLS (root and Debian's packages; minutes)
 	$(BIN)/python -m pytest -q -rs -p no:ape_test tests/integration -m deploy $(ARGS)

@@ -1,0 +1,127 @@
+"""Fills an index through the function that reads the chain's events, serves it, and measures every page and answer over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import requests
+
+from tests.support import chain_events as made
+from tests.support.browser import Watched, browsing, chromium_path, served
+from zoo_compute.chain.events import Event
+from zoo_compute.dashboard.index import Block, Index
+from zoo_compute.dashboard.reading import Network, Reader
+
+RUNNING = 20  # one job in so many is not over
+SEED = 7
+PATHS = {
+    "network": "/", "jobs": "/jobs", "jobs running": "/jobs?state=running", "job": "/jobs/{job}", "operators": "/operators",
+    "operator": "/operators/{operator}", "disputes": "/disputes", "api network": "/api/network", "api jobs": "/api/jobs?before={job}",
+    "api job": "/api/jobs/{job}", "api operators": "/api/operators?after={operator}", "api operator": "/api/operators/{operator}",
+    "api disputes": "/api/disputes", "api schema": "/api/schema.json",
+}  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--operators", type=int, default=1_000)
+    parser.add_argument("--requests", type=int, default=100, help="of each page, each about another job and operator")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        index = Index(Path(folder) / "index.sqlite", "benchmark")
+        events, seconds = fill(index, args.jobs, args.operators)
+        reader = Reader(index, Network("benchmark", 1, "devnet"))
+        with served(reader) as address:
+            times = {name: _measure(address, path, args) for name, path in PATHS.items()}
+            paint = _first_paint(address) if chromium_path() else None
+        size = sum(each.stat().st_size for each in Path(folder).iterdir())
+    result = {
+        "jobs": args.jobs, "operators": args.operators, "events": events, "fill_s": round(seconds, 1), "events_per_s": round(events / seconds),
+        "index_mb": round(size / 1e6, 1), "requests_each": args.requests, "load_average": round(os.getloadavg()[0], 1),
+        "ms": times, "first_paint_ms": paint,
+    }  # fmt: skip
+    print(json.dumps(result, indent=1) if args.json else _table(result))
+    return 0
+
+
+def fill(index: Index, jobs: int, operators: int) -> tuple[int, float]:
+    """The events of so many, and the seconds that it took to apply them."""
+    chain, rng, count, spent = made.Chain(), random.Random(SEED), 0, 0.0
+    index.keep("INSERT INTO tokens VALUES (?,?,?)", (made.TOKEN, "ZEN", 18))
+
+    def append(events: Iterator[Event]) -> None:
+        nonlocal count, spent
+        taken = list(events)
+        began = time.perf_counter()
+        index.append(taken, chain.times, Block(chain.block, made.hash_of(chain.block), chain.at), may_be_undone=False)
+        spent += time.perf_counter() - began
+        count += len(taken)
+        chain.times.clear()
+        chain.mine()
+
+    append(event for number in range(1, operators + 1) for event in made.registered(chain, number))
+    for first in range(1, jobs + 1, 50):
+        append(event for job in range(first, min(first + 50, jobs + 1)) for event in _job(chain, rng, job, operators))
+    return count, spent
+
+
+def _job(chain: made.Chain, rng: random.Random, job: int, operators: int) -> Iterator[Event]:
+    """Most are over, with 2 to 12 slots and 2 to 5 rounds; the newest of all has 64 slots and 40 rounds, as large as a page draws."""
+    slots, rounds = (64, 40) if job % 2_500 == 0 else (rng.randint(2, 12), rng.randint(2, 5))
+    chosen = rng.sample(range(1, operators + 1), min(slots, operators - 1))
+    until = rounds - 1 if job % RUNNING == 0 else None
+    return made.whole_job(chain, job, chosen, rng.randint(1, operators), rounds=rounds, until=until)
+
+
+def _measure(address: str, path: str, args: argparse.Namespace) -> dict[str, float]:
+    """Milliseconds of requests one after the other, each for another job and operator, the largest jobs among them."""
+    rng, times = random.Random(SEED), []
+    with requests.Session() as session:
+        for number in range(args.requests + 1):
+            job = args.jobs if number % 10 == 0 else rng.randint(1, args.jobs)
+            url = address + path.format(job=job, operator=rng.randint(1, args.operators))
+            began = time.perf_counter()
+            answer = session.get(url, timeout=60)
+            answer.raise_for_status()
+            times.append(1000 * (time.perf_counter() - began))
+    ordered = sorted(times[1:])  # the first loads templates
+    return {
+        "p50": round(median(ordered), 1),
+        "p95": round(ordered[int(0.95 * len(ordered))], 1),
+        "most": round(ordered[-1], 1),
+    }
+
+
+def _first_paint(address: str) -> dict[str, float]:
+    """First contentful paint of the network's page and of the largest job's, the median of five new browser contexts."""
+    script = "new Promise(r => new PerformanceObserver(l => r(l.getEntriesByName('first-contentful-paint')[0].startTime)).observe({type: 'paint', buffered: true}))"
+    newest = requests.get(f"{address}/api/jobs?limit=1", timeout=60).json()["jobs"][0]["job"]
+    medians: dict[str, float] = {}
+    with browsing() as browser:
+        for name, path in (("network", "/"), ("job", f"/jobs/{newest}"), ("operator", "/operators/1")):
+            times = []
+            for _ in range(5):
+                watched = Watched(browser, address)
+                times.append(watched.open(path).evaluate(script))
+                watched.page.context.close()
+            medians[name] = round(median(times))
+    return medians
+
+
+def _table(result: dict[str, Any]) -> str:
+    lines = [
+        f"{result['jobs']} jobs, {result['operators']} operators, {result['events']} events ({result['events_per_s']}/s)"
+    ]
+    lines += [f"{'':16}      p50      p95     most  ms"] + [f"{name:16} {each['p50']:>8} {each['p95']:>8} {each['most']:>8}" for name, each in result["ms"].items()]  # fmt: skip
+    return "\n".join([*lines, f"first paint, ms: {result['first_paint_ms']}"])
