@@ -22,7 +22,7 @@ HEADS_KEPT = 128  # newest blocks whose changes can be undone
 TABLES = {
     "jobs": """job INTEGER PRIMARY KEY, submitter TEXT NOT NULL, token TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'open', rounds INTEGER NOT NULL,
         slots INTEGER NOT NULL, quorum INTEGER NOT NULL, flops INTEGER NOT NULL, reexecute_s INTEGER NOT NULL, requirements TEXT NOT NULL,
-        posted_block INTEGER NOT NULL, posted_at INTEGER NOT NULL, over_at INTEGER, closed_at INTEGER, turn INTEGER NOT NULL DEFAULT 0,
+        posted_block INTEGER NOT NULL, posted_at INTEGER NOT NULL, closed_at INTEGER, turn INTEGER NOT NULL DEFAULT 0,
         round INTEGER NOT NULL DEFAULT 0, completed INTEGER NOT NULL DEFAULT 0, escrowed TEXT NOT NULL, restored TEXT NOT NULL DEFAULT '0',
         paid TEXT NOT NULL DEFAULT '0', fee TEXT NOT NULL DEFAULT '0', refunded TEXT NOT NULL DEFAULT '0',
         convictions INTEGER NOT NULL DEFAULT 0, rollbacks INTEGER NOT NULL DEFAULT 0""",

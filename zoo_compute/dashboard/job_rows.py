@@ -33,18 +33,17 @@ def _posted(event: Event, at: int) -> Sequence[Statement]:
 def _advanced(event: Event, at: int) -> Sequence[Statement]:
     number = event.args["state"]
     state = JobState(number).name.lower() if number in set(JobState) else "unknown"
-    over = at if state in ("ended", "cancelled") else None
-    return [("UPDATE jobs SET state = ?, over_at = COALESCE(?, over_at) WHERE job = ?", (state, over, event.job))]
+    return [("UPDATE jobs SET state = ? WHERE job = ?", (state, event.job))]
 
 
 @RULES.on("JobCancelled")
 def _cancelled(event: Event, at: int) -> Sequence[Statement]:
-    return [("UPDATE jobs SET state = 'cancelled', over_at = ? WHERE job = ?", (at, event.job))]
+    return [("UPDATE jobs SET state = 'cancelled' WHERE job = ?", (event.job,))]
 
 
 @RULES.on("JobEnded")
 def _ended(event: Event, at: int) -> Sequence[Statement]:
-    return [("UPDATE jobs SET state = 'ended', over_at = ? WHERE job = ?", (at, event.job))]
+    return [("UPDATE jobs SET state = 'ended' WHERE job = ?", (event.job,))]
 
 
 @RULES.on("JobClosed")

@@ -26,9 +26,7 @@ def job(db: sqlite3.Connection, number: int, now: int, look: JobLook | None) -> 
         f"SELECT {columns} FROM jobs WHERE job = ?", (number,)
     ).fetchone()
     pending = _pending(db, number)
-    seats = [SeatView(*each) for each in db.execute(
-        "SELECT seat, operator, first, count, price FROM seats WHERE job = ? ORDER BY seat LIMIT 200", (number,)
-    )]  # fmt: skip
+    seats = _seats(db, number)
     return JobDetail(
         row=row,
         requirements=list(described(int(requirements))),
@@ -46,6 +44,14 @@ def job(db: sqlite3.Connection, number: int, now: int, look: JobLook | None) -> 
         auctions=auctions_of(db, number, now),
         look=look,
     )
+
+
+def _seats(db: sqlite3.Connection, job: int) -> list[SeatView]:
+    query = "SELECT seat, operator, first, count, price FROM seats WHERE job = ? ORDER BY seat LIMIT 200"
+    return [
+        SeatView(seat, operator, first, 0 if seat == AGGREGATOR_SEAT else count, price)
+        for seat, operator, first, count, price in db.execute(query, (job,))
+    ]
 
 
 def _pending(db: sqlite3.Connection, job: int) -> Sequence[tuple[int, str]]:

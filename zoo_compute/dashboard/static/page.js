@@ -16,7 +16,8 @@ function draw(element) {
     label: each.label, stroke: colour(n ? "--orange" : "--blue"), width: 2, spanGaps: true, points: { show: each.values.length < 60 },
   }));
   const options = {
-    width: element.clientWidth, height: 220, scales: { x: { time: data.time } }, axes: [axis, { ...axis, size: 60 }],
+    width: element.clientWidth, height: 220, axes: [data.time ? axis : { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500] }, { ...axis, size: 60 }],
+    scales: { x: { time: data.time, range: (plot, from, to) => (from === to ? [from - (data.time ? 1800 : 1), to + (data.time ? 1800 : 1)] : [from, to]) } },
     series: [{ label: data.time ? "time" : "round" }, ...lines], cursor: { drag: { x: false, y: false } },
   };
   element.replaceChildren();
