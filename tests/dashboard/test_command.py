@@ -14,7 +14,9 @@ from zoo_compute.dashboard import process
 from zoo_compute.errors import UserError
 
 
-def test_without_the_extra__it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_without_the_extra__it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     monkeypatch.setattr(dashboard, "find_spec", lambda name: None if name == "starlette" else object())
     assert main.run(["dashboard", "--json"]) == 1
     said = json.loads(capsys.readouterr().out)

@@ -119,7 +119,9 @@ def test_what_the_page_says_of_a_job__is_what_the_chain_says(watching: Watching)
     page = watching.reader.job(watching.job)
     assert page is not None
     money = {name: int(value) for name, value in vars(page.money).items()}
-    assert money["escrowed"] + money["restored"] == sum(money[each] for each in ("paid", "fee", "refunded", "due", "left"))
+    assert money["escrowed"] + money["restored"] == sum(
+        money[each] for each in ("paid", "fee", "refunded", "due", "left")
+    )
     job = Client(network=watching.network.network_path, store=str(watching.network.submitter_store)).job(watching.job)
     account, view = job.account(), job.view()
     kept = {name: money[name] for name in ("escrowed", "restored", "paid", "fee", "refunded")}
@@ -127,7 +129,9 @@ def test_what_the_page_says_of_a_job__is_what_the_chain_says(watching: Watching)
     assert sum(int(each.amount) for each in page.penalties) == account.slashed > 0
     assert (page.row.state, page.row.completed, page.final_rounds, page.closed) == ("ended", view.completed_rounds, view.final_rounds, True)  # fmt: skip
     names = {ClaimState.PAID: "final", ClaimState.CONVICTED: "convicted", ClaimState.VOID: "void"}
-    rows = watching.reader.index.db.execute("SELECT turn, seat, operator, state FROM claims WHERE job = ?", (watching.job,))
+    rows = watching.reader.index.db.execute(
+        "SELECT turn, seat, operator, state FROM claims WHERE job = ?", (watching.job,)
+    )
     claims = [(each.turn, each.seat, each.operator, names[each.state]) for each in view.claims]
     assert sorted(rows.fetchall()) == sorted(claims)
     seats = {each.seat: (each.operator, int(each.price)) for each in page.seats}
