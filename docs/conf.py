@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[1]
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 project = "Zoo Compute"
-extensions = ["myst_parser", "sphinx_external_toc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_click", "sphinx_external_toc"]
 exclude_patterns = ["guides/deploy"]
 nitpicky = True
 smartquotes = False
 highlight_language = "bash"  # of blocks without a language: commands
 myst_heading_anchors = 4
+# Docstrings and help texts are Markdown in spirit: what is between backticks is code.
+default_role = "code"
+autodoc_typehints = "none"  # the signature has them
+autodoc_member_order = "bysource"
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = "Zoo Compute"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

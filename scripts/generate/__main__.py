@@ -16,6 +16,7 @@ GENERATORS = {
     "reference": "reference pages and tables of the docs",
     "economics": "tables and plots of docs/design/economics.md",
     "scaling": "tables and plots of docs/design/scaling.md",
+    "examples": "tables of docs/guides/costs.md: what jobs cost and bring",
     "figures.pictures": "drawings: the life of a job, the parties, disputes",
     "vectors": "portable vectors of the specification",
 }

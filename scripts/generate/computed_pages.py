@@ -1,4 +1,4 @@
-"""Pages with computed tables and plots: shared code of scripts/generate/economics.py and scaling.py."""
+"""Pages with computed tables and plots: shared code of scripts/generate/economics.py, scaling.py and examples.py."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def build(page: Path, tables: Tables, plots: Mapping[str, Callable[[Path], None]
     if check:
         stale = made != page.read_text() or not all(file.exists() for file in files)
         if stale:
-            print(f"docs/design/{page.name} is stale: run `make generate`", file=sys.stderr)
+            print(f"{page.relative_to(FIGURES.parents[1])} is stale: run `make generate`", file=sys.stderr)
         return int(stale)
     page.write_text(made)
     for file, plot in files.items():

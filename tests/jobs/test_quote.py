@@ -257,3 +257,14 @@ def test_hours__as_written__are_periods_of_an_epoch(text: str, hours: list[int],
 def test_hours__that_are_none__are_refused(text: str) -> None:
     with pytest.raises(UserError, match="not an hour or a range of hours"):
         parse_hours(text)
+
+
+def test_terms_of_an_outline__have_the_work_of_the_traced_step() -> None:
+    """`zoo node estimate FILE` divides it by a speed: a placeholder made power and time nothing."""
+    sections = {
+        "model": {"layers": 1, "heads": 2, "width": 8, "context": 16},
+        "data": {"path": "text.txt"},
+        "training": {"learning_rate": 0.001, "batch_size": 2, "inner_steps": 10, "rounds": 4, "slots": 3},
+    }
+    job = ComputeJob.from_dict(sections)
+    assert outline_terms(job, job.profile).flops == job.flops > 10_000

@@ -295,10 +295,11 @@ class ComputeJob:
     def outline(self, step: Profile | None = None) -> Manifest:
         """The manifest before its files exist: real numbers, placeholder content addresses.
 
-        step: profile of the traced module. Without it, clocks that `limits` does not set are the shortest.
+        step: profile of the traced module. Without it, clocks that `limits` does not set are the shortest, and a step has one FLOP.
         """
         cid, root = "b" + "a" * 58, "0" * 64
-        files = ProgramFile(cid, root, flops=1), StateFile(cid, root), DataFile(cid, root, examples=1), HeldoutFile(cid)
+        flops = step.flops if step else 1
+        files = ProgramFile(cid, root, flops), StateFile(cid, root), DataFile(cid, root, examples=1), HeldoutFile(cid)
         return self.manifest(*files, step=step)
 
     def manifest(
