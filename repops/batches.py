@@ -1,4 +1,4 @@
-"""A step's batch as named arrays: (inputs, targets), each a tensor, or tuples and dicts of tensors."""
+"""A step's batch as named arrays: (inputs, targets), each a tensor, or tuples and dicts of tensors; of a scheduled step also `rate`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import torch
 from torch import Tensor
 
 from repops.commitments import Array
+from repops.graph import RATE
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 
 
 def named(batch: Any) -> dict[str, Tensor]:
-    """`inputs` and `targets`; `inputs.0`, `inputs.mask` and so on where one is a tuple or a dict. Raises ValueError."""
-    if not isinstance(batch, (tuple, list)) or len(batch) != 2:
-        raise ValueError("batch: expected the pair (inputs, targets)")
-    return dict([*_leaves("inputs", batch[0]), *_leaves("targets", batch[1])])
+    """`inputs` and `targets`; `inputs.0`, `inputs.mask` and so on where one is a tuple or a dict; a third entry is `rate`. Raises
+    ValueError.
+    """
+    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+        raise ValueError("batch: expected the pair (inputs, targets), or of a scheduled step (inputs, targets, rate)")
+    return dict(leaf for name, part in zip(("inputs", "targets", RATE), batch, strict=False) for leaf in _leaves(name, part))
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:

@@ -27,6 +27,7 @@ STATE_ROLE, BATCH_ROLE = 0, 1
 PARAMETER, BUFFER, OPTIMIZER = "parameter", "buffer", "optimizer"
 SEED = "seed"  # the optimizer's entry that all random draws come from
 STEP = "step"  # counts the steps that were taken: one that turns non-finite, or meets an index out of range, is not
+RATE = "rate"  # a batch's factors of the learning rate, one for each example; the first one counts
 KINDS = (PARAMETER, BUFFER, OPTIMIZER)
 
 

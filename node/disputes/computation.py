@@ -26,7 +26,7 @@ from node.hardware import CPU, Device, threads
 from repops import backend, streaming
 from repops.commitments import Array, sorted_names, state_leaves, state_root_of, tensor_roots
 from repops.files import load_state, save_state, write_file
-from repops.graph import SEED, STATE_ROLE, Graph
+from repops.graph import RATE, SEED, STATE_ROLE, Graph
 from repops.merkle import merkle_proof
 from zoo_compute.disputes.evidence import Begin, Data, Entry, Evidence, Tensor, WholeTensor, words_of
 from zoo_compute.formats.manifest import Manifest
@@ -309,7 +309,7 @@ class SlotRound(Training):
         rows = self.manifest.examples_for(self.round, self.slot, step)
         nodes = batch_nodes(self.graph)
         row, within = divmod(asked.element, nodes[name].elements // len(rows))
-        is_tokens = TOKENS in self.examples
+        is_tokens = TOKENS in self.examples and name != RATE
         entry_name = TOKENS if is_tokens else name
         data = self.examples[entry_name]
         at = int(rows[row]) * (data[0].size) + within + (is_tokens and name == TARGETS)

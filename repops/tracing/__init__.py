@@ -24,6 +24,7 @@ def trace(
     clip_norm: float | None = None,
     learning_rates: Sequence[float] | None = None,
     accumulate: int = 1,
+    scheduled: bool = False,
 ) -> Program:
     """The program of one step that minimises loss_fn(module(inputs), targets). Raises TraceRefused.
 
@@ -34,7 +35,8 @@ def trace(
     clip_norm: greatest L2 norm of all gradients together, as torch.nn.utils.clip_grad_norm_.
     learning_rates: the rate of each step, the last one for ever, instead of the optimizer's; parameter groups keep
     their proportion to the first. accumulate: micro-batches in a step, along a leading axis of every tensor of the
-    batch; their gradients are averaged in order.
+    batch; their gradients are averaged in order. scheduled: batches are (inputs, targets, rate), and the first number of
+    `rate` (float32, one for each example) multiplies the step's learning rate.
     """
     graph = trace_graph(
         module,
@@ -44,5 +46,6 @@ def trace(
         clip_norm=clip_norm,
         learning_rates=learning_rates,
         accumulate=accumulate,
+        scheduled=scheduled,
     )
     return Program(graph)

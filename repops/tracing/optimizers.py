@@ -36,10 +36,11 @@ class Group:
 
 @dataclass
 class Step:
-    """State shared by updates: the builder and the number of steps done."""
+    """State shared by updates: the builder, the number of steps done, and of a scheduled step the factor of its rates."""
 
     builder: Builder
     done: View
+    factor: View | None = None
     _tables: dict[Any, View] = field(default_factory=dict)
 
     def table(self, entries: Callable[..., Sequence[float]], *arguments: Any) -> View:
@@ -47,6 +48,24 @@ class Step:
         key = (entries, *arguments)
         if key not in self._tables:
             self._tables[key] = self._looked_up(entries(*arguments))
+        return self._tables[key]
+
+    def rate(self, entries: Callable[..., Sequence[float]], *arguments: Any) -> View:
+        """The same of a table that is proportional to the rates, times the step's factor."""
+        entry, key = self.table(entries, *arguments), ("factor", entries, *arguments)
+        if self.factor is None:
+            return entry
+        if key not in self._tables:
+            self._tables[key] = self.builder.map("mul", entry, self.factor)
+        return self._tables[key]
+
+    def survival(self, rates: tuple[float, ...], decay: float) -> View:
+        """The factor of decoupled weight decay on a parameter in this step."""
+        if self.factor is None:
+            return self.table(survivals, rates, decay)
+        lost = self.rate(losses_by_decay, rates, decay)
+        if (key := ("survival", rates, decay)) not in self._tables:
+            self._tables[key] = self.builder.map("add", lost, 1.0)
         return self._tables[key]
 
     def _looked_up(self, entries: Sequence[float]) -> View:
@@ -128,7 +147,7 @@ def _update_sgd(step: Step, group: Group, p: View, g: View, state: dict[str, Vie
         fresh = b.map("mul", g, share) if dampening else g
         state["m"] = b.map("fma", state["m"], momentum, fresh)
         g = b.map("fma", state["m"], momentum, g) if settings["nesterov"] else state["m"]
-    return b.map("fma", g, step.table(falls, group.rates), p)
+    return b.map("fma", g, step.rate(falls, group.rates), p)
 
 
 def falls(rates: Sequence[float]) -> list[float]:
@@ -168,6 +187,11 @@ def survivals(rates: Sequence[float], decay: float) -> list[float]:
     return [1.0 - rate * decay for rate in rates]
 
 
+def losses_by_decay(rates: Sequence[float], decay: float) -> list[float]:
+    """What decoupled weight decay adds to that factor, step by step."""
+    return [-rate * decay for rate in rates]
+
+
 def root_corrections(beta: float) -> list[float]:
     """1 / sqrt(1 - beta^t) for t = 1, 2, ... until float32 has no digit left for the difference to 1."""
     out: list[float] = []
@@ -194,7 +218,7 @@ def _update_adam(step: Step, group: Group, p: View, g: View, state: dict[str, Vi
     if decay and not settings.get("decoupled_weight_decay"):
         g = b.map("fma", p, decay, g)
     elif decay:
-        p = b.map("mul", p, step.table(survivals, group.rates, decay))
+        p = b.map("mul", p, step.survival(group.rates, decay))
     state["m"] = b.map("fma", b.map("sub", g, state["m"]), 1.0 - beta1, state["m"])
     state["v"] = b.map("fma", b.map("mul", g, g), 1.0 - beta2, b.map("mul", state["v"], beta2))
     spread = state["v"]
@@ -202,7 +226,7 @@ def _update_adam(step: Step, group: Group, p: View, g: View, state: dict[str, Vi
         spread = state["top"] = b.map("max", state["top"], spread)
     correction = step.table(root_corrections, beta2)
     root = b.map("fma", b.map("sqrt", spread), correction, float(settings["eps"]))
-    size = step.table(step_sizes, group.rates, beta1)
+    size = step.rate(step_sizes, group.rates, beta1)
     return b.map("fma", b.map("div", state["m"], root), size, p)
 
 
@@ -227,7 +251,7 @@ def _update_rmsprop(step: Step, group: Group, p: View, g: View, state: dict[str,
     way = b.map("div", g, b.map("add", b.map("sqrt", spread), float(settings["eps"])))
     if settings["momentum"]:
         state["m"] = way = b.map("fma", state["m"], float(settings["momentum"]), way)
-    return b.map("fma", way, step.table(falls, group.rates), p)
+    return b.map("fma", way, step.rate(falls, group.rates), p)
 
 
 def _adagrad(rates: tuple[float, ...], settings: dict[str, Any]) -> Group:
@@ -240,7 +264,7 @@ def _update_adagrad(step: Step, group: Group, p: View, g: View, state: dict[str,
         g = b.map("fma", p, float(settings["weight_decay"]), g)
     state["v"] = b.map("fma", g, g, state["v"])
     root = b.map("add", b.map("sqrt", state["v"]), float(settings["eps"]))
-    return b.map("fma", b.map("div", g, root), step.table(falls, group.rates), p)
+    return b.map("fma", b.map("div", g, root), step.rate(falls, group.rates), p)
 
 
 _RULES: dict[type, Callable[[tuple[float, ...], dict[str, Any]], Group]] = {

@@ -14,7 +14,7 @@ import torch
 
 from repops.batches import named
 from repops.builder import Builder, View
-from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, SEED, STATE_ROLE, STEP, Graph
+from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, RATE, SEED, STATE_ROLE, STEP, Graph
 from repops.tracing.capture import Captured, capture, filled
 from repops.tracing.losses import Loss
 from repops.tracing.lower import Context, dtype_of, run
@@ -33,6 +33,7 @@ def trace_graph(
     clip_norm: float | None = None,
     learning_rates: Sequence[float] | None = None,
     accumulate: int = 1,
+    scheduled: bool = False,
 ) -> Graph:
     """The graph behind `repops.trace`, which says what the arguments are. Raises TraceRefused."""
     _check_options(clip_norm, accumulate)
@@ -43,7 +44,7 @@ def trace_graph(
     captured = capture(module, loss_fn, inputs, targets)
     names = {id(tensor): name for name, tensor in {**captured.parameters, **captured.buffers}.items()}
     groups = groups_of(optimizer, names, learning_rates)
-    return _Assembly(captured, accumulate).finish(groups, clip_norm)
+    return _Assembly(captured, accumulate, scheduled).finish(groups, clip_norm)
 
 
 def _check_options(clip_norm: float | None, accumulate: int) -> None:
@@ -71,7 +72,7 @@ class _Entry:
 class _Assembly:
     """Builds the graph of a captured step."""
 
-    def __init__(self, captured: Captured, accumulate: int) -> None:
+    def __init__(self, captured: Captured, accumulate: int, scheduled: bool) -> None:
         self.captured, self.accumulate = captured, accumulate
         self.builder = Builder()
         self.state: dict[str, _Entry] = {}
@@ -84,6 +85,7 @@ class _Assembly:
             name: self.builder.input(dtype_of(tensor.dtype), (*lead, *tensor.shape), BATCH_ROLE, at)
             for at, (name, tensor) in enumerate(captured.batch.items())
         }
+        self.factor = self._factor(lead) if scheduled else None
 
     def _add(self, name: str, kind: str, dtype: str, shape: Sequence[int]) -> View:
         if name in self.state:
@@ -93,6 +95,16 @@ class _Assembly:
         view = self.builder.input(dtype, shape, STATE_ROLE, len(self.state))
         self.state[name] = _Entry(kind, view, view)
         return view
+
+    def _factor(self, lead: tuple[int, ...]) -> View:
+        """The step's factor of the learning rate: the first number of a batch's entry that has one for each example."""
+        name, tensor = next(iter(self.captured.batch.items()))
+        if not tensor.dim() or not tensor.shape[0]:
+            raise TraceRefused(f"a schedule with {name} of shape {tuple(tensor.shape)}", hint="examples along the first axis")
+        rates = self.rates = self.builder.input(F32, (*lead, tensor.shape[0]), BATCH_ROLE, len(self.batch))
+        for _ in rates.shape:
+            rates = rates.select(0, 0)
+        return rates
 
     def _seed(self) -> View:
         return self.state[SEED].before if SEED in self.state else self._add(SEED, OPTIMIZER, I32, ())
@@ -111,12 +123,13 @@ class _Assembly:
         self.state[STEP].after = b.map("iadd", self.done, 1)
         for entry in self.state.values():
             self._guard(sound, entry)
-        step = Step(b, self.done)
+        step = Step(b, self.done, self.factor)
         for name, gradient in gradients.items():
             if name in groups:
                 self._update(sound, step, name, groups[name], gradient)
         entries = [(name, entry.kind, entry.before, entry.after) for name, entry in self.state.items()]
-        return b.finish(entries, list(self.batch.items()), loss)
+        batch = self.batch | ({} if self.factor is None else {RATE: self.rates})
+        return b.finish(entries, list(batch.items()), loss)
 
     def _guard(self, sound: View, entry: _Entry) -> None:
         if entry.after != entry.before:

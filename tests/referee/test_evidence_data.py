@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from node.disputes.computation import DisputedWord, SlotRound
 from repops.builder import Builder
-from repops.commitments import state_root
+from repops.commitments import state_root, tensor_roots
 from repops.graph import BATCH_ROLE, F32, I32, PARAMETER, STATE_ROLE, Graph
 from tests.referee.evidence_contracts import SLOTS, deploy, evidence_result, flips
 from tests.referee.traced_step import HERE, TracedStep, changed, leaf_position, words_in
@@ -62,7 +65,8 @@ def asked(
     leaf = changed(step.leaf(node, element), element, lie)
     width = step.values[node].size // ROWS
     example = (((round_ * SLOTS + slot) * STEPS + at) * ROWS + element // width) % EXAMPLES
-    if "tokens" in data:
+    is_tokens = "tokens" in data and name != "rate"
+    if is_tokens:
         column = element % width + (name == "targets")
         words = words_in(data, "tokens", example * 71 + column)
     else:
@@ -70,7 +74,7 @@ def asked(
     return (
         frame,
         leaf_position(leaf, element),
-        Data(step.descriptor(node), entry, leaf, element, "tokens" in data, words),
+        Data(step.descriptor(node), entry, leaf, element, is_tokens, words),
     )
 
 
@@ -154,6 +158,33 @@ def test_a_batch_of_tokens_by_another_name__is_refused():
     named = TracedStep(graph, step.state, {"inputs": step.batch["inputs"], "weights": step.batch["targets"]})
     judges = deploy(state_root(TOKENS))
     assert evidence_result(judges, *asked(named, TOKENS, "weights", 0, lie=1)) == "evidence: other data"
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_rate_of_a_scheduled_step__is_the_datas__or_the_claim_is_false(accumulate: int):
+    """An array beside the tokens, with one number for each example."""
+    data = {**TOKENS, "rate": np.linspace(0, 1, EXAMPLES, dtype=np.float32)}
+    first = ((ROUND * SLOTS + SLOT) * STEPS + STEP) * ROWS
+    batch = batch_of(data, (first + np.arange(ROWS)) % EXAMPLES, accumulate)
+    b = Builder()
+    w = b.input(F32, (), STATE_ROLE, 0)
+    inputs = [(name, b.input(F32 if name == "rate" else I32, array.shape, BATCH_ROLE, at)) for at, (name, array) in enumerate(batch.items())]  # fmt: skip
+    step = TracedStep(b.finish([("w", PARAMETER, w, b.map("mul", w, 2.0))], inputs, w), {"w": np.float32(1)}, batch)
+    judges = deploy(state_root(data))
+    for name in ("rate", "inputs", "targets"):
+        for element in (0, step.batch[name].size - 1):
+            assert evidence_result(judges, *asked(step, data, name, element)) == "evidence: not false"
+            assert evidence_result(judges, *asked(step, data, name, element, lie=1)) == ""
+    honest = asked(step, data, "rate", 0)
+    of_trainer: Any = SimpleNamespace(
+        manifest=SimpleNamespace(examples_for=lambda *_: (first + np.arange(ROWS)) % EXAMPLES),
+        round=ROUND, slot=SLOT, graph=step.graph, examples=data, _data_roots=tensor_roots(data),
+    )  # fmt: skip
+    for name in ("rate", "inputs", "targets"):
+        evidence = asked(step, data, name, 1)[2]
+        word = DisputedWord(evidence.descriptor, evidence.entry, evidence.leaf, 1)
+        assert SlotRound.word_evidence(of_trainer, STEP, name, word) == evidence
+    assert evidence_result(judges, *honest[:2], replace(honest[2], is_tokens=True)) == "evidence: other data"
 
 
 def test_a_trials_batches__are_zeros(job):

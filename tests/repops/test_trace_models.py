@@ -155,6 +155,35 @@ def test_schedule__shorter_than_training__keeps_its_last_rate() -> None:
         agree(state, module, optimizer)
 
 
+RMSPROP: Optimizer = lambda p: torch.optim.RMSprop(p, lr=1e-2, eps=1e-3, centered=True, momentum=0.5)  # noqa: E731
+ADAGRAD: Optimizer = lambda p: torch.optim.Adagrad(p, lr=1e-2, eps=1e-4)  # noqa: E731
+
+
+@pytest.mark.parametrize("make", [ADAMW, ADAM, MOMENTUM, RMSPROP, ADAGRAD])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_scheduled_step__multiplies_its_rate_by_the_batchs_factor(make: Optimizer, accumulate: int) -> None:
+    """Whatever number of steps the optimizer has done: the batch alone says the factor."""
+    module, case = models.mlp(), Case(models.mlp, models.vectors, functional.cross_entropy)
+
+    def batch(number: int, factor: float) -> tuple[Any, ...]:
+        parts = [case.batch(accumulate * number + part) for part in range(accumulate)]
+        inputs, targets = (torch.stack(each) if accumulate > 1 else each[0] for each in zip(*parts, strict=True))
+        lead = inputs.shape[: 1 + (accumulate > 1)]
+        return inputs, targets, torch.full(lead, factor)
+
+    pair = batch(0, 1.0)[:2]
+    options: dict[str, Any] = {"accumulate": accumulate, "scheduled": True}
+    program = repops.trace(module, case.loss, make(module.parameters()), pair, **options)
+    assert [name for name, _ in program.graph.batch] == ["inputs", "targets", "rate"]
+    state, optimizer = program.initial_state(module), make(module.parameters())
+    base = optimizer.param_groups[0]["lr"]
+    for number, factor in enumerate([0.0, 0.5, 1.0, 0.25]):
+        optimizer.param_groups[0]["lr"] = base * factor
+        state, _ = program.step(state, batch(number, factor))
+        torch_step(case, module, optimizer, [case.batch(accumulate * number + part) for part in range(accumulate)])
+        agree({name: state[name] for name, _ in module.named_parameters()}, module, optimizer)
+
+
 def test_groups__with_their_own_settings__keep_them() -> None:
     def grouped(parameters: Any) -> torch.optim.Optimizer:
         every = list(parameters)

@@ -18,6 +18,7 @@ from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import TOKENS, Dataset
 from zoo_compute.training.outer_optimizers import OUTER
 from zoo_compute.training.rounds import checkpoint_nodes
+from zoo_compute.training.schedules import with_rates
 from zoo_compute.training.shapes import batch_mismatch, shape_mismatch
 from zoo_compute.training.work_root import work_of
 
@@ -36,6 +37,15 @@ def initial_checkpoint(
     if mismatch:
         raise JobError(f"the weights do not fit the module: {mismatch}")
     return checkpoint
+
+
+def with_schedule(job: ComputeJob, dataset: Dataset) -> Dataset:
+    """The dataset, with the factors of the learning rate if the job has a schedule. Traces the module."""
+    training, factors = job.training, job.traced.factors
+    if not factors:
+        return dataset
+    sizes = {"inner_steps": training.inner_steps, "batch_size": training.batch_size}
+    return with_rates(dataset, factors, slots=training.slots, **sizes)
 
 
 def publish_files(

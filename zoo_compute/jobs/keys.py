@@ -21,6 +21,7 @@ from zoo_compute.spec.params import (
     MIN_AUDIT_BPS,
     PERIODS,
 )
+from zoo_compute.training.schedules import CONSTANT, SCHEDULES
 
 _DELAYED = "design/decisions/0019-a-delayed-job-starts-one-checkpoint-behind.md"
 _BUILT_IN = "of built-in models and `transformers` only"
@@ -74,7 +75,13 @@ TRAINING: Keys = {
         "a batch comes in so many parts, whose gradients are averaged; it divides `batch_size`", 1, 2**16
     ),
     "clip_norm": Key("largest global L2 norm of the gradients", 0.0, 1e6, default="0 (off)"),
-    "warmup_steps": Key("steps at the start of each round over which the learning rate rises", 0, 10**6),
+    "lr_scheduler_type": Key(
+        "a schedule of the learning rate over the steps of all rounds, as in `transformers`",
+        words=(CONSTANT, *SCHEDULES),
+    ),
+    "warmup_steps": Key(
+        "steps over which the learning rate rises: of each round, or with a schedule of the whole job", 0, 10**6
+    ),
     "segment_steps": Key(
         "steps between committed states", 1, 10**6, default="a quarter of the inner steps, rounded up, at most 10"
     ),

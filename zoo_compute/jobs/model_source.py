@@ -27,17 +27,20 @@ from repops.profile import Profile, profile
 from zoo_compute.errors import UserError
 from zoo_compute.huggingface import models as pretrained
 from zoo_compute.huggingface.places import place_of
+from zoo_compute.jobs.torch_schedules import schedule_of
 from zoo_compute.models import ARCHITECTURES, RuleSection
 from zoo_compute.models.presets import preset, sized
 from zoo_compute.training.rounds import batch_nodes
+from zoo_compute.training.schedules import factors_of
 
 TORCH_MISSING = "pip install 'zoo-compute[node]', or use a program file (model.program) with --weights FILE"
-FORM = "expected (module, loss_fn, optimizer): a step minimises loss_fn(module(inputs), targets); loss_fn None: the cross entropy of a Hugging Face model's logits"
+FORM = "expected (module, loss_fn, optimizer), and perhaps a scheduler of torch: a step minimises loss_fn(module(inputs), targets); loss_fn None: the cross entropy of a Hugging Face model's logits"
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """`model:` of a job, one of: function (`path.py:name` or `package.module:name`) with options, parts, program (a path).
+    """`model:` of a job, one of: function (`path.py:name` or `package.module:name`) with options, parts (module, loss, optimizer and
+    perhaps its schedule), program (a path).
 
     parameters: of a built-in model, counted without making it; of others None. source: of a model of `transformers`, its Place
     or the model itself.
@@ -45,7 +48,7 @@ class ModelSource:
 
     function: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
-    parts: tuple[Any, Any, Any] | None = None
+    parts: tuple[Any, ...] | None = None
     program: str = ""
     parameters: int | None = None
     source: Any = None
@@ -98,10 +101,13 @@ def read_model(section: Mapping[str, Any], rule: Mapping[str, Any], directory: P
         if ":" not in module:
             raise BadField(f"model.module: expected FILE.py:FUNCTION, got {module!r}")
         return ModelSource(function=module, options={key: value for key, value in section.items() if key != "module"})
-    missing = {"loss", "optimizer"} - section.keys()
-    if missing or len(section) > 3:
-        raise BadField(f"model: a live module needs exactly `loss` and `optimizer` beside it, got {sorted(section)}")
-    return ModelSource(parts=(module, section["loss"], section["optimizer"]))
+    beside = section.keys() - {"module", "scheduler"}
+    if beside != {"loss", "optimizer"}:
+        raise BadField(
+            f"model: a live module needs `loss` and `optimizer` beside it, and perhaps `scheduler`, got {sorted(section)}"
+        )
+    parts = (module, section["loss"], section["optimizer"])
+    return ModelSource(parts=(*parts, section["scheduler"]) if "scheduler" in section else parts)
 
 
 def _built_in(section: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource:
@@ -137,11 +143,14 @@ def _single_path(section: Mapping[str, Any], key: str) -> str:
 
 @dataclass(frozen=True)
 class TracedStep:
-    """A step's program. draw: makes the module's initial tensors; None for a program file. configs: of a model of `transformers`."""
+    """A step's program. draw: makes the module's initial tensors; None for a program file. configs: of a model of `transformers`.
+    factors: of the learning rate, for each inner step of all rounds; empty without a schedule.
+    """
 
     graph: Graph
     draw: Callable[[], dict[str, Array]] | None
     configs: tuple[Any, ...] = ()
+    factors: tuple[float, ...] = ()
 
     @cached_property
     def initial(self) -> dict[str, Array] | None:
@@ -164,11 +173,16 @@ class TracedStep:
 
 @dataclass(frozen=True)
 class StepOptions:
-    """What `training:` adds to the module's optimiser. rates: factors of the learning rate by inner step; the last one stays."""
+    """What `training:` adds to the module's optimiser. rates: factors of the learning rate by inner step; the last one stays.
+    steps: of a slot in all rounds. schedule, warmup: of the factors over all of them; empty without one.
+    """
 
     clip_norm: float | None
     rates: tuple[float, ...] | None
     accumulate: int
+    steps: int = 0
+    schedule: str = ""
+    warmup: int = 0
 
 
 def load_program(path: Path) -> TracedStep:
@@ -195,12 +209,15 @@ def trace_module(
     import repops
     from repops.tracing import TraceRefused
 
-    def make(device: str) -> tuple[Any, Any, Any]:
+    def make(device: str) -> tuple[Any, ...]:
         with torch.random.fork_rng(devices=[]), torch.device(device):
             torch.manual_seed(seed)
             return source.parts or call_model_function(source, directory)
 
-    module, loss_fn, optimizer = make("meta" if source.built_in else "cpu")
+    module, loss_fn, optimizer, *scheduler = make("meta" if source.built_in else "cpu")
+    factors = schedule_of(scheduler[0], optimizer, rule) if scheduler else ()
+    if rule.schedule:
+        factors = factors_of(rule.schedule, rule.warmup, rule.steps)
     inputs, targets = (torch.from_numpy(array) for array in batch)
     inputs, targets = (t.long() if t.dtype == torch.int32 else t for t in (inputs, targets))
     rates = None if rule.rates is None else [factor * optimizer.param_groups[0]["lr"] for factor in rule.rates]
@@ -213,6 +230,7 @@ def trace_module(
             clip_norm=rule.clip_norm,
             learning_rates=rates,
             accumulate=rule.accumulate,
+            scheduled=bool(factors),
         )
     except TraceRefused as refused:
         where = f"{refused.site}: " if refused.site else ""
@@ -226,13 +244,13 @@ def trace_module(
         return {name: np.array(state[name].numpy()) for name in kept}
 
     if source.built_in:
-        return TracedStep(program.graph, lambda: drawn(make("cpu")[0]))
+        return TracedStep(program.graph, lambda: drawn(make("cpu")[0]), factors=factors)
     initial = drawn(module)
-    return TracedStep(program.graph, lambda: initial, pretrained.configs_of(module))
+    return TracedStep(program.graph, lambda: initial, pretrained.configs_of(module), factors)
 
 
-def call_model_function(source: ModelSource, directory: Path) -> tuple[Any, Any, Any]:
-    """Call the function that `source` names; return module, loss function, optimiser. Raises UserError."""
+def call_model_function(source: ModelSource, directory: Path) -> tuple[Any, ...]:
+    """Call the function that `source` names; return module, loss function, optimiser, and perhaps a schedule. Raises UserError."""
     function = load_function(source.function, directory)
     try:
         parts = function(**source.options)
@@ -240,7 +258,7 @@ def call_model_function(source: ModelSource, directory: Path) -> tuple[Any, Any,
         raise
     except Exception as error:
         raise UserError(f"model.module: {source.function}: {_describe_error(error)}") from error
-    if not isinstance(parts, tuple) or len(parts) != 3:
+    if not isinstance(parts, tuple) or len(parts) not in (3, 4):
         raise UserError(f"model.module: {source.function} returned {type(parts).__name__}", hint=FORM)
     return parts
 

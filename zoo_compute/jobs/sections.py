@@ -21,6 +21,7 @@ from zoo_compute.jobs.keys import KEYS
 from zoo_compute.jobs.requirements import RequirementsSection
 from zoo_compute.models import RULE, GPTSection
 from zoo_compute.spec.params import DEFAULT_AUDIT_BPS, MAX_ROUNDS
+from zoo_compute.training.schedules import CONSTANT
 
 ROBUST_SLOTS = range(4, 65)  # of a job that trims its updates by default: fewer cannot outvote one, more cost too much
 MEANS = ("mean", "sent_mean")
@@ -31,6 +32,13 @@ ROBUST_RULES = (
     "geometric_median",
     "centred_clipping",
 )  # `clipped_mean` bounds sizes alone
+# What `transformers` calls keys of `training:`.
+OTHER_NAMES = {
+    "max_grad_norm": "clip_norm",
+    "gradient_accumulation_steps": "accumulate",
+    "per_device_train_batch_size": "batch_size",
+    "lr": "learning_rate",
+}
 LONGEST_SEGMENT = 10  # steps, unless a job says otherwise: a dispute replays one segment
 
 
@@ -79,7 +87,8 @@ class TrainingSection:
     """`training:` rounds, batch, outer optimiser; and the inner optimiser of built-in models.
 
     clip_norm: maximum global L2 norm of gradients; 0 turns clipping off. warmup_steps: in every round, the learning rate
-    of inner step h (from 0) is multiplied by min(1, (h + 1) / warmup_steps). accumulate: number of parts of a batch, whose
+    of inner step h (from 0) is multiplied by min(1, (h + 1) / warmup_steps). lr_scheduler_type: a schedule over the steps of all
+    rounds, as `transformers` has it; `warmup_steps` are then its first ones. accumulate: number of parts of a batch, whose
     gradients are averaged. carry_rounds: private state (the optimiser's and the compression residual) starts at zero every
     so many rounds; in between it is kept while the slot's operator stays the same. delay: with 1, a round's slots start
     from the checkpoint before the newest, so that nobody waits for the exchange of updates. The last six keys are for
@@ -104,6 +113,7 @@ class TrainingSection:
     outer_epsilon: float = 1e-8
     outer_weight_decay: float = 0.0
     seed: int = 0
+    lr_scheduler_type: str = CONSTANT
     learning_rate: float | None = None
     optimizer: str | None = None
     beta1: float | None = None
@@ -117,6 +127,8 @@ class TrainingSection:
             between("training.quorum", self.quorum, 1, self.slots)
         if self.segment_steps is not None:
             between("training.segment_steps", self.segment_steps, 1, self.inner_steps)
+        if self.is_scheduled and self.warmup_steps > self.steps:
+            raise BadField(f"training.warmup_steps: {self.warmup_steps:,} exceed the job's {self.steps:,} steps")
         if self.batch_size % self.accumulate:
             raise BadField(f"training.accumulate: {self.accumulate} parts do not divide batch_size = {self.batch_size}")
 
@@ -138,8 +150,19 @@ class TrainingSection:
         return {name: value for name, value in keys.items() if value is not None}
 
     @property
+    def steps(self) -> int:
+        """Inner steps of a slot in all rounds."""
+        return self.rounds * self.inner_steps
+
+    @property
+    def is_scheduled(self) -> bool:
+        return self.lr_scheduler_type != CONSTANT
+
+    @property
     def rates(self) -> tuple[float, ...] | None:
-        """Factors of the learning rate by inner step of a round; the last one stays. None without warmup."""
+        """Factors of the learning rate by inner step of a round; the last one stays. None without warmup, or with a schedule."""
+        if self.is_scheduled:
+            return None
         return tuple((step + 1) / self.warmup_steps for step in range(self.warmup_steps)) or None
 
 
@@ -284,6 +307,8 @@ def own_keys(name: str, section: object) -> Mapping[str, Any]:
     own = {f.name for f in fields(SECTIONS[name])}
     for key in section:
         homes = [other for other, cls in SECTIONS.items() if key in {f.name for f in fields(cls)}]
+        if name == "training" and key in OTHER_NAMES:
+            raise BadField(f"training: unknown key {key!r}; write {OTHER_NAMES[key]!r}")
         if key not in own and homes:
             raise BadField(f"{name}: unknown key {key!r}; it belongs to {homes[0]!r}")
     return section

@@ -31,7 +31,7 @@ from zoo_compute.formats.manifest import Manifest
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.custody import CustodyTerms
 from zoo_compute.jobs.data_source import Say, dataset_of
-from zoo_compute.jobs.files import publish_files
+from zoo_compute.jobs.files import publish_files, with_schedule
 from zoo_compute.jobs.model_record import record_model
 from zoo_compute.jobs.quote import terms_of
 from zoo_compute.spec import params
@@ -93,6 +93,7 @@ def prepare(
     say(
         f"{profile.parameters:,} parameters, {profile.nodes:,} operations and {format_count(profile.flops, 'FLOP')} a step"
     )
+    dataset = with_schedule(job, dataset)
     tensors = None if weights is None else _weights(weights, say)
     if merge is not None and (tensors is None or state_root(tensors).hex() != merge.root):
         raise UserError(

@@ -1,7 +1,7 @@
 """Training data: cut into examples, shuffled once, split into training and held-out parts, gathered into batches. numpy only.
 
 Examples are named arrays whose first axis counts them, float32 or int32: `tokens` (E, T+1) for text, or the names of the
-program's batch, `inputs` and `targets`. Their order is part of the job: `data_root` commits to it, and it decides which slot
+program's batch, `inputs` and `targets`; of a scheduled job also `rate` (zoo_compute.training.schedules). Their order is part of the job: `data_root` commits to it, and it decides which slot
 trains on which examples.
 """
 
@@ -155,7 +155,8 @@ def batch_of(examples: Mapping[str, Array], index: Array, accumulate: int = 1) -
     """
     rows = {name: array[index] for name, array in examples.items()}
     if TOKENS in rows:
-        rows = {INPUTS: rows[TOKENS][:, :-1], TARGETS: rows[TOKENS][:, 1:]}
+        tokens = rows.pop(TOKENS)
+        rows |= {INPUTS: tokens[:, :-1], TARGETS: tokens[:, 1:]}
     parts = (accumulate, len(index) // accumulate) if accumulate > 1 else (len(index),)
     return {name: np.ascontiguousarray(array).reshape(*parts, *array.shape[1:]) for name, array in rows.items()}
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from repops.backend import DTYPE
 from repops.commitments import Array
-from repops.graph import Graph
+from repops.graph import RATE, Graph
 from zoo_compute.formats.manifest import AggregationSpec
 from zoo_compute.training.examples import TOKENS, Examples, batch_of
 from zoo_compute.training.rounds import batch_nodes, checkpoint_nodes
@@ -30,7 +30,9 @@ def shape_mismatch(checkpoint: Mapping[str, Array], step: Graph, aggregation_spe
 def batch_mismatch(examples: Examples, step: Graph, batch_size: int, accumulate: int) -> str:
     """In which way batches of these examples are not what the program takes; empty when they are."""
     ranks = {name: array.ndim for name, array in examples.items()}
-    if min(ranks.values(), default=0) < 1 or (TOKENS in ranks and (len(ranks) > 1 or ranks[TOKENS] != 2)):
+    if min(ranks.values(), default=0) < 1 or (
+        TOKENS in ranks and (ranks.keys() - {TOKENS, RATE} or ranks[TOKENS] != 2)
+    ):
         return f"arrays of rank {ranks} are not examples"
     batch, nodes = batch_of(examples, np.zeros(batch_size, np.int64), accumulate), batch_nodes(step)
     if batch.keys() != nodes.keys():
