@@ -21,7 +21,9 @@ def named(batch: Any) -> dict[str, Tensor]:
     """
     if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
         raise ValueError("batch: expected the pair (inputs, targets), or of a scheduled step (inputs, targets, rate)")
-    return dict(leaf for name, part in zip(("inputs", "targets", RATE), batch, strict=False) for leaf in _leaves(name, part))
+    return dict(
+        leaf for name, part in zip(("inputs", "targets", RATE), batch, strict=False) for leaf in _leaves(name, part)
+    )
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:

@@ -47,9 +47,9 @@ def check_values(where: str, values: object, keys: Keys) -> None:
 
 
 def _check_words(where: str, value: Any, words: tuple[str | int, ...]) -> None:
-    """value: one of the words, or a list of some."""
+    """value: one of the words, or several of them."""
     noun = where.rpartition(".")[2].replace("_", " ")
-    several, noun = (value, noun.removesuffix("s")) if isinstance(value, list) else ([value], noun)
+    several, noun = (value, noun.removesuffix("s")) if isinstance(value, list | tuple) else ([value], noun)
     for each in several:
         if each not in words:
             raise BadField(f"{where}: unknown {noun} {each!r}; {nearest(str(each), map(str, words))}")

@@ -100,7 +100,9 @@ class _Assembly:
         """The step's factor of the learning rate: the first number of a batch's entry that has one for each example."""
         name, tensor = next(iter(self.captured.batch.items()))
         if not tensor.dim() or not tensor.shape[0]:
-            raise TraceRefused(f"a schedule with {name} of shape {tuple(tensor.shape)}", hint="examples along the first axis")
+            raise TraceRefused(
+                f"a schedule with {name} of shape {tuple(tensor.shape)}", hint="examples along the first axis"
+            )
         rates = self.rates = self.builder.input(F32, (*lead, tensor.shape[0]), BATCH_ROLE, len(self.batch))
         for _ in rates.shape:
             rates = rates.select(0, 0)

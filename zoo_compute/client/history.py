@@ -52,9 +52,14 @@ def newest_turns(view: JobView) -> dict[int, int]:
     return {round_: turn for round_, turn in turns.items() if round_ <= view.completed_rounds}
 
 
-def _row(round_: int, state: str, loss: float | None, found: Evaluation | None) -> dict[str, Any]:
-    own = {name: getattr(found, name) if found else None for name in METRICS}
-    row: dict[str, Any] = {"round": round_, "state": state, "loss": loss, "heldout_loss": found.loss if found else None}
+def _row(round_: int, state: str, loss: float | None, evaluation: Evaluation | None) -> dict[str, Any]:
+    own = {name: getattr(evaluation, name) if evaluation else None for name in METRICS}
+    row: dict[str, Any] = {
+        "round": round_,
+        "state": state,
+        "loss": loss,
+        "heldout_loss": evaluation.loss if evaluation else None,
+    }
     return row | own | {"slots": 0, "time": None, "price": 0.0}
 
 

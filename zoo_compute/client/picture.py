@@ -49,8 +49,8 @@ def _rounds(progress: Progress) -> str:
 
 def _grid(view: JobView) -> str:
     turns = newest_turns(view)
-    shown = sorted(turns)[-MAX_ROUNDS:]
-    if not shown:
+    rounds = sorted(turns)[-MAX_ROUNDS:]
+    if not rounds:
         return ""
     by_turn: dict[int, dict[int, str]] = {}
     for commit in view.commits:
@@ -61,9 +61,9 @@ def _grid(view: JobView) -> str:
             for slot in range(min(view.terms.slots, MAX_SLOTS))
             for fate in [by_turn.get(turns[round_], {}).get(slot, "no result")]
         ]
-        for round_ in shown
+        for round_ in rounds
     ]
-    first = f"rounds {shown[0] + 1} to {shown[-1] + 1} across, slots 0 to {len(columns[0]) - 1} down"
+    first = f"rounds {rounds[0] + 1} to {rounds[-1] + 1} across, slots 0 to {len(columns[0]) - 1} down"
     legend = ", ".join(sorted({text.rpartition(": ")[2] for column in columns for text, _ in column}))
     return drawing.lines(f"{first}: {legend}") + drawing.grid(columns, first)
 

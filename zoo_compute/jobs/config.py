@@ -194,15 +194,11 @@ class ComputeJob:
         training = self.training
         if self.model.program:
             if training.is_scheduled:
-                raise JobError(
-                    "training.lr_scheduler_type: a program file has its rates; trace the module with the job"
-                )
+                raise JobError("training.lr_scheduler_type: a program file has its own rates; give the module instead")
             return load_program(self.directory / Path(self.model.program).expanduser())
-        kind = training.lr_scheduler_type if training.is_scheduled else ""
-        rule = StepOptions(
-            training.clip_norm or None, training.rates, training.accumulate, training.steps, kind, training.warmup_steps
+        return trace_module(
+            self.model, self._sample(), StepOptions.of(training), seed=training.seed, directory=self.directory
         )
-        return trace_module(self.model, self._sample(), rule, seed=training.seed, directory=self.directory)
 
     @property
     def profile(self) -> Profile:

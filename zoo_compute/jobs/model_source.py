@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from zoo_compute.models import ARCHITECTURES, RuleSection
 from zoo_compute.models.presets import preset, sized
 from zoo_compute.training.rounds import batch_nodes
 from zoo_compute.training.schedules import factors_of
+
+if TYPE_CHECKING:
+    from zoo_compute.jobs.sections import TrainingSection
 
 TORCH_MISSING = "pip install 'zoo-compute[node]', or use a program file (model.program) with --weights FILE"
 FORM = "expected (module, loss_fn, optimizer), and perhaps a scheduler of torch: a step minimises loss_fn(module(inputs), targets); loss_fn None: the cross entropy of a Hugging Face model's logits"
@@ -183,6 +186,12 @@ class StepOptions:
     steps: int = 0
     schedule: str = ""
     warmup: int = 0
+
+    @classmethod
+    def of(cls, training: TrainingSection) -> StepOptions:
+        kind = training.lr_scheduler_type if training.is_scheduled else ""
+        clip_norm, warmup = training.clip_norm or None, training.warmup_steps
+        return cls(clip_norm, training.rates, training.accumulate, training.steps, kind, warmup)
 
 
 def load_program(path: Path) -> TracedStep:
