@@ -25,7 +25,7 @@ def schedule_of(scheduler: Any, optimizer: Any, rule: StepOptions) -> tuple[floa
     if rule.schedule or rule.rates:
         key = "lr_scheduler_type" if rule.schedule else "warmup_steps"
         raise UserError(f"training.{key}: your module brings its own schedule, {name}", hint="leave one of them out")
-    groups = optimizer.param_groups
+    groups: list[dict[str, Any]] = scheduler.optimizer.param_groups
     if not all("initial_lr" in group for group in groups):  # ReduceLROnPlateau, which waits for a loss
         raise UserError(f"model.module: {name} cannot run before the training", hint=HINT)
     kept = copy.deepcopy(scheduler.state_dict()), [_settings(group) for group in groups]

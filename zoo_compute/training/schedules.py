@@ -7,7 +7,7 @@ example. Which example a step takes follows from round, slot and step; the data'
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from zoo_compute.training.examples import Dataset
 
 CONSTANT = "constant"  # no schedule
 # By the names of `transformers`: (steps after the warm-up, how many there are) -> factor.
-SCHEDULES = {
+SCHEDULES: dict[str, Callable[[int, int], float]] = {
     "constant_with_warmup": lambda done, steps: 1.0,
     "linear": lambda done, steps: (steps - done) / steps,
     "cosine": lambda done, steps: 0.5 * (1.0 + math.cos(math.pi * done / steps)),
