@@ -18,6 +18,8 @@ from zoo_compute.dashboard.reading import Reader
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+    from zoo_compute.dashboard.wallet import Wallet
+
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / ".axe" / "node_modules" / "axe-core" / "axe.min.js"  # `make test-browser` installs it
 GRAVE = ("serious", "critical")
@@ -28,10 +30,10 @@ def chromium_path() -> str | None:
 
 
 @contextmanager
-def served(reader: Reader) -> Iterator[str]:
+def served(reader: Reader, wallet: Wallet | None = None) -> Iterator[str]:
     """The page's address, without a slash at its end. Its server ends with the block."""
     with listening(0) as listener:
-        server = uvicorn.Server(configured(reader))
+        server = uvicorn.Server(configured(reader, wallet))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         wait_until("the page's server", lambda: server.started)

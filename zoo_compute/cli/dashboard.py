@@ -24,12 +24,17 @@ NEEDED = ("starlette", "uvicorn", "jinja2")
     show_default=True,
     help="Port on this machine; 0 takes a free one.",
 )
+@click.option(
+    "--jobs",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder whose job files your browser's wallet can post.",
+)
 @home_option
 @pass_settings
-def dashboard(settings: Settings, port: int, home: Path | None) -> None:
+def dashboard(settings: Settings, port: int, jobs: Path | None, home: Path | None) -> None:
     """Show jobs, operators, the network and disputes as pages in a browser on this machine, until Ctrl-C.
 
-    The page needs no account and sends nothing. With an operator's folder (--home, ZOO_HOME) it also shows what needs you. Its JSON is
+    The page needs no account: it has no key, and the wallet of your browser signs what it sends. With an operator's folder (--home, ZOO_HOME) it also shows what needs you. Its JSON is
     an API: /api/schema.json describes it.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
@@ -47,5 +52,9 @@ def dashboard(settings: Settings, port: int, home: Path | None) -> None:
             hint="run `zoo node register` first, or leave --home out",
         )
     serve(
-        settings.client(with_account=False), port, folder if (folder / paths.CONFIG).exists() else None, settings.emit
+        settings.client(with_account=False),
+        port,
+        folder if (folder / paths.CONFIG).exists() else None,
+        jobs,
+        settings.emit,
     )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.exceptions import HTTPException
@@ -19,6 +19,9 @@ from zoo_compute.dashboard.api import limit, number, there, wanted, wanted_jobs
 from zoo_compute.dashboard.read_network import STATES
 from zoo_compute.dashboard.reading import Reader
 from zoo_compute.dashboard.views import DisputeDetail, JobDetail, NetworkView, OperatorDetail, TokenView
+
+if TYPE_CHECKING:
+    from zoo_compute.dashboard.wallet import Wallet
 
 # What became of a slot: a sign beside each colour, for people and printers that see no colours.
 SIGNS = {
@@ -39,7 +42,8 @@ _templates = Environment(
 )
 
 
-def routes(reader: Reader) -> list[Route]:
+def routes(reader: Reader, wallet: Wallet | None = None) -> list[Route]:
+    """wallet: what the forms of a browser's wallet ask; without one the pages are read-only."""
     pages: dict[str, Callable[[Request], tuple[str, dict[str, Any]]]] = {
         "/": lambda request: _network(reader),
         "/jobs": lambda request: _jobs(reader, request),
@@ -56,7 +60,7 @@ def routes(reader: Reader) -> list[Route]:
         "/disputes/{name}": lambda request: _dispute(there(reader.dispute(request.path_params["name"]), "dispute")),
     }  # fmt: skip
     return [
-        *(Route(path, _drawing(reader, page), methods=["GET"]) for path, page in pages.items()),
+        *(Route(path, _drawing(reader, page, wallet), methods=["GET"]) for path, page in pages.items()),
         Route("/node", _node(reader), methods=["GET"]),
     ]
 
@@ -65,13 +69,16 @@ def refusal(status: int, what: str) -> Response:
     return HTMLResponse(_templates.get_template("refusal.html").render(status=status, what=what), status)
 
 
-def _drawing(reader: Reader, page: Callable[[Request], tuple[str, dict[str, Any]]]) -> Callable[[Request], Response]:
+def _drawing(
+    reader: Reader, page: Callable[[Request], tuple[str, dict[str, Any]]], wallet: Wallet | None
+) -> Callable[[Request], Response]:
     def endpoint(request: Request) -> Response:
         template, values = page(request)
         chain, node = reader.chain(), reader.node()
         shared = {
             "chain": chain, "node": node, "path": request.url.path, "address": _address(request), "now": chain.block_at,
             "tokens": {token.address: token for token in reader.tokens()}, "signs": SIGNS, "meaning": MEANING,
+            "wallet": wallet,
         }  # fmt: skip
         return HTMLResponse(_templates.get_template(template).render(**shared, **values))
 

@@ -17,6 +17,7 @@ from zoo_compute.dashboard.index import Index
 from zoo_compute.dashboard.looking import Looks
 from zoo_compute.dashboard.reading import Network, Reader
 from zoo_compute.dashboard.server import application
+from zoo_compute.dashboard.wallet import Wallet
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
@@ -46,8 +47,13 @@ def reading(client: Client, home: Path | None, folder: Path | None = None) -> It
         follower.stop()
 
 
-def serve(client: Client, port: int, home: Path | None, say: Callable[[dict[str, Any], list[str]], None]) -> None:
-    """Until a signal stops it. say: prints where the page is, as data and as lines. Raises UserError where the port is taken."""
+def serve(
+    client: Client, port: int, home: Path | None, jobs: Path | None, say: Callable[[dict[str, Any], list[str]], None]
+) -> None:
+    """Until a signal stops it. Raises UserError where the port is taken.
+
+    jobs: the folder whose job files can be posted. say: prints where the page is, as data and as lines.
+    """
     try:
         listener = listening(port)
     except OSError as error:
@@ -58,7 +64,7 @@ def serve(client: Client, port: int, home: Path | None, say: Callable[[dict[str,
     with listener, reading(client, home) as reader:
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         say({"url": url, "index": str(reader.index.path)}, [f"the dashboard is at {url} (Ctrl-C stops it)"])
-        uvicorn.Server(configured(reader)).run(sockets=[listener])
+        uvicorn.Server(configured(reader, Wallet(client, jobs))).run(sockets=[listener])
 
 
 def listening(port: int) -> socket.socket:
@@ -69,7 +75,11 @@ def listening(port: int) -> socket.socket:
     return listener
 
 
-def configured(reader: Reader) -> uvicorn.Config:
+def configured(reader: Reader, wallet: Wallet | None = None) -> uvicorn.Config:
     return uvicorn.Config(
-        application(reader), log_level="warning", server_header=False, timeout_graceful_shutdown=STOP_S, lifespan="off"
+        application(reader, wallet),
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=STOP_S,
+        lifespan="off",
     )

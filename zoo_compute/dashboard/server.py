@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 from starlette.applications import Starlette
@@ -19,8 +20,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from zoo_compute.dashboard import api, pages
+from zoo_compute.dashboard import api, pages, wallet_routes
 from zoo_compute.dashboard.reading import Reader
+
+if TYPE_CHECKING:
+    from zoo_compute.dashboard.wallet import Wallet
 
 STATIC = Path(__file__).parent / "static"
 # Names of this machine: a page elsewhere whose name was pointed here cannot read it.
@@ -53,11 +57,13 @@ class SecurityHeaders:
         await self._app(scope, receive, sending)
 
 
-def application(reader: Reader) -> Starlette:
+def application(reader: Reader, wallet: Wallet | None = None) -> Starlette:
+    """wallet: plans what a browser's wallet is asked to send. Without one the pages are read-only."""
     return Starlette(
         routes=[
             *api.routes(reader),
-            *pages.routes(reader),
+            *pages.routes(reader, wallet),
+            *(wallet_routes.routes(wallet) if wallet else ()),
             Route("/events", _events(reader), methods=["GET"]),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
