@@ -76,7 +76,7 @@ SENTENCES = {
     "Auction.reveal": "open the bid of operator {operator} on job {job}, as {kind}: {price} a slot-round",
 }  # fmt: skip
 BUCKETS = {DEVELOPMENT: "development", AUDITS: "audits", GRANTS: "grants"}
-KINDS = {KIND_SLOTS: "provider", KIND_AGGREGATOR: "aggregator"}
+KINDS = {KIND_SLOTS: "worker", KIND_AGGREGATOR: "aggregator"}
 OF_A_JOB = ("Audits", "Custody", "Auction")  # their amounts are in the job's token
 
 

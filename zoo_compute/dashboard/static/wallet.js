@@ -119,7 +119,7 @@ function posted(job) {
   state("log").append(line);
 }
 
-async function act(request) {
+async function act(request, keep) {
   if (!account) await connect();
   if (!account) throw new Error("Your wallet shares no account with this page.");
   await onChain();
@@ -129,22 +129,23 @@ async function act(request) {
     plan.said.forEach((each) => say(each));
     if (!plan.transactions.length) return say(again ? "Nothing is left to send." : "There is nothing to send.", "good");
     if (!await confirmed(plan)) return say("Left as it is: nothing was sent.");
+    keep?.();
     const job = await sendAll(plan);
     if (job) posted(job);
     if (!plan.then) return say("Done.", "good");
   }
 }
 
-function bidding(request) { // the salt stays in this browser: whoever has it can open the bid, and nobody can without it
+function bidding(request) { // [the request with a salt, what keeps the salt]. It stays in this browser: nobody can open the bid without it
   const key = `salt ${box.dataset.chain} ${request.job} ${request.kind} ${request.operator}`;
   if (request.action === "bid") {
     const salt = "0x" + [...crypto.getRandomValues(new Uint8Array(32))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-    localStorage.setItem(key, JSON.stringify({ salt, price: request.price }));
-    return { ...request, salt };
+    // Kept when it is sent, and not before: a second bid, which the contract refuses, would forget the first one's.
+    return [{ ...request, salt }, () => localStorage.setItem(key, JSON.stringify({ salt, price: request.price }))];
   }
   const kept = JSON.parse(localStorage.getItem(key) || "null");
   if (!kept) throw new Error("This browser keeps no bid of that operator on this job.");
-  return { ...request, ...kept };
+  return [{ ...request, ...kept }];
 }
 
 document.addEventListener("submit", async (event) => {
@@ -155,10 +156,9 @@ document.addEventListener("submit", async (event) => {
   busy = true;
   state("log").replaceChildren();
   try {
-    let request = { ...form.dataset, ...Object.fromEntries(new FormData(form)) };
+    const request = { ...form.dataset, ...Object.fromEntries(new FormData(form)) };
     request.action = event.submitter?.value || request.action;
-    if (request.action === "bid" || request.action === "reveal") request = bidding(request);
-    await act(request);
+    await act(...(request.action === "bid" || request.action === "reveal" ? bidding(request) : [request]));
   } catch (error) {
     say(words(error), "bad");
   } finally {
