@@ -13,24 +13,22 @@ from tests.journeys.walk import Walk, wait_until
 README, TRAIN, SEEDS = "README.md", "docs/guides/train.md", "tests/journeys/seeds.md"
 OPERATING = "docs/guides/operating.md"
 JOB_FILE, PYTHON = "docs/reference/job-file.md", "docs/reference/python.md"
-PAGES = (README, TRAIN, JOB_FILE, PYTHON, SEEDS, OPERATING)
-
-# Blocks that no journey runs, by a text in them, and why.
-UNTRIED: dict[str, tuple[str, ...]] = {
-    "a status that lacks something is shown, and a node of this machine has its endpoint already": (
-        "$ zoo node status",
-        "zoo node configure --endpoint",
-    ),
-    "continuous integration clones, and runs what `make demo` runs": ("make demo",),
-}
+FIRST_JOB, TUNE, HUGGINGFACE = (
+    "docs/tutorials/first-job.md",
+    "docs/tutorials/fine-tune-gpt2.md",
+    "docs/guides/huggingface.md",
+)
+PAGES = (README, FIRST_JOB, TRAIN, TUNE, HUGGINGFACE, JOB_FILE, PYTHON, SEEDS, OPERATING)
 
 
 def train(walk: Walk) -> None:
-    """Install, start a network, train a module of one's own, use it (README, guides/train.md)."""
+    """Install, start a network, train a module of one's own, use it (README, tutorials/first-job.md, guides/train.md)."""
     walk.do(README, "zoo devnet --nodes 3")
     walk.do(README, "class Bytes")
     walk.do(README, 'module: "model.py:build", width: 192')
     walk.do(README, "zoo train job.yaml")
+    walk.do(FIRST_JOB, "torch.multinomial")
+    walk.do(FIRST_JOB, "python use.py")
     walk.do(TRAIN, "load_state_dict")
     walk.do(TRAIN, "python use.py")
     walk.do(TRAIN, "client = Client()")
@@ -94,6 +92,18 @@ def manual(walk: Walk) -> None:
     walk.do(PYTHON, "CheckpointConfig")
 
 
+def tune(walk: Walk) -> None:
+    """Fine-tune a GPT-2 of one's own, on a network of one's own (tutorials/fine-tune-gpt2.md, guides/huggingface.md)."""
+    walk.do(TUNE, "zoo devnet --nodes 3")
+    walk.do(TUNE, "import pydoc_data")
+    walk.do(TUNE, "python make_model.py")
+    walk.do(TUNE, "transformers: my-gpt2")
+    walk.do(TUNE, "zoo train job.yaml")
+    walk.do(TUNE, "zoo job evaluate")
+    walk.do(TUNE, "model.generate")
+    walk.do(HUGGINGFACE, "Client().train(")
+
+
 def operator(walk: Walk) -> None:
     """A new operator on a clean machine: it runs after five commands, and is paid for strangers' jobs (guides/operating.md)."""
     first = walk.network
@@ -136,4 +146,5 @@ def _arrive(walk: Walk) -> None:
 FIRST: dict[str, Callable[[Walk], None]] = {"train": train, "verify": verify, "provide": provide}
 SECOND: dict[str, Callable[[Walk], None]] = {"seeds": seeds, "manual": manual}
 THIRD: dict[str, Callable[[Walk], None]] = {"operator": operator}
-JOURNEYS = {**FIRST, **SECOND, **THIRD}
+FOURTH: dict[str, Callable[[Walk], None]] = {"tune": tune}
+JOURNEYS = {**FIRST, **SECOND, **THIRD, **FOURTH}
