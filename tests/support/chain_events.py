@@ -76,14 +76,11 @@ def awarded(chain: Chain, job: int, operators: Sequence[int], aggregator: int) -
         yield chain.emit("BidsCleared", "auction", job=job, kind=kind, cleared=len(winners), sold=len(winners))
         for first, operator in enumerate(winners):
             seat = AGGREGATOR_SEAT if kind == KIND_AGGREGATOR else first
-            count = int(kind == KIND_SLOTS)
             price = PRICE + job % 7 * ZEN // 100
             yield chain.emit(
                 "SeatAwarded", "auction", job=job, operator=operator, kind=kind, price=price, first=first, count=1
             )
-            yield chain.emit(
-                "SeatTaken", job=job, operator=operator, seat=seat, first=first * count, count=count, price=price
-            )
+            yield chain.emit("SeatTaken", job=job, operator=operator, seat=seat, first=first, count=1, price=price)
     yield chain.emit("JobAdvanced", "tasks", job=job, state=int(JobState.AWARDED))
 
 

@@ -193,11 +193,9 @@ def _creations() -> Iterator[str]:
 
 def _triggers(table: str, columns: Sequence[str]) -> Iterator[str]:
     old = " || ', ".join(f"{name} = ' || quote(old.{name})" for name in columns)
-    values = " || ',' || ".join(f"quote(old.{name})" for name in columns)
-    undo = {
+    undo = {  # no rule deletes
         "INSERT": f"'DELETE FROM {table} WHERE rowid = ' || new.rowid",
         "UPDATE": f"'UPDATE {table} SET {old} || ' WHERE rowid = ' || new.rowid",
-        "DELETE": f"'INSERT INTO {table} (rowid, {', '.join(columns)}) VALUES (' || old.rowid || ',' || {values} || ')'",
     }
     for change, statement in undo.items():
         yield (
