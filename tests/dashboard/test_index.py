@@ -62,7 +62,7 @@ def test_a_conviction_and_a_rollback__show_in_the_grid_and_in_the_counts(filled:
     job = read_job.job(filled.index.db, 1, filled.chain.at, None)
     assert job is not None
     assert (job.row.completed, job.row.convictions, job.rollbacks) == (0, 1, 1)
-    assert [(each.turn, each.slots) for each in job.rounds] == [(2, ["training", "training"])]
+    assert [(each.turn, each.slots, each.operators) for each in job.rounds] == [(2, ["training", "training"], [1, 2])]
     assert [(each.operator, each.amount) for each in job.penalties] == [(1, "5")]
     operator = read_operator.operator(filled.index.db, 1, filled.chain.at, None, None)
     assert operator is not None

@@ -69,7 +69,7 @@ class Watching:
         state = self._state()
         if not self.states or self.states[-1] != state:
             self.states.append(state)
-        self.fates |= set(self.watched.page.locator(".grid .cell .sr").all_inner_texts())
+        self.fates |= set(self.watched.page.locator(".grid td .sr").all_inner_texts())
 
     def _state(self) -> str:
         return self.watched.page.locator("h1 .state").inner_text()
