@@ -124,16 +124,17 @@ def test_prices_and_auctions__follow_bids_and_awards(filled: Filled):
     assert [(each.kind, each.price) for each in read_network.prices(filled.index.db)] == [("slots", price), ("aggregator", price)]  # fmt: skip
 
 
-def test_earnings__are_by_day_less_the_fee(filled: Filled):
+def test_earnings__are_by_day_less_the_fee_and_with_rewards(filled: Filled):
     filled.append(made.registered(filled.chain, 1))
     filled.append(made.posted(filled.chain, 1))
     filled.append(made.paid(filled.chain, 1, 0, 0, 1))
     filled.chain.mine(86_400)
     filled.append([*made.paid(filled.chain, 1, 1, 0, 1), *made.paid(filled.chain, 1, 1, AGGREGATOR_SEAT, 1)])
+    filled.append([filled.chain.emit("RewardClaimed", "rewards", operator=1, epoch=1, amount=9)])
     operator = read_operator.operator(filled.index.db, 1, filled.chain.at, None, None)
     assert operator is not None
     net = made.PRICE - fee_of(made.PRICE)
-    assert [each.work for each in operator.earnings] == [str(2 * net), str(net)]
+    assert [(each.work, each.rewards) for each in operator.earnings] == [(str(2 * net), "9"), (str(net), "0")]
 
 
 def test_numbers_that_strangers_choose__fit_whatever_their_size(filled: Filled):

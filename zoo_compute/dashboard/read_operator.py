@@ -53,8 +53,10 @@ def _earnings(db: sqlite3.Connection, operator: int, now: int) -> list[DayEarned
     """By day and token, the newest day first."""
     query = "SELECT at / ?, token, kind, amount FROM payments WHERE operator = ? AND at >= ?"
     sums: dict[tuple[int, str], dict[str, int]] = {}
+    # Rewards are ZEN, whose address their event does not name. Another token with this symbol is listed as ZEN@0x...
+    zen = db.execute("SELECT COALESCE((SELECT address FROM tokens WHERE symbol = 'ZEN'), '')").fetchone()[0]
     for day, token, kind, amount in db.execute(query, (DAY_S, operator, now - DAYS * DAY_S)):
-        kinds = sums.setdefault((day, token), {"work": 0, "rewards": 0, "slashed": 0})
+        kinds = sums.setdefault((day, token or zen), {"work": 0, "rewards": 0, "slashed": 0})
         kinds[kind] += int(amount)
     return [
         DayEarned(

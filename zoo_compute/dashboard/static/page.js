@@ -17,7 +17,7 @@ function draw(element) {
   }));
   const options = {
     width: element.clientWidth, height: 220, axes: [data.time ? axis : { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500] }, { ...axis, size: 60 }],
-    scales: { x: { time: data.time, range: (plot, from, to) => (from === to ? [from - (data.time ? 1800 : 1), to + (data.time ? 1800 : 1)] : [from, to]) } },
+    scales: { x: { time: data.time, range: (plot, from, to) => { const one = data.x[0] === data.x.at(-1), around = data.time ? 43200 : 1; return one ? [data.x[0] - around, data.x[0] + around] : [from, to]; } } },
     series: [{ label: data.time ? "time" : "round" }, ...lines], cursor: { drag: { x: false, y: false } },
   };
   element.replaceChildren();
