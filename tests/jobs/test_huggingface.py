@@ -296,7 +296,7 @@ def test_a_model_in_memory__needs_a_tokenizer_by_name(folder: Path) -> None:
     [
         ({"transformers": "nowhere"}, r"model\.transformers: 'nowhere' is no folder here"),
         ({"transformers": 5}, "expected a folder, a name of the hub or a model, got int"),
-        ({"transformers": "gpt2", "width": 8}, "transformers allows no other key"),
+        ({"transformers": "gpt2", "width": 8}, "unknown key 'width' beside transformers"),
         ({"transformers": "gpt2", "module": "a.py:b"}, "exclude each other"),
     ],
 )

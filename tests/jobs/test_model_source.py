@@ -222,7 +222,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "two sources": ({"module": "model.py:build", "program": "x"}, {}, "module and program exclude each other"),
     "a file without a function": ({"module": "model.py"}, {}, "expected FILE.py:FUNCTION, got 'model.py'"),
     "a program with options": ({"program": "x.repops", "layers": 2}, {}, "program names a file and allows no other key"),
-    "half of live objects": ({"module": nn.Linear(2, 2), "loss": None}, {}, "needs exactly `loss` and `optimizer` beside it"),
+    "half of live objects": ({"module": nn.Linear(2, 2), "loss": None}, {}, "needs `loss` and `optimizer` beside it"),
 }  # fmt: skip
 
 

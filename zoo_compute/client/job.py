@@ -210,9 +210,10 @@ class Job:
         self._client.use_peers()
         return fetch_result(self.view(), self._client.store, Path(path), whole=whole)
 
-    def save_pretrained(self, folder: str | Path, *, model: str | Path | None = None) -> Result:
+    def save_pretrained(self, folder: str | Path, *, model: str | Path | None = None, merge: bool = False) -> Result:
         """Fetch and verify the newest checkpoint as `result` does, and write what `from_pretrained` of `transformers` loads: weights,
-        configuration, tokenizer, and a model card with the job's proof.
+        configuration, tokenizer, and a model card with the job's proof. Of a job with `lora`, what `peft` loads; with `merge` the
+        adapter is added to the weights.
 
         model: a folder or NAME@REVISION of the hub with configuration and tokenizer; by default those of the posted job, if it was
         posted from this machine. Raises UserError, ContentMissing, ContentTampered.
@@ -222,7 +223,8 @@ class Job:
         self._client.use_peers()
         view, store = self.view(), self._client.store
         progress = self.progress() if view.completed_rounds else None
-        return write_pretrained(view, store, Path(folder), model, progress, self._client.description)
+        network = self._client.description
+        return write_pretrained(view, store, Path(folder), model, progress, network, merge=merge)
 
     def evaluate(self, *, every: bool = False) -> list[Evaluation]:
         """Loss and perplexity of the initial and the newest checkpoint on the held-out examples, computed on this machine.

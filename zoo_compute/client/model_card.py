@@ -19,15 +19,24 @@ PROVING = ("tasks", "settlement", "referee")  # contracts that a reader of the p
 
 
 def model_card(
-    title: str, result: Result, manifest: Manifest, progress: Progress, network: Network, names: Mapping[str, str]
+    title: str,
+    result: Result,
+    manifest: Manifest,
+    progress: Progress,
+    network: Network,
+    names: Mapping[str, str],
+    adapter: str = "",
 ) -> str:
-    """README.md of the folder. names: what the submitter called model, data and tokenizer, where that is known."""
+    """README.md of the folder. names: what the submitter called model, data and tokenizer, where that is known. adapter: what it is, of a
+    job with `lora`.
+    """
     losses = ", ".join(f"{loss:.4f}" for loss in progress.losses if loss is not None)
     price = progress.token.format(progress.spent)
     due = f", and {progress.token.format(progress.due)} is due when the last claims are final" if progress.due else ""
     state = "final: nobody can challenge it any more" if result.final else "not final yet: it can still be challenged"
     rows = [
         ("started from", names.get("model", "")),
+        ("trained", adapter),
         ("data", _data(manifest, names)),
         ("tokenizer", names.get("tokenizer", "")),
         (

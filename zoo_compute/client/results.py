@@ -73,14 +73,22 @@ def fetch_result(view: JobView, store: Store, path: Path, *, whole: bool = False
 
 
 def write_pretrained(
-    view: JobView, store: Store, folder: Path, model: str | Path | None, progress: Progress | None, network: Network
+    view: JobView,
+    store: Store,
+    folder: Path,
+    model: str | Path | None,
+    progress: Progress | None,
+    network: Network,
+    *,
+    merge: bool = False,
 ) -> Result:
-    """Download and verify the newest checkpoint of a job. Write it as a folder of `transformers`, all of it or nothing.
+    """Download and verify the newest checkpoint of a job. Write it as a folder of `transformers` or `peft`, all of it or nothing.
 
-    model: where configuration and tokenizer are; None: what was recorded when the job was posted.
+    model: where configuration and tokenizer are; None: what was recorded when the job was posted. merge: see `write_folder`.
     """
     from zoo_compute.client.model_card import model_card
     from zoo_compute.huggingface.folder import write_folder
+    from zoo_compute.huggingface.lora import describe
     from zoo_compute.huggingface.places import Place, place_of
     from zoo_compute.jobs.model_record import names_of, record_folder
 
@@ -98,9 +106,11 @@ def write_pretrained(
     with tempfile.TemporaryDirectory(prefix=".zoo-", dir=folder.parent) as temporary:
         made = Path(temporary) / "model"
         result = fetch_result(view, store, Path(temporary) / "model.safetensors")
-        write_folder(source, files.load_state(result.path), made)
+        tensors, names = files.load_state(result.path), names_of(manifest)
+        write_folder(source, tensors, made, merge=merge, base=names.get("model", ""))
         assert progress is not None, "there is a checkpoint"
-        card = model_card(folder.name, result, manifest, progress, network, names_of(manifest))
+        adapter = describe(tensors, merge=merge)
+        card = model_card(folder.name, result, manifest, progress, network, names, adapter)
         (made / "README.md").write_text(card)
         made.replace(folder)
     return replace(result, path=folder)

@@ -8,18 +8,20 @@ from typing import Any
 
 from repops.commitments import Array
 from zoo_compute.errors import UserError
-from zoo_compute.huggingface import library, reason
+from zoo_compute.huggingface import library, lora, reason
 from zoo_compute.huggingface.places import Place
 from zoo_compute.huggingface.tokens import has_tokenizer, load_tokenizer
 
 KEY = "--format hf"
 
 
-def write_folder(source: Place, tensors: Mapping[str, Array], folder: Path) -> None:
-    """Write the model of `source` with these tensors, and its tokenizer if it has one.
+def write_folder(
+    source: Place, tensors: Mapping[str, Array], folder: Path, *, merge: bool = False, base: str = ""
+) -> None:
+    """Write the model of `source` with these tensors, and its tokenizer if it has one. Of a job with `lora`: the adapter of `peft`.
 
-    source: a folder or a name of the hub with the configuration; its weights are not read. Raises UserError where the
-    tensors are another model's.
+    source: a folder or a name of the hub with the configuration; its weights are not read. merge: add the adapter to the weights,
+    and write a whole model. base: what the adapter says it belongs to. Raises UserError where the tensors are another model's.
     """
     transformers = library("transformers", KEY)
     try:
@@ -29,12 +31,22 @@ def write_folder(source: Place, tensors: Mapping[str, Array], folder: Path) -> N
         raise UserError(
             f"{source.said}: {reason(error)}", hint="name a folder with a causal model's config.json"
         ) from error
+    if merge and not lora.is_adapter(tensors):
+        raise UserError("the job trained a whole model", hint="leave --merge out")
+    if lora.is_adapter(tensors) and not merge:
+        lora.write_adapter(tensors, model, base or source.said, folder)
+    else:
+        _write_model(model, lora.merged(tensors, model) if merge else tensors, source, folder)
+    if has_tokenizer(source):
+        load_tokenizer(source).save_pretrained(folder)
+
+
+def _write_model(model: Any, tensors: Mapping[str, Array], source: Place, folder: Path) -> None:
+    transformers = library("transformers", KEY)
     _fill(model, tensors, source)
     if not source.is_local or (Path(source.location) / "generation_config.json").exists():
         model.generation_config = transformers.GenerationConfig.from_pretrained(source.location, **source.pinned)
     model.save_pretrained(folder)
-    if has_tokenizer(source):
-        load_tokenizer(source).save_pretrained(folder)
 
 
 def _fill(model: Any, tensors: Mapping[str, Array], source: Place) -> None:

@@ -8,18 +8,21 @@ from typing import Any
 
 from zoo_compute.errors import UserError
 from zoo_compute.huggingface import library, reason
+from zoo_compute.huggingface.lora import LoraSection, add_adapters
 from zoo_compute.huggingface.places import Place
 
 KEY = "model.transformers"
 
 
-def build(source: Any, **rule: Any) -> tuple[Any, Any, Any]:
+def build(source: Any, lora: LoraSection | None = None, **rule: Any) -> tuple[Any, Any, Any]:
     """The return value of a job's module function. source: a Place, or a model. rule: the keys of RuleSection."""
     from torch.nn import functional
 
     from zoo_compute.models.decoder import optimizer_of
 
     model = (_load(source) if isinstance(source, Place) else copy.deepcopy(source)).float().train()
+    if lora is not None:
+        add_adapters(model, lora)
     return model, functional.cross_entropy, optimizer_of(model, **rule)
 
 

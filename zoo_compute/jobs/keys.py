@@ -31,6 +31,7 @@ MODEL: Keys = {
     "transformers": Key(
         "a causal model: a folder as `save_pretrained` writes it, or OWNER/NAME@REVISION of Hugging Face's hub"
     ),
+    "lora": Key("beside `transformers`: adapters alone are trained, with the keys `r`, `alpha` and `target_modules`"),
     "module": Key(
         "your function that returns (module, loss, optimizer): FILE.py:FUNCTION or package.module:FUNCTION; all other keys are its arguments"
     ),
@@ -64,6 +65,13 @@ DATA: Keys = {
     "tokenizer": Key(
         "a folder, a `tokenizer.json` or a name of the hub",
         default="the tokenizer of a model of `transformers`, else bytes",
+    ),
+}
+LORA: Keys = {
+    "r": Key("rank of the adapters", 1, 4096),
+    "alpha": Key("an adapter's change is multiplied by `alpha / r`", 1e-6, 1e6),
+    "target_modules": Key(
+        "`all-linear` (every linear layer except the output's), or a list of names of layers or their ends"
     ),
 }
 TRAINING: Keys = {

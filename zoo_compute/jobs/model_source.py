@@ -26,6 +26,7 @@ from repops.graph import OPTIMIZER, BadProgram, Graph, Node
 from repops.profile import Profile, profile
 from zoo_compute.errors import UserError
 from zoo_compute.huggingface import models as pretrained
+from zoo_compute.huggingface.lora import LoraSection
 from zoo_compute.huggingface.places import place_of
 from zoo_compute.jobs.torch_schedules import schedule_of
 from zoo_compute.models import ARCHITECTURES, RuleSection
@@ -128,13 +129,16 @@ def _built_in(section: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSourc
 
 def _pretrained(section: Mapping[str, Any], rule: Mapping[str, Any], directory: Path) -> ModelSource:
     model = section["transformers"]
-    if len(section) > 1:
-        raise BadField(f"model: transformers allows no other key, got {sorted(section)}")
+    strange = sorted(section.keys() - {"transformers", "lora"})
+    if strange:
+        raise BadField(f"model: unknown key {strange[0]!r} beside transformers, which allows `lora` alone")
     if isinstance(model, (str, Path)):
         model = place_of(str(model), directory, pretrained.KEY)
     elif not hasattr(model, "save_pretrained"):
         raise BadField(f"{pretrained.KEY}: expected a folder, a name of the hub or a model, got {type(model).__name__}")
     options = asdict(read(RuleSection, rule, "training"))
+    if "lora" in section:
+        options["lora"] = read(LoraSection, section["lora"] or {}, "model.lora")
     return ModelSource("zoo_compute.huggingface.models:build", {"source": model, **options}, source=model)
 
 

@@ -10,7 +10,8 @@ from dataclasses import fields
 from typing import Any
 
 from zoo_compute.config_keys import DRAFT, section_schema
-from zoo_compute.jobs.keys import ABOUT, KEYS
+from zoo_compute.huggingface.lora import LoraSection
+from zoo_compute.jobs.keys import ABOUT, KEYS, LORA
 from zoo_compute.jobs.sections import BUDGET, SECTIONS
 from zoo_compute.models import LlamaSection
 
@@ -50,7 +51,7 @@ def _model() -> dict[str, Any]:
     return {
         "type": "object",
         "description": ABOUT["model"],
-        "properties": {**texts, "name": name},
+        "properties": {**texts, "name": name, "lora": section_schema(LoraSection, LORA)},
         "oneOf": [
             *({"required": [kind]} for kind in KINDS),
             {"required": [*SIZES], "not": {"anyOf": [{"required": [kind]} for kind in KINDS]}},

@@ -54,8 +54,9 @@ def optimizer_of(
     """The optimiser that keys of `training:` describe. weight_decay: AdamW's, of matrices only."""
     if optimizer == "sgd":
         return SGD(module.parameters(), lr=learning_rate)
-    matrices = [parameter for parameter in module.parameters() if parameter.dim() > 1]
-    others = [parameter for parameter in module.parameters() if parameter.dim() <= 1]
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    matrices = [parameter for parameter in trained if parameter.dim() > 1]
+    others = [parameter for parameter in trained if parameter.dim() <= 1]
     groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
     return AdamW(groups, lr=learning_rate, betas=(beta1, beta2), eps=epsilon, weight_decay=weight_decay)
 

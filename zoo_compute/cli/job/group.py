@@ -325,22 +325,30 @@ def cancel(settings: Settings, number: int) -> None:
     metavar="FOLDER",
     help="With --format hf: where configuration and tokenizer are, if the job was not posted from this machine.",
 )
+@click.option("--merge", is_flag=True, help="With --format hf, of a job with lora: add the adapter to the weights.")
 @_store
 @pass_settings
 def result(
-    settings: Settings, number: int, out: Path | None, whole: bool, form: str, model: str | None, location: str | None
+    settings: Settings,
+    number: int,
+    out: Path | None,
+    whole: bool,
+    form: str,
+    model: str | None,
+    merge: bool,
+    location: str | None,
 ) -> None:
     """Fetch the newest checkpoint, verify it against the chain, and write it as safetensors or for transformers."""
     if form == "hf" and whole:
         raise ConfigError("--whole is of one file, not of --format hf", hint="leave one of them out")
-    if form != "hf" and (model or (out and out.is_dir())):
-        what = "--model" if model else f"--out {out}, a folder,"
+    if form != "hf" and (model or merge or (out and out.is_dir())):
+        what = "--model" if model else "--merge" if merge else f"--out {out}, a folder,"
         raise ConfigError(f"{what} needs --format hf", hint="or name a file")
     started = time.monotonic()
     job = settings.client(store=location, with_account=False).job(number)
     settings.say(f"fetching the newest checkpoint of job {number}")
     if form == "hf":
-        got = job.save_pretrained(out or Path(f"job-{number}"), model=model)
+        got = job.save_pretrained(out or Path(f"job-{number}"), model=model, merge=merge)
     else:
         got = job.result(out or Path(f"job-{number}.safetensors"), whole=whole)
     settings.emit(
