@@ -12,16 +12,18 @@ import pytest
 import torch
 
 from node.replay import replay
-from repops import commitments
+from repops import commitments, files
 from repops.commitments import Array
 from tests.client.test_results import TERMS, aggregation, published
 from tests.support import tiny_gpt2
 from tests.support.tiny_gpt2 import CONTEXT, VOCABULARY, generated, logits_of
 from tests.support.zoo_command import Zoo, zoo_fixture  # noqa: F401
+from zoo_compute.amounts import ZEN as ZEN_TOKEN
 from zoo_compute.chain.network import CONTRACTS
 from zoo_compute.chain.views import ClaimState, JobState, JobView
 from zoo_compute.cli.context import Settings
 from zoo_compute.client.evaluation import evaluate
+from zoo_compute.client.history import rows_of
 from zoo_compute.client.job import Job
 from zoo_compute.client.progress import progress_of
 from zoo_compute.client.results import Result, module_tensors, write_pretrained
@@ -287,12 +289,57 @@ def test_held_out_loss__is_computed_here__from_checkpoints_that_match_the_chain(
     assert newest["loss"] < start["loss"]
     assert newest["perplexity"] == pytest.approx(np.exp(newest["loss"]))
     assert newest["root"] == "0x" + roots[1].hex()
+    assert newest["accuracy"] is None, "this machine has no record of the model"
     _, out, _ = zoo.run("job", "evaluate", "5", "--all")
     assert [line.split()[0] for line in out.splitlines()] == ["round", "start", "1"]
 
     false = replace(view, checkpoint_roots={**roots, 0: b"\1" * 32})
     monkeypatch.setattr("zoo_compute.client.job.read_job", lambda *_: false)
     assert "the chain says" in zoo.refused("job", "evaluate", "5")
+
+
+METRIC = """
+import numpy as np
+
+def size(tensors, heldout):
+    return {"examples": len(heldout["tokens"]), "norm": float(np.linalg.norm(tensors["transformer.wte.weight"]))}
+
+def fails(tensors, heldout):
+    return tensors["nothing"]
+"""
+
+
+def test_accuracy_and_a_metric_of_ones_own__are_columns_of_table_and_history(
+    trained: Trained, zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    job, view = a_job(trained, monkeypatch), trained.view
+    roots = {0: trained.prepared.manifest.state_root, 1: view.checkpoint_roots[1]}
+    monkeypatch.setattr("zoo_compute.client.job.read_job", lambda *_: replace(view, checkpoint_roots=roots))
+    monkeypatch.setattr(Settings, "client", lambda *_, **__: SimpleNamespace(job=lambda _: job))
+    monkeypatch.setenv("ZOO_HOME", str(trained.home))
+    (tmp_path / "metric.py").write_text(METRIC)
+    reference = str(tmp_path / "metric.py")
+    newest = zoo.json("job", "evaluate", "5", "--metric", f"{reference}:size")["checkpoints"][1]
+    trained.write(tmp_path / "tuned")
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "tuned").eval()
+    manifest = trained.prepared.manifest
+    tokens = files.parse_state(trained.store.read(manifest.heldout.cid, max_bytes=2**20, timeout_s=1))["tokens"]
+    with torch.no_grad():
+        likeliest = model(torch.from_numpy(tokens[:, :-1]).long()).logits.argmax(-1).numpy()
+    assert 0 < newest["accuracy"] == pytest.approx(float((likeliest == tokens[:, 1:]).mean()))
+    norm = float(np.linalg.norm(trained.state["transformer.wte.weight"]))
+    assert newest["metrics"] == {"examples": 8.0, "norm": pytest.approx(norm)}
+    code, out, err = zoo.run("job", "evaluate", "5", "--metric", f"{reference}:size")
+    assert code == 0, err
+    assert out.splitlines()[0].split() == ["round", "held-out", "loss", "perplexity", "accuracy", "examples", "norm", "root"]  # fmt: skip
+    rows = rows_of(replace(view, checkpoint_roots=roots), (), job._evaluations, ZEN_TOKEN, lambda _: 0)
+    assert [row["accuracy"] for row in rows][1] == newest["accuracy"]
+    assert rows[1]["examples"] == 8.0
+    assert "the metric fails failed: KeyError" in zoo.refused("job", "evaluate", "5", "--metric", f"{reference}:fails")
+    assert "the metric: " in zoo.refused("job", "evaluate", "5", "--metric", f"{reference}:none")
+    assert "names no function" in zoo.refused("job", "evaluate", "5", "--metric", "metric.py")
 
 
 def test_a_checkpoint_that_is_not_kept__has_no_loss(trained: Trained) -> None:

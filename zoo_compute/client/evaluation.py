@@ -1,16 +1,18 @@
-"""The loss of a job's checkpoints on its held-out examples, computed here: nothing that a node reports is believed."""
+"""Loss and other metrics of a job's checkpoints on its held-out examples, computed here: nothing that a node reports is believed."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from repops import backend, encoding, files
 from repops.graph import BadProgram
 from zoo_compute.chain.views import JobView
-from zoo_compute.client.results import TIMEOUT_S, load_checkpoint, manifest_of
+from zoo_compute.client.results import TIMEOUT_S, load_checkpoint, manifest_of, module_tensors
 from zoo_compute.errors import UserError
 from zoo_compute.store import ContentMissing, ContentTampered, Store
 from zoo_compute.training.examples import TOKENS, batch_of
@@ -20,22 +22,31 @@ from zoo_compute.training.shapes import batch_mismatch
 
 MAX_DATA_BYTES = 2**34
 
+# Of the module's tensors by name and the held-out examples (`tokens`, or `inputs` and `targets`): a number, or some by name.
+Metric = Callable[[dict[str, Any], dict[str, Any]], float | Mapping[str, float]]
+
 
 @dataclass(frozen=True)
 class Evaluation:
     """A checkpoint on the held-out examples. round: rounds done. loss: None if nobody serves the checkpoint any more.
 
-    perplexity: of tokens, exp(loss), which means what it says where the loss is a mean cross entropy in nats.
+    perplexity: of tokens, exp(loss), which means what it says where the loss is a mean cross entropy in nats. accuracy: share of tokens
+    that a causal model of `transformers` puts first; None for other modules. metrics: of the caller's function, by name.
     """
 
     round: int
     root: str
     loss: float | None
     perplexity: float | None
+    accuracy: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def evaluate(view: JobView, store: Store, rounds: Iterable[int]) -> Iterator[Evaluation]:
+def evaluate(view: JobView, store: Store, rounds: Iterable[int], metric: Metric | None = None) -> Iterator[Evaluation]:
     """Fetch each checkpoint, compare it with the chain, and compute its loss. Raises UserError, ContentMissing, ContentTampered."""
+    from zoo_compute.huggingface.accuracy import accuracy_of
+    from zoo_compute.jobs.model_record import record_folder
+
     manifest = manifest_of(view, store)
     try:
         data = store.read(manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=TIMEOUT_S)
@@ -53,7 +64,8 @@ def evaluate(view: JobView, store: Store, rounds: Iterable[int]) -> Iterator[Eva
     batches = [batch_of(heldout, index, manifest.accumulate) for index in heldout_batches(manifest, heldout)]
     threads = os.cpu_count() or 1
     for round_ in rounds:
-        loss = perplexity = None
+        loss = perplexity = accuracy = None
+        metrics: Mapping[str, float] = {}
         try:
             checkpoint = load_checkpoint(view, store, round_)
         except ContentMissing:  # only every `checkpoint.interval` steps one is kept after the job
@@ -61,5 +73,32 @@ def evaluate(view: JobView, store: Store, rounds: Iterable[int]) -> Iterator[Eva
         else:
             begin(step, runner.state, checkpoint)
             loss = sum(runner.loss(batch, threads=threads) for batch in batches) / len(batches)
-            perplexity = math.exp(min(loss, 700.0)) if TOKENS in heldout else None
-        yield Evaluation(round_, "0x" + view.checkpoint_roots[round_].hex(), loss, perplexity)
+            tensors = module_tensors(checkpoint)
+            if TOKENS in heldout:
+                perplexity = math.exp(min(loss, 700.0))
+                accuracy = accuracy_of(record_folder(manifest), tensors, heldout[TOKENS])
+            metrics = {} if metric is None else _measured(metric, tensors, heldout)
+        root = "0x" + view.checkpoint_roots[round_].hex()
+        yield Evaluation(round_, root, loss, perplexity, accuracy, metrics)
+
+
+def load_metric(reference: str) -> Metric:
+    """The function `FILE.py:NAME` or `package.module:NAME`. Raises UserError."""
+    from zoo_compute.jobs.model_source import load_function
+
+    if ":" not in reference:
+        raise UserError(f"the metric {reference!r} names no function", hint="give FILE.py:FUNCTION")
+    try:
+        return load_function(reference, Path())
+    except UserError as error:
+        raise UserError(str(error).replace("model.module", "the metric", 1), hint=error.hint) from error
+
+
+def _measured(metric: Metric, tensors: dict[str, Any], heldout: dict[str, Any]) -> dict[str, float]:
+    name = getattr(metric, "__name__", "metric")
+    try:
+        found = metric(tensors, heldout)
+        return {key: float(value) for key, value in (found if isinstance(found, Mapping) else {name: found}).items()}
+    except Exception as error:
+        hint = "it takes the module's tensors and the held-out examples, and returns a number or a dict of numbers"
+        raise UserError(f"the metric {name} failed: {type(error).__name__}: {error}", hint=hint) from error

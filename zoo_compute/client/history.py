@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +11,7 @@ from zoo_compute.chain.views import ClaimState, Commit, JobView
 from zoo_compute.client.evaluation import Evaluation
 
 UNPAID = (ClaimState.CONVICTED, ClaimState.VOID, ClaimState.ABSENT)
-METRICS = tuple(field.name for field in fields(Evaluation) if field.name not in ("round", "root", "loss"))
+METRICS = ("perplexity", "accuracy")
 
 
 def rows_of(
@@ -60,7 +59,8 @@ def _row(round_: int, state: str, loss: float | None, evaluation: Evaluation | N
         "loss": loss,
         "heldout_loss": evaluation.loss if evaluation else None,
     }
-    return row | own | {"slots": 0, "time": None, "price": 0.0}
+    row |= own | {"slots": 0, "time": None, "price": 0.0}
+    return row | {name: value for name, value in (evaluation.metrics if evaluation else {}).items() if name not in row}
 
 
 def _state(view: JobView, round_: int) -> str:

@@ -29,7 +29,7 @@ from zoo_compute.training.memory import needed_bytes
 
 if TYPE_CHECKING:
     from zoo_compute.client.branches import LineageReport, LoadedBranch
-    from zoo_compute.client.evaluation import Evaluation
+    from zoo_compute.client.evaluation import Evaluation, Metric
     from zoo_compute.client.results import Result
     from zoo_compute.client.session import Session
     from zoo_compute.formats.lineage import Branch
@@ -86,7 +86,7 @@ class Job:
 
     def history(self) -> list[dict[str, Any]]:
         """A row for each round, which `pandas.DataFrame` takes as they are. `loss`: reported by nodes, unverified; `heldout_loss`,
-        `perplexity`: what `evaluate` computed on this object; `time`: of its checkpoint, in UTC; `price`: of its accepted work, in
+        `perplexity`, `accuracy` and the caller's metrics: what `evaluate` computed on this object; `time`: of its checkpoint, in UTC; `price`: of its accepted work, in
         whole tokens.
         """
         from zoo_compute.client.history import rows_of
@@ -226,18 +226,20 @@ class Job:
         network = self._client.description
         return write_pretrained(view, store, Path(folder), model, progress, network, merge=merge)
 
-    def evaluate(self, *, every: bool = False) -> list[Evaluation]:
-        """Loss and perplexity of the initial and the newest checkpoint on the held-out examples, computed on this machine.
+    def evaluate(self, *, every: bool = False, metric: Metric | str | None = None) -> list[Evaluation]:
+        """Loss, perplexity and accuracy of the initial and the newest checkpoint on the held-out examples, computed on this machine.
 
-        every: of all checkpoints. Raises UserError, ContentMissing, ContentTampered.
+        every: of all checkpoints. metric: a function, or FILE.py:FUNCTION, of the module's tensors and the held-out examples, that
+        returns a number, or several by name. Raises UserError, ContentMissing, ContentTampered.
         """
-        from zoo_compute.client.evaluation import evaluate
+        from zoo_compute.client.evaluation import evaluate, load_metric
 
         self._client.use_peers()
         view = self.view()
         done = view.completed_rounds
         rounds = range(done + 1) if every else sorted({0, done})
-        made = list(evaluate(view, self._client.store, rounds))
+        measure = load_metric(metric) if isinstance(metric, str) else metric
+        made = list(evaluate(view, self._client.store, rounds, measure))
         self._evaluations |= {each.root: each for each in made}
         return made
 

@@ -23,14 +23,7 @@ def write_folder(
     source: a folder or a name of the hub with the configuration; its weights are not read. merge: add the adapter to the weights,
     and write a whole model. base: what the adapter says it belongs to. Raises UserError where the tensors are another model's.
     """
-    transformers = library("transformers", KEY)
-    try:
-        config = transformers.AutoConfig.from_pretrained(source.location, **source.options)
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype="float32", trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{source.said}: {reason(error)}", hint="name a folder with a causal model's config.json"
-        ) from error
+    model = _empty_model(source)
     if merge and not lora.is_adapter(tensors):
         raise UserError("the job trained a whole model", hint="leave --merge out")
     if lora.is_adapter(tensors) and not merge:
@@ -39,6 +32,24 @@ def write_folder(
         _write_model(model, lora.merged(tensors, model) if merge else tensors, source, folder)
     if has_tokenizer(source):
         load_tokenizer(source).save_pretrained(folder)
+
+
+def filled_model(source: Place, tensors: Mapping[str, Array]) -> Any:
+    """The model of `source` with these tensors; adapters are added to its weights. Raises UserError."""
+    model = _empty_model(source)
+    _fill(model, lora.merged(tensors, model) if lora.is_adapter(tensors) else tensors, source)
+    return model
+
+
+def _empty_model(source: Place) -> Any:
+    transformers = library("transformers", KEY)
+    try:
+        config = transformers.AutoConfig.from_pretrained(source.location, **source.options)
+        return transformers.AutoModelForCausalLM.from_config(config, dtype="float32", trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{source.said}: {reason(error)}", hint="name a folder with a causal model's config.json"
+        ) from error
 
 
 def _write_model(model: Any, tensors: Mapping[str, Array], source: Place, folder: Path) -> None:
