@@ -11,6 +11,7 @@ import click
 
 from zoo_compute.cli import (
     account,
+    completion,
     dashboard,
     dataset,
     dispute,
@@ -56,7 +57,7 @@ def root() -> None:
 
 
 for _command in (
-    account.account, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train, treasury.treasury,
+    account.account, completion.completion, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train, treasury.treasury,
 ):  # fmt: skip
     root.add_command(_command)
 for _command in (

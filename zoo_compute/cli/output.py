@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
+
+BARS = "▁▂▃▄▅▆▇█"
 
 
 def emit(as_json: bool, data: Mapping[str, Any], lines: Iterable[str] | str = ()) -> None:
@@ -37,6 +41,15 @@ def table(rows: Sequence[Sequence[object]], *, header: Sequence[str] = (), inden
     ]
 
 
+def sparkline(values: Sequence[float | None], most: int) -> str:
+    """The newest `most` numbers as bars of one character each; empty for fewer than two. What is no number is left out."""
+    known = [value for value in values if value is not None and math.isfinite(value)][-most:] if most > 0 else []
+    if len(known) < 2:
+        return ""
+    low, span = min(known), (max(known) - min(known)) or 1.0
+    return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in known)
+
+
 class StatusLine:
     """A status line on stderr: rewritten in place in a terminal; in a pipe, printed when it changes."""
 
@@ -52,6 +65,12 @@ class StatusLine:
         else:
             click.echo(text, err=True)
         self._last = text
+
+    def plot(self, text: str, values: Sequence[float | None]) -> str:
+        """In a terminal, the text with a small plot of the values behind it, as far as the line has room; in a pipe, the text."""
+        room = shutil.get_terminal_size().columns - len(text) - 2
+        bars = sparkline(values, room) if self.live else ""
+        return f"{text} {bars}" if bars else text
 
     def end(self) -> None:
         """Keep the line as it is and end it."""

@@ -250,7 +250,7 @@ def follow(settings: Settings, job: Job, *, until_settled: bool = False) -> Prog
     try:
         looks = job.poll if status.live else job.watch
         for last in looks(poll_s=1.0, until_settled=until_settled):
-            status.show(last.line())
+            status.show(status.plot(last.line(), last.losses))
             for text in last.advice if last.failed_attempts else ():
                 if text not in advised:
                     status.note(text)
