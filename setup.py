@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from setuptools import Distribution, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
@@ -41,11 +42,20 @@ class BuildPython(build_py):
 
 
 class WithLibraries(Distribution):
-    """A wheel that carries shared libraries is not pure Python: it is tagged with its platform."""
+    """A wheel that carries shared libraries is not pure Python."""
 
     def has_ext_modules(self) -> bool:
         return True
 
 
+class TaggedWheel(bdist_wheel):
+    """For every Python 3: the libraries are opened by ctypes and know none. For this platform, or for any where none was built."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        _, _, platform = super().get_tag()
+        libraries = Path(self.bdist_dir).rglob("librepops_*") if self.bdist_dir else ()
+        return "py3", "none", platform if any(libraries) else "any"
+
+
 if __name__ == "__main__":
-    setup(distclass=WithLibraries, cmdclass={"build_py": BuildPython})
+    setup(distclass=WithLibraries, cmdclass={"build_py": BuildPython, "bdist_wheel": TaggedWheel})

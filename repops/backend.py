@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from types import ModuleType
 from typing import Protocol
 
@@ -32,6 +34,9 @@ PARTS = {  # where each backend has its `results`; a GPU's elements are computed
 }
 DTYPE = {F32: np.dtype(np.float32), I32: np.dtype(np.int32)}
 
+SLOWER = 5  # numba's time of a step over the native kernels': benchmarks/arithmetic/fallback.py
+
+log = logging.getLogger("repops")
 Words = npt.NDArray[np.uint32]
 
 
@@ -78,15 +83,26 @@ def backend(name: str | None = None) -> ModuleType:
 
 
 def _first_that_works() -> str:
-    missing = []
+    """Raises NoBackend."""
+    missing: list[str] = []
     for each in ("native", "numba"):
         try:
             importlib.import_module(BACKENDS[each]).check()
         except (ImportError, RuntimeError) as error:
             missing.append(f"{each}: {error}")
         else:
+            if missing:
+                _say_slower(each, missing[0])
             return each
     raise NoBackend("no kernels can run here; install a C++ compiler, or numba. " + "; ".join(missing))
+
+
+@cache
+def _say_slower(name: str, why: str) -> None:
+    """Once a process, on stderr unless logging is set up otherwise."""
+    log.warning(
+        "%s computes here: the same bits, in about %d times the time of compiled kernels. %s", name, SLOWER, why
+    )
 
 
 def kernels() -> list[str]:
