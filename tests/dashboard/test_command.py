@@ -35,5 +35,5 @@ def test_a_port_that_is_taken__is_refused_before_anything_is_read(monkeypatch: p
 
     monkeypatch.setattr(process, "listening", taken)
     with pytest.raises(UserError, match="port 8620") as refused:
-        process.serve(SimpleNamespace(), 8620, None, lambda data, lines: None)  # type: ignore[arg-type]
+        process.serve(SimpleNamespace(), 8620, None, None, lambda data, lines: None)  # type: ignore[arg-type]
     assert "--port 0" in refused.value.hint
