@@ -62,9 +62,9 @@ test-long: setup ## what draws, walks or kills at length
 	$(SPARE) $(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m long $(FAST) $(ARGS)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m long $(RERUN) $(ARGS)
 
-test-slow: setup ## what CI has no time for: the tests that are long, those that kill, and an operator's journey
+test-slow: setup ## what CI has no time for: the tests that are long, those that kill, and the long journeys
 	@$(MAKE) --no-print-directory -j1 test-long chaos
-	@$(MAKE) --no-print-directory journeys ARGS=--operator
+	@$(MAKE) --no-print-directory journeys ARGS=--all
 
 test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (a quarter of an hour)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m network $(RERUN) $(ARGS)

@@ -1,4 +1,4 @@
-"""`python -m tests.journeys [--operator] [--json] [--keep FOLDER]`: every command and its seconds; exit code 1 when one fails."""
+"""`python -m tests.journeys [--all] [--json] [--keep FOLDER]`: every command and its seconds; exit code 1 when one fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.journeys.blocks import ELSEWHERE
-from tests.journeys.journeys import FIRST, FOURTH, JOURNEYS, OPERATING, PAGES, SECOND, THIRD
+from tests.journeys.journeys import FIRST, FOURTH, JOURNEYS, LONG, OPERATING, PAGES, SECOND, THIRD
 from tests.journeys.machine import ROOT, Machine, build_wheels
 from tests.journeys.pages import Page
 from tests.journeys.terminal import CommandFailed
@@ -55,9 +55,6 @@ class Report:
 
 def make_all(report: Report, folder: Path, wheels: list[Path], pages: dict[str, Page], log: IO[str]) -> None:
     """The journeys in order, up to the first that fails. Raises CommandFailed when something does not end."""
-    with Walk(Machine(folder / "fourth", wheels, log), pages, report.say) as fourth:
-        if not all(report.make(name, fourth) for name in FOURTH):
-            return
     with Walk(Machine(folder / "first", wheels, log), pages, report.say) as first:
         if not all(report.make(name, first) for name in FIRST):
             return
@@ -67,16 +64,21 @@ def make_all(report: Report, folder: Path, wheels: list[Path], pages: dict[str, 
         if OPERATING not in pages:
             return
         with Walk(Machine(folder / "third", wheels, log), pages, report.say, network=first) as third:
-            all(report.make(name, third) for name in THIRD)
+            if not all(report.make(name, third) for name in THIRD):
+                return
+    with Walk(Machine(folder / "fourth", wheels, log), pages, report.say) as fourth:
+        all(report.make(name, fourth) for name in FOURTH)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.journeys", description="What the docs print, run as a newcomer would")
-    parser.add_argument("--operator", action="store_true", help="also join as a new operator on a third clean machine")
+    parser.add_argument(
+        "--all", action="store_true", help="also join as an operator and fine-tune, each on a clean machine"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep transcripts and files there")
     options = parser.parse_args()
-    pages = {path: Page.read(ROOT / path, ROOT) for path in PAGES if options.operator or path != OPERATING}
+    pages = {path: Page.read(ROOT / path, ROOT) for path in PAGES if options.all or path not in LONG}
     report, left = Report(quiet=options.json), ""
     with tempfile.TemporaryDirectory(prefix="journeys") as temporary:
         folder = (options.keep or Path(temporary)).resolve()

@@ -19,6 +19,7 @@ FIRST_JOB, TUNE, HUGGINGFACE = (
     "docs/guides/huggingface.md",
 )
 PAGES = (README, FIRST_JOB, TRAIN, TUNE, HUGGINGFACE, JOB_FILE, PYTHON, SEEDS, OPERATING)
+LONG = {OPERATING, TUNE, HUGGINGFACE}  # pages of the journeys for which continuous integration has no time
 
 
 def train(walk: Walk) -> None:
