@@ -22,6 +22,8 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "docs/guides/huggingface.md": {
         "zoo-compute[hf]": "a journey installs it with the extra of the devnet",
         "openai-community/gpt2@": "needs the hub",
+        "lora: {": "tests/client/test_lora.py",
+        "PeftModel": "tests/client/test_lora.py",
     },
     "docs/guides/money.md": {
         "--deny": COMMANDS,
