@@ -46,7 +46,7 @@ def test_help__lists_every_group(zoo: Zoo) -> None:
 
 # What scripts call: a name goes only with a line in CHANGELOG.md.
 COMMANDS = {
-    "": "account dashboard dataset defend devnet dispute doctor job keeper network node quote register start store train treasury verify",
+    "": "account completion dashboard dataset defend devnet dispute doctor job keeper network node quote register start store train treasury verify",
     "account": "create fund import list show withdraw",
     "dataset": "claim contribute fetch list show",
     "dispute": "list replay show",

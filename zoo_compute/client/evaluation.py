@@ -97,8 +97,11 @@ def load_metric(reference: str) -> Metric:
 def _measured(metric: Metric, tensors: dict[str, Any], heldout: dict[str, Any]) -> dict[str, float]:
     name = getattr(metric, "__name__", "metric")
     try:
-        found = metric(tensors, heldout)
-        return {key: float(value) for key, value in (found if isinstance(found, Mapping) else {name: found}).items()}
+        measured = metric(tensors, heldout)
+        return {
+            key: float(value)
+            for key, value in (measured if isinstance(measured, Mapping) else {name: measured}).items()
+        }
     except Exception as error:
         hint = "it takes the module's tensors and the held-out examples, and returns a number or a dict of numbers"
         raise UserError(f"the metric {name} failed: {type(error).__name__}: {error}", hint=hint) from error
