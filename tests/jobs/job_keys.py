@@ -32,6 +32,7 @@ ADAMW: Sections = {
         "quorum": 3,
         "segment_steps": 2,
         "warmup_steps": 3,
+        "lr_scheduler_type": "constant",
         "clip_norm": 0.5,
         "accumulate": 2,
         "outer_learning_rate": 0.6,
@@ -167,4 +168,5 @@ ELSEWHERE = {
         for key in ("gpu_class", "vram_gb", "admitted", "tier", "hours", "region")
     },
     "checkpoint.storage": "one storage: nothing else can be said",
+    "training.lr_scheduler_type": "tests/training/test_schedules.py: the rates in the data follow from it",
 }
