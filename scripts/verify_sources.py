@@ -4,8 +4,8 @@
     ape run verify_sources network.json --out sources         also writes the compiler's input of each, for an explorer's form
     ape run verify_sources network.json --submit https://...  also sends each to a Sourcify server, which explorers read
 
-Whoever deployed need not be trusted: the code on chain is compared with what this machine's vyper makes of the sources.
-What a constructor was given (addresses and numbers) is checked by `zoo network check`.
+You need not trust who deployed: the command compares the code on chain with what this machine's vyper makes of the sources.
+`zoo network check` checks the addresses and numbers that the constructors were given.
 """
 
 from __future__ import annotations

@@ -230,4 +230,4 @@ def test_cuda_benchmark__step_on_a_torch_without_cuda__is_compared_with_the_cpu_
     monkeypatch.setattr(cuda, "prepare_cuda", prepare)
     figures = cuda.step("gpt_tiny", TINY)
     assert set(figures) == {"step_gpt_tiny_ms", "step_gpt_tiny_over_cpu"}
-    assert all(value > 0 for value in figures.values())
+    assert 0.05 < figures["step_gpt_tiny_over_cpu"] < 20, "the same kernels, on one thread and on all"

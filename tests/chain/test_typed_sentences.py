@@ -64,7 +64,7 @@ def domain(contract: str) -> dict[str, Any]:
 
 
 def test_a_permit_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(typed_sentences, "symbol_of", lambda *_: TOKEN)
+    monkeypatch.setattr(typed_sentences, "token_of", lambda *_: TOKEN)
     message = {"owner": ME, "spender": ADDRESSES["tasks"], "value": 14 * ZEN, "nonce": 3, "deadline": 1_795_000_000}
     said = typed_sentence(CHAIN, domain("zen"), permits.TYPES, message)
     assert said == (

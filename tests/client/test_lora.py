@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from node import tasks
-from node.replay import replay
-from repops import commitments
 from repops.commitments import Array
-from tests.client.test_results import TERMS, aggregation, published
-from tests.support import tiny_gpt2
+from tests.client.trained_gpt2 import Trained, trained_in
 from tests.support.tiny_gpt2 import CONTEXT, VOCABULARY, logits_of
-from zoo_compute.chain.network import CONTRACTS
-from zoo_compute.chain.views import ClaimState, JobState, JobView
-from zoo_compute.client.progress import progress_of
-from zoo_compute.client.results import module_tensors, write_pretrained
+from zoo_compute.client.results import module_tensors
 from zoo_compute.errors import UserError
-from zoo_compute.formats.manifest import Manifest
 from zoo_compute.huggingface.folder import write_folder
 from zoo_compute.huggingface.lora import ADAPTER
 from zoo_compute.huggingface.places import Place
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.submission import prepare
-from zoo_compute.spec.params import ZEN
-from zoo_compute.store import BlockStore
 
 TRAINING = {"batch_size": 4, "inner_steps": 4, "rounds": 1, "slots": 2, "learning_rate": 0.05}
-NETWORK: Any = SimpleNamespace(name="testnet", chain_id=31_337, contracts={name: f"0x{name}" for name in CONTRACTS})
 INPUTS = np.random.default_rng(0).integers(0, VOCABULARY, (4, CONTEXT)).astype(np.int32)
 
 
@@ -44,38 +32,9 @@ def job_of(folder: Path, lora: dict[str, Any] | None, model: Any = "gpt2", **tra
     return ComputeJob(section, data, TRAINING | training, "100", directory=folder)
 
 
-class Trained(NamedTuple):
-    folder: Path
-    home: Path
-    job: ComputeJob
-    manifest: Manifest
-    store: BlockStore
-    state: dict[str, Array]
-    losses: list[float]
-    view: JobView
-
-    def write(self, folder: Path, model: str | Path | None = None, **options: Any) -> None:
-        progress = progress_of(self.view, spent=3 * ZEN, due=0)
-        write_pretrained(self.view, self.store, folder, model, progress, NETWORK, **options)
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    folder = tmp_path_factory.mktemp("lora")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ZOO_HOME", str(folder / "home"))
-        patch.setattr("datasets.config.HF_DATASETS_CACHE", folder / "cache")
-        tiny_gpt2.save_all(folder)
-        store = BlockStore(folder / "store")
-        job = job_of(folder, {"r": 4, "alpha": 12})
-        manifest = prepare(job, store, say=lambda _: None).manifest
-        run = replay(manifest, store, [0b11])
-    state = dict(run.state)
-    root = commitments.state_root(state)
-    terms = replace(TERMS, manifest=manifest.digest, rounds=1)
-    made = aggregation(0, root, state=ClaimState.PAID)
-    view = replace(published(store, state, root), terms=terms, checkpoints=(made,), state=JobState.ENDED)
-    return Trained(folder, folder / "home", job, manifest, store, state, run.losses, view)
+    return trained_in(tmp_path_factory.mktemp("lora"), lambda folder: job_of(folder, {"r": 4, "alpha": 12}))
 
 
 @pytest.fixture
@@ -150,7 +109,7 @@ def test_what_is_exchanged__is_as_small_as_the_adapters(trained: Trained, tmp_pa
     full = job_of(trained.folder, None)
     sizes = {}
     for name, manifest in (
-        ("lora", trained.manifest),
+        ("lora", trained.prepared.manifest),
         ("full", prepare(full, trained.store, say=lambda _: None).manifest),
     ):
         request = {

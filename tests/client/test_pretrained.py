@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,68 +13,37 @@ import torch
 
 from node.replay import replay
 from repops import commitments, files
-from repops.commitments import Array
-from tests.client.test_results import TERMS, aggregation, published
+from tests.client.trained_gpt2 import NETWORK, Trained, trained_in
 from tests.support import tiny_gpt2
 from tests.support.tiny_gpt2 import CONTEXT, VOCABULARY, generated, logits_of
 from tests.support.zoo_command import Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.amounts import ZEN as ZEN_TOKEN
-from zoo_compute.chain.network import CONTRACTS
-from zoo_compute.chain.views import ClaimState, JobState, JobView
 from zoo_compute.cli.context import Settings
 from zoo_compute.client.evaluation import evaluate
 from zoo_compute.client.history import rows_of
 from zoo_compute.client.job import Job
 from zoo_compute.client.progress import progress_of
-from zoo_compute.client.results import Result, module_tensors, write_pretrained
+from zoo_compute.client.results import module_tensors
 from zoo_compute.errors import UserError
 from zoo_compute.huggingface.folder import write_folder
 from zoo_compute.huggingface.places import Place
 from zoo_compute.huggingface.tokens import load_tokenizer
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.model_record import record_folder
-from zoo_compute.jobs.submission import PreparedJob, prepare
+from zoo_compute.jobs.submission import prepare
 from zoo_compute.spec.params import ZEN
 from zoo_compute.store import BlockStore
 
 TRAINING = {"batch_size": 4, "inner_steps": 4, "rounds": 1, "slots": 2, "learning_rate": 0.01}
-NETWORK: Any = SimpleNamespace(name="testnet", chain_id=31_337, contracts={name: f"0x{name}" for name in CONTRACTS})
-
-
-class Trained(NamedTuple):
-    folder: Path
-    home: Path
-    job: ComputeJob
-    prepared: PreparedJob
-    store: BlockStore
-    state: dict[str, Array]
-    losses: list[float]
-    view: JobView
-
-    def write(self, folder: Path, model: str | Path | None = None) -> Result:
-        progress = progress_of(self.view, spent=3 * ZEN, due=0, losses=(5.5,))
-        return write_pretrained(self.view, self.store, folder, model, progress, NETWORK)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A job of one round, played in this process, whose checkpoint a chain has."""
-    folder = tmp_path_factory.mktemp("pretrained")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ZOO_HOME", str(folder / "home"))
-        patch.setattr("datasets.config.HF_DATASETS_CACHE", folder / "cache")
-        tiny_gpt2.save_all(folder)
-        store = BlockStore(folder / "store")
-        data = {"path": "stories.parquet", "heldout": 8}
-        job = ComputeJob({"transformers": "gpt2"}, data, TRAINING, "100", directory=folder)
-        ready = prepare(job, store, say=lambda _: None)
-        run = replay(ready.manifest, store, [0b11])
-    state = dict(run.state)
-    root = commitments.state_root(state)
-    terms = replace(TERMS, manifest=ready.manifest.digest, rounds=1)
-    made = aggregation(0, root, state=ClaimState.PAID)
-    view = replace(published(store, state, root), terms=terms, checkpoints=(made,), state=JobState.ENDED)
-    return Trained(folder, folder / "home", job, ready, store, state, run.losses, view)
+    data = {"path": "stories.parquet", "heldout": 8}
+    return trained_in(
+        tmp_path_factory.mktemp("pretrained"),
+        lambda folder: ComputeJob({"transformers": "gpt2"}, data, TRAINING, "100", directory=folder),
+    )
 
 
 @pytest.fixture

@@ -10,14 +10,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from keepers.processes.local_network import LocalNetwork, OperatorPlan
-from tests.support.liars.commands import lying_worker
-from tests.support.local_jobs import TINY, follow, submit
+from keepers.processes.local_network import LocalNetwork
+from tests.support.local_jobs import follow, submit
+from tests.support.lying_network import CONFIG, PLANS
 from tests.support.waiting import HANG_S, wait_until
 from zoo_compute import Client
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import ClaimState, JobView
-from zoo_compute.spec.params import ZEN
 
 pytest.importorskip("playwright", reason="playwright is not installed: pip install playwright")
 
@@ -32,18 +31,6 @@ pytestmark = [
     pytest.mark.skipif(not AXE.exists(), reason=f"{AXE} is missing: `make test-browser` installs it"),
 ]
 
-ROUND, SLOT, STEP = 1, 0, 5
-CONFIG = TINY | {
-    "training": TINY["training"] | {"rounds": 2},
-    "limits": TINY["limits"] | {"policy": "roll back", "reexecute_s": 5},
-}
-PLANS = (
-    OperatorPlan("alpha", price="0.80", capacity=3, worker_command=lying_worker(round=ROUND, slot=SLOT, step=STEP)),
-    OperatorPlan("beta", price="0.90", capacity=3),
-    OperatorPlan("gamma", price="1.00", capacity=3),
-    OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
-    OperatorPlan("epsilon", roles=("verifier",), sample_rate=1.0, ask_zen=100 * ZEN),
-)
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "device_scale_factor": 2}
 
 

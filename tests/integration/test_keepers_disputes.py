@@ -9,12 +9,12 @@ import pytest
 from eth_utils.address import to_checksum_address
 
 from benchmarks.disputes.depth import depth_of
-from keepers.processes.local_network import LocalNetwork, OperatorPlan
+from keepers.processes.local_network import LocalNetwork
 from node.inputs.job_files import fetch_manifest
 from node.inputs.programs import fetch_programs
 from node.replay import replay
-from tests.support.liars.commands import lying_worker
-from tests.support.local_jobs import TINY, Finished, follow, submit
+from tests.support.local_jobs import Finished, follow, submit
+from tests.support.lying_network import CONFIG, PLANS, ROUND, STEP
 from tests.support.waiting import wait_until
 from zoo_compute.chain.explorations import ANSWERS, ASKS, DisputeView, read_disputes
 from zoo_compute.chain.network import load as load_network
@@ -27,19 +27,6 @@ from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
-
-ROUND, SLOT, STEP = 1, 0, 5
-CONFIG = TINY | {
-    "training": TINY["training"] | {"rounds": 2},
-    "limits": TINY["limits"] | {"policy": "roll back", "reexecute_s": 5},
-}
-PLANS = (
-    OperatorPlan("alpha", price="0.80", capacity=3, worker_command=lying_worker(round=ROUND, slot=SLOT, step=STEP)),
-    OperatorPlan("beta", price="0.90", capacity=3),
-    OperatorPlan("gamma", price="1.00", capacity=3),
-    OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
-    OperatorPlan("epsilon", roles=("verifier",), sample_rate=1.0, ask_zen=100 * ZEN),
-)
 
 
 @pytest.fixture(scope="module")

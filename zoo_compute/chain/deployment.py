@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -291,7 +292,7 @@ def allow_zen_operation(at: Mapping[str, str], params: Preset) -> tuple[str, int
     return at["tasks"], 0, payload, EMPTY_BYTES32, EMPTY_BYTES32
 
 
-class RpcDeployer:
+class RpcDeployer(ABC):
     """Deploys over a web3 connection, from the artifacts in this package; a subclass says how to `_send`. Nobody else sends for `address`
     meanwhile."""
 
@@ -349,8 +350,9 @@ class RpcDeployer:
             raise ChainError(f"{what} reverted while deploying, transaction 0x{digest.hex()}")
         return receipt
 
+    @abstractmethod
     def _send(self, transaction: TxParams) -> HexBytes:
-        raise NotImplementedError
+        """Send it from `address`; return its hash."""
 
 
 class Web3Deployer(RpcDeployer):

@@ -356,7 +356,7 @@ HINTS: dict[str, str] = {
     "referee: other node": _RECORD,
     "referee: other claim": "send the claim that was asked about, with all of its fields",
     "referee: not answered": "a child can be judged only below an answered place",
-    "referee: no such leaf": "what lies beyond the last leaf is evidence of nothing",
+    "referee: no such leaf": "the place is beyond the tree's last leaf, so it proves nothing; name a place in the tree",
     "referee: time left": _WAIT,
     "referee: final": "too late: the claim is final, because nothing is open and all clocks have passed",
     "referee: not pending": "nobody asked about the claim, or its dispute is over",

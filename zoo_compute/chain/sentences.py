@@ -101,7 +101,7 @@ def describe(chain: Chain, call: Call) -> str:
 
 def arguments_of(chain: Chain, call: Call) -> list[dict[str, Any]]:
     """Name, type, value and text of each argument. Big numbers and bytes are text, as JSON needs."""
-    money = _token_of(chain, call)
+    money = _token_of_call(chain, call)
     made = []
     for entry, value in zip(call.abi["inputs"], call.args, strict=True):
         text = _payload(chain, call, value) if entry["name"] == "payload" else argument_text(chain, money, entry, value)
@@ -121,11 +121,11 @@ def named(chain: Chain, address: str) -> str:
 def _name(chain: Chain, call: Call) -> str:
     """`TaskRegistry.post`; of another token than ZEN `USDC.approve`."""
     if call.contract == CONTRACTS["zen"] and call.address != chain.network.contracts["zen"]:
-        return f"{symbol_of(chain, call.address)}.{call.function}"
+        return f"{token_of(chain, call.address).symbol}.{call.function}"
     return f"{call.contract}.{call.function}"
 
 
-def symbol_of(chain: Chain, address: str) -> Token:
+def token_of(chain: Chain, address: str) -> Token:
     """The token at an address; one of its smallest units, where there is none to ask."""
     try:
         return token_at(chain, address)
@@ -133,18 +133,18 @@ def symbol_of(chain: Chain, address: str) -> Token:
         return Token(f"units of {address}", 0, address)
 
 
-def _token_of(chain: Chain, call: Call) -> Token:
+def _token_of_call(chain: Chain, call: Call) -> Token:
     """What the call's amounts are counted in."""
     arguments = {entry["name"]: value for entry, value in zip(call.abi["inputs"], call.args, strict=True)}
     if "terms" in arguments:
-        return symbol_of(chain, _fields(call.abi["inputs"][0], arguments["terms"])["token"])
+        return token_of(chain, _fields(call.abi["inputs"][0], arguments["terms"])["token"])
     if "token" in arguments:
         is_coin = arguments["token"] == COIN
-        return Token("coin", ZEN.decimals) if is_coin else symbol_of(chain, str(arguments["token"]))
+        return Token("coin", ZEN.decimals) if is_coin else token_of(chain, str(arguments["token"]))
     if call.contract == CONTRACTS["zen"]:
-        return symbol_of(chain, call.address)
+        return token_of(chain, call.address)
     if call.contract in OF_A_JOB and "job" in arguments:
-        return symbol_of(chain, chain.tasks.jobs(arguments["job"]).token)
+        return token_of(chain, chain.tasks.jobs(arguments["job"]).token)
     return Token("coin", ZEN.decimals) if call.contract == "Timelock" else ZEN
 
 
@@ -165,7 +165,7 @@ def argument_text(chain: Chain, money: Token, entry: Mapping[str, Any], value: A
         return ", ".join(argument_text(chain, money, element, each) for each in value) or "none"
     if kind == "address":
         if name == "token" and value != COIN:
-            return f"{symbol_of(chain, value).symbol} ({to_checksum_address(value)})"
+            return f"{token_of(chain, value).symbol} ({to_checksum_address(value)})"
         return named(chain, value)
     if kind == "bool":
         return "yes" if value else "no"

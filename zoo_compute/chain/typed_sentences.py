@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from zoo_compute.amounts import ZEN
-from zoo_compute.chain.sentences import argument_text, named, symbol_of
+from zoo_compute.chain.sentences import argument_text, named, token_of
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
@@ -32,7 +32,7 @@ def typed_sentence(
     """
     ((name, fields),) = types.items()
     contract = str(domain["verifyingContract"])
-    money = symbol_of(chain, contract) if name == "Permit" else ZEN
+    money = token_of(chain, contract) if name == "Permit" else ZEN
     words = {each["name"]: argument_text(chain, money, each, message[each["name"]]) for each in fields}
     template = SENTENCES.get(name)
     said = template.format(**words) if template else f"{name}: {', '.join(f'{k} {v}' for k, v in words.items())}"

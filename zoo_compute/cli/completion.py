@@ -14,9 +14,10 @@ VARIABLE = "_ZOO_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script that completes commands and options of zoo: add `eval "$(zoo completion bash)"` to your ~/.bashrc.
+    """Print a script that completes commands and options of zoo in your shell.
 
-    Of zsh likewise in ~/.zshrc; of fish, write it to ~/.config/fish/completions/zoo.fish.
+    For bash, add `eval "$(zoo completion bash)"` to ~/.bashrc. For zsh, add `eval "$(zoo completion zsh)"` to ~/.zshrc. For fish, write
+    the script to ~/.config/fish/completions/zoo.fish.
     """
     kind = get_completion_class(shell)
     assert kind is not None, "click has all three"

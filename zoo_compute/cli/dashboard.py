@@ -34,8 +34,8 @@ NEEDED = ("starlette", "uvicorn", "jinja2")
 def dashboard(settings: Settings, port: int, jobs: Path | None, home: Path | None) -> None:
     """Show jobs, operators, the network and disputes as pages in a browser on this machine, until Ctrl-C.
 
-    The page needs no account: it has no key, and the wallet of your browser signs what it sends. With an operator's folder (--home, ZOO_HOME) it also shows what needs you. Its JSON is
-    an API: /api/schema.json describes it.
+    The page needs no account and has no key: your browser's wallet signs what you send. With an operator's folder (--home, ZOO_HOME) it
+    also shows what needs you. Its JSON is an API: /api/schema.json describes it.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:

@@ -63,7 +63,7 @@ RESOLVING = {End.FINAL: "close", End.AGED: "close", End.JUDGED: "judge", End.SIL
 
 @dataclass(frozen=True)
 class TranscriptEntry:
-    """One transaction of a dispute. by: committer, asker or other; at: its block's time; text: for people."""
+    """One transaction of a dispute. by: committer, asker or other; gas: used; text: for people."""
 
     function: str
     by: str

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import TypeAdapter
 
 from zoo_compute.dashboard.index import Index
-from zoo_compute.dashboard.views import DisputeLook, JobLook, Numbers, OperatorLook, TranscriptStep
+from zoo_compute.dashboard.views import DisputeLook, JobLook, Numbers, OperatorLook
 from zoo_compute.errors import UserError, ZooError
 from zoo_compute.store.errors import StoreError
 
@@ -152,9 +152,8 @@ class Looks:
 
 
 def _transcribed(transcript: Transcript) -> DisputeLook:
-    steps = [TranscriptStep(**asdict(each)) for each in transcript.entries]
     detail = transcript.conviction
-    return DisputeLook(steps, transcript.conclusion, _numbers(detail) if detail else None, transcript.gas)
+    return DisputeLook(transcript.entries, transcript.conclusion, _numbers(detail) if detail else None, transcript.gas)
 
 
 def _numbers(detail: ConvictionDetail) -> Numbers:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from zoo_compute.client.dispute_transcript import TranscriptEntry
+
 
 @dataclass(frozen=True)
 class TokenView:
@@ -336,19 +338,6 @@ class StepView:
 
 
 @dataclass(frozen=True)
-class TranscriptStep:
-    """One transaction. by: committer, asker or other."""
-
-    function: str
-    by: str
-    sender: str
-    tx: str
-    block: int
-    gas: int
-    text: str
-
-
-@dataclass(frozen=True)
 class Numbers:
     """The proven error: the committed word and the right one, with their bits, where the judgement was about words."""
 
@@ -366,7 +355,7 @@ class Numbers:
 class DisputeLook:
     """Its transactions and, if an error was proven, the numbers. A judgement is checked again with the specification, on this machine."""
 
-    steps: list[TranscriptStep]
+    steps: list[TranscriptEntry]
     conclusion: str
     numbers: Numbers | None
     gas: dict[str, int]
