@@ -1,4 +1,7 @@
-"""Fills an index through the function that reads the chain's events, serves it, and measures every page and answer over HTTP."""
+"""Fills an index through the function that reads the chain's events, serves it, and measures every page and answer over HTTP.
+
+Disputes are copies of one that was played against the contract: a lie about one part of a dot's element, followed to its conviction.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,31 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import requests
+from eth_utils.crypto import keccak
 
+from benchmarks.network.played_dispute import Played, played_dispute
 from tests.support import chain_events as made
 from tests.support.browser import Watched, browsing, chromium_path, served
 from zoo_compute.chain.events import Event
 from zoo_compute.dashboard.index import Block, Index
 from zoo_compute.dashboard.reading import Network, Reader
+from zoo_compute.spec.frames import claim_hash
+from zoo_compute.spec.state import Claim
 
 RUNNING = 20  # one job in so many is not over
+DISPUTED = 20  # in one job of so many, the first result is disputed
 SEED = 7
 PATHS = {
     "network": "/", "jobs": "/jobs", "jobs running": "/jobs?state=running", "job": "/jobs/{job}", "operators": "/operators",
-    "operator": "/operators/{operator}", "disputes": "/disputes", "api network": "/api/network", "api jobs": "/api/jobs?before={job}",
+    "operator": "/operators/{operator}", "disputes": "/disputes", "dispute": "/disputes/{dispute}", "api network": "/api/network", "api jobs": "/api/jobs?before={job}",
     "api job": "/api/jobs/{job}", "api operators": "/api/operators?after={operator}", "api operator": "/api/operators/{operator}",
-    "api disputes": "/api/disputes", "api schema": "/api/schema.json",
+    "api disputes": "/api/disputes", "api dispute": "/api/disputes/{dispute}", "api schema": "/api/schema.json",
 }  # fmt: skip
 
 
@@ -70,18 +78,44 @@ def fill(index: Index, jobs: int, operators: int) -> tuple[int, float]:
         chain.times.clear()
         chain.mine()
 
+    dispute = played_dispute()
     append(event for number in range(1, operators + 1) for event in made.registered(chain, number))
     for first in range(1, jobs + 1, 50):
-        append(event for job in range(first, min(first + 50, jobs + 1)) for event in _job(chain, rng, job, operators))
+        append(
+            event
+            for job in range(first, min(first + 50, jobs + 1))
+            for event in _job(chain, rng, job, operators, dispute if job % DISPUTED == 1 else ())
+        )
     return count, spent
 
 
-def _job(chain: made.Chain, rng: random.Random, job: int, operators: int) -> Iterator[Event]:
+def _job(chain: made.Chain, rng: random.Random, job: int, operators: int, dispute: Sequence[Played]) -> Iterator[Event]:
     """Most are over, with 2 to 6 slots and 2 to 4 rounds; four have 64 slots and 40 rounds, as large as a page draws."""
     slots, rounds = (64, 40) if job % 2_500 == 0 else (rng.randint(2, 6), rng.randint(2, 4))
     chosen = rng.sample(range(1, operators + 1), min(slots, operators - 1))
     until = rounds - 1 if job % RUNNING == 0 else None
-    return made.whole_job(chain, job, chosen, rng.randint(1, operators), rounds=rounds, until=until)
+    yield from made.whole_job(chain, job, chosen, rng.randint(1, operators), rounds=rounds, until=until)
+    if dispute:
+        yield chain.emit("DisputeOpened", job=job, turn=0, seat=0)
+        yield from _copied(chain, job, made.claim(chosen[0], 0, 0, 0), dispute)
+
+
+def _copied(chain: made.Chain, job: int, claim: dict[str, Any], dispute: Sequence[Played]) -> Iterator[Event]:
+    """The dispute's events about this claim of this job, with identifiers of its own. Its clocks are in them, so each keeps its time."""
+    key = dispute[0].args["claim"]
+    known = {played.args["id"] for played in dispute if "id" in played.args} | {key}
+    fresh = {each: keccak(each + job.to_bytes(8, "big")) for each in known}
+    own = {"job": job, "claim_hash": claim_hash(Claim(*claim.values()))}
+    now = chain.at
+    for played in dispute:
+        chain.mine()
+        chain.at = played.at
+        args = {
+            name: fresh.get(value, value) if isinstance(value, bytes) else value for name, value in played.args.items()
+        }
+        yield chain.emit(played.name, "referee", **args | {name: own[name] for name in own.keys() & args.keys()})
+    chain.mine()
+    chain.at = now
 
 
 def _measure(address: str, path: str, args: argparse.Namespace) -> dict[str, float]:
@@ -93,7 +127,8 @@ def _measure(address: str, path: str, args: argparse.Namespace) -> dict[str, flo
     with requests.Session() as session:
         for number in range(args.requests + 1):
             job = args.jobs if number % 10 == 0 else rng.randint(1, args.jobs)
-            url = address + path.format(job=job, operator=rng.randint(1, args.operators))
+            disputed = job - (job - 1) % DISPUTED
+            url = address + path.format(job=job, operator=rng.randint(1, args.operators), dispute=f"{disputed}:0:0")
             began, used = time.perf_counter(), time.process_time()
             session.get(url, timeout=60).raise_for_status()
             times.append(1000 * (time.perf_counter() - began))
@@ -111,9 +146,16 @@ def _first_paint(address: str) -> dict[str, float]:
     """First contentful paint of the network's page and of the largest job's, the median of five new browser contexts."""
     script = "new Promise(r => new PerformanceObserver(l => r(l.getEntriesByName('first-contentful-paint')[0].startTime)).observe({type: 'paint', buffered: true}))"
     newest = requests.get(f"{address}/api/jobs?limit=1", timeout=60).json()["jobs"][0]["job"]
+    dispute = requests.get(f"{address}/api/disputes", timeout=60).json()["disputes"][0]["name"]
     medians: dict[str, float] = {}
     with browsing() as browser:
-        for name, path in (("network", "/"), ("job", f"/jobs/{newest}"), ("operator", "/operators/1")):
+        pages = {
+            "network": "/",
+            "job": f"/jobs/{newest}",
+            "operator": "/operators/1",
+            "dispute": f"/disputes/{dispute}",
+        }
+        for name, path in pages.items():
             times = []
             for _ in range(5):
                 watched = Watched(browser, address)

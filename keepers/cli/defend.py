@@ -9,7 +9,7 @@ import click
 from keepers.cli.own_disputes import TURNS, disputes_of, disputing
 from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.chain.snapshot import read_job
-from zoo_compute.cli.context import NUMBER, Settings, pass_settings
+from zoo_compute.cli.context import JOB, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine
 from zoo_compute.cli.sending import Sending
 from zoo_compute.client.disputes import Dispute
@@ -27,7 +27,7 @@ LOOK_S = 2.0  # without a block: a store may serve now what it did not serve bef
 
 
 @click.command("defend", cls=Sending, signs=TURNS)
-@click.argument("number", type=NUMBER, metavar="JOB")
+@click.argument("number", type=JOB, metavar="JOB")
 @click.option("--follow", is_flag=True, help="Keep answering until every claim of the job is final.")
 @click.option("--device", help="cpu, cuda, cuda:N or mps; the best one by default.")
 @click.option("--store", metavar="DIR|kubo:URL", help="Content store. [env ZOO_STORE]")

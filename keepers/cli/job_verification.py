@@ -82,7 +82,8 @@ class JobVerification:
         left = [(claim, slot) for claim, slot in todo if (claim.turn, claim.root, slot) not in known]
         self.withheld = None
         for at, (claim, slot) in enumerate(left):
-            self._line.show(f"{len(left) - at} left to check; {work_text(claim, slot)}")
+            remaining, done = len(left) - at, len(self.checked)
+            self._line.show(f"{remaining} left to check; {work_text(claim, slot)}", done, done + remaining)
             try:
                 report = _verified(self._chain, view, claim, slot, self._store, self._device)
             except (ContentMissing, StoreUnreachable, Withheld) as error:  # or its checkpoint was deleted

@@ -13,7 +13,7 @@ from zoo_compute.amounts import format_seconds
 from zoo_compute.chain.audits import read_audits
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import JobView
-from zoo_compute.cli.context import NUMBER, Settings, pass_settings
+from zoo_compute.cli.context import JOB, Settings, pass_settings
 from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
 from zoo_compute.spec.auditing import AGGREGATION_UNIT, has_unit
@@ -27,7 +27,7 @@ WHAT_TO_SEND = "Send it what is missing and rerun the command: it continues. A c
 
 
 @click.command("verify", cls=Sending, signs=TURNS)
-@click.argument("number", type=NUMBER, metavar="JOB")
+@click.argument("number", type=JOB, metavar="JOB")
 @click.option("--all", "every", is_flag=True, help="Include claims that are paid or convicted, not only open ones.")
 @click.option("--turn", type=click.IntRange(min=0), help="Check this turn only; with --follow, this and later turns.")
 @click.option("--slot", type=click.IntRange(min=0), help="Check this slot only, and no aggregation.")

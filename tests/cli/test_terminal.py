@@ -28,7 +28,7 @@ def test_a_plot__of_what_strangers_report__leaves_out_what_is_no_number() -> Non
 
 
 @pytest.mark.parametrize(
-    ("live", "columns", "line"), [(True, 80, "job 1 █▁"), (True, 7, "job 1"), (False, 80, "job 1")]
+    ("live", "columns", "line"), [(True, 80, "job 1 █▁"), (True, 25, "job 1"), (False, 80, "job 1")]
 )
 def test_a_status_line__has_a_plot_in_a_terminal_with_room(
     live: bool, columns: int, line: str, monkeypatch: pytest.MonkeyPatch
@@ -37,6 +37,53 @@ def test_a_status_line__has_a_plot_in_a_terminal_with_room(
     status = StatusLine()
     status.live = live
     assert status.plot("job 1", [2.0, 1.0]) == line
+
+
+FOLLOWING = """
+import click, time
+from zoo_compute.cli.output import StatusLine
+
+@click.command()
+def follow():
+    line = StatusLine()
+    line.show("no bar yet " + 200 * "x")
+    line.show("half of it", 1, 2)
+    line.note("[a note] " + 100 * "n")
+    line.show("waiting", 2, 2)
+    time.sleep(HANG_S)
+
+follow()
+"""
+
+
+def test_a_status_line__longer_than_the_terminal__stays_one_line_and_gives_the_cursor_back_at_ctrl_c() -> None:
+    """A line that wraps is drawn again below itself at every change."""
+    environment: Any = {**os.environ, "TERM": "xterm"}
+    script = FOLLOWING.replace("HANG_S", str(HANG_S))
+    terminal = pexpect.spawn(
+        sys.executable, ["-c", script], env=environment, encoding="utf-8", timeout=HANG_S, dimensions=(24, 60)
+    )
+    try:
+        terminal.expect_exact("waiting")
+        before = terminal.before or ""
+        assert "x" * 40 in before
+        assert "x" * 60 not in before
+        assert "half of it \x1b" in before, "with a bar behind it"
+        assert "[a note] " in before, "as it is: no markup"
+        assert "\x1b[?25l" in before, "the cursor is hidden"
+        terminal.sendintr()
+        terminal.expect_exact("\x1b[?25h")
+    finally:
+        terminal.close(force=True)
+
+
+def test_a_status_line__in_a_pipe__prints_plain_lines_once(capsys: pytest.CaptureFixture[str]) -> None:
+    status = StatusLine()
+    for text in ("one", "one", "two"):
+        status.show(text, 1, 2)
+    status.note("note")
+    status.end()
+    assert capsys.readouterr().err == "one\ntwo\nnote\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.cli_network import CliNetwork, Zoo, cli_network
+from tests.support.waiting import HANG_S
 from zoo_compute.chain import keystore
 from zoo_compute.operators import registration
 from zoo_compute.operators.account import Operators
@@ -356,3 +360,31 @@ def test_bad_input__is_refused_with_what_to_do(zoo: Zoo, place: CliNetwork) -> N
     other = place.account("stranger")
     answer = zoo.refused("node", "unstake", "--account", other)
     assert "not the owner" in answer
+
+
+def completions(*words: str) -> list[str]:
+    """What `zoo` answers to bash where somebody presses Tab behind the words."""
+    environment = {
+        **os.environ,
+        "_ZOO_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(["zoo", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    command = [str(Path(sys.executable).with_name("zoo"))]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S, check=True)
+    return [line.removeprefix("plain,") for line in answer.stdout.split()]
+
+
+def test_completion__proposes_the_operators_of_the_network_newest_first(zoo: Zoo, tmp_path: Path) -> None:
+    newest = register(zoo)["operator"]
+    assert isinstance(newest, int)
+    proposed = completions("node", "show", "--operator", "")
+    assert proposed == [str(number) for number in range(newest, 0, -1)]
+    assert completions("node", "show", "--operator", str(newest)) == [str(newest)]
+
+
+def test_completion__where_no_network_answers__proposes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZOO_NETWORK", str(tmp_path / "none.json"))
+    assert completions("node", "show", "--operator", "") == []

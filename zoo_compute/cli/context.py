@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from zoo_compute import paths
 from zoo_compute.cli.output import emit, say
@@ -24,7 +27,31 @@ if TYPE_CHECKING:
     from zoo_compute.store import Store
 
 
-NUMBER = click.IntRange(1, 2**64 - 1)  # of a job, an operator or a dataset
+COMPLETED = 50  # the most numbers that a shell proposes
+
+
+class Number(click.IntRange):
+    """The number of a job, an operator or a dataset. A shell completes those of the network, newest first."""
+
+    def __init__(self, count: Callable[[Chain], int]) -> None:
+        super().__init__(1, 2**64 - 1)
+        self._count = count
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """As of click. Proposes nothing where the network cannot be read: whoever presses Tab waits for no error."""
+        from zoo_compute.errors import ZooError
+
+        try:
+            count = self._count((ctx.find_object(Settings) or Settings()).chain())
+        except (ZooError, OSError):
+            return []
+        found = (str(number) for number in range(count, 0, -1) if str(number).startswith(incomplete))
+        return [CompletionItem(number) for number in itertools.islice(found, COMPLETED)]
+
+
+JOB = Number(lambda chain: chain.tasks.job_count())
+OPERATOR = Number(lambda chain: chain.registry.operator_count())
+DATASET = Number(lambda chain: chain.datasets.dataset_count())
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo_compute.amounts import format_count
-from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
+from zoo_compute.cli.context import DATASET, JOB, Group, Settings, pass_settings
 from zoo_compute.cli.output import table
 from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zoo_compute.client.datasets import DatasetRecord
 
 _which = click.argument("which", metavar="NAME|NUMBER")
-_job = click.argument("number", type=NUMBER, metavar="JOB")
+_job = click.argument("number", type=JOB, metavar="JOB")
 
 
 @click.group("dataset", cls=Group)
@@ -179,7 +179,7 @@ def claim_(settings: Settings, contributor: str | None) -> None:
 
 @click.command(cls=Sending)
 @_job
-@click.argument("datasets", type=NUMBER, nargs=-1, required=True, metavar="DATASET...")
+@click.argument("datasets", type=DATASET, nargs=-1, required=True, metavar="DATASET...")
 @pass_settings
 def cite(settings: Settings, number: int, datasets: tuple[int, ...]) -> None:
     """Record which datasets (at most eight) your job uses. Possible once, before the job ends."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo_compute.amounts import format_amount, format_seconds
-from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
+from zoo_compute.cli.context import JOB, Group, Settings, pass_settings
 from zoo_compute.cli.output import table
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def dispute() -> None:
 
 
 @dispute.command("list")
-@click.option("--job", type=NUMBER, help="Only disputes about this job.")
+@click.option("--job", type=JOB, help="Only disputes about this job.")
 @click.option("--open", "only_open", is_flag=True, help="Only disputes that did not end.")
 @pass_settings
 def list_(settings: Settings, job: int | None, only_open: bool) -> None:

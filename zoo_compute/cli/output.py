@@ -7,11 +7,15 @@ import math
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 BARS = "▁▂▃▄▅▆▇█"
+BAR_WIDTH = 16
 
 
 def emit(as_json: bool, data: Mapping[str, Any], lines: Iterable[str] | str = ()) -> None:
@@ -51,37 +55,64 @@ def sparkline(values: Sequence[float | None], most: int) -> str:
 
 
 class StatusLine:
-    """A status line on stderr: rewritten in place in a terminal; in a pipe, printed when it changes."""
+    """A status line on stderr: drawn in place in a terminal, with a bar of how much is done; in a pipe, printed when it changes."""
 
     def __init__(self) -> None:
         self.live = sys.stderr.isatty()
         self._last = ""
+        self._drawn: Progress | None = None
 
-    def show(self, text: str) -> None:
-        if text == self._last:
-            return
+    def show(self, text: str, done: float | None = None, total: float | None = None) -> None:
+        """done of total: the length of the bar; there is none where `total` is not given."""
         if self.live:
-            click.echo(f"\r\x1b[2K{text}", err=True, nl=False)
-        else:
+            self._draw(text, done, total)
+        elif text != self._last:
             click.echo(text, err=True)
         self._last = text
 
     def plot(self, text: str, values: Sequence[float | None]) -> str:
         """In a terminal, the text with a small plot of the values behind it, as far as the line has room; in a pipe, the text."""
-        room = shutil.get_terminal_size().columns - len(text) - 2
+        room = shutil.get_terminal_size().columns - len(text) - BAR_WIDTH - 3
         bars = sparkline(values, room) if self.live else ""
         return f"{text} {bars}" if bars else text
 
     def end(self) -> None:
         """Keep the line as it is and end it."""
-        if self.live and self._last:
-            click.echo("", err=True)
+        if self._drawn is not None:
+            self._drawn.stop()
+            self._drawn = None
         self._last = ""
 
     def note(self, text: str) -> None:
         """Print a permanent line above the status."""
-        if self.live and self._last:
-            click.echo("\r\x1b[2K", err=True, nl=False)
-        click.echo(text, err=True)
-        if self.live and self._last:
-            click.echo(self._last, err=True, nl=False)
+        if self._drawn is not None:
+            self._drawn.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            click.echo(text, err=True)
+
+    def _draw(self, text: str, done: float | None, total: float | None) -> None:
+        if self._drawn is None:
+            self._drawn = _drawn_line()
+            context = click.get_current_context(silent=True)
+            if context is not None:
+                context.call_on_close(self.end)  # whatever ends the command: the terminal's cursor is hidden until then
+        self._drawn.update(self._drawn.task_ids[0], description=text, completed=done or 0, total=total)
+        self._drawn.refresh()
+
+
+def _drawn_line() -> Progress:
+    """A line of rich's, as wide as the terminal. It redraws when it is told to, so that it needs no thread."""
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn, Task, TextColumn
+    from rich.progress_bar import ProgressBar
+    from rich.table import Column
+
+    class Bar(ProgressColumn):
+        def render(self, task: Task) -> ProgressBar | str:
+            return "" if task.total is None else ProgressBar(task.total, task.completed, BAR_WIDTH)
+
+    text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+    line = Progress(text, Bar(), console=Console(stderr=True), auto_refresh=False)
+    line.add_task("", total=None)
+    line.start()
+    return line

@@ -60,6 +60,13 @@ class Progress:
         return self.state in ("ended", "cancelled")
 
     @property
+    def done(self) -> float:
+        """How much of the training is done, 0 to 1: of a running job, the slots that have a result on chain."""
+        if self.state != "running":
+            return float(self.state == "ended")
+        return (self.round + self.committed / self.slots) / self.rounds
+
+    @property
     def settled(self) -> bool:
         """Over, and every claim is paid or convicted."""
         return self.state == "cancelled" or self.closed

@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from zoo_compute.amounts import Token
-from zoo_compute.cli.context import NUMBER, Settings, pass_settings
+from zoo_compute.cli.context import JOB, Settings, pass_settings
 from zoo_compute.cli.output import table
 from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
 
 
 @click.command("custody", cls=Sending)
-@click.argument("number", type=NUMBER, metavar="JOB")
+@click.argument("number", type=JOB, metavar="JOB")
 @click.option(
     "--fund", "amount", metavar="AMOUNT", help="Add this much of the job's token to what custodians are paid from."
 )

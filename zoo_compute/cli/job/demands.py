@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo_compute.amounts import format_amount, format_seconds
-from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
+from zoo_compute.cli.context import JOB, Command, Settings, pass_settings
 from zoo_compute.cli.output import table
 from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_LANE
 
@@ -31,7 +31,7 @@ LANES = {AGGREGATOR_SEAT: "the aggregator", SUBMITTER_LANE: "the submitter", STR
 
 
 @click.command(cls=Command)
-@click.argument("number", type=NUMBER, metavar="JOB")
+@click.argument("number", type=JOB, metavar="JOB")
 @pass_settings
 def demands(settings: Settings, number: int) -> None:
     """List on-chain demands for data that a job's operators committed: who asked, and when it was answered."""

@@ -6,12 +6,12 @@ from dataclasses import asdict
 
 import click
 
-from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
+from zoo_compute.cli.context import JOB, Command, Settings, pass_settings
 from zoo_compute.cli.output import table
 
 
 @click.command("evaluate", cls=Command)
-@click.argument("number", type=NUMBER, metavar="JOB")
+@click.argument("number", type=JOB, metavar="JOB")
 @click.option("--all", "every", is_flag=True, help="Every checkpoint, not only the first and the newest.")
 @click.option("--metric", metavar="FILE.py:FUNCTION", help="Your own metric of tensors and held-out examples.")
 @click.option("--store", "location", metavar="LOCATION", help="Store to fetch into. [env ZOO_STORE; ~/.zoo/store]")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo_compute.amounts import Token, format_amount, format_seconds
-from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
+from zoo_compute.cli.context import JOB, Group, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine, table
 from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import ConfigError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from zoo_compute.client.job import Job, Redundancy
     from zoo_compute.client.progress import Progress
 
-_number = click.argument("number", type=NUMBER, metavar="JOB")
+_number = click.argument("number", type=JOB, metavar="JOB")
 _store = click.option(
     "--store", "location", metavar="LOCATION", help="Store to fetch into. [env ZOO_STORE; ~/.zoo/store]"
 )
@@ -250,7 +250,7 @@ def follow(settings: Settings, job: Job, *, until_settled: bool = False) -> Prog
     try:
         looks = job.poll if status.live else job.watch
         for last in looks(poll_s=1.0, until_settled=until_settled):
-            status.show(status.plot(last.line(), last.losses))
+            status.show(status.plot(last.line(), last.losses), last.done, 1.0)
             for text in last.advice if last.failed_attempts else ():
                 if text not in advised:
                     status.note(text)

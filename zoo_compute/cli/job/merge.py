@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
+from zoo_compute.cli.context import JOB, Command, Settings, pass_settings
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def merge_branches(settings: Settings, branches: tuple[str, ...], out: Path, loc
 
 
 @click.command(cls=Command)
-@click.argument("number", type=NUMBER, metavar="JOB")
+@click.argument("number", type=JOB, metavar="JOB")
 @click.option(
     "--branch-network",
     "networks",

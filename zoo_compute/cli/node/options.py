@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zoo_compute import paths as places
-from zoo_compute.cli.context import NUMBER, Settings, pass_settings
+from zoo_compute.cli.context import OPERATOR, Settings, pass_settings
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ token_option = click.option("--token", metavar="ADDRESS", help="Payment token; Z
 def for_operator(command: Callable[..., None]) -> Callable[..., None]:
     """Of a command for one operator: the settings, --operator and --home."""
     number = click.option(
-        "--operator", type=NUMBER, help="The operator's number; by default that of --home, or of --account."
+        "--operator", type=OPERATOR, help="The operator's number; by default that of --home, or of --account."
     )
     return number(home_option(pass_settings(command)))
 
