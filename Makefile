@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow test-network test-deploy test-browser test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated docs docs-links format generate bench gpu wheels clean
+.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow test-network test-deploy test-browser test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated docs docs-links format generate bench gpu wheels wheel-arm64 clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -152,6 +152,13 @@ wheels: setup ## dist/: the wheels of zoo-compute, for this system, and of zoo-g
 	rm -f dist/zoo_compute-*.whl dist/zoo_gym-*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . packages/zoo-gym
 	test ! -e dist/zoo_compute-*-linux_*.whl || $(MAKE) --no-print-directory dist/manylinux
+
+wheel-arm64: setup ## dist/: the wheel of zoo-compute for Linux on arm64 (aarch64-linux-gnu-g++)
+	rm -rf .build/arm64
+	mkdir -p .build/arm64
+	git ls-files -z | xargs -0 cp --parents -t .build/arm64
+	CXX=aarch64-linux-gnu-g++ _PYTHON_HOST_PLATFORM=linux-aarch64 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .build/arm64
+	$(MAKE) --no-print-directory dist/manylinux
 
 # Puts the oldest glibc that its libraries run with into the wheel's name: pip then refuses it on older systems, and indexes accept it.
 dist/manylinux:

@@ -10,10 +10,10 @@ import argparse
 import hashlib
 import importlib
 import os
-import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -52,8 +52,8 @@ class CompileError(RuntimeError):
 
 
 def targets() -> Flags:
-    """Instruction sets of this architecture with their flags, best first."""
-    machine = platform.machine().lower()
+    """Instruction sets of this architecture with their flags, best first. Python's own name for it, which a cross build sets."""
+    machine = sysconfig.get_platform().rpartition("-")[2].lower()
     if machine in ("x86_64", "amd64"):
         return X86
     return ARM if machine in ("aarch64", "arm64") else OTHER
