@@ -47,8 +47,8 @@ TOKENS: constant(Bytes[6]) = b"tokens"
 INPUTS: constant(Bytes[6]) = b"inputs"
 TARGETS: constant(Bytes[7]) = b"targets"
 PRESENT: constant(Bytes[7]) = b"present"
-# Of `updates/`, which a tensor's name comes behind.
-UPDATES_BYTES: constant(uint256) = 8
+# Of `updates/FIRST/`, which a tensor's name comes behind.
+UPDATES_BYTES: constant(uint256) = 19
 RESIDUAL: constant(Bytes[9]) = b"residual/"
 RESIDUAL_BYTES: constant(uint256) = 9
 
@@ -282,7 +282,7 @@ def _update(frame: IEvidence.Frame, position: IEvidence.Position, given: consist
             slots += each.scope & bits.U16
         word = consistency._float32(slots)
     else:
-        # Every other batch of an aggregation is `updates/NAME`, a row for each slot.
+        # Every other batch of an aggregation is `updates/FIRST/NAME`: of each slot the tensor's words from FIRST on, as many as a row has.
         head: Bytes[merkle.MAX_HEAD] = b""
         count: uint256 = 0
         head, count = openings._head(given.descriptor)
@@ -298,7 +298,8 @@ def _update(frame: IEvidence.Frame, position: IEvidence.Position, given: consist
         if is_present:
             self._check_result(given.result, slot, holder)
             tensor: Bytes[consistency.MAX_ENTRY] = slice(name, UPDATES_BYTES, len(name) - UPDATES_BYTES)
-            word = consistency._word_of(given.result.update_root, tensor, given.words, given.element % width)
+            number: uint256 = consistency._first(name) + given.element % width
+            word = consistency._word_of(given.result.update_root, tensor, given.words, number)
     self._check_false(word != committed)
 
 

@@ -27,7 +27,7 @@ from node.admission.trial import LoadedWorkload
 from node.backends import falls_back, remember
 from node.compute.aggregation import aggregate, should_precompute
 from node.compute.cache import put_async
-from node.compute.programs import Programs, State
+from node.compute.programs import Programs, Tensors
 from node.compute.reexecution import Mismatch, verify_slot
 from node.compute.report import ShardReport
 from node.compute.training import Progress, ShardResult, probe_losses, root_of, train_shard
@@ -120,7 +120,7 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
 
 
 def _why_not_aggregate(manifest: Manifest, step: Graph) -> str:
-    needed, total = aggregation_bytes(step, manifest.aggregation_spec), memory(CPU)[1]
+    needed, total = aggregation_bytes(step, manifest.aggregation_spec, streamed=True), memory(CPU)[1]
     why = f"combining {manifest.slots} updates needs about {needed / GB:,.1f} GB, this machine has {total / GB:,.1f} GB"
     return why if needed > total else ""
 
@@ -240,7 +240,7 @@ def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str,
     return {**answer, "seconds": time.perf_counter() - began}
 
 
-def _probed(request: Mapping[str, Any], store: Store, inputs: Inputs, updates: Mapping[int, State]) -> dict[str, Any]:
+def _probed(request: Mapping[str, Any], store: Store, inputs: Inputs, updates: Mapping[int, Tensors]) -> dict[str, Any]:
     """`odd`: [round, slot] of each update that by itself makes the loss worse; `probe`: the losses that say so. Empty if the
     probe is not possible: no verdict waits for files that a submitter may withhold."""
     manifest, programs, round_ = inputs.manifest, inputs.programs, request["round"]
@@ -258,7 +258,7 @@ def _probed(request: Mapping[str, Any], store: Store, inputs: Inputs, updates: M
 
 def _received(
     request: Mapping[str, Any], store: Store, inputs: Inputs
-) -> tuple[dict[int, SlotResult], dict[int, State]]:
+) -> tuple[dict[int, SlotResult], dict[int, Tensors]]:
     """The results that a checkpoint combines, and their updates, by slot."""
     entries: dict[int, SlotResult] = {}
     for commit in request["bundles"]:

@@ -6,29 +6,37 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from math import comb
 from pathlib import Path
 
+from repops.builder import Builder
+from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, BadProgram, Graph
+from repops.limits import MAX_TRACE_BYTES
+from repops.profile import trace_bytes
+from zoo_compute.formats.manifest import Aggregation, AggregationSpec, OuterOptimizer
 from zoo_compute.spec.params import MAX_SLOTS
 from zoo_compute.spec.topology import Level, tree
+from zoo_compute.training.rounds import aggregation_program
 
 RESULTS = Path(__file__).parents[1] / "results"
 MEASURED_GAS = RESULTS / "gas.json"
 MARK_RATIO = 218  # of fp32 to packed, where none was measured: what entropy allows for top 64 of 4096 at 2 bits
-MAX_ELEMENTS = 2**31 - 1  # of a tensor of a program, an aggregation's `updates/NAME` among them
 BLOCK_GAS = 30_000_000  # of a block of a usual chain
 LIST_LENGTHS = {"clear": (1, 4), "award": (1, 4), "finalise": (24, 60)}  # list lengths that gas was measured at
 PER_TURN = ("commit", "post_checkpoint", "finalise")
 ONCE = ("register", "deposit")  # of an operator, whatever jobs it serves
 
-# Parameters, and elements of the largest tensor that is exchanged: an embedding, vocabulary x width.
-MODELS: dict[str, tuple[int, int]] = {
-    "1M GPT (vocabulary 256, width 128)": (10**6, 4 * 128 * 128),
-    "GPT-2 small, 124M": (124_439_808, 50_257 * 768),
-    "7B (vocabulary 32,000, width 4,096)": (6_738_415_616, 32_000 * 4_096),
+# Parameters.
+MODELS: dict[str, int] = {
+    "1M GPT (vocabulary 256, width 128)": 10**6,
+    "GPT-2 small, 124M": 124_439_808,
+    "7B (vocabulary 32,000, width 4,096)": 6_738_415_616,
 }
+SAMPLE = 2**16  # parameters of the model whose aggregation is built to be measured
+NEAREST = Aggregation("trimmed_mean", 1, "nearest")
 
 
 def measured_gas() -> dict[str, int]:
@@ -89,9 +97,26 @@ def trees(leaves: int, parameters: int, ratio: float, fan_ins: Iterable[int]) ->
     return table | {str(fan_in): tree(leaves, fan_in, packed, dense) for fan_in in fan_ins}
 
 
-def most_slots(largest_tensor: int) -> int:
-    """Slots of a job that an aggregation's program can combine."""
-    return min(MAX_SLOTS, MAX_ELEMENTS // largest_tensor)
+def most_slots(parameters: int, rule: Aggregation) -> int:
+    """Slots of a job that an aggregation's program can combine: its trace is what ends first, which grows with the parameters."""
+    low, high = 0, MAX_SLOTS
+    while low < high:
+        slots = (low + high + 1) // 2
+        fits = trace_bytes(_aggregation(slots, rule)) * parameters <= MAX_TRACE_BYTES * SAMPLE
+        low, high = (slots, high) if fits else (low, slots - 1)
+    return low
+
+
+def _aggregation(slots: int, rule: Aggregation) -> Graph:
+    """Of a model of SAMPLE parameters, all in one tensor."""
+    b = Builder()
+    before, data = b.input(F32, (SAMPLE,), STATE_ROLE, 0), b.input(F32, (1,), BATCH_ROLE, 0)
+    step = b.finish([("w", PARAMETER, before, b.map("mul", before, 0.5))], [("inputs", data)], b.sum(data, [0]))
+    rule = replace(rule, hostile=min(rule.hostile, (slots - 1) // 2))
+    try:
+        return aggregation_program(step, AggregationSpec(slots, OuterOptimizer(0.7, 0.9), rule))
+    except BadProgram as error:
+        raise AssertionError(f"{slots} slots of {SAMPLE:,} parameters") from error
 
 
 # Robustness ----------------------------------------------------------------------------------------------------------

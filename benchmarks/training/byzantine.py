@@ -40,6 +40,7 @@ from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.files import initial_checkpoint, publish_files
 from zoo_compute.store import BlockStore
 from zoo_compute.training.examples import Dataset, Examples, batch_of, prepare_arrays, prepare_text
+from zoo_compute.training.parts import Part
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,12 +58,12 @@ class CachedPrograms(Programs):
     """Programs whose parts of an aggregation stay ready from round to round; of a model this small they can."""
 
     @lru_cache  # noqa: B019
-    def aggregation(self, name: str, aggregation_spec: AggregationSpec) -> Runner:
-        return super().aggregation(name, aggregation_spec)
+    def aggregation(self, part: Part, aggregation_spec: AggregationSpec) -> Runner:
+        return super().aggregation(part, aggregation_spec)
 
     @lru_cache  # noqa: B019
-    def products(self, name: str, slots: int) -> Runner:
-        return super().products(name, slots)
+    def products(self, part: Part, aggregation_spec: AggregationSpec) -> Runner:
+        return super().products(part, aggregation_spec)
 
     @lru_cache  # noqa: B019
     def row_weights(self, aggregation_spec: AggregationSpec) -> Runner:

@@ -19,6 +19,10 @@ ENTRY_TAG: constant(bytes1) = 0x06
 # Where the name of an entry begins, after its length: behind kind, before and after of the state's, the batch's node.
 STATE_NAME_AT: constant(uint256) = 12
 BATCH_NAME_AT: constant(uint256) = 4
+# In `updates/FIRST/NAME`: decimal digits.
+FIRST_AT: constant(uint256) = 8
+FIRST_DIGITS: constant(uint256) = 10
+ZERO_DIGIT: constant(uint256) = 48
 
 
 # An entry of the disputed program.
@@ -121,6 +125,18 @@ def _number(data: Bytes[openings.MAX_DESCRIPTOR], at: uint256) -> uint256:
 @pure
 def _name(entry: Entry, at: uint256) -> Bytes[MAX_ENTRY]:
     return slice(entry.data, at + 4, self._number(entry.data, at))
+
+
+@internal
+@pure
+def _first(name: Bytes[MAX_ENTRY]) -> uint256:
+    """
+    @notice Which word of its tensor a batch of an aggregation begins with, by its name.
+    """
+    first: uint256 = 0
+    for i: uint256 in range(FIRST_DIGITS):
+        first = 10 * first + convert(slice(name, FIRST_AT + i, 1), uint256) - ZERO_DIGIT
+    return first
 
 
 @internal

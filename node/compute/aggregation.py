@@ -7,19 +7,23 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from node.compute.programs import Programs, State, run_step
+from node.compute.programs import Programs, State, Tensors, run_step
 from node.errors import BadInputs
+from node.hardware import threads
+from repops.backend import Runner
+from repops.commitments import Array
 from repops.graph import Graph
 from zoo_compute.formats.manifest import AggregationSpec, Manifest
-from zoo_compute.training.rounds import PRODUCTS, SCORES, aggregation_batch, checkpoint_nodes
+from zoo_compute.training.parts import Part
+from zoo_compute.training.rounds import PRODUCTS, SCORES, aggregation_batch, aggregation_parts, checkpoint_nodes
 from zoo_compute.training.shapes import shape_mismatch
 
 
-def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates: Mapping[int, State]) -> State:
+def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates: Mapping[int, Tensors]) -> State:
     """The next checkpoint, by the job's rule and outer optimiser. Raises BadInputs.
 
-    updates: slot -> update. What is not exchanged stays as it is in the checkpoint. Runs tensor by tensor: beside
-    checkpoint and updates it holds all slots' rows of one tensor, once for the mean.
+    updates: slot -> update, whose tensors are asked for in ascending order. What is not exchanged stays as it is in the checkpoint. Runs part by part: beside both checkpoints
+    and the updates it holds all slots' rows of one part.
     """
     if not updates:
         raise BadInputs("aggregate: a round without updates has no next checkpoint")
@@ -30,36 +34,51 @@ def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates
     for slot, update in updates.items():
         if not 0 <= slot < manifest.slots:
             raise BadInputs(f"aggregate: an update of slot {slot}; the job has {manifest.slots}")
-        _check_same({name: checkpoint[name] for name in exchanged}, update, slot)
+        if update.keys() != set(exchanged):
+            odd = min(update.keys() ^ set(exchanged))
+            raise BadInputs(
+                f"aggregate: the update of slot {slot} and the checkpoint do not hold the same tensors ({odd!r})"
+            )
     made, aggregation_spec = dict(checkpoint), manifest.aggregation_spec
-    verdict = {} if aggregation_spec.rule.is_mean else _verdict(programs, aggregation_spec, updates)
+    verdict = {} if aggregation_spec.rule.is_mean else _verdict(programs, aggregation_spec, checkpoint, updates)
     if verdict:
         made[SCORES] = verdict.pop(SCORES)
-    for name in exchanged:
-        run = programs.aggregation(name, aggregation_spec)
-        made |= run_step(run, checkpoint, aggregation_batch([name], aggregation_spec, updates, run.batch) | verdict)
+    for part in aggregation_parts(programs.graph, aggregation_spec):
+        run = programs.aggregation(part, aggregation_spec)
+        for name, array in run.state.items():
+            array[...] = part.of(checkpoint[name]) if array.shape else checkpoint[name]
+        batch = _batch(part, aggregation_spec, updates, run, checkpoint[part.name])
+        run.step(batch | verdict, threads=threads())
+        _keep(made, part, run.state, checkpoint)
     return made
 
 
-def _verdict(programs: Programs, aggregation_spec: AggregationSpec, updates: Mapping[int, State]) -> State:
+def _keep(made: State, part: Part, state: State, checkpoint: State) -> None:
+    """Write a part's state into the next checkpoint, in memory of its own."""
+    for name, array in state.items():
+        if made[name] is checkpoint[name]:
+            made[name] = np.empty_like(checkpoint[name])
+        (part.of(made[name]) if array.shape else made[name])[...] = array
+
+
+def _verdict(
+    programs: Programs, aggregation_spec: AggregationSpec, checkpoint: State, updates: Mapping[int, Tensors]
+) -> State:
     """Which rows count and what they weigh, from the products of all tensors' rows; and the slots' scores."""
     made = {PRODUCTS: np.zeros((aggregation_spec.slots, aggregation_spec.slots), np.float32)}
-    for name in programs.graph.exchanged:
-        run = programs.products(name, aggregation_spec.slots)
-        made = run_step(run, made, aggregation_batch([name], aggregation_spec, updates, run.batch))
+    for part in aggregation_parts(programs.graph, aggregation_spec):
+        run = programs.products(part, aggregation_spec)
+        made = run_step(run, made, _batch(part, aggregation_spec, updates, run, checkpoint[part.name]))
     run = programs.row_weights(aggregation_spec)
     return run_step(run, run.state, made)
 
 
-def _check_same(parameters: State, update: State, slot: int) -> None:
-    if update.keys() != parameters.keys():
-        odd = min(update.keys() ^ parameters.keys())
-        raise BadInputs(
-            f"aggregate: the update of slot {slot} and the checkpoint do not hold the same tensors ({odd!r})"
-        )
-    for name, value in parameters.items():
-        if update[name].shape != value.shape or update[name].dtype != value.dtype:
-            raise BadInputs(f"aggregate: the update of slot {slot} has {name!r} of another shape or dtype")
+def _batch(part: Part, spec: AggregationSpec, updates: Mapping[int, Tensors], run: Runner, like: Array) -> State:
+    """The batch of a part. like: the checkpoint's tensor. Raises BadInputs."""
+    for slot, update in updates.items():
+        if update[part.name].shape != like.shape or update[part.name].dtype != like.dtype:
+            raise BadInputs(f"aggregate: the update of slot {slot} has {part.name!r} of another shape or dtype")
+    return aggregation_batch([part], spec, updates, run.batch)
 
 
 def should_precompute(manifest: Manifest, step: Graph) -> bool:

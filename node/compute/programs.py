@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from node.device import runner
@@ -13,6 +14,7 @@ from repops.graph import OPTIMIZER, STEP, Graph
 from repops.hashing import StateHasher
 from repops.profile import Profile, profile
 from zoo_compute.formats.manifest import AggregationSpec, Compression, Manifest
+from zoo_compute.training.parts import Part
 from zoo_compute.training.rounds import (
     aggregation_program,
     begin,
@@ -22,6 +24,7 @@ from zoo_compute.training.rounds import (
 )
 
 State = dict[str, Array]
+Tensors = Mapping[str, Array]  # a state that is only read, and may be read as it is asked for
 
 
 class Programs:
@@ -34,7 +37,7 @@ class Programs:
         self._hasher = StateHasher(graph)
         self._updates: dict[Compression, Runner] = {}
         # As graphs: their memory is for one at a time.
-        self._aggregations: dict[tuple[str, AggregationSpec], Graph] = {}
+        self._aggregations: dict[tuple[Part, AggregationSpec], Graph] = {}
 
     @cached_property
     def root(self) -> bytes:
@@ -95,18 +98,18 @@ class Programs:
             self._updates[compression], {**end, **start}, {name: end[name] for name in self.graph.exchanged}
         )
 
-    def aggregation(self, name: str, aggregation_spec: AggregationSpec) -> Runner:
-        """The part of the aggregation that makes the next checkpoint's `name`, and what the outer optimiser keeps of it."""
-        if (name, aggregation_spec) not in self._aggregations:
-            self._aggregations[name, aggregation_spec] = aggregation_program(self.graph, aggregation_spec, only=name)
-        return runner(self._aggregations[name, aggregation_spec], CPU)
+    def aggregation(self, part: Part, aggregation_spec: AggregationSpec) -> Runner:
+        """What makes a part of the next checkpoint, and what the outer optimiser keeps of it."""
+        if (part, aggregation_spec) not in self._aggregations:
+            self._aggregations[part, aggregation_spec] = aggregation_program(self.graph, aggregation_spec, only=part)
+        return runner(self._aggregations[part, aggregation_spec], CPU)
 
-    def products(self, name: str, slots: int) -> Runner:
-        """The part of the aggregation that adds the products of the rows of `name`."""
-        return runner(products_program(self.graph, slots, name), CPU)
+    def products(self, part: Part, aggregation_spec: AggregationSpec) -> Runner:
+        """The stage of the aggregation that adds the products of the part's rows."""
+        return runner(products_program(self.graph, aggregation_spec, part), CPU)
 
     def row_weights(self, aggregation_spec: AggregationSpec) -> Runner:
-        """The part of the aggregation that says of each row what it weighs."""
+        """The stage of the aggregation that says of each row what it weighs."""
         return runner(row_weights_program(self.graph, aggregation_spec), CPU)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from node.compute.programs import Programs, State
+from node.compute.programs import Programs, State, Tensors
 from node.compute.training import train_shard
 from zoo_compute.formats.bundles import SlotResult
 from zoo_compute.formats.manifest import Manifest
@@ -62,7 +62,7 @@ def verify_slot(
     round: int,
     entry: SlotResult,
     *,
-    update: State | None = None,
+    update: Tensors | None = None,
     carried: State | None = None,
     start_root: bytes | None = None,
 ) -> Agreement | Mismatch:
@@ -97,7 +97,7 @@ def _steps(manifest: Manifest, field: str | None) -> tuple[int, int]:
     )  # else: update is not checkpoint - local
 
 
-def _first_difference(mine: State, theirs: State) -> tuple[str, int | None, str | None, str | None] | None:
+def _first_difference(mine: Tensors, theirs: Tensors) -> tuple[str, int | None, str | None, str | None] | None:
     """The first tensor (by name) and element whose bits differ."""
     for name in sorted(mine.keys() | theirs.keys()):
         if name not in mine or name not in theirs or mine[name].shape != theirs[name].shape:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from node.compute.programs import Programs, State
+from node.compute.programs import Programs, State, Tensors
 from node.hardware import threads
 from repops import commitments
 from zoo_compute.formats.manifest import Manifest
@@ -114,7 +114,7 @@ def probe_losses(
     checkpoint: State,
     heldout: Examples,
     round: int,
-    updates: Mapping[int, State],
+    updates: Mapping[int, Tensors],
 ) -> tuple[float, dict[int, float]]:
     """The loss on a few held-out batches, others each round: of the checkpoint, and by slot with that slot's update alone."""
     every = heldout_batches(manifest, heldout)

@@ -33,7 +33,7 @@ from typing import Any
 from node.admission import benchmark
 from node.admission.trial import LoadedWorkload
 from node.backends import falls_back, on_switch
-from node.compute.programs import Programs, State
+from node.compute.programs import Programs, Tensors
 from node.device import computes_on, pick_device
 from node.disputes.answerer import Answerer
 from node.disputes.asker import Asker, Disputed, Wait, explored_first
@@ -247,7 +247,7 @@ class _Player:
     def _aggregation(self, inputs: Inputs, folder: Path) -> Aggregation:
         """From what the present seats committed, fetched and checked."""
         request, step = self._request, inputs.programs.graph
-        updates, trees, seated = dict[int, State](), dict[int, PrunedTree](), []
+        updates, trees, seated = dict[int, Tensors](), dict[int, PrunedTree](), []
         for commit in request["bundles"]:
             entries = fetch_results(self._store, request, commit, root_from_hex(commit["start_root"]))
             for slot, received in get_updates(self._store, entries, inputs.manifest, step).items():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from node.compute.programs import State
+from node.compute.programs import State, Tensors
 from node.disputes.computation import Computation, DisputedWord, Roots, SlotRound
 from node.disputes.previous_turn import SeatClaim
 from repops.commitments import Array, tensor_roots
@@ -18,7 +18,13 @@ from zoo_compute.disputes.evidence import Evidence, PresentClaim, WholeTensor, W
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.spec.frames import Result
 from zoo_compute.spec.state import Claim
-from zoo_compute.training.rounds import PRESENT, UPDATES, aggregation_batch, aggregation_program, update_program
+from zoo_compute.training.rounds import (
+    PRESENT,
+    aggregation_batch,
+    aggregation_parts,
+    aggregation_program,
+    update_program,
+)
 
 
 class SingleStep(Computation):
@@ -70,7 +76,7 @@ class Aggregation(SingleStep):
         manifest: Manifest,
         step: Graph,
         checkpoint: State,
-        updates: Mapping[int, State],
+        updates: Mapping[int, Tensors],
         *,
         claim: Claim | None = None,
         seated: Sequence[SeatClaim] = (),
@@ -79,6 +85,7 @@ class Aggregation(SingleStep):
     ) -> None:
         super().__init__(aggregation_program(step, manifest.aggregation_spec), checkpoint, folder=folder)
         self.aggregation_spec, self.updates = manifest.aggregation_spec, updates
+        self.tensor_parts = {part.batch_name: part for part in aggregation_parts(step, manifest.aggregation_spec)}
         self._trees = trees or {}
         self._claim, self._seated = claim, sorted(seated, key=lambda each: each.claim.seat)
 
@@ -93,11 +100,11 @@ class Aggregation(SingleStep):
         assert self._claim is not None, "evidence of an aggregation without its claim"
         every = tuple(PresentClaim.of(each.claim) for each in self._seated)
         if name != PRESENT:
-            tensor_name = name.removeprefix(UPDATES)
-            slot, at = divmod(asked.element, self.checkpoint[tensor_name].size)
+            part = self.tensor_parts[name]
+            slot, at = divmod(asked.element, part.of(self.checkpoint[part.name]).size)
             for seated in self._seated:
                 if slot in seated.results:
-                    words = self._word(slot, tensor_name, at)
+                    words = self._word(slot, part.name, part.first + at)
                     present = (PresentClaim.of(seated.claim),)
                     return evidence.Update(*asked, self._claim, present, seated.results[slot], words)
         return evidence.Update(*asked, self._claim, every, Result(), Words())
@@ -116,8 +123,8 @@ class _Stacked(Mapping[str, Array]):
         self._names = [name for name, _ in of.graph.batch]
 
     def __getitem__(self, name: str) -> Array:
-        names = [] if name == PRESENT else [name.removeprefix(UPDATES)]
-        return np.asarray(aggregation_batch(names, self._of.aggregation_spec, self._of.updates)[name])
+        parts = [] if name == PRESENT else [self._of.tensor_parts[name]]
+        return np.asarray(aggregation_batch(parts, self._of.aggregation_spec, self._of.updates)[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from node.compute.programs import State
+from node.device import memory
 from node.errors import BadInputs
-from node.hardware import threads
+from node.hardware import CPU, threads
 from node.inputs import bundles
 from node.inputs.bundles import SlotResult
 from node.inputs.fetching import TIMEOUT_S, root_from_hex
@@ -21,6 +22,7 @@ from zoo_compute.formats.tags import round_tag
 from zoo_compute.store.blockstore import BlockStore
 from zoo_compute.store.dag import prefetch
 from zoo_compute.store.interface import Store
+from zoo_compute.training.memory import aggregation_bytes
 
 MAX_CONCURRENT_FETCHES = 4  # updates that are fetched side by side
 
@@ -54,15 +56,24 @@ def put_update(store: Store, update: State, manifest: Manifest, step: Graph, *, 
 
 
 def get_update(
-    store: Store, entry: SlotResult, manifest: Manifest, step: Graph, *, timeout_s: float = TIMEOUT_S, tag: str = ""
+    store: Store,
+    entry: SlotResult,
+    manifest: Manifest,
+    step: Graph,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    tag: str = "",
+    streamed: bool = False,
 ) -> ReceivedUpdate:
     """Fetch a slot's update as its author sent it, and check its root. Raises BadInputs; the store's errors pass.
 
-    tag: pin it under this tag, since it may have to be combined again when its author is gone.
+    tag: pin it under this tag, since it may have to be combined again when its author is gone. streamed: with one tensor in memory
+    at a time.
     """
     try:
         parts = UpdateLayout.of(step, manifest.compression)
-        update = files.get(store, entry.update, parts, timeout_s=timeout_s, threads=threads())
+        get = files.get_streamed if streamed else files.get
+        update = get(store, entry.update, parts, timeout_s=timeout_s, threads=threads())
     except BadUpdateFile as error:
         raise BadInputs(f"update {entry.update}: {error}") from error
     if update.tree.root != entry.update_root:
@@ -97,10 +108,13 @@ def get_whole_update(
 def get_updates(
     store: Store, entries: Mapping[int, SlotResult], manifest: Manifest, step: Graph, *, tag: str = ""
 ) -> dict[int, ReceivedUpdate]:
-    """As `get_update` for several slots, by slot; a few at once, so that round trips overlap."""
+    """As `get_update` for several slots, by slot; a few at once, so that round trips overlap. Streamed if they do not fit in memory."""
     slots = sorted(entries)
+    streamed = aggregation_bytes(step, manifest.aggregation_spec) > memory(CPU)[0]
     received = prefetch(
-        lambda slot: get_update(store, entries[slot], manifest, step, tag=tag), slots, MAX_CONCURRENT_FETCHES
+        lambda slot: get_update(store, entries[slot], manifest, step, tag=tag, streamed=streamed),
+        slots,
+        MAX_CONCURRENT_FETCHES,
     )
     return dict(zip(slots, received, strict=True))
 

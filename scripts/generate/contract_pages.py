@@ -1,7 +1,7 @@
-"""The pages of docs/reference/contracts: a contract's transactions, views, events and refusals.
+"""The pages of docs/reference/contracts: a contract's transactions, views and events.
 
 What a function does and takes comes from the contract's NatSpec, through the generated bindings; who may send it from the table in
-docs/protocol/NAME.md; what to do about a refusal from the hints.
+docs/protocol/NAME.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import textwrap
 from typing import Any
 
-from scripts.generate.error_pages import REASONS, refusal_table
+from scripts.generate.error_pages import REASONS
 from scripts.generate.protocol_tables import GENERATED, PROTOCOL, WIDTH, Row, filled, page_name, rows
 from zoo_compute.chain.generated import bindings
 
@@ -57,12 +57,12 @@ def contract_page(contract: str) -> str:
     binding = getattr(bindings, contract)
     rules = PROTOCOL / f"{page_name(contract)}.md"
     lines = [f"# {contract}", "", GENERATED]
-    lines += [f"The rules: [{contract}](../../protocol/{rules.name})." if rules.exists() else "", ""]
+    lines += [f"The rules: [{contract}](../../protocol/{rules.name})."] if rules.exists() else []
+    lines += [f"What to do about its refusals: [{REASONS[contract]}](../errors/{REASONS[contract]}.md).", ""]
     lines += [*_paragraphs(inspect.getdoc(binding) or ""), ""]
     structs = _names_of_structs(contract)
     listed = [*_transactions(contract, structs), *_views(contract, structs), *_events(contract, structs)]
     lines += [*listed, *_structs({name: fields for fields, name in structs.items()}, "\n".join(listed))]
-    lines += ["## Refusals", "", *refusal_table([REASONS[contract]], "../errors")]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -86,11 +86,17 @@ def _views(contract: str, structs: dict[str, str]) -> list[str]:
     """What anyone can read, at any block and without gas."""
     binding = getattr(bindings, contract)
     lines: list[str] = []
+    bare: list[str] = []
     for abi in sorted(bindings.abi(contract), key=lambda item: str(item.get("name"))):
         if abi["type"] != "function" or abi["stateMutability"] not in ("view", "pure"):
             continue
         words = " ".join((inspect.getdoc(getattr(binding, abi["name"], None)) or "").split())
-        lines += filled(f"- `{_signature(abi, structs)}`{': ' + words if words else ''}", "  ")
+        if words and not words.startswith("The contract variable"):
+            lines += filled(f"- `{_signature(abi, structs)}`: {words}", "  ")
+        else:
+            bare.append(f"`{_signature(abi, structs)}`")
+    if bare:
+        lines += filled(f"- as they are named: {', '.join(bare)}", "  ")
     return ["## Views", "", *lines, ""] if lines else []
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections import defaultdict
-from collections.abc import Iterable
 
 from scripts.generate.protocol_tables import GENERATED, filled, rows
 from zoo_compute import errors
 from zoo_compute.chain.revert_hints import HINTS
-from zoo_compute.documentation import place_of
 
 REASONS = {  # contract -> how its refusals begin
     "NodeRegistry": "registry",
@@ -37,21 +35,6 @@ OTHERS = {  # how refusals begin -> who refuses
     "access_control": "the roles of Timelock",
 }
 REFUSERS = {**{prefix: contract for contract, prefix in REASONS.items()}, **OTHERS, "erc20": "ZEN and other tokens"}
-
-
-def link(reason: str, folder: str) -> str:
-    """A reason that leads to its entry. folder: that of docs/reference/errors, as seen from the page."""
-    return f"[`{reason}`]({folder}/{reason.partition(':')[0]}.md#{place_of(reason)})"
-
-
-def refusal_table(prefixes: Iterable[str], folder: str) -> list[str]:
-    lines = ["| reason | what to do |", "|---|---|"]
-    return lines + [
-        f"| {link(reason, folder)} | {hint} |"
-        for prefix in prefixes
-        for reason, hint in HINTS.items()
-        if reason.partition(":")[0] == prefix
-    ]
 
 
 def refusal_pages() -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.scaling import model
 from scripts.generate.computed_pages import COLOURS, axes, build, percent, save, table
+from zoo_compute.formats.manifest import Aggregation
 from zoo_compute.spec import params, pricing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,10 +81,14 @@ def network_table() -> str:
 
 def limit_table() -> str:
     rows = [
-        [name, f"{largest:,}", f"{model.most_slots(largest):,}", size(4 * parameters)]
-        for name, (parameters, largest) in model.MODELS.items()
+        [
+            name,
+            *(f"{model.most_slots(parameters, rule):,}" for rule in (Aggregation(), model.NEAREST)),
+            size(4 * parameters),
+        ]
+        for name, parameters in model.MODELS.items()
     ]
-    return table(["model", "largest exchanged tensor", "most slots of a job", "checkpoint"], rows)
+    return table(["model", "most slots, mean", "most slots, trimmed mean", "checkpoint"], rows)
 
 
 def seat_table() -> str:

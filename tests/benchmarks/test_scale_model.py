@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.scaling import model as m
 from benchmarks.scaling import network, scale
+from zoo_compute.formats.manifest import Aggregation
 
 
 def enumerated(region: int, regions: int, hostile: int, least: int) -> Fraction:
@@ -62,9 +63,11 @@ def test_a_tree__lightens_its_root_and_sends_more_in_all_where_leaves_are_packed
     assert total["16"] > total["256"] > total["flat"] == 65_536 * 20_000
 
 
-def test_the_largest_tensor__bounds_the_slots_of_a_job():
-    assert m.most_slots(50_257 * 768) == 55
-    assert m.most_slots(1) == m.MAX_SLOTS
+def test_the_trace_of_an_aggregation__bounds_the_slots_of_a_job():
+    mean, nearest = Aggregation(), m.NEAREST
+    assert m.most_slots(10**6, mean) > m.most_slots(10**8, mean) > m.most_slots(10**10, mean) > 0
+    assert m.most_slots(10**10, nearest) < m.most_slots(10**10, mean), "it looks at each pair of slots"
+    assert m.most_slots(1, mean) == m.MAX_SLOTS
 
 
 def test_a_small_network__is_played_to_its_last_payment_and_ends_as_early_as_can_be():

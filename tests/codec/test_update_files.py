@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -99,3 +100,29 @@ def test_evidence_of_an_update__leads_to_its_root_past_what_is_kept(job: SmallJo
         words, place = combined._word(1, name, 0), tensor_in(tensor_roots(whole), name)
         assert (words.index, tuple(words.path)) == (place.index, tuple(place.path))
         assert tensor_root(sent[1][name]) == place.root
+
+
+def test_a_streamed_update__has_the_same_tensors_in_any_order_and_reads_the_file_once_in_order(job: SmallJob) -> None:
+    parts, cid = parts_of(job), str(job.reports[1]["update"])
+    opened: list[str] = []
+
+    class Counting:
+        def open(self, cid: str, **options: Any) -> Any:
+            opened.append(cid)
+            return job.store.open(cid, **options)
+
+    whole = files.get(job.store, cid, parts, timeout_s=5)
+    streamed = files.get_streamed(cast(Any, Counting()), cid, parts, timeout_s=5)
+    assert streamed.tree.root == whole.tree.root
+    assert len(opened) == 1, "for the root"
+    names = list(streamed.state)
+    assert names == list(whole.state)
+    assert len(names) > 2
+    for name in names:
+        assert streamed.state[name] is streamed.state[name], "held until the next"
+        np.testing.assert_array_equal(streamed.state[name], whole.state[name])
+    assert len(opened) == 2
+    np.testing.assert_array_equal(streamed.state[names[0]], whole.state[names[0]])
+    assert len(opened) == 3, "it cannot go back"
+    with pytest.raises(KeyError):
+        streamed.state["no such tensor"]

@@ -51,7 +51,7 @@ ADAMW: Sections = {
         "weight_decay": 0.1,
     },
     "compression": {"chunk": 64, "keep": 8, "bits": 4, "decay": 0.5},
-    "aggregation": {"rule": "trimmed_mean", "hostile": 2, "mixing": "nearest"},
+    "aggregation": {"rule": "trimmed_mean", "hostile": 2, "mixing": "nearest", "part_size": 4_096},
     "market": {
         "reserve": "1.5",
         "max_price": 2,
@@ -114,7 +114,7 @@ PLAIN: dict[str, tuple[str, ...]] = {
     "training.outer_epsilon": ("outer", "epsilon"),
     "training.outer_weight_decay": ("outer", "weight_decay"),
     **{f"compression.{key}": ("compression", key) for key in ("chunk", "keep", "bits", "decay")},
-    **{f"aggregation.{key}": ("aggregation", key) for key in ("rule", "hostile", "mixing")},
+    **{f"aggregation.{key}": ("aggregation", key) for key in ("rule", "hostile", "mixing", "part_size")},
     **{f"limits.{key}": (key,) for key in ("slot_s", "aggregate_s", "reexecute_s", "depth", "policy", "audit_bps")},
     "checkpoint.redundancy": ("redundancy",),
 }  # fmt: skip

@@ -29,6 +29,7 @@ from repops.profile import profile
 from tests.support.liars.faults import FlipBit, flip_bit
 from tests.support.small_job import SmallJob, publish
 from tests.support.waiting import HANG_S
+from zoo_compute.codec.files import UpdateStream
 from zoo_compute.formats.manifest import Aggregation, JobError, ProgramFile
 from zoo_compute.store import cid_of
 from zoo_compute.store.errors import ContentMissing
@@ -74,6 +75,23 @@ def test_two_rounds__verified_and_aggregated__follow_each_other(job: SmallJob) -
     pointer = fetch_pointer(job.store, first["pointer"])
     assert (pointer.job, pointer.round, pointer.mask, pointer.root.hex()) == (1, 0, 0b111, first["root"])
     assert pointer.state == first["state"]
+
+
+def test_aggregation__of_updates_that_do_not_fit_in_memory__reads_one_tensor_of_each_at_a_time(
+    round_of_three: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory = round_of_three.aggregate()
+    taken: list[type] = []
+    combine = tasks.aggregate
+
+    def noting(manifest: Any, programs: Any, checkpoint: Any, updates: Any) -> Any:
+        taken.extend(type(update) for update in updates.values())
+        return combine(manifest, programs, checkpoint, updates)
+
+    monkeypatch.setattr(tasks, "aggregate", noting)
+    monkeypatch.setattr("node.inputs.updates.memory", lambda device: (2**20, 2**40))
+    assert round_of_three.aggregate()["root"] == in_memory["root"]
+    assert taken == 3 * [UpdateStream]
 
 
 def test_verification__of_honest_slots__agrees(round_of_three: SmallJob) -> None:

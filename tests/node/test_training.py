@@ -29,7 +29,7 @@ from tests.support.small_job import SmallJob, publish
 from tests.support.waiting import HANG_S
 from zoo_compute.formats.manifest import AggregationSpec, Compression, OuterOptimizer
 from zoo_compute.training.examples import batch_of
-from zoo_compute.training.rounds import aggregation_batch, aggregation_program, update_program
+from zoo_compute.training.rounds import aggregation_batch, aggregation_parts, aggregation_program, update_program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -239,10 +239,11 @@ def test_aggregate__tensor_by_tensor__is_the_whole_program(job: SmallJob) -> Non
     """What a dispute is about is the program; what a worker runs are its parts."""
     checkpoint, updates = some_updates(6, 5)
     del updates[2]
-    whole = aggregation_program(PROGRAMS.graph, AggregationSpec(7, OuterOptimizer(0.7, 0.9)))
-    batch = aggregation_batch(PROGRAMS.graph.exchanged, AggregationSpec(7, OuterOptimizer(0.7, 0.9)), updates)
-    assert batch["updates/w"].shape == (7, 3, 5)
-    assert not batch["updates/w"][[2, 5, 6]].any()
+    spec = AggregationSpec(7, OuterOptimizer(0.7, 0.9))
+    whole = aggregation_program(PROGRAMS.graph, spec)
+    batch = aggregation_batch(aggregation_parts(PROGRAMS.graph, spec), spec, updates)
+    assert batch["updates/0000000000/w"].shape == (7, 3, 5)
+    assert not batch["updates/0000000000/w"][[2, 5, 6]].any()
     manifest = replace(job.manifest, slots=7, outer=OuterOptimizer(0.7, 0.9))
     made = run_step(runner(whole, CPU), checkpoint, batch)
     assert root_of(made) == root_of(aggregate(manifest, PROGRAMS, checkpoint, updates))
@@ -256,7 +257,7 @@ def test_aggregate__what_is_not_exchanged__stays_as_it_is(job: SmallJob) -> None
 
 
 UPDATE_ROOT = "be161cf0e3db33159b9b27d131e77644d2c92aac7e3c5169fdbfa942a46387a7"
-AGGREGATION_ROOT = "89a522ada6433c9c03c5a3649d7630a0fd707e35397e49cb2fa4064888ed47fc"
+AGGREGATION_ROOT = "fe444b90127340e3d36c23cfddbc628e6af38b9c6f2eb42abb246c1cd13e52bd"
 
 
 def test_the_programs_of_a_round__are_the_same_for_everybody() -> None:

@@ -321,7 +321,7 @@ def test_the_inputs_of_an_update_and_an_aggregation__are_the_claims_states(judge
             evidence_result(judges, update.frame(node, **of), HERE_AT_NODE, crossed) == "evidence: state does not match"
         )
     graph = aggregation_program(GRAPH, JOINING)
-    batch = {"updates/w": np.ones((2, 150), np.float32), "present": np.float32(2)}
+    batch = {"updates/0000000000/w": np.ones((2, 150), np.float32), "present": np.float32(2)}
     aggregation = TracedStep(graph, start, batch)
     of = {"kind": Kind.AGGREGATION, "before": state_root(start)}
     for number, entry in enumerate(graph.state):

@@ -14,11 +14,11 @@ from tests.contracts.two_results import slot_2_of_3
 from tests.referee.evidence_contracts import deploy, evidence_result, flips
 from tests.referee.traced_step import HERE, TracedStep, changed, leaf_position, step_program, words_in
 from zoo_compute.disputes.evidence import PresentClaim, Update, Words, encode, entry_of
-from zoo_compute.formats.manifest import AggregationSpec, OuterOptimizer
+from zoo_compute.formats.manifest import Aggregation, AggregationSpec, OuterOptimizer
 from zoo_compute.spec.frames import Frame, Kind, Phase, Position, Result, claim_hash
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim, ClaimStatus
-from zoo_compute.training.rounds import aggregation_batch, aggregation_program, checkpoint_nodes
+from zoo_compute.training.rounds import aggregation_batch, aggregation_parts, aggregation_program, checkpoint_nodes
 
 SLOTS, TURN, JOB = 8, 6, 1
 # seat -> its slots. Seat 3 was split off seat 0; seats 2 and 4 are absent.
@@ -27,6 +27,7 @@ PRESENT = (0, 1, 3, 5)
 MASK = sum(1 << seat for seat in PRESENT)
 BEHIND = bytes([77]) * 32  # where the slots started from, as in a delayed job: not where the aggregation did
 JOINING = AggregationSpec(SLOTS, OuterOptimizer(0.7, 0.9))
+ROWS = "updates/0000000000/w"
 RNG = np.random.default_rng(8)
 START = {
     n: RNG.standard_normal(v.shape).astype(np.float32) for n, v in checkpoint_nodes(step_program(), JOINING).items()
@@ -70,10 +71,22 @@ def judges():
     return harness
 
 
+def aggregated(spec: AggregationSpec) -> TracedStep:
+    step = step_program()
+    return TracedStep(
+        aggregation_program(step, spec), START, aggregation_batch(aggregation_parts(step, spec), spec, UPDATES)
+    )
+
+
 @pytest.fixture(scope="module")
 def step() -> TracedStep:
-    graph = aggregation_program(step_program(), JOINING)
-    return TracedStep(graph, START, aggregation_batch(["w"], JOINING, UPDATES))
+    return aggregated(JOINING)
+
+
+@pytest.fixture(scope="module")
+def in_parts() -> TracedStep:
+    """The tensor `w` of 150 words as parts of 64, 64 and 22."""
+    return aggregated(replace(JOINING, rule=Aggregation(part_size=64 * SLOTS)))
 
 
 def holder_of(slot: int) -> int | None:
@@ -85,13 +98,17 @@ def asked(step: TracedStep, name: str, element: int, lie: int = 0) -> tuple[Fram
     node, entry = step.graph.batch[number][1], entry_of(step.graph, len(step.graph.state) + number)
     frame = step.frame(node, kind=Kind.AGGREGATION, claim=claim_hash(AGGREGATION))
     leaf = changed(step.leaf(node, element), element, lie)
-    slot = element // 150
+    width = step.graph.nodes[node].elements // SLOTS
+    slot = element // max(1, width)
     holder = None if name == "present" else holder_of(slot)
     seats = PRESENT if holder is None else (holder,)
     result, words = Result(), Words()
     if holder is not None:
         path = tuple(merkle_proof(leaves_of(holder), slot - SEATS[holder][0]))
-        result, words = replace(result_of(slot), path=path), words_in(UPDATES[slot], "w", element % 150)
+        result, words = (
+            replace(result_of(slot), path=path),
+            words_in(UPDATES[slot], "w", int(name.split("/")[1]) + element % width),
+        )
     evidence = tuple(PresentClaim.of(claim_of(seat)) for seat in seats)
     update = Update(step.descriptor(node), entry, leaf, element, AGGREGATION, evidence, result, words)
     return frame, leaf_position(leaf, element), update
@@ -101,8 +118,27 @@ def asked(step: TracedStep, name: str, element: int, lie: int = 0) -> tuple[Fram
 def test_a_word_of_a_slots_row__is_its_updates__or_0_where_it_is_absent(judges, step: TracedStep, slot: int):
     for column in (0, 20, 149):
         element = slot * 150 + column
-        assert evidence_result(judges, *asked(step, "updates/w", element)) == "evidence: not false"
-        assert evidence_result(judges, *asked(step, "updates/w", element, lie=1 << 31)) == ""  # -0 is not +0
+        assert evidence_result(judges, *asked(step, ROWS, element)) == "evidence: not false"
+        assert evidence_result(judges, *asked(step, ROWS, element, lie=1 << 31)) == ""  # -0 is not +0
+
+
+@pytest.mark.parametrize(("first", "width"), [(0, 64), (64, 64), (128, 22)])
+def test_a_word_of_a_part__is_the_one_of_the_tensor_that_it_is_cut_from(
+    judges, in_parts: TracedStep, first: int, width: int
+):
+    name = f"updates/{first:010d}/w"
+    for slot in range(SLOTS):
+        for column in (0, width - 1):
+            element = slot * width + column
+            honest, lie = asked(in_parts, name, element), asked(in_parts, name, element, lie=1 << 31)
+            assert evidence_result(judges, *honest) == "evidence: not false"
+            assert evidence_result(judges, *lie) == ""
+
+
+def test_a_word_of_another_part__is_refused(judges, in_parts: TracedStep):
+    frame, position, evidence = asked(in_parts, "updates/0000000128/w", 2 * 22 + 3)
+    moved = replace(evidence, words=words_in(UPDATES[2], "w", 3))
+    assert evidence_result(judges, frame, position, moved) == "evidence: state does not match"
 
 
 def test_the_number_of_present_slots__is_counted_from_their_claims(judges, step: TracedStep):
@@ -144,7 +180,7 @@ def test_128_seats__the_most_there_are__are_counted_in_one_call(step: TracedStep
 
 
 def test_any_bit_of_honest_evidence__changed__convicts_nobody(judges, step: TracedStep):
-    for name, element in (("updates/w", 2 * 150 + 140), ("updates/w", 5 * 150), ("present", 0)):
+    for name, element in ((ROWS, 2 * 150 + 140), (ROWS, 5 * 150), ("present", 0)):
         frame, position, evidence = asked(step, name, element)
         for bent in flips(encode(evidence), 50):
             assert evidence_result(judges, frame, position, bent, kind=7) != ""
@@ -152,7 +188,7 @@ def test_any_bit_of_honest_evidence__changed__convicts_nobody(judges, step: Trac
 
 def test_claims_that_are_missing__repeated__absent_or_unknown__are_refused(judges, step: TracedStep):
     missing, absent = "evidence: claims missing", "evidence: not a present seat"
-    for name, element in (("updates/w", 5 * 150), ("present", 0)):
+    for name, element in ((ROWS, 5 * 150), ("present", 0)):
         frame, position, evidence = asked(step, name, element, lie=1)
         assert evidence_result(judges, frame, position, evidence) == ""
         refusals: list[tuple[str, tuple[PresentClaim, ...]]] = [
@@ -170,7 +206,7 @@ def test_claims_that_are_missing__repeated__absent_or_unknown__are_refused(judge
 
 def test_a_present_slot__without_its_claim__is_not_0(judges, step: TracedStep):
     """An aggregator that took the update cannot be told that the slot was absent."""
-    frame, position, evidence = asked(step, "updates/w", 4 * 150 + 3)
+    frame, position, evidence = asked(step, ROWS, 4 * 150 + 3)
     others = tuple(PresentClaim.of(claim_of(seat)) for seat in PRESENT if seat != 1)
     bare = replace(evidence, present=others, result=Result(), words=Words())
     assert evidence_result(judges, frame, position, bare) == "evidence: claims missing"
@@ -180,7 +216,7 @@ def test_a_present_slot__without_its_claim__is_not_0(judges, step: TracedStep):
 
 def test_a_root_with_two_results_of_a_slot__gives_the_one_that_is_judged(step: TracedStep):
     """With the other one its author would convict whoever aggregated what it committed."""
-    harness, (name, element) = deploy(bytes(32)), ("updates/w", 2 * 150 + 7)
+    harness, (name, element) = deploy(bytes(32)), (ROWS, 2 * 150 + 7)
     frame, position, honest = asked(step, name, element)
     first, other = 2, {"w": UPDATES[2]["w"] + 1}
     lie = replace(honest.result, update_root=state_root(other))
@@ -198,8 +234,8 @@ def test_a_root_with_two_results_of_a_slot__gives_the_one_that_is_judged(step: T
 
 def test_a_word_of_another_slot__tensor_or_state__is_refused(judges, step: TracedStep):
     element = 2 * 150 + 7
-    frame, position, evidence = asked(step, "updates/w", element)
-    _, _, other = asked(step, "updates/w", 3 * 150 + 7)
+    frame, position, evidence = asked(step, ROWS, element)
+    _, _, other = asked(step, ROWS, 3 * 150 + 7)
     assert (
         evidence_result(judges, frame, position, replace(evidence, result=other.result))
         == "evidence: result does not match"
@@ -221,7 +257,7 @@ def test_a_word_of_another_slot__tensor_or_state__is_refused(judges, step: Trace
 
 
 def test_updates_are_asked_for__of_an_aggregation__at_a_shown_leaf_of_a_batch(judges, step: TracedStep):
-    frame, position, evidence = asked(step, "updates/w", 0, lie=1)
+    frame, position, evidence = asked(step, ROWS, 0, lie=1)
     here = "evidence: not here"
     changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"kind": Kind.TRAINING}, {}),

@@ -33,6 +33,7 @@ from zoo_compute.training.examples import prepare_text
 from zoo_compute.training.rounds import (
     RESIDUAL,
     aggregation_batch,
+    aggregation_parts,
     aggregation_program,
     private,
     update_program,
@@ -254,7 +255,7 @@ def test_sent_mean__of_each_value__is_over_the_slots_that_sent_it_and_of_all_tha
     for rule, wanted in [("sent_mean", [3, 0, 3, np.nan, 1]), ("mean", [2, 0, 1, np.nan, 1])]:
         aggregation_spec = AggregationSpec(5, OuterOptimizer(1.0, 0.0), Aggregation(rule))
         run = backend.prepare(aggregation_program(step, aggregation_spec))
-        run.step(aggregation_batch(["x"], aggregation_spec, updates))
+        run.step(aggregation_batch(aggregation_parts(step, aggregation_spec), aggregation_spec, updates))
         np.testing.assert_array_equal(-run.state["x"], np.array(wanted, np.float32))
 
 

@@ -19,9 +19,18 @@ from repops.commitments import Array
 from repops.fields import BadField
 from repops.graph import F32, PARAMETER, STATE_ROLE, Graph
 from tests.support.small_job import small_job
-from zoo_compute.formats.manifest import MIXINGS, RULES, Aggregation, AggregationSpec, Manifest, OuterOptimizer
+from zoo_compute.formats.manifest import (
+    MIN_PART,
+    MIXINGS,
+    PART_SIZE,
+    RULES,
+    Aggregation,
+    AggregationSpec,
+    Manifest,
+    OuterOptimizer,
+)
 from zoo_compute.jobs.files import initial_checkpoint
-from zoo_compute.training.rounds import SCORES, aggregation_batch, aggregation_program
+from zoo_compute.training.rounds import SCORES, aggregation_batch, aggregation_parts, aggregation_program
 
 SLOTS, HOSTILE = 9, 2
 ROBUST = [
@@ -175,17 +184,19 @@ def test_a_round_in_which_no_row_counts__moves_nothing(rule: Aggregation) -> Non
 
 
 @pytest.mark.parametrize("outer", [OuterOptimizer(0.7, 0.9), ADAMW], ids=["nesterov", "adamw"])
+@pytest.mark.parametrize("part_size", [MIN_PART, PART_SIZE], ids=["parts", "whole tensors"])
 @pytest.mark.parametrize("rule", [Aggregation(), *ROBUST], ids=["mean", *ids])
 def test_parts_of_the_program__have_the_bits_of_the_whole_and_of_the_reference(
-    rule: Aggregation, outer: OuterOptimizer
+    rule: Aggregation, part_size: int, outer: OuterOptimizer
 ) -> None:
+    rule = replace(rule, part_size=part_size)
     updates = drawn(3)
     del updates[2]
     updates[6]["b"][0, 0] = np.float32(-0.0)
     of = manifest(rule, outer)
     checkpoint = aggregate(of, PROGRAMS, start(of.aggregation_spec), drawn(4))  # moments that are not zero
     whole = aggregation_program(STEP, of.aggregation_spec)
-    batch = aggregation_batch(STEP.exchanged, of.aggregation_spec, updates)
+    batch = aggregation_batch(aggregation_parts(STEP, of.aggregation_spec), of.aggregation_spec, updates)
     expected = root_of(aggregate(of, PROGRAMS, checkpoint, updates))
     assert root_of(run_step(runner(whole, CPU), checkpoint, batch)) == expected
     assert root_of(run_step(backend.prepare(whole, name="reference"), checkpoint, batch)) == expected

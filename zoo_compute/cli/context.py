@@ -45,8 +45,8 @@ class Number(click.IntRange):
             count = self._count((ctx.find_object(Settings) or Settings()).chain())
         except (ZooError, OSError):
             return []
-        found = (str(number) for number in range(count, 0, -1) if str(number).startswith(incomplete))
-        return [CompletionItem(number) for number in itertools.islice(found, COMPLETED)]
+        matching = (str(number) for number in range(count, 0, -1) if str(number).startswith(incomplete))
+        return [CompletionItem(number) for number in itertools.islice(matching, COMPLETED)]
 
 
 JOB = Number(lambda chain: chain.tasks.job_count())

@@ -101,7 +101,7 @@ class StatusLine:
 
 
 def _drawn_line() -> Progress:
-    """A line of rich's, as wide as the terminal. It redraws when it is told to, so that it needs no thread."""
+    """A line of rich's, as wide as the terminal. It draws when something changes."""
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn, Task, TextColumn
     from rich.progress_bar import ProgressBar

@@ -76,10 +76,7 @@ def unpack(
 ) -> tuple[FileHeader, dict[str, Array]]:
     """Read a file with this many hashes. how: as for `encode`. Raises BadUpdateFile."""
     head = read_head(stream, hashes)
-    state = dict(decode_tensors(stream, like, head.chunk, how))
-    if stream.read(1):
-        raise BadUpdateFile(f"update file: bytes after its {len(state)} tensors")
-    return head, state
+    return head, dict(decode_tensors(stream, like, head.chunk, how))
 
 
 def max_file_bytes(like: Shapes, hashes: int) -> int:
@@ -145,6 +142,8 @@ def decode_tensors(
             if why:
                 raise BadUpdateFile(f"update file: {name!r}: {why}")
         yield name, flat.view(np.float32).reshape(like[name])
+    if stream.read(1):
+        raise BadUpdateFile(f"update file: bytes after its {len(like)} tensors")
 
 
 def _begin() -> tuple[Array, Array]:

@@ -8,7 +8,8 @@ so that nothing else has to.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from repops import encoding
@@ -67,7 +68,7 @@ class UpdateLayout:
 class ReceivedUpdate:
     """The public part of an update. note: the CID of the private part, as the author says; anything, if it lies."""
 
-    state: dict[str, Array]
+    state: Mapping[str, Array]
     tree: PrunedTree
     note: bytes = b""
 
@@ -98,20 +99,64 @@ def put(store: Store, update: Mapping[str, Array], parts: UpdateLayout, *, threa
 
 def get(store: Store, cid: str, parts: UpdateLayout, *, timeout_s: float, threads: int = 1) -> ReceivedUpdate:
     """Read the public part of an update; the caller compares its root. Raises BadUpdateFile and the store's errors."""
-    head, state = _read(store, cid, parts, timeout_s)
+    with _opened(store, cid, parts, timeout_s) as (head, tensors):
+        state = dict(tensors)
     return ReceivedUpdate(state, PrunedTree(tensor_roots(state, threads=threads), parts.kept, head.hashes), head.note)
+
+
+def get_streamed(store: Store, cid: str, parts: UpdateLayout, *, timeout_s: float, threads: int = 1) -> ReceivedUpdate:
+    """As `get`, with one tensor in memory at a time: the file is read now for its root, and again for its values."""
+    with _opened(store, cid, parts, timeout_s) as (head, tensors):
+        roots = {name: tensor_roots({name: array}, threads=threads)[name] for name, array in tensors}
+    state = UpdateStream(lambda: _tensors(store, cid, parts, timeout_s), tuple(roots))
+    return ReceivedUpdate(state, PrunedTree(roots, parts.kept, head.hashes), head.note)
+
+
+class UpdateStream(Mapping[str, Array]):
+    """The tensors of an update's file. Holds the one that was asked for last; whoever asks in ascending order reads the file once."""
+
+    def __init__(self, read: Callable[[], Iterator[tuple[str, Array]]], names: Sequence[str]) -> None:
+        self._read, self._names = read, names
+        self._left: Iterator[tuple[str, Array]] = iter(())
+        self._newest: tuple[str, Array] | None = None
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._names:
+            raise KeyError(name)
+        if self._newest is None or self._names.index(name) < self._names.index(self._newest[0]):
+            self._newest, self._left = None, self._read()
+        while self._newest is None or self._newest[0] != name:
+            self._newest = None  # the old tensor's memory is free before the next takes its own
+            self._newest = next(self._left)
+        return self._newest[1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def whole(store: Store, update: ReceivedUpdate, parts: UpdateLayout, *, timeout_s: float) -> dict[str, Array]:
     """An update with its private part; the caller compares its root. Raises BadCid, FileRefused and the store's errors."""
     if not parts.kept:
-        return update.state
+        return dict(update.state)
     kept = store.read(update.private, max_bytes=parts.private_bytes, timeout_s=timeout_s)
-    return update.state | parse_state(kept)
+    return {**update.state, **parse_state(kept)}
 
 
-def _read(store: Store, cid: str, parts: UpdateLayout, timeout_s: float) -> tuple[codec.FileHeader, dict[str, Array]]:
+@contextmanager
+def _opened(
+    store: Store, cid: str, parts: UpdateLayout, timeout_s: float
+) -> Iterator[tuple[codec.FileHeader, Iterator[tuple[str, Array]]]]:
+    """The header of a file, and its tensors as they are read."""
     most = codec.max_file_bytes(parts.shapes, parts.hashes)
     with store.open(cid, timeout_s=timeout_s, max_bytes=most) as stream:
-        head, state = codec.unpack(stream, parts.shapes, parts.hashes, parts.signs)
-    return head, {name: canonical(array) for name, array in state.items()}
+        head = codec.read_head(stream, parts.hashes)
+        tensors = codec.decode_tensors(stream, parts.shapes, head.chunk, parts.signs)
+        yield head, ((name, canonical(array)) for name, array in tensors)
+
+
+def _tensors(store: Store, cid: str, parts: UpdateLayout, timeout_s: float) -> Iterator[tuple[str, Array]]:
+    with _opened(store, cid, parts, timeout_s) as (_, tensors):
+        yield from tensors

@@ -45,6 +45,7 @@ RULES = ("mean", "sent_mean", "clipped_mean", "median", "trimmed_mean", "krum", 
 MIXINGS = ("none", "nearest", "buckets")
 MAX_MANIFEST_BYTES = 256 * 1024  # one raw block, so that its CID can be rebuilt from 32 bytes on chain
 MAX_CARRY = 1024
+MIN_PART, MAX_PART, PART_SIZE = 2**6, 2**30, 2**28  # values of a part: all slots' rows together, which are float32
 EXACT = 32  # bits of a compression that does not quantise
 SIGNS = 1  # bits of a compression that sends the signs of random elements
 MAX_CHUNK = 4096  # elements of a chunk: an index there is 12 bits of a key (zoo_compute.training.compression)
@@ -165,12 +166,14 @@ class OuterOptimizer:
 class Aggregation:
     """How a round's updates are joined to one (docs/guides/aggregation.md).
 
-    hostile: how many of the slots may be anything at all. mixing: what each row is replaced by before the rule.
+    hostile: how many of the slots may be anything at all. mixing: what each row is replaced by before the rule. part_size: the
+    most values that all slots' rows of a part of a tensor have (zoo_compute/training/parts.py).
     """
 
     rule: str = "mean"
     hostile: int = 0
     mixing: str = "none"
+    part_size: int = PART_SIZE
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -178,6 +181,7 @@ class Aggregation:
         if self.mixing not in MIXINGS:
             raise BadField(f"aggregation.mixing: unknown mixing {self.mixing!r}; {nearest(self.mixing, MIXINGS)}")
         between("aggregation.hostile", self.hostile, 0, MAX_SLOTS // 2)
+        between("aggregation.part_size", self.part_size, MIN_PART, MAX_PART)
         if self.is_mean and (self.hostile or self.mixing != "none"):
             raise BadField("aggregation.rule: a mean supports neither `hostile` nor `mixing`; use trimmed_mean")
 

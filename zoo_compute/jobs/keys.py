@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from zoo_compute.amounts import MAX_DECIMALS
 from zoo_compute.config_keys import Key, Keys
-from zoo_compute.formats.manifest import MAX_CARRY, MAX_CHUNK, MIXINGS, OUTER_KINDS, POLICIES, REDUNDANCIES, RULES
+from zoo_compute.formats.manifest import (
+    MAX_CARRY,
+    MAX_CHUNK,
+    MAX_PART,
+    MIN_PART,
+    MIXINGS,
+    OUTER_KINDS,
+    POLICIES,
+    REDUNDANCIES,
+    RULES,
+)
 from zoo_compute.gpus import TIERS
 from zoo_compute.models import OPTIMIZERS
 from zoo_compute.models.presets import MODELS
@@ -152,6 +162,11 @@ AGGREGATION: Keys = {
         "what each update is replaced by before the rule; a mean has none",
         words=MIXINGS,
         default="`nearest` with the default rule, else `none`",
+    ),
+    "part_size": Key(
+        "values that an aggregator combines at once, of all slots together: larger tensors are cut into parts of whole rows",
+        MIN_PART,
+        MAX_PART,
     ),
 }
 CHECKPOINT: Keys = {

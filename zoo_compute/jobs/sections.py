@@ -10,6 +10,7 @@ from repops.fields import BadField, between, read
 from zoo_compute.arguments import checks_arguments
 from zoo_compute.config_keys import check_values
 from zoo_compute.formats.manifest import (
+    PART_SIZE,
     Aggregation,
     Compression,
     OuterOptimizer,
@@ -178,6 +179,7 @@ class AggregationSection:
     rule: str | None = None
     hostile: int | None = None
     mixing: str | None = None
+    part_size: int = PART_SIZE
 
     def __post_init__(self) -> None:
         check_values("aggregation", self, KEYS["aggregation"])
@@ -188,9 +190,10 @@ class AggregationSection:
         can_trim = slots in ROBUST_SLOTS and is_whole
         rule = self.rule or ("trimmed_mean" if can_trim else "mean")
         mixing = self.mixing or ("nearest" if self.rule is None and can_trim else "none")
-        if self.hostile is not None:
-            return Aggregation(rule, self.hostile, mixing)
-        return Aggregation(rule, 0 if rule in MEANS else max((slots - 1) // 4, int(slots >= 4)), mixing)
+        hostile = self.hostile
+        if hostile is None:
+            hostile = 0 if rule in MEANS else max((slots - 1) // 4, int(slots >= 4))
+        return Aggregation(rule, hostile, mixing, self.part_size)
 
 
 def default_policy(aggregation: Aggregation) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from repops.graph import Graph
 from repops.profile import Profile
 from zoo_compute.formats.manifest import AggregationSpec
-from zoo_compute.training.rounds import checkpoint_bytes
+from zoo_compute.training.rounds import aggregation_parts, checkpoint_bytes
 
 WORD = 4  # bytes of a float32
 ADAM_WORDS = 2  # a parameter's moments
@@ -22,10 +24,15 @@ def least_bytes(parameters: int, optimizer: str) -> int:
     return 2 * state + 3 * WORD * parameters
 
 
-def aggregation_bytes(step: Graph, spec: AggregationSpec) -> int:
-    """Of a round of full slots: the old and the new checkpoint, every slot's update, and twice all slots' rows of the largest tensor."""
-    elements = [step.nodes[entry.before].elements for entry in step.state if entry.name in step.exchanged]
-    rows = spec.slots * (sum(elements) + 2 * max(elements, default=0))
+def aggregation_bytes(step: Graph, spec: AggregationSpec, *, streamed: bool = False) -> int:
+    """Of a round of full slots: the old and the new checkpoint, every slot's update, and twice all slots' rows of the largest part.
+
+    streamed: of every slot's update the largest tensor alone.
+    """
+    shapes = {entry.name: step.nodes[entry.before].shape for entry in step.state if entry.name in step.exchanged}
+    largest = max((math.prod(part.shape(shapes[part.name])) for part in aggregation_parts(step, spec)), default=0)
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    rows = spec.slots * ((max(sizes, default=0) if streamed else sum(sizes)) + 2 * largest)
     products = 0 if spec.rule.is_mean else 3 * spec.slots**2
     return 2 * checkpoint_bytes(step, spec) + WORD * (rows + products)
 

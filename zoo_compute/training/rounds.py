@@ -19,6 +19,7 @@ from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, SEED, STATE_ROLE, BadP
 from zoo_compute.formats.manifest import AggregationSpec, Compression
 from zoo_compute.training.compression import decoded_update, zero_nonfinite
 from zoo_compute.training.outer_optimizers import OUTER, OUTER_RULES
+from zoo_compute.training.parts import Part, parts_of
 from zoo_compute.training.robust_rules import (
     RowWeights,
     aggregate_rows,
@@ -33,8 +34,7 @@ from zoo_compute.training.robust_rules import (
 PROGRAMS_KEPT = 32  # of each kind: a quote, a submission and a worker ask for those of one job again and again
 HEADER_ROOM = 2**20  # the most bytes of a state's file beside its tensors
 RESIDUAL = "residual/"  # the unsent rest of NAME's updates is `residual/NAME` in a slot's private state
-UPDATES = "updates/"  # all slots' updates of NAME are `updates/NAME` in the batch of an aggregation
-PRESENT = "present"  # in the same batch, if the rule is the mean: the number of present slots
+PRESENT = "present"  # in the batch of an aggregation, if the rule is the mean: the number of present slots
 SCORES = OUTER + "scores"  # the slots' scores, in the checkpoint of their aggregation (robust_rules.weigh_rows)
 PRODUCTS, COUNTED_ROWS, SHARES = "products", "verdict/counted", "verdict/shares"  # between the parts of an aggregation
 
@@ -168,58 +168,71 @@ def _update_program(tensors: _StepTensors, compression: Compression) -> Graph:
     return writer.finish(entries, writer.batches, writer.scalar(0.0, F32))
 
 
-def aggregation_program(step: Graph, aggregation_spec: AggregationSpec, *, only: str | None = None) -> Graph:
+def aggregation_program(step: Graph, aggregation_spec: AggregationSpec, *, only: Part | None = None) -> Graph:
     """The program of the next checkpoint: the job's rule aggregates a round's updates, then the outer optimiser makes one step.
 
     State: the checkpoint; tensors that are not exchanged do not change. Batch: see `aggregation_batch`.
-    only: return only the part for this exchanged tensor. Tensors depend on each other only through the rule's row weights,
-    which are in this part's batch.
+    only: return only what makes this part, from the part of the checkpoint. Parts depend on each other only through the rule's
+    row weights, which are in this program's batch.
     """
     return _aggregation_program(_StepTensors.of(step), aggregation_spec, only)
 
 
 @lru_cache(PROGRAMS_KEPT)
-def _aggregation_program(tensors: _StepTensors, aggregation_spec: AggregationSpec, only: str | None) -> Graph:
+def _aggregation_program(tensors: _StepTensors, aggregation_spec: AggregationSpec, only: Part | None) -> Graph:
     writer, rule, optimiser = _RoundBuilder(tensors), aggregation_spec.rule, OUTER_RULES[aggregation_spec.outer.kind]
     entries: dict[str, tuple[str, View, View]] = {}
     if rule.is_mean:
-        present = writer.batch_input(PRESENT, F32)
+        present, verdict = writer.batch_input(PRESENT, F32), None
     elif only is not None:
         verdict = writer.row_weights_input(aggregation_spec)
     else:
         verdict, scores = writer.row_weights_and_scores(aggregation_spec)
         entries[SCORES] = (OPTIMIZER, writer.state_input(F32, *scores_shape(aggregation_spec.slots)), scores)
     scalars = {name: writer.state_input(F32) for name in optimiser.scalars}
-    for name in writer.kinds if only is None else (only,):
-        kind, before = writer.kinds[name], writer.state(name)
+
+    def joined(part: Part) -> View:
+        rows = writer.rows(part, aggregation_spec.slots)
+        if verdict is not None:
+            return aggregate_rows(writer, rows, verdict, rule)
+        return row_mean(writer, rows, present if rule.rule == "mean" else nonzero_rows(writer, rows))
+
+    for name in writer.kinds if only is None else (only.name,):
+        kind = writer.kinds[name]
         if name not in tensors.exchanged:
+            before = writer.state(name)
             entries[name] = (kind, before, before)
             continue
-        optimizer_state = {prefix + name: writer.state(name) for prefix in optimiser.prefixes} | scalars
-        rows = writer.rows(name, aggregation_spec.slots)
-        if rule.is_mean:
-            joined = row_mean(writer, rows, present if rule.rule == "mean" else nonzero_rows(writer, rows))
-        else:
-            joined = aggregate_rows(writer, rows, verdict, rule)
-        after, kept = optimiser.step(writer, aggregation_spec.outer, before, joined, *optimizer_state.values())
-        entries[name] = (kind, before, after)
+        kinds = {name: kind} | {prefix + name: OPTIMIZER for prefix in optimiser.prefixes}
+        before_of = {each: writer.state(name, only) for each in kinds}
+        made: list[list[View]] = []
+        for part in writer.parts(name, aggregation_spec) if only is None else (only,):
+            views = [part.view_of(view) if only is None else view for view in before_of.values()]
+            after, kept = optimiser.step(
+                writer, aggregation_spec.outer, views[0], joined(part), *views[1:], *scalars.values()
+            )
+            made.append([after, *kept])
+        for each, pieces in zip(kinds, zip(*made, strict=True), strict=False):
+            entries[each] = (kinds[each], before_of[each], writer.concat(pieces, 0) if len(pieces) > 1 else pieces[0])
+        # The scalars' steps are the same of every part.
         entries |= {
-            each: (OPTIMIZER, view, new) for (each, view), new in zip(optimizer_state.items(), kept, strict=True)
+            each: (OPTIMIZER, view, new)
+            for (each, view), new in zip(scalars.items(), made[0][len(kinds) :], strict=True)
         }
     return writer.finish_entries(entries)
 
 
-def products_program(step: Graph, slots: int, name: str) -> Graph:
-    """A part of the aggregation: adds the products of one tensor's rows to those of the tensors before it."""
-    writer = _RoundBuilder(_StepTensors.of(step))
+def products_program(step: Graph, aggregation_spec: AggregationSpec, part: Part) -> Graph:
+    """A stage of the aggregation: adds the products of one part's rows to those of the parts before it."""
+    writer, slots = _RoundBuilder(_StepTensors.of(step)), aggregation_spec.slots
     products = writer.state_input(F32, slots, slots)
     return writer.finish_entries(
-        {PRODUCTS: (OPTIMIZER, products, row_products(writer, [writer.rows(name, slots)], products))}
+        {PRODUCTS: (OPTIMIZER, products, row_products(writer, [writer.rows(part, slots)], products))}
     )
 
 
 def row_weights_program(step: Graph, aggregation_spec: AggregationSpec) -> Graph:
-    """A part of the aggregation: row weights and the next checkpoint's scores, from the products of all updates."""
+    """A stage of the aggregation: row weights and the next checkpoint's scores, from the products of all updates."""
     writer, slots = _RoundBuilder(_StepTensors.of(step)), aggregation_spec.slots
     verdict, scores = weigh_rows(writer, writer.batch_input(PRODUCTS, F32, slots, slots), aggregation_spec.rule)
     made = {COUNTED_ROWS: verdict.counted, SHARES: verdict.shares, SCORES: scores}
@@ -232,25 +245,30 @@ def row_weights_program(step: Graph, aggregation_spec: AggregationSpec) -> Graph
     )
 
 
+def aggregation_parts(step: Graph, aggregation_spec: AggregationSpec) -> tuple[Part, ...]:
+    """The parts of all exchanged tensors, in the order in which the aggregation takes them."""
+    writer = _RoundBuilder(_StepTensors.of(step))
+    return tuple(part for name in step.exchanged for part in writer.parts(name, aggregation_spec))
+
+
 def aggregation_batch(
-    names: Collection[str],
+    parts: Collection[Part],
     aggregation_spec: AggregationSpec,
     updates: Mapping[int, Mapping[str, Array]],
     room: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
-    """The batch of an aggregation for the tensors `names`: slot i's update in row i, +0 if the slot is absent.
+    """The batch of an aggregation for these parts: slot i's update in row i, +0 if the slot is absent.
 
     Rows of +0 change no bit of a mean: a sum that starts from +0 is never -0, and adding +0 to anything else does not change
     it. A mean also needs the number of present slots; other rules see which rows count. room: arrays to write into.
     """
     first, batch = next(iter(updates.values())), {}
-    for name in names:
-        rows = (
-            np.empty((aggregation_spec.slots, *first[name].shape), np.float32) if room is None else room[UPDATES + name]
-        )
+    for part in parts:
+        shape = (aggregation_spec.slots, *part.shape(first[part.name].shape))
+        rows = np.empty(shape, np.float32) if room is None else room[part.batch_name]
         for slot in range(aggregation_spec.slots):
-            rows[slot] = updates[slot][name] if slot in updates else 0
-        batch[UPDATES + name] = rows
+            rows[slot] = part.of(updates[slot][part.name]) if slot in updates else 0
+        batch[part.batch_name] = rows
     return batch | ({PRESENT: np.asarray(len(updates), np.float32)} if aggregation_spec.rule.is_mean else {})
 
 
@@ -264,15 +282,17 @@ class _RoundBuilder(Builder):
         self._tensors = {name: (dtype, shape) for name, (_, dtype, shape) in step.state}
         self._inputs = 0
         self._step = step
-        self._rows: dict[str, View] = {}
+        self._rows: dict[Part, View] = {}
 
-    def state(self, like: str) -> View:
-        """An input of the state, shaped as the step's tensor `like`."""
-        return self._input(like, STATE_ROLE)
+    def state(self, like: str, part: Part | None = None) -> View:
+        """An input of the state, shaped as the step's tensor `like`, or as a part of it."""
+        dtype, shape = self._tensors[like]
+        return self._of(dtype, shape if part is None else part.shape(shape), STATE_ROLE)
 
-    def batch(self, like: str, name: str, *rows: int) -> View:
-        """An input of the batch, shaped as the step's tensor `like`; with `rows`, so many of them."""
-        return self._batch(name, self._input(like, BATCH_ROLE, *rows))
+    def batch(self, like: str, name: str) -> View:
+        """An input of the batch, shaped as the step's tensor `like`."""
+        dtype, shape = self._tensors[like]
+        return self._batch(name, self._of(dtype, shape, BATCH_ROLE))
 
     def batch_input(self, name: str, dtype: str, *shape: int) -> View:
         """An input of the batch, once for each name."""
@@ -282,15 +302,22 @@ class _RoundBuilder(Builder):
         """An input of the state."""
         return self._of(dtype, shape, STATE_ROLE)
 
-    def rows(self, name: str, slots: int) -> View:
-        """All slots' updates of the exchanged tensor `name`, as one shared input."""
-        if name not in self._rows:
-            self._rows[name] = self.batch(name, UPDATES + name, slots)
-        return self._rows[name]
+    def parts(self, name: str, aggregation_spec: AggregationSpec) -> tuple[Part, ...]:
+        """The parts of the exchanged tensor `name`."""
+        return parts_of(name, self._tensors[name][1], aggregation_spec.slots, aggregation_spec.rule.part_size)
+
+    def rows(self, part: Part, slots: int) -> View:
+        """All slots' updates of a part, as one shared input."""
+        if part not in self._rows:
+            dtype, shape = self._tensors[part.name]
+            rows = self._of(dtype, (slots, *part.shape(shape)), BATCH_ROLE)
+            self._rows[part] = self._batch(part.batch_name, rows)
+        return self._rows[part]
 
     def row_weights_and_scores(self, aggregation_spec: AggregationSpec) -> tuple[RowWeights, View]:
         """The row weights and the scores, from all tensors' rows."""
-        rows = (self.rows(name, aggregation_spec.slots) for name in self._step.exchanged)
+        parts = (part for name in self._step.exchanged for part in self.parts(name, aggregation_spec))
+        rows = (self.rows(part, aggregation_spec.slots) for part in parts)
         return weigh_rows(self, row_products(self, rows, self.scalar(0.0, F32)), aggregation_spec.rule)
 
     def row_weights_input(self, aggregation_spec: AggregationSpec) -> RowWeights:
@@ -306,10 +333,6 @@ class _RoundBuilder(Builder):
     def _batch(self, name: str, view: View) -> View:
         self.batches.append((name, view))
         return view
-
-    def _input(self, like: str, role: int, *rows: int) -> View:
-        dtype, shape = self._tensors[like]
-        return self._of(dtype, (*rows, *shape), role)
 
     def _of(self, dtype: str, shape: tuple[int, ...], role: int) -> View:
         self._inputs += 1

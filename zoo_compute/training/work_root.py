@@ -19,7 +19,7 @@ def work_of(manifest: Manifest, step: Graph) -> Work:
     except BadProgram as error:
         raise JobError(
             f"{len(step.exchanged):,} tensors of {manifest.slots} slots cannot be aggregated: {error}",
-            hint="use fewer slots, or a module with smaller tensors",
+            hint="use fewer slots, another `aggregation.part_size`, or a module with smaller tensors",
         ) from error
     return Work(
         programs=(
