@@ -73,7 +73,7 @@ test-browser: setup ## the dashboard in Chromium beside a real network (Debian's
 	test -e .axe/node_modules/axe-core || npm install --silent --no-fund --no-audit --prefix .axe axe-core@4.14.1
 	$(BIN)/python -m pytest -q -rs -p no:ape_test tests/integration -m browser $(ARGS)
 
-test-deploy: setup ## alerts in a real Prometheus, units under a real systemd, a worker over Redis 7 with TLS (root and Debian's packages; minutes)
+test-deploy: setup ## alerts in Prometheus, units under systemd, a worker over Redis 7 with TLS, kernels for ARM (root and Debian's packages; minutes)
 	$(BIN)/python -m pytest -q -rs -p no:ape_test tests/integration -m deploy $(ARGS)
 
 test-ipfs: setup ## the store against two real IPFS daemons
