@@ -73,7 +73,7 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     the least for a round's updates; or `refused`, why not. `cannot_aggregate`: why the memory is too small for that; empty if it is not.
     `measured_at`, `again_at`: when the program was measured, and may be again; a request with `too_slow_at` asks for that.
     """
-    inputs = fetch_inputs(store, request)
+    inputs = fetch_inputs(store, request, streamed=True)
     manifest, programs = inputs.manifest, inputs.programs
     profile, device = programs.profile, programs.device
     needed, (free, total) = needed_bytes(profile), memory(device)
@@ -139,7 +139,7 @@ def run_shard(
     Raises BadInputs, NodeOutOfMemory and the store's errors; nothing is stored then.
     """
     began = time.perf_counter()
-    inputs = fetch_inputs(store, request)
+    inputs = fetch_inputs(store, request, streamed=True)
     programs = inputs.programs
     if not 0 <= request["slot"] < inputs.manifest.slots:
         raise BadInputs(f"slot {request['slot']}: the job has {inputs.manifest.slots} slots")
@@ -280,7 +280,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     except (BadInputs, KeyError) as error:
         # The content has the committed CID, but is not the bundle of the committed root: the commitment itself is wrong.
         return {**answer, "agrees": False, "segments": 0, "field": "bundle", "message": str(error)}
-    inputs = fetch_inputs(store, request)
+    inputs = fetch_inputs(store, request, streamed=True)
     programs = inputs.programs
     rounds = carried_state.rounds_since_restart(request, inputs.manifest.carry)
     update, problem = None, ""

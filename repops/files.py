@@ -6,17 +6,18 @@ dtype, shape, data_offsets, padded with spaces to 8 bytes, no metadata. Anything
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from repops.commitments import MAX_RANK, Array, canonical, sorted_names
+from repops.commitments import MAX_RANK, Array, canonical, sorted_names, tensor_roots
 from repops.fields import BadField, parse_json
 
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -38,9 +39,15 @@ class FileRefused(ValueError):
 
 def state_bytes(state: Mapping[str, Array]) -> bytes:
     """The canonical file of a state."""
-    arrays = {name: canonical(np.asarray(state[name])) for name in sorted_names(state)}
-    layout = {name: (_NAMES[array.dtype.name], array.shape, array.nbytes) for name, array in arrays.items()}
-    return b"".join([_header(layout), *(array.tobytes() for array in arrays.values())])
+    return b"".join(state_pieces(state))
+
+
+def state_pieces(state: Mapping[str, Array]) -> Iterator[bytes]:
+    """The canonical file of a state in pieces: its header, then the bytes of one tensor at a time."""
+    arrays = {name: np.asarray(state[name]) for name in sorted_names(state)}
+    yield _header({name: (_NAMES[array.dtype.name], array.shape, array.nbytes) for name, array in arrays.items()})
+    for array in arrays.values():
+        yield canonical(array).tobytes()
 
 
 def save_state(path: str | os.PathLike[str], state: Mapping[str, Array]) -> None:
@@ -77,34 +84,87 @@ def parse_state(data: bytes, *, max_bytes: int | None = None) -> dict[str, Array
     """As `load_state`, from bytes."""
     if max_bytes is not None and len(data) > max_bytes:
         raise FileRefused(f"state file: {len(data)} bytes exceed the {max_bytes} expected")
-    if len(data) < 8:
-        raise FileRefused(f"state file: {len(data)} bytes are too few for a header")
-    (length,) = struct.unpack_from("<Q", data)
-    if length > min(MAX_HEADER_BYTES, len(data) - 8):
-        raise FileRefused(f"state file: header of {length} bytes exceeds the file or {MAX_HEADER_BYTES}")
-    entries = _entries(data[8 : 8 + length])
-    layout = {name: _checked(name, entry) for name, entry in entries.items()}
-    # One comparison decides order, offsets, gaps, padding, key order and spacing.
-    if data[: 8 + length] != _header(layout):
-        raise FileRefused("state file: header is not canonical (order, offsets, spacing or metadata differ)")
-    end = 8 + length + sum(nbytes for _, _, nbytes in layout.values())
-    if end != len(data):
-        raise FileRefused(f"state file: {len(data)} bytes, its header describes {end}")
-    return _arrays(data, 8 + length, layout)
+    return dict(read_tensors(io.BytesIO(data), max_bytes=len(data)))
 
 
-def _arrays(data: bytes, at: int, layout: Mapping[str, tuple[str, tuple[int, ...], int]]) -> dict[str, Array]:
-    state = {}
+def read_tensors(stream: BinaryIO, *, max_bytes: int) -> Iterator[tuple[str, Array]]:
+    """The tensors of a canonical file, in ascending order of names, each as it is read. Raises FileRefused, at the latest at the end.
+
+    max_bytes: of the file, so that a header cannot ask for more memory.
+    """
+    layout, read = _read_layout(stream)
+    described = read + sum(nbytes for _, _, nbytes in layout.values())
+    if described > max_bytes:
+        raise FileRefused(f"state file: {max_bytes} bytes expected, its header describes {described}")
     for name, (dtype, shape, nbytes) in layout.items():
-        raw = data[at : at + nbytes]
+        raw = bytearray(stream.read(nbytes))
+        read += len(raw)
+        if len(raw) < nbytes:
+            raise FileRefused(f"state file: {read} bytes, its header describes {described}")
         if dtype == "BOOL" and raw.strip(b"\x00\x01"):
             raise FileRefused(f"state file: {name!r} holds a bool that is neither 0 nor 1")
-        array = np.frombuffer(bytearray(raw), dtype=DTYPES[dtype]).reshape(shape)
+        array = np.frombuffer(raw, dtype=DTYPES[dtype]).reshape(shape)
         if dtype == "F32" and np.isnan(array).any() and canonical(array).tobytes() != raw:
             raise FileRefused(f"state file: {name!r} holds a NaN other than 0x7fc00000")
-        state[name] = array
-        at += nbytes
-    return state
+        yield name, array
+    if stream.read(1):
+        raise FileRefused(f"state file: more bytes than the {described} that its header describes")
+
+
+def _read_layout(stream: BinaryIO) -> tuple[dict[str, tuple[str, tuple[int, ...], int]], int]:
+    """The header, and its bytes."""
+    start = stream.read(8)
+    if len(start) < 8:
+        raise FileRefused(f"state file: {len(start)} bytes are too few for a header")
+    (length,) = struct.unpack("<Q", start)
+    text = stream.read(length) if length <= MAX_HEADER_BYTES else b""
+    if len(text) < length:
+        raise FileRefused(f"state file: header of {length} bytes exceeds the file or {MAX_HEADER_BYTES}")
+    layout = {name: _checked(name, entry) for name, entry in _entries(text).items()}
+    # One comparison decides order, offsets, gaps, padding, key order and spacing.
+    if start + text != _header(layout):
+        raise FileRefused("state file: header is not canonical (order, offsets, spacing or metadata differ)")
+    return layout, 8 + length
+
+
+class TensorStream(Mapping[str, Array]):
+    """A state whose tensors are read when they are asked for.
+
+    It holds the one that was asked for last; whoever asks in ascending order of names reads the file once. read: the tensors, in that
+    order. shapes: arrays without memory of the same shapes and dtypes.
+    """
+
+    def __init__(self, read: Callable[[], Iterator[tuple[str, Array]]], shapes: Mapping[str, Array]) -> None:
+        self.shapes = dict(shapes)
+        self._read, self._places = read, {name: at for at, name in enumerate(shapes)}
+        self._left: Iterator[tuple[str, Array]] = iter(())
+        self._newest: tuple[str, Array] | None = None
+
+    def __getitem__(self, name: str) -> Array:
+        place = self._places[name]
+        if self._newest is None or place < self._places[self._newest[0]]:
+            self._newest, self._left = None, self._read()
+        while self._newest is None or self._newest[0] != name:
+            self._newest = None  # the old tensor's memory is free before the next takes its own
+            self._newest = next(self._left)
+        return self._newest[1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def roots_and_shapes(
+    tensors: Iterable[tuple[str, Array]], *, threads: int = 1
+) -> tuple[dict[str, bytes], dict[str, Array]]:
+    """Of tensors as they are read: their roots, and arrays without memory of the same shapes and dtypes."""
+    roots, shapes = dict[str, bytes](), dict[str, Array]()
+    for name, array in tensors:
+        roots |= tensor_roots({name: array}, threads=threads)
+        shapes[name] = np.broadcast_to(np.zeros((), array.dtype), array.shape)
+    return roots, shapes
 
 
 def _header(layout: Mapping[str, tuple[str, tuple[int, ...], int]]) -> bytes:

@@ -19,7 +19,7 @@ from zoo_compute.training.rounds import PRODUCTS, SCORES, aggregation_batch, agg
 from zoo_compute.training.shapes import shape_mismatch
 
 
-def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates: Mapping[int, Tensors]) -> State:
+def aggregate(manifest: Manifest, programs: Programs, checkpoint: Tensors, updates: Mapping[int, Tensors]) -> State:
     """The next checkpoint, by the job's rule and outer optimiser. Raises BadInputs.
 
     updates: slot -> update, whose tensors are asked for in ascending order. What is not exchanged stays as it is in the checkpoint. Runs part by part: beside both checkpoints
@@ -53,7 +53,7 @@ def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates
     return made
 
 
-def _keep(made: State, part: Part, state: State, checkpoint: State) -> None:
+def _keep(made: State, part: Part, state: State, checkpoint: Tensors) -> None:
     """Write a part's state into the next checkpoint, in memory of its own."""
     for name, array in state.items():
         if made[name] is checkpoint[name]:
@@ -62,7 +62,7 @@ def _keep(made: State, part: Part, state: State, checkpoint: State) -> None:
 
 
 def _verdict(
-    programs: Programs, aggregation_spec: AggregationSpec, checkpoint: State, updates: Mapping[int, Tensors]
+    programs: Programs, aggregation_spec: AggregationSpec, checkpoint: Tensors, updates: Mapping[int, Tensors]
 ) -> State:
     """Which rows count and what they weigh, from the products of all tensors' rows; and the slots' scores."""
     made = {PRODUCTS: np.zeros((aggregation_spec.slots, aggregation_spec.slots), np.float32)}

@@ -35,8 +35,8 @@ class Programs:
         self.device = device
         self.checked: set[Manifest] = set()  # manifests that the program was checked against
         self._hasher = StateHasher(graph)
-        self._updates: dict[Compression, Runner] = {}
         # As graphs: their memory is for one at a time.
+        self._updates: dict[tuple[str, Compression], Graph] = {}
         self._aggregations: dict[tuple[Part, AggregationSpec], Graph] = {}
 
     @cached_property
@@ -59,7 +59,7 @@ class Programs:
     def close(self) -> None:
         """Free its resources; it is not used any more."""
 
-    def begin(self, checkpoint: State, seed: int = 0, carried: State | None = None) -> State:
+    def begin(self, checkpoint: Tensors, seed: int = 0, carried: State | None = None) -> State:
         """Load the first state of a slot-round: the module's tensors from the checkpoint, private ones as carried, else zero."""
         self._hasher.release()
         begin(self.graph, self.step.state, checkpoint, seed, carried)
@@ -90,13 +90,19 @@ class Programs:
         """The loss of the loaded state."""
         return self.step.loss(batch, threads=threads())
 
-    def update(self, compression: Compression, start: State, end: State) -> State:
-        """A slot's update, from the checkpoint it started from and the state it ended with."""
-        if compression not in self._updates:
-            self._updates[compression] = runner(update_program(self.graph, compression), CPU)
-        return run_step(
-            self._updates[compression], {**end, **start}, {name: end[name] for name in self.graph.exchanged}
-        )
+    def update(self, compression: Compression, start: Tensors, end: State) -> State:
+        """A slot's update, from the checkpoint it started from and the state it ended with; a tensor at a time."""
+        made: State = {}
+        for name in self.graph.exchanged:
+            run = self._update(name, compression)
+            before = {each: start[each] if each == name else end[each] for each in run.state}
+            made |= run_step(run, before, {name: end[name]})
+        return made
+
+    def _update(self, name: str, compression: Compression) -> Runner:
+        if (name, compression) not in self._updates:
+            self._updates[name, compression] = update_program(self.graph, compression, only=name)
+        return runner(self._updates[name, compression], CPU)
 
     def aggregation(self, part: Part, aggregation_spec: AggregationSpec) -> Runner:
         """What makes a part of the next checkpoint, and what the outer optimiser keeps of it."""
@@ -113,7 +119,7 @@ class Programs:
         return runner(row_weights_program(self.graph, aggregation_spec), CPU)
 
 
-def run_step(run: Runner, state: State, batch: State) -> State:
+def run_step(run: Runner, state: Tensors, batch: Tensors) -> State:
     """One step of a program from the entries of `state` that it has; a state with memory of its own."""
     for name, array in run.state.items():
         array[...] = state[name]

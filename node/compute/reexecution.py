@@ -57,7 +57,7 @@ class Mismatch:
 def verify_slot(
     manifest: Manifest,
     programs: Programs,
-    checkpoint: State,
+    checkpoint: Tensors,
     examples: Examples,
     round: int,
     entry: SlotResult,

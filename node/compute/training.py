@@ -44,14 +44,14 @@ class ShardResult:
         return sum(math.isnan(loss) for loss in self.losses)
 
 
-def root_of(state: State) -> bytes:
+def root_of(state: Tensors) -> bytes:
     return commitments.state_root(state, threads=threads())
 
 
 def train_shard(
     manifest: Manifest,
     programs: Programs,
-    checkpoint: State,
+    checkpoint: Tensors,
     examples: Examples,
     round: int,
     slot: int,
@@ -101,7 +101,7 @@ def carried_state(manifest: Manifest, programs: Programs, end: State, update: St
     return {name: update[name] if name in update else end[name].copy() for name in private(programs.graph)}
 
 
-def heldout_loss(manifest: Manifest, programs: Programs, checkpoint: State, heldout: Examples) -> float:
+def heldout_loss(manifest: Manifest, programs: Programs, checkpoint: Tensors, heldout: Examples) -> float:
     """Mean loss of a checkpoint over the held-out examples, in whole batches; what is left over is left out."""
     programs.begin(checkpoint)
     batches = heldout_batches(manifest, heldout)
@@ -111,7 +111,7 @@ def heldout_loss(manifest: Manifest, programs: Programs, checkpoint: State, held
 def probe_losses(
     manifest: Manifest,
     programs: Programs,
-    checkpoint: State,
+    checkpoint: Tensors,
     heldout: Examples,
     round: int,
     updates: Mapping[int, Tensors],
@@ -121,13 +121,13 @@ def probe_losses(
     chosen = [every[at % len(every)] for at in range(round * PROBE_BATCHES, (round + 1) * PROBE_BATCHES)][: len(every)]
     batches = [batch_of(heldout, index, manifest.accumulate) for index in chosen]
 
-    def loss(state: State) -> float:
+    def loss(state: Tensors) -> float:
         programs.begin(state)
         return sum(programs.loss(batch) for batch in batches) / len(batches)
 
     with np.errstate(invalid="ignore", over="ignore"):  # a stranger's update may overflow; its loss then says so
         after = {
-            slot: loss(checkpoint | {name: checkpoint[name] - values for name, values in update.items()})
+            slot: loss({**checkpoint, **{name: checkpoint[name] - values for name, values in update.items()}})
             for slot, update in updates.items()
         }
     return loss(checkpoint), after

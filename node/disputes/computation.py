@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from node.backends import on_switch
-from node.compute.programs import Programs, State
+from node.compute.programs import Programs, State, Tensors
 from node.device import runner
 from node.disputes.element_words import words_of_parts
 from node.hardware import CPU, Device, threads
@@ -142,7 +142,7 @@ class ComputationFolder:
 class Computation(ABC):
     """Steps of one program, each from a state and a batch. checkpoint: what the claim starts from."""
 
-    def __init__(self, graph: Graph, checkpoint: State, *, folder: Path | None = None, device: Device = CPU) -> None:
+    def __init__(self, graph: Graph, checkpoint: Tensors, *, folder: Path | None = None, device: Device = CPU) -> None:
         self.graph, self.checkpoint, self.device = graph, checkpoint, device
         self.folder = ComputationFolder(folder)
         self._kept_tensors: tuple[tuple[int, int], dict[int, Array]] = ((-1, -1), {})
@@ -208,7 +208,7 @@ class Training(Computation):
     The state is moved forwards from the nearest one that is kept.
     """
 
-    def __init__(self, programs: Programs, checkpoint: State, *, folder: Path | None = None) -> None:
+    def __init__(self, programs: Programs, checkpoint: Tensors, *, folder: Path | None = None) -> None:
         super().__init__(programs.graph, checkpoint, folder=folder, device=programs.device)
         self.programs = programs
         self._at: int | None = None
@@ -240,7 +240,7 @@ class Training(Computation):
         """From the state at a step to the next."""
         self.programs.advance(self.batch(step))
 
-    def step_inputs(self, step: int) -> tuple[State, State]:
+    def step_inputs(self, step: int) -> tuple[Tensors, State]:
         state = self.state(step)
         if step:
             self.folder.keep(f"state-{step}", state)
@@ -278,7 +278,7 @@ class SlotRound(Training):
         self,
         manifest: Manifest,
         programs: Programs,
-        checkpoint: State,
+        checkpoint: Tensors,
         examples: Examples,
         round: int,
         slot: int,

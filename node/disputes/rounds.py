@@ -44,7 +44,7 @@ class Update(SingleStep):
         )
         self.slot_round = slot_round
 
-    def step_inputs(self, step: int) -> tuple[State, State]:
+    def step_inputs(self, step: int) -> tuple[Tensors, State]:
         names = [entry.name for entry in self.graph.state]
         end = self.folder.kept("end")
         if end is None:
@@ -75,7 +75,7 @@ class Aggregation(SingleStep):
         self,
         manifest: Manifest,
         step: Graph,
-        checkpoint: State,
+        checkpoint: Tensors,
         updates: Mapping[int, Tensors],
         *,
         claim: Claim | None = None,
@@ -89,7 +89,7 @@ class Aggregation(SingleStep):
         self._trees = trees or {}
         self._claim, self._seated = claim, sorted(seated, key=lambda each: each.claim.seat)
 
-    def step_inputs(self, step: int) -> tuple[State, Mapping[str, Array]]:
+    def step_inputs(self, step: int) -> tuple[Tensors, Mapping[str, Array]]:
         return self.checkpoint, _Stacked(self)
 
     def source(self, role: int, name: str, step: int) -> Roots:

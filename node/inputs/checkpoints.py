@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from node.compute.cache import get_cached
-from node.compute.programs import State
+from node.compute.programs import State, Tensors
 from node.errors import BadInputs, FalseCheckpoint
 from node.inputs.fetching import TIMEOUT_S, missing_chunk, withheld_unless_fetched
-from node.inputs.states import get_state
+from node.inputs.states import stream_state
+from repops.files import TensorStream
 from repops.graph import Graph
 from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord, Pointer
 from zoo_compute.formats.manifest import Manifest
@@ -30,13 +31,23 @@ def fetch_checkpoint(
 
     Raises Withheld for a checkpoint that cannot be had, FalseCheckpoint, BadInputs; of the initial state the store's errors pass.
     """
+    return dict(stream_checkpoint(store, manifest, step, job, round, pointer, root))
+
+
+def stream_checkpoint(
+    store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointer: str | None, root: bytes
+) -> Tensors:
+    """As `fetch_checkpoint`, with one tensor in memory at a time, for whoever takes them in ascending order of names."""
+    state: Tensors
     if pointer is None:
         if round > manifest.delay or root != manifest.state_root:
             raise BadInputs(f"round {round} starts from {root.hex()}, which is not the manifest's initial state")
-        state = get_state(store, manifest.state.cid, root, max_bytes=checkpoint_bytes(step, manifest.aggregation_spec))
+        most = checkpoint_bytes(step, manifest.aggregation_spec)
+        state = stream_state(store, manifest.state.cid, root, max_bytes=most)
     else:
         state = _made_checkpoint(store, manifest, step, job, round, pointer, root)
-    mismatch = shape_mismatch(state, step, manifest.aggregation_spec)
+    shapes = state.shapes if isinstance(state, TensorStream) else state
+    mismatch = shape_mismatch(shapes, step, manifest.aggregation_spec)
     if mismatch:
         refused = BadInputs if pointer is None else FalseCheckpoint
         raise refused(f"the checkpoint does not hold this program's tensors: {mismatch}")
@@ -45,7 +56,7 @@ def fetch_checkpoint(
 
 def _made_checkpoint(
     store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointer: str, root: bytes
-) -> State:
+) -> Tensors:
     nodes = checkpoint_nodes(step, manifest.aggregation_spec)
     with withheld_unless_fetched():
         record = fetch_pointer(store, pointer)
@@ -57,7 +68,7 @@ def _made_checkpoint(
             )
     with withheld_unless_fetched(lambda: missing_chunk(store, record.state, nodes)):
         state = get_cached(store, record.state, root)
-        return get_state(store, record.state, root, max_bytes=file_bytes(nodes)) if state is None else state
+        return stream_state(store, record.state, root, max_bytes=file_bytes(nodes)) if state is None else state
 
 
 def checkpoint_cids(store: Store, manifest: Manifest, pointer: str | None) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.compute.cache import is_cached
-from node.compute.programs import Programs, State
+from node.compute.programs import Programs, State, Tensors
 from node.device import GB, memory
 from node.errors import BadInputs, NodeOutOfMemory
 from node.hardware import CPU
-from node.inputs.checkpoints import checkpoint_cids, fetch_checkpoint
+from node.inputs.checkpoints import checkpoint_cids, fetch_checkpoint, stream_checkpoint
 from node.inputs.examples import data_bytes, fetch_examples, fetch_heldout
 from node.inputs.fetching import TIMEOUT_S, root_from_hex
 from node.inputs.programs import fetch_programs
@@ -29,11 +29,11 @@ READ_COPIES = 3  # of a file while it is read: its blocks, the whole of them, an
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that a slot-round needs, checked."""
+    """All that a slot-round needs, checked. checkpoint: with one tensor in memory at a time where it was streamed."""
 
     manifest: Manifest
     programs: Programs
-    checkpoint: State
+    checkpoint: Tensors
     examples: Examples
 
 
@@ -59,8 +59,8 @@ def fetch_job(store: Store, manifest: Manifest) -> JobFiles:
     return JobFiles(programs, checkpoint, fetch_examples(store, manifest, step), fetch_heldout(store, manifest, step))
 
 
-def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
-    """What a request's job, round, manifest, checkpoint pointer and start_root name.
+def fetch_inputs(store: Store, request: Mapping[str, Any], *, streamed: bool = False) -> Inputs:
+    """What a request's job, round, manifest, checkpoint pointer and start_root name. streamed: the checkpoint.
 
     The request's `work_root`, `data_root`, `flops` and `terms`, the chain's, are compared when they are there. Raises BadInputs.
     """
@@ -80,7 +80,8 @@ def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     _check_root(request, "work_root", _work_root(request["manifest"], manifest, programs.graph))
     step, root = programs.graph, root_from_hex(request["start_root"])
     pointer = request.get("checkpoint")
-    checkpoint = fetch_checkpoint(store, manifest, step, request["job"], request["round"], pointer, root)
+    fetch = stream_checkpoint if streamed else fetch_checkpoint
+    checkpoint = fetch(store, manifest, step, request["job"], request["round"], pointer, root)
     examples = fetch_examples(store, manifest, step)
     of_job = job_tag(request["job"])
     kept = dict.fromkeys(

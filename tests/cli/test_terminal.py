@@ -58,7 +58,8 @@ follow()
 
 def test_a_status_line__longer_than_the_terminal__stays_one_line_and_gives_the_cursor_back_at_ctrl_c() -> None:
     """A line that wraps is drawn again below itself at every change."""
-    environment: Any = {**os.environ, "TERM": "xterm"}
+    environment: Any = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment |= {"TERM": "xterm"}
     script = FOLLOWING.replace("HANG_S", str(HANG_S))
     terminal = pexpect.spawn(
         sys.executable, ["-c", script], env=environment, encoding="utf-8", timeout=HANG_S, dimensions=(24, 60)

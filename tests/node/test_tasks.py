@@ -19,17 +19,18 @@ from node.errors import BadInputs, NodeOutOfMemory
 from node.inputs import bundles, job_files
 from node.inputs.checkpoints import fetch_pointer
 from node.inputs.examples import fetch_examples
+from node.inputs.job_files import fetch_inputs
 from node.inputs.programs import fetch_programs
+from node.inputs.states import stream_state
 from node.inputs.updates import get_updates
 from repops import encoding
 from repops.builder import Builder
-from repops.files import state_bytes
+from repops.files import TensorStream, state_bytes
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
 from repops.profile import profile
 from tests.support.liars.faults import FlipBit, flip_bit
 from tests.support.small_job import SmallJob, publish
 from tests.support.waiting import HANG_S
-from zoo_compute.codec.files import UpdateStream
 from zoo_compute.formats.manifest import Aggregation, JobError, ProgramFile
 from zoo_compute.store import cid_of
 from zoo_compute.store.errors import ContentMissing
@@ -77,6 +78,17 @@ def test_two_rounds__verified_and_aggregated__follow_each_other(job: SmallJob) -
     assert pointer.state == first["state"]
 
 
+def test_a_checkpoint__of_a_slot_round_is_read_a_tensor_at_a_time__and_is_the_same(round_of_three: SmallJob) -> None:
+    request = round_of_three.base
+    streamed = fetch_inputs(round_of_three.store, request, streamed=True).checkpoint
+    whole = fetch_inputs(round_of_three.store, request).checkpoint
+    assert isinstance(streamed, TensorStream)
+    assert isinstance(whole, dict)
+    assert root_of(streamed) == root_of(whole) == bytes.fromhex(request["start_root"])
+    with pytest.raises(BadInputs, match="its root is"):
+        stream_state(round_of_three.store, round_of_three.manifest.state.cid, bytes(32), max_bytes=2**20)
+
+
 def test_aggregation__of_updates_that_do_not_fit_in_memory__reads_one_tensor_of_each_at_a_time(
     round_of_three: SmallJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +103,7 @@ def test_aggregation__of_updates_that_do_not_fit_in_memory__reads_one_tensor_of_
     monkeypatch.setattr(tasks, "aggregate", noting)
     monkeypatch.setattr("node.inputs.updates.memory", lambda device: (2**20, 2**40))
     assert round_of_three.aggregate()["root"] == in_memory["root"]
-    assert taken == 3 * [UpdateStream]
+    assert taken == 3 * [TensorStream]
 
 
 def test_verification__of_honest_slots__agrees(round_of_three: SmallJob) -> None:

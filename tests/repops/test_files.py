@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from repops import files
+from repops.commitments import tensor_roots
 from repops.files import FileRefused
 
 
@@ -138,3 +141,36 @@ def test_parse__every_prefix_and_every_flipped_byte__is_refused_or_reads_as_what
         except FileRefused:
             continue
         assert files.state_bytes(state) == bytes(changed)
+
+
+def test_a_header_that_describes_more_than_is_expected__is_refused_before_memory_is_taken() -> None:
+    data = raw_file({"a": entry(shape=(2**50,), offsets=(0, 2**50))})
+    for expected in (len(data), 2**30):
+        with pytest.raises(FileRefused, match="its header describes"):
+            next(files.read_tensors(io.BytesIO(data), max_bytes=expected))
+
+
+def test_a_streamed_state__holds_one_tensor_at_a_time_and_refuses_what_a_whole_one_would() -> None:
+    data = files.state_bytes(some_state())
+    assert b"".join(files.state_pieces(some_state())) == data
+    opened: list[int] = []
+
+    def read() -> Iterator[tuple[str, np.ndarray]]:
+        opened.append(1)
+        return files.read_tensors(io.BytesIO(data), max_bytes=len(data))
+
+    roots, shapes = files.roots_and_shapes(read())
+    assert roots == tensor_roots(some_state())
+    assert {name: (array.shape, array.dtype) for name, array in shapes.items()} == {
+        name: (array.shape, array.dtype) for name, array in some_state().items()
+    }
+    stream = files.TensorStream(read, shapes)
+    for name in stream:
+        assert stream[name].tobytes() == some_state()[name].tobytes()
+        assert stream[name] is stream[name]
+    assert len(opened) == 2, "for the roots, and once in order"
+    assert stream[next(iter(stream))].tobytes() == some_state()["a"].tobytes()
+    assert len(opened) == 3, "it cannot go back"
+    for broken, why in ((data[:-1], "header describes"), (data + b"x", "more bytes")):
+        with pytest.raises(FileRefused, match=why):
+            list(files.read_tensors(io.BytesIO(broken), max_bytes=len(data)))

@@ -8,14 +8,14 @@ so that nothing else has to.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from repops import encoding
 from repops.chunks import Chunk, chunk_below
 from repops.commitments import Array, canonical, sorted_names, tensor_roots
-from repops.files import parse_state, state_bytes
+from repops.files import TensorStream, parse_state, roots_and_shapes, state_pieces
 from repops.graph import Graph
 from zoo_compute import codec
 from zoo_compute.codec.layout import MOST_CHUNK
@@ -91,7 +91,9 @@ def put(store: Store, update: Mapping[str, Array], parts: UpdateLayout, *, threa
     hashes, note = tuple[bytes, ...](), b""
     if parts.kept:
         hashes = prune(tensor_roots(update, threads=threads), parts.kept)
-        note = Cid.parse(store.add(state_bytes({name: update[name] for name in parts.kept}), tag=tag)).binary
+        note = Cid.parse(
+            store.add(dag.stream_of(state_pieces({name: update[name] for name in parts.kept})), tag=tag)
+        ).binary
     sent = ((name, canonical(update[name])) for name in sorted_names(parts.shapes))
     head = codec.FileHeader(parts.chunk, hashes, note)
     return store.add(dag.stream_of(codec.encode_tensors(sent, head, parts.signs)), tag=tag)
@@ -107,34 +109,9 @@ def get(store: Store, cid: str, parts: UpdateLayout, *, timeout_s: float, thread
 def get_streamed(store: Store, cid: str, parts: UpdateLayout, *, timeout_s: float, threads: int = 1) -> ReceivedUpdate:
     """As `get`, with one tensor in memory at a time: the file is read now for its root, and again for its values."""
     with _opened(store, cid, parts, timeout_s) as (head, tensors):
-        roots = {name: tensor_roots({name: array}, threads=threads)[name] for name, array in tensors}
-    state = UpdateStream(lambda: _tensors(store, cid, parts, timeout_s), tuple(roots))
+        roots, shapes = roots_and_shapes(tensors, threads=threads)
+    state = TensorStream(lambda: _tensors(store, cid, parts, timeout_s), shapes)
     return ReceivedUpdate(state, PrunedTree(roots, parts.kept, head.hashes), head.note)
-
-
-class UpdateStream(Mapping[str, Array]):
-    """The tensors of an update's file. Holds the one that was asked for last; whoever asks in ascending order reads the file once."""
-
-    def __init__(self, read: Callable[[], Iterator[tuple[str, Array]]], names: Sequence[str]) -> None:
-        self._read, self._names = read, names
-        self._left: Iterator[tuple[str, Array]] = iter(())
-        self._newest: tuple[str, Array] | None = None
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self._names:
-            raise KeyError(name)
-        if self._newest is None or self._names.index(name) < self._names.index(self._newest[0]):
-            self._newest, self._left = None, self._read()
-        while self._newest is None or self._newest[0] != name:
-            self._newest = None  # the old tensor's memory is free before the next takes its own
-            self._newest = next(self._left)
-        return self._newest[1]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 def whole(store: Store, update: ReceivedUpdate, parts: UpdateLayout, *, timeout_s: float) -> dict[str, Array]:

@@ -14,7 +14,10 @@ ADAM_WORDS = 2  # a parameter's moments
 
 
 def needed_bytes(profile: Profile) -> int:
-    """The state, a step's activations, the start checkpoint and the update."""
+    """The state, a step's activations, the update, and the tensor that it is made of at a time with its program's values.
+
+    The last two are at most three times the parameters: a tensor's program has its start, its end and their difference.
+    """
     return profile.state_bytes + profile.activation_bytes + 3 * WORD * profile.parameters
 
 

@@ -138,20 +138,21 @@ class _StepTensors:
         return cls(tuple((entry.name, (entry.kind, node.dtype, node.shape)) for entry, node in nodes), step.exchanged)
 
 
-def update_program(step: Graph, compression: Compression) -> Graph:
+def update_program(step: Graph, compression: Compression, *, only: str | None = None) -> Graph:
     """The program that makes a slot's update: start - end of every exchanged tensor, compressed.
 
     State: the exchanged tensors at the start of the round, afterwards the update; and the residuals, if the step's state has
     them, at the slot's end, afterwards the new ones. Batch: the exchanged tensors at the slot's end.
+    only: return only what makes the update of this tensor; tensors do not depend on each other.
     """
-    return _update_program(_StepTensors.of(step), compression)
+    return _update_program(_StepTensors.of(step), compression, only)
 
 
 @lru_cache(PROGRAMS_KEPT)
-def _update_program(tensors: _StepTensors, compression: Compression) -> Graph:
+def _update_program(tensors: _StepTensors, compression: Compression, only: str | None) -> Graph:
     writer, entries = _RoundBuilder(tensors), list[tuple[str, str, View, View]]()
     names = {name for name, (kind, *_) in tensors.state if kind == OPTIMIZER}
-    for name in tensors.exchanged:
+    for name in tensors.exchanged if only is None else (only,):
         start, end = writer.state(name), writer.batch(name, name)
         change = writer.map("sub", start, end)
         if not compression.is_lossy:
