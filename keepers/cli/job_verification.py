@@ -56,7 +56,7 @@ class VerifiedWork:
 
 
 def work_text(claim: Claim, slot: int | None) -> str:
-    return f"turn {claim.turn}, {AGGREGATION if slot is None else f'slot {slot}'}"
+    return f"round {claim.round + 1} (turn {claim.turn}), {AGGREGATION if slot is None else f'slot {slot}'}"
 
 
 class JobVerification:

@@ -106,7 +106,7 @@ def test_earnings__say_profit_after_gas_and_power_capital_and_the_next_payment(z
     shown = {key: rows[key].strip() for key in ("next payment", "gas", "power", "profit", "collateral")}
     assert shown == {
         "next payment": "4 ZEN, payable in 30 min",
-        "gas": "6 ZEN: 0.002 coin for 20 transactions",
+        "gas": "6 ZEN: 0.002 coin for 20 transactions, at 3,000 ZEN a coin (coin_price in operator.json)",
         "power": "1 ZEN: 5.000 kWh in 16 h 40 min of work; 1 min not measured (zoo node configure --power-watts)",
         "profit": "98 ZEN",
         "collateral": "2,500 ZEN, 983 ZEN of it locked (39.3 %)",

@@ -99,6 +99,11 @@ def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, no
         ]  # fmt: skip
 
 
+def test_status__of_a_healthy_node_without_a_job__says_that_it_waits(zoo: Zoo, node: Any) -> None:
+    (node() / STATUS).write_text(json.dumps({"block": 7, "jobs": {}, "trouble": []}))
+    assert "no job: the keeper waits for one that it can bid for" in zoo.run("node", "status")[1].splitlines()
+
+
 def test_status__before_the_first_start__says_that_nothing_runs_and_asks_no_peer(zoo: Zoo, node: Any) -> None:
     node(running=False)
     status = zoo.json("node", "status")

@@ -86,8 +86,9 @@ def test_train__killed_after_post_before_it_was_recorded__finds_its_job(
     assert jobs(place) == before + 1
     monkeypatch.setattr(_Record, "write", write)
     assert client.train(config, 14, place.text).id == before + 1
-    with pytest.raises(AlreadyPosted):
+    with pytest.raises(AlreadyPosted) as refused:
         client.train(config, 14, place.text)
+    assert f"zoo job watch {before + 1}" in refused.value.hint
     assert client.train(config, 14, place.text, again=True).id == before + 2
     assert jobs(place) == before + 2
 

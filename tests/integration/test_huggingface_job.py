@@ -1,4 +1,7 @@
-"""A GPT-2 of `transformers`, fine-tuned on a Parquet file by the nodes of a real network, comes back as a folder for `from_pretrained`."""
+"""A GPT-2 of `transformers`, fine-tuned on a Parquet file by the nodes of a real network, comes back as a folder for `from_pretrained`.
+
+So does one with adapters alone (LoRA), under a schedule.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,22 @@ import numpy as np
 import pytest
 
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
+from node.inputs.job_files import fetch_job
 from node.replay import replay
 from repops import encoding
 from repops.commitments import Array
+from repops.graph import RATE
 from tests.support import tiny_gpt2
 from tests.support.tiny_gpt2 import CONTEXT, VOCABULARY, generated, logits_of
 from tests.support.waiting import HANG_S
 from zoo_compute import Client
-from zoo_compute.chain.views import ClaimState, JobState, JobView
+from zoo_compute.chain.views import ClaimState, Commit, JobState, JobView
 from zoo_compute.client.results import load_checkpoint, manifest_of
+from zoo_compute.formats.bundles import MAX_BUNDLE_BYTES, Bundle
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.spec.params import ZEN
 from zoo_compute.store import Store
+from zoo_compute.store.cid import raw_cid
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 
@@ -42,13 +49,16 @@ training: {{batch_size: {BATCH}, inner_steps: 44, rounds: {ROUNDS}, slots: 2, qu
 market: {{reserve: "1", max_price: "1.25", aggregator_reserve: "1", aggregator_max_price: "1.25"}}
 limits: {{slot_s: 90, aggregate_s: 90, reexecute_s: 4}}
 """
+LORA_JOB = JOB.replace("gpt2}", "gpt2, lora: {r: 4, alpha: 8}}").replace(
+    "clip_norm", "lr_scheduler_type: linear, clip_norm"
+)
 
 
 class Submitter:
     """A person with a folder of a model, a file of stories and an account, who runs `zoo`. There is no hub."""
 
     def __init__(self, network: LocalNetwork, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.network = folder, network
         network.devnet.account("submitter", zen=200 * ZEN)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ZOO_", "HF_"))}
         self._environment = inherited | {
@@ -62,6 +72,7 @@ class Submitter:
         }
         tiny_gpt2.save_all(folder)
         (folder / "job.yaml").write_text(JOB)
+        (folder / "lora.yaml").write_text(LORA_JOB)
 
     def zoo(self, *arguments: str) -> str:
         """What a command prints; it succeeds."""
@@ -91,20 +102,37 @@ class Finished(NamedTuple):
     def manifest(self) -> Manifest:
         return manifest_of(self.view, self.store)
 
+    @property
+    def updates(self) -> list[str]:
+        """CIDs of the files that slots sent in the first round."""
+        claims = [claim for claim in self.view.claims if claim.round == 0 and isinstance(claim, Commit)]
+        read = (
+            self.store.read(raw_cid(claim.bundle), max_bytes=MAX_BUNDLE_BYTES, timeout_s=HANG_S) for claim in claims
+        )
+        return [result.update for data in read for result in Bundle.from_bytes(data).results]
+
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
+def submitter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Submitter]:
     folder = tmp_path_factory.mktemp("huggingface")
     with LocalNetwork(folder / "net", NODES) as network:
-        submitter = Submitter(network, folder)
-        posted = json.loads(submitter.zoo("train", "job.yaml", "--max-budget", "20", "--json"))
-        job = str(posted["job"])
-        submitter.zoo("job", "watch", job, "--settled")
-        fresh = ("--store", str(folder / "fresh"))
-        result = json.loads(submitter.zoo("job", "result", job, "--format", "hf", "--out", "tuned", *fresh, "--json"))
-        client = Client(network=network.network_path, store=str(folder / "fresh"))
-        client.use_peers()
-        yield Finished(posted["job"], result, submitter, client.job(posted["job"]).view(), client.store, network)
+        yield Submitter(network, folder)
+
+
+@pytest.fixture(scope="module")
+def finished(submitter: Submitter) -> Finished:
+    return finish(submitter, "job.yaml", "tuned")
+
+
+def finish(submitter: Submitter, file: str, out: str) -> Finished:
+    """Post a job, wait until it is settled, and fetch its result into a folder."""
+    job = int(json.loads(submitter.zoo("train", file, "--max-budget", "20", "--json"))["job"])
+    submitter.zoo("job", "watch", str(job), "--settled")
+    fresh = submitter.folder / f"fresh-{job}"
+    fetched = submitter.zoo("job", "result", str(job), "--format", "hf", "--out", out, "--store", str(fresh), "--json")
+    client = Client(network=submitter.network.network_path, store=str(fresh))
+    client.use_peers()
+    return Finished(job, json.loads(fetched), submitter, client.job(job).view(), client.store, submitter.network)
 
 
 def test_the_job__is_trained_by_two_nodes_and_paid(finished: Finished) -> None:
@@ -169,11 +197,38 @@ def test_the_held_out_loss__falls_in_every_round(finished: Finished) -> None:
     assert rows[-1][-1] == finished.result["root"]
 
 
-def logits_in(folder: Path, inputs: Array) -> Array:
-    """What the model that `from_pretrained` loads computes."""
-    import torch
+def test_adapters_alone__are_trained_and_sent_under_a_schedule__and_peft_loads_them(finished: Finished) -> None:
+    from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tuned = finish(finished.submitter, "lora.yaml", "adapters")
+    assert all(claim.state == ClaimState.PAID for claim in tuned.view.claims)
+    own = replay(tuned.manifest, tuned.store, [0b11] * ROUNDS)
+    assert [tuned.view.checkpoint_roots[round_] for round_ in range(ROUNDS + 1)] == own.roots
+    examples = fetch_job(tuned.store, tuned.manifest).examples
+    assert len(set(examples[RATE].tolist())) > ROUNDS, "each step has a factor of its own in the data"
+    inputs = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, CONTEXT)).astype(np.int32)
+    data = tuned.store.read(tuned.manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=HANG_S)
+    program = logits_of(encoding.decode(data), load_checkpoint(tuned.view, tuned.store, ROUNDS), inputs)
+    base = AutoModelForCausalLM.from_pretrained(tuned.submitter.folder / "gpt2")
+    adapted = PeftModel.from_pretrained(base, tuned.submitter.folder / "adapters").eval()
+    assert np.abs(logits_from(adapted, inputs) - program).max() < 1e-5
+    assert np.abs(logits_in(tuned.submitter.folder / "gpt2", inputs) - program).max() > 1e-3, "it was trained"
+    whole, adapters = (
+        sum(len(each.store.read(cid, max_bytes=2**30)) for cid in each.updates) for each in (finished, tuned)
+    )
+    assert adapters < whole / 3
+
+
+def logits_in(folder: Path, inputs: Array) -> Array:
+    """What the model that `from_pretrained` loads computes."""
+    from transformers import AutoModelForCausalLM
+
+    return logits_from(AutoModelForCausalLM.from_pretrained(folder).eval(), inputs)
+
+
+def logits_from(model: Any, inputs: Array) -> Array:
+    import torch
+
     with torch.no_grad():
         return model(torch.from_numpy(inputs).long()).logits.numpy()

@@ -200,7 +200,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no such function": ({"module": "model.py:biuld"}, r"has no function 'biuld'; did you mean 'build'\?"),
     "something that is no function": ({"module": "model.py:NUMBER"}, "has no function 'NUMBER'"),
     "no such package": ({"module": "not_a_package:build"}, "ModuleNotFoundError"),
-    "an option the function lacks": ({"module": "model.py:build", "widht": 3}, "unexpected keyword argument 'widht'"),
+    "an option the function lacks": (
+        {"module": "model.py:build", "widht": 3},
+        r"model\.widht: model\.py:build takes no such argument; ",
+    ),
     "a function that fails": ({"module": "model.py:fails"}, r"RuntimeError: no such luck \(model\.py, line \d+\)"),
     "not the three": ({"module": "model.py:half"}, "model.py:half returned Linear"),
     "an operator outside the table": ({"module": "model.py:choosy"}, r"cannot be traced: .*model\.py"),

@@ -14,7 +14,7 @@ from zoo_compute.formats.manifest import JobError
 from zoo_compute.gpus import check_memory, class_named, class_of, format_hours, parse_hours, parse_memory
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.loading import plan_job
-from zoo_compute.jobs.quote import BudgetTooSmall, attempts_to_maximum, outline_terms, quote
+from zoo_compute.jobs.quote import BudgetTooSmall, attempts_to_maximum, outline_terms, price_lines, quote
 from zoo_compute.spec.durations import longest_rounds_s
 from zoo_compute.spec.params import DEVNET, LEAST_PRICE, PRODUCTION, REFERENCE_FLOPS, escrow
 from zoo_compute.spec.pricing import RevealedBid, critical_prices
@@ -161,6 +161,14 @@ def test_quote__of_a_maximum_below_what_operators_ask__says_that_nobody_may_bid(
     assert "operators usually ask 1 ZEN, and this job pays at most 0.3 ZEN for a slot-round" in warnings[0]
     usual = quote(ComputeJob.from_dict(sections(market={"max_price": 1, "aggregator_max_price": 1})), DEVNET)
     assert not any("perhaps nobody bids" in text for text in usual.warnings)
+
+
+def test_what_is_said_before_a_job_is_posted__is_what_it_pays_and_whether_that_is_too_little() -> None:
+    low, *warnings = price_lines(ComputeJob.from_dict(sections(market={"max_price": 0.3, "aggregator_max_price": 1})))
+    assert low == "pays at most 0.3 ZEN a slot-round and 1 ZEN an aggregation"
+    assert any(text.startswith("warning: operators usually ask 1 ZEN") for text in warnings)
+    fine = ComputeJob.from_dict(sections(market={"reserve": 1, "max_price": 2, "aggregator_max_price": 2}))
+    assert price_lines(fine) == ["pays at most 2 ZEN a slot-round and 2 ZEN an aggregation"]
 
 
 def test_quote__of_a_small_job__says_that_it_pays_for_slot_rounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,7 @@ def test_the_report__counts_slot_rounds_and_aggregations_apart_and_says_which_wo
     ]
     assert verify._agreement(checked) == "1 of 1 slot-rounds and 0 of 1 aggregations agree"
     assert verify._agreement(checked[:1]) == "1 of 1 slot-rounds agree"
-    assert checked[1].text == f"turn 1, aggregation, operator {OTHER}: FALSE: another root"
+    assert checked[1].text == f"round 2 (turn 1), aggregation, operator {OTHER}: FALSE: another root"
     assert [(each.to_dict()["work"], each.to_dict()["slot"]) for each in checked] == [
         ("slot-round", 0),
         ("aggregation", None),

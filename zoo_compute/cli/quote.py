@@ -189,7 +189,7 @@ def _custody_line(custody: CustodyTerms, money: Token) -> str:
 def _budget_line(budget: int | None, covered: bool, escrow: int, money: Token) -> str:
     if budget is None:
         return "none; the file's prices apply"
-    return f"{money.format(budget)} {'covers it' if covered else f'does NOT cover it: {money.format(escrow - budget)} short'}"
+    return f"{money.format(budget)} {'covers the worst case' if covered else f'does NOT cover it: {money.format(escrow - budget)} short'}"
 
 
 def _preset_of(settings: Settings) -> str:

@@ -78,7 +78,9 @@ def train(
         try:
             job = client.train(plan.job, weights=weights, merge=merge, again=again, anyway=anyway)
         except KeyboardInterrupt:
-            settings.say("interrupted before or while posting the job; rerun the same command to resume")
+            settings.say(
+                "interrupted: no money moved, unless a line above says `approving` or `posting`; rerun the same command to resume"
+            )
             raise
         token = client.pay_in_token_of(plan.job)
         settings.say(f"job {job.id} is posted; {token.format(plan.job.escrow)} in escrow")

@@ -23,7 +23,7 @@ from zoo_compute.errors import ConfigError, UserError, ZooError
 from zoo_compute.jobs import shortfall
 from zoo_compute.jobs.loading import Amount, Config, Data, plan_job
 from zoo_compute.jobs.needs import check_capacity
-from zoo_compute.jobs.quote import PUBLIC, Quote, quote
+from zoo_compute.jobs.quote import PUBLIC, Quote, price_lines, quote
 from zoo_compute.jobs.sections import SECTIONS
 from zoo_compute.spec.params import COIN
 from zoo_compute.store import BlockStore, confirmations
@@ -95,6 +95,8 @@ class Client(Session):
         dataset = self.bring(plan.job)
         plan.check_budget()  # again: a dataset's shapes say what custodians cost
         prepared = self.prepare(plan.job, weights=Path(weights) if weights else None, merge=merge)
+        for line in price_lines(plan.job):
+            self.say(line)
         if not anyway:
             check_capacity(plan.job, offers, prepared, say=self.say)
             self.check_served(prepared)

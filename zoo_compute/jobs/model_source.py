@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -265,6 +266,7 @@ def trace_module(
 def call_model_function(source: ModelSource, directory: Path) -> tuple[Any, ...]:
     """Call the function that `source` names; return module, loss function, optimiser, and perhaps a schedule. Raises UserError."""
     function = load_function(source.function, directory)
+    _check_options(source, function)
     try:
         parts = function(**source.options)
     except UserError:
@@ -274,6 +276,18 @@ def call_model_function(source: ModelSource, directory: Path) -> tuple[Any, ...]
     if not isinstance(parts, tuple) or len(parts) not in (3, 4):
         raise UserError(f"model.module: {source.function} returned {type(parts).__name__}", hint=FORM)
     return parts
+
+
+def _check_options(source: ModelSource, function: Callable[..., Any]) -> None:
+    """That the function takes the options by these names. Raises UserError."""
+    try:
+        taken = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # of what has no signature
+        return
+    if any(each.kind == each.VAR_KEYWORD for each in taken.values()):
+        return
+    for name in source.options.keys() - taken.keys():
+        raise UserError(f"model.{name}: {source.function} takes no such argument; {nearest(name, taken)}")
 
 
 def load_function(reference: str, directory: Path) -> Callable[..., Any]:

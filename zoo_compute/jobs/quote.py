@@ -217,6 +217,15 @@ def work_unit(job: ComputeJob) -> str:
     return "tokens" if tokens_of(job.traced.graph, batch_size=0) else "examples"
 
 
+def price_lines(job: ComputeJob) -> list[str]:
+    """What a job pays at most, and what is unwise about its prices."""
+    prices, token = job.prices, job.token
+    most = (
+        f"{token.format(prices.max_price)} a slot-round and {token.format(prices.aggregator_max_price)} an aggregation"
+    )
+    return [f"pays at most {most}", *(f"warning: {text}" for text in _price_warnings(prices, token))]
+
+
 def _price_warnings(prices: Prices, token: Token) -> list[str]:
     """Warn of maximum prices below what operators usually ask (known in ZEN only), and of reserves equal to the maximum."""
     usual = params.LEAST_PRICE
@@ -226,7 +235,7 @@ def _price_warnings(prices: Prices, token: Token) -> list[str]:
     )
     low = [
         f"operators usually ask {token.format(usual)}, and this job pays at most {token.format(most)} for {work}: "
-        "perhaps nobody bids; raise the budget, or lower rounds or slots"
+        "perhaps nobody bids; raise the budget (prices that the file does not set follow from it), or lower rounds or slots"
         for work, _, _, most in table
         if token.symbol == ZEN.symbol and most < usual
     ]

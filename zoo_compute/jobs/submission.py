@@ -52,10 +52,11 @@ if TYPE_CHECKING:
 class AlreadyPosted(UserError):
     """The same job was posted before from this account. job: its number."""
 
-    def __init__(self, job: int) -> None:
+    def __init__(self, job: int, *, over: bool = False) -> None:
+        done = f"it is over: fetch it with `zoo job result {job}`" if over else f"follow it with `zoo job watch {job}`"
         super().__init__(
             f"the same job was posted before, as job {job}",
-            hint=f"follow it with `zoo job watch {job}`; --again posts (and pays for) it a second time",
+            hint=f"{done}; --again posts (and pays for) it a second time, with the budget that you give now",
         )
         self.job = job
 
@@ -180,7 +181,7 @@ def post(sender: Sender, prepared: PreparedJob, *, again: bool = False, say: Say
         known = record.read()
         posted = _active_job(sender, prepared, known)
         if posted and not again:
-            raise AlreadyPosted(posted)
+            raise AlreadyPosted(posted, over=chain.tasks.jobs(posted).state == JobState.ENDED)
         if not known or "job" in known or known["since"] > chain.head().number + 1:
             known = {"since": chain.head().number + 1, "manifest": prepared.cid}
             record.write(known)

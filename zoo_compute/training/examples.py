@@ -143,7 +143,7 @@ def read_arrays(path: Path) -> Examples:
                 return {name: archive[name] for name in archive.files}
         return load_state(path)
     except FileNotFoundError as error:
-        raise ValueError(f"{path}: no such file") from error
+        raise ValueError(f"{path}: no such file; it would be {path.absolute()}") from error
     except (FileRefused, OSError, ValueError) as error:
         raise ValueError(f"{path}: cannot be read as arrays ({error})") from error
 
@@ -196,4 +196,4 @@ def _files(source: Path) -> Iterator[Path]:
     elif source.is_file():
         yield source
     else:
-        raise ValueError(f"{source}: no such file or directory")
+        raise ValueError(f"{source}: no such file or directory; it would be {source.absolute()}")

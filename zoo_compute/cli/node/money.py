@@ -109,7 +109,7 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
     balances, earned = operators.balances(number, token), operators.earnings(number, token)
     costs = _costs(folder_of(home), number, earned) if money.symbol == ZEN.symbol else None
     payment, now = next_payment(earned), operators.chain.now()
-    claims = [(c.job, c.round, c.what, c.state, money.format(c.amount), _payable(c, now)) for c in earned.claims]
+    claims = [(c.job, c.round + 1, c.what, c.state, money.format(c.amount), _payable(c, now)) for c in earned.claims]
     settings.emit(
         {
             "operator": number,
@@ -125,8 +125,11 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
         [
             *table(
                 [
-                    ("paid so far", money.format(earned.paid)),
-                    ("ready to withdraw", f"{money.format(balances.owed)} (`zoo node withdraw`)"),
+                    ("paid so far", f"{money.format(earned.paid)}, after the network's fee"),
+                    (
+                        "ready to withdraw",
+                        f"{money.format(balances.owed)} to the owner, refunds of its own jobs included (`zoo node withdraw`)",
+                    ),
                     ("in challenge windows", money.format(earned.pending)),
                     ("next payment", _payment_line(payment, now, money)),
                     ("network rewards", f"{format_amount(earned.rewards)} claimed"),
@@ -140,7 +143,11 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
                     ),
                 ]
             ),
-            *(["", *table(claims, header=("job", "round", "work", "state", "amount", "payable"))] if claims else []),
+            *(
+                ["", *table(claims, header=("job", "round", "work", "state", "before the fee", "payable"))]
+                if claims
+                else []
+            ),
             *(
                 [
                     "",
@@ -162,6 +169,7 @@ class _Costs:
 
     spent: Spent
     profit: Profit
+    coin_price: int
 
     def to_dict(self) -> dict[str, Any]:
         spent = self.spent
@@ -180,7 +188,8 @@ class _Costs:
         power = f"{format_amount(profit.power)}: {spent.watt_s / WATT_SECONDS_PER_KWH:.3f} kWh in {format_seconds(round(spent.busy_s))} of work"
         if spent.unknown_s:
             power += f"; {format_seconds(round(spent.unknown_s))} not measured (zoo node configure --power-watts)"
-        gas = f"{format_amount(profit.gas)}: {format_amount(spent.wei, '')} coin for {spent.transactions} transactions"
+        coin = f"{format_amount(spent.wei, '')} coin for {spent.transactions} transactions"
+        gas = f"{format_amount(profit.gas)}: {coin}, at {format_amount(self.coin_price)} a coin (coin_price in operator.json)"
         return [("gas", gas), ("power", power), ("profit", format_amount(profit.total))]
 
 
@@ -198,7 +207,8 @@ def _costs(folder: Path, number: int, earned: Earnings) -> _Costs | None:
     spent = spending.read(folder)
     power_price = str(values.get("power_price", "0"))
     coin_price = parse_amount(str(values.get("coin_price", COIN_PRICE)), what="coin_price")
-    return _Costs(spent, profit_of(earned, spent, coin_price, ZEN.parse(power_price, what="power_price")))
+    profit = profit_of(earned, spent, coin_price, ZEN.parse(power_price, what="power_price"))
+    return _Costs(spent, profit, coin_price)
 
 
 def _payment_line(payment: tuple[int, int] | None, now: int, money: Token) -> str:

@@ -48,6 +48,8 @@ def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
         lines.append(f"this keeper waits: {waits}")
     lines += _worker_lines(seen.get("workers"))
     lines += [f"job {job}: {state}" for job, state in seen["jobs"].items()]
+    if not seen["jobs"] and not seen["trouble"]:
+        lines.append("no job: the keeper waits for one that it can bid for")
     lines += [f"job {job}: cannot bid: {why}" for job, why in seen.get("not_bidding", {}).items()]
     lines += [f"job {job}: bid of {bid_words(bid)}" for job, bids in seen.get("bids", {}).items() for bid in bids]
     lines += _bandwidth_lines(seen.get("bandwidth"))
