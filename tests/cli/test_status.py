@@ -100,7 +100,7 @@ def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, no
 
 
 def test_status__of_a_healthy_node_without_a_job__says_that_it_waits(zoo: Zoo, node: Any) -> None:
-    (node() / STATUS).write_text(json.dumps({"block": 7, "jobs": {}, "trouble": []}))
+    (node() / "status.json").write_text(json.dumps({"block": 7, "jobs": {}, "trouble": []}))
     assert "no job: the keeper waits for one that it can bid for" in zoo.run("node", "status")[1].splitlines()
 
 
