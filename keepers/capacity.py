@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from keepers.decisions.defence import PathClock, Promise
 from keepers.decisions.duties import training_time_s
 from keepers.decisions.orders import SealBid
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
+
+log = logging.getLogger("zoo.keeper")
 
 
 class Capacity:
@@ -25,6 +28,7 @@ class Capacity:
         self._slot_s: dict[int, float] = {}  # job -> timed seconds of one of its slot-rounds
         self._openings: dict[int, tuple[float, PathClock]] = {}  # job -> seconds of one of its openings, and its clock
         self._paces: dict[int, tuple[float, ...]] = {}  # job -> relative paces of my workers
+        self.memory: dict[int, str] = {}  # job -> how my workers fit it into their memory, where that slows them
 
     def begin_tick(self, views: Sequence[JobView]) -> None:
         """Start again from a snapshot of all jobs."""
@@ -33,6 +37,7 @@ class Capacity:
 
     def forget(self, job: int) -> None:
         """The job is over."""
+        self.memory.pop(job, None)
         for known in (self._slot_s, self._openings, self._paces):
             known.pop(job, None)
 
@@ -57,6 +62,11 @@ class Capacity:
 
     def record_opening_time(self, view: JobView, opening_s: float, committer_s: int) -> None:
         self._openings[view.job] = (opening_s, PathClock(view.terms.reexecute_s, committer_s))
+
+    def record_memory(self, job: int, line: str) -> None:
+        if line and self.memory.get(job) != line:
+            self.memory[job] = line
+            log.info("job %d: %s", job, line)
 
     def promises_elsewhere(self, job: int) -> tuple[Promise, ...]:
         """What my other jobs may ask of me in disputes."""

@@ -183,6 +183,7 @@ class Keeper:
             "not_bidding": self._open_jobs.reasons,
             "bids": self.pricing.bids,
             "measured": self.pricing.measured,
+            "memory": self._capacity.memory,
             "bandwidth": self.receipts.status if self.receipts else {},
         }
         with self._contained("disk", status):
@@ -387,6 +388,7 @@ class Keeper:
         measured = measured_progress(self.work, view)
         if measured.slot_s is not None:
             self._capacity.record_slot_time(view.job, measured.slot_s)
+            self._capacity.record_memory(view.job, measured.memory)
             self._capacity.record_opening_time(view, measured.opening_s, self.chain.params.clocks.committer_s)
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:

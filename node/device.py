@@ -24,6 +24,7 @@ from zoo_compute.training.memory import needed_bytes
 
 log = logging.getLogger("zoo.node")
 GB = 10**9
+MEMORY_SHARE = 0.75  # of the machine's: what a measurement and a worker plan with
 USABLE = ("cpu", "cuda", "mps")  # an Intel GPU is named in the log, and not used
 KINDS = ("data", "pipeline", "tensor")  # of several ranks (repops.parallel)
 
@@ -113,11 +114,14 @@ def ensure_checked(name: str | None) -> None:
         log.error("%s", error)
 
 
-def runner(graph: Graph, device: Device) -> backend.Runner:
-    """A runner of the graph on a device that `computes_on` returned. Raises NoBackend, BackendFailed (node/backends.py)."""
+def runner(graph: Graph, device: Device, limit: int | None = None) -> backend.Runner:
+    """A runner of the graph on a device that `computes_on` returned. limit: bytes of its values (`backend.prepare`).
+
+    Raises NoBackend, BackendFailed (node/backends.py).
+    """
     if device.type == "cuda":
         return GuardedRunner(f"cuda:{device.index or 0}", lambda: _cuda_runner(graph, device))
-    return GuardedRunner(backend.current(), lambda: backend.prepare(graph))
+    return GuardedRunner(backend.current(), lambda: backend.prepare(graph, memory=limit))
 
 
 def kernels_of(request: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ from zoo_compute.spec.frames import EMPTY, Result
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import batch_of
 from zoo_compute.training.held_bytes import round_bytes
-from zoo_compute.training.memory import aggregation_bytes, aggregation_flops, needed_bytes
+from zoo_compute.training.memory import aggregation_bytes, aggregation_flops
 from zoo_compute.training.outliers import harmful_slots, scores_of
 from zoo_compute.training.rounds import tokens_of
 
@@ -70,18 +70,13 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch and check a job's inputs, check that it fits in memory, and measure its step in a child process with limits.
 
     Answers `slot_s`, of a slot-round, `opening_s`, of a step's trace and its dearest opening, which `opening` names, and `aggregation_s`,
-    the least for a round's updates; or `refused`, why not. `cannot_aggregate`: why the memory is too small for that; empty if it is not.
+    the least for a round's updates; or `refused`, why not. `memory`: how the job fits this machine, if values are computed again
+    for that. `cannot_aggregate`: why the memory is too small for that; empty if it is not.
     `measured_at`, `again_at`: when the program was measured, and may be again; a request with `too_slow_at` asks for that.
     """
     inputs = fetch_inputs(store, request, streamed=True)
     manifest, programs = inputs.manifest, inputs.programs
-    profile, device = programs.profile, programs.device
-    needed, (free, total) = needed_bytes(profile), memory(device)
-    if needed > total:
-        raise NodeOutOfMemory(
-            f"{device} has {total:,} bytes ({free:,} free), the job needs about {needed:,}",
-            hint="decline jobs of this size, or use a larger device",
-        )
+    profile, device, chosen = programs.profile, programs.device, programs.memory
     batch = batch_of(inputs.examples, manifest.examples_for(0, 0, 0), manifest.accumulate)
     layout = parse_layout(request.get("device"))
     measured = MeasuredProgram(
@@ -89,6 +84,7 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         programs.graph,
         f"{layout.kind}:{layout.ranks}" if layout else str(device),
         manifest.accumulate,
+        chosen.limit,
     )
     limits = limits_for(measured, manifest.slot_s + manifest.reexecute_s)
     try:
@@ -109,7 +105,8 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         "opening": cost.opening,
         "kernels": cost.kernels,
         "device": str(device),
-        "needed_bytes": needed,
+        "needed_bytes": chosen.needed,
+        "memory": chosen.line,
         "flops_per_s": profile.flops / cost.step_s,
         "aggregation_s": aggregation_flops(programs.graph, manifest.aggregation_spec) * cost.step_s / profile.flops,
         "cannot_aggregate": _why_not_aggregate(manifest, programs.graph),

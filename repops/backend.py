@@ -1,6 +1,6 @@
 """Chooses what runs a graph: native kernels, numba (without a compiler) or the reference. All give the same bits.
 
-A backend is a module with `prepare(graph, *, fused=True) -> Runner`. REPOPS_BACKEND names one; the default is the first that works.
+A backend is a module with `prepare(graph, *, fused=True, memory=None) -> Runner`. REPOPS_BACKEND names one; the default is the first that works.
 """
 
 from __future__ import annotations
@@ -143,8 +143,11 @@ def using(name: str | None) -> Iterator[None]:
                 os.environ.pop(key, None)
 
 
-def prepare(graph: Graph, *, fused: bool = True, name: str | None = None) -> Runner:
-    runner: Runner = backend(name).prepare(graph, fused=fused)
+def prepare(graph: Graph, *, fused: bool = True, name: str | None = None, memory: int | None = None) -> Runner:
+    """memory: a limit in bytes of what a step computes, beside state, batch and constants. Native kernels drop values and compute
+    them again to stay below it, and raise TooLarge (repops.plan.fit), a MemoryError, if that is not enough. Others ignore it.
+    """
+    runner: Runner = backend(name).prepare(graph, fused=fused, memory=memory)
     return runner
 
 

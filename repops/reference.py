@@ -106,7 +106,8 @@ class ReferenceRunner:
         return self._last[2]
 
 
-def prepare(graph: Graph, *, fused: bool = True) -> ReferenceRunner:
+def prepare(graph: Graph, *, fused: bool = True, memory: int | None = None) -> ReferenceRunner:
+    """fused, memory: ignored."""
     return ReferenceRunner(graph)
 
 

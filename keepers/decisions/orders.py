@@ -89,7 +89,8 @@ class Progress:
     `opening` names. aggregation_s: the least that combining a round's updates takes. cannot_aggregate: why this machine's memory does not
     suffice to be the job's aggregator, empty if it does. can_measure_again: what was measured is old enough for that. trained, failed_slots: slots of the open round. failed: the inputs
     could not be fetched, are not what was committed, or do not fit this machine; why: which of these. over_limit: failed, since the
-    program exceeded a limit when it was measured. fetched: seats whose claims
+    program exceeded a limit when it was measured. memory: how the job fits this machine, if values of a step are computed again for
+    that. fetched: seats whose claims
     of the open turn are here. missing: by seat, data of its claim; the aggregator's seat means the checkpoint that the open
     turn starts from, NEWEST_CHECKPOINT for the one that a delayed job's aggregation and next turn start from.
     carries_state: a slot's round continues from the state that its last round left. should_precompute: a turn's updates have fewer
@@ -116,6 +117,7 @@ class Progress:
     aggregation_s: float = 0.0
     can_measure_again: bool = False
     over_limit: bool = False
+    memory: str = ""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ def measured_progress(work: WorkQueue, view: JobView) -> Progress:
         cannot_aggregate=str(made.get("cannot_aggregate", "")),
         aggregation_s=float(made.get("aggregation_s", 0.0)),
         can_measure_again=can_measure_again,
+        memory=str(made.get("memory", "")),
         carries_state=int(made.get("carry", 1)) > 1,
         should_precompute=bool(made.get("advances")),
     )

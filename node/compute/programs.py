@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
+from node.compute.memory_choice import MemoryChoice, choose_memory
 from node.device import runner
 from node.hardware import CPU, Device, threads
 from repops import encoding
@@ -28,11 +29,17 @@ Tensors = Mapping[str, Array]  # a state that is only read, and may be read as i
 
 
 class Programs:
-    """Programs of one job on `device`. They have one state: loading another replaces it. Not thread-safe."""
+    """Programs of one job on `device`. They have one state: loading another replaces it. Not thread-safe.
 
-    def __init__(self, graph: Graph, device: Device = CPU) -> None:
+    data_bytes: of the examples that lie in memory beside them.
+    """
+
+    can_recompute = True
+
+    def __init__(self, graph: Graph, device: Device = CPU, data_bytes: int = 0) -> None:
         self.graph = graph
         self.device = device
+        self.data_bytes = data_bytes
         self.checked: set[Manifest] = set()  # manifests that the program was checked against
         self._hasher = StateHasher(graph)
         # As graphs: their memory is for one at a time.
@@ -53,8 +60,13 @@ class Programs:
         return tuple(entry.name for entry in self.graph.state if entry.kind != OPTIMIZER)
 
     @cached_property
+    def memory(self) -> MemoryChoice:
+        """How they fit this machine's memory. Raises NodeOutOfMemory."""
+        return choose_memory(self.graph, self.profile, self.device, self.data_bytes, can_recompute=self.can_recompute)
+
+    @cached_property
     def step(self) -> Runner:
-        return runner(self.graph, self.device)
+        return runner(self.graph, self.device, self.memory.limit)
 
     def close(self) -> None:
         """Free its resources; it is not used any more."""

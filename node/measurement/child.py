@@ -1,6 +1,6 @@
 """Times what a program costs on this machine: a step, a step's trace, the dearest opening of it. Run as a child process.
 
-    python -m node.measurement.child FOLDER DEVICE THREADS PARTS
+    python -m node.measurement.child FOLDER DEVICE THREADS PARTS [LIMIT]
 
 FOLDER has the program, one array an entry of the state, and the batch (`write_inputs`). Without torch, which takes seconds to
 load, unless the device is several ranks. Answers as node/measurement/limited_process.py asks.
@@ -49,8 +49,8 @@ def input_bytes(graph: Graph) -> int:
     return constants + sum(4 * graph.nodes[at].elements + 256 for at in inputs) + 256 * len(graph.nodes)
 
 
-def measure(folder: Path, device: str, threads: int, parts: int = 1) -> dict[str, Any]:
-    """parts: micro-batches of a step. Answers seconds of a step, of a state's root, of a trace and of the dearest opening; `opening` says which node that is."""
+def measure(folder: Path, device: str, threads: int, parts: int = 1, limit: int | None = None) -> dict[str, Any]:
+    """parts: micro-batches of a step. limit: bytes of its values. Answers seconds of a step, of a state's root, of a trace and of the dearest opening; `opening` says which node that is."""
     report(doing="loading the program")
     graph = encoding.decode((folder / PROGRAM).read_bytes())
     state = {
@@ -60,7 +60,7 @@ def measure(folder: Path, device: str, threads: int, parts: int = 1) -> dict[str
     }
     batch = {name: np.load(folder / f"batch-{number}.npy") for number, (name, _) in enumerate(graph.batch)}
     report(doing="planning a step")
-    runner, prepare, close = _runners(graph, device, threads, parts)
+    runner, prepare, close = _runners(graph, device, threads, parts, limit)
     try:
         begin(graph, runner.state, state)
         report(doing="a step")
@@ -89,7 +89,9 @@ def measure(folder: Path, device: str, threads: int, parts: int = 1) -> dict[str
     }
 
 
-def _runners(graph: Graph, device: str, threads: int, parts: int) -> tuple[Any, streaming.Prepare, Callable[[], None]]:
+def _runners(
+    graph: Graph, device: str, threads: int, parts: int, limit: int | None
+) -> tuple[Any, streaming.Prepare, Callable[[], None]]:
     """What runs a step, what traces its pieces, and what ends the first."""
     kind, _, number = device.partition(":")
     if kind == "cuda":
@@ -99,7 +101,7 @@ def _runners(graph: Graph, device: str, threads: int, parts: int) -> tuple[Any, 
         gpu = driver.gpu(int(number or 0))
         return CudaRunner(graph, gpu, fused=True), lambda cut: CudaRunner(cut, gpu, fused=True), lambda: None
     if kind == "cpu":
-        return backend.prepare(graph), backend.prepare, lambda: None
+        return backend.prepare(graph, memory=limit), backend.prepare, lambda: None
     from node.device import parse_layout
     from node.hardware import use_threads
     from node.parallel.programs import RankedPrograms
@@ -149,9 +151,9 @@ def report(**message: Any) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    folder, device, threads, parts = arguments
+    folder, device, threads, parts, *limit = arguments
     try:
-        report(answer=measure(Path(folder), device, int(threads), int(parts)))
+        report(answer=measure(Path(folder), device, int(threads), int(parts), *map(int, limit)))
     except MemoryError:
         report(out_of_memory=True)
         return 1

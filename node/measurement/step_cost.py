@@ -23,7 +23,7 @@ from typing import Any
 
 from node.backends import next_kernels
 from node.conformance import device_facts, kept_record
-from node.device import memory
+from node.device import MEMORY_SHARE, memory
 from node.errors import ChildDied, OverLimit
 from node.hardware import CPU, device_named, threads
 from node.measurement.child import input_bytes, write_inputs
@@ -39,7 +39,6 @@ log = logging.getLogger("zoo.node")
 
 MOST_S = 600.0  # of a measurement: a stranger's program keeps a worker from paid work no longer
 LEAST_S = 60.0  # where a job's clocks are shorter: a machine shared with others starts a process slowly
-MEMORY_SHARE = 0.75  # of the machine's
 DISK_BYTES = 2**30  # beside the inputs
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 86_400.0  # from a measurement to the next one of the same program
 PAUSE_GROWTH = 4
@@ -82,12 +81,16 @@ class StepCost:
 
 @dataclass(frozen=True)
 class MeasuredProgram:
-    """What is measured. cid: of the program's file; device: `cpu`, `cuda:1` or ranks such as `data:2`; parts: micro-batches."""
+    """What is measured. cid: of the program's file; device: `cpu`, `cuda:1` or ranks such as `data:2`; parts: micro-batches.
+
+    limit: bytes of a step's values, if some are computed again (node/compute/memory_choice.py).
+    """
 
     cid: str
     graph: Graph
     device: str
     parts: int
+    limit: int | None = None
 
 
 def limits_for(program: MeasuredProgram, clocks_s: float) -> Limits:
@@ -159,12 +162,22 @@ def _measure(
 ) -> StepCost:
     """On the best kernels with which the child ends well."""
     device = program.device
+    limit = [] if program.limit is None else [str(program.limit)]
     kernels = device if device.startswith("cuda") else backend.current()
     while True:
         try:
             with backend.using(None if kernels.startswith("cuda") else kernels):
                 answer = run_limited(
-                    [sys.executable, "-m", "node.measurement.child", ".", device, str(threads()), str(program.parts)],
+                    [
+                        sys.executable,
+                        "-m",
+                        "node.measurement.child",
+                        ".",
+                        device,
+                        str(threads()),
+                        str(program.parts),
+                        *limit,
+                    ],
                     limits,
                     fill=lambda folder: write_inputs(folder, program.graph, checkpoint, batch),
                     environment={"PYTHONPATH": _python_path(), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -192,6 +205,7 @@ def _record(program: MeasuredProgram) -> tuple[Path, dict[str, Any]]:
         "device": program.device,
         "threads": threads(),
         **device_facts(device_named(program.device) if is_gpu else CPU),
+        **({} if program.limit is None else {"limit": program.limit}),
     }
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
     return paths.home() / "costs" / f"{name}.json", facts

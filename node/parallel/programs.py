@@ -32,8 +32,12 @@ def placed_on(graph: Graph, layout: RankLayout, parts: int) -> PlacedProgram:
 class RankedPrograms(Programs):
     """The step on several ranks, which start when they are first needed. parts: micro-batches of a step."""
 
-    def __init__(self, graph: Graph, layout: RankLayout, parts: int, *, timeout_s: float = ANSWER_S) -> None:
-        super().__init__(graph)
+    can_recompute = False
+
+    def __init__(
+        self, graph: Graph, layout: RankLayout, parts: int, data_bytes: int = 0, *, timeout_s: float = ANSWER_S
+    ) -> None:
+        super().__init__(graph, data_bytes=data_bytes)
         self.layout, self._parts, self._timeout_s = layout, parts, timeout_s
         self._ranked: RankedRunner | None = None
 

@@ -169,8 +169,8 @@ def _known_words(graph: Graph, at: int) -> Words:
     return np.zeros(node.elements, np.uint32)  # what has no elements
 
 
-def prepare(graph: Graph, *, fused: bool = True) -> CudaRunner:
-    """Raises NoBackend."""
+def prepare(graph: Graph, *, fused: bool = True, memory: int | None = None) -> CudaRunner:
+    """memory: ignored. Raises NoBackend."""
     return CudaRunner(graph, gpu(), fused=fused)
 
 

@@ -23,8 +23,8 @@ def check() -> None:
         raise ImportError(f"numba cannot be imported ({error}): pip install numba") from error
 
 
-def prepare(graph: Graph, *, fused: bool = True) -> NumbaRunner:
-    """fused: ignored; the bits are the same either way."""
+def prepare(graph: Graph, *, fused: bool = True, memory: int | None = None) -> NumbaRunner:
+    """fused, memory: ignored; the bits are the same either way."""
     check()
     from repops.fallback.runner import NumbaRunner
 

@@ -15,8 +15,9 @@ from repops.commitments import Array
 from repops.graph import F32, Graph
 from repops.native import generate
 from repops.plan import build, ir
+from repops.plan.fit import Fitting
 from repops.plan.items import STRUCTS, Encoder, Item
-from repops.plan.memory import Arena, barriers, place, rounded
+from repops.plan.memory import Arena, Placed, barriers, place, rounded
 
 NAN = np.uint32(0x7FC00000)
 
@@ -75,11 +76,16 @@ class Plan:
     """Items for one purpose, and the memory of their results. kept: nodes whose values can be read afterwards."""
 
     def __init__(
-        self, sources: Sources, items: Sequence[ir.Item], kept: Sequence[int], in_place: Mapping[int, int] | None = None
+        self,
+        sources: Sources,
+        items: Sequence[ir.Item],
+        kept: Sequence[int],
+        in_place: Mapping[int, int] | None = None,
+        placed: Placed | None = None,
     ) -> None:
         self.graph, self.sources, self.items = sources.graph, sources, items
         self.source_of = {at: at for at in sources.addresses} | dict(in_place or {})  # node -> the source it lies in
-        self.offsets, self.size = place(items, self._bytes, self.source_of, kept)
+        self.offsets, self.size = placed or place(items, self._bytes, self.source_of, kept)
         self.library = _library()
 
     @cached_property
@@ -121,10 +127,13 @@ class NativeRunner:
     """See `backend.Runner`. Plans are made on first use.
 
     memory: arrays of state entries that live in the caller's memory (see `Sources`).
+    limit: bytes of a step's values, all that is beside state, batch and constants. Some are computed twice if they need more.
     """
 
-    def __init__(self, graph: Graph, *, fused: bool, memory: Mapping[str, Array] | None = None) -> None:
-        self.graph, self.fused = graph, fused
+    def __init__(
+        self, graph: Graph, *, fused: bool, memory: Mapping[str, Array] | None = None, limit: int | None = None
+    ) -> None:
+        self.graph, self.fused, self.limit = graph, fused, limit
         arrays = memory or {}
         self._sources = Sources(graph, {e.before: arrays[e.name] for e in graph.state if e.name in arrays})
         self.state: dict[str, Array] = {entry.name: self._sources.arrays[entry.before] for entry in graph.state}
@@ -132,14 +141,20 @@ class NativeRunner:
 
     @cached_property
     def plan(self) -> Plan:
-        """Of a step."""
-        step = build.step(self.graph, fused=self.fused)
-        return Plan(self._sources, step.items, step.kept, step.in_place)
+        """Of a step. Raises TooLarge."""
+        if self.limit is None:
+            step = build.step(self.graph, fused=self.fused)
+            return Plan(self._sources, step.items, step.kept, step.in_place)
+        fitted = Fitting(self.graph, fused=self.fused).within(self.limit)
+        return Plan(self._sources, fitted.step.items, fitted.step.kept, fitted.step.in_place, fitted.placed)
 
     @cached_property
     def _loss(self) -> Plan:
         items = build.plan(self.graph, [self.graph.loss], fused=self.fused)
-        return Plan(self._sources, items, [self.graph.loss])
+        plan = Plan(self._sources, items, [self.graph.loss])
+        if self.limit is not None and plan.size <= self.plan.size:
+            plan.arena = self.plan.arena
+        return plan
 
     @cached_property
     def _trace(self) -> Plan:
@@ -178,8 +193,12 @@ class NativeRunner:
                 self._sources.arrays[at][...] = inputs[name]
 
 
-def prepare(graph: Graph, *, fused: bool = True) -> NativeRunner:
-    return NativeRunner(graph, fused=fused)
+def prepare(graph: Graph, *, fused: bool = True, memory: int | None = None) -> NativeRunner:
+    """memory: a limit in bytes of a step's values (see `NativeRunner`). Raises TooLarge, with the least that would do."""
+    runner = NativeRunner(graph, fused=fused, limit=memory)
+    if memory is not None:
+        _ = runner.plan
+    return runner
 
 
 def check() -> None:

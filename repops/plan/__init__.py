@@ -10,5 +10,10 @@ fuse.py              elementwise chains and their reductions as one item
 order.py             state updated in place, and early
 build.py             all of it
 memory.py            lifetimes, arena offsets, state in place, barriers
+split.py             large items taken apart and moved, if memory is short
+values.py            what a step makes, when that is read, and how it is made again
+remake.py            the items that make one value
+recompute.py         values dropped and computed again
+fit.py               a step in a limit of bytes
 items.py             the structs of repops/native/vm.h
 """

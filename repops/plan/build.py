@@ -10,6 +10,8 @@ from repops.plan.fuse import Fuser
 from repops.plan.ir import Item
 from repops.plan.order import Step, whole_step
 
+SOURCES = ("input", "constant", "scalar")  # what is in memory before a step
+
 
 def plan(graph: Graph, roots: Sequence[int], *, fused: bool) -> list[Item]:
     """Items that compute `roots` and everything they need."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from repops.commitments import Array
 from repops.plan.ir import Item
 
+MOST_TIGHT = 10_000  # values: time grows with their square
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
@@ -83,20 +84,16 @@ class FreeList:
         return size
 
 
-def place(
-    items: Sequence[Item], sizes: Callable[[int], int], pinned: Iterable[int], kept: Iterable[int]
-) -> tuple[dict[int, int], int]:
-    """(node -> offset in the arena, bytes of the arena). pinned: nodes that live elsewhere. kept: alive to the end."""
-    elsewhere, forever = set(pinned), set(kept)
-    last: dict[int, int] = {}
-    for at, item in enumerate(items):
-        for node in (*item.reads(), *item.writes()):
-            last[node] = at
+Placed = tuple[dict[int, int], int]  # node -> offset in the arena; bytes of the arena
+
+
+def place(items: Sequence[Item], sizes: Callable[[int], int], pinned: Iterable[int], kept: Iterable[int]) -> Placed:
+    """Each value where there is room when it is made. pinned: nodes that live elsewhere. kept: alive to the end."""
+    elsewhere, lives = set(pinned), lives_of(items, kept)
     ending: dict[int, list[int]] = {}
-    for node, at in last.items():
-        if node not in forever:
-            ending.setdefault(at, []).append(node)
-    free, offsets = FreeList(), {}
+    for node, (_, last) in lives.items():
+        ending.setdefault(last, []).append(node)
+    free, offsets = FreeList(), dict[int, int]()
     for at, item in enumerate(items):
         for node in item.writes():
             if node not in offsets and node not in elsewhere:
@@ -105,6 +102,40 @@ def place(
             if node in offsets:
                 free.release(offsets[node], rounded(sizes(node)))
     return offsets, free.top
+
+
+def lives_of(items: Sequence[Item], kept: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """node -> the first and the last item that touch it; the last is none of the items for those that are kept."""
+    lives: dict[int, tuple[int, int]] = {}
+    for at, item in enumerate(items):
+        for node in (*item.reads(), *item.writes()):
+            lives[node] = lives.get(node, (at, at))[0], at
+    return lives | {node: (lives[node][0], len(items)) for node in kept if node in lives}
+
+
+def place_tightly(
+    items: Sequence[Item], sizes: Callable[[int], int], pinned: Iterable[int], kept: Iterable[int]
+) -> Placed:
+    """As `place`, the largest values first, each in the lowest hole; whichever of the two needs less. Takes longer."""
+    best = place(items, sizes, pinned, kept)
+    if len(best[0]) > MOST_TIGHT:
+        return best
+    lives = lives_of(items, kept)
+    order = sorted(best[0], key=lambda node: (-rounded(sizes(node)), lives[node]))
+    first, last, start, end = (np.zeros(len(order), np.int64) for _ in range(4))
+    for count, node in enumerate(order):
+        born, dies = lives[node]
+        meets = (first[:count] <= dies) & (last[:count] >= born)
+        starts, ends = start[:count][meets], end[:count][meets]
+        by_start = np.argsort(starts, kind="stable")
+        taken = np.maximum.accumulate(np.concatenate(([0], ends[by_start])))  # all below is, where a hole may begin
+        size = rounded(sizes(node))
+        holes = np.flatnonzero(np.concatenate((starts[by_start], [np.iinfo(np.int64).max])) - taken >= size)
+        first[count], last[count] = born, dies
+        start[count] = taken[holes[0]]
+        end[count] = start[count] + size
+    top = int(end.max(initial=0))
+    return (dict(zip(order, start.tolist(), strict=True)), top) if top < best[1] else best
 
 
 Span = tuple[int, int]

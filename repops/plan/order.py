@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from repops.graph import Graph
@@ -35,7 +35,7 @@ def whole_step(graph: Graph, items: Sequence[Item]) -> Step:
             first.append(_copied(graph, after, source))
         kept.append(source)
         last.append(_copied(graph, source, before))
-    return Step([*first, *_early(items, in_place), *last], in_place, kept)
+    return Step([*first, *early(items, in_place), *last], in_place, kept)
 
 
 def _copied(graph: Graph, source: int, target: int) -> Group:
@@ -90,15 +90,18 @@ class _Accesses:
         return all(at <= self.made_at[after] and (read.offset, read.rows, read.columns) == place for at, read in reads)
 
 
-def _early(items: Sequence[Item], in_place: dict[int, int]) -> list[Item]:
-    """The items, with state updates moved up until just after their operands and after all readers of the old value."""
+def early(items: Sequence[Item], in_place: dict[int, int], also: Container[int] = ()) -> list[Item]:
+    """The items, with state updates moved up until just after their operands and after all readers of the old value.
+
+    also: positions of other items to move up, which alone write what they write.
+    """
     keys: list[tuple[int, int]] = [(at, 0) for at in range(len(items))]
     writers: dict[int, list[int]] = {}
     readers: dict[int, list[int]] = {}
     for at, item in enumerate(items):
         needs: list[int] = [maker for node in item.reads() for maker in writers.get(node, ())]
         old = [in_place[node] for node in item.writes() if node in in_place]
-        if old:
+        if old or at in also:
             needs += [reader for node in old for reader in readers.get(node, ())]
             latest = max((keys[need] for need in needs), default=(-1, 0))
             keys[at] = (latest[0], at + 1)

@@ -75,6 +75,7 @@ def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, no
                 "block": 7,
                 "jobs": {"1": "RUNNING"},
                 "not_bidding": {"2": "its slots are too heavy"},
+                "memory": {"1": "needs 9.1 GB"},
                 "trouble": ["job 1: the disk is full"],
                 "bandwidth": BANDWIDTH,
                 "workers": ["alpha-0", "alpha-2-0"],
@@ -87,6 +88,7 @@ def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, no
             "block": 7,
             "jobs": {"1": "RUNNING"},
             "not_bidding": {"2": "its slots are too heavy"},
+            "memory": {"1": "needs 9.1 GB"},
             "trouble": ["job 1: the disk is full"],
             "bandwidth": BANDWIDTH,
             "workers": ["alpha-0", "alpha-2-0"],
@@ -95,6 +97,7 @@ def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, no
         lines = zoo.run(group, "status")[1].splitlines()
         assert lines[1:] == [
             "workers (2): alpha-0, alpha-2-0", "job 1: RUNNING", "job 2: cannot bid: its slots are too heavy",
+            "job 1: needs 9.1 GB",
             "bandwidth, epoch 9: 1.5 GB served by 2 receipts, 1.2 GB redeemed; 7 kB received and signed for", "needs you: job 1: the disk is full", f"endpoint: {SERVED}", "needs you: no collateral: zoo node deposit 2500",
         ]  # fmt: skip
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from repops import backend
 from repops.commitments import Array
-from repops.graph import Graph
+from repops.graph import RATE, Graph
 
 VOCABULARY, CONTEXT = 300, 16
 STORIES = [
@@ -74,7 +74,10 @@ def logits_of(program: Graph, state: Mapping[str, Array], inputs: Array) -> Arra
     runner = backend.prepare(program, name="reference")
     for name, array in runner.state.items():
         array[...] = state.get(name, 0)
-    values = runner.trace({"inputs": inputs, "targets": inputs})
+    batch = {"inputs": inputs, "targets": inputs}
+    if RATE in runner.batch:  # of a schedule, which does not change what is computed before the update
+        batch[RATE] = np.ones(len(inputs), np.float32)
+    values = runner.trace(batch)
     size = inputs.size * VOCABULARY
     logits = next(value for value in values if value.size == size and value.dtype == np.float32)
     return logits.reshape(*inputs.shape, VOCABULARY)

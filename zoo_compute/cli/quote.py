@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from zoo_compute.jobs.config import ComputeJob
     from zoo_compute.jobs.custody import CustodyTerms
     from zoo_compute.jobs.quote import Quote
+    from zoo_compute.training.memory import MemoryNeeds
 
 REFERENCE = f"{REFERENCE_GPU} at {format_count(REFERENCE_FLOPS, 'FLOP/s')}"
 
@@ -34,6 +36,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
     from zoo_compute.jobs.quote import PUBLIC, work_unit
     from zoo_compute.jobs.quote import quote as quote_of
     from zoo_compute.spec.params import PRESETS
+    from zoo_compute.training.memory import memory_needs
 
     preset_name = preset or _preset_of(settings)
     plan = plan_job(file, max_budget)
@@ -47,6 +50,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
     priced, unit = quote_of(plan.job, PRESETS[preset_name]), work_unit(plan.job)
     meeting, lacks = _meeting(settings, plan.job, priced)
     prices, budget = plan.job.prices, plan.budget
+    memory = memory_needs(plan.job.traced.graph, plan.job.profile)
     covered = budget is None or budget >= priced.most
     data = {
         **priced.to_dict(),
@@ -54,6 +58,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         "budget": None if budget is None else str(budget),
         "covered": covered,
         "operators": meeting,
+        "memory": asdict(memory),
         "warnings": [*priced.warnings, *lacks],
         "prices": {key: str(value) for key, value in prices._asdict().items()},
     }
@@ -64,6 +69,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
             f"{priced.rounds} rounds of {priced.slots} slots, {priced.inner_steps} steps each = {priced.steps:,} steps",
         ),
         ("", f"{format_count(priced.tokens)} {unit}, {format_count(priced.flops, 'FLOP')}"),
+        ("memory", _memory_line(memory)),
         ("network", _network_line(priced.update_bytes, priced.checkpoint_bytes)),
         (
             "checkpoints",
@@ -164,6 +170,11 @@ def _about(units: int, money: Token) -> str:
     """An amount to three significant digits: prices per unit of work are ratios."""
     places = max(0, len(str(units)) - 3)
     return "about " + money.format(round(units, -places), places=money.decimals)
+
+
+def _memory_line(memory: MemoryNeeds) -> str:
+    plain, recomputed = (format_count(size, "B") for size in (memory.plain, memory.recomputed))
+    return f"about {plain} of a worker beside the data, or {recomputed} on a CPU with recomputation, {memory.slower:.0%} slower"
 
 
 def _network_line(update_bytes: int, checkpoint_bytes: int) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from repops.graph import Graph
+from repops.plan.build import SOURCES
+from repops.plan.fit import Fitting
 from repops.profile import Profile
 from zoo_compute.formats.manifest import AggregationSpec
 from zoo_compute.training.rounds import aggregation_parts, checkpoint_bytes
@@ -19,6 +22,30 @@ def needed_bytes(profile: Profile) -> int:
     The last two are at most three times the parameters: a tensor's program has its start, its end and their difference.
     """
     return profile.state_bytes + profile.activation_bytes + 3 * WORD * profile.parameters
+
+
+def held_bytes(graph: Graph, profile: Profile) -> int:
+    """What is there beside a step's values: state, batch, constants, the update, and what makes it of the largest tensor."""
+    inputs = {entry.before for entry in graph.state}
+    others = sum(node.elements for at, node in enumerate(graph.nodes) if node.op in SOURCES and at not in inputs)
+    sent = [graph.nodes[entry.before].elements for entry in graph.state if entry.name in graph.exchanged]
+    return profile.state_bytes + WORD * (others + sum(sent) + 3 * max(sent, default=0))
+
+
+@dataclass(frozen=True)
+class MemoryNeeds:
+    """Bytes of a worker's memory: plain, and with as many values computed again as pays, which makes a step slower by a share."""
+
+    plain: int
+    recomputed: int
+    slower: float
+
+
+def memory_needs(graph: Graph, profile: Profile) -> MemoryNeeds:
+    """What the job needs of a worker, by the worker's choice. Plans the program, which takes seconds if it is large."""
+    plain, least = needed_bytes(profile), Fitting(graph).least
+    recomputed = held_bytes(graph, profile) + least.size
+    return MemoryNeeds(plain, min(plain, recomputed), least.extra)
 
 
 def least_bytes(parameters: int, optimizer: str) -> int:

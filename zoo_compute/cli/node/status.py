@@ -51,6 +51,7 @@ def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
     if not seen["jobs"] and not seen["trouble"]:
         lines.append("no job: the keeper waits for one that it can bid for")
     lines += [f"job {job}: cannot bid: {why}" for job, why in seen.get("not_bidding", {}).items()]
+    lines += [f"job {job}: {line}" for job, line in seen.get("memory", {}).items()]
     lines += [f"job {job}: bid of {bid_words(bid)}" for job, bids in seen.get("bids", {}).items() for bid in bids]
     lines += _bandwidth_lines(seen.get("bandwidth"))
     return seen, lines + [f"needs you: {trouble}" for trouble in seen["trouble"]]
