@@ -11,7 +11,7 @@ from repops import backend
 from repops.graph import Graph
 from repops.plan.fit import Fitting, TooLarge
 from repops.profile import Profile
-from zoo_compute.training.memory import held_bytes, needed_bytes
+from zoo_compute.training.memory import fixed_bytes, needed_bytes
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def choose_memory(
         return MemoryChoice(plain, plain)
     least = ""
     if can_recompute:
-        fitting, beside = Fitting(graph), held_bytes(graph, profile) + data_bytes
+        fitting, beside = Fitting(graph), fixed_bytes(graph, profile) + data_bytes
         for room in (int(MEMORY_SHARE * total) - beside, total - beside):
             try:
                 fitted = fitting.within(room)

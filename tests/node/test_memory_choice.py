@@ -18,7 +18,7 @@ from node.measurement import step_cost
 from repops import backend
 from repops.plan.fit import Fitting
 from tests.support.small_job import SmallJob, publish, small_job
-from zoo_compute.training.memory import held_bytes, memory_needs, needed_bytes
+from zoo_compute.training.memory import fixed_bytes, memory_needs, needed_bytes
 
 DATA = 1_000
 
@@ -37,7 +37,7 @@ def _choose(programs: Programs, device: Device = CPU, *, can_recompute: bool = T
 
 
 def _least(programs: Programs) -> int:
-    return held_bytes(programs.graph, programs.profile) + DATA + Fitting(programs.graph).least.size
+    return fixed_bytes(programs.graph, programs.profile) + DATA + Fitting(programs.graph).least.size
 
 
 def test_a_job_that_fits__is_left_as_it_is(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:

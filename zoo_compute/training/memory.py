@@ -24,7 +24,7 @@ def needed_bytes(profile: Profile) -> int:
     return profile.state_bytes + profile.activation_bytes + 3 * WORD * profile.parameters
 
 
-def held_bytes(graph: Graph, profile: Profile) -> int:
+def fixed_bytes(graph: Graph, profile: Profile) -> int:
     """What is there beside a step's values: state, batch, constants, the update, and what makes it of the largest tensor."""
     inputs = {entry.before for entry in graph.state}
     others = sum(node.elements for at, node in enumerate(graph.nodes) if node.op in SOURCES and at not in inputs)
@@ -44,7 +44,7 @@ class MemoryNeeds:
 def memory_needs(graph: Graph, profile: Profile) -> MemoryNeeds:
     """What the job needs of a worker, by the worker's choice. Plans the program, which takes seconds if it is large."""
     plain, least = needed_bytes(profile), Fitting(graph).least
-    recomputed = held_bytes(graph, profile) + least.size
+    recomputed = fixed_bytes(graph, profile) + least.size
     return MemoryNeeds(plain, min(plain, recomputed), least.extra)
 
 
