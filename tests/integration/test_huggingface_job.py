@@ -29,6 +29,7 @@ from zoo_compute import Client
 from zoo_compute.chain.views import ClaimState, JobState, JobView
 from zoo_compute.client.results import load_checkpoint, manifest_of
 from zoo_compute.formats.manifest import Manifest
+from zoo_compute.huggingface.lora import ADAPTER
 from zoo_compute.spec.params import ZEN
 from zoo_compute.store import Store
 
@@ -200,7 +201,7 @@ def test_adapters_alone__are_trained_and_sent_under_a_schedule__and_peft_loads_t
     data = tuned.store.read(tuned.manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=HANG_S)
     graph = encoding.decode(data)
     assert graph.exchanged
-    assert all("lora" in name for name in graph.exchanged), "what travels"
+    assert all(name.startswith(ADAPTER) for name in graph.exchanged), "what travels"
     program = logits_of(graph, load_checkpoint(tuned.view, tuned.store, ROUNDS), inputs)
     base = AutoModelForCausalLM.from_pretrained(tuned.submitter.folder / "gpt2")
     adapted = PeftModel.from_pretrained(base, tuned.submitter.folder / "adapters").eval()
