@@ -78,6 +78,7 @@ class Settings:
     spares: int = 1
     threads: int = 0
     device: str = ""
+    state_folder: str = ""
     availability_hours: list[int] = field(default_factory=list)
     sample_rate: float = 0.25
     poll_s: float = 1.0

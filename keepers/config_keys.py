@@ -112,6 +112,11 @@ KEYS: Keys = {
         "train in time",
         default="the best there is",
     ),
+    "state_folder": Key(
+        "a folder on a fast disk, where the state of a job that does not fit in memory lies in files without names, twice its size while a "
+        "program is measured ([memory](guides/hardware.md#memory)); nothing is left there",
+        default="none: memory only",
+    ),
     "availability_hours": Key(
         f"periods of an epoch, 0 to {PERIODS - 1} (hours, in production), in which the keeper sends a heartbeat; "
         "`zoo node declare --hours 8-22` writes them and promises them on chain. If set, the node skips jobs that may run outside them; "

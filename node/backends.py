@@ -11,6 +11,7 @@ illegal instruction cannot do that: its daemon reports the crash, and the worker
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import json
@@ -68,6 +69,10 @@ class GuardedRunner:
             raise BackendFailed(self.kernels, error, out_of_memory=True) from error
         except (ValueError, MemoryError, backend.NoBackend):
             raise
+        except OSError as error:
+            if error.errno == errno.ENOSPC:  # a file for the state: other kernels need the same
+                raise
+            raise BackendFailed(self.kernels, error) from error
         except Exception as error:
             raise BackendFailed(self.kernels, error) from error
 

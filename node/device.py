@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from node import conformance
@@ -114,14 +115,14 @@ def ensure_checked(name: str | None) -> None:
         log.error("%s", error)
 
 
-def runner(graph: Graph, device: Device, limit: int | None = None) -> backend.Runner:
-    """A runner of the graph on a device that `computes_on` returned. limit: bytes of its values (`backend.prepare`).
+def runner(graph: Graph, device: Device, limit: int | None = None, folder: Path | None = None) -> backend.Runner:
+    """A runner of the graph on a device that `computes_on` returned. limit: bytes of its values; folder: for its state (`backend.prepare`).
 
     Raises NoBackend, BackendFailed (node/backends.py).
     """
     if device.type == "cuda":
         return GuardedRunner(f"cuda:{device.index or 0}", lambda: _cuda_runner(graph, device))
-    return GuardedRunner(backend.current(), lambda: backend.prepare(graph, memory=limit))
+    return GuardedRunner(backend.current(), lambda: backend.prepare(graph, memory=limit, folder=folder))
 
 
 def kernels_of(request: Mapping[str, Any]) -> str:

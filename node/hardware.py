@@ -94,6 +94,7 @@ def _build(names: dict[str, Any]) -> TorchBuild:
 
 
 _chosen_threads = 0
+_state_folder: Path | None = None
 
 
 def threads() -> int:
@@ -103,6 +104,17 @@ def threads() -> int:
     if torch := sys.modules.get("torch"):
         return int(torch.get_num_threads())
     return _default_threads()
+
+
+def state_folder() -> Path | None:
+    """Where the state of a job may lie in a file, if memory is too small for it; None unless `use_state_folder` named one."""
+    return _state_folder
+
+
+def use_state_folder(folder: Path | None) -> None:
+    """Set it for the whole process."""
+    global _state_folder
+    _state_folder = folder
 
 
 def use_threads(count: int) -> None:

@@ -85,6 +85,7 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         f"{layout.kind}:{layout.ranks}" if layout else str(device),
         manifest.accumulate,
         chosen.limit,
+        chosen.folder,
     )
     limits = limits_for(measured, manifest.slot_s + manifest.reexecute_s)
     try:

@@ -1,6 +1,6 @@
 """Chooses what runs a graph: native kernels, numba (without a compiler) or the reference. All give the same bits.
 
-A backend is a module with `prepare(graph, *, fused=True, memory=None) -> Runner`. REPOPS_BACKEND names one; the default is the first that works.
+A backend is a module with `prepare(graph, *, fused=True, memory=None, folder=None) -> Runner`. REPOPS_BACKEND names one; the default is the first that works.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
@@ -143,11 +144,15 @@ def using(name: str | None) -> Iterator[None]:
                 os.environ.pop(key, None)
 
 
-def prepare(graph: Graph, *, fused: bool = True, name: str | None = None, memory: int | None = None) -> Runner:
+def prepare(
+    graph: Graph, *, fused: bool = True, name: str | None = None, memory: int | None = None, folder: Path | None = None
+) -> Runner:
     """memory: a limit in bytes of what a step computes, beside state, batch and constants. Native kernels drop values and compute
-    them again to stay below it, and raise TooLarge (repops.plan.fit), a MemoryError, if that is not enough. Others ignore it.
+    them again to stay below it, and raise TooLarge (repops.plan.fit), a MemoryError, if that is not enough.
+    folder: where native kernels keep the state, in a file without a name, so that the system may use its memory for something else
+    meanwhile. Other backends ignore both.
     """
-    runner: Runner = backend(name).prepare(graph, fused=fused, memory=memory)
+    runner: Runner = backend(name).prepare(graph, fused=fused, memory=memory, folder=folder)
     return runner
 
 

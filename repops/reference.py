@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -106,8 +107,10 @@ class ReferenceRunner:
         return self._last[2]
 
 
-def prepare(graph: Graph, *, fused: bool = True, memory: int | None = None) -> ReferenceRunner:
-    """fused, memory: ignored."""
+def prepare(
+    graph: Graph, *, fused: bool = True, memory: int | None = None, folder: Path | None = None
+) -> ReferenceRunner:
+    """fused, memory, folder: ignored."""
     return ReferenceRunner(graph)
 
 

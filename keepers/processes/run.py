@@ -51,6 +51,10 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
         from node.device import ensure_checked
 
         ensure_checked(config.device or None)  # a GPU's first check takes a minute: before work, not within it
+    if config.state_folder:
+        from node.hardware import use_state_folder
+
+        use_state_folder(config.path(config.state_folder))
     options: Any = {"device": config.device, "threads": config.threads, "dispute_workers": config.dispute_workers}
     meter = PowerMeter(config.power_watts, card_of(config.device))
     worker.bind(app, worklog, store, bodies, presence=presence, meter=meter, busy=BusyTime(client), **options)

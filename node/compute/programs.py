@@ -66,7 +66,7 @@ class Programs:
 
     @cached_property
     def step(self) -> Runner:
-        return runner(self.graph, self.device, self.memory.limit)
+        return runner(self.graph, self.device, self.memory.limit, self.memory.folder)
 
     def close(self) -> None:
         """Free its resources; it is not used any more."""

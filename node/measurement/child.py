@@ -1,6 +1,6 @@
 """Times what a program costs on this machine: a step, a step's trace, the dearest opening of it. Run as a child process.
 
-    python -m node.measurement.child FOLDER DEVICE THREADS PARTS [LIMIT]
+    python -m node.measurement.child FOLDER DEVICE THREADS PARTS [LIMIT [STATE_FOLDER]]
 
 FOLDER has the program, one array an entry of the state, and the batch (`write_inputs`). Without torch, which takes seconds to
 load, unless the device is several ranks. Answers as node/measurement/limited_process.py asks.
@@ -26,6 +26,7 @@ from repops.commitments import Array, canonical, state_root_of, tensor_roots
 from repops.graph import OPTIMIZER, Graph
 from repops.hashing import StateHasher
 from repops.merkle import Tree
+from repops.plan.memory import Arena
 from zoo_compute.training.rounds import begin
 
 REPEATS = 3  # of what is short: the quickest counts, since others use the machine too
@@ -49,8 +50,10 @@ def input_bytes(graph: Graph) -> int:
     return constants + sum(4 * graph.nodes[at].elements + 256 for at in inputs) + 256 * len(graph.nodes)
 
 
-def measure(folder: Path, device: str, threads: int, parts: int = 1, limit: int | None = None) -> dict[str, Any]:
-    """parts: micro-batches of a step. limit: bytes of its values. Answers seconds of a step, of a state's root, of a trace and of the dearest opening; `opening` says which node that is."""
+def measure(
+    folder: Path, device: str, threads: int, parts: int = 1, limit: int | None = None, files: Path | None = None
+) -> dict[str, Any]:
+    """parts: micro-batches of a step. limit: bytes of its values. files: a folder for those of the state. Answers seconds of a step, of a state's root, of a trace and of the dearest opening; `opening` says which node that is."""
     report(doing="loading the program")
     graph = encoding.decode((folder / PROGRAM).read_bytes())
     state = {
@@ -60,7 +63,7 @@ def measure(folder: Path, device: str, threads: int, parts: int = 1, limit: int 
     }
     batch = {name: np.load(folder / f"batch-{number}.npy") for number, (name, _) in enumerate(graph.batch)}
     report(doing="planning a step")
-    runner, prepare, close = _runners(graph, device, threads, parts, limit)
+    runner, prepare, close = _runners(graph, device, threads, parts, limit, files)
     try:
         begin(graph, runner.state, state)
         report(doing="a step")
@@ -68,7 +71,7 @@ def measure(folder: Path, device: str, threads: int, parts: int = 1, limit: int 
         step_s = _seconds(lambda: runner.step(batch, threads=threads))
         report(doing="the root of a state")
         root_s = _seconds(lambda: _root(graph, runner, threads))
-        before = {name: np.array(array) for name, array in runner.state.items()}
+        before = _copied(runner.state, files)
     finally:
         close()
     report(doing="the trace of a step")
@@ -90,7 +93,7 @@ def measure(folder: Path, device: str, threads: int, parts: int = 1, limit: int 
 
 
 def _runners(
-    graph: Graph, device: str, threads: int, parts: int, limit: int | None
+    graph: Graph, device: str, threads: int, parts: int, limit: int | None, files: Path | None
 ) -> tuple[Any, streaming.Prepare, Callable[[], None]]:
     """What runs a step, what traces its pieces, and what ends the first."""
     kind, _, number = device.partition(":")
@@ -101,7 +104,7 @@ def _runners(
         gpu = driver.gpu(int(number or 0))
         return CudaRunner(graph, gpu, fused=True), lambda cut: CudaRunner(cut, gpu, fused=True), lambda: None
     if kind == "cpu":
-        return backend.prepare(graph, memory=limit), backend.prepare, lambda: None
+        return backend.prepare(graph, memory=limit, folder=files), backend.prepare, lambda: None
     from node.device import parse_layout
     from node.hardware import use_threads
     from node.parallel.programs import RankedPrograms
@@ -111,6 +114,16 @@ def _runners(
     use_threads(threads)
     ranked = RankedPrograms(graph, layout, parts)
     return ranked.step, backend.prepare, ranked.close
+
+
+def _copied(state: Mapping[str, Array], files: Path | None) -> dict[str, Array]:
+    if files is None:
+        return {name: np.array(array) for name, array in state.items()}
+    out = {}
+    for name, array in state.items():
+        out[name] = Arena(array.nbytes, files).array(0, array.dtype, array.shape)
+        out[name][...] = array
+    return out
 
 
 def _root(graph: Graph, runner: Any, threads: int) -> bytes:
@@ -151,9 +164,10 @@ def report(**message: Any) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    folder, device, threads, parts, *limit = arguments
+    folder, device, threads, parts, *rest = arguments
+    limit, files = (int(rest[0]) if rest else None), (Path(rest[1]) if rest[1:] else None)
     try:
-        report(answer=measure(Path(folder), device, int(threads), int(parts), *map(int, limit)))
+        report(answer=measure(Path(folder), device, int(threads), int(parts), limit, files))
     except MemoryError:
         report(out_of_memory=True)
         return 1

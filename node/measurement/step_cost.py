@@ -83,7 +83,7 @@ class StepCost:
 class MeasuredProgram:
     """What is measured. cid: of the program's file; device: `cpu`, `cuda:1` or ranks such as `data:2`; parts: micro-batches.
 
-    limit: bytes of a step's values, if some are computed again (node/compute/memory_choice.py).
+    limit: bytes of a step's values, if some are computed again; folder: of files for the state (node/compute/memory_choice.py).
     """
 
     cid: str
@@ -91,6 +91,7 @@ class MeasuredProgram:
     device: str
     parts: int
     limit: int | None = None
+    folder: Path | None = None
 
 
 def limits_for(program: MeasuredProgram, clocks_s: float) -> Limits:
@@ -99,10 +100,15 @@ def limits_for(program: MeasuredProgram, clocks_s: float) -> Limits:
     return Limits(
         wall_s=wall_s,
         cpu_s=wall_s * (os.cpu_count() or 1),
-        memory_bytes=int(MEMORY_SHARE * memory(CPU)[1]),
+        memory_bytes=int(MEMORY_SHARE * memory(CPU)[1]) + (2 * _state_bytes(program.graph) if program.folder else 0),
         disk_bytes=input_bytes(program.graph) + DISK_BYTES,
         caps_addresses=not program.device.startswith("cuda"),
     )
+
+
+def _state_bytes(graph: Graph) -> int:
+    """Of files, whose pages count as the process's, though the system may take them: the state, and the one that it starts from."""
+    return 4 * sum(graph.nodes[entry.before].elements for entry in graph.state)
 
 
 def step_cost(
@@ -162,7 +168,7 @@ def _measure(
 ) -> StepCost:
     """On the best kernels with which the child ends well."""
     device = program.device
-    limit = [] if program.limit is None else [str(program.limit)]
+    how = [] if program.limit is None else [str(program.limit), *([str(program.folder)] if program.folder else [])]
     kernels = device if device.startswith("cuda") else backend.current()
     while True:
         try:
@@ -176,7 +182,7 @@ def _measure(
                         device,
                         str(threads()),
                         str(program.parts),
-                        *limit,
+                        *how,
                     ],
                     limits,
                     fill=lambda folder: write_inputs(folder, program.graph, checkpoint, batch),
@@ -205,7 +211,7 @@ def _record(program: MeasuredProgram) -> tuple[Path, dict[str, Any]]:
         "device": program.device,
         "threads": threads(),
         **device_facts(device_named(program.device) if is_gpu else CPU),
-        **({} if program.limit is None else {"limit": program.limit}),
+        **({} if program.limit is None else {"limit": program.limit, "in_files": program.folder is not None}),
     }
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
     return paths.home() / "costs" / f"{name}.json", facts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -169,8 +170,8 @@ def _known_words(graph: Graph, at: int) -> Words:
     return np.zeros(node.elements, np.uint32)  # what has no elements
 
 
-def prepare(graph: Graph, *, fused: bool = True, memory: int | None = None) -> CudaRunner:
-    """memory: ignored. Raises NoBackend."""
+def prepare(graph: Graph, *, fused: bool = True, memory: int | None = None, folder: Path | None = None) -> CudaRunner:
+    """memory, folder: ignored. Raises NoBackend."""
     return CudaRunner(graph, gpu(), fused=fused)
 
 

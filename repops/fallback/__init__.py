@@ -7,6 +7,7 @@ flush them (as some audio and inference libraries do), these kernels refuse to r
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repops.graph import Graph
@@ -23,8 +24,8 @@ def check() -> None:
         raise ImportError(f"numba cannot be imported ({error}): pip install numba") from error
 
 
-def prepare(graph: Graph, *, fused: bool = True, memory: int | None = None) -> NumbaRunner:
-    """fused, memory: ignored; the bits are the same either way."""
+def prepare(graph: Graph, *, fused: bool = True, memory: int | None = None, folder: Path | None = None) -> NumbaRunner:
+    """fused, memory, folder: ignored; the bits are the same either way."""
     check()
     from repops.fallback.runner import NumbaRunner
 

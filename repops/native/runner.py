@@ -6,6 +6,7 @@ import ctypes
 import functools
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -46,10 +47,10 @@ def _library() -> ctypes.CDLL:
 class Sources:
     """Memory of a plan's sources: state, batch and constants. The addresses never change.
 
-    memory: arrays of inputs that lie elsewhere, by node: row-major, at multiples of ALIGNMENT.
+    memory: arrays of inputs that lie elsewhere, by node: row-major, at multiples of ALIGNMENT. folder: see `Arena`.
     """
 
-    def __init__(self, graph: Graph, memory: Mapping[int, Array]) -> None:
+    def __init__(self, graph: Graph, memory: Mapping[int, Array], folder: Path | None = None) -> None:
         self.graph = graph
         offsets: dict[int, int] = {}
         size = 0
@@ -57,7 +58,7 @@ class Sources:
             if node.op in ("input", "constant", "scalar") and at not in memory:
                 offsets[at] = size
                 size += rounded(4 * node.elements)
-        self.arena = Arena(size)
+        self.arena = Arena(size, folder)
         self.arrays: dict[int, Array] = {}
         for at, offset in offsets.items():
             node = graph.nodes[at]
@@ -128,14 +129,21 @@ class NativeRunner:
 
     memory: arrays of state entries that live in the caller's memory (see `Sources`).
     limit: bytes of a step's values, all that is beside state, batch and constants. Some are computed twice if they need more.
+    folder: where state, batch and constants lie in a file (see `Arena`).
     """
 
     def __init__(
-        self, graph: Graph, *, fused: bool, memory: Mapping[str, Array] | None = None, limit: int | None = None
+        self,
+        graph: Graph,
+        *,
+        fused: bool,
+        memory: Mapping[str, Array] | None = None,
+        limit: int | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.graph, self.fused, self.limit = graph, fused, limit
         arrays = memory or {}
-        self._sources = Sources(graph, {e.before: arrays[e.name] for e in graph.state if e.name in arrays})
+        self._sources = Sources(graph, {e.before: arrays[e.name] for e in graph.state if e.name in arrays}, folder)
         self.state: dict[str, Array] = {entry.name: self._sources.arrays[entry.before] for entry in graph.state}
         self.batch: dict[str, Array] = {name: self._sources.arrays[at] for name, at in graph.batch}
 
@@ -193,9 +201,10 @@ class NativeRunner:
                 self._sources.arrays[at][...] = inputs[name]
 
 
-def prepare(graph: Graph, *, fused: bool = True, memory: int | None = None) -> NativeRunner:
-    """memory: a limit in bytes of a step's values (see `NativeRunner`). Raises TooLarge, with the least that would do."""
-    runner = NativeRunner(graph, fused=fused, limit=memory)
+def prepare(graph: Graph, *, fused: bool = True, memory: int | None = None, folder: Path | None = None) -> NativeRunner:
+    """memory: a limit in bytes of a step's values; folder: for the state (see `NativeRunner`). Raises TooLarge, with the least that
+    would do, and OSError if the disk is too full."""
+    runner = NativeRunner(graph, fused=fused, limit=memory, folder=folder)
     if memory is not None:
         _ = runner.plan
     return runner

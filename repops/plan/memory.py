@@ -7,8 +7,13 @@ items may run concurrently unless one writes memory that the other reads or writ
 from __future__ import annotations
 
 import bisect
+import errno
 import mmap
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +30,21 @@ def rounded(size: int) -> int:
 
 
 class Arena:
-    """Zeroed memory of the process, in huge pages where the system has them."""
+    """Zeroed memory of the process, in huge pages where the system has them.
 
-    def __init__(self, size: int) -> None:
-        self._map = mmap.mmap(-1, max(size, ALIGNMENT))
-        if hasattr(mmap, "MADV_HUGEPAGE"):
+    folder: it lies in a file there, which has no name, so that nothing is left of it; the system may write its pages out and give
+    their memory to others. Raises OSError if the disk is too full.
+    """
+
+    def __init__(self, size: int, folder: Path | None = None) -> None:
+        size = max(size, ALIGNMENT)
+        if folder is not None:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                _allocate(file.fileno(), size, folder)
+                self._map = mmap.mmap(file.fileno(), size)
+        else:
+            self._map = mmap.mmap(-1, size)
+        if folder is None and hasattr(mmap, "MADV_HUGEPAGE"):
             self._map.madvise(mmap.MADV_HUGEPAGE)
         self.words: npt.NDArray[np.uint32] = np.frombuffer(self._map, np.uint32, len(self._map) // 4)
         self.address = self.words.ctypes.data
@@ -37,6 +52,23 @@ class Arena:
     def array(self, offset: int, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Array:
         count = int(np.prod(shape, dtype=np.int64))
         return self.words[offset // 4 : offset // 4 + count].view(dtype).reshape(shape)
+
+
+def _allocate(file: int, size: int, folder: Path) -> None:
+    """All of the file's blocks now: a full disk would end the process when it writes to one later."""
+    free = shutil.disk_usage(folder).free
+    try:
+        if free < size:
+            raise OSError(errno.ENOSPC, "")
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file, 0, size)
+        else:
+            os.truncate(file, size)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        message = f"the state needs {size:,} bytes in {folder}, where {free:,} are free"
+        raise OSError(errno.ENOSPC, message) from error
 
 
 class FreeList:

@@ -162,8 +162,8 @@ def _late(step: Step, alone: Container[int], sizes: Callable[[int], int], kept: 
         limits += [writers[node] for node in reads if node in writers]
         if at in alone and limits:
             target = (min(limits)[0], at - len(items))
-            held = sum(sizes(node) for node in reads if node not in kept and last.get(node, (-1, 0)) < target)
-            if held < sum(map(sizes, writes)):
+            longer = sum(sizes(node) for node in reads if node not in kept and last.get(node, (-1, 0)) < target)
+            if longer < sum(map(sizes, writes)):
                 keys[at] = target
         for node in reads:
             readers[node] = min(keys[at], readers.get(node, keys[at]))

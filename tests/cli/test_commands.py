@@ -162,7 +162,7 @@ def test_quote__needs_no_network_and_says_whether_the_budget_covers_it(zoo: Zoo,
     (tmp_path / "job.yaml").write_text(CONFIG)
     priced = zoo.json("quote", "job.yaml", "--max-budget", "50", "--preset", "devnet")
     assert (priced["escrow"], priced["covered"], priced["budget"]) == (str(52 * 10**18), False, str(50 * 10**18))
-    assert 0 < priced["memory"]["recomputed"] < priced["memory"]["plain"]
+    assert 0 < priced["memory"]["in_files"] < priced["memory"]["recomputed"] < priced["memory"]["plain"]
     assert 0 <= priced["memory"]["slower"] <= 1
     code, out, err = zoo.run("quote", "job.yaml")
     assert code == 0

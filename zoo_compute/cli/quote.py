@@ -173,8 +173,13 @@ def _about(units: int, money: Token) -> str:
 
 
 def _memory_line(memory: MemoryNeeds) -> str:
-    plain, recomputed = (format_count(size, "B") for size in (memory.plain, memory.recomputed))
-    return f"about {plain} of a worker beside the data, or {recomputed} on a CPU with recomputation, {memory.slower:.0%} slower"
+    plain, recomputed, in_files = (
+        format_count(size, "B") for size in (memory.plain, memory.recomputed, memory.in_files)
+    )
+    how = (
+        f"{recomputed} on a CPU with recomputation ({memory.slower:.0%} slower), {in_files} with its state in files too"
+    )
+    return f"about {plain} of a worker beside the data; {how}"
 
 
 def _network_line(update_bytes: int, checkpoint_bytes: int) -> str:

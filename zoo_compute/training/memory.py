@@ -24,7 +24,7 @@ def needed_bytes(profile: Profile) -> int:
     return profile.state_bytes + profile.activation_bytes + 3 * WORD * profile.parameters
 
 
-def fixed_bytes(graph: Graph, profile: Profile) -> int:
+def kept_bytes(graph: Graph, profile: Profile) -> int:
     """What is there beside a step's values: state, batch, constants, the update, and what makes it of the largest tensor."""
     inputs = {entry.before for entry in graph.state}
     others = sum(node.elements for at, node in enumerate(graph.nodes) if node.op in SOURCES and at not in inputs)
@@ -34,18 +34,22 @@ def fixed_bytes(graph: Graph, profile: Profile) -> int:
 
 @dataclass(frozen=True)
 class MemoryNeeds:
-    """Bytes of a worker's memory: plain, and with as many values computed again as pays, which makes a step slower by a share."""
+    """Bytes of a worker's memory: plain, and with as many values computed again as pays, which makes a step slower by a share.
+
+    in_files: with that, and the state in files.
+    """
 
     plain: int
     recomputed: int
+    in_files: int
     slower: float
 
 
 def memory_needs(graph: Graph, profile: Profile) -> MemoryNeeds:
     """What the job needs of a worker, by the worker's choice. Plans the program, which takes seconds if it is large."""
     plain, least = needed_bytes(profile), Fitting(graph).least
-    recomputed = fixed_bytes(graph, profile) + least.size
-    return MemoryNeeds(plain, min(plain, recomputed), least.extra)
+    recomputed = kept_bytes(graph, profile) + least.size
+    return MemoryNeeds(plain, min(plain, recomputed), recomputed - profile.state_bytes, least.extra)
 
 
 def least_bytes(parameters: int, optimizer: str) -> int:
