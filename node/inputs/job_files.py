@@ -21,6 +21,7 @@ from zoo_compute.formats.manifest import MAX_MANIFEST_BYTES, Manifest
 from zoo_compute.formats.tags import job_tag, round_tag
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import Examples
+from zoo_compute.training.memory import needed_bytes
 from zoo_compute.training.work_root import work_of
 
 READ_COPIES = 3  # of a file while it is read: its blocks, the whole of them, and the tensors
@@ -113,10 +114,13 @@ def _work_root(cid: str, manifest: Manifest, step: Graph) -> bytes:
 
 def _check_fits(manifest: Manifest, programs: Programs) -> None:
     """Check that the job fits this machine's memory, before large files are fetched. Raises NodeOutOfMemory."""
-    reading, total = READ_COPIES * data_bytes(manifest, programs.graph), memory(CPU)[1]
-    if reading > total:
+    data, total = data_bytes(manifest, programs.graph), memory(CPU)[1]
+    # What a GPU computes passes through main memory; what the CPU computes is counted by the choice.
+    beside = needed_bytes(programs.profile) if programs.device != CPU else 0
+    needed = max(beside + data, READ_COPIES * data)
+    if needed > total:
         raise NodeOutOfMemory(
-            f"reading the job's data needs about {reading / GB:,.1f} GB, this machine has {total / GB:,.1f} GB",
+            f"the job needs about {needed / GB:,.1f} GB with its data, this machine has {total / GB:,.1f} GB",
             hint="decline jobs of this size, or use a larger machine",
         )
     _ = programs.memory

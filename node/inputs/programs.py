@@ -8,6 +8,7 @@ from node.backends import on_switch
 from node.compute.programs import Programs
 from node.device import computes_on, parse_layout, pick_device
 from node.errors import BadInputs
+from node.hardware import CPU
 from node.inputs.examples import data_bytes
 from node.inputs.fetching import TIMEOUT_S
 from node.parallel.programs import RankedPrograms
@@ -36,7 +37,7 @@ def fetch_programs(store: Store, manifest: Manifest, device: str | None = None) 
     key = (manifest.program.cid, manifest.program.root, str(ranks or where), manifest.data.examples)
     if key not in _ready:
         graph = _fetch_program(store, manifest)
-        data = data_bytes(manifest, graph)
+        data = data_bytes(manifest, graph) if where == CPU else 0  # a GPU's memory has a batch of it
         _ready[key] = RankedPrograms(graph, ranks, manifest.accumulate, data) if ranks else Programs(graph, where, data)
         while len(_ready) > 1:
             _ready.popitem(last=False)[1].close()
