@@ -59,6 +59,9 @@ class GuardedRunner:
     def loss(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         return float(self._guarded(self._runner.loss, batch, threads=threads))
 
+    def rest(self) -> None:
+        self._guarded(self._runner.rest)
+
     def trace(self, batch: Mapping[str, Array], *, threads: int = 1) -> list[Array]:
         return list(self._guarded(self._runner.trace, batch, threads=threads))
 

@@ -284,7 +284,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     update, problem = None, ""
     try:
         tag = round_tag(request["job"], request["round"])
-        update = get_update(store, entry, inputs.manifest, programs.graph, tag=tag).state
+        update = get_update(store, entry, inputs.manifest, programs.graph, tag=tag, streamed=True).state
     except UNAVAILABLE as error:
         # Compare the roots without it: otherwise withholding it would hide a false result.
         problem = str(error) if isinstance(error, BadInputs) else ""

@@ -68,6 +68,10 @@ class Runner(Protocol):
         """The loss. Computes only what the loss needs; leaves the state unchanged."""
         ...
 
+    def rest(self) -> None:
+        """Give the memory of a step's values back until the next step, where the backend can. The state stays."""
+        ...
+
     def trace(self, batch: Mapping[str, Array], *, threads: int = 1) -> list[Array]:
         """Every node's value in a step, in the graph's order, with canonical NaNs. Leaves the state unchanged."""
         ...

@@ -90,6 +90,9 @@ class ReferenceRunner:
                 self.state[entry.name][...] = values[entry.after]
         return float(values[self.graph.loss])
 
+    def rest(self) -> None:
+        """Keeps its memory."""
+
     def loss(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         return float(self.trace(batch)[self.graph.loss])
 

@@ -98,6 +98,10 @@ class Programs:
         loss = self.step.step(batch, threads=threads())
         return loss, before is None or bool((self.step.state[STEP] != before).any())
 
+    def rest(self) -> None:
+        """Give the memory of a step's values back until the next step."""
+        self.step.rest()
+
     def loss(self, batch: State) -> float:
         """The loss of the loaded state."""
         return self.step.loss(batch, threads=threads())

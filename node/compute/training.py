@@ -78,6 +78,7 @@ def train_shard(
             segments.append((step + 1, programs.state_root()))
         if progress is not None:
             progress(step + 1, losses[-1])
+    programs.rest()
     update = programs.update(manifest.compression, checkpoint, state)
     return ShardResult(
         round=round,

@@ -35,6 +35,9 @@ class RankedRunner:
     def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         return self._run("step", batch)
 
+    def rest(self) -> None:
+        """Keeps its memory."""
+
     def loss(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         return self._run("loss", batch)
 

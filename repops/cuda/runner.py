@@ -58,6 +58,9 @@ class CudaRunner:
         wanted = [self.graph.loss, *(entry.after for entry in self.graph.state)]
         return self._run("step", wanted, batch, updates=True)
 
+    def rest(self) -> None:
+        """Keeps its memory."""
+
     def loss(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         return self._run("loss", [self.graph.loss], batch, updates=False)
 

@@ -54,6 +54,9 @@ class NumbaRunner:
             self.state[entry.name][...] = value
         return loss
 
+    def rest(self) -> None:
+        """Keeps its memory."""
+
     def loss(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         return float(self._run(batch, [self.graph.loss], threads)[self.graph.loss])
 

@@ -120,6 +120,11 @@ class Plan:
             return self.sources.arrays[self.source_of[node]].view(DTYPE[definition.dtype]).reshape(definition.shape)
         return self.arena.array(self.offsets.get(node, 0), DTYPE[definition.dtype], definition.shape)
 
+    def rest(self) -> None:
+        """Give the memory of the results back until the next run."""
+        if "arena" in self.__dict__:
+            self.arena.discard()
+
     def run(self, threads: int) -> None:
         self.library.repops_run(ctypes.addressof(self._encoded[0]), len(self.items), threads)
 
@@ -182,6 +187,10 @@ class NativeRunner:
         self._load(batch)
         self._loss.run(threads)
         return float(self._loss.value(self.graph.loss))
+
+    def rest(self) -> None:
+        if "plan" in self.__dict__:
+            self.plan.rest()
 
     def trace(self, batch: Mapping[str, Array], *, threads: int = 1) -> list[Array]:
         self._load(batch)

@@ -49,6 +49,11 @@ class Arena:
         self.words: npt.NDArray[np.uint32] = np.frombuffer(self._map, np.uint32, len(self._map) // 4)
         self.address = self.words.ctypes.data
 
+    def discard(self) -> None:
+        """Give the memory back to the system; it is zeros again when it is next used."""
+        if hasattr(mmap, "MADV_REMOVE"):
+            self._map.madvise(mmap.MADV_REMOVE)
+
     def array(self, offset: int, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Array:
         count = int(np.prod(shape, dtype=np.int64))
         return self.words[offset // 4 : offset // 4 + count].view(dtype).reshape(shape)

@@ -55,6 +55,9 @@ class BitFlippingRunner:
     def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         return self._runner.step(batch, threads=threads)
 
+    def rest(self) -> None:
+        """Keeps its memory."""
+
     def loss(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         return self._runner.loss(batch, threads=threads)
 

@@ -151,3 +151,16 @@ def test_step__whose_batch_is_written_into_the_runners_room__is_the_same(name: s
         assert _bits(np.float32(made.step(made.batch))) == _bits(values[graph.loss])
     for entry, array in _wanted(name)[2].items():
         np.testing.assert_array_equal(_bits(made.state[entry]), _bits(array), entry)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_runner_that_rests__gives_the_memory_of_its_values_back_and_goes_on_with_the_same_bits(name: str) -> None:
+    graph, state, batch = STEPS[name]()
+    tired, rested = _loaded(graph, state), _loaded(graph, state)
+    rested.rest()  # before there is anything to give back
+    assert tired.step(batch) == rested.step(batch)
+    rested.rest()
+    assert not rested.plan.arena.words.any()
+    assert tired.step(batch) == rested.step(batch)
+    for entry, array in tired.state.items():
+        assert array.tobytes() == rested.state[entry].tobytes()
