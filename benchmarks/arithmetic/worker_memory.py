@@ -1,6 +1,6 @@
 """The most memory that each kind of work takes in a worker's process, beside what it cannot do without.
 
-    python -m benchmarks.arithmetic.worker_memory [--model llama-42m] [--slots 3] [--json]
+    python -m benchmarks.arithmetic.worker_memory [--model llama-42m] [--layers N] [--slots 3] [--json]
 
 Publishes a job of a built-in model in a store of its own, then runs one slot-round, the aggregation of all slots and a verification,
 each in a fresh process. `held`: parameters, moments and a step's activations. `peak`: the process's resident set at its largest, less
@@ -33,7 +33,9 @@ OPERATOR = 7
 TEXT = bytes(range(32, 127)) * 400
 
 
-def publish(store: BlockStore, model: str, slots: int, keep: int | None) -> tuple[dict[str, Any], dict[str, float]]:
+def publish(
+    store: BlockStore, sizes: dict[str, Any], slots: int, keep: int | None
+) -> tuple[dict[str, Any], dict[str, float]]:
     """What every request of round 0 carries, and the bytes that the job's parts have."""
     training = {
         "batch_size": 1,
@@ -46,20 +48,20 @@ def publish(store: BlockStore, model: str, slots: int, keep: int | None) -> tupl
     compression = None if keep is None else {"keep": keep, "bits": 2}
     rule = {"rule": "mean"}
     job = ComputeJob(
-        MODELS[model].sizes | {"context": CONTEXT}, {}, training, "100", compression_config=compression, aggregation_config=rule
+        sizes | {"context": CONTEXT}, {}, training, "100", compression_config=compression, aggregation_config=rule
     )  # fmt: skip
     data = prepare_text(TEXT, CONTEXT, 0, wanted=job.examples_wanted, minimum=job.examples_per_round, heldout=8)
     manifest = publish_files(job, data, store)
     graph = job.traced.graph
-    sizes = profile(graph)
+    measured = profile(graph)
     request = {
         "job": 1, "manifest": store.add(manifest.to_bytes()), "round": 0, "checkpoint": None, "start_root": manifest.state.root,
         "work_root": work_of(manifest, graph).root.hex(), "data_root": manifest.data.root, "flops": manifest.flops,
         "terms": {"rounds": 1, "slots": slots},
     }  # fmt: skip
     return request, {
-        "parameters": 4 * sizes.parameters / MB,
-        "held": (sizes.state_bytes + sizes.activation_bytes) / MB,
+        "parameters": 4 * measured.parameters / MB,
+        "held": (measured.state_bytes + measured.activation_bytes) / MB,
     }
 
 
@@ -88,10 +90,12 @@ def peak(work: str, folder: Path, request: Mapping[str, Any]) -> tuple[dict[str,
     return result
 
 
-def measure(model: str, slots: int, keep: int | None) -> dict[str, Any]:
+def measure(model: str, slots: int, keep: int | None, layers: int | None = None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "store"
-        request, sizes = publish(BlockStore(folder), model, slots, keep)
+        request, sizes = publish(
+            BlockStore(folder), MODELS[model].sizes | ({"layers": layers} if layers else {}), slots, keep
+        )
         results, peaks = [], dict[str, float]()
         for slot in range(slots):
             report, used = peak("run_shard", folder, request | {"slot": slot})
@@ -112,11 +116,12 @@ def measure(model: str, slots: int, keep: int | None) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="llama-42m", choices=sorted(MODELS))
+    parser.add_argument("--layers", type=int, help="in place of the model's own")
     parser.add_argument("--slots", type=int, default=3)
     parser.add_argument("--keep", type=int, help="elements of a chunk that updates send; by default all")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
-    measured = measure(options.model, options.slots, options.keep)
+    measured = measure(options.model, options.slots, options.keep, options.layers)
     if options.json:
         print(json.dumps(measured))
         return

@@ -22,8 +22,8 @@ from zoo_compute.training.shapes import shape_mismatch
 def aggregate(manifest: Manifest, programs: Programs, checkpoint: Tensors, updates: Mapping[int, Tensors]) -> State:
     """The next checkpoint, by the job's rule and outer optimiser. Raises BadInputs.
 
-    updates: slot -> update, whose tensors are asked for in ascending order. What is not exchanged stays as it is in the checkpoint. Runs part by part: beside both checkpoints
-    and the updates it holds all slots' rows of one part.
+    updates: slot -> update, whose tensors are asked for in ascending order. What is not exchanged stays as it is in the
+    checkpoint. Runs part by part: beside both checkpoints and the updates it holds all slots' rows of one part.
     """
     if not updates:
         raise BadInputs("aggregate: a round without updates has no next checkpoint")
