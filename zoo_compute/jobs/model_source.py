@@ -25,6 +25,7 @@ from repops.commitments import Array
 from repops.fields import BadField, nearest, read
 from repops.graph import OPTIMIZER, BadProgram, Graph, Node
 from repops.profile import Profile, profile
+from zoo_compute.documentation import address
 from zoo_compute.errors import UserError
 from zoo_compute.huggingface import models as pretrained
 from zoo_compute.huggingface.lora import LoraSection
@@ -248,7 +249,9 @@ def trace_module(
         )
     except TraceRefused as refused:
         where = f"{refused.site}: " if refused.site else ""
-        raise UserError(f"the module cannot be traced: {where}{refused.what}", hint=refused.hint) from refused
+        instead = f"instead: {refused.hint}; " if refused.hint else ""
+        hint = f"{instead}{address('guides/tracing')} says what can be traced"
+        raise UserError(f"the module cannot be traced: {where}{refused.what}", hint=hint) from refused
     except Exception as error:
         raise UserError(f"the module does not run on a batch: {_describe_error(error)}") from error
     kept = [entry.name for entry in program.graph.state if entry.kind != OPTIMIZER]
