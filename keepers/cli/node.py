@@ -67,6 +67,11 @@ NONE = "none"  # empties a list, or takes a program away
 @click.option("--spares", type=int, help="Standby processes that replace a worker that died; 0: none.")
 @click.option("--sample-rate", type=float, help="Share of slot-rounds a verifier re-executes.")
 @click.option("--store", help="A folder, or kubo:URL of an IPFS daemon's RPC.")
+@click.option(
+    "--state-folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path, resolve_path=True),
+    help="Where a worker short of memory lays a job's state in a file; on a fast disk.",
+)
 @click.option("--broker", help="`embedded`, or a redis:// or rediss:// URL.")
 @click.option("--gateway-port", type=int, help="Port where the store serves blocks; 0 picks one.")
 @click.option(
