@@ -37,6 +37,7 @@ LAST_WORDS = 300  # characters of its error output that a message repeats
 NEW_S = 60.0
 LOCK = ".owner"  # in a scratch folder: locked by the process that made it
 GB = 10**9
+LIBRARY_ADDRESSES = 2**30  # of code and reserved addresses, which take no memory; what does is watched
 
 _stopping = threading.Event()
 
@@ -172,7 +173,8 @@ def _spawn(
         resource.setrlimit(resource.RLIMIT_FSIZE, (limits.disk_bytes, limits.disk_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if limits.caps_addresses and sys.platform == "linux":
-            resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
+            most = limits.memory_bytes + LIBRARY_ADDRESSES
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
     return subprocess.Popen(
         [*command],

@@ -53,8 +53,16 @@ def fails():
 def half():
     return nn.Linear(2, 2)
 
+class Narrow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.linear(x)
+
 def narrow():
-    module = nn.Linear(2, 2)
+    module = Narrow()
     return module, loss, torch.optim.SGD(module.parameters(), lr=0.1)
 
 class Choosy(nn.Module):
@@ -207,7 +215,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a function that fails": ({"module": "model.py:fails"}, r"RuntimeError: no such luck \(model\.py, line \d+\)"),
     "not the three": ({"module": "model.py:half"}, "model.py:half returned Linear"),
     "an operator outside the table": ({"module": "model.py:choosy"}, r"cannot be traced: .*model\.py"),
-    "a module that does not take the batch": ({"module": "model.py:narrow"}, "does not run on a batch: RuntimeError"),
+    "a module that does not take the batch": (
+        {"module": "model.py:narrow"},
+        r"does not run on a batch: RuntimeError: .*\(model\.py, line \d+\)",
+    ),
 }
 
 

@@ -21,11 +21,13 @@ from zoo_compute.jobs.shortfall import (
     USUAL_SLOTS,
     JobRequirements,
     Offer,
+    low_price,
     meeting_line,
     missing,
     offers,
     shortfall,
 )
+from zoo_compute.spec.params import LEAST_PRICE
 from zoo_compute.spec.requirements import Requirements
 from zoo_compute.spec.schedule import APPLE, LIGHT_FLOPS
 
@@ -222,6 +224,15 @@ def test_three_bidders_of_which_one_offers_most__fill_the_lot(play: Any):
     network.run(until=2 * ATTEMPT_S)
     assert network.awarded
     assert network.attempt == 1
+
+
+def test_a_job_that_pays_less_than_operators_ask__says_so_first(play: Any):
+    view = opened(play, reserve=1_000, max_price=1_000).view()
+    [said] = low_price(view, view.token)
+    assert said.startswith("operators usually ask 1 ZEN a slot-round, and this job pays at most 1000 wei")
+    assert low_price(view, "0x" + "ab" * 20) == [], "of another token the usual price is not known"
+    usual = opened(play, reserve=1_000, max_price=LEAST_PRICE).view()
+    assert low_price(usual, usual.token) == []
 
 
 def test_a_job_at_its_maximum_price__says_so_and_never_that_it_is_reopened(play: Any):

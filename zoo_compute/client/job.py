@@ -21,7 +21,7 @@ from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.client.progress import LossReader, Progress, progress_of
 from zoo_compute.errors import Retryable, UserError, ZooError
 from zoo_compute.formats.manifest import Manifest
-from zoo_compute.jobs.shortfall import Offer, missing, offers
+from zoo_compute.jobs.shortfall import Offer, low_price, missing, offers
 from zoo_compute.spec.params import COIN
 from zoo_compute.store import StoreError, confirmations, raw_cid
 from zoo_compute.store.addresses import Scope
@@ -120,7 +120,8 @@ class Job:
             )
         if self._memory is None:
             self._memory = self._step_bytes(view)
-        return missing(view, offered, self._memory or None)
+        lacks = missing(view, offered, self._memory or None)
+        return low_price(view, self._client.chain.network.contracts["zen"]) + lacks if lacks else []
 
     def _step_bytes(self, view: JobView) -> int:
         """Memory of one step; 0 if the job's files are unavailable here."""

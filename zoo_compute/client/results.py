@@ -59,6 +59,7 @@ def fetch_result(view: JobView, store: Store, path: Path, *, whole: bool = False
             whole_file.replace(path)
         else:
             files.save_state(path, parameters)
+    path.chmod(0o644)  # public anyway
     return Result(
         path=path,
         job=view.job,

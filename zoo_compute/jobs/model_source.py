@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from zoo_compute.jobs.sections import TrainingSection
 
 TORCH_MISSING = "pip install 'zoo-compute[node]', or use a program file (model.program) with --weights FILE"
+OURS = tuple(Path(__file__).parents[2] / name for name in ("zoo_compute", "repops"))
 FORM = "expected (module, loss_fn, optimizer), and perhaps a scheduler of torch: a step minimises loss_fn(module(inputs), targets); loss_fn None: the cross entropy of a Hugging Face model's logits"
 
 
@@ -236,6 +238,9 @@ def trace_module(
     inputs, targets = (torch.from_numpy(array) for array in batch)
     inputs, targets = (t.long() if t.dtype == torch.int32 else t for t in (inputs, targets))
     rates = None if rule.rates is None else [factor * optimizer.param_groups[0]["lr"] for factor in rule.rates]
+    logging.getLogger("torch._subclasses").setLevel(
+        logging.CRITICAL
+    )  # it prints a traceback of its own before it raises
     try:
         program = repops.trace(
             module,
@@ -328,8 +333,19 @@ def _run_file(path: Path) -> ModuleType:
     return module
 
 
+def _is_the_users(file: str) -> bool:
+    """Whether a frame is in neither our packages, nor installed ones, nor Python's own loader."""
+    parts = Path(file).parts
+    return (
+        not file.startswith("<")
+        and "site-packages" not in parts
+        and not any(Path(file).is_relative_to(each) for each in OURS)
+    )
+
+
 def _describe_error(error: Exception) -> str:
     """The error, with file and line where it was raised."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    frames = [frame for frame in frames if _is_the_users(frame.filename)] or frames
     at = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{at}"

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from zoo_compute.amounts import ZEN
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.views import JobState, JobView, Kind, Lot, LotPhase
 from zoo_compute.requirement_words import described
+from zoo_compute.spec.params import LEAST_PRICE
 from zoo_compute.spec.requirements import ADMITTED
 from zoo_compute.spec.schedule import Work, Worker, suits
 
@@ -139,6 +141,17 @@ def missing(view: JobView, offered_by: Sequence[Offer], memory_bytes: int | None
         short = shortfall(needs, free)
         lacks += short or ([UNWILLING] if failed_attempts(view) else [])
     return lacks
+
+
+def low_price(view: JobView, zen: str) -> list[str]:
+    """That operators usually ask more than a job in ZEN pays, which is then the likeliest reason why nobody bids."""
+    most = view.terms.max_price
+    if view.token.lower() != zen.lower() or most >= LEAST_PRICE:
+        return []
+    return [
+        f"operators usually ask {ZEN.format(LEAST_PRICE)} a slot-round, and this job pays at most {ZEN.format(most)}: cancel it, and post "
+        "it with a larger budget or market.max_price"
+    ]
 
 
 def failed_attempts(view: JobView) -> int:
