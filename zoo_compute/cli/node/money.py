@@ -125,7 +125,7 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
         [
             *table(
                 [
-                    ("paid so far", f"{money.format(earned.paid)}, after the network's fee"),
+                    ("paid so far", f"{money.format(earned.paid)}, after the fee"),
                     (
                         "ready to withdraw",
                         f"{money.format(balances.owed)} to the owner, refunds of its own jobs included (`zoo node withdraw`)",
