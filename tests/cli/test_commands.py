@@ -168,6 +168,8 @@ def test_quote__needs_no_network_and_says_whether_the_budget_covers_it(zoo: Zoo,
     assert code == 0
     assert "52 ZEN at worst" in out
     assert "on a CPU with recomputation" in out
+    assert "operators charge per slot-round" in out
+    assert "a GPU-hour" not in out, "of so little work it says nothing"
     assert "anyone can download them" in next(line for line in out.splitlines() if line.startswith("public"))
     assert "production" in err
 

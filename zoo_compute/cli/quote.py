@@ -33,7 +33,7 @@ REFERENCE = f"{REFERENCE_GPU} at {format_count(REFERENCE_FLOPS, 'FLOP/s')}"
 def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | None) -> None:
     """Print work, price range, worst-case escrow, locks and durations of the job in FILE. Needs no account; for ZEN, no chain."""
     from zoo_compute.jobs.loading import plan_job
-    from zoo_compute.jobs.quote import PUBLIC, work_unit
+    from zoo_compute.jobs.quote import PUBLIC, SMALL_WORK, work_unit
     from zoo_compute.jobs.quote import quote as quote_of
     from zoo_compute.spec.params import PRESETS
     from zoo_compute.training.memory import memory_needs
@@ -92,9 +92,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
             "expected",
             f"{money.format(priced.expected)}, if the auction clears at the first reserve; unspent escrow comes back",
         ),
-        ("", f"{_about(priced.per_gpu_hour, money)} a GPU-hour, of {_hours(priced.gpu_hours)} on an {REFERENCE}"),
-        ("", f"{_about(priced.per_million_tokens, money)} a million {unit}"),
-        ("", f"{_about(priced.per_pflop, money)} a PFLOP, {_about(priced.per_pflop_day, money)} a PFLOP-day"),
+        *([] if SMALL_WORK in priced.warnings else _unit_prices(priced, unit, money)),
         *([("custody", _custody_line(priced.custody, money))] if priced.custody else []),
         *([("operators", f"need {', '.join(priced.requirements)}")] if priced.requirements else []),
         *([("", meeting)] if meeting else []),
@@ -114,6 +112,15 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         *(("warning", text) for text in [*priced.warnings, *lacks]),
     ]
     settings.emit(data, table(rows))
+
+
+def _unit_prices(priced: Quote, unit: str, money: Token) -> list[tuple[str, str]]:
+    """Which say nothing of a job so small that its price is not its work's."""
+    return [
+        ("", f"{_about(priced.per_gpu_hour, money)} a GPU-hour, of {_hours(priced.gpu_hours)} on an {REFERENCE}"),
+        ("", f"{_about(priced.per_million_tokens, money)} a million {unit}"),
+        ("", f"{_about(priced.per_pflop, money)} a PFLOP, {_about(priced.per_pflop_day, money)} a PFLOP-day"),
+    ]
 
 
 def _meeting(settings: Settings, job: ComputeJob, priced: Quote) -> tuple[str | None, list[str]]:

@@ -39,7 +39,7 @@ _BITS = (1, 2, 3, 4, 5, 6, 7, 8, 32)
 
 MODEL: Keys = {
     "transformers": Key(
-        "a causal model: a folder as `save_pretrained` writes it, or OWNER/NAME@REVISION of Hugging Face's hub"
+        "a causal model: a folder as `save_pretrained` writes it, or `OWNER/NAME@REVISION` of Hugging Face's hub"
     ),
     "lora": Key("beside `transformers`: adapters alone are trained, with the keys `r`, `alpha` and `target_modules`"),
     "module": Key(
@@ -65,7 +65,7 @@ DATA: Keys = {
     ),
     "paths": Key("several of them, of one kind"),
     "dataset": Key(
-        "instead: the name or number of a dataset of the network (`zoo dataset list`), or OWNER/NAME@REVISION of Hugging Face's hub"
+        "instead: the name or number of a dataset of the network (`zoo dataset list`), or `OWNER/NAME@REVISION` of Hugging Face's hub"
     ),
     "heldout": Key("examples that are not trained on; at least one batch", 0, 2**40),
     "context": Key("tokens of an example of text", 1, 2**20, default="the model's"),

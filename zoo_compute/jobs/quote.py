@@ -28,6 +28,10 @@ PFLOP = 10**15
 DAY_S = 86_400
 PUBLIC = "the data, the program, every checkpoint and the result: anyone can download them, also later"
 DEAR = 10  # multiple of the reference price from which on a quote warns
+SMALL_WORK = (
+    "by the reference price this work is worth less than a tenth of what it costs: operators charge per slot-round, however small; fewer "
+    "rounds with more inner_steps cost less"
+)
 
 
 class BudgetTooSmall(UserError):
@@ -207,7 +211,7 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         + window_s,
         custody=job.custody,
         requirements=list(described(terms.requirements)),
-        warnings=[*_price_warnings(prices, job.token), *_dear(expected, flops, job.token)],
+        warnings=[*_price_warnings(prices, job.token), *([SMALL_WORK] if is_dear(expected, flops, job.token) else [])],
         token=job.token,
     )
 
@@ -248,15 +252,9 @@ def _price_warnings(prices: Prices, token: Token) -> list[str]:
     return low + narrow
 
 
-def _dear(expected: int, flops: int, token: Token) -> list[str]:
-    """Warn of prices far above the reference price of the work, which only ZEN has."""
-    worth = params.reference_price(flops)
-    if token.symbol != ZEN.symbol or expected < DEAR * worth:
-        return []
-    return [
-        f"this work is worth {token.format(worth)} at the reference price, but operators charge per slot-round, however small: "
-        "fewer rounds with more inner_steps cost less"
-    ]
+def is_dear(expected: int, flops: int, token: Token) -> bool:
+    """Whether the price is far above the reference price of the work, which only ZEN has."""
+    return token.symbol == ZEN.symbol and expected >= DEAR * params.reference_price(flops)
 
 
 def at_reserve(terms: Terms) -> int:

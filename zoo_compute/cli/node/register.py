@@ -216,6 +216,7 @@ def _emit(
     gpu_class = GPU_CLASSES[view.gpu_class]
     balance = view.collateral.get(settings.network().contracts["zen"], (0, 0))[0]
     usual = "" if folder == places.home() / "node" else f" --home {folder}"
+    leaving = ["its exit is requested, so it cannot bid: zoo node unstake, then zoo node stake"] if view.exit_at else []
     mend = [] if balance else [f"no collateral yet, so it cannot bid: zoo node deposit {COLLATERAL}{usual}"]
     roles = values_of(folder, wanted)["roles"]
     settings.emit(
@@ -229,6 +230,7 @@ def _emit(
             f"{view.vram_gb} GB, stake {format_amount(done.stake)}, collateral {format_amount(balance)}"
             + ("" if done.new else " (was registered before)"),
             f"owner {done.owner}, hot key {done.hot}, folder {folder}",
+            *leaving,
             *mend,
             f"next: zoo node start{usual}",
         ],
