@@ -45,6 +45,8 @@ def state_bytes(state: Mapping[str, Array]) -> bytes:
 def state_pieces(state: Mapping[str, Array]) -> Iterator[bytes]:
     """The canonical file of a state in pieces: its header, then the bytes of one tensor at a time."""
     arrays = {name: np.asarray(state[name]) for name in sorted_names(state)}
+    for array in arrays.values():
+        canonical(np.empty(0, array.dtype))  # refuses what cannot be committed before there is a byte of the file
     yield _header({name: (_NAMES[array.dtype.name], array.shape, array.nbytes) for name, array in arrays.items()})
     for array in arrays.values():
         yield canonical(array).tobytes()

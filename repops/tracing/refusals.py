@@ -100,7 +100,7 @@ HINTS = {
     "_conv_depthwise2d": "torch.nn.Conv2d on float32 tensors of the CPU",
     "_nested_tensor_from_mask": "enable_nested_tensor=False",
     "erfinv": "math.sqrt(2) * erfinv is the normal quantile: torch.randn draws such numbers; else a rational approximation",
-    "lgamma": "write Stirling's series, (x - 0.5) * log(x) - x + 0.5 * log(2 pi) + 1 / (12 x)",
+    "lgamma": "Stirling's series: (x - 0.5) * log(x) - x + 0.5 * log(2 pi) + 1 / (12 x)",
     "digamma": "log(x) - 1 / (2 x) - 1 / (12 x * x), for x above 6 after x -> x + 1 steps",
     "i0": "its power series, a few terms",
 }

@@ -86,7 +86,7 @@ def test_a_child_that_exceeds_a_limit__is_ended_and_the_message_says_where(
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce RLIMIT_AS")
 def test_addresses_beyond_the_limit__cannot_be_had_at_all() -> None:
     with pytest.raises(ChildDied, match="MemoryError"):
-        run_limited(script("block = bytearray(2_000 * 2**20)"), LIMITS)
+        run_limited(script("block = bytearray(4_000 * 2**20)"), LIMITS)
 
 
 def test_a_file_larger_than_the_quota__cannot_be_written() -> None:

@@ -174,3 +174,8 @@ def test_a_streamed_state__holds_one_tensor_at_a_time_and_refuses_what_a_whole_o
     for broken, why in ((data[:-1], "header describes"), (data + b"x", "more bytes")):
         with pytest.raises(FileRefused, match=why):
             list(files.read_tensors(io.BytesIO(broken), max_bytes=len(data)))
+
+
+def test_a_state_that_cannot_be_committed__is_refused_before_a_byte_of_its_file() -> None:
+    with pytest.raises(TypeError, match="cannot be committed"):
+        next(files.state_pieces({"a": np.zeros(3, np.float32), "b": np.zeros(3, np.complex64)}))
