@@ -192,8 +192,8 @@ def vacate(
 @external
 def return_set_aside(job: uint256, operator: uint256):
     """
-    @notice Of a job that is over: what is set aside of an operator's slashes, and was not needed, becomes owed to the operator's
-            owner. In a job that was abandoned it burns.
+    @notice Once a job is over, what was set aside of an operator's slashes and not needed is owed to the operator's owner. In a
+            job that was abandoned it burns.
     """
     amount: uint256 = self.kept[job][operator]
     assert amount != 0, "locks: nothing set aside"

@@ -3,9 +3,9 @@
 """
 @title NodeRegistry
 @license Apache-2.0
-@notice Who may work: operators, their keys, their stake in ZEN, their collateral in payment tokens, part of which is
-        locked behind what they took on, and the hours in which they promise to be there. It also keeps the protocol's time, which
-        stops when the chain does.
+@notice Says who may work. It keeps each operator's keys, stake in ZEN, collateral in payment tokens, and the hours that it promises
+        to be there. Part of the collateral is locked behind what the operator took on. It also keeps the protocol's time, which stops
+        when the chain does.
 @dev Auction and Locks lock, unlock and slash; nothing here calls them. Only `pay_out` moves tokens to one of them.
      The parts, each in a module of its own: state (the operators' words), time, collateral, stakes, promises, keys, operators.
 """

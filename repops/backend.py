@@ -1,6 +1,7 @@
 """Chooses what runs a graph: native kernels, numba (without a compiler) or the reference. All give the same bits.
 
-A backend is a module with `prepare(graph, *, fused=True, memory=None, folder=None) -> Runner`. REPOPS_BACKEND names one; the default is the first that works.
+A backend is a module with `prepare(graph, *, fused=True, memory=None, folder=None) -> Runner`. REPOPS_BACKEND names one; the default
+is the first that works.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How a worker fits a job into its memory: as it is, with values of a step computed again, or also with its state in files (docs/guides/hardware.md)."""
+"""How a worker fits a job into its memory (docs/guides/hardware.md).
+
+As it is, with values of a step computed again, or also with its state in files.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,8 @@ class Arena:
     def discard(self) -> None:
         """Give the memory back to the system; it is zeros again when it is next used."""
         if hasattr(mmap, "MADV_REMOVE"):
-            self._map.madvise(mmap.MADV_REMOVE)
+            with suppress(OSError):  # a system that cannot: the memory stays
+                self._map.madvise(mmap.MADV_REMOVE)
 
     def array(self, offset: int, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Array:
         count = int(np.prod(shape, dtype=np.int64))

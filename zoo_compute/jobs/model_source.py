@@ -238,9 +238,8 @@ def trace_module(
     inputs, targets = (torch.from_numpy(array) for array in batch)
     inputs, targets = (t.long() if t.dtype == torch.int32 else t for t in (inputs, targets))
     rates = None if rule.rates is None else [factor * optimizer.param_groups[0]["lr"] for factor in rule.rates]
-    logging.getLogger("torch._subclasses").setLevel(
-        logging.CRITICAL
-    )  # it prints a traceback of its own before it raises
+    # It prints a traceback of its own before it raises.
+    logging.getLogger("torch._subclasses").setLevel(logging.CRITICAL)
     try:
         program = repops.trace(
             module,

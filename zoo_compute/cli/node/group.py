@@ -140,11 +140,11 @@ def drain(settings: Settings, at_once: bool, wait: bool, undo: bool, operator: i
     number = number_of(settings, operators, operator, home)
     if undo:
         operators.stop_draining(folder_of(home))
-        leaving = operators.balances(number).view.exit_at != 0
+        exit_at = operators.balances(number).view.exit_at
         said = f"operator {number} takes work again"
-        if leaving:
+        if exit_at:
             said = f"operator {number} takes no work: its exit is requested; `zoo node unstake`, then `zoo node stake` brings it back"
-        settings.emit({"operator": number, "draining": False, "leaving": leaving}, said)
+        settings.emit({"operator": number, "draining": False, "exit_at": exit_at}, said)
         return
     marker = operators.start_draining(folder_of(home))
     if marker:

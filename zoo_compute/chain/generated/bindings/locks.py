@@ -60,8 +60,8 @@ class Locks(Binding):
         return self._call("vacate", (job, operator, seat, count, price, seats, left_turn, token))
 
     def return_set_aside(self, job: int, operator: int) -> Call:
-        """Of a job that is over: what is set aside of an operator's slashes, and was not needed, becomes owed to the
-        operator's owner. In a job that was abandoned it burns.
+        """Once a job is over, what was set aside of an operator's slashes and not needed is owed to the operator's
+        owner. In a job that was abandoned it burns.
         """
         return self._call("return_set_aside", (job, operator))
 

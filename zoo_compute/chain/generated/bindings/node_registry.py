@@ -50,9 +50,9 @@ class Operator(NamedTuple):
 
 
 class NodeRegistry(Binding):
-    """Who may work: operators, their keys, their stake in ZEN, their collateral in payment tokens, part of which is
-    locked behind what they took on, and the hours in which they promise to be there. It also keeps the protocol's
-    time, which stops when the chain does.
+    """Says who may work. It keeps each operator's keys, stake in ZEN, collateral in payment tokens, and the hours
+    that it promises to be there. Part of the collateral is locked behind what the operator took on. It also keeps
+    the protocol's time, which stops when the chain does.
     """
 
     NAME = "NodeRegistry"
