@@ -165,9 +165,9 @@ def test_without_an_operator__the_only_account_is_taken(start: Start, account: L
 def test_a_signer_that_hangs_drips_or_floods__is_given_up_in_time(
     start: Start, monkeypatch: pytest.MonkeyPatch, way: str, lie: str
 ) -> None:
+    signer = start(way, lie, use=False)  # in its whole time: a busy machine may answer late
     monkeypatch.setattr(rpc_http, "ANSWER_S", 1.5)
     monkeypatch.setattr(hot_signer, "ANSWER_S", 1.5)
-    signer = start(way, lie, use=False)
     with pytest.raises(SignerUnreachable, match="does not answer"):
         ended(signer.accounts)
 
