@@ -440,9 +440,17 @@ def award(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
         spare: uint256 = 0
         if price < clock.reserve:
             spare = lock * entry.won - terms_of._lock(price * entry.won, clock.audit_bps)
-        extcall ISettlement(self.settlement).seat(
-            job, kind, operator, entry.first_slot, entry.won, price, lock * entry.won - spare + once
-        )
+        locked: uint256 = lock * entry.won - spare + once
+        if kind == numbers.SLOTS:
+            extcall ISettlement(self.settlement).seat(
+                job, kind, operator, entry.first_slot, entry.won, price, locked
+            )
+        else:
+            # Each aggregator's seat is one unit. All that is locked comes with the first.
+            for i: uint256 in range(entry.won, bound=numbers.MAX_AGGREGATORS):
+                extcall ISettlement(self.settlement).seat(
+                    job, kind, operator, entry.first_slot + i, 1, price, locked if i == 0 else 0
+                )
         if spare > 0:
             extcall INodeRegistry(registry).unlock(operator, token, spare, False)
     self.tallies[job][kind] = words._pack_tally(tally)

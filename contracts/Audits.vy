@@ -6,7 +6,7 @@
 @license Apache-2.0
 @notice Pays auditors to re-execute parts of a job that chance picks after the work was committed, and slashes those that call
         clean what is judged false.
-@dev A unit is one slot-round, `slot + 1`, or the aggregation of a turn, 0. Operators hold places, each behind the same bond. A draw
+@dev A unit is one slot-round, `slot + 16`, or an aggregation of a turn, `seat - 128`. Operators hold places, each behind the same bond. A draw
      fixes which places there were before its block was named; a unit's ticket says whether it is drawn, and which places it falls to.
      Verdicts are checked when they are settled, not when they are given: to give them costs the same whatever their number.
      Audits deter; the challenge window judges.

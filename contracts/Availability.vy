@@ -29,10 +29,9 @@ ANSWER_GAS: constant(uint256) = 300_000
 FEE_MULTIPLE: constant(uint256) = 2
 # A chain's base fee counts as at least this, so that no demand is free.
 LEAST_BASE_FEE: constant(uint256) = 10**9
-# Lanes: 0..127 belong to the seats' holders, then the aggregator's, the submitter's, and one for everybody else.
-AGGREGATOR_LANE: constant(uint256) = 128
-SUBMITTER_LANE: constant(uint256) = 129
-STRANGERS_LANE: constant(uint256) = 130
+# Lanes: 0..143 belong to the seats' holders, from 128 on to aggregators; then the submitter's, and one for everybody else.
+SUBMITTER_LANE: constant(uint256) = claims.AGGREGATION + numbers.MAX_AGGREGATORS
+STRANGERS_LANE: constant(uint256) = SUBMITTER_LANE + 1
 # Demands that a lane may make of one claim.
 LANE_DEMANDS: constant(uint256) = 4
 # Demands of one signer that may be open in a job and lane at once, of whatever claims: it answers each within answer_s.
@@ -189,7 +188,7 @@ def demand(
 ):
     """
     @notice Demands one chunk of a pending claim's data of its author, prepaying the answer. In a job without custodians.
-    @param lane The demander's seat, 128 of the aggregator, 129 of the submitter, 130 of anybody else.
+    @param lane The demander's seat, from 128 on of an aggregator; 144 of the submitter, 145 of anybody else.
     @param slot Whose update, for a claim of slots; 0 for an aggregation.
     @param tensor Which tensor of the state, in ascending order of names; taken modulo the width of the state's tree.
     @param group Which eight leaves of it; taken modulo the width of the tensor's tree of groups.
@@ -393,7 +392,7 @@ def _open(
     spent: Spent = self._spent(job, lane)
     holds: bool = (
         run.state == numbers.RUNNING
-        and lane <= AGGREGATOR_LANE
+        and lane < SUBMITTER_LANE
         and (spent.turn != run.turn or spent.seconds < answer_s)
     )
     self.bonds[job][claim_hash][lane] = self._pack_bond(msg.sender, msg.value)
@@ -456,8 +455,7 @@ def _is_holder(job: uint256, claim: ISettlementViews.Claim, signer: uint256, lan
         return True
     if lane == SUBMITTER_LANE:
         return (staticcall ITaskViews(tasks).jobs(job)).submitter == msg.sender
-    if lane > AGGREGATOR_LANE:
-        return False
+    # No higher number is a seat's.
     operator: uint256 = (staticcall ISettlementViews(settlement).seats(job, lane)).operator
     if operator == 0 or operator == claim.operator or operator == signer:
         return False
@@ -467,7 +465,7 @@ def _is_holder(job: uint256, claim: ISettlementViews.Claim, signer: uint256, lan
 @internal
 @pure
 def _has_slot(claim: ISettlementViews.Claim, slot: uint256) -> bool:
-    if claim.seat == claims.AGGREGATION:
+    if claim.seat >= claims.AGGREGATION:
         return slot == 0
     return claims._holds_slot(claim, slot)
 
@@ -493,7 +491,7 @@ def _is_shown(claim: ISettlementViews.Claim, question: Demand, opening: Opening)
         )
         leaf = merkle._state_leaf(opening.name, merkle._tensor_root(opening.head, elements))
     state_root: bytes32 = merkle._climb(leaf, question.tensor, opening.state_path)
-    if claim.seat == claims.AGGREGATION:
+    if claim.seat >= claims.AGGREGATION:
         return state_root == claim.root
     result: bytes32 = merkle._result_root(
         question.slot, claim.start_root, opening.segment_root, opening.end_root, state_root

@@ -9,7 +9,8 @@
 @dev docs/design/decisions/0033-custodians-sign-for-what-they-hold.md. A committee is kept by its hash, a number for each change;
      whoever calls shows it. A turn's record is one word in a ring of `depth + 1` places. Fewer than `t = (C + 1) / 2` hostile
      custodians can record nothing that no honest one signed.
-     The parts, each in a module of its own: state (all storage), money, offers, draws, places (who leaves), turns (signatures, pay).
+     The parts, each in a module of its own: state (most storage), money, offers, draws, places (who leaves), turns (signatures,
+     pay), shares (of several aggregators).
 """
 
 
@@ -17,6 +18,7 @@ from .modules import custody_draws
 from .modules import custody_money
 from .modules import custody_offers
 from .modules import custody_places
+from .modules import custody_shares
 from .modules import custody_state
 from .modules import custody_turns
 
@@ -26,7 +28,8 @@ initializes: custody_money[state := custody_state]
 initializes: custody_offers[state := custody_state]
 initializes: custody_draws[state := custody_state]
 initializes: custody_places[state := custody_state]
-initializes: custody_turns[state := custody_state]
+initializes: custody_shares
+initializes: custody_turns[shares := custody_shares, state := custody_state]
 
 
 exports: (

@@ -26,7 +26,7 @@ from .modules import terms as terms_of
 implements: ILocks
 
 
-# The aggregator's seat.
+# The first aggregator's seat.
 AGGREGATION: constant(uint256) = 128
 # What asks that exhaust burn, and what silence then slashes of a lock: twice that, and never together less than 3/5 of the lock.
 BURNED_AND_SLASHED: constant(uint256) = 3
@@ -109,14 +109,14 @@ def award(job: uint256, operator: uint256, seat: uint256, count: uint256, locked
     @notice Takes over from the auction what is locked behind a seat.
     """
     self._check_settlement()
-    # INVARIANT locks: an operator wins once in a role, so nothing is locked there yet. The auction sends its seat's part and the
-    # role's restitution.
+    # INVARIANT locks: an operator wins once in a role. The auction sends its seats' parts, and with one of them the role's
+    # restitution.
     role: uint256 = self._role(seat)
-    self.stake_words[job][operator][role] = words._pack(
-        words.Stake(
-            locked=locked, drawn=0, left_turn=0, slots=self._slots(role, count), held=1, is_dearer=False
-        )
-    )
+    stake: words.Stake = words._unpack(self.stake_words[job][operator][role])
+    stake.locked += locked
+    stake.slots += self._slots(role, count)
+    stake.held += 1
+    self.stake_words[job][operator][role] = words._pack(stake)
 
 
 @external
@@ -386,7 +386,7 @@ def _check_settlement():
 @internal
 @pure
 def _role(seat: uint256) -> uint256:
-    return convert(seat == AGGREGATION, uint256)
+    return convert(seat >= AGGREGATION, uint256)
 
 
 @internal

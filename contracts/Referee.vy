@@ -276,7 +276,7 @@ def ask_claim(
     """
     if (
         kind > RESULT
-        or (kind == AGGREGATION) != (claim.seat == claim_hashes.AGGREGATION)
+        or (kind == AGGREGATION) != (claim.seat >= claim_hashes.AGGREGATION)
         or (job == claim_hashes.TRIALS and kind != TRAINING and kind != RESULT)
     ):
         self._refuse("referee: not of this kind")
@@ -302,9 +302,14 @@ def ask_claim(
     is_heavy: bool = kind == UPDATE or kind == AGGREGATION
     if slot != 0 if kind == AGGREGATION else not claim_hashes._covers(claim.scope, slot):
         self._refuse("referee: no such slot")
-    if kind != RESULT:
+    if kind < AGGREGATION:
         frame.program_root = work.programs[kind]
     if kind == AGGREGATION:
+        # Each aggregator has a program of its own.
+        program: uint256 = AGGREGATION + claim.seat - claim_hashes.AGGREGATION
+        if program >= len(work.programs):
+            self._refuse("referee: no such program")
+        frame.program_root = work.programs[program]
         frame.before = claim.start_root
         frame.after = claim.root
     elif kind != RESULT:
@@ -820,7 +825,7 @@ def _resolve(
         token: address = empty(address)
         price: uint256 = 0
         token, price = self._heavy_price(
-            word, claim.seat == claim_hashes.AGGREGATION, self._price_of(claim)
+            word, claim.seat >= claim_hashes.AGGREGATION, self._price_of(claim)
         )
         burned = (word >> HEAVY_MADE_AT & bits.U16) * (price // 2)
     log ClaimResolved(job=job, claim=key, outcome=outcome, node=node)
@@ -878,7 +883,7 @@ def _price_of(claim: ISettlementViews.Claim) -> uint256:
     """
     @notice What a claim is paid for each slot, or for the aggregation.
     """
-    slots: uint256 = 1 if claim.seat == claim_hashes.AGGREGATION else max(1, claim.scope & bits.U16)
+    slots: uint256 = 1 if claim.seat >= claim_hashes.AGGREGATION else max(1, claim.scope & bits.U16)
     return claim.price // slots
 
 

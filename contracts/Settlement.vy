@@ -9,7 +9,7 @@
         rounds that rest on a false claim done again.
 @dev Calls go to the protocol's own contracts only, and none of those calls anybody back while it serves this one: no
      token is moved here, payments become debts of TaskRegistry. Where effects and calls interleave, nothing else runs.
-     The parts, each in a module of its own: state (all storage), turns, claims, seats, takeovers, convictions, views.
+     The parts, each in a module of its own: state (most storage), shares, turns, claims, seats, takeovers, convictions, views.
 """
 
 
@@ -18,6 +18,7 @@ from .interfaces import ISettlement
 from .modules import settlement_claims
 from .modules import settlement_convictions
 from .modules import settlement_seats
+from .modules import settlement_shares
 from .modules import settlement_state
 from .modules import settlement_takeovers
 from .modules import settlement_turns
@@ -29,9 +30,14 @@ implements: IDisputes
 
 
 initializes: settlement_state
-initializes: settlement_turns[state := settlement_state]
-initializes: settlement_claims[state := settlement_state, turns := settlement_turns]
-initializes: settlement_seats[state := settlement_state, turns := settlement_turns]
+initializes: settlement_shares[state := settlement_state]
+initializes: settlement_turns[state := settlement_state, shares := settlement_shares]
+initializes: settlement_claims[
+    state := settlement_state, shares := settlement_shares, turns := settlement_turns
+]
+initializes: settlement_seats[
+    state := settlement_state, shares := settlement_shares, turns := settlement_turns
+]
 initializes: settlement_takeovers[
     state := settlement_state, turns := settlement_turns, seats := settlement_seats
 ]
@@ -52,6 +58,7 @@ exports: (
     settlement_state.custody,
     settlement_state.locks,
     settlement_state.parked,
+    settlement_state.records,
     settlement_state.wire,
     settlement_turns.begin,
     settlement_turns.abandon,
@@ -77,10 +84,8 @@ exports: (
     settlement_convictions.void,
     settlement_views.runs,
     settlement_views.seats,
-    settlement_views.records,
     settlement_views.claims,
     settlement_views.pending,
-    settlement_views.deadline,
     settlement_views.claim_deadline,
 )
 

@@ -30,8 +30,9 @@ COIN: constant(address) = empty(address)
 DEPOSIT_GAS: constant(uint256) = 2_000_000
 # A chain's base fee counts as at least this, so that no job is posted for nothing.
 LEAST_BASE_FEE: constant(uint256) = 10**9
-# The aggregator's seat; those of slots have lower numbers.
+# The first aggregator's seat; those of slots have lower numbers.
 AGGREGATION: constant(uint256) = 128
+MOST_SEATS: constant(uint256) = AGGREGATION + numbers.MAX_AGGREGATORS
 
 
 treasury: public(immutable(address))
@@ -82,7 +83,7 @@ data_roots: HashMap[uint256, bytes32]
 manifests: HashMap[uint256, bytes32]
 # job -> max_price (80) | aggregator_max_price (80) | aggregator_reserve (80)
 price_words: HashMap[uint256, uint256]
-# job -> audit_bps (16) | windows (8) | depth (8) | policy (8) | rounds (16) | slots (16) | quorum (16) | slot_s (24) | aggregate_s (24) | reexecute_s (24) | flops (96)
+# job -> audit_bps (16) | aggregators - 1 (4) | windows (4) | depth (8) | policy (8) | rounds (16) | slots (16) | quorum (16) | slot_s (24) | aggregate_s (24) | reexecute_s (24) | flops (96)
 schedule_words: HashMap[uint256, uint256]
 
 
@@ -358,16 +359,17 @@ def close(job: uint256, kept: uint256):
 def forsake(job: uint256, registry: address, seats: uint256):
     """
     @notice For Settlement, of a job that never began: its posting deposit becomes owed to those who have its seats, by how many
-            slots they have; the aggregator counts as one.
+            slots they have; an aggregator's seat counts as one.
     @param registry Knows their owners.
     @param seats How many seats of slots there are.
     """
     assert msg.sender == self.settlement, "tasks: not a protocol contract"
-    owners: DynArray[address, AGGREGATION + 1] = []
-    counts: DynArray[uint256, AGGREGATION + 1] = []
+    owners: DynArray[address, MOST_SEATS] = []
+    counts: DynArray[uint256, MOST_SEATS] = []
     total: uint256 = 0
-    for index: uint256 in range(seats + 1, bound=AGGREGATION + 1):
-        number: uint256 = AGGREGATION if index == seats else index
+    aggregators: uint256 = terms_of._aggregators(self.schedule_words[job])
+    for index: uint256 in range(seats + aggregators, bound=MOST_SEATS):
+        number: uint256 = index if index < seats else AGGREGATION + index - seats
         seat: ISettlementViews.Seat = staticcall ISettlementViews(msg.sender).seats(job, number)
         if seat.operator != 0:
             owners.append(staticcall INodeRegistry(registry).owner_of(seat.operator))
@@ -379,7 +381,7 @@ def forsake(job: uint256, registry: address, seats: uint256):
     share: uint256 = (posting & bits.U96) // total
     # What does not divide is the submitter's, at `close`.
     self.postings[job] = posting - share * total
-    for index: uint256 in range(len(owners), bound=AGGREGATION + 1):
+    for index: uint256 in range(len(owners), bound=MOST_SEATS):
         self._owe_coin(owners[index], share * counts[index])
 
 
@@ -479,7 +481,7 @@ def _open(posted: terms_of.Terms) -> (uint256, uint256):
     assert msg.value >= self._least_deposit(), "tasks: deposit too small"
     job: uint256 = self.job_count + 1
     self.job_count = job
-    # INVARIANT escrow: nothing a job pays exceeds max_price a slot-round and aggregator_max_price a round.
+    # INVARIANT escrow: nothing a job pays exceeds max_price a slot-round and aggregator_max_price an aggregator and round.
     escrow: uint256 = terms_of._round_price(terms) * terms.rounds
     self._store(job, terms, escrow)
     log JobPosted(job=job, submitter=msg.sender, manifest=terms.manifest, terms=terms, escrow=escrow)
@@ -500,7 +502,7 @@ def _open(posted: terms_of.Terms) -> (uint256, uint256):
         job,
         numbers.AGGREGATOR,
         terms.token,
-        1,
+        terms.aggregators,
         terms.aggregator_reserve,
         terms.aggregator_max_price,
         terms.audit_bps,

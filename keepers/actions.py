@@ -41,7 +41,7 @@ from keepers.services.sends import Sends
 from keepers.services.verification import RequestWork
 from node.inputs import bundles
 from zoo_compute.chain.connection import Chain
-from zoo_compute.chain.views import JobView
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView
 from zoo_compute.formats.tags import job_tag
 from zoo_compute.store import Store
 from zoo_compute.store.cid import digest_of
@@ -151,4 +151,6 @@ class Actions:
         if view.custodians:
             self._custody.propose(view, mask, root, result["pointer"])
             return
-        self._sends.add(view, self._chain.settlement.post_checkpoint(view.job, view.run.turn, mask, root, digest))
+        self._sends.add(
+            view, self._chain.settlement.post_checkpoint(view.job, AGGREGATOR_SEAT, view.run.turn, mask, root, digest)
+        )

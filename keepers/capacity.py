@@ -85,7 +85,7 @@ class Capacity:
         """Bind what a takeover does. args: those of `Settlement.take_over`."""
         _, seat, operator, count, _ = args
         self.locked += view.takeover_lock(seat, count, operator)
-        self._slots[view.job] += 0 if seat == AGGREGATOR_SEAT else count
+        self._slots[view.job] += 0 if seat >= AGGREGATOR_SEAT else count
 
 
 def _engaged_slots(view: JobView, operator: int) -> int:

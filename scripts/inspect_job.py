@@ -58,7 +58,7 @@ def lines(job: JobView) -> list[str]:
         run = job.run
         out.append(
             f"  turn {run.turn}, round {run.round} of {run.rounds}: missing seats {run.missing:#x},"
-            f" {run.committed} slots committed, aggregator {run.aggregator or 'vacant'}, final rounds {job.final_rounds}"
+            f" {run.committed} slots committed, aggregator {job.aggregator or 'vacant'}, final rounds {job.final_rounds}"
         )
     for claim in job.claims:
         is_closed = job.is_closed(claim.turn)

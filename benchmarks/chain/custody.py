@@ -89,14 +89,24 @@ class CustodyBench:
         return [(each.index, mask, *self.signature(each)) for each in signed]
 
     def checkpoint(self, job: int, turn: int, root: bytes, cid: bytes) -> list[Word]:
-        signed = [CheckpointSignature(place, "", job, turn, root, cid) for place in range(SIGNERS)]
+        signed = [CheckpointSignature(place, "", job, turn, AGGREGATOR_SEAT, root, cid) for place in range(SIGNERS)]
         return [(each.index, *self.signature(each)) for each in signed]
 
     def post(self, job: int, turn: int, inputs: list[Word]) -> int:
         """The aggregator closes the turn; the gas."""
         bench, run, seat = self.bench, self.bench.run(job), self.bench.seat(job, AGGREGATOR_SEAT)
         mask, (root, cid) = 2**SEATS - 1, bench.checkpoint(job, turn)
-        args = (job, turn, mask, root, cid, self.committee, inputs, self.checkpoint(job, turn, root, cid))
+        args = (
+            job,
+            AGGREGATOR_SEAT,
+            turn,
+            mask,
+            root,
+            cid,
+            self.committee,
+            inputs,
+            self.checkpoint(job, turn, root, cid),
+        )
         used = self.send("post_checkpoint", bench.party(seat.operator).hot, *args).gas_used
         fixed = (turn, run.round, AGGREGATOR_SEAT, seat.operator, mask, seat.price, run.start_root, root)
         bench.record(job, Claim(*fixed))

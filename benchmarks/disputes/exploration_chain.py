@@ -26,7 +26,7 @@ from zoo_compute.disputes.exploration import Call, Event, Exploration
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.spec.descents import Answer, Ask
 from zoo_compute.spec.frames import Work
-from zoo_compute.spec.params import ZEN
+from zoo_compute.spec.params import AGGREGATOR_SEAT, ZEN
 from zoo_compute.spec.state import Claim
 
 PRICE = ZEN // 1_000
@@ -135,7 +135,10 @@ class ExplorationChain:
         settlement, root = self.chain.settlement, (posted or self._aggregation).root
         calls = (
             (self.provider.hot.account.address, settlement.commit(self.job, 0, 0, claim.root, claim.root)),
-            (self.aggregator.hot.account.address, settlement.post_checkpoint(self.job, 0, 1, root, root)),
+            (
+                self.aggregator.hot.account.address,
+                settlement.post_checkpoint(self.job, AGGREGATOR_SEAT, 0, 1, root, root),
+            ),
         )
         receipts = [self.mined(sender, call) for sender, call in calls]
         assert all(int(each["status"], 16) for each in receipts), "the claim is refused"

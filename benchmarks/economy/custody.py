@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.economy.table import JOB, Table
 from zoo_compute.spec import bits, seats
 from zoo_compute.spec.custodians import CheckpointSignature, InputsSignature, StartSignature
+from zoo_compute.spec.params import AGGREGATOR_SEAT
 
 
 class Custody(Table):
@@ -43,7 +44,7 @@ class Custody(Table):
     def sign_checkpoint(self, turn: int, root: bytes, cid: bytes) -> tuple[CheckpointSignature, ...]:
         """Of whoever does, be it a lie: it is held, that is all they say."""
         return tuple(
-            CheckpointSignature(place, each.key, JOB, turn, root, cid)
+            CheckpointSignature(place, each.key, JOB, turn, AGGREGATOR_SEAT, root, cid)
             for place, each in enumerate(self.committee)
             if self._pick_of(place, f"of the checkpoint of turn {turn}", "signs", "does not") == "signs"
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.economy.network import CUSTODIANS, PARTIES, ROUND_COST, SLOT_COST, Network
-from zoo_compute.spec.auditing import AGGREGATION_UNIT
+from zoo_compute.spec.auditing import FIRST_SLOT_UNIT
 from zoo_compute.spec.params import RESERVED_FEES
 from zoo_compute.spec.state import Claim
 
@@ -40,14 +40,14 @@ class Worth:
     def drawn(self, name: str, units: Mapping[int, Claim]) -> None:
         """Chance gave an auditor these units: with other draws it had earned otherwise, whatever it did."""
         for unit, claim in units.items():
-            cost = ROUND_COST if unit == AGGREGATION_UNIT else SLOT_COST
+            cost = ROUND_COST if unit < FIRST_SLOT_UNIT else SLOT_COST
             self.draws[name] = self.draws.get(name, 0) + self._fee(unit) - (0 if self.knows(name, claim) else cost)
 
     def looked(self, name: str, units: Mapping[int, Claim]) -> None:
         """Looking is doing again; a coalition knows what its own claims are."""
         for unit, claim in units.items():
             if not self.knows(name, claim):
-                self.network.work(name, unit != AGGREGATION_UNIT)
+                self.network.work(name, unit >= FIRST_SLOT_UNIT)
 
     def knows(self, name: str, claim: Claim) -> bool:
         return {name, self.network.named(claim.operator)} <= self.hostile
@@ -65,7 +65,7 @@ class Worth:
 
     def _fee(self, unit: int) -> int:
         terms = self.network.world.terms[JOB]
-        return terms.aggregator_reserve if unit == AGGREGATION_UNIT else terms.reserve
+        return terms.aggregator_reserve if unit < FIRST_SLOT_UNIT else terms.reserve
 
     # --- at the end
 

@@ -8,7 +8,7 @@ from benchmarks.economy.choices import Chance, Strategy
 from benchmarks.economy.money import JOB, Worth
 from benchmarks.economy.network import Circumstances, Network, awarded
 from zoo_compute.spec import settlement
-from zoo_compute.spec.auditing import AGGREGATION_UNIT, Role, Verdicts
+from zoo_compute.spec.auditing import FIRST_SLOT_UNIT, Role, Verdicts
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.custodians import Committee
 from zoo_compute.spec.state import Claim, ClaimStatus, Run
@@ -78,7 +78,7 @@ class Table:
 
 
 def units_of(claim: Claim) -> tuple[int, ...]:
-    return (AGGREGATION_UNIT,) if claim.is_aggregation else tuple(slot + 1 for slot in claim.slots)
+    return (0,) if claim.is_aggregation else tuple(slot + FIRST_SLOT_UNIT for slot in claim.slots)
 
 
 __all__ = ["JOB", "MOST_CHANCES", "ROLES", "Dispute", "Table", "units_of"]

@@ -85,7 +85,7 @@ class Work(Custody):
             self.decline(seat, whole=does == "declines")
 
     def _post(self, turn: int, name: str, root: bytes) -> None:
-        args = (JOB, turn, seats.present(self.run), root, b"c" * 32)
+        args = (JOB, AGGREGATOR_SEAT, turn, seats.present(self.run), root, b"c" * 32)
         if self.committee:
             signed = self.sign_checkpoint(turn, root, args[-1])
             self.n.ok("custody", "post_checkpoint", f"{name} hot", *args, self.committee, (), signed)

@@ -155,7 +155,9 @@ class Market:
             self.call("settlement", "commit", f"hot {record.operator}", job, seat, turn, b"r" * 32, b"b" * 32)
         operator = self._aggregator(job)
         mask = (1 << len(by_finish)) - 1
-        self.call("settlement", "post_checkpoint", f"hot {operator}", job, turn, mask, b"c" * 32, b"c" * 32)
+        self.call(
+            "settlement", "post_checkpoint", f"hot {operator}", job, AGGREGATOR_SEAT, turn, mask, b"c" * 32, b"c" * 32
+        )
 
     def _aggregator(self, job: int) -> int:
         return self.world.seats[job, AGGREGATOR_SEAT].operator

@@ -41,6 +41,8 @@ interface ILocksTaken:
 
 
 UNITS_A_CLAIM: constant(uint256) = numbers.MAX_SLOTS
+# Units below are of aggregations, by their seats; the others of slots.
+FIRST_SLOT: constant(uint256) = numbers.MAX_AGGREGATORS
 MAX_CLAIMS: constant(uint256) = 32
 # What a verdict reserves of its operator's deposit, in fees; it is lost when a unit was called clean and is judged false.
 RESERVED_FEES: constant(uint256) = 50
@@ -186,11 +188,12 @@ def settle_verdicts(
         if outcome.end == UNDECIDED:
             continue
         fee: uint256 = slot_fee
-        unit: uint256 = (claim.scope >> 16) + 1
+        unit: uint256 = (claim.scope >> 16) + FIRST_SLOT
         count: uint256 = claim.scope & bits.U16
-        if claim.seat == claims.AGGREGATION:
+        is_aggregation: bool = claim.seat >= claims.AGGREGATION
+        if is_aggregation:
             fee = (staticcall ITaskViews(state.tasks).reexecution_price(job, True))[1]
-            unit = 0
+            unit = claim.seat - claims.AGGREGATION
             count = 1
         # INVARIANT bounty: whoever lies to have its own auditor call it false loses more than that earns: one lock answers for lies in
         # many turns, so what convictions took of it counts, each once. An honest auditor of the first has the whole bounty.
@@ -212,7 +215,7 @@ def settle_verdicts(
                     if word & ~bits.U40 != first_hash:
                         continue
                     is_late = words._has(first.clean, number) or words._has(first.wrong, number)
-            is_judged: bool = outcome.end == outcomes.JUDGED and (number == 0 or number == outcome.slot + 1)
+            is_judged: bool = outcome.end == outcomes.JUDGED and (is_aggregation or number == outcome.slot + FIRST_SLOT)
             if is_judged and not is_false and not outcome.is_found:
                 continue
             sums.settled += 1
@@ -241,7 +244,7 @@ def settle_verdicts(
             # INVARIANT verdicts: nobody is paid for what nobody could contradict.
             if paid > 0 and not is_late and not outcome.is_absent:
                 sums.paid += paid
-                if number != 0:
+                if not is_aggregation:
                     sums.slots += 1
     assert sums.settled > 0, "audits: nothing to settle"
     self.left[job][turn][operator][role] = convert(words._hash(open), bytes32)
@@ -296,15 +299,26 @@ def _cost(job: uint256, verdicts: words.Verdicts) -> Cost:
     cost.count = words._count(verdicts.clean) + wrong
     cost.fees = cost.count * fee
     cost.budget = cost.fees + wrong * fee * BOUNTY_FEES
-    is_wrong: bool = words._has(verdicts.wrong, 0)
-    if is_wrong or words._has(verdicts.clean, 0):
-        # The aggregation has a price of its own.
+    wrong_shares: uint256 = self._aggregations(verdicts.wrong)
+    shares: uint256 = self._aggregations(verdicts.clean) + wrong_shares
+    if shares != 0:
+        # An aggregation has a price of its own.
         other: uint256 = (staticcall ITaskViews(state.tasks).reexecution_price(job, True))[1]
-        cost.fees = cost.fees + other - fee
-        cost.budget = cost.budget + other - fee
-        if is_wrong:
-            cost.budget = cost.budget + BOUNTY_FEES * other - BOUNTY_FEES * fee
+        cost.fees = cost.fees + shares * other - shares * fee
+        shares += BOUNTY_FEES * wrong_shares
+        cost.budget = cost.budget + shares * other - shares * fee
     return cost
+
+
+@internal
+@pure
+def _aggregations(bitmap: DynArray[uint256, words.WORDS]) -> uint256:
+    """
+    @return How many of the units are aggregations.
+    """
+    if len(bitmap) == 0:
+        return 0
+    return bits._popcount(bitmap[0] & bits.U16)
 
 
 @internal

@@ -6,7 +6,7 @@
 """
 
 
-# Words of a bitmap of units: the aggregation, and as many slots as a job may have.
+# Words of a bitmap of units: the aggregations, and as many slots as a job may have.
 WORDS: constant(uint256) = 65
 # Every second bit; every second pair, four, eight of bits; the lowest of every sixteen.
 LANES_1: constant(uint256) = max_value(uint256) // 3

@@ -15,6 +15,7 @@ from . import merkle
 
 # In place of a job where the claim is a trial, which Admissions keeps as Settlement keeps others: no job has this number.
 TRIALS: constant(uint256) = 0
+# Seats from here on are of aggregators.
 AGGREGATION: constant(uint256) = 128
 # Status of a claim: neither paid, convicted nor void; convicted.
 PENDING: constant(uint256) = 1
@@ -84,7 +85,7 @@ def _holds_slot(claim: ISettlementViews.Claim, slot: uint256) -> bool:
     """
     @notice Whether a claim of slots covers the slot: its scope is `first << 16 | count`.
     """
-    return claim.seat != AGGREGATION and self._covers(claim.scope, slot)
+    return claim.seat < AGGREGATION and self._covers(claim.scope, slot)
 
 
 @internal

@@ -94,7 +94,7 @@ def draw(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS]):
     for place: uint256 in range(progress.offers, bound=words.MAX_OFFERS):
         offers.append(state.offer_words[job][place])
     run: ISettlementViews.Run = state._run(job)
-    seated: uint256 = self._seated(job, run.seats, offers)
+    seated: uint256 = self._seated(job, run, offers)
     from_turn: uint256 = run.turn
     if run.state == numbers.RUNNING and run.opened_at != 0:
         from_turn += 1
@@ -129,15 +129,15 @@ def draw(job: uint256, committee: DynArray[words.Member, words.MAX_CUSTODIANS]):
 
 @internal
 @view
-def _seated(job: uint256, seats: uint256, offers: DynArray[uint256, words.MAX_OFFERS]) -> uint256:
+def _seated(job: uint256, run: ISettlementViews.Run, offers: DynArray[uint256, words.MAX_OFFERS]) -> uint256:
     """
     @return The places of the offers whose operators have a seat in the job.
     """
     seated: uint256 = 0
-    for index: uint256 in range(seats + 1, bound=claims.AGGREGATION + 1):
+    for index: uint256 in range(run.seats + run.aggregators, bound=claims.AGGREGATION + numbers.MAX_AGGREGATORS):
         seat: uint256 = index
-        if index == seats:
-            seat = claims.AGGREGATION
+        if index >= run.seats:
+            seat = claims.AGGREGATION + index - run.seats
         holder: uint256 = (staticcall ISettlementViews(state.settlement).seats(job, seat)).operator
         for place: uint256 in range(len(offers), bound=words.MAX_OFFERS):
             if offers[place] >> words.WEIGHT_BITS == holder:

@@ -16,7 +16,7 @@ VERSION: constant(bytes32) = keccak256("1")
 START_TYPE: constant(bytes32) = keccak256("Start(uint256 job)")
 INPUTS_TYPE: constant(bytes32) = keccak256("Inputs(uint256 job,uint256 turn,uint256 seats)")
 CHECKPOINT_TYPE: constant(bytes32) = keccak256(
-    "Checkpoint(uint256 job,uint256 turn,bytes32 root,bytes32 cid)"
+    "Checkpoint(uint256 job,uint256 turn,uint256 seat,bytes32 root,bytes32 cid)"
 )
 # Half the order of secp256k1: the other of the two `s` that verify is refused (EIP-2).
 MOST_S: constant(uint256) = 57896044618658097711785492504343953926418782139537452191302581570759080747168
@@ -57,11 +57,11 @@ def _inputs_digest(domain: bytes32, job: uint256, turn: uint256, seats: uint256)
 
 @internal
 @pure
-def _checkpoint_message(job: uint256, turn: uint256, root: bytes32, cid: bytes32) -> bytes32:
+def _checkpoint_message(job: uint256, turn: uint256, seat: uint256, root: bytes32, cid: bytes32) -> bytes32:
     """
     @notice What is signed, without the domain.
     """
-    return keccak256(abi_encode(CHECKPOINT_TYPE, job, turn, root, cid))
+    return keccak256(abi_encode(CHECKPOINT_TYPE, job, turn, seat, root, cid))
 
 
 @internal

@@ -41,8 +41,8 @@ role_words: HashMap[uint256, HashMap[uint256, uint256]]
 committees: reentrant(public(HashMap[uint256, HashMap[uint256, bytes32]]))
 # job -> turn mod (depth + 1) -> mask (128) | signed_at (40) | turn (24) | version (24) | signers of inputs, of the checkpoint, of less (10 each)
 record_words: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> turn mod (depth + 1) -> the message that the signers of the checkpoint posted last there signed: its root and its pointer
-checkpoints: reentrant(public(HashMap[uint256, HashMap[uint256, bytes32]]))
+# job -> turn mod (depth + 1) -> seat -> the message that the signers of what its aggregator posted last there signed: a root and a pointer
+checkpoints: reentrant(public(HashMap[uint256, HashMap[uint256, HashMap[uint256, bytes32]]]))
 # operator -> stake that counts once it is old enough
 notes: reentrant(public(HashMap[uint256, words.Note]))
 # token -> operator -> what it has here and has not put up

@@ -9,6 +9,7 @@
 from ..interfaces import ISettlementViews
 from . import bits
 from . import claims
+from . import custody_shares as shares
 from . import custody_signatures as signatures
 from . import custody_state as state
 from . import custody_words as words
@@ -16,6 +17,7 @@ from . import numbers
 from . import settlement_words
 
 
+uses: shares
 uses: state
 
 
@@ -39,6 +41,7 @@ event InputsSigned:
 event CheckpointSigned:
     job: indexed(uint256)
     turn: uint256
+    seat: uint256
     signers: uint256
 
 
@@ -120,6 +123,7 @@ def leave_out(job: uint256, turn: uint256):
 @external
 def post_checkpoint(
     job: uint256,
+    seat: uint256,
     turn: uint256,
     mask: uint256,
     root: bytes32,
@@ -129,14 +133,13 @@ def post_checkpoint(
     signed: DynArray[signatures.Signature, words.MAX_CUSTODIANS],
 ):
     """
-    @notice The aggregator closes the open turn with a checkpoint, and the inputs of its seats, that a majority of custodians holds.
-            With fewer signatures for the checkpoint, at least one of another operator first, it is short of them: it may be
-            replaced, and is not slashed.
+    @notice An aggregator posts its share of the open turn's checkpoint, and the inputs of the turn's seats, that a majority of
+            custodians holds; the last one closes the turn. With fewer signatures for its share, at least one of another operator
+            first, it is short of them: it may be replaced, and is not slashed.
+    @param seat The aggregator's.
     @param inputs Those that are not on record yet.
     """
-    aggregator: uint256 = (
-        staticcall ISettlementViews(state.settlement).seats(job, claims.AGGREGATION)
-    ).operator
+    aggregator: uint256 = (staticcall ISettlementViews(state.settlement).seats(job, seat)).operator
     state._check_hot(aggregator)
     progress: words.Progress = state._progress(job)
     record: words.Record = self._record(job, progress, turn, committee)
@@ -146,14 +149,17 @@ def post_checkpoint(
     # INVARIANT held: no seat is taken in, and no checkpoint posted, that a majority does not hold.
     if record.signed_at == 0 or mask & ~record.mask != 0:
         state._refuse("custody: inputs not held")
-    message: bytes32 = signatures._checkpoint_message(job, turn, root, cid)
-    signers: uint256 = self._checkpoint_signers(job, turn, message, committee, signed)
+    message: bytes32 = signatures._checkpoint_message(job, turn, seat, root, cid)
+    signers: uint256 = self._checkpoint_signers(job, turn, seat, message, committee, signed)
     if len(signed) >= state._least(progress.custodians):
+        place: uint256 = state._place(progress, turn)
+        is_first: bool = record.checkpoint == 0
         record.checkpoint = signers
         record.signed_at = state._now()
+        state.checkpoints[job][place][seat] = message
+        if extcall ISettlementViews(state.settlement).post_checkpoint(job, seat, turn, mask, root, cid):
+            record.checkpoint = shares._add(job, place, seat, signers, is_first)
         self._store(job, progress, record)
-        state.checkpoints[job][state._place(progress, turn)] = message
-        extcall ISettlementViews(state.settlement).post_checkpoint(job, turn, mask, root, cid)
     else:
         if (
             not is_held
@@ -168,18 +174,21 @@ def post_checkpoint(
 @external
 def hold_turn(
     job: uint256,
+    seat: uint256,
     turn: uint256,
     committee: DynArray[words.Member, words.MAX_CUSTODIANS],
     inputs: DynArray[signatures.InputsSignature, words.MAX_CUSTODIANS],
     signed: DynArray[signatures.Signature, words.MAX_CUSTODIANS],
 ):
     """
-    @notice More custodians hold a closed turn's inputs, and the checkpoint that was posted.
+    @notice More custodians hold a turn's inputs, and what an aggregator posted in it.
+    @param seat The aggregator's.
     @param committee Of the turn's record.
     """
     progress: words.Progress = state._progress(job)
     record: words.Record = self._record(job, progress, turn, committee)
-    if record.checkpoint == 0:
+    place: uint256 = state._place(progress, turn)
+    if shares._of(job, place, record, seat) == 0:
         state._refuse("custody: no checkpoint")
     if state._now() > record.signed_at + state.answer_s:
         state._refuse("custody: too late")
@@ -187,8 +196,12 @@ def hold_turn(
         record = self._with_inputs(job, progress, record, committee, inputs)
     if len(signed) > 0:
         # INVARIANT pointer: a signature counts for the root and the pointer that were posted, and for no others.
-        message: bytes32 = state.checkpoints[job][state._place(progress, turn)]
-        record.checkpoint |= self._checkpoint_signers(job, turn, message, committee, signed)
+        message: bytes32 = state.checkpoints[job][place][seat]
+        signers: uint256 = self._checkpoint_signers(job, turn, seat, message, committee, signed)
+        if shares.signers_of[job][place] == 0:
+            record.checkpoint |= signers
+        else:
+            record.checkpoint = shares._add(job, place, seat, signers, False)
     self._store(job, progress, record)
 
 
@@ -246,10 +259,11 @@ def signer_of(
     @notice The operator that signed for a claim of this turn at this place: for the inputs of its seat, or for its checkpoint.
     @param committee Of the turn's record.
     """
-    record: words.Record = state._record_at(job, state._progress(job), turn)
+    progress: words.Progress = state._progress(job)
+    record: words.Record = state._record_at(job, progress, turn)
     signers: uint256 = record.inputs
-    if seat == claims.AGGREGATION:
-        signers = record.checkpoint
+    if seat >= claims.AGGREGATION:
+        signers = shares._of(job, state._place(progress, turn), record, seat)
     elif record.mask >> seat & 1 == 0:
         signers = 0
     if record.turn != turn or signers >> index & 1 == 0:
@@ -348,13 +362,14 @@ def _with_inputs(
 def _checkpoint_signers(
     job: uint256,
     turn: uint256,
+    seat: uint256,
     message: bytes32,
     committee: DynArray[words.Member, words.MAX_CUSTODIANS],
     signed: DynArray[signatures.Signature, words.MAX_CUSTODIANS],
 ) -> uint256:
     digest: bytes32 = signatures._digest(signatures._domain(), message)
     signers: uint256 = self._signers(committee, signed, digest)
-    log CheckpointSigned(job=job, turn=turn, signers=signers)
+    log CheckpointSigned(job=job, turn=turn, seat=seat, signers=signers)
     return signers
 
 

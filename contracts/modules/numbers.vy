@@ -23,6 +23,8 @@ UNITS_PER_STAKE: constant(uint256) = 16
 MAX_ROUNDS: constant(uint256) = 10_000
 MAX_SLOTS: constant(uint256) = 16_384
 MAX_DEPTH: constant(uint256) = 64
+# Aggregators of a job, each of which has a seat: of the first MAX_SEATS, and then of these.
+MAX_AGGREGATORS: constant(uint256) = 16
 MIN_AUDIT_BPS: constant(uint256) = 200
 MAX_SECONDS: constant(uint256) = 604_800
 MAX_PRICE: constant(uint256) = 2**80 - 1

@@ -9,6 +9,7 @@
 
 from . import bits
 from . import merkle
+from . import numbers
 
 
 # The most that one answer shows, six levels down: `exploration._span`.
@@ -29,9 +30,13 @@ TRACE_TAG: constant(bytes1) = 0x08
 WORK_TAG: constant(bytes1) = 0x09
 
 
-# A job's three programs and the shape of a slot-round: what its work root commits to.
+# Training, the update, and what each aggregator executes.
+MAX_PROGRAMS: constant(uint256) = 2 + numbers.MAX_AGGREGATORS
+
+
+# A job's programs and the shape of a slot-round: what its work root commits to.
 struct Work:
-    programs: bytes32[3]
+    programs: DynArray[bytes32, MAX_PROGRAMS]
     inner_steps: uint256
     segment_steps: uint256
     rows: uint256
@@ -85,12 +90,15 @@ def _big_endian(number: uint256) -> bytes4:
 @internal
 @pure
 def _work_root(work: Work) -> bytes32:
+    aggregation: bytes32 = work.programs[2]
+    for i: uint256 in range(3, len(work.programs), bound=MAX_PROGRAMS):
+        aggregation = merkle._parent(aggregation, work.programs[i])
     return sha256(
         concat(
             WORK_TAG,
             work.programs[0],
             work.programs[1],
-            work.programs[2],
+            aggregation,
             self._big_endian(work.inner_steps),
             self._big_endian(work.segment_steps),
             self._big_endian(work.rows),

@@ -13,13 +13,16 @@ from ..interfaces import ISettlementViews
 from ..interfaces import ITaskRegistry
 from . import bits
 from . import claims as claim_hashes
+from . import merkle
 from . import numbers
+from . import settlement_shares as shares
 from . import settlement_state as state
 from . import settlement_turns as turns
 from . import settlement_words as words
 
 
 uses: state
+uses: shares
 uses: turns
 
 
@@ -118,19 +121,22 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
 
 
 @external
-def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, cid: bytes32):
+def post_checkpoint(
+    job: uint256, seat: uint256, turn: uint256, mask: uint256, root: bytes32, cid: bytes32
+) -> bool:
     """
-    @notice Closes a turn with the aggregation of what was committed; opens the next one, or ends the job. Where there are custodians,
-            Custody calls for the aggregator.
+    @notice What an aggregator combined of what was committed. The last one of them closes the turn, and opens the next one or ends
+            the job. Where there are custodians, Custody calls for the aggregator.
     @param mask The seats that committed.
-    @param root State root of the new checkpoint.
+    @param root State root of its share of the new checkpoint: of all where there is one aggregator.
     @param cid Digest of the CID of its pointer.
+    @return Whether there are several aggregators.
     """
     stage: words.Stage = state._running(job)
     newest: words.Turn = turns._open_turn(job, turn)
-    holding: words.Holding = state._holding(job, state.AGGREGATION)
+    holding: words.Holding = state._holding(job, seat)
     if state._has_custodians(stage.policy):
-        state._check_custody()
+        state._check_sender(state.custody)
     else:
         state._check_hot(holding.operator)
     turns._check_complete(job, stage, newest)
@@ -138,16 +144,31 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
         state._refuse("settlement: mask differs")
     if newest.committed < stage.quorum:
         state._refuse("settlement: quorum not reached")
+    # INVARIANT claims: an aggregator posts once a turn. What has its key has its seat, or one of slots: that is no aggregator's.
+    if shares._has_posted(job, seat):
+        state._refuse("settlement: already committed")
+    share: uint256 = seat - state.AGGREGATION
+    state.aggregator_state[job] += 1 << words.POSTED_AT + share
     start_root: bytes32 = state._start_root(job, stage.depth, turn)
     claim: ISettlementViews.Claim = self._claim(
-        job, stage.depth, newest, state.AGGREGATION, holding.operator, mask, holding.price, start_root, root
+        job, stage.depth, newest, seat, holding.operator, mask, holding.price, start_root, root
     )
     log CheckpointPosted(job=job, operator=holding.operator, claim=claim, cid=cid)
-    waiting: words.Turn = turns._close(job, stage, newest, newest.round + 1, root, 1 << state.AGGREGATION)
+    new_root: bytes32 = root
+    if stage.aggregators > 1:
+        shares.share_roots[job][share] = root
+        if state.aggregator_state[job] >> words.POSTED_AT != bits._full(stage.aggregators):
+            return True
+        # Each root is the right sibling of all before it.
+        new_root = shares.share_roots[job][0]
+        for i: uint256 in range(1, stage.aggregators, bound=numbers.MAX_AGGREGATORS):
+            new_root = merkle._parent(new_root, shares.share_roots[job][i])
+    waiting: words.Turn = turns._close(job, stage, newest, newest.round + 1, new_root)
     if waiting.round == stage.rounds:
         turns._end(job)
     else:
         turns._open(job, stage, waiting)
+    return stage.aggregators > 1
 
 
 @external
@@ -157,7 +178,7 @@ def leave_out(job: uint256, turn: uint256, mask: uint256):
             absent: unpaid, unslashed.
     @param mask The seats whose inputs a majority holds.
     """
-    state._check_custody()
+    state._check_sender(state.custody)
     newest: words.Turn = turns._open_turn(job, turn)
     absent: uint256 = turns._present(job, newest) & ~mask
     place: uint256 = state._place(state._depth(job), turn)
@@ -205,7 +226,7 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
         is_disputed: bool = word & DISPUTED != 0
         if is_disputed and (
             word == IS_PARKED
-            or claim.seat == state.AGGREGATION
+            or claim.seat >= state.AGGREGATION
             or stage.policy & (numbers.ROLL_BACK | numbers.CARRIES) != 0
         ):
             state._refuse("settlement: in dispute")
@@ -214,7 +235,7 @@ def finalise(job: uint256, claims: DynArray[ISettlementViews.Claim, BATCH]):
         if is_disputed:
             self._park(job, claim)
             continue
-        if claim.operator != batch.operator or (claim.seat == state.AGGREGATION) != batch.is_aggregation:
+        if claim.operator != batch.operator or (claim.seat >= state.AGGREGATION) != batch.is_aggregation:
             self._pay(job, batch)
             batch = self._batch(job, claim)
         # INVARIANT void: nothing is paid of what an operator claimed before its conviction.
@@ -268,7 +289,7 @@ def _claim(
 def _batch(job: uint256, claim: ISettlementViews.Claim) -> Batch:
     return Batch(
         operator=claim.operator,
-        is_aggregation=claim.seat == state.AGGREGATION,
+        is_aggregation=claim.seat >= state.AGGREGATION,
         void_before=state._void_before(job, claim.operator),
         count=0,
         amount=0,
@@ -282,7 +303,7 @@ def _final(job: uint256, claim: ISettlementViews.Claim, price: uint256) -> uint2
     @return How much work it is: slots, or one aggregation.
     """
     log ClaimFinalised(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat, paid=price)
-    return 1 if claim.seat == state.AGGREGATION else claim.scope & bits.U16
+    return 1 if claim.seat >= state.AGGREGATION else claim.scope & bits.U16
 
 
 @internal
@@ -317,7 +338,7 @@ def _settle(job: uint256, claim: ISettlementViews.Claim, status: uint256):
         return
     state.parked[job][claim_hashes._hash(claim)] = status
     state.parked_money[job] -= claim.price
-    state.operator_records[job][claim.operator] -= words.ONE_PARKED
+    state.records[job][claim.operator] -= words.ONE_PARKED
 
 
 @internal
@@ -329,7 +350,7 @@ def _park(job: uint256, claim: ISettlementViews.Claim):
     self._settle(job, claim, PARKED)
     state.parked[job][claim_hashes._hash(claim)] = PENDING
     state.parked_money[job] += claim.price
-    state.operator_records[job][claim.operator] += words.ONE_PARKED
+    state.records[job][claim.operator] += words.ONE_PARKED
     log ClaimParked(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat)
 
 

@@ -65,7 +65,7 @@ def open_dispute(job: uint256, claim: ISettlementViews.Claim):
     """
     @notice The first ask about a pending claim: from now on it is paid when its dispute ends.
     """
-    state._check_referee()
+    state._check_sender(state.referee)
     word: uint256 = claims._known(job, claim)
     if word & claims.DISPUTED != 0:
         return
@@ -87,12 +87,12 @@ def close_dispute(job: uint256, claim: ISettlementViews.Claim, outcome: uint256,
     @param used_s Seconds of its own clock that the author used: an aggregation's pay fades with them.
     @param burned Of heavy asks, where the author was exhausted.
     """
-    state._check_referee()
+    state._check_sender(state.referee)
     if claims._word(job, claim) == 0:
         return
     if outcome == outcomes.FINAL:
         price: uint256 = claim.price
-        if claim.seat == state.AGGREGATION:
+        if claim.seat >= state.AGGREGATION:
             price = self._fading_pay(price, used_s)
         claims._pay_alone(job, claim, price)
         turns._go_on(job)
@@ -108,7 +108,7 @@ def reward_finder(job: uint256, claim: ISettlementViews.Claim, finder: address):
     """
     @notice What was set aside of a judged claim's lock becomes owed to its finder; without one it burns.
     """
-    state._check_referee()
+    state._check_sender(state.referee)
     amount: uint256 = extcall ILocks(state.locks).reward_finder(
         job, claim_hashes._hash(claim), finder, state._token(job)
     )
@@ -121,7 +121,7 @@ def void(job: uint256, claim: ISettlementViews.Claim):
     """
     @notice Convicts a pending claim whose data nobody can have.
     """
-    state._check_availability()
+    state._check_sender(state.availability)
     claims._known(job, claim)
     self._convict(job, claim, outcomes.SILENT, 0)
 
@@ -137,7 +137,7 @@ def dispute_terms(job: uint256, claim: ISettlementViews.Claim) -> IDisputes.Term
     reexecute_s: uint256 = 0
     work_root, reexecute_s = staticcall ITaskRegistry(state.tasks).dispute_terms(job)
     slots: uint256 = 1
-    if claim.seat != state.AGGREGATION:
+    if claim.seat < state.AGGREGATION:
         slots = max(staticcall ILocks(state.locks).slots_of(job, claim.operator), claim.scope & bits.U16)
     deadline: uint256 = state._claim_deadline(job, claim.turn)
     if deadline == max_value(uint256):
@@ -156,7 +156,7 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
     # A turn that was rolled back already has nothing that rests on it.
     rounds: uint256 = 0
     if (
-        (claim.seat == state.AGGREGATION or stage.policy & numbers.ROLL_BACK != 0)
+        (claim.seat >= state.AGGREGATION or stage.policy & numbers.ROLL_BACK != 0)
         and claim.turn != turn.turn
         and claim.round < turn.round
         and not state._is_rolled_back(job, claim.turn)
@@ -167,8 +167,8 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
             has_open = not state._is_rolled_back(job, turn.turn - 1)
         rounds = turn.round - claim.round + convert(has_open, uint256)
     next_turn: uint256 = turns._next_turn(stage, turn)
-    record: uint256 = state.operator_records[job][claim.operator]
-    state.operator_records[job][claim.operator] = record & ~bits.U24 | next_turn
+    record: uint256 = state.records[job][claim.operator]
+    state.records[job][claim.operator] = record & ~bits.U24 | next_turn
     taken: ILocks.Taken = extcall ILocks(state.locks).convict(
         job,
         claim.operator,
@@ -191,7 +191,7 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
         to_finder=taken.to_finder,
         to_audits=taken.to_audits,
     )
-    self._unseat(job, claim, turn.turn, taken.slashed)
+    self._unseat(job, claim, stage.aggregators, turn.turn, taken.slashed)
     if claim.turn == turn.turn:
         claims._mark(job, stage.depth, claim, claims._hash(claim) | claims.CONVICTED)
         # The seat is missing again. Whoever holds it by now has its whole time; so has the aggregator.
@@ -210,15 +210,17 @@ def _convict(job: uint256, claim: ISettlementViews.Claim, outcome: uint256, burn
 
 
 @internal
-def _unseat(job: uint256, claim: ISettlementViews.Claim, turn: uint256, slashed: uint256):
+def _unseat(
+    job: uint256, claim: ISettlementViews.Claim, aggregators: uint256, turn: uint256, slashed: uint256
+):
     """
     @dev A convicted operator loses all its seats in that role: its lock covers what it claimed, and nothing it would go on to claim.
     """
     first: uint256 = 0
     last: uint256 = state._seats(job)
-    if claim.seat == state.AGGREGATION:
+    if claim.seat >= state.AGGREGATION:
         first = state.AGGREGATION
-        last = state.AGGREGATION + 1
+        last = state.AGGREGATION + aggregators
     for seat: uint256 in range(first, last, bound=state.MAX_SEATS):
         holding: words.Holding = state._holding(job, seat)
         if holding.operator == claim.operator:
@@ -233,7 +235,7 @@ def _roll_back(job: uint256, stage: words.Stage, turn: words.Turn, claim: ISettl
     @param turn The newest, before.
     """
     newest: uint256 = turns._close(
-        job, stage, turn, claim.round, state._start_root(job, stage.depth, claim.turn), 0
+        job, stage, turn, claim.round, state._start_root(job, stage.depth, claim.turn)
     ).turn
     # The bits of all turns from that one on, which are at most `depth`; what goes beyond the last place begins again at the first.
     since: uint256 = bits._full(newest - claim.turn) << claim.turn % stage.depth

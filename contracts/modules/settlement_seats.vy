@@ -10,12 +10,14 @@
 from ..interfaces import ILocks
 from . import bits
 from . import numbers
+from . import settlement_shares as shares
 from . import settlement_state as state
 from . import settlement_turns as turns
 from . import settlement_words as words
 
 
 uses: state
+uses: shares
 uses: turns
 
 
@@ -60,8 +62,8 @@ def seat(
     @notice Records a seat that the auction awarded.
     @param locked What of its bid's lock stays behind the seat.
     """
-    state._check_auction()
-    number: uint256 = state.AGGREGATION
+    state._check_sender(state.auction)
+    number: uint256 = state.AGGREGATION + first
     if kind == numbers.SLOTS:
         # The auction sells at most 64 seats.
         number = self._next_seat(job)
@@ -131,11 +133,12 @@ def time_out(job: uint256, seat: uint256):
     turn: words.Turn = state._turn(job)
     # INVARIANT timeouts: nobody is slashed who could not have acted: not in a turn that waits, not while the clocks are stopped.
     is_late: bool = turn.opened_at != 0 and turn.holds == 0
-    if seat == state.AGGREGATION:
+    if seat >= state.AGGREGATION:
         # `due` is after the inputs' close: an aggregator always has `aggregate_s` with complete inputs.
         is_late = (
             is_late
             and state._now() > state._aggregator(job).due
+            and not shares._has_posted(job, seat)
             and turn.committed >= stage.quorum
             and turns._can_be_aggregated(job, stage.policy)
         )
@@ -171,7 +174,7 @@ def check_free(job: uint256, operator: uint256, is_held: bool, left_turn: uint25
         if stage.state != numbers.ENDED:
             state._refuse("settlement: seat still occupied")
         before = newest
-    is_settled: bool = before <= newest and state.operator_records[job][operator] < words.ONE_PARKED
+    is_settled: bool = before <= newest and state.records[job][operator] < words.ONE_PARKED
     if state._aggregator(job).pending != 0:
         for ago: uint256 in range(1, stage.depth + 1, bound=numbers.MAX_DEPTH):
             if ago > before:
@@ -272,7 +275,7 @@ def _vacate(job: uint256, seat: uint256, stage: words.Stage, seats: uint256):
     turn: words.Turn = state._turn(job)
     price: uint256 = holding.price
     # INVARIANT short: whoever lacks custodians' signatures for its checkpoint is replaced, and not slashed.
-    if seat == state.AGGREGATION and state._aggregator(job).said & words.SHORT != 0:
+    if seat >= state.AGGREGATION and state._aggregator(job).said & words.SHORT != 0:
         price = 0
     slashed: uint256 = extcall ILocks(state.locks).vacate(
         job,
@@ -285,7 +288,7 @@ def _vacate(job: uint256, seat: uint256, stage: words.Stage, seats: uint256):
         state._token(job),
     )
     self._leave(job, seat, holding, turn.turn, slashed)
-    if seat == state.AGGREGATION:
+    if seat >= state.AGGREGATION:
         turns._extend(job, stage)
     elif stage.state == numbers.AWARDED:
         self._settle_readiness(job, seat, stage)

@@ -16,7 +16,7 @@ from . import protocol_time
 from . import settlement_words as words
 
 
-# Seats of slots are numbered 0..127; the aggregator's is the next number.
+# Seats of slots are numbered 0..127; the aggregators' are the next numbers.
 MAX_SEATS: constant(uint256) = 128
 AGGREGATION: constant(uint256) = MAX_SEATS
 
@@ -43,7 +43,7 @@ custody: public(address)
 stages: HashMap[uint256, uint256]
 # job -> its newest turn
 turns: HashMap[uint256, uint256]
-# job -> aggregator's clock, number of seats, closed turns with pending claims, what custodians did in the open turn
+# job -> aggregators' clock, number of seats, closed turns with pending claims; of the open turn what custodians said, who posted
 aggregator_state: HashMap[uint256, uint256]
 # job -> token (160) | flops of a slot-round (96)
 payment_terms: HashMap[uint256, uint256]
@@ -57,7 +57,7 @@ holdings: HashMap[uint256, HashMap[uint256, uint256]]
 seat_timing: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> operator -> the first turn after its last conviction (24), claims from turns before are void | its parked claims that are
 #                    neither paid, convicted nor void (40)
-operator_records: HashMap[uint256, HashMap[uint256, uint256]]
+records: public(HashMap[uint256, HashMap[uint256, uint256]])
 # job -> seat -> turn mod (depth + 1) -> the newest claim; of one that `finalise` paid it still says pending: its turn's record does not
 claim_words: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
 # job -> claim_hash -> status of a claim that was parked: what became of its dispute
@@ -194,7 +194,7 @@ def _void_before(job: uint256, operator: uint256) -> uint256:
     """
     @return The first turn after the operator's last conviction.
     """
-    return self.operator_records[job][operator] & bits.U24
+    return self.records[job][operator] & bits.U24
 
 
 @internal
@@ -231,30 +231,9 @@ def _check_running(is_running: bool):
 
 @internal
 @view
-def _check_auction():
-    if msg.sender != auction:
-        self._refuse("settlement: not the auction")
-
-
-@internal
-@view
-def _check_referee():
-    if msg.sender != self.referee:
-        self._refuse("settlement: not the referee")
-
-
-@internal
-@view
-def _check_availability():
-    if msg.sender != self.availability:
-        self._refuse("settlement: not the availability")
-
-
-@internal
-@view
-def _check_custody():
-    if msg.sender != self.custody:
-        self._refuse("settlement: not the custody")
+def _check_sender(contract_: address):
+    if msg.sender != contract_:
+        self._refuse("settlement: not a protocol contract")
 
 
 @internal

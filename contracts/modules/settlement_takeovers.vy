@@ -44,7 +44,7 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
             of this turn was spared.
     """
     stage: words.Stage = state._taking(job)
-    is_aggregation: bool = seat == state.AGGREGATION
+    is_aggregation: bool = seat >= state.AGGREGATION
     # INVARIANT escrow: no seat costs more than a lone bidder was paid, so nobody gains by giving one up and taking it back; and
     # no reserve is above the maximum, which escrow covers for every round to come. The auction refuses who could not bid.
     most: uint256 = staticcall IAuction(state.auction).takeover_reserve(

@@ -12,11 +12,13 @@ from ..interfaces import ILocks
 from ..interfaces import ITaskRegistry
 from . import bits
 from . import numbers
+from . import settlement_shares as shares
 from . import settlement_state as state
 from . import settlement_words as words
 
 
 uses: state
+uses: shares
 
 
 # A turn's inputs close after a seat's time and one standby's.
@@ -51,7 +53,7 @@ def begin(job: uint256):
     """
     @notice Starts the ready window of a job whose seats are all awarded.
     """
-    state._check_auction()
+    state._check_sender(state.auction)
     terms: ITaskRegistry.Schedule = state._schedule(job)
     state.stages[job] = words._pack_stage(
         words.Stage(
@@ -59,6 +61,7 @@ def begin(job: uint256):
             rounds=terms.rounds,
             slots=terms.slots,
             quorum=terms.quorum,
+            aggregators=terms.aggregators,
             depth=terms.depth,
             policy=terms.policy,
             window_s=terms.windows * max(state.min_window_s, REEXECUTIONS * terms.reexecute_s),
@@ -98,7 +101,7 @@ def abandon(job: uint256):
         can_end = (
             can_end
             and (
-                state._holding(job, state.AGGREGATION).operator == 0
+                shares._lacks_aggregator(job, stage.aggregators)
                 or not self._can_be_aggregated(job, stage.policy)
             )
             or turn.committed < stage.quorum
@@ -108,7 +111,7 @@ def abandon(job: uint256):
         state._refuse("settlement: job can go on")
     if turn.opened_at == 0:
         extcall ITaskRegistry(state.tasks).forsake(job, state.registry, aggregator.seats)
-    self._close(job, stage, turn, turn.round, state._start_root(job, stage.depth, turn.turn), 0)
+    self._close(job, stage, turn, turn.round, state._start_root(job, stage.depth, turn.turn))
     self._end(job)
 
 
@@ -117,7 +120,7 @@ def start(job: uint256):
     """
     @notice Opens the first turn of a job whose custodians hold what it starts from.
     """
-    state._check_custody()
+    state._check_sender(state.custody)
     stage: words.Stage = state._running(job)
     self._go_on(job)
 
@@ -130,7 +133,7 @@ def note_custody(job: uint256, turn: uint256, said: uint256, seconds: uint256):
     @param said Bits of SIGNED and SHORT.
     @param seconds After which the aggregator has `aggregate_s` more.
     """
-    state._check_custody()
+    state._check_sender(state.custody)
     stage: words.Stage = state._running(job)
     self._check_complete(job, stage, self._open_turn(job, turn))
     aggregator: words.AggregatorState = state._aggregator(job)
@@ -145,7 +148,7 @@ def hold(job: uint256):
     """
     @notice Stops the clocks of a job: nobody is late until `resume`.
     """
-    state._check_availability()
+    state._check_sender(state.availability)
     state.turns[job] += words.ONE_HOLD
 
 
@@ -154,7 +157,7 @@ def resume(job: uint256, seconds: uint256):
     """
     @notice Ends a hold, and gives the open turn the time back.
     """
-    state._check_availability()
+    state._check_sender(state.availability)
     turn: words.Turn = state._turn(job)
     turn.holds -= 1
     if turn.opened_at != 0:
@@ -246,7 +249,7 @@ def _can_be_aggregated(job: uint256, policy: uint256) -> bool:
     @return Whether whoever aggregates may be late: a majority of custodians holds inputs, and not two aggregators lacked
             signatures for a checkpoint.
     """
-    said: uint256 = state.aggregator_state[job] >> words.SAID_AT
+    said: uint256 = state.aggregator_state[job] >> words.SAID_AT & bits.U8
     return not state._has_custodians(policy) or (
         said & words.SIGNED != 0 and said != words.SIGNED | words.SHORT | words.SPARED
     )
@@ -303,12 +306,13 @@ def _slots_root(job: uint256, stage: words.Stage, turn: words.Turn) -> bytes32:
 @internal
 def _extend(job: uint256, stage: words.Stage):
     """
-    @dev Whoever aggregates has `aggregate_s` from now on.
+    @dev Those who aggregate have `aggregate_s` from now on.
     """
     aggregator: words.AggregatorState = state._aggregator(job)
     aggregator.due = max(aggregator.due, state._now() + stage.aggregate_s)
     # INVARIANT short: it is spared once a turn. The bit after SHORT is SPARED.
-    aggregator.said = (aggregator.said | aggregator.said << 1) & (words.SIGNED | words.SPARED)
+    said: uint256 = aggregator.said
+    aggregator.said = said & words.POSTED | (said | said << 1) & (words.SIGNED | words.SPARED)
     state._set_aggregator(job, aggregator)
 
 
@@ -353,11 +357,10 @@ def _open(job: uint256, stage: words.Stage, newest: words.Turn):
 
 @internal
 def _close(
-    job: uint256, stage: words.Stage, newest: words.Turn, round: uint256, start_root: bytes32, aggregated: uint256
+    job: uint256, stage: words.Stage, newest: words.Turn, round: uint256, start_root: bytes32
 ) -> words.Turn:
     """
     @dev What was committed in the open turn, if one is open, becomes pending. The turn after it waits.
-    @param aggregated The bit of the aggregator's seat, if there is an aggregation.
     @return The turn after it.
     """
     turn: words.Turn = newest
@@ -367,7 +370,7 @@ def _close(
         now: uint256 = state._now()
         # It has the place of the turn `depth` before it, of which nothing is pending.
         place: uint256 = turn.turn % stage.depth
-        pending: uint256 = seats ^ turn.missing | aggregated
+        pending: uint256 = seats ^ turn.missing | state.aggregator_state[job] >> words.POSTED_AT << state.AGGREGATION
         state.closed_turns[job][place] = pending << words.PENDING_AT | now
         # Of a turn without claims nothing is done again, as of one that was rolled back.
         rolled_back: uint256 = 1 << (words.ROLLED_BACK_AT + place)

@@ -10,7 +10,6 @@ from ..interfaces import ISettlementViews
 from . import bits
 from . import settlement_claims
 from . import settlement_state as state
-from . import settlement_turns as turns
 from . import settlement_words as words
 
 
@@ -40,7 +39,7 @@ def runs(job: uint256) -> ISettlementViews.Run:
         window_s=stage.window_s,
         slot_s=stage.slot_s,
         aggregate_s=stage.aggregate_s,
-        aggregator=state._holding(job, state.AGGREGATION).operator,
+        aggregators=stage.aggregators,
         aggregator_due=aggregator.due,
         token=state._token(job),
         flops=state.payment_terms[job] & bits.U96,
@@ -50,7 +49,8 @@ def runs(job: uint256) -> ISettlementViews.Run:
         holds=turn.holds,
         held_s=turn.held_s,
         start_root=state._start_root(job, stage.depth, turn.turn),
-        said=aggregator.said,
+        said=aggregator.said & bits.U8,
+        posted=aggregator.said >> 8,
     )
 
 
@@ -78,17 +78,6 @@ def seats(job: uint256, seat: uint256) -> ISettlementViews.Seat:
 @external
 @reentrant
 @view
-def records(job: uint256, operator: uint256) -> words.OperatorRecord:
-    """
-    @notice Since when an operator's claims in a job are not void, and how many of its parked ones are pending.
-    """
-    record: uint256 = state.operator_records[job][operator]
-    return words.OperatorRecord(void_before=record & bits.U24, parked=record // words.ONE_PARKED)
-
-
-@external
-@reentrant
-@view
 def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
     """
     @notice The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status, which has no meaning
@@ -108,18 +97,6 @@ def pending(job: uint256, turn: uint256) -> uint256:
     @notice The seats whose claims of a turn are neither paid, convicted, void nor parked; all bits while the turn may have more.
     """
     return state._pending(job, turn)
-
-
-@external
-@reentrant
-@view
-def deadline(job: uint256, seat: uint256) -> uint256:
-    """
-    @notice The last second at which the seat's holder may still commit in the open turn without being timed out.
-    """
-    return turns._deadline(
-        state._stage(job), state._turn(job), state.seat_timing[job][seat]
-    )
 
 
 @external

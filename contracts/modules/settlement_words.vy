@@ -14,9 +14,10 @@
 from . import bits
 
 
-# The record of a closed turn: when it closed (40) | the seats whose claims are pending (129), the aggregator's among them.
+# The record of a closed turn: when it closed (40) | the seats whose claims are pending (144), the aggregators' among them.
 PENDING_AT: constant(uint256) = 40
-# In the stage: whether each of the last `depth` closed turns was rolled back (64), the state (8). Bits 80 to 103 are free.
+# In the stage: how many aggregators there are (24), whether each of the last `depth` closed turns was rolled back (64), the state (8).
+AGGREGATORS_AT: constant(uint256) = 80
 ROLLED_BACK_AT: constant(uint256) = 104
 STATE_AT: constant(uint256) = 248
 # In an operator's record: the first turn after its last conviction (24) | its parked claims that are pending (40).
@@ -30,6 +31,11 @@ SAID_AT: constant(uint256) = 72
 SIGNED: constant(uint256) = 1
 SHORT: constant(uint256) = 2
 SPARED: constant(uint256) = 4
+# And above, which aggregators posted (16).
+POSTED_AT: constant(uint256) = 80
+POSTED: constant(uint256) = bits.U16 << POSTED_AT - SAID_AT
+# In a holding.
+OPERATOR_AT: constant(uint256) = 192
 # In the turn.
 ONE_HOLD: constant(uint256) = 1 << 248
 
@@ -40,6 +46,7 @@ struct Stage:
     rounds: uint256
     slots: uint256
     quorum: uint256
+    aggregators: uint256
     depth: uint256
     policy: uint256
     window_s: uint256
@@ -60,7 +67,7 @@ struct Turn:
 
 
 # What changes with each turn beside its own word: when the checkpoint is due, how many seats there are, how many closed turns have
-# pending claims; and of the open turn of a job with custodians what they said: SIGNED, SHORT, SPARED.
+# pending claims; and of the open turn what custodians said (SIGNED, SHORT, SPARED), and which aggregators posted (POSTED).
 struct AggregatorState:
     due: uint256
     seats: uint256
@@ -85,14 +92,6 @@ struct SeatTiming:
     since: uint256
 
 
-# What became of an operator's claims in a job.
-struct OperatorRecord:
-    # The first turn after its last conviction: claims from turns before are void.
-    void_before: uint256
-    # Its parked claims that are neither paid, convicted nor void.
-    parked: uint256
-
-
 @internal
 @pure
 def _pack_stage(stage: Stage) -> uint256:
@@ -103,6 +102,7 @@ def _pack_stage(stage: Stage) -> uint256:
         | stage.quorum << 200
         | stage.depth << 192
         | stage.policy << 184
+        | stage.aggregators << AGGREGATORS_AT
         | stage.window_s << 48
         | stage.slot_s << 24
         | stage.aggregate_s
@@ -117,6 +117,7 @@ def _unpack_stage(word: uint256) -> Stage:
         rounds=word >> 232 & bits.U16,
         slots=word >> 216 & bits.U16,
         quorum=word >> 200 & bits.U16,
+        aggregators=word >> AGGREGATORS_AT & bits.U24,
         depth=word >> 192 & bits.U8,
         policy=word >> 184 & bits.U8,
         window_s=word >> 48 & bits.U32,
@@ -185,7 +186,7 @@ def _unpack_aggregator(word: uint256) -> AggregatorState:
 @pure
 def _pack_holding(holding: Holding) -> uint256:
     return (
-        holding.operator << 192
+        holding.operator << OPERATOR_AT
         | holding.first << 176
         | holding.count << 160
         | holding.price << 80
@@ -198,7 +199,7 @@ def _pack_holding(holding: Holding) -> uint256:
 @pure
 def _unpack_holding(word: uint256) -> Holding:
     return Holding(
-        operator=word >> 192,
+        operator=word >> OPERATOR_AT,
         first=word >> 176 & bits.U16,
         count=word >> 160 & bits.U16,
         price=word >> 80 & bits.U80,

@@ -20,6 +20,7 @@ MAX_LONGER: constant(uint256) = 3
 AUDITED_ONE_IN: constant(uint256) = 3
 LOCK_OF: constant(uint256) = 5
 LOCK_PARTS: constant(uint256) = 3
+U4: constant(uint256) = 2**4 - 1
 
 
 struct Terms:
@@ -35,7 +36,7 @@ struct Terms:
     # Per slot-round, in the token's smallest unit.
     reserve: uint256
     max_price: uint256
-    # Per round.
+    # Per round, of each aggregator.
     aggregator_reserve: uint256
     aggregator_max_price: uint256
     # The most seconds a slot, and an aggregation, may take.
@@ -54,6 +55,8 @@ struct Terms:
     audit_bps: uint256
     # Of every operator that bids or takes over a seat: the word of requirements.vy. 0 asks for nothing.
     requirements: uint256
+    # How many combine the updates, each of a share of the model's tensors.
+    aggregators: uint256
 
 
 @internal
@@ -62,6 +65,15 @@ def _check(terms: Terms):
     assert terms.rounds >= 1 and terms.rounds <= numbers.MAX_ROUNDS, "tasks: rounds out of range"
     assert terms.slots >= 1 and terms.slots <= numbers.MAX_SLOTS, "tasks: slots out of range"
     assert terms.quorum >= 1 and terms.quorum <= terms.slots, "tasks: quorum out of range"
+    # INVARIANT mask: what is combined is the same for all. Custodians fix it; nobody else could before the last of several posted.
+    assert (
+        terms.aggregators == 1
+        or (
+            terms.aggregators >= 1
+            and terms.aggregators <= numbers.MAX_AGGREGATORS
+            and terms.policy >> numbers.CUSTODIANS_AT != 0
+        )
+    ), "tasks: aggregators out of range"
     assert (
         self._are_prices(terms.reserve, terms.max_price)
         and self._are_prices(terms.aggregator_reserve, terms.aggregator_max_price)
@@ -109,6 +121,7 @@ def _pack_schedule(terms: Terms, windows: uint256) -> uint256:
     # `_check` bounds every field below its width.
     return (
         terms.audit_bps << 240
+        | terms.aggregators - 1 << 236
         | windows << 232
         | terms.depth << 224
         | terms.policy << 216
@@ -149,11 +162,12 @@ def _unpack_schedule(token: address, word: uint256, prices: uint256, state_root:
         rounds=rounds,
         slots=word >> 184 & bits.U16,
         quorum=word >> 168 & bits.U16,
+        aggregators=self._aggregators(word),
         round_price=self._highest_price(word, prices),
         slot_s=word >> 144 & bits.U24,
         aggregate_s=word >> 120 & bits.U24,
         reexecute_s=self._reexecute_s(word),
-        windows=word >> 232 & bits.U8,
+        windows=word >> 232 & U4,
         flops=word & bits.U96,
         depth=min(word >> 224 & bits.U8, rounds),
         policy=word >> 216 & bits.U8,
@@ -168,7 +182,7 @@ def _round_price(terms: Terms) -> uint256:
     """
     @notice What a round costs at most.
     """
-    return terms.slots * terms.max_price + terms.aggregator_max_price
+    return terms.slots * terms.max_price + terms.aggregators * terms.aggregator_max_price
 
 
 @internal
@@ -213,8 +227,13 @@ def _highest_price(word: uint256, prices: uint256) -> uint256:
     """
     @notice What a round costs at most.
     """
-    return (word >> 184 & bits.U16) * (prices >> 160) + (prices >> 80 & bits.U80)
+    return (word >> 184 & bits.U16) * (prices >> 160) + self._aggregators(word) * (prices >> 80 & bits.U80)
 
+
+@internal
+@pure
+def _aggregators(schedule: uint256) -> uint256:
+    return (schedule >> 236 & U4) + 1
 
 
 @internal

@@ -72,7 +72,7 @@ def _prices(view: JobView) -> dict[bool, list[int]]:
     """What is paid for a slot-round (False) and for an aggregation (True): of claims that are not final, and of later ones."""
     prices: dict[bool, list[int]] = {False: [], True: []}
     for number, seat in view.seats.items():
-        prices[number == AGGREGATOR_SEAT].append(seat.price)
+        prices[number >= AGGREGATOR_SEAT].append(seat.price)
     for claim in (state.Claim(*each.fields) for each in view.claims if not each.final):  # type: ignore[arg-type]
         prices[claim.is_aggregation].append(price_of(claim))
     return prices

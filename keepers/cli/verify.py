@@ -16,7 +16,7 @@ from zoo_compute.chain.views import JobView
 from zoo_compute.cli.context import JOB, Settings, pass_settings
 from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
-from zoo_compute.spec.auditing import AGGREGATION_UNIT, has_unit
+from zoo_compute.spec.auditing import FIRST_SLOT_UNIT, has_unit
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
@@ -158,6 +158,6 @@ def _lying_auditors(chain: Chain, view: JobView, checked: list[VerifiedWork]) ->
     for statement in read_audits(chain, view).statements if false else ():
         for work in false:
             slot = work.slot
-            unit = AGGREGATION_UNIT if slot is None else slot + 1
+            unit = 0 if slot is None else slot + FIRST_SLOT_UNIT
             if statement.turn == work.claim.turn and has_unit(statement.verdicts.clean, unit):
                 yield {"auditor": statement.operator, "turn": statement.turn, "slot": slot}

@@ -138,7 +138,7 @@ def _settle_lot(view: JobView, me: OperatorContext, kind: int) -> Iterator[Duty]
         seats = (
             view.slot_seats.values()
             if kind == Kind.SLOTS
-            else [view.seats[n] for n in view.seats if n == AGGREGATOR_SEAT]
+            else [view.seats[n] for n in view.seats if n >= AGGREGATOR_SEAT]
         )
         priced = {seat.operator for seat in seats}
         due = [operator for operator in order if revealed[operator].won and operator not in priced]

@@ -162,7 +162,7 @@ def hand_in(
         signed = {place for place, each in heard.checkpoint.items() if each.value == (made.root + made.cid).hex()}
         words = [(p, *heard.checkpoint[p].words) for p in sorted(signed) if not record.checkpoint >> p & 1]
         if followers or words:
-            args = (view.job, turn, words_of(committee), heard.group(followers), words)
+            args = (view.job, made.seat, turn, words_of(committee), heard.group(followers), words)
             yield Send("custody", "hold_turn", args)
         return
     # Before it is late, the aggregator's post carries the inputs; what was signed for fewer seats than committed since is out of date.

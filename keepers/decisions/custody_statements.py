@@ -16,6 +16,7 @@ from eth_keys.exceptions import BadSignature
 from eth_utils.exceptions import ValidationError
 
 from repops.fields import BadField, canonical_json, parse_json, read
+from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.store.cid import digest_of
 from zoo_compute.store.errors import BadCid
 
@@ -30,7 +31,7 @@ START, INPUTS, CHECKPOINT = "start", "inputs", "checkpoint"
 TYPES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     START: ("Start", ()),
     INPUTS: ("Inputs", (("turn", "uint256"), ("seats", "uint256"))),
-    CHECKPOINT: ("Checkpoint", (("turn", "uint256"), ("root", "bytes32"), ("cid", "bytes32"))),
+    CHECKPOINT: ("Checkpoint", (("turn", "uint256"), ("seat", "uint256"), ("root", "bytes32"), ("cid", "bytes32"))),
 }
 _WORD, _TWO_WORDS = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{128}")
 _VALUES = {START: _WORD, INPUTS: _WORD, CHECKPOINT: _TWO_WORDS}
@@ -134,6 +135,7 @@ def _typed(chain: Chain, job: int, signed: Signed) -> TypedData:
     domain = {"name": "Zoo Custody", "version": "1", "chainId": network.chain_id}
     value = bytes.fromhex(signed.value)
     values = {"job": job, "turn": signed.turn, "seats": signed.seats, "root": value[:32], "cid": value[32:]}
+    values |= {"seat": AGGREGATOR_SEAT}
     return (
         {**domain, "verifyingContract": network.contracts["custody"]},
         {name: [{"name": field, "type": kind} for field, kind in fields]},

@@ -34,7 +34,7 @@ ANSWERED_CHECKS = 2  # of one signer in a job: then I look after it on chain no 
 
 def fetch_or_demand(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """Fetch claims of the open turn as soon as they are committed; demand data that is not served."""
-    if run.aggregator == me.operator:
+    if view.aggregator == me.operator:
         yield from (Fetch(commit.seat) for commit in present_claims(view) if commit.seat not in progress.fetched)
     for seat, missing in progress.missing.items():
         claim, lane = _claim_of(view, run, seat), _lane(view, run, me)
@@ -108,7 +108,7 @@ def precompute(view: JobView, run: Run, me: OperatorContext, progress: Progress)
         return
     if (
         progress.should_precompute
-        and run.aggregator != me.operator
+        and view.aggregator != me.operator
         and progress.local_seats >= {c.seat for c in present_claims(view)}
     ):
         yield Precompute()
@@ -157,7 +157,7 @@ def _next_signer(view: JobView, me: OperatorContext, claim: Claim, lane: int) ->
 
 def _lane(view: JobView, run: Run, me: OperatorContext) -> int | None:
     """The lane that is mine in this job."""
-    if run.aggregator == me.operator:
+    if view.aggregator == me.operator:
         return AGGREGATOR_SEAT
     return min(view.seats_of(me.operator), default=None)
 

@@ -222,7 +222,7 @@ def training_time_s(slot_s: float, slots: int, relative_paces: Sequence[float]) 
 
 
 def _aggregate(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
-    if run.aggregator != me.operator or not view.inputs_complete(view.now) or run.committed < run.quorum:
+    if view.aggregator != me.operator or not view.inputs_complete(view.now) or run.committed < run.quorum:
         return
     if view.awaits_custodians:
         return
@@ -239,16 +239,16 @@ def _replace_aggregator(view: JobView, run: Run, me: OperatorContext, progress: 
     if run.committed < run.quorum:
         if view.inputs_complete(view.now - turn):
             yield Send("settlement", "abandon", (view.job,))
-    elif run.aggregator and view.custodians and view.now > run.aggregator_due + turn:
+    elif view.aggregator and view.custodians and view.now > run.aggregator_due + turn:
         # Nobody is late where no majority signed for inputs, or two aggregators in turn lacked signatures for their checkpoints.
         if not view.inputs_signed or Said(run.said).is_short_again:
             yield Send("settlement", "abandon", (view.job,))
-        elif run.aggregator != me.operator:
+        elif view.aggregator != me.operator:
             yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))
-    elif run.aggregator and view.now > run.aggregator_due + turn:
-        if run.aggregator != me.operator and not run.holds:
+    elif view.aggregator and view.now > run.aggregator_due + turn:
+        if view.aggregator != me.operator and not run.holds:
             yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))
-    elif not run.aggregator:
+    elif not view.aggregator:
         is_able = me.free >= view.takeover_lock(AGGREGATOR_SEAT, 1, me.operator)
         pays = view.price_now(AGGREGATOR_SEAT) >= me.aggregator_price
         may_take = is_able and pays and _may_take(view, me, progress, Kind.AGGREGATOR)
@@ -292,7 +292,7 @@ def _to_park(view: JobView, me: OperatorContext) -> list[Commit | Checkpoint]:
 
 def _finalise(view: JobView, claims: Sequence[Commit | Checkpoint]) -> Iterator[Duty]:
     """One operator's claims follow each other: the contract pays them together."""
-    ordered = sorted(claims, key=lambda c: (c.operator, c.seat == AGGREGATOR_SEAT, c.turn, c.seat))
+    ordered = sorted(claims, key=lambda c: (c.operator, c.seat >= AGGREGATOR_SEAT, c.turn, c.seat))
     for start in range(0, len(ordered), BATCH):
         yield Send("settlement", "finalise", (view.job, [c.fields for c in ordered[start : start + BATCH]]))
 

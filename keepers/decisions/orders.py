@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from keepers.decisions.defence import Promise
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Kind
-from zoo_compute.spec.params import MAX_SLOTS
+from zoo_compute.spec.params import MAX_AGGREGATORS, MAX_SLOTS
 from zoo_compute.spec.requirements import Capability
 
 # Not a seat: the newest checkpoint of a delayed job, which the open turn's slots do not start from.
-NEWEST_CHECKPOINT = AGGREGATOR_SEAT + 1
+NEWEST_CHECKPOINT = AGGREGATOR_SEAT + MAX_AGGREGATORS
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from keepers.decisions.orders import Send
 from keepers.decisions.requests import fetch_name, fetch_request, hold_name, hold_request, proposal_work
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.custody import CustodyView, read_custody, words_of
-from zoo_compute.chain.views import JobState
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState
 from zoo_compute.spec.custodians import CustodyStatus, Member, Role
 from zoo_compute.spec.params import STAKE_UNIT
 from zoo_compute.store.cid import digest_of, raw_cid
@@ -80,7 +80,7 @@ class Custody:
         if custody is None:
             return view
         role = custody.roles.get(self._operator, Role())
-        is_involved = role != Role() or (view.run is not None and view.run.aggregator == self._operator)
+        is_involved = role != Role() or (view.run is not None and view.aggregator == self._operator)
         if decisions.is_over(view, custody) and role.reserve == 0:
             self._open.discard(view.job)
             self._statements.forget(view.job)
@@ -106,7 +106,7 @@ class Custody:
         if not custody.committees:
             return replace(view, awaits_custodians=True)
         record, heard = custody.record_of(run.turn), Heard({}, {})
-        if run.aggregator == self._operator:
+        if view.aggregator == self._operator:
             heard = self._heard(view, run.turn, custody.committees[record.version])
         awaits = signatures.awaits_custodians(view, custody, heard)
         return replace(view, inputs_signed=record.signed_at != 0, awaits_custodians=awaits)
@@ -186,10 +186,10 @@ class Custody:
     def _proposed(self, view: JobView, turn: int) -> Proposal | None:
         """What the open turn's aggregator would post. It may change its mind a few times, not fill my disk."""
         run = view.run
-        if run is None or turn != run.turn or not run.aggregator:
+        if run is None or turn != run.turn or not view.aggregator:
             return None
-        is_mine = run.aggregator == self._operator
-        said = self._statements.mine(view.job) if is_mine else self._statements.of(view.job, run.aggregator)
+        is_mine = view.aggregator == self._operator
+        said = self._statements.mine(view.job) if is_mine else self._statements.of(view.job, view.aggregator)
         proposed = said.proposed if said is not None else None
         if proposed is None or proposed.turn != turn:
             return None
@@ -229,7 +229,8 @@ class Custody:
         own = custody.place_of(self._operator)
         order = sorted(signed, key=lambda place: (place == own, place))  # that I am short, another must say
         words = [(place, *signed[place].words) for place in order]
-        args = (job, run.turn, mask, root, digest_of(pointer), words_of(committee), groups[0] if groups else [], words)
+        at = (job, AGGREGATOR_SEAT, run.turn)
+        args = (*at, mask, root, digest_of(pointer), words_of(committee), groups[0] if groups else [], words)
         self._send(view, Send("custody", "post_checkpoint", args))
 
     # -- handing in
@@ -290,7 +291,7 @@ class Custody:
 
     def _is_my_turn(self, view: JobView, what: tuple[object, ...], place: int | None, *, is_whole: bool) -> bool:
         """The aggregator first, then the custodians by place; all wait a little for those who have not signed yet."""
-        is_first = view.run is not None and view.run.aggregator == self._operator
+        is_first = view.run is not None and view.aggregator == self._operator
         rank = 0 if is_first else 1 + (place or 0)
         return view.now >= self._since.setdefault(what, view.now) + (rank + (not is_whole)) * self._turn_s
 

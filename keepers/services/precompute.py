@@ -51,7 +51,7 @@ class ProvisionalCheckpoint(NamedTuple):
 def provisional_checkpoint(work: WorkQueue, view: JobView, operator: int) -> ProvisionalCheckpoint | None:
     """The checkpoint that my worker computed from the open turn; None if it has not."""
     assert view.run is not None, "a turn is open"
-    name = aggregate_name(view) if view.run.aggregator == operator else precompute_name(view)
+    name = aggregate_name(view) if view.aggregator == operator else precompute_name(view)
     result = work.status(name).result
     return (
         ProvisionalCheckpoint(bytes.fromhex(result["root"]), result["pointer"]) if result and result["root"] else None
@@ -72,7 +72,7 @@ def with_checkpoint(view: JobView, made: ProvisionalCheckpoint) -> JobView:
         turn=run.turn,
         round=run.round,
         seat=AGGREGATOR_SEAT,
-        operator=run.aggregator,
+        operator=view.aggregator,
         scope=present_mask(view, run),
         price=0,
         start_root=run.start_root,

@@ -64,7 +64,7 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
     measured = measured_progress(work, view)
     if measured.failed or view.run is None or view.state != JobState.RUNNING:
         return measured
-    aggregates, combined = view.run.aggregator == operator, work.status(aggregate_name(view))
+    aggregates, combined = view.aggregator == operator, work.status(aggregate_name(view))
     fetched = {c.seat: work.status(fetch_name(c, view.job)) for c in present_claims(view)} if aggregates else {}
     missing = {seat: parse_missing(s.missing) for seat, s in fetched.items() if s.missing}
     open_seats = [seat.slots for n, seat in view.seats_of(operator).items() if view.run.missing >> n & 1]

@@ -51,7 +51,7 @@ def test_only_the_protocol_moves_locks_jobs_and_seats(kit, deployer):
         kit.tasks.pay(1, deployer, 1, sender=deployer)
     with ape.reverts("auction: not the task registry"):
         kit.auction.open(1, 0, kit.zen, 1, 1, 1, 1, 0, 0, sender=deployer)
-    with ape.reverts("settlement: not the auction"):
+    with ape.reverts("settlement: not a protocol contract"):
         kit.settlement.begin(1, sender=deployer)
     with ape.reverts("rewards: not the settlement"):
         kit.rewards.record(1, 1, 1, 1, sender=deployer)
@@ -71,9 +71,9 @@ def test_a_job_is_cancelled_with_its_whole_escrow_before_it_clears(kit, play, su
         kit.tasks.cancel(job, sender=submitter)
 
 
-def test_a_late_holder_loses_a_tenth_of_its_lock(kit, running, operators, anyone, to):
+def test_a_late_holder_loses_a_tenth_of_its_lock(kit, play, running, operators, anyone, to):
     job, holder = running, operators[0]
-    deadline = kit.settlement.deadline(job, 0)
+    deadline = play.deadline_of(job, 0)
     to(deadline)
     with ape.reverts("settlement: deadline not passed"):
         kit.settlement.time_out(job, 0, sender=anyone)

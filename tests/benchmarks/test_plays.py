@@ -169,11 +169,10 @@ def test_an_abandoned_turn_on_a_lie__is_paid_back(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_submitter__gains_nothing_by_what_its_deposits_pay_its_own_parties() -> None:
-    """The aggregator lies, its auditor has a bounty for it, and its custodian signs two turns more: all from the submitter's money."""
+    """The aggregator lies, its auditor has a bounty for it, and its custodian signs a turn more: all from the submitter's money."""
     decisions = {
         "aggregator closes turn 0, attempt 0": "lies",
         "aggregator whose lie in turn 0, seat 128 is found,": "is judged, with its own seal first",
-        "aggregator whose lie in turn 0, seat 128 is found, is late": "by a turn",
         "spare seat 128 is vacant in turn 2": "taken by aggregator",
     }
     coalition = ("submitter", "aggregator", "auditor", "custodian")

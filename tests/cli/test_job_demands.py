@@ -19,13 +19,13 @@ from zoo_compute.cli.context import Settings
 
 MADE = Checkpoint(2, 1, AGGREGATOR_SEAT, 9, 0b11, 50, bytes(32), bytes(32), 50)
 ASKED = (
-    Demand(FIRST, 1, 130, 1, 4, 5, 6 * 10**14, False, 10, tx="0x01", end="bytes", end_block=12),
+    Demand(FIRST, 1, 145, 1, 4, 5, 6 * 10**14, False, 10, tx="0x01", end="bytes", end_block=12),
     Demand(OTHER, 2, 128, 2, 4, 5, 6 * 10**14, True, 11, tx="0x02", end="convicted", end_block=16),
     Demand(MADE, 5, 3, 0, 4, 5, 6 * 10**14, True, 18, tx="0x03"),
-    Demand(MADE, 6, 129, 0, 4, 5, 6 * 10**14, False, 12, tx="0x04"),
-    Demand(MADE, 7, 130, 0, 4, 5, 6 * 10**14, False, 10, tx="0x05", end="forfeited", end_block=14),
-    Demand(MADE, 8, 130, 0, 4, 5, 6 * 10**14, False, 10, tx="0x06", end="forfeited", end_block=14, help_tx="0x07"),
-    Demand(MADE, 8, 130, 0, 4, 5, 6 * 10**14, False, 18, tx="0x08", help_tx="0x09"),
+    Demand(MADE, 6, 144, 0, 4, 5, 6 * 10**14, False, 12, tx="0x04"),
+    Demand(MADE, 7, 145, 0, 4, 5, 6 * 10**14, False, 10, tx="0x05", end="forfeited", end_block=14),
+    Demand(MADE, 8, 145, 0, 4, 5, 6 * 10**14, False, 10, tx="0x06", end="forfeited", end_block=14, help_tx="0x07"),
+    Demand(MADE, 8, 145, 0, 4, 5, 6 * 10**14, False, 18, tx="0x08", help_tx="0x09"),
 )
 ASKED = tuple(dataclasses.replace(demand, demander="0xD" + 39 * "0") for demand in ASKED)
 
@@ -78,7 +78,7 @@ def test_demands__as_json__name_the_place_and_the_times(zoo: Any) -> None:
     assert (first["operator"], first["asked"]) == (1, 1)
     assert (convicted["end"], forfeited["end"]) == ("convicted", "forfeited")
     assert (forfeited["operator"], forfeited["asked"]) == (9, 7)
-    assert (last["end"], last["ended_at"], last["lane"]) == (None, None, 129)
+    assert (last["end"], last["ended_at"], last["lane"]) == (None, None, 144)
 
 
 def test_a_job_of_which_nothing_was_asked__says_so(zoo: Any) -> None:

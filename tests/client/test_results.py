@@ -40,7 +40,7 @@ ROOT0 = bytes(32)
 TERMS = Terms("0xZ", ROOT0, ROOT0, ROOT0, ROOT0, 2, 3, 2, 1, 2, 1, 2, 60, 30, 20, 10**9, 4, 0, 500)
 RUN = Run(
     state=3, round=1, turn=1, rounds=2, slots=3, quorum=2, depth=4, policy=0, opened_at=1_000, window_s=60, slot_s=60,
-    aggregate_s=30, aggregator=9, aggregator_due=1_150, token="0xZ", flops=10**9, seats=2, missing=0b11,
+    aggregate_s=30, aggregators=1, aggregator_due=1_150, token="0xZ", flops=10**9, seats=2, missing=0b11,
     committed=0, holds=0, held_s=0, start_root=ROOT0,
 )  # fmt: skip
 
@@ -284,7 +284,10 @@ def test_progress__told__differs_in_everything_but_the_clock() -> None:
         ({"state": JobState.AWARDED, "run": replace(RUN, missing=0b01)}, "2 of 3 slots"),
         ({"seats": {0: Seat(0, 0, 2, 10, 0, 0, 5, 1_000)}}, "2 slots vacant"),
         ({"run": replace(RUN, missing=0)}, "aggregation by operator 9"),
-        ({"run": replace(RUN, missing=0, aggregator=0)}, "aggregation vacant"),
+        (
+            {"run": replace(RUN, missing=0), "seats": {AGGREGATOR_SEAT: Seat(0, 0, 1, 7, 0, 0, 0, 1_000)}},
+            "aggregation vacant",
+        ),
         (
             {"state": JobState.ENDED, "checkpoints": (aggregation(1, deadline=1_030),)},
             "final in 25 s",

@@ -10,7 +10,7 @@ from tests.support.openings import state_opening, update_opening
 from tests.support.protocol_driver import START, load
 
 ANSWER_S = 6
-SUBMITTER, STRANGERS = 129, 130  # lanes
+SUBMITTER, STRANGERS = 144, 145  # lanes
 ZERO = "0x" + 40 * "0"
 DEPOSIT = 2 * 300_000 * 10**9
 

@@ -65,14 +65,14 @@ class DoubledJob:
         for account in (self.submitter, self.anyone, *(key.address for key in self.hot.values())):
             chain.set_balance(account, 10**21)
         self.set_job(RUNNING)
-        names = "round rounds quorum depth policy slot_s aggregate_s aggregator_due committed missing holds held_s said"
+        names = "round rounds quorum depth policy slot_s aggregate_s aggregator_due committed missing holds held_s said posted"
         self.run = dict.fromkeys(names.split(), 1) | {
             "state": RUNNING,
             "turn": TURN,
             "slots": 6,
             "opened_at": START - 5,
             "window_s": self.window_s,
-            "aggregator": 0,
+            "aggregators": 1,
             "token": "0x" + 40 * "0",
             "flops": 10**12,
             "seats": 3,
@@ -108,8 +108,8 @@ class DoubledJob:
     def set_run(self, **changes: Any) -> None:
         self.run |= changes
         order = (
-            "state round turn rounds slots quorum depth policy opened_at window_s slot_s aggregate_s aggregator "
-            "aggregator_due token flops seats missing committed holds held_s start_root said"
+            "state round turn rounds slots quorum depth policy opened_at window_s slot_s aggregate_s aggregators "
+            "aggregator_due token flops seats missing committed holds held_s start_root said posted"
         )
         self.double.set_run(JOB, tuple(self.run[name] for name in order.split()))
 

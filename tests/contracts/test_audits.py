@@ -12,7 +12,7 @@ from tests.support.lockstep.contract_mirror import persistent_deployment
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.stage import Stage
 from tests.support.protocol_driver import load
-from tests.support.scenarios.audits import AuditScenario
+from tests.support.scenarios.audits import UNITS, AuditScenario
 from zoo_compute.chain.generated.bindings.audits import Verdicts as Bitmaps
 from zoo_compute.spec import audit_ends, audits
 from zoo_compute.spec.auditing import Role, Verdicts, verdicts_of
@@ -66,10 +66,10 @@ def test_h5__waiting_until_the_draws_block_is_forgotten__draws_no_more_than_the_
     s.wait(300)
     t.ok("draw_units", "stranger", t.job, 0)
     assert not audits_of(s).draws(t.job, 0).is_drawn
-    assert [audits_of(s).assigned(t.job, 0, unit, 0, 0) for unit in range(7)] == [0] * 7
+    assert [audits_of(s).assigned(t.job, 0, unit, 0, 0) for unit in UNITS] == [0] * len(UNITS)
     s.wait(s.preset.draw_blocks + 2)
     t.ok("draw_units", "stranger", t.job, 0)
-    drawn = [unit for unit in range(7) if audits_of(s).assigned(t.job, 0, unit, 0, 0)]
+    drawn = [unit for unit in UNITS if audits_of(s).assigned(t.job, 0, unit, 0, 0)]
     assert len(drawn) < 3  # of seven at two in a hundred
 
 
@@ -79,7 +79,7 @@ def test_m1__who_contradicts_a_liar__is_paid_though_nobody_recorded_the_convicti
     t.ok("fund", "submitter", t.job, 10_000)
     t.enlist("erin")
     t.drawn()
-    t.give("erin", said := verdicts_of([], [1, 2]))
+    t.give("erin", said := verdicts_of([], [16, 17]))
     s.convict(t.job, t.claims[0])
     t.after_window()
     t.settle("erin", said)
@@ -189,11 +189,11 @@ def test_audits__tell_of_deposits_places_draws_and_verdicts(stage: Stage) -> Non
     s.wait(s.preset.draw_blocks + 2)
     t.ok("draw_units", "stranger", t.job, 0)
     assert events_since() == [("UnitsDrawn", {"job": t.job, "turn": 0, "seed": contract.draws(t.job, 0).seed})]
-    t.give("erin", said := verdicts_of([0, 1], []))
+    t.give("erin", said := verdicts_of([0, 16], []))
     where = {"job": t.job, "operator": erin, "turn": 0, "role": 0}
     [(name, args)] = events_since()
     assert (name, {key: args[key] for key in where}) == ("VerdictsGiven", where)
-    assert Bitmaps(*args["verdicts"]) == Bitmaps([3], [])
+    assert Bitmaps(*args["verdicts"]) == Bitmaps([1 << 16 | 1], [])
     t.ok("leave", "erin owner", erin, (0,))
     assert events_since() == [("PlacesChanged", {"operator": erin, "held": 0, "places": 0})]
     t.after_window()

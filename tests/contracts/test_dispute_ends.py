@@ -36,7 +36,7 @@ def test_open_dispute__is_the_referees__of_a_pending_claim(kit, play, cast, runn
         lambda: kit.settlement.open_dispute(running, claim, sender=play.anyone),
         lambda: kit.settlement.close_dispute(running, claim, JUDGED, 0, 0, sender=play.anyone),
     ):
-        with play.refused("settlement: not the referee"):
+        with play.refused("settlement: not a protocol contract"):
             call()
     with play.refused("settlement: unknown claim"):
         ask(kit, running, (*claim[:7], bytes(32)))
@@ -142,7 +142,7 @@ def test_claims_from_before_a_conviction__are_void(kit, play, cast, running):
     lie, other = (next(claim for claim in turn if claim[3] == ada.id) for turn in turns)
     true = next(claim for claim in turns[0] if claim[3] == bob.id)
     convict(kit, running, lie)
-    assert kit.settlement.records(running, ada.id).void_before == 3
+    assert kit.settlement.records(running, ada.id) == 3
     pot = kit.registry.pot(kit.zen)
     play.to(play.deadline(running, other) + 1)
     kit.settlement.finalise(running, [true, other], sender=play.anyone)

@@ -69,9 +69,9 @@ def test_release__holder_that_is_aggregator_too__frees_both_locks(kit, play):
 
 
 def test_auctions_functions__by_anyone_else__are_refused(kit, play):
-    with play.refused("settlement: not the auction"):
+    with play.refused("settlement: not a protocol contract"):
         kit.settlement.seat(1, 0, 1, 0, 1, 1, 1, sender=kit.tasks.address)
-    with play.refused("settlement: not the auction"):
+    with play.refused("settlement: not a protocol contract"):
         kit.settlement.begin(1, sender=kit.tasks.address)
 
 

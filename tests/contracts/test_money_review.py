@@ -8,7 +8,7 @@ from tests.support.job_driver import Offer
 from tests.support.rewards_driver import GBPS, RewardsStage
 from zoo_compute.spec.params import DEVNET, lock_of
 
-STRANGERS = 130  # their lane
+STRANGERS = 145  # their lane
 ANSWER_S = DEVNET.answer_s
 
 

@@ -40,7 +40,7 @@ def test_finalise__of_a_disputed_claim__says_that_it_is_parked(kit, play, cast):
     assert len(events_named(kit, "ClaimFinalised")) == 3
     assert len(events_named(kit, "TurnOpened")) == 1
     assert (status(kit, job, claim), parked(kit, job, claim)) == (PARKED, PENDING)
-    assert kit.settlement.records(job, claim[3]).parked == 1
+    assert kit.settlement.records(job, claim[3]) >> 24 == 1
     assert kit.settlement.dispute_terms(job, claim).deadline == deadline
     ask(kit, job, claim)  # it is disputed already
     assert kit.settlement.get_logs() == []
@@ -62,11 +62,11 @@ def test_two_claims_of_an_operator__are_parked_and_end_apart(kit, play, cast):
         claims.append(next(claim for claim in play.refs[job] if claim[3] == cast[0].id))
         ask(kit, job, claims[-1])
         play.finalise(job)
-    assert kit.settlement.records(job, cast[0].id).parked == 3
+    assert kit.settlement.records(job, cast[0].id) >> 24 == 3
     close(kit, job, claims[1], JUDGED)
     close(kit, job, claims[0], FINAL)
     assert [parked(kit, job, claim) for claim in claims] == [VOID, CONVICTED, PENDING]
-    assert kit.settlement.records(job, cast[0].id).parked == 1
+    assert kit.settlement.records(job, cast[0].id) >> 24 == 1
 
 
 @pytest.mark.parametrize("later", [0, 5])

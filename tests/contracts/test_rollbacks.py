@@ -129,7 +129,7 @@ def test_convict__in_the_open_turn__asks_for_the_seats_results_again(kit, play, 
     assert run.aggregator_due == play.now + 30
     assert kit.settlement.seats(running, claim[2]).since == play.now
     assert tuple(kit.locks.stakes(running, ada.id, False)) == (WORST, 0, 1, 0, 0, False)
-    assert tuple(kit.settlement.records(running, ada.id)) == (1, 0)
+    assert kit.settlement.records(running, ada.id) == 1
 
 
 def test_convict__in_one_role__leaves_the_lock_of_the_other(kit, play):
@@ -143,7 +143,7 @@ def test_convict__in_one_role__leaves_the_lock_of_the_other(kit, play):
     play.commit(job, ada)
     lie = play.post_checkpoint(job, bob)
     play.commit(job, ada)
-    play.to(kit.settlement.deadline(job, work[2]) + 1)
+    play.to(play.deadline_of(job, work[2]) + 1)
     kit.settlement.time_out(job, work[2], sender=play.anyone)
     convict(kit, job, work)
     assert kit.locks.stakes(job, bob.id, False).locked == 0

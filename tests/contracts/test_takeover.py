@@ -38,7 +38,7 @@ def running(play, cast):
 
 def time_out(kit, play, job, operator):
     seat = play.seat_of(job, operator)
-    play.to(kit.settlement.deadline(job, seat) + 1)
+    play.to(play.deadline_of(job, seat) + 1)
     kit.settlement.time_out(job, seat, sender=play.anyone)
     return seat
 
@@ -57,7 +57,7 @@ def price(kit, job, seat):
 def test_time_out__at_the_deadline__is_refused_and_after_it_accepted(kit, play, cast, running):
     ada = cast[0]
     seat, run = play.seat_of(running, ada), kit.settlement.runs(running)
-    deadline = kit.settlement.deadline(running, seat)
+    deadline = play.deadline_of(running, seat)
     assert deadline == run.opened_at + 2 * 10
     play.to(deadline)
     with play.refused("settlement: deadline not passed"):
@@ -77,7 +77,7 @@ def test_time_out__estimate_above_half_the_slots_time__ends_with_it(kit, play, c
     ada, bob, cy = cast[:3]
     play.ready(job, ada, estimate_s=31)
     play.ready(job, bob, cy)
-    assert kit.settlement.deadline(job, play.seat_of(job, ada)) == play.now + 60
+    assert play.deadline_of(job, play.seat_of(job, ada)) == play.now + 60
 
 
 def test_time_out__seat_of_several_slots__slashes_each_and_halves_the_reputation_once(kit, play):
@@ -111,7 +111,7 @@ def test_time_out__taker_with_time_enough__is_bound(kit, play, cast, running):
     inputs_close = kit.settlement.runs(running).opened_at + 2 * 60
     play.to(inputs_close - 20)
     take_over(kit, running, seat, dee)
-    assert kit.settlement.deadline(running, seat) == inputs_close
+    assert play.deadline_of(running, seat) == inputs_close
     time_out(kit, play, running, dee)
 
 
@@ -154,8 +154,8 @@ def test_take_over__in_the_turn_of_the_timeout__costs_what_it_did(kit, play, cas
         0,
     )
     assert tuple(kit.locks.stakes(job, cy.id, False)) == (2 * LOCK, 0, 0, 2, 2, False)
-    assert kit.settlement.deadline(job, seat) == play.now + 60
-    assert kit.settlement.deadline(job, own) == kit.settlement.runs(job).opened_at + 20
+    assert play.deadline_of(job, seat) == play.now + 60
+    assert play.deadline_of(job, own) == kit.settlement.runs(job).opened_at + 20
     assert kit.registry.operators(cy.id).locks == 1
     play.commit(job, bob)
     play.commit(job, cy, own)
@@ -238,7 +238,7 @@ def test_take_over__while_awarded__counts_as_ready(kit, play, cast):
     play.ready(job, bob, cy)
     run = kit.settlement.runs(job)
     assert (run.state, run.missing) == (3, 0b111)
-    assert kit.settlement.deadline(job, seat) == run.opened_at + 40
+    assert play.deadline_of(job, seat) == run.opened_at + 40
 
 
 # --- the aggregator
@@ -266,7 +266,7 @@ def test_time_out__aggregator_when_due__is_refused_and_after_it_accepted(kit, pl
     play.to(play.now + 1)
     kit.settlement.time_out(running, AGGREGATION, sender=play.anyone)
     run = kit.settlement.runs(running)
-    assert (run.aggregator, run.aggregator_due) == (0, play.now + 30)
+    assert (kit.settlement.seats(running, 128).operator, run.aggregator_due) == (0, play.now + 30)
     tenth = lock_of(400, 500) // 10
     assert kit.locks.stakes(running, agg.id, True).locked == SEAT_LOCK - tenth
     assert (kit.registry.pot(kit.zen), kit.locks.pots(running), kit.registry.burned(kit.zen)) == (tenth, tenth, 0)
@@ -282,7 +282,7 @@ def test_take_over__aggregator__rises_within_the_time_of_an_aggregation(kit, pla
     play.to(play.now + seconds)
     take_over(kit, running, AGGREGATION, eve)
     run = kit.settlement.runs(running)
-    assert (run.aggregator, run.aggregator_due) == (eve.id, play.now + 30)
+    assert (kit.settlement.seats(running, 128).operator, run.aggregator_due) == (eve.id, play.now + 30)
     assert kit.registry.collateral(eve.id, kit.zen).locked == RESTITUTION + lock_of(costs, 500)
     assert kit.registry.operators(eve.id).locks == 1
     play.post_checkpoint(running, eve)

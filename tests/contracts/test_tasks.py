@@ -19,7 +19,7 @@ def test_post__stores_the_job_and_pulls_the_most_it_can_cost(kit, play):
     assert kit.zen.balanceOf(play.submitter) == before - escrow
     roots = (b"p" * 32, b"s" * 32, b"d" * 32, b"m" * 32)
     assert tuple(kit.tasks.jobs(job)) == (play.submitter, kit.zen.address, 1, escrow, *roots)
-    bounds = (7, 5, 5, 5 * 2_000 + 1_000, 60, 30, 20, 1, 10**12, 4, 0, 500)
+    bounds = (7, 5, 5, 1, 5 * 2_000 + 1_000, 60, 30, 20, 1, 10**12, 4, 0, 500)
     assert tuple(kit.tasks.schedules(job)) == (kit.zen.address, *bounds, b"s" * 32)
 
 
@@ -77,7 +77,7 @@ def test_post__least_terms__are_accepted(kit, play):
     prices = dict.fromkeys(("reserve", "max_price", "aggregator_reserve", "aggregator_max_price"), 1)
     job = play.post(**counts, **prices, slot_s=1, aggregate_s=1, reexecute_s=1, policy=0, audit_bps=200)
     assert kit.tasks.jobs(job).escrow == 2
-    assert tuple(kit.tasks.schedules(job))[1:] == (1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 0, 200, b"s" * 32)
+    assert tuple(kit.tasks.schedules(job))[1:] == (1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 0, 200, b"s" * 32)
 
 
 def test_post__greatest_terms__are_accepted(kit, play):
@@ -87,6 +87,7 @@ def test_post__greatest_terms__are_accepted(kit, play):
     greatest = (
         16_384,
         16_384,
+        1,
         16_384 * 2_000 + 1_000,
         604_800,
         604_800,

@@ -93,7 +93,7 @@ def test_commit__in_a_turn_that_waits_for_its_depth__is_refused_until_the_lane_i
     with play.refused("settlement: depth reached"):
         kit.settlement.commit(running, seat, 2, ROOT, ROOT, sender=ada.hot)
     with play.refused("settlement: depth reached"):
-        kit.settlement.post_checkpoint(running, 2, 0, ROOT, ROOT, sender=agg.hot)
+        kit.settlement.post_checkpoint(running, AGGREGATION, 2, 0, ROOT, ROOT, sender=agg.hot)
     play.to(play.now + 10**6)  # nobody is late in a turn that waits
     for number in (seat, AGGREGATION):
         with play.refused("settlement: deadline not passed"):
@@ -215,7 +215,7 @@ def test_holds__are_the_availabilitys(kit, play, cast, running):
         lambda: kit.settlement.resume(running, 1, sender=kit.referee),
         lambda: kit.settlement.void(running, claim, sender=kit.referee),
     ):
-        with play.refused("settlement: not the availability"):
+        with play.refused("settlement: not a protocol contract"):
             call()
     with play.refused("settlement: unknown claim"):
         kit.settlement.void(running, (*claim[:7], ROOT), sender=kit.availability.address)
@@ -233,7 +233,7 @@ def test_hold__of_several__ends_with_the_last_and_gives_no_more_than_has_passed(
     settlement.resume(running, 30, sender=availability)
     assert settlement.runs(running).holds == 1
     with play.refused("settlement: inputs open"):
-        settlement.post_checkpoint(running, 0, mask, ROOT, ROOT, sender=agg.hot)
+        settlement.post_checkpoint(running, AGGREGATION, 0, mask, ROOT, ROOT, sender=agg.hot)
     with play.refused("settlement: deadline not passed"):
         settlement.time_out(running, AGGREGATION, sender=play.anyone)
     with play.refused("settlement: job can go on"):
@@ -264,9 +264,9 @@ def test_take_over__between_holds__is_given_back_only_the_later_one(kit, play, c
         if record == 40:
             play.to(play.now + 3)
             settlement.take_over(running, seat, bob.id, 2, 10, sender=bob.hot)
-            assert settlement.deadline(running, seat) == play.now + 20
+            assert play.deadline_of(running, seat) == play.now + 20
             taken = play.now
-    assert settlement.deadline(running, seat) == taken + 25 + 20
+    assert play.deadline_of(running, seat) == taken + 25 + 20
 
 
 # --- release
@@ -301,7 +301,7 @@ def test_auctions_functions__are_the_auctions(kit, play, cast, awarded):
         lambda: kit.settlement.seat(awarded, 0, cast[0].id, 0, 1, 1, 1, sender=play.anyone),
         lambda: kit.settlement.begin(awarded, sender=kit.deployer),
     ):
-        with play.refused("settlement: not the auction"):
+        with play.refused("settlement: not a protocol contract"):
             call()
 
 

@@ -72,7 +72,7 @@ def test_signatures_and_pay__are_logged(t):
     absent = [event for event in events_of(t, "settlement") if event[0] == "SeatsAbsent"]
     assert absent == [("SeatsAbsent", {"job": job, "turn": 0, "seats": 0b100})]
     t.posted(1, 2)
-    assert last_events(t) == [("CheckpointSigned", {"job": job, "turn": 0, "signers": 0b110})]
+    assert last_events(t) == [("CheckpointSigned", {"job": job, "turn": 0, "seat": 128, "signers": 0b110})]
     s.finalise(job)
     t.count()
     assert last_events(t) == [("CustodiansPaid", {"job": job, "turns": 1, "fee": 7, "signed": 5})]

@@ -104,11 +104,11 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
     root, bundle = b"\x07" * 32, b"\x08" * 32
     one.send(settlement.commit(job, 0, 0, root, bundle))
     refused(one, settlement.commit(job, 0, 0, root, bundle), "settlement: already committed")
-    refused(two, settlement.post_checkpoint(job, 0, 0b11, root, bundle), "settlement: inputs open")
+    refused(two, settlement.post_checkpoint(job, AGGREGATOR_SEAT, 0, 0b11, root, bundle), "settlement: inputs open")
     three.send(settlement.commit(job, 1, 0, root, bundle))
     assert view().committed(0).keys() == {0, 1}
     refused(one, finalise(view(), settlement), "settlement: window open")
-    two.send(settlement.post_checkpoint(job, 0, 0b11, b"\x09" * 32, bundle))
+    two.send(settlement.post_checkpoint(job, AGGREGATOR_SEAT, 0, 0b11, b"\x09" * 32, bundle))
     ended = view()
     assert ended.state == JobState.ENDED
     assert ended.checkpoint_roots == {0: b"s" * 32, 1: b"\x09" * 32}

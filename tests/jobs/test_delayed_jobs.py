@@ -39,6 +39,7 @@ from tests.keepers.test_duties import (
     SLOT_S,
     TERMS,
     WHOLE,
+    chaired,
     view,
 )
 from tests.keepers.test_precompute import Told
@@ -145,7 +146,7 @@ def test_a_checkpoint_nobody_serves__is_demanded_in_the_turn_before_slots_start_
 
 def test_an_aggregator_with_slots__demands_of_each_checkpoint_what_it_lacks_of_that_one():
     commits, checkpoints = [commit(0), commit(1, start_root=root(0))], [made(0), made(1)]
-    view = delayed(seen(commits, checkpoints, 2), window_s=600, aggregator=ME, aggregator_due=OPENED + 400)
+    view = delayed(chaired(seen(commits, checkpoints, 2), ME), window_s=600, aggregator_due=OPENED + 400)
     lacks = {"checkpoint": True, "places": [[0, None]], "asked_at": 1_055}
     prepared = {prepare_name(view): WorkStatus("done", {"slot_s": 1.0, "carry": 1})}
     work: Any = Queue(prepared | {train_name(view, SLOT): WorkStatus("absent", missing=lacks)})

@@ -220,8 +220,8 @@ def test_a_closed_turn__takes_those_who_sign_after_the_majority__for_a_while() -
     held = custody(records={TURN: Record(TURN, 1, 0b111, now, inputs=0b011, checkpoint=0b011)})
     third = Heard({2: signed(INPUTS, 0b111)}, {1: signed(CHECKPOINT, value), 2: signed(CHECKPOINT, value)})
     [call] = calls(closed(now), held, third)
-    _, turn, committee, first, second = call.args
-    assert (call.function, turn, committee) == ("hold_turn", TURN, words_of(COMMITTEE))
+    _, seat, turn, committee, first, second = call.args
+    assert (call.function, seat, turn, committee) == ("hold_turn", AGGREGATOR_SEAT, TURN, words_of(COMMITTEE))
     assert [each[:2] for each in first] == [(2, 0b111)]  # type: ignore[attr-defined]
     assert [each[0] for each in second] == [2]  # type: ignore[attr-defined]
     assert not calls(closed(now), held, third, late=False)
@@ -318,8 +318,8 @@ def test_an_overdue_turn__ends_the_job_if_no_majority_signed__else_the_aggregato
 
 def test_the_aggregators_seat__is_not_dearer_in_a_turn_in_which_one_was_spared() -> None:
     left = replace(CHAIR, operator=0, left_at=OPENED)
-    vacant = view(OPENED + 10, seats={0: SEAT, AGGREGATOR_SEAT: left}, run=replace(WHOLE, aggregator=0))
-    spared = replace(vacant, run=replace(WHOLE, aggregator=0, said=Said.SIGNED | Said.SPARED))
+    vacant = view(OPENED + 10, seats={0: SEAT, AGGREGATOR_SEAT: left}, run=WHOLE)
+    spared = replace(vacant, run=replace(WHOLE, said=Said.SIGNED | Said.SPARED))
     assert vacant.price_now(AGGREGATOR_SEAT) > spared.price_now(AGGREGATOR_SEAT) == CHAIR.price
 
 

@@ -27,6 +27,7 @@ from tests.support.consent import CHAIN_ID
 from tests.support.lockstep.custody_records import compact
 from zoo_compute.chain.connection import Chain
 from zoo_compute.spec.custodians import CheckpointSignature, InputsSignature, StartSignature
+from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.store.cid import raw_cid
 
 CUSTODY = "0x" + "c5" * 20
@@ -41,7 +42,7 @@ JOB, TURN, SEATS, ROOT, CID = 3, 5, 0b1011, b"\x9a" * 32, b"\xc1" * 32
     [
         (START, 0, bytes(32), StartSignature(1, "", JOB)),
         (INPUTS, TURN, SEATS.to_bytes(32, "big"), InputsSignature(1, "", JOB, TURN, SEATS)),
-        (CHECKPOINT, TURN, ROOT + CID, CheckpointSignature(1, "", JOB, TURN, ROOT, CID)),
+        (CHECKPOINT, TURN, ROOT + CID, CheckpointSignature(1, "", JOB, TURN, AGGREGATOR_SEAT, ROOT, CID)),
     ],
 )
 def test_a_signature__is_the_contracts__and_of_its_key_job_turn_and_value_alone(

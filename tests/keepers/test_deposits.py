@@ -36,7 +36,7 @@ def asked(setup):  # noqa: F811
     """I aggregate a job whose seat 0, another's, serves nothing."""
     keeper, views, recorder, operator = setup
     seats = {0: replace(SEAT, operator=OTHER), 1: OTHERS, AGGREGATOR_SEAT: replace(CHAIR, operator=ME)}
-    run = replace(WINDOWED, aggregator=ME, aggregator_due=1_400)
+    run = replace(WINDOWED, aggregator_due=1_400)
     views[1] = job(1_101, run=run, seats=seats, commits=(THEIRS,), stakes={})
     withheld(keeper, [[0, None], [1, [3, 4]]])
     return keeper, views, recorder, operator

@@ -50,7 +50,7 @@ OTHERS = Seat(OTHER, 2, 4, 90, 0, 0, ESTIMATE, OPENED)
 CHAIR = Seat(AGGREGATOR, 0, 1, 50, 0, 0, 0, OPENED)
 RUN = Run(
     state=JobState.RUNNING, round=1, turn=1, rounds=4, slots=6, quorum=4, depth=4, policy=0, opened_at=OPENED, window_s=15,
-    slot_s=SLOT_S, aggregate_s=20, aggregator=AGGREGATOR, aggregator_due=1_100, token="0xT", flops=10**9, seats=2,
+    slot_s=SLOT_S, aggregate_s=20, aggregators=1, aggregator_due=1_100, token="0xT", flops=10**9, seats=2,
     missing=0b11, committed=0, holds=0, held_s=0, start_root=ROOT,
 )  # fmt: skip
 WHOLE = replace(RUN, missing=0, committed=6)
@@ -65,7 +65,14 @@ def view(now: int, **changes: object) -> JobView:
         seats={0: SEAT, 1: OTHERS, AGGREGATOR_SEAT: CHAIR}, stakes={ME: JobStake(20, 1, 1, 0)},
         checkpoint_roots={0: ROOT, 1: ROOT}, checkpoint_cids={1: ROOT}, commits=(), checkpoints=(),
     )  # fmt: skip
+    if "seats" in changes:  # whoever awards seats awards the aggregator's
+        changes["seats"] = {AGGREGATOR_SEAT: CHAIR} | changes["seats"]  # type: ignore[operator]
     return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def chaired(seen: JobView, operator: int) -> JobView:
+    """The job with another aggregator."""
+    return replace(seen, seats={**seen.seats, AGGREGATOR_SEAT: replace(CHAIR, operator=operator)})
 
 
 def sends(due: list) -> list[str]:
@@ -272,7 +279,7 @@ def test_a_silent_aggregator__is_timed_out_and_replaced_once_the_seat_pays():
     silent = view(1_200, run=WHOLE)
     assert Send("settlement", "time_out", (1, AGGREGATOR_SEAT)) in duties(silent, ME_PROVIDER, Progress())
     chair = replace(CHAIR, operator=0, left_at=1_200)
-    vacant = view(1_200, run=replace(WHOLE, aggregator=0), seats={0: SEAT, 1: OTHERS, AGGREGATOR_SEAT: chair}, bids={})
+    vacant = view(1_200, run=WHOLE, seats={0: SEAT, 1: OTHERS, AGGREGATOR_SEAT: chair}, bids={})
     standby = replace(ME_AGGREGATOR, operator=7, free=10**6)
     takes = Send("settlement", "take_over", (1, AGGREGATOR_SEAT, 7, 1, 20))
     assert duties(vacant, standby, Progress()) == [takes]

@@ -17,7 +17,7 @@ from keepers.monitoring.slashes import SlashCounter
 from keepers.services import observing
 from keepers.services.observing import Look, Observer, seconds_left
 from tests.keepers.redis_double import Redis
-from tests.keepers.test_duties import BID, LOT, ME, SEAT, awarded, opening
+from tests.keepers.test_duties import BID, LOT, ME, SEAT, awarded, chaired, opening
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.views import Commit, JobState, JobView
 from zoo_compute.errors import Unreachable
@@ -96,8 +96,8 @@ STATUS: dict[str, Any] = {"jobs": {1: "RUNNING", 2: "RUNNING", 3: "OPEN"}, "not_
 
 def test_the_first_deadline_of_each_kind__is_of_what_is_mine_and_not_done() -> None:
     running = awarded(1_001, seats={0: SEAT})
-    run = replace(running.run, missing=1, opened_at=1_000, aggregator=ME, aggregator_due=1_050)
-    view = replace(running, state=JobState.RUNNING, run=run, now=1_001)
+    run = replace(running.run, missing=1, opened_at=1_000, aggregator_due=1_050)
+    view = chaired(replace(running, state=JobState.RUNNING, run=run, now=1_001), ME)
     due = left([view], ME)
     assert due == {"seat": SEAT.deadline(run) - 1_001, "aggregation": 49}
     assert left([view], ME + 1) == {}

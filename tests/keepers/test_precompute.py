@@ -31,7 +31,7 @@ from keepers.services.progress import training_work
 from node import tasks as worker
 from tests.keepers.redis_double import Redis
 from tests.keepers.test_demands import CLAIM, job
-from tests.keepers.test_duties import AGGREGATOR, ME, ME_PROVIDER, OPENED, OTHER, OTHERS, ROOT, SEAT, WHOLE
+from tests.keepers.test_duties import AGGREGATOR, ME, ME_PROVIDER, OPENED, OTHER, OTHERS, ROOT, SEAT, WHOLE, chaired
 from tests.keepers.test_progress import Queue
 from tests.support.queue_seals import SEALS
 from tests.support.small_job import SmallJob, publish
@@ -77,7 +77,7 @@ def test_after_the_last_round__nothing_is_begun():
 
 
 def test_an_aggregator_with_slots__trains_from_its_own_aggregation():
-    view = complete(run=replace(WHOLE, aggregator=ME))
+    view = chaired(complete(), ME)
     assert ahead(view, HERE) == []
     done = WorkStatus("done", {"root": MADE.root.hex(), "pointer": MADE.pointer})
     assert provisional_checkpoint(Queue({aggregate_name(view): done}), view, ME) == MADE

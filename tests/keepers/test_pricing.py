@@ -101,7 +101,7 @@ def test_price_script__is_asked_before_the_aggregators_seat_is_taken() -> None:
     me = replace(ME_PROVIDER, is_provider=False, is_aggregator=True, aggregator_price=50)
     empty = view(
         1_060,
-        run=replace(WHOLE, aggregator=0),
+        run=WHOLE,
         seats={0: OTHERS, AGGREGATOR_SEAT: replace(CHAIR, operator=0, left_at=1_000)},
     )
     assert "take_over" in sends(duties(empty, me, TIMED))

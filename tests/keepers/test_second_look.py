@@ -26,6 +26,7 @@ from zoo_compute.chain import snapshot
 from zoo_compute.chain.provider import FailoverProvider
 from zoo_compute.errors import FalseLook, RpcsDisagree
 from zoo_compute.spec.custodians import Record
+from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.store.cid import digest_of, raw_cid
 
 HEAD, POINTER = SimpleNamespace(number=5, hash=b"1"), raw_cid(START)
@@ -89,7 +90,7 @@ class Place:
         )
 
     def propose(self) -> None:
-        seen = view(OPENED, run=replace(WHOLE, turn=TURN, aggregator=AGGREGATOR, aggregator_due=OPENED + 900))
+        seen = view(OPENED, run=replace(WHOLE, turn=TURN, aggregator_due=OPENED + 900))
         self.made.propose(seen, 0b111, START, POINTER)
         self._sends.start(seen.job)
         for _, wait in self._sends.finished():
@@ -109,7 +110,7 @@ def test_a_checkpoint_that_custodians_hold__is_posted_once_the_rpcs_agree(monkey
     place.other = HEAD
     place.propose()
     [call] = place.sent
-    assert call.args[1:5] == (TURN, 0b111, START, digest_of(POINTER))
+    assert call.args[1:6] == (AGGREGATOR_SEAT, TURN, 0b111, START, digest_of(POINTER))
 
 
 URLS = ("http://first", "http://second", "http://third")

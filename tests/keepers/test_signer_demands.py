@@ -76,11 +76,11 @@ def test_a_checkpoint_nobody_serves__is_demanded_of_one_that_signed_for_it() -> 
 
 
 def test_the_next_demand__is_of_another_signer() -> None:
-    for end, lane, help_tx in (("forfeited", 130, ""), ("forfeited", 130, "0x1"), ("", 1, ""), ("bytes", 0, "")):
+    for end, lane, help_tx in (("forfeited", 145, ""), ("forfeited", 145, "0x1"), ("", 1, ""), ("bytes", 0, "")):
         before = demand(MADE_BY_OTHER, lane, operator=FIRST, end=end, help_tx=help_tx, opened_at=OPENED - ANSWER_S - 60)
         view = held(OPENED + 6, demands=(before,))
         assert [d.signer for d in demanded(duties(view, THE_PROVIDER, LACKING))] == [1]
-    answered = demand(MADE_BY_OTHER, 130, operator=FIRST, end="bytes")
+    answered = demand(MADE_BY_OTHER, 145, operator=FIRST, end="bytes")
     assert [d.signer for d in demanded(duties(held(OPENED + 6, demands=(answered,)), THE_PROVIDER, LACKING))] == [0]
 
 
@@ -91,7 +91,7 @@ def test_a_signer_that_my_lane_asks_for_two_claims_already__is_not_asked_for_a_t
         (busy, 1),
         (busy[:1], 0),
         ((replace(busy[0], end="bytes"), busy[1]), 0),
-        (tuple(replace(each, lane=130) for each in busy), 0),
+        (tuple(replace(each, lane=145) for each in busy), 0),
         (tuple(replace(each, operator=THIRD) for each in busy), 0),
     ):
         assert [d.signer for d in demanded(duties(held(OPENED + 6, demands=demands), THE_PROVIDER, LACKING))] == [
@@ -115,7 +115,7 @@ def test_nothing_is_demanded__of_authors_of_the_open_turn_or_of_those_who_lost_t
 
 
 def test_a_demand_of_me__is_closed_by_others() -> None:
-    asked = demand(MADE_BY_OTHER, 130, operator=ME, opened_at=OPENED - 100)
+    asked = demand(MADE_BY_OTHER, 145, operator=ME, opened_at=OPENED - 100)
     stakes = held(0).stakes
     assert closes(duties(held(OPENED + 90, demands=(asked,), stakes=stakes), THE_PROVIDER, Progress())) == []
     other = replace(asked, operator=FIRST)
@@ -144,7 +144,7 @@ def test_of_a_silent_signer__one_chunk_is_demanded_from_the_lane_that_stops_no_c
     expected = [DemandChunk(MADE_BY_OTHER, STRANGERS_LANE, {0: None}, 1, is_check=True)]
     assert list(demand_of_silent(held(OPENED), THE_PROVIDER, silent)) == expected
     assert expected[0] in duties(held(OPENED, state=JobState.ENDED), THE_PROVIDER, silent), "of the last one, too"
-    mine, theirs = (demand(MADE_BY_OTHER, 130, operator=SECOND, end="bytes", demander=who) for who in ("0xP", "0xA"))
+    mine, theirs = (demand(MADE_BY_OTHER, 145, operator=SECOND, end="bytes", demander=who) for who in ("0xP", "0xA"))
     of_another = replace(theirs, operator=FIRST)
     for demands in ((theirs,), 3 * (of_another,), (replace(mine, operator=FIRST),)):
         assert list(demand_of_silent(held(OPENED, demands=demands), THE_PROVIDER, silent)) == expected
@@ -161,7 +161,7 @@ def test_others_demands__shield_no_signer() -> None:
     """Answered ones do not count; nor do open ones that leave me no time; and where the strangers' lane is used up, I use my own."""
     silent = Progress(silent=((MADE_BY_OTHER, 1),))
     own = [DemandChunk(MADE_BY_OTHER, 0, {0: None}, 1, is_check=True)]
-    theirs = demand(MADE_BY_OTHER, 130, operator=SECOND, end="bytes")
+    theirs = demand(MADE_BY_OTHER, 145, operator=SECOND, end="bytes")
     assert list(demand_of_silent(held(OPENED, demands=4 * (theirs,)), THE_PROVIDER, silent)) == own
     latest = MADE_BY_OTHER.deadline - 2 * ANSWER_S
     enough = latest - ANSWER_S * 3 // 2
@@ -183,7 +183,7 @@ def test_others_demands__shield_no_signer() -> None:
 def test_a_signer_that_answered_my_checks__is_asked_no_more_in_this_job() -> None:
     silent = Progress(silent=((MADE_BY_OTHER, 1),))
     before = replace(MADE_BY_OTHER, turn=MADE_BY_OTHER.turn - 1)
-    mine = demand(before, 130, operator=SECOND, end="bytes", demander="0xP")
+    mine = demand(before, 145, operator=SECOND, end="bytes", demander="0xP")
     for demands, due in (
         ((mine,), 1),
         (2 * (mine,), 0),
@@ -201,7 +201,7 @@ def test_a_signer_that_is_asked_for_two_claims__is_waited_for__or_asked_from_my_
     others = [replace(MADE_BY_OTHER, turn=turn) for turn in (5, 6)]
     latest = MADE_BY_OTHER.deadline - 2 * ANSWER_S
     for opened_at, due in ((latest - ANSWER_S * 3 // 2 - 1, []), (latest - ANSWER_S * 3 // 2, own)):
-        busy = tuple(demand(made, 130, operator=SECOND, opened_at=opened_at) for made in others)
+        busy = tuple(demand(made, 145, operator=SECOND, opened_at=opened_at) for made in others)
         assert list(demand_of_silent(held(latest, demands=busy), THE_PROVIDER, silent)) == due
         mine = tuple(replace(each, lane=0) for each in busy)
         assert list(demand_of_silent(held(latest, demands=busy + mine), THE_PROVIDER, silent)) == []

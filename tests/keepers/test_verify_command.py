@@ -89,7 +89,7 @@ def test_what_a_dispute_needs__is_a_heavy_ask_about_the_dearest_claim(monkeypatc
     )
 
     def needed(**changes: Any) -> int:
-        return Purse.read(chain, "0xme", view(1, **{"seats": {}, **changes})).needed_tokens
+        return Purse.read(chain, "0xme", replace(view(1), **{"seats": {}, **changes})).needed_tokens
 
     seat = view(1).seats[0]
     assert needed() == 4

@@ -30,7 +30,7 @@ def deploy(data_root: bytes) -> SimpleNamespace:
 
 def run_of(nobody: str) -> tuple[object, ...]:
     """Settlement's record of a job, of which evidence reads the slots."""
-    return (3, 0, 0, 9, SLOTS, *[0] * 9, nobody, *[0] * 6, bytes(32), 0)
+    return (3, 0, 0, 9, SLOTS, *[0] * 9, nobody, *[0] * 6, bytes(32), 0, 0)
 
 
 def evidence_result(

@@ -92,6 +92,8 @@ LONG_FOR_A_REASON = {
     "contracts/Descent.vy": "one check for each kind of answer, a page each, read beside the others",
     "contracts/Referee.vy": _ONE_MACHINE,
     "contracts/Rewards.vy": _ONE_MACHINE,
+    "contracts/modules/custody_turns.vy": "a turn's signatures, from the first to their pay",
+    "contracts/modules/settlement_claims.vy": "claims, from made to paid; Settlement has no room for calls between its parts",
     "contracts/TaskRegistry.vy": _ONE_MACHINE,
     "tests/support/attacks.py": "the attacks of one table, each as a story",
     "tests/referee/test_referee_refusals.py": "one contract, function by function",

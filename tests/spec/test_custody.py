@@ -41,7 +41,18 @@ def test_a_seat_that_serves_nobody__without_custodians__costs_the_aggregator_its
     commit_all(s, job)
     run = s.world.run(job)
     mask = present(run) & ~(1 << s.seat_of(job, CAROL))
-    s.no("settlement: mask differs", "settlement", "post_checkpoint", "dave hot", job, 0, mask, b"r" * 32, b"c" * 32)
+    s.no(
+        "settlement: mask differs",
+        "settlement",
+        "post_checkpoint",
+        "dave hot",
+        job,
+        AGGREGATOR_SEAT,
+        0,
+        mask,
+        b"r" * 32,
+        b"c" * 32,
+    )
     before = locked(s, DAVE, zen)
     s.to(run.aggregator_due + 1)
     s.ok("settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)

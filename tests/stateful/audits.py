@@ -4,7 +4,7 @@ from tests.stateful.rules import precondition, rule
 from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, is_closed, is_ended, when
 from tests.support.lockstep.stage import AUDITORS, Stage
 from zoo_compute.spec import audit_ends
-from zoo_compute.spec.auditing import Role, Verdicts, lapses_at, verdicts_of
+from zoo_compute.spec.auditing import FIRST_SLOT_UNIT, Role, Verdicts, lapses_at, verdicts_of
 from zoo_compute.spec.audits import judge_of
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.disputed_claims import claim_key
@@ -83,7 +83,7 @@ class Audits(Walk):
                 for unit in audit_ends.units_of(claim)
                 if draw.is_drawn and judge_of(self.s.world, draw, unit, claim.operator, role) == operator
             ]
-            units = mine or ([1] if some >> index & 1 else [])
+            units = mine or ([FIRST_SLOT_UNIT] if some >> index & 1 else [])
             wrong = [unit for unit in units if some >> (unit + 3 * index) % 16 & 3 == 3]
             clean = [unit for unit in units if unit not in wrong or some & 31 == 31]
             said = verdicts_of(clean, wrong)

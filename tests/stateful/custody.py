@@ -13,7 +13,7 @@ from zoo_compute.spec.custodians import (
     Record,
     StartSignature,
 )
-from zoo_compute.spec.params import AGGREGATOR_SEAT, SIGNED_BYTES, custodians_of
+from zoo_compute.spec.params import SIGNED_BYTES, custodians_of
 from zoo_compute.spec.state import Claim, JobState
 
 NAMES = (*OPERATORS, *AUDITORS)
@@ -144,7 +144,7 @@ class Custody(Walk):
         committee = self.committee_of(job, claim.turn)
         signed = self.checkpoint_signatures(job, claim, committee, some, cid=b"c" * 32 if wrong else b"x" * 32)
         inputs = self.inputs(job, claim.turn, committee, some >> 3) if some & 1 else ()
-        self.s.attempt("custody", "hold_turn", "stranger", job, claim.turn, committee, inputs, signed)
+        self.s.attempt("custody", "hold_turn", "stranger", job, claim.seat, claim.turn, committee, inputs, signed)
 
     def post_in_custody(self, job: int, lie: int, some: int) -> None:
         """By the aggregator, with inputs that are not on record, or some that are; `lie` is what its mask gets wrong."""
@@ -154,13 +154,14 @@ class Custody(Walk):
         root = committed_results.checkpoint_root(run.turn)
         is_on_record = self.record_of(job, run.turn).inputs and some & 64
         inputs = () if is_on_record else self.inputs(job, run.turn, committee, EVERYBODY)
-        signed = tuple(
-            CheckpointSignature(place, self.key(committee, place), job, run.turn, root, b"c" * 32)
-            for place in self.places(job, some)
-        )
-        mask, sender = seats.present(run) ^ lie, self.hot(self.s.world.seat(job, AGGREGATOR_SEAT).operator)
-        args = (job, run.turn, mask, root, b"c" * 32, committee, inputs, signed)
-        self.s.attempt("custody", "post_checkpoint", sender, *args)
+        mask = seats.present(run) ^ lie
+        for seat in self.aggregators(job):
+            signed = tuple(
+                CheckpointSignature(place, self.key(committee, place), job, run.turn, seat, root, b"c" * 32)
+                for place in self.places(job, some)
+            )
+            args = (job, seat, run.turn, mask, root, b"c" * 32, committee, inputs, signed)
+            self.s.attempt("custody", "post_checkpoint", self.hot(self.s.world.seat(job, seat).operator), *args)
 
     def count_all(self, job: int) -> None:
         """All turns that are final."""
@@ -176,13 +177,13 @@ class Custody(Walk):
 
     def sign_checkpoint(self, job: int, claim: Claim, committee: Committee, some: int) -> None:
         signed = self.checkpoint_signatures(job, claim, committee, some | EVERYBODY & -4)
-        self.s.attempt("custody", "hold_turn", "stranger", job, claim.turn, committee, (), signed)
+        self.s.attempt("custody", "hold_turn", "stranger", job, claim.seat, claim.turn, committee, (), signed)
 
     def checkpoint_signatures(
         self, job: int, claim: Claim, committee: Committee, some: int, cid: bytes = b"c" * 32
     ) -> tuple[CheckpointSignature, ...]:
         return tuple(
-            CheckpointSignature(place, self.key(committee, place), job, claim.turn, claim.root, cid)
+            CheckpointSignature(place, self.key(committee, place), job, claim.turn, claim.seat, claim.root, cid)
             for place in self.places(job, some)
         )
 

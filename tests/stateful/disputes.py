@@ -24,7 +24,7 @@ from zoo_compute.spec.verdicts import sealed
 
 # Of slot-rounds as `committed_results` has them.
 PROGRAMS: dict[Kind, HashedProgram] = {Kind.TRAINING: TRAINING, Kind.UPDATE: UPDATE, Kind.AGGREGATION: AGGREGATION}
-WORK = Work((TRAINING.opened.root, UPDATE.opened.root, AGGREGATION.opened.root), SEGMENTS * STEPS, STEPS, 1)
+WORK = Work((TRAINING.opened.root, UPDATE.opened.root, *[AGGREGATION.opened.root] * 3), SEGMENTS * STEPS, STEPS, 1)
 KINDS = (Kind.TRAINING, Kind.TRAINING, Kind.TRAINING, Kind.UPDATE, RESULT)
 NO_STATES = States(EMPTY, EMPTY, ())
 SALT = b"s" * 32

@@ -29,6 +29,7 @@ JOB: dict[str, Any] = {
     "quorum": range(1, 4),
     "depth": range(1, 5),
     "policy": range(4),
+    "aggregators": (1, 1, 2, 3),
     "prices": draw_prices,
     "many": BITS,
     "quiet": BITS,
@@ -46,6 +47,8 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admiss
     def begin(self, *, prices: list[int], many: int, quiet: int, steps: int, **terms: Any) -> None:
         """Most jobs are driven to some turn at once, some to a step of their auctions. Most pay for audits."""
         terms["quorum"] = min(terms["quorum"], terms["slots"])
+        if not many & 2 and many % 8:
+            terms["aggregators"] = 1  # mostly: several need custodians
         if many & 2:
             terms["policy"] |= (3 if many & 4 else 5) << CUSTODIANS_AT
         if self.s.attempt(

@@ -86,7 +86,7 @@ class Operators(Walk):
             ("settlement", "commit", job, number, number, root, root),
             ("settlement", "time_out", job, number),
             ("settlement", "take_over", job, number, operator, number, number),
-            ("settlement", "post_checkpoint", job, number, number, root, root),
+            ("settlement", "post_checkpoint", job, AGGREGATOR_SEAT, number, number, root, root),
             ("settlement", "time_out", job, AGGREGATOR_SEAT),
             ("locks", "release", job, operator),
             ("auction", "reopen", job, number),

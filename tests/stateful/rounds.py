@@ -5,8 +5,7 @@ from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, Walk, has_vacancy, is
 from tests.support.lockstep import committed_results
 from tests.support.lockstep.stage import OPERATORS
 from zoo_compute.spec import seats
-from zoo_compute.spec.params import AGGREGATOR_SEAT
-from zoo_compute.spec.state import JobState
+from zoo_compute.spec.state import JobState, Run
 
 
 class Rounds(Walk):
@@ -72,10 +71,14 @@ class Rounds(Walk):
         self.close_turn(self.job(job, is_running), lie=lie)
 
     def close_turn(self, job: int, *, lie: int) -> None:
-        """The aggregator posts a checkpoint; `lie` is what its mask gets wrong."""
+        """An aggregator that has not posted posts its share; `lie` is what its mask gets wrong."""
         run = self.s.world.run(job)
-        sender = self.hot(self.s.world.seat(job, AGGREGATOR_SEAT).operator)
-        args = (job, run.turn, seats.present(run) ^ lie, committed_results.checkpoint_root(run.turn), b"c" * 32)
+        for seat in self.aggregators(job):
+            self.post_share(job, seat, run, lie)
+
+    def post_share(self, job: int, seat: int, run: Run, lie: int) -> None:
+        sender = self.hot(self.s.world.seat(job, seat).operator)
+        args = (job, seat, run.turn, seats.present(run) ^ lie, committed_results.checkpoint_root(run.turn), b"c" * 32)
         self.s.attempt("settlement", "post_checkpoint", sender, *args)
 
     @when(is_running)
@@ -109,7 +112,10 @@ class Rounds(Walk):
     def everybody_takes_over(self, job: int, some: int) -> None:
         """Every vacant seat, whole or in part; the aggregator's too."""
         job = self.job(job, has_vacancy)
-        for number, seat in [*self.seats(job), (AGGREGATOR_SEAT, self.s.world.seat(job, AGGREGATOR_SEAT))]:
+        for number, seat in [
+            *self.seats(job),
+            *((each, self.s.world.seat(job, each)) for each in self.aggregators(job)),
+        ]:
             count = 1 if some >> number % 16 & 1 else seat.count
             for name in () if seat.operator else OPERATORS:
                 args = (job, number, self.s.ids[name], count, 10)
@@ -123,9 +129,10 @@ class Rounds(Walk):
         run = self.s.world.run(job)
         if run.is_open:
             self.s.to(max(self.s.now, run.aggregator_due + offset))
-        self.s.attempt("settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)
+        seat = self.aggregators(job)[-1]
+        self.s.attempt("settlement", "time_out", "stranger", job, seat)
         for name in OPERATORS:
-            args = (job, AGGREGATOR_SEAT, self.s.ids[name], 1, 10)
+            args = (job, seat, self.s.ids[name], 1, 10)
             self.s.attempt("settlement", "take_over", f"{name} hot", *args)
 
     @when(is_running)
@@ -134,6 +141,6 @@ class Rounds(Walk):
         job = self.job(job, is_running)
         run = self.s.world.run(job)
         if run.is_open and job % 2:
-            is_led = self.s.world.seat(job, AGGREGATOR_SEAT).operator
+            is_led = all(self.s.world.seat(job, seat).operator for seat in self.aggregators(job))
             self.s.to(max(self.s.now, (run.inputs_close if is_led else run.aggregator_due) + offset))
         self.s.attempt("settlement", "abandon", "stranger", job)

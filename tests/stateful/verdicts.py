@@ -40,7 +40,7 @@ class Verdicts(Walk):
         """A chunk of a claim, by whoever has the lane; whoever is asked answers at once, late, or not now."""
         job = self.job(job, has_claims)
         claim = self.claim(job, index)
-        lane = (STRANGERS_LANE, SUBMITTER_LANE, AGGREGATOR_SEAT, 131, 0, 1, 2, 3)[lane]
+        lane = (STRANGERS_LANE, SUBMITTER_LANE, AGGREGATOR_SEAT, STRANGERS_LANE + 1, 0, 1, 2, 3)[lane]
         self.s.base_fee = index % 2 * 3 * 10**9
         slot = (0 if claim.is_aggregation else claim.scope >> 16) + (what == 7)
         args = (job, claim, lane, slot, what % 4, index % 3)

@@ -17,7 +17,7 @@ from tests.support.scenarios.admissions import admit
 from zoo_compute.spec import seats
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.exploration import Status
-from zoo_compute.spec.params import ZEN
+from zoo_compute.spec.params import AGGREGATOR_SEAT, ZEN
 from zoo_compute.spec.state import Claim, JobState, Phase, Seat
 
 INDEX = range(8)
@@ -180,6 +180,12 @@ class Walk:
     def seats(self, job: int) -> list[tuple[int, Seat]]:
         """All seats of slots."""
         return [(number, seat) for (of, number), seat in self.s.world.seats.items() if of == job and number < 128]
+
+    def aggregators(self, job: int) -> list[int]:
+        """Seats of aggregators that have not posted in the open turn; of a job that does not run all."""
+        run = self.s.world.run(job)
+        seats_of = range(AGGREGATOR_SEAT, AGGREGATOR_SEAT + max(1, run.aggregators))
+        return [seat for seat in seats_of if not seats.has_posted(run, seat)] or [AGGREGATOR_SEAT]
 
     def hot(self, operator: int) -> str:
         return self.s.world.operator(operator).hot if operator else "stranger"

@@ -249,7 +249,10 @@ def reorged_draw() -> Outcome:
         buried = Message("alice hot", s.now, block=block + s.preset.draw_blocks + 1)
         audits.draw_units(w, buried, job, 0)
         draw = w.draws[job, 0]
-        drawn = [draw.is_drawn and auditing.is_drawn(draw.seed, slot + 1, 5_000) for slot in slots_of(claim)]
+        drawn = [
+            draw.is_drawn and auditing.is_drawn(draw.seed, slot + auditing.FIRST_SLOT_UNIT, 5_000)
+            for slot in slots_of(claim)
+        ]
         outcomes.append((any(drawn), fork is None, w))
     escaped = [w for is_caught, is_stale, w in outcomes if not is_caught and not is_stale]
     assert escaped, "no fork of 64 spares its two units"
@@ -298,7 +301,7 @@ def bounties(turns: int, how: str) -> Outcome:
             for _ in range(2):
                 s.wait(s.preset.draw_blocks + 2)
                 s.ok("audits", "draw_units", "stranger", job, turn)
-            own = [slot + 1 for slot in slots_of(claim)]
+            own = [slot + auditing.FIRST_SLOT_UNIT for slot in slots_of(claim)]
             said = auditing.verdicts_of([], own) if is_attack else auditing.verdicts_of(own, [])
             s.ok("audits", "give_verdicts", "erin hot", job, turn, s.ids["erin"], said)
         s.wait(1)

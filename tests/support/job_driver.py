@@ -16,6 +16,7 @@ from eth_utils.crypto import keccak
 
 from zoo_compute.spec.params import AGGREGATOR_SEAT, POLICY_DELAYED, Terms, least_posting_deposit
 from zoo_compute.spec.pricing import RevealedBid, order_bids
+from zoo_compute.spec.seats import deadline_of
 from zoo_compute.spec.state import Claim, Seal
 
 SLOTS, AGGREGATOR = KINDS = 0, 1  # what a lot sells
@@ -91,6 +92,10 @@ class JobDriver:
         """The last second at which the last of these claims can be challenged."""
         turns = {claim.turn if isinstance(claim, Claim) else claim[0] for claim in claims}
         return max(int(self.kit.settlement.claim_deadline(job, turn)) for turn in turns)
+
+    def deadline_of(self, job: int, seat: int) -> int:
+        """The last second at which the seat's holder cannot be timed out."""
+        return int(deadline_of(self.run(job), self.seat(job, seat)))
 
     def slots_root(self, job: int) -> bytes:
         """What slots start from; in a delayed job what the turn before started from, unless that was rolled back."""
@@ -278,13 +283,19 @@ class JobDriver:
                 self.commit(job, self.party(operator), number)
 
     def post_checkpoint(self, job: int, party: Party | None = None) -> Any:
-        """The aggregator closes the open turn with what was committed; its claim."""
-        run, seat = self.run(job), self.seat(job, AGGREGATOR_SEAT)
+        """The aggregators close the open turn with what was committed, or the given one posts; the last claim."""
+        for number in range(AGGREGATOR_SEAT, AGGREGATOR_SEAT + self.run(job).aggregators):
+            claim = self.post_share(job, number, party)
+        return claim
+
+    def post_share(self, job: int, number: int, party: Party | None = None) -> Any:
+        """One aggregator posts, of what was committed; its claim."""
+        run, seat = self.run(job), self.seat(job, number)
         party = self.party(seat.operator) if party is None else party
         mask, (root, data) = (2**run.seats - 1) & ~run.missing, self.checkpoint(job, run.turn)
-        args = (job, run.turn, mask, root, data)
+        args = (job, number, run.turn, mask, root, data)
         self.send("settlement", "post_checkpoint", self.hot_of(party), *args)
-        fixed = (run.turn, run.round, AGGREGATOR_SEAT, seat.operator, mask, seat.price, run.start_root, root)
+        fixed = (run.turn, run.round, number, seat.operator, mask, seat.price, run.start_root, root)
         return self.record(job, Claim(*fixed))
 
     def finalise(self, job: int) -> None:

@@ -22,5 +22,6 @@ COUNTS = frozenset(
     (
         "job", "operator", "epoch", "jobs", "count", "places", "cited", "qualities", "capacity",
         "rounds", "slots", "quorum", "flops", "depth", "policy", "v", "nonce", "server", "client", "turn",
+        "aggregators", "seat",
     )
 )  # fmt: skip

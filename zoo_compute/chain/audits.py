@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.snapshot import job_events
-from zoo_compute.spec.auditing import AGGREGATION_UNIT, Budget, Draw, Role, Verdicts, assigned, has_unit
+from zoo_compute.spec.auditing import FIRST_SLOT_UNIT, Budget, Draw, Role, Verdicts, assigned, has_unit
 from zoo_compute.spec.params import AGGREGATOR_SEAT, BOUNTY_FEES, RESERVED_FEES
 
 if TYPE_CHECKING:
@@ -69,15 +69,15 @@ class AuditsView:
 
 def units_of(claim: Claim) -> list[tuple[int, int | None]]:
     """A claim's units, each with its slot; an aggregation has none."""
-    if claim.seat == AGGREGATOR_SEAT:
-        return [(AGGREGATION_UNIT, None)]
+    if claim.seat >= AGGREGATOR_SEAT:
+        return [(claim.seat - AGGREGATOR_SEAT, None)]
     first, count = claim.scope >> 16, claim.scope & 0xFFFF
-    return [(slot + 1, slot) for slot in range(first, first + count)]
+    return [(slot + FIRST_SLOT_UNIT, slot) for slot in range(first, first + count)]
 
 
 def fee_of(terms: Terms, unit: int) -> int:
     """What a verdict on a unit is paid."""
-    return terms.aggregator_reserve if unit == AGGREGATION_UNIT else terms.reserve
+    return terms.aggregator_reserve if unit < FIRST_SLOT_UNIT else terms.reserve
 
 
 def reserve_of(terms: Terms, unit: int) -> int:
@@ -92,7 +92,7 @@ def budget_of(terms: Terms, unit: int, *, is_wrong: bool) -> int:
 
 def expected_cost(terms: Terms) -> int:
     """What the audits of a whole job cost on average: the drawn part of a re-execution of everything."""
-    a_round = terms.slots * terms.reserve + terms.aggregator_reserve
+    a_round = terms.slots * terms.reserve + terms.aggregators * terms.aggregator_reserve
     return -(-terms.rounds * a_round * terms.audit_bps // 10_000)
 
 

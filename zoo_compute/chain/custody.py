@@ -68,7 +68,7 @@ class CustodyView:
         """
         record = self.records.get(turn, Record(turn))
         is_in_mask = record.mask >> seat & 1
-        signers = record.checkpoint if seat == AGGREGATOR_SEAT else record.inputs * is_in_mask
+        signers = record.checkpoint if seat >= AGGREGATOR_SEAT else record.inputs * is_in_mask
         committee = self.committees.get(record.version, ())
         signed = {index: member.operator for index, member in enumerate(committee) if signers >> index & 1}
         return {index: operator for index, operator in signed.items() if self.roles.get(operator, Role()).reserve}

@@ -209,7 +209,7 @@ def _penalties(chain: Chain, events: Iterable[Event]) -> list[Penalty]:
         if event.name == "SetAside":  # of the seat that the next event vacates
             aside[args["operator"], len(made)] = args["amount"]
         elif event.name == "SeatVacated" and args["slashed"]:
-            why = LATE_AGGREGATOR if args["seat"] == AGGREGATOR_SEAT else _cause(chain, event)
+            why = LATE_AGGREGATOR if args["seat"] >= AGGREGATOR_SEAT else _cause(chain, event)
             made.append(Penalty(event.block, args["operator"], args["turn"], args["seat"], args["slashed"], why))
         elif event.name == "SetAsideReturned":  # of all its seats together: the oldest first
             left = args["amount"]

@@ -67,6 +67,7 @@ HINTS: dict[str, str] = {
     "tasks: rounds out of range": "choose 1 to 10,000 rounds",
     "tasks: slots out of range": "choose 1 to 16,384 slots",
     "tasks: quorum out of range": "choose a quorum between 1 and the number of slots",
+    "tasks: aggregators out of range": "1; 2 to 16 in a job with custodians",
     "tasks: prices out of range": "a reserve is at least 1 and at most the maximum price, both for slots and for the aggregator",
     "tasks: seconds out of range": "use 1 to 604,800 seconds for a slot, an aggregation and a re-execution",
     "tasks: flops out of range": "the profiled FLOPs of a slot-round must be at least 1 and below 2^96",
@@ -112,7 +113,6 @@ HINTS: dict[str, str] = {
     "auction: not the deployer": "only the deploying account wires the contracts",
     "auction: already wired": "the contracts of a deployment are wired once; deploy again for other ones",
     # -- Settlement
-    "settlement: not the auction": _PROTOCOL_ONLY,
     "settlement: not awarded": "the job is not in its ready window",
     "settlement: not the hot key": _HOT_KEY,
     "settlement: nothing to ready": _DONE,
@@ -139,9 +139,8 @@ HINTS: dict[str, str] = {
     "settlement: seat not vacant": _DONE,
     "settlement: convicted this turn": "the operator was convicted in this turn: it may take a seat in the next one",
     "settlement: depth reached": "finalise the claims of the oldest turn first; then the next turn can open",
-    "settlement: not the referee": _PROTOCOL_ONLY,
-    "settlement: not the availability": _PROTOCOL_ONLY,
-    "settlement: not the custody": "in a job with custodians send `post_checkpoint` to Custody, with their signatures",
+    "settlement: not a protocol contract": "in a job with custodians send `post_checkpoint` to Custody, with their signatures;"
+    " all else is for the protocol's contracts",
     "settlement: turn is open": "in a job with custodians ask about a claim once its turn is closed",
     "locks: nothing locked": _DONE,
     "locks: nothing set aside": _DONE,
@@ -323,6 +322,7 @@ HINTS: dict[str, str] = {
     "admissions: already wired": "the contracts of a deployment are wired once; deploy again for other ones",
     # -- Referee: asks
     "referee: not of this kind": "0 training, 1 update and 3 result are of a seat's claim, 2 aggregation is of an aggregator's",
+    "referee: no such program": "the work has a program for each aggregator of the job",
     "referee: no such slot": "name a slot that the claim covers (0 of an aggregation)",
     "referee: work does not match": "send the job's work as `zoo_compute.training.work_root` computes it from the manifest and the program",
     "referee: result does not match": "send the slot's result from the bundle, with its path to the claim's root",

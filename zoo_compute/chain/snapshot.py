@@ -337,7 +337,7 @@ def _lost(events: Sequence[Event]) -> dict[int, int]:
         elif event.name == "SeatSplit":
             runs[args["seat"]] = (runs[args["seat"]][0], args["kept"])
             runs[args["new_seat"]] = (args["first"], args["count"])
-        elif event.name == "SeatVacated" and args["seat"] != AGGREGATOR_SEAT:
+        elif event.name == "SeatVacated" and args["seat"] < AGGREGATOR_SEAT:
             first, count = runs[args["seat"]]
             lost_slots[args["operator"]] = lost_slots.get(args["operator"], 0) | full(count) << first
     return lost_slots

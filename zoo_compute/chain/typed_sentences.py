@@ -19,7 +19,7 @@ SENTENCES = {
     "Receipt": "confirm that operator {server} sent operator {client} {total} in epoch {epoch}",
     "Start": "confirm that you hold the data with which job {job} starts",
     "Inputs": "confirm that you hold what {seats} of job {job} committed in turn {turn}",
-    "Checkpoint": "confirm that you hold the checkpoint {root} of job {job}, turn {turn}, at {cid}",
+    "Checkpoint": "confirm that you hold what the aggregator in seat {seat} of job {job} computed in turn {turn}: {root}, at {cid}",
 }  # fmt: skip
 
 

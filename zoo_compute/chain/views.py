@@ -112,7 +112,7 @@ class Run:
     window_s: int
     slot_s: int
     aggregate_s: int
-    aggregator: int  # operator; 0 when vacant
+    aggregators: int  # seats that combine the updates, each of a share of the tensors
     aggregator_due: int
     token: str
     flops: int
@@ -123,6 +123,7 @@ class Run:
     held_s: int  # seconds by which ended holds have moved the open turn
     start_root: bytes  # the state the newest turn starts from
     said: int = 0  # of the open turn, by custodians (`Said`)
+    posted: int = 0  # of the open turn: bitmap of aggregators that posted
 
     @property
     def is_waiting(self) -> bool:
@@ -272,7 +273,7 @@ class JobView:
     run: Run | None  # None before the award
     lots: Mapping[int, Lot]  # by kind
     bids: Mapping[tuple[int, int], Bid]  # by (kind, operator); spent ones are absent
-    seats: Mapping[int, Seat]  # by number; AGGREGATOR_SEAT is the aggregator's
+    seats: Mapping[int, Seat]  # by number; from AGGREGATOR_SEAT on they are of aggregators
     stakes: Mapping[int, JobStake]  # by operator
     checkpoint_roots: Mapping[int, bytes]  # by round, after all rollbacks; 0 is the initial state
     checkpoint_cids: Mapping[int, bytes]  # by round from 1: digests of the pointers' CIDs
@@ -323,7 +324,13 @@ class JobView:
     @property
     def slot_seats(self) -> Mapping[int, Seat]:
         """The seats of slots, by number."""
-        return {number: seat for number, seat in self.seats.items() if number != AGGREGATOR_SEAT}
+        return {number: seat for number, seat in self.seats.items() if number < AGGREGATOR_SEAT}
+
+    @property
+    def aggregator(self) -> int:
+        """The operator that aggregates; 0 while the seat is vacant."""
+        seat = self.seats.get(AGGREGATOR_SEAT)
+        return seat.operator if seat is not None else 0
 
     def seats_of(self, operator: int) -> Mapping[int, Seat]:
         """The seats of slots an operator holds, by number."""
@@ -337,7 +344,7 @@ class JobView:
         """What whoever takes this vacant seat now is paid: for a slot-round, or for an aggregation."""
         run, seat = self.run, self.seats[number]
         assert run is not None, "there are seats after the award"
-        if number == AGGREGATOR_SEAT:
+        if number >= AGGREGATOR_SEAT:
             is_spared = Said.SPARED in Said(run.said)
             steps = 0 if is_spared else AGGREGATION_STEPS * (self.now - seat.left_at) // run.aggregate_s
             return vacant_price(seat.price, steps, self.lots[Kind.AGGREGATOR].reserve)
@@ -346,7 +353,7 @@ class JobView:
     def takeover_lock(self, number: int, count: int, operator: int) -> int:
         """What an operator locks, at most, for so many slots of a vacant seat."""
         lock = lock_of(count * self.price_now(number), self.terms.audit_bps)
-        if number == AGGREGATOR_SEAT:
+        if number >= AGGREGATOR_SEAT:
             return lock + restitution(self.terms)
         return lock + (0 if self.seats_of(operator) else lock_once(self.terms))
 
@@ -414,8 +421,8 @@ class JobView:
         if self.run is None or self.run.policy & (POLICY_ROLL_BACK | POLICY_CARRIES):
             return []
         over = (c for c in self.pending if c.disputed and self.is_closed(c.turn) and self.now > c.deadline)
-        aggregator = self.seats.get(AGGREGATOR_SEAT)
-        return [c for c in over if c.seat != AGGREGATOR_SEAT and (not aggregator or c.operator != aggregator.operator)]
+        aggregators = {seat.operator for number, seat in self.seats.items() if number >= AGGREGATOR_SEAT}
+        return [c for c in over if c.seat < AGGREGATOR_SEAT and c.operator not in aggregators]
 
     @property
     def final_rounds(self) -> int:

@@ -192,7 +192,7 @@ def progress_of(
         slots=terms.slots,
         committed=run.committed if run and view.state == JobState.RUNNING else 0,
         nodes=_nodes(view),
-        aggregator=run.aggregator if run else 0,
+        aggregator=view.aggregator if run else 0,
         loss=known[-1] if known else None,
         losses=tuple(losses),
         spent=spent,
@@ -227,7 +227,7 @@ def waiting_for(view: JobView) -> str:
         if run.is_waiting:
             return f"round {run.round + 1} opens when the claims of {run.depth} turns before are final"
         if view.inputs_complete(now):
-            late = "vacant" if not run.aggregator else f"by operator {run.aggregator}"
+            late = "vacant" if not view.aggregator else f"by operator {view.aggregator}"
             return f"aggregation {late}, due in {format_seconds(max(0, run.aggregator_due - now))}"
         count = sum(seat.count for seat in view.vacant_seats.values())
         vacant = f", {count} slot{'s' * (count > 1)} vacant" if count else ""

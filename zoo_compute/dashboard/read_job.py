@@ -49,7 +49,7 @@ def job(db: sqlite3.Connection, number: int, now: int, look: JobLook | None) -> 
 def _seats(db: sqlite3.Connection, job: int) -> list[SeatView]:
     query = "SELECT seat, operator, first, count, price FROM seats WHERE job = ? ORDER BY seat LIMIT 200"
     return [
-        SeatView(seat, operator, first, 0 if seat == AGGREGATOR_SEAT else count, price)
+        SeatView(seat, operator, first, 0 if seat >= AGGREGATOR_SEAT else count, price)
         for seat, operator, first, count, price in db.execute(query, (job,))
     ]
 
@@ -106,13 +106,13 @@ def _round(round_: int, turn: int, claims: Sequence[Any], row: JobRow, working: 
     aggregation, aggregator = "none", 0
     for seat in working:
         state = "training" if seat.operator else "vacant"
-        if seat.seat == AGGREGATOR_SEAT:
+        if seat.seat >= AGGREGATOR_SEAT:
             aggregation, aggregator = ("waiting" if seat.operator else "vacant"), seat.operator
         for slot in range(seat.first, min(seat.first + seat.count, visible)):
             slots[slot], operators[slot] = state, seat.operator
     for seat_number, first, count, operator, state, disputed in claims:
         fate = "disputed" if disputed and state == "pending" else _STATES.get(state, "committed")
-        if seat_number == AGGREGATOR_SEAT:
+        if seat_number >= AGGREGATOR_SEAT:
             aggregation, aggregator = fate, operator
         for slot in range(first, min(first + count, visible)):
             slots[slot], operators[slot] = fate, operator

@@ -78,7 +78,7 @@ def _claims(db: sqlite3.Connection, operator: int, now: int) -> list[OperatorCla
         query, (operator, CLAIMS)
     ):
         slots = f"slots {first} to {first + count - 1}" if count > 1 else f"slot {first}"
-        work = "aggregation" if seat == AGGREGATOR_SEAT else slots
+        work = "aggregation" if seat >= AGGREGATOR_SEAT else slots
         is_open = state == "pending" and deadline is not None
         fate = "in dispute" if disputed and state == "pending" else _fate(state, deadline, now)
         made.append(

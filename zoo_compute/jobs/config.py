@@ -250,7 +250,7 @@ class ComputeJob:
         prices = self.prices if None in (partial.max_price, partial.aggregator_max_price) else partial
         assert prices.max_price is not None
         assert prices.aggregator_max_price is not None
-        return escrow_of(training.rounds, training.slots, prices.max_price, prices.aggregator_max_price)
+        return escrow_of(training.rounds, training.slots, prices.max_price, prices.aggregator_max_price, 1)
 
     @property
     def custody(self) -> CustodyTerms | None:

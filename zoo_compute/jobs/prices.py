@@ -51,7 +51,7 @@ def read_prices(
         if (low is not None and low < 1) or (high is not None and not max(1, low or 1) <= high <= MAX_PRICE):
             raise JobError(f"market.{name}reserve: expected more than 0 and at most {name}max_price")
     if limit is not None and partial.max_price is not None and partial.aggregator_max_price is not None:
-        escrow = escrow_of(rounds, slots, partial.max_price, partial.aggregator_max_price)
+        escrow = escrow_of(rounds, slots, partial.max_price, partial.aggregator_max_price, 1)
         if escrow > limit:
             raise JobError(
                 f"budget_max: the job needs {token.format(escrow)} in escrow, the budget is {token.format(limit)}",

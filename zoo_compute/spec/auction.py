@@ -70,7 +70,7 @@ def open_lots(w: World, job: int, terms: Terms, *, now: int) -> None:
         once=lock_once(terms),
     )
     seat = Lot(
-        units=1,
+        units=terms.aggregators,
         reserve=terms.aggregator_reserve,
         max_reserve=terms.aggregator_max_price,
         once=restitution(terms),

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 
 from zoo_compute.spec import rewards
-from zoo_compute.spec.auditing import AGGREGATION_UNIT, Role, Verdicts, has_unit, lapses_at
+from zoo_compute.spec.auditing import FIRST_SLOT_UNIT, Role, Verdicts, has_unit, lapses_at
 from zoo_compute.spec.audits import cost_of, fee_of, judge_of, owe, release
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.disputed_claims import MOST_LEFT_S, claim_key
-from zoo_compute.spec.params import BOUNTY_FEES, BPS, FINDER_BPS, RESERVED_FEES, bounty_of
+from zoo_compute.spec.params import AGGREGATOR_SEAT, BOUNTY_FEES, BPS, FINDER_BPS, RESERVED_FEES, bounty_of
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.settlement import status_of
 from zoo_compute.spec.state import Claim, ClaimStatus, Message, World
@@ -25,7 +25,7 @@ class Outcome:
     is_absent: bool = False  # left out of its turn: nobody could show a lie
 
     def is_judged_at(self, unit: int) -> bool:
-        return self.end == End.JUDGED and unit in (AGGREGATION_UNIT, self.slot + 1)
+        return self.end == End.JUDGED and (unit < FIRST_SLOT_UNIT or unit == self.slot + FIRST_SLOT_UNIT)
 
 
 @dataclass
@@ -103,7 +103,9 @@ def lapse_verdicts(w: World, msg: Message, job: int, turn: int, operator: int, r
 
 
 def units_of(claim: Claim) -> tuple[int, ...]:
-    return (AGGREGATION_UNIT,) if claim.is_aggregation else tuple(slot + 1 for slot in claim.slots)
+    if claim.is_aggregation:
+        return (claim.seat - AGGREGATOR_SEAT,)
+    return tuple(slot + FIRST_SLOT_UNIT for slot in claim.slots)
 
 
 def taken_of(w: World, job: int, claim: Claim) -> int:
@@ -146,7 +148,7 @@ def _end_verdict(
         _slash(w, job, fee * RESERVED_FEES, outcome.finder or NOBODY, sums)
     if paid and not (is_late or outcome.is_absent):
         sums.paid += paid
-        sums.slots += unit != AGGREGATION_UNIT
+        sums.slots += unit >= FIRST_SLOT_UNIT
 
 
 def _slash(w: World, job: int, loss: int, finder: str, sums: Sums) -> None:

@@ -11,9 +11,11 @@ from eth_utils.crypto import keccak
 
 from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import ClockPreset
-from zoo_compute.spec.params import AUDIT_CANDIDATES, BPS, VERDICT_WORDS
+from zoo_compute.spec.params import AUDIT_CANDIDATES, BPS, MAX_AGGREGATORS, VERDICT_WORDS
 
-AGGREGATION_UNIT: int = 0  # the other units: slot + 1
+FIRST_SLOT_UNIT: int = (
+    MAX_AGGREGATORS  # units below are of aggregations, by their seats; the others are slot + FIRST_SLOT_UNIT
+)
 WORD_BITS = 256
 
 

@@ -6,7 +6,7 @@ from eth_utils.crypto import keccak
 
 from zoo_compute.spec import seats
 from zoo_compute.spec.auditing import (
-    AGGREGATION_UNIT,
+    FIRST_SLOT_UNIT,
     Budget,
     Draw,
     Funds,
@@ -148,7 +148,7 @@ class Cost:
 def fee_of(w: World, job: int, unit: int) -> int:
     """What a verdict is paid: a re-execution at the job's reserve."""
     terms = w.terms[job]
-    return terms.aggregator_reserve if unit == AGGREGATION_UNIT else terms.reserve
+    return terms.aggregator_reserve if unit < FIRST_SLOT_UNIT else terms.reserve
 
 
 def cost_of(w: World, job: int, verdicts: Verdicts) -> Cost:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from zoo_compute.spec import convictions, custody, custody_turns, merkle, seats
 from zoo_compute.spec.custodians import Committee
 from zoo_compute.spec.params import (
-    AGGREGATOR_SEAT,
     ANSWER_GAS,
     LANE_DEMANDS,
     LEAST_BASE_FEE,
@@ -69,7 +68,7 @@ def _open(
     require(msg.value >= least_deposit(msg.base_fee), "availability: deposit too small")
     spent = w.spent.get((job, lane), Spent())
     may_hold = spent.turn != run.turn or spent.seconds < answer_s
-    holds = run.state == JobState.RUNNING and lane <= AGGREGATOR_SEAT and may_hold
+    holds = run.state == JobState.RUNNING and lane < SUBMITTER_LANE and may_hold
     w.coin += msg.value
     if signer:
         w.signer_demands[job, lane, signer] = of_signer + 1

@@ -22,7 +22,7 @@ def dispute_terms(w: World, job: int, claim: Claim) -> Terms:
 
 def open_dispute(w: World, msg: Message, job: int, claim: Claim) -> None:
     """For Referee: a pending claim is not paid before its dispute is closed."""
-    require(msg.sender == w.config.referee, "settlement: not the referee")
+    require(msg.sender == w.config.referee, "settlement: not a protocol contract")
     posted, run = require_known(w, job, claim), w.run(job)
     if not posted.is_disputed:
         require(claim.turn < run.turn or not run.has_custodians, "settlement: turn is open")
@@ -34,7 +34,7 @@ def close_dispute(w: World, msg: Message, job: int, claim: Claim, outcome: int, 
 
     used_s: of the committer's own clock; burned: of the prices of asks that exhausted it.
     """
-    require(msg.sender == w.config.referee, "settlement: not the referee")
+    require(msg.sender == w.config.referee, "settlement: not a protocol contract")
     if known(w, job, claim) is None:
         return
     end = End(outcome)
@@ -50,27 +50,27 @@ def close_dispute(w: World, msg: Message, job: int, claim: Claim, outcome: int, 
 
 def reward_finder(w: World, msg: Message, job: int, claim: Claim, finder: str) -> None:
     """For Referee: what a judgement set aside goes to the finder of the oldest seal; of nobody, it burns."""
-    require(msg.sender == w.config.referee, "settlement: not the referee")
+    require(msg.sender == w.config.referee, "settlement: not a protocol contract")
     locks.reward_finder(w, job, claim, finder)
 
 
 def void(w: World, msg: Message, job: int, claim: Claim) -> None:
     """The claim's data is unavailable: convicts it, as silence does."""
-    require(msg.sender == w.config.availability, "settlement: not the availability")
+    require(msg.sender == w.config.availability, "settlement: not a protocol contract")
     require_known(w, job, claim)
     _convict(w, job, claim, End.SILENT, 0, msg.now)
 
 
 def hold(w: World, msg: Message, job: int) -> None:
     """Stops the open turn's clocks until `resume`."""
-    require(msg.sender == w.config.availability, "settlement: not the availability")
+    require(msg.sender == w.config.availability, "settlement: not a protocol contract")
     run = w.run(job)
     w.runs[job] = replace(run, holds=run.holds + 1)
 
 
 def resume(w: World, msg: Message, job: int, seconds: int) -> None:
     """Gives the open turn the lost time back."""
-    require(msg.sender == w.config.availability, "settlement: not the availability")
+    require(msg.sender == w.config.availability, "settlement: not a protocol contract")
     run = w.run(job)
     assert run.holds > 0, "holds underflow"
     run = replace(run, holds=run.holds - 1)
@@ -117,7 +117,7 @@ def _rounds_resting_on(w: World, job: int, claim: Claim) -> int:
 def _roll_back(w: World, job: int, claim: Claim, now: int) -> None:
     """The claim's round is done again from its start state; an abandoned job ends there."""
     is_complete = w.runs[job].round == w.runs[job].rounds
-    seats.close_turn(w, job, now, more=0)
+    seats.close_turn(w, job, now)
     run = w.runs[job]
     for turn in range(claim.turn, run.turn):
         w.closed_turns[job, turn] = replace(w.closed_turns[job, turn], is_rolled_back=True)

@@ -80,7 +80,8 @@ class Record:
     mask: int = 0  # bitmap of seats
     signed_at: int = 0  # 0: no majority did yet
     inputs: int = 0  # who holds the whole mask
-    checkpoint: int = 0
+    checkpoint: int = 0  # who holds all that was posted; of several aggregators, one bit more once any posted
+    shares: tuple[int, ...] = ()  # of each aggregator: who holds what it posted; empty before any did
     answered: int = 0  # signed while too few did
 
 
@@ -120,5 +121,6 @@ class CheckpointSignature:
     signer: str
     job: int
     turn: int
+    seat: int
     root: bytes
     cid: bytes  # of its pointer

@@ -217,7 +217,9 @@ def draw(w: World, msg: Message, job: int, committee: Committee) -> None:
 
 def picked(w: World, job: int, offers: Sequence[Offer], seed: bytes, index: int) -> Offer | None:
     """By chance in proportion to stake; of those without a seat in the job while there are any."""
-    seated = {w.seat(job, seat).operator for seat in (*range(w.run(job).seats), AGGREGATOR_SEAT)}
+    run = w.run(job)
+    of_job = (*range(run.seats), *range(AGGREGATOR_SEAT, AGGREGATOR_SEAT + run.aggregators))
+    seated = {w.seat(job, seat).operator for seat in of_job}
     unseated = [each for each in offers if each.operator not in seated]
     able = unseated or offers
     if not able:

@@ -12,7 +12,7 @@ from zoo_compute.spec.custodians import (
     Record,
     StartSignature,
 )
-from zoo_compute.spec.params import AGGREGATOR_SEAT, MAX_CUSTODIANS, MAX_DEPTH, MAX_SEATS
+from zoo_compute.spec.params import AGGREGATOR_SEAT, MAX_AGGREGATORS, MAX_CUSTODIANS, MAX_DEPTH, MAX_SEATS
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import ZERO_ADDRESS, Message, World
 
@@ -59,6 +59,7 @@ def post_checkpoint(
     w: World,
     msg: Message,
     job: int,
+    seat: int,
     turn: int,
     mask: int,
     root: bytes,
@@ -67,8 +68,8 @@ def post_checkpoint(
     inputs: tuple[InputsSignature, ...],
     signed: tuple[CheckpointSignature, ...],
 ) -> None:
-    """For the aggregator: of what a majority holds. With fewer signatures it is known to be short of them."""
-    aggregator = w.seat(job, AGGREGATOR_SEAT).operator
+    """For an aggregator: of what a majority holds. With fewer signatures it is known to be short of them."""
+    aggregator = w.seat(job, seat).operator
     require(w.operator(aggregator).hot == msg.sender, "custody: not the hot key")
     record = _record(w, job, turn, committee)
     is_on_record = record.signed_at != 0
@@ -76,11 +77,11 @@ def post_checkpoint(
         record = _with_inputs(w, msg, job, record, committee, inputs)
     is_signed = record.signed_at != 0 and bits.without(mask, record.mask) == 0
     require(is_signed, "custody: inputs not held")
-    signers = _checkpoint_signers((job, turn, root, cid), committee, signed)
+    signers = _checkpoint_signers((job, turn, seat, root, cid), committee, signed)
     if len(signed) >= w.custody[job].least:
-        _store(w, job, replace(record, checkpoint=signers, signed_at=msg.now))
-        w.custody_checkpoints[job, turn % (w.custody[job].depth + 1)] = turn, root, cid
-        settlement.post_checkpoint(w, replace(msg, sender=w.config.custody), job, turn, mask, root, cid)
+        _store(w, job, _with_signers(w, job, replace(record, signed_at=msg.now), seat, signers))
+        w.custody_checkpoints[job, turn % (w.custody[job].depth + 1), seat] = turn, seat, root, cid
+        settlement.post_checkpoint(w, replace(msg, sender=w.config.custody), job, seat, turn, mask, root, cid)
         return
     is_short = is_on_record and len(signed) > 0 and committee[signed[0].index].operator != aggregator
     require(is_short, "custody: too few signatures")
@@ -92,20 +93,22 @@ def hold_turn(
     w: World,
     msg: Message,
     job: int,
+    seat: int,
     turn: int,
     committee: Committee,
     inputs: tuple[InputsSignature, ...],
     signed: tuple[CheckpointSignature, ...],
 ) -> None:
-    """More signatures for a closed turn: of its checkpoint, for the root and the pointer that were posted."""
+    """More signatures for a turn: of what an aggregator posted, for its root and its pointer."""
     record = _record(w, job, turn, committee)
-    require(record.checkpoint != 0, "custody: no checkpoint")
+    require(_share_signers(record, seat) > 0, "custody: no checkpoint")
     require(msg.now <= record.signed_at + w.config.preset.answer_s, "custody: too late")
     if inputs:
         record = _with_inputs(w, msg, job, record, committee, inputs)
-    posted = w.custody_checkpoints[job, turn % (w.custody[job].depth + 1)]
-    signers = _checkpoint_signers((job, *posted), committee, signed)
-    _store(w, job, replace(record, checkpoint=record.checkpoint | signers))
+    if signed:
+        posted = w.custody_checkpoints[job, turn % (w.custody[job].depth + 1), seat]
+        record = _with_signers(w, job, record, seat, _checkpoint_signers((job, *posted), committee, signed))
+    _store(w, job, record)
 
 
 def count(w: World, msg: Message, job: int, version: int, committee: Committee) -> None:
@@ -135,8 +138,8 @@ def signer_of(w: World, job: int, turn: int, seat: int, committee: Committee, in
     """The operator that signed at this place for a claim of a turn: for its seat's inputs, or for its checkpoint."""
     record = w.custody_records.get((job, turn % (w.custody.get(job, Progress()).depth + 1)), Record())
     signers = record.inputs if record.mask >> seat & 1 else 0
-    if seat == AGGREGATOR_SEAT:
-        signers = record.checkpoint
+    if seat >= AGGREGATOR_SEAT:
+        signers = _share_signers(record, seat)
     has_signed = record.turn == turn and signers >> index & 1 == 1
     require(has_signed, "custody: it did not sign")
     require_committee(w, job, record.version, committee)
@@ -153,7 +156,7 @@ def _record(w: World, job: int, turn: int, committee: Committee) -> Record:
         is_free = record.version == 0 or record.turn < progress.counted
         require(is_free, "custody: turn not counted")
         record = Record(turn, progress.version)
-    if not record.checkpoint and w.committees.get((job, record.version)) != committee:
+    if not record.shares and w.committees.get((job, record.version)) != committee:
         record = _taken_over(record, progress.version, committee)
     require_committee(w, job, record.version, committee)
     return record
@@ -166,6 +169,23 @@ def _taken_over(record: Record, version: int, committee: Committee) -> Record:
         if member.operator == 0 or member.from_turn > record.turn:
             stayed = bits.without(stayed, bits.bit(index))
     return replace(record, version=version, inputs=record.inputs & stayed, answered=record.answered & stayed)
+
+
+def _share_signers(record: Record, seat: int) -> int:
+    """Who holds what an aggregator posted."""
+    share = seat - AGGREGATOR_SEAT
+    return record.shares[share] if 0 <= share < len(record.shares) else 0
+
+
+def _with_signers(w: World, job: int, record: Record, seat: int, signers: int) -> Record:
+    """Of what an aggregator posted. Whoever signed for all that was posted is paid for the checkpoint."""
+    shares, share = [*record.shares, *[0] * (MAX_AGGREGATORS - len(record.shares))], seat - AGGREGATOR_SEAT
+    shares[share] |= signers
+    common = bits.full(MAX_CUSTODIANS)
+    for each in shares:
+        common &= each or common
+    posted = bits.bit(MAX_CUSTODIANS) if w.run(job).aggregators > 1 else 0  # even if nobody signed for all
+    return replace(record, checkpoint=common | posted, shares=tuple(shares))
 
 
 def _store(w: World, job: int, record: Record) -> None:
@@ -185,7 +205,7 @@ def _with_inputs(
     for each in inputs:
         common &= each.seats
     is_new = record.signed_at == 0
-    may_grow = record.checkpoint == 0 and len(inputs) >= w.custody[job].least
+    may_grow = not record.shares and len(inputs) >= w.custody[job].least
     if is_new and not may_grow:
         return replace(record, answered=record.answered | signers)
     if not is_new and msg.now > record.signed_at + w.config.preset.answer_s:
@@ -198,10 +218,12 @@ def _with_inputs(
 
 
 def _checkpoint_signers(
-    wanted: tuple[int, int, bytes, bytes], committee: Committee, signed: tuple[CheckpointSignature, ...]
+    wanted: tuple[int, int, int, bytes, bytes], committee: Committee, signed: tuple[CheckpointSignature, ...]
 ) -> int:
-    """wanted: job, turn, root and cid."""
-    said = [(each.index, each.signer, (each.job, each.turn, each.root, each.cid) == wanted) for each in signed]
+    """wanted: job, turn, seat, root and cid."""
+    said = [
+        (each.index, each.signer, (each.job, each.turn, each.seat, each.root, each.cid) == wanted) for each in signed
+    ]
     return _signers(committee, said)
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from eth_utils.crypto import keccak
 
+from zoo_compute.spec import merkle
+
 if TYPE_CHECKING:
     from zoo_compute.spec.state import Claim
 
@@ -38,9 +40,9 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A job's three programs and the shape of a slot-round: what `work_root` commits to."""
+    """A job's programs (training, the update, each aggregator's) and the shape of a slot-round: what `work_root` commits to."""
 
-    programs: tuple[bytes, bytes, bytes]
+    programs: tuple[bytes, ...]
     inner_steps: int
     segment_steps: int
     rows: int
@@ -49,7 +51,9 @@ class Work:
     @property
     def root(self) -> bytes:
         numbers = (self.inner_steps, self.segment_steps, self.rows, self.carry)
-        return sha256(b"\x09" + b"".join(self.programs) + b"".join(n.to_bytes(4, "big") for n in numbers)).digest()
+        training, update, *aggregations = self.programs
+        programs = training + update + merkle.root_of_shares(aggregations)
+        return sha256(b"\x09" + programs + b"".join(n.to_bytes(4, "big") for n in numbers)).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,12 @@ class Taken:
 
 
 def award(w: World, job: int, operator: int, seat: int, count: int, locked: int) -> None:
-    """For Settlement: takes over what Auction locked behind a seat it awarded. An operator wins once in a role."""
+    """For Settlement: takes over what Auction locked behind a seat it awarded. An operator wins once in a role; an aggregator several seats."""
     key = job, operator, is_aggregator(seat)
-    w.stakes[key] = Stake(locked=locked, held=1, slots=slots_of(seat, count), has_lock=True)
+    stake, slots = w.stakes.get(key, Stake()), slots_of(seat, count)
+    w.stakes[key] = replace(
+        stake, locked=stake.locked + locked, held=stake.held + 1, slots=stake.slots + slots, has_lock=True
+    )
 
 
 def take(w: World, job: int, operator: int, seat: int, count: int, price: int, dearer: int) -> None:
@@ -167,7 +170,7 @@ def release(w: World, msg: Message, job: int, operator: int) -> None:
 
 
 def is_aggregator(seat: int) -> bool:
-    return seat == AGGREGATOR_SEAT
+    return seat >= AGGREGATOR_SEAT
 
 
 def slots_of(seat: int, count: int) -> int:

@@ -1,5 +1,7 @@
 """The Merkle roots of openings, in plain SHA-256, written from the text of docs/protocol/ ("Commitment bytes")."""
 
+from collections.abc import Sequence
+from functools import reduce
 from hashlib import sha256
 
 PADDING: bytes = bytes(32)
@@ -23,6 +25,11 @@ def root_of(leaves: list[bytes]) -> bytes:
         pairs = zip(level[::2], level[1::2], strict=True)
         level = [sha256(b"\x01" + left + right).digest() for left, right in pairs]
     return level[0]
+
+
+def root_of_shares(roots: Sequence[bytes]) -> bytes:
+    """Of what several aggregators posted, or execute: each root is the right sibling of all before it."""
+    return reduce(lambda left, right: sha256(b"\x01" + left + right).digest(), roots)
 
 
 def group_root(chunk: bytes, *, below: bool) -> bytes:

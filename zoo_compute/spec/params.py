@@ -101,13 +101,12 @@ REPUTATION_FEE: int = ZEN  # to the treasury, for a point: reputation costs what
 REPUTATION_PARTS: int = 1_000  # of a point, in which it is counted
 HALVING_EPOCHS: int = 90  # in which a reputation halves: a season of work counts, an older one half
 STANDARD_CAP_BIDDERS: int = 3  # from so many revealed bids on, nobody wins more than a third, or what fills the lot
-UNITS_PER_STAKE: int = (
-    16  # of a lot, that the least stake covers in a bid: two machines of eight GPUs; names are not free
-)
+UNITS_PER_STAKE: int = 16  # of a lot, that the least stake covers in a bid: two machines of eight GPUs
 MAX_ROUNDS: int = 10_000  # of a job: bounds escrow and every sum over rounds
 MAX_SLOTS: int = 16_384  # of a job: 128 seats of 128 slots
 MAX_SEATS: int = 128  # of slots: half a word of missing seats leaves room for the rest of a turn
-AGGREGATOR_SEAT: int = MAX_SEATS  # the aggregator's number: one past the last seat of slots
+AGGREGATOR_SEAT: int = MAX_SEATS  # the first aggregator's number: one past the last seat of slots
+MAX_AGGREGATORS: int = 16  # of a job: their signers fill a word, and a path leads past each of their roots
 MAX_PRICE: int = 2**80 - 1  # smallest units per slot-round: no product of the protocol can overflow
 MAX_SECONDS: int = 604_800  # of any clock in a job's terms: one week
 MAX_FLOPS: int = 2**96 - 1  # of one slot-round
@@ -127,9 +126,9 @@ MAX_LONGER_WINDOWS: int = 3  # usual windows by which a claim's window can be lo
 ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it
 LEAST_BASE_FEE: int = 10**9  # wei: what a chain's base fee counts as at least, so that no demand is free
 LANE_DEMANDS: int = 4  # of one claim: what its author answers is bounded, and nobody uses up what others may ask
-SUBMITTER_LANE: int = 129  # lanes 0..128 are the seats'
-STRANGERS_LANE: int = 130
-VERDICT_WORDS: int = 65  # of a bitmap of units: one aggregation and 16,384 slots
+SUBMITTER_LANE: int = AGGREGATOR_SEAT + MAX_AGGREGATORS  # lanes below are the seats'
+STRANGERS_LANE: int = SUBMITTER_LANE + 1
+VERDICT_WORDS: int = 65  # of a bitmap of units: MAX_AGGREGATORS aggregations and 16,384 slots
 MAX_PLACES: int = 32  # of auditors, in one call: bounds its gas
 PLACE_CHANGES_READ: int = (
     256  # of a place, back from the newest: each costs whoever makes it a bond for a time, and gas
@@ -166,7 +165,7 @@ POST_GAS: int = 2_000_000  # a posting deposit's worth: eight bidders' bids, rev
 LAPSE_S: int = 2_592_000  # from the end of an auction that nobody clears or opens again until anyone may close the job
 
 KIND_SLOTS: int = 0  # the lot of a job's slots
-KIND_AGGREGATOR: int = 1  # the lot of a job's aggregator seat
+KIND_AGGREGATOR: int = 1  # the lot of a job's aggregators' seats
 
 POLICY_TOLERATE: int = 0  # a convicted worker's update stays in the checkpoints after it
 POLICY_ROLL_BACK: int = 1  # a bit: the round of a convicted worker is done again
@@ -273,8 +272,8 @@ class Terms:
     quorum: int
     reserve: int  # per slot-round
     max_price: int  # per slot-round
-    aggregator_reserve: int  # per round
-    aggregator_max_price: int  # per round
+    aggregator_reserve: int  # per round, of each aggregator
+    aggregator_max_price: int  # likewise
     slot_s: int
     aggregate_s: int
     reexecute_s: int
@@ -283,16 +282,17 @@ class Terms:
     policy: int  # POLICY_TOLERATE, or the bits of POLICY_ROLL_BACK, POLICY_DELAYED and POLICY_CARRIES
     audit_bps: int  # how many of 10,000 slot-rounds and aggregations are drawn for a paid audit
     requirements: int = 0  # of each operator: the word of `spec.requirements`; 0 asks for nothing
+    aggregators: int = 1  # that combine the updates, each of a share of the model's tensors
 
 
 def escrow(terms: Terms) -> int:
     """The escrow that the submitter pays in: every round at the highest prices."""
-    return escrow_of(terms.rounds, terms.slots, terms.max_price, terms.aggregator_max_price)
+    return escrow_of(terms.rounds, terms.slots, terms.max_price, terms.aggregator_max_price, terms.aggregators)
 
 
-def escrow_of(rounds: int, slots: int, max_price: int, aggregator_max_price: int) -> int:
+def escrow_of(rounds: int, slots: int, max_price: int, aggregator_max_price: int, aggregators: int) -> int:
     """`escrow`, from its parts, before there are terms."""
-    return (max_price * slots + aggregator_max_price) * rounds
+    return (max_price * slots + aggregator_max_price * aggregators) * rounds
 
 
 def least_posting_deposit(base_fee: int) -> int:
@@ -307,7 +307,7 @@ def turns_at_risk(terms: Terms) -> int:
 
 def round_price(terms: Terms) -> int:
     """The most that one round can cost."""
-    return terms.slots * terms.max_price + terms.aggregator_max_price
+    return terms.slots * terms.max_price + terms.aggregators * terms.aggregator_max_price
 
 
 def restitution(terms: Terms) -> int:

@@ -44,7 +44,7 @@ from zoo_compute.spec.exploration import (
     segments_position,
 )
 from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Kind, Result, States, Work, claim_hash, height_of
-from zoo_compute.spec.params import COIN
+from zoo_compute.spec.params import AGGREGATOR_SEAT, COIN
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim, Message
 from zoo_compute.spec.trials import TRIALS
@@ -128,7 +128,9 @@ def _first_frame(job: int, claim: Claim, kind: int, slot: int, work: Work, resul
     )
     if kind == RESULT:
         return frame
-    frame = replace(frame, program_root=work.programs[kind])
+    program = kind + claim.seat - AGGREGATOR_SEAT if claim.is_aggregation else kind
+    require(program < len(work.programs), "referee: no such program")
+    frame = replace(frame, program_root=work.programs[program])
     if kind == Kind.AGGREGATION:
         return replace(frame, before=claim.start_root, after=claim.root)
     roots = result.segment_root, result.end_root, result.update_root

@@ -22,11 +22,15 @@ from zoo_compute.spec.state import Claim, ClaimStatus, ClosedTurn, JobState, Mes
 def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int, locked: int) -> None:
     """For Auction (`Settlement.seat`): an operator's winnings, at its critical price, and what of its bid's lock stays behind them."""
     run = w.run(job)
-    number = AGGREGATOR_SEAT if kind == KIND_AGGREGATOR else run.seats
     if kind == KIND_SLOTS:
+        number = run.seats
         w.runs[job] = replace(run, seats=run.seats + 1)
-    w.seats[job, number] = Seat(operator=operator, first=first, count=won, price=price)
-    locks.award(w, job, operator, number, won, locked)
+        w.seats[job, number] = Seat(operator=operator, first=first, count=won, price=price)
+        locks.award(w, job, operator, number, won, locked)
+        return
+    for share in range(first, first + won):
+        w.seats[job, AGGREGATOR_SEAT + share] = Seat(operator=operator, first=share, count=1, price=price)
+        locks.award(w, job, operator, AGGREGATOR_SEAT + share, 1, locked if share == first else 0)
 
 
 def begin(w: World, job: int, *, now: int) -> None:
@@ -38,6 +42,7 @@ def begin(w: World, job: int, *, now: int) -> None:
         rounds=terms.rounds,
         slots=terms.slots,
         quorum=terms.quorum,
+        aggregators=terms.aggregators,
         depth=turns_at_risk(terms),
         policy=terms.policy,
         opened_at=now,
@@ -65,6 +70,18 @@ def inputs_complete(w: World, job: int, now: int) -> bool:
     run = w.runs[job]
     occupied = [seat for seat in range(run.seats) if is_missing(run, seat) and w.seats[job, seat].operator]
     return inputs_closed(run, now) or run.missing == 0 or (run.committed >= run.quorum and not occupied)
+
+
+def has_posted(run: Run, seat: int) -> bool:
+    """Whether an aggregator posted its share in the open turn."""
+    return run.posted & bits.bit(seat - AGGREGATOR_SEAT) != 0
+
+
+def lacks_aggregator(w: World, job: int) -> bool:
+    """Whether nobody holds the seat of an aggregator that has not posted."""
+    run = w.run(job)
+    numbers = range(AGGREGATOR_SEAT, AGGREGATOR_SEAT + run.aggregators)
+    return any(not has_posted(run, seat) and w.seat(job, seat).operator == 0 for seat in numbers)
 
 
 def present(run: Run) -> int:
@@ -120,11 +137,11 @@ def start_if_ready(w: World, job: int, now: int) -> None:
             open_next_turn(w, job, now)
 
 
-def close_turn(w: World, job: int, now: int, *, more: int) -> None:
+def close_turn(w: World, job: int, now: int) -> None:
     """Closes the open turn, if there is one: its claims become pending, and the next turn waits."""
     run = w.runs[job]
     if run.is_open:
-        count = bits.popcount(present(run)) + more
+        count = bits.popcount(present(run)) + bits.popcount(run.posted)
         # Of a turn without claims nothing is done again, as of one that was rolled back.
         w.closed_turns[job, run.turn] = ClosedTurn(now, count, is_rolled_back=count == 0, start_root=run.start_root)
         w.runs[job] = replace(run, turn=run.turn + 1, opened_at=0, committed=0, missing=bits.full(run.seats))
@@ -136,7 +153,7 @@ def open_next_turn(w: World, job: int, now: int) -> None:
     if run.state == JobState.RUNNING and not run.is_open and w.closed_turn(job, run.turn - run.depth).pending == 0:
         due = now + 2 * run.slot_s + run.aggregate_s
         due += w.config.preset.ready_window_s if run.has_custodians else 0
-        w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due, said=Said.NOTHING)
+        w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due, said=Said.NOTHING, posted=0)
     if run.state == JobState.ENDED and pending_of(w, job) == 0:
         kept = parked_of(w, job)
         locks.burn(w, job)
@@ -194,11 +211,11 @@ def vacate(w: World, job: int, seat: int, msg: Message, *, whole: bool = True) -
     whole: whether it is not a part that was split off.
     """
     run, left = w.runs[job], w.seats[job, seat]
-    price = 0 if seat == AGGREGATOR_SEAT and Said.SHORT in run.said else left.price
+    price = 0 if seat >= AGGREGATOR_SEAT and Said.SHORT in run.said else left.price
     turn = next_turn(run)
     locks.vacate(w, job, left.operator, seat, left.count, price, whole=whole, left_turn=turn, block_time=msg.block_time)
     leave(w, job, seat, msg.now)
-    if seat == AGGREGATOR_SEAT:
+    if seat >= AGGREGATOR_SEAT:
         give_time(w, job, msg.now)
     elif run.state == JobState.AWARDED:
         w.runs[job] = replace(run, missing=bits.without(run.missing, bits.bit(seat)))
@@ -213,7 +230,7 @@ def leave(w: World, job: int, seat: int, now: int) -> None:
 def unseat(w: World, job: int, operator: int, is_aggregation: bool, now: int) -> None:
     """The operator loses all its seats in a role."""
     for (of, number), seat in list(w.seats.items()):
-        if of == job and seat.operator == operator and (number == AGGREGATOR_SEAT) == is_aggregation:
+        if of == job and seat.operator == operator and (number >= AGGREGATOR_SEAT) == is_aggregation:
             leave(w, job, number, now)
 
 
@@ -225,7 +242,7 @@ def price_now(w: World, job: int, number: int, now: int) -> int:
     of the auction that sold it: who gives a seat up and takes it back is paid no more than a lone bidder was.
     """
     run, seat = w.run(job), w.seat(job, number)
-    if number == AGGREGATOR_SEAT:
+    if number >= AGGREGATOR_SEAT:
         is_spared = Said.SPARED in run.said
         steps = 0 if is_spared else AGGREGATION_STEPS * (now - seat.left_at) // run.aggregate_s
         return vacant_price(seat.price, steps, w.lot(job, KIND_AGGREGATOR).reserve)
@@ -238,7 +255,7 @@ def next_turn(run: Run) -> int:
 
 
 def give_time(w: World, job: int, now: int) -> None:
-    """The aggregator's deadline is `aggregate_s` from now. Whoever lacked signatures is spared once a turn."""
+    """The aggregators' deadline is `aggregate_s` from now. Whoever lacked signatures is spared once a turn."""
     run = w.runs[job]
     said = run.said & (Said.SIGNED | Said.SPARED) | (Said.SPARED if Said.SHORT in run.said else Said.NOTHING)
     w.runs[job] = replace(run, aggregator_due=max(run.aggregator_due, now + run.aggregate_s), said=said)

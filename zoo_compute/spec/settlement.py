@@ -6,7 +6,7 @@ Disputes and convictions are in `convictions`.
 from dataclasses import replace
 from itertools import groupby
 
-from zoo_compute.spec import auction, bits, jobs, locks, node_registry, rewards, seats
+from zoo_compute.spec import auction, bits, jobs, locks, merkle, node_registry, rewards, seats
 from zoo_compute.spec.clocks import fading_pay
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
@@ -70,9 +70,9 @@ def time_out(w: World, msg: Message, job: int, seat: int) -> None:
     require(run.state == JobState.RUNNING, "settlement: not running")
     require(seat_state.operator != 0, "settlement: seat vacant")
     is_late = run.is_open and run.holds == 0
-    if seat == AGGREGATOR_SEAT:
+    if seat >= AGGREGATOR_SEAT:
         is_late = is_late and msg.now > run.aggregator_due and run.committed >= run.quorum
-        is_late = is_late and not run.lacks_custodians
+        is_late = is_late and not run.lacks_custodians and not seats.has_posted(run, seat)
     else:
         require(seats.is_missing(run, seat), "settlement: already committed")
         is_late = is_late and seats.deadline_of(run, seat_state) < min(msg.now, run.inputs_close + 1)
@@ -94,7 +94,7 @@ def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count:
     require(count == vacant.count or is_divisible, "settlement: already committed")
     price = seats.price_now(w, job, seat, msg.now)
     taken = seats.split(w, job, seat, count)
-    if seat == AGGREGATOR_SEAT:
+    if seat >= AGGREGATOR_SEAT:
         seats.give_time(w, job, msg.now)
     else:
         require(not (run.is_open and run.is_signed), "settlement: inputs closed")
@@ -103,33 +103,30 @@ def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count:
     locks.take(w, job, operator, seat, count, price, (price - vacant.price) * count * (run.rounds - run.round))
 
 
-def post_checkpoint(w: World, msg: Message, job: int, turn: int, mask: int, root: bytes, cid: bytes) -> None:
-    """The aggregator closes the turn with exactly the seats that committed; where there are custodians, by Custody."""
-    run, seat_state = w.run(job), w.seat(job, AGGREGATOR_SEAT)
+def post_checkpoint(w: World, msg: Message, job: int, seat: int, turn: int, mask: int, root: bytes, cid: bytes) -> None:
+    """An aggregator posts its share, of exactly the seats that committed; the last one closes the turn. Where there are custodians, by
+    Custody.
+    """
+    run, seat_state = w.run(job), w.seat(job, seat)
     _require_open(run, turn)
     if run.has_custodians:
-        require(msg.sender == w.config.custody, "settlement: not the custody")
+        require(msg.sender == w.config.custody, "settlement: not a protocol contract")
     else:
         _require_hot(w, msg, seat_state.operator)
     require(seats.inputs_complete(w, job, msg.now), "settlement: inputs open")
     require(mask == seats.present(run), "settlement: mask differs")
     require(run.committed >= run.quorum, "settlement: quorum not reached")
-    _post(
-        w,
-        job,
-        Claim(
-            turn,
-            run.round,
-            AGGREGATOR_SEAT,
-            seat_state.operator,
-            mask,
-            seat_state.price,
-            run.start_root,
-            root,
-        ),
-    )
-    seats.close_turn(w, job, msg.now, more=1)
-    w.runs[job] = replace(w.runs[job], round=run.round + 1, start_root=root)
+    require(not seats.has_posted(run, seat), "settlement: already committed")
+    fixed = turn, run.round, seat, seat_state.operator, mask, seat_state.price, run.start_root
+    _post(w, job, Claim(*fixed, root))
+    w.share_roots[job, seat - AGGREGATOR_SEAT] = root
+    run = replace(run, posted=run.posted | bits.bit(seat - AGGREGATOR_SEAT))
+    w.runs[job] = run
+    if run.posted != bits.full(run.aggregators):
+        return
+    seats.close_turn(w, job, msg.now)
+    whole = merkle.root_of_shares([w.share_roots[job, share] for share in range(run.aggregators)])
+    w.runs[job] = replace(w.runs[job], round=run.round + 1, start_root=whole)
     if run.round + 1 == run.rounds:
         seats.end(w, job, msg.now)
     else:
@@ -143,13 +140,13 @@ def abandon(w: World, msg: Message, job: int) -> None:
     is_overdue = run.holds == 0 and msg.now > run.aggregator_due
     if run.is_open:
         is_short = seats.inputs_complete(w, job, msg.now) and run.committed < run.quorum
-        can_end = is_short or (is_overdue and (w.seat(job, AGGREGATOR_SEAT).operator == 0 or run.lacks_custodians))
+        can_end = is_short or (is_overdue and (seats.lacks_aggregator(w, job) or run.lacks_custodians))
     else:
         can_end = is_overdue and run.turn == 0
     require(can_end, "settlement: job can go on")
     if not run.is_open:
         jobs.forsake(w, job)
-    seats.close_turn(w, job, msg.now, more=0)
+    seats.close_turn(w, job, msg.now)
     seats.end(w, job, msg.now)
 
 

@@ -256,6 +256,7 @@ class Run:
     rounds: int = 0
     slots: int = 0
     quorum: int = 0
+    aggregators: int = 0
     depth: int = 0
     policy: int = 0
     opened_at: int = 0  # 0: the turn waits
@@ -272,6 +273,7 @@ class Run:
     held_s: int = 0  # seconds by which ended holds have moved the open turn
     start_root: bytes = EMPTY_BYTES32
     said: Said = Said.NOTHING
+    posted: int = 0  # bitmap of aggregators
 
     @property
     def has_custodians(self) -> bool:
@@ -353,7 +355,7 @@ class Claim:
 
     @property
     def is_aggregation(self) -> bool:
-        return self.seat == AGGREGATOR_SEAT
+        return self.seat >= AGGREGATOR_SEAT
 
     @property
     def count(self) -> int:
@@ -558,6 +560,7 @@ class World:
     seats: dict[tuple[int, int], Seat] = field(default_factory=dict)  # (job, seat)
     records: dict[tuple[int, int], OperatorRecord] = field(default_factory=dict)  # (job, operator)
     claims: dict[tuple[int, int, int], Posted] = field(default_factory=dict)  # (job, seat, turn mod (depth + 1))
+    share_roots: dict[tuple[int, int], bytes] = field(default_factory=dict)  # (job, aggregator): what it posted last
     closed_turns: dict[tuple[int, int], ClosedTurn] = field(default_factory=dict)  # (job, turn)
     parked: dict[tuple[int, Claim], ClaimStatus] = field(default_factory=dict)  # (job, claim)
     # Locks
@@ -612,9 +615,8 @@ class World:
     custody_roles: dict[tuple[int, int], Role] = field(default_factory=dict)  # (job, operator)
     committees: dict[tuple[int, int], Committee] = field(default_factory=dict)  # (job, version)
     custody_records: dict[tuple[int, int], Record] = field(default_factory=dict)  # (job, turn mod (depth + 1))
-    custody_checkpoints: dict[tuple[int, int], tuple[int, bytes, bytes]] = field(
-        default_factory=dict
-    )  # likewise: turn, root, cid
+    # (job, turn mod (depth + 1), seat): turn, seat, root, cid
+    custody_checkpoints: dict[tuple[int, int, int], tuple[int, int, bytes, bytes]] = field(default_factory=dict)
     stake_notes: dict[int, Note] = field(default_factory=dict)  # by operator
     custody_funds: dict[tuple[str, int], int] = field(default_factory=dict)  # (token, operator)
     custody_burned: dict[str, int] = field(default_factory=dict)  # by token

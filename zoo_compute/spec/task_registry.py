@@ -8,6 +8,7 @@ from zoo_compute.spec.params import (
     BPS,
     COIN,
     CUSTODIANS_AT,
+    MAX_AGGREGATORS,
     MAX_CUSTODIANS,
     MAX_DEPTH,
     MAX_FLOPS,
@@ -77,6 +78,8 @@ def check_terms(terms: Terms) -> None:
     require(1 <= terms.rounds <= MAX_ROUNDS, "tasks: rounds out of range")
     require(1 <= terms.slots <= MAX_SLOTS, "tasks: slots out of range")
     require(1 <= terms.quorum <= terms.slots, "tasks: quorum out of range")
+    is_several = 1 < terms.aggregators <= MAX_AGGREGATORS and custodians_of(terms.policy) > 0
+    require(terms.aggregators == 1 or is_several, "tasks: aggregators out of range")
     prices = ((terms.reserve, terms.max_price), (terms.aggregator_reserve, terms.aggregator_max_price))
     require(all(1 <= reserve <= most <= MAX_PRICE for reserve, most in prices), "tasks: prices out of range")
     seconds = (terms.slot_s, terms.aggregate_s, terms.reexecute_s)

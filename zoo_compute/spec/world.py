@@ -250,9 +250,9 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
         "cancelled": "auction: not the task registry",
     },
     "settlement": {
-        **dict.fromkeys(("seat", "begin"), "settlement: not the auction"),
-        **dict.fromkeys(("void", "hold", "resume"), "settlement: not the availability"),
-        **dict.fromkeys(("start", "note_custody", "leave_out"), "settlement: not the custody"),
+        **dict.fromkeys(("seat", "begin"), "settlement: not a protocol contract"),
+        **dict.fromkeys(("void", "hold", "resume"), "settlement: not a protocol contract"),
+        **dict.fromkeys(("start", "note_custody", "leave_out"), "settlement: not a protocol contract"),
     },
     "locks": dict.fromkeys(
         ("award", "take", "vacate", "convict", "reward_finder", "burn"), "locks: not the settlement"

@@ -63,7 +63,7 @@ class ExploredJob:
         s, run = self.s, self.s.world.run(self.job)
         self.sides[name, 0] = HashedComputation(name, 0, run.start_root, self.work)
         root, mask = self.sides[name, 0].state(-2).root, (2**run.seats - 1) & ~run.missing
-        s.ok("settlement", "post_checkpoint", f"{name} hot", self.job, run.turn, mask, root, b"c" * 32)
+        s.ok("settlement", "post_checkpoint", f"{name} hot", self.job, AGGREGATOR_SEAT, run.turn, mask, root, b"c" * 32)
         self.claims[name] = s.world.claims[self.job, AGGREGATOR_SEAT, run.turn % (run.depth + 1)].claim
 
     # --- disputes

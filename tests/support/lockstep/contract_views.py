@@ -1,7 +1,7 @@
 """What the contracts' views must show for a world of the specification, key by key."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +30,7 @@ from zoo_compute.spec import (
 from zoo_compute.spec.auditing import Role, Verdicts
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.court import WorldCourt
-from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
+from zoo_compute.spec.params import Flow
 from zoo_compute.spec.requirements import Requirements
 from zoo_compute.spec.state import (
     EMPTY_BYTES32,
@@ -137,9 +137,12 @@ def _job_views(w: World, key: int) -> Iterator[View]:
 
 
 def _run_views(w: World, key: int) -> Iterator[View]:
-    run = w.run(key)
-    aggregator = w.seat(key, AGGREGATOR_SEAT).operator
-    yield View("settlement", "runs", (key,), SimpleNamespace(**asdict(run), aggregator=aggregator))
+    yield View("settlement", "runs", (key,), w.run(key))
+
+
+def _record_word(w: World, key: tuple[int, int]) -> int:
+    record = w.record_of(*key)
+    return record.parked << 24 | record.void_before
 
 
 def _stake_views(w: World, key: tuple[int, int, bool]) -> Iterator[View]:
@@ -151,7 +154,6 @@ def _stake_views(w: World, key: tuple[int, int, bool]) -> Iterator[View]:
 def _seat_views(w: World, key: tuple[int, int]) -> Iterator[View]:
     job, seat = key
     yield View("settlement", "seats", key, w.seat(job, seat))
-    yield View("settlement", "deadline", key, seats.deadline_of(w.run(job), w.seat(job, seat)))
     yield from _run_views(w, job)
 
 
@@ -336,7 +338,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "bids": _record("auction", "bids", lambda w, key: w.bid(*key)),
     "runs": _run_views,
     "seats": _seat_views,
-    "records": _record("settlement", "records", lambda w, key: w.record_of(*key)),
+    "records": _record("settlement", "records", _record_word),
     "stakes": _stake_views,
     "set_aside": _record("locks", "set_aside", lambda w, key: w.set_aside.get(key, SetAside())),
     "kept": _record("locks", "kept", lambda w, key: w.kept.get(key, 0)),

@@ -16,7 +16,7 @@ UINT, WORD = "uint256", "bytes32"
 TYPES: dict[type, tuple[str, dict[str, str]]] = {
     StartSignature: ("Start", {"job": UINT}),
     InputsSignature: ("Inputs", {"job": UINT, "turn": UINT, "seats": UINT}),
-    CheckpointSignature: ("Checkpoint", {"job": UINT, "turn": UINT, "root": WORD, "cid": WORD}),
+    CheckpointSignature: ("Checkpoint", {"job": UINT, "turn": UINT, "seat": UINT, "root": WORD, "cid": WORD}),
 }
 
 
@@ -35,11 +35,11 @@ def committee_hash(committee: Committee | None) -> bytes:
     return bytes(keccak(encode(["(uint256,uint256)[]"], [committee_words(committee)])))
 
 
-def checkpoint_message(job: int, turn: int, root: bytes, cid: bytes) -> bytes:
+def checkpoint_message(job: int, turn: int, seat: int, root: bytes, cid: bytes) -> bytes:
     """What is signed of a checkpoint, without the domain."""
     name, parts = TYPES[CheckpointSignature]
     kind = keccak(text=f"{name}({','.join(f'{kind} {part}' for part, kind in parts.items())})")
-    return bytes(keccak(encode([WORD, *parts.values()], [kind, job, turn, root, cid])))
+    return bytes(keccak(encode([WORD, *parts.values()], [kind, job, turn, seat, root, cid])))
 
 
 def compact(key: bytes, custody: str, signed: Signed, chain_id: int = CHAIN_ID) -> tuple[bytes, bytes]:

@@ -13,6 +13,7 @@ from zoo_compute.spec.params import (
     COIN,
     KIND_AGGREGATOR,
     LANE_DEMANDS,
+    MAX_AGGREGATORS,
     MAX_CUSTODY_OFFERS,
     MAX_REPUTATION,
     PERIODS,
@@ -199,7 +200,7 @@ def check_seats(w: World) -> None:
     for job, run in w.runs.items():
         if run.state == JobState.NONE:
             continue
-        slot_seats = [(seat, record) for (of, seat), record in w.seats.items() if of == job and seat != AGGREGATOR_SEAT]
+        slot_seats = [(seat, record) for (of, seat), record in w.seats.items() if of == job and seat < AGGREGATOR_SEAT]
         assert sorted(seat for seat, _ in slot_seats) == list(range(run.seats)), (
             f"job {job}: seats are not numbered through"
         )
@@ -215,7 +216,10 @@ def check_seats(w: World) -> None:
         for _, seat in slot_seats:
             slot_counts[seat.operator] += seat.count
             seat_counts[seat.operator, False] += 1
-        seat_counts[w.seat(job, AGGREGATOR_SEAT).operator, True] += 1
+        numbers = [seat for of, seat in w.seats if of == job and seat >= AGGREGATOR_SEAT]
+        assert sorted(numbers) == [AGGREGATOR_SEAT + share for share in range(run.aggregators)], f"job {job}: {numbers}"
+        for seat in numbers:
+            seat_counts[w.seat(job, seat).operator, True] += 1
         for (of, operator, role), stake in w.stakes.items():
             if of == job and stake.has_lock:
                 assert stake.held == seat_counts[operator, role], f"job {job}: operator {operator} miscounts seats"
@@ -233,7 +237,8 @@ def check_claims(w: World) -> None:
         assert pending == counts, f"job {job}: pending counts are {counts}, claims {pending}"
         assert all(run.turn - run.depth <= turn < run.turn for turn in pending), f"job {job}: more than depth turns"
         if run.is_open:
-            assert opened == bits.popcount(seats.present(run)), f"job {job}: a present seat has no claim"
+            claimed = bits.popcount(seats.present(run)) + bits.popcount(run.posted)
+            assert opened == claimed, f"job {job}: a present seat has no claim"
             slots = sum(posted.claim.count for _, posted in pending_claims(w, job) if posted.claim.turn == run.turn)
             assert run.committed == slots, f"job {job}: {run.committed} slots are committed, claims are for {slots}"
             assert w.closed_turn(job, run.turn - run.depth).pending == 0, (
@@ -259,7 +264,7 @@ def check_bounds(w: World) -> None:
         if bid.priced:
             for (of, number), seat in w.seats.items():
                 is_won = of == job and seat.operator == operator and seat.since == 0
-                if is_won and (number == AGGREGATOR_SEAT) == (kind == KIND_AGGREGATOR):
+                if is_won and (number >= AGGREGATOR_SEAT) == (kind == KIND_AGGREGATOR):
                     assert bid.price <= seat.price <= w.lot(job, kind).reserve, f"operator {operator}: {seat.price}"
     for operator, record in w.operators.items():
         assert 0 <= record.reputation <= MAX_REPUTATION * REPUTATION_PARTS, (
@@ -379,11 +384,13 @@ def check_custody(w: World) -> None:
         most = w.custody_requests[job].reserve
         assert all(each.reserve <= most for each in roles.values()), f"job {job}: a reserve that grew"
     for (job, _), record in w.custody_records.items():
-        signers, least = record.checkpoint, w.custody[job].least
-        assert signers == 0 or bits.popcount(signers) >= least, f"job {job}: {signers:b} is no majority"
-        posted = w.claims.get((job, AGGREGATOR_SEAT, record.turn % (w.run(job).depth + 1)))
-        if posted and posted.claim.turn == record.turn:
-            assert bits.without(posted.claim.scope, record.mask) == 0, f"job {job}: a seat that no majority holds"
-            assert signers, f"job {job}: a checkpoint that no majority holds"
-            signed = w.custody_checkpoints[job, record.turn % (w.run(job).depth + 1)]
-            assert signed[:2] == (record.turn, posted.claim.root), f"job {job}: another checkpoint than was signed"
+        least, place = w.custody[job].least, record.turn % (w.run(job).depth + 1)
+        for share in range(w.run(job).aggregators):
+            signers, seat = (*record.shares, *[0] * MAX_AGGREGATORS)[share], AGGREGATOR_SEAT + share
+            assert signers == 0 or bits.popcount(signers) >= least, f"job {job}: {signers:b} is no majority"
+            posted = w.claims.get((job, seat, place))
+            if posted and posted.claim.turn == record.turn:
+                assert bits.without(posted.claim.scope, record.mask) == 0, f"job {job}: a seat that no majority holds"
+                assert signers, f"job {job}: a checkpoint that no majority holds"
+                signed = w.custody_checkpoints[job, place, seat]
+                assert signed[:3] == (record.turn, seat, posted.claim.root), f"job {job}: another one than was signed"

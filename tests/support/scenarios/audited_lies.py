@@ -9,7 +9,7 @@ from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import scenario
 from tests.support.scenarios.explorations import SALT, unit_of_update
 from zoo_compute.spec.audit_ends import units_of
-from zoo_compute.spec.auditing import Verdicts, verdicts_of
+from zoo_compute.spec.auditing import FIRST_SLOT_UNIT, Verdicts, verdicts_of
 from zoo_compute.spec.disputed_claims import MOST_LEFT_S, claim_key
 from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.params import bounty_of, lock_of
@@ -27,8 +27,9 @@ class AuditedLie:
             s.ok("audits", "deposit", "stranger", self.erin, s.tokens[token], amount)
         s.ok("audits", "offer", "erin owner", self.erin, 1)
         t.commit("alice", "bob")
-        self.unit = t.first_slot("alice") + 1
-        units = list(range(1, t.claims["alice"].count + t.claims["bob"].count + 1))
+        self.unit = t.first_slot("alice") + FIRST_SLOT_UNIT
+        slots = t.claims["alice"].count + t.claims["bob"].count
+        units = list(range(FIRST_SLOT_UNIT, FIRST_SLOT_UNIT + slots))
         wrong = [self.unit] if says_false else []
         self.said = verdicts_of([unit for unit in units if unit not in wrong], wrong)
 

@@ -10,18 +10,19 @@ from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from tests.support.scenarios.availability import DemandScenario
 from zoo_compute.spec import audits
-from zoo_compute.spec.auditing import Role, Verdicts, lapses_at, verdicts_of
+from zoo_compute.spec.auditing import FIRST_SLOT_UNIT, Role, Verdicts, lapses_at, verdicts_of
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
 
 FEE, AGGREGATION_FEE = 100, 50  # the reserves of a stage's job
 NOTHING = Verdicts()
+UNITS = (0, *range(FIRST_SLOT_UNIT, FIRST_SLOT_UNIT + 6))
 RICH = 10**6
 
 
 class AuditScenario(DemandScenario):
-    """A watched job all of whose units are drawn, and its first turn. Unit 0 is the aggregation's, the others slot + 1."""
+    """A watched job all of whose units are drawn, and its first turn. Unit 0 is the aggregation's, the others slot + FIRST_SLOT_UNIT."""
 
     def __init__(self, s: Stage, audit_bps: int = 10_000, **changes: Any) -> None:
         super().__init__(s, audit_bps=audit_bps, **changes)
@@ -48,11 +49,11 @@ class AuditScenario(DemandScenario):
         self.ok("draw_units", "stranger", self.job, turn)
 
     def claim_of(self, unit: int) -> Claim:
-        return self.claims[(unit - 1) // 2] if unit else self.claims[AGGREGATOR_SEAT]
+        return self.claims[(unit - FIRST_SLOT_UNIT) // 2] if unit else self.claims[AGGREGATOR_SEAT]
 
     def units_of(self, name: str, role: Role = Role.AUDITOR) -> list[int]:
         draw, operator = self.s.world.draws[self.job, 0], self.s.ids[name]
-        authors = ((unit, self.claim_of(unit).operator) for unit in range(7))
+        authors = ((unit, self.claim_of(unit).operator) for unit in UNITS)
         return [unit for unit, author in authors if audits.judge_of(self.s.world, draw, unit, author, role) == operator]
 
     def give(self, name: str, verdicts: Verdicts, reason: str = "", **changes: Any) -> None:
@@ -130,7 +131,7 @@ def units_are_drawn_from_a_closed_turn(s: Stage) -> None:
     t.no("no auditors", "draw_units", "stranger", job, 0)
     t.enlist("erin")
     t.no("turn still open", "draw_units", "stranger", job, 1)
-    t.no("not drawn", "give_verdicts", "erin hot", job, 0, s.ids["erin"], verdicts_of([1], []))
+    t.no("not drawn", "give_verdicts", "erin hot", job, 0, s.ids["erin"], verdicts_of([16], []))
     s.wait(1)
     t.ok("draw_units", "stranger", job, 0)
     t.no("draw block not buried", "draw_units", "stranger", job, 0)
@@ -145,7 +146,7 @@ def units_are_drawn_from_a_closed_turn(s: Stage) -> None:
     t.ok("draw_units", "stranger", job, 0)
     t.no("already drawn", "draw_units", "stranger", job, 0)
     t.after_window()
-    t.no("window over", "give_verdicts", "erin hot", job, 0, s.ids["erin"], verdicts_of([1], []))
+    t.no("window over", "give_verdicts", "erin hot", job, 0, s.ids["erin"], verdicts_of([16], []))
     t.no("job not over", "refund", "stranger", job)
     s.to(max(s.now, s.world.run(job).inputs_close))
     s.ok("settlement", "abandon", "stranger", job)
@@ -168,14 +169,14 @@ def verdicts_are_paid_where_nothing_contradicts_them(s: Stage) -> None:
     t.enlist("frank", places=2)
     t.drawn()
     units = {name: t.units_of(name) for name in ("erin", "frank")}
-    assert sorted(units["erin"] + units["frank"]) == list(range(7))
+    assert sorted(units["erin"] + units["frank"]) == list(UNITS)
     assert units["erin"]
     assert units["frank"]
     t.give("erin", NOTHING, "no verdicts")
-    t.give("erin", verdicts_of([1], [1, 2]), "two verdicts")
-    t.give("erin", verdicts_of([1], []), "not the hot key", sender="frank hot")
-    t.give("erin", verdicts_of(list(range(300, 501)), []), "deposit too small")
-    t.give("erin", verdicts_of([1], [2, 3]), "budget spent")
+    t.give("erin", verdicts_of([16], [16, 17]), "two verdicts")
+    t.give("erin", verdicts_of([16], []), "not the hot key", sender="frank hot")
+    t.give("erin", verdicts_of(list(range(315, 516)), []), "deposit too small")
+    t.give("erin", verdicts_of([16], [17, 18]), "budget spent")
     t.give("erin", said := verdicts_of(units["erin"], []))
     t.give("erin", said, "verdicts given")
     t.give("frank", lie := verdicts_of(units["frank"][1:], units["frank"][:1]))
@@ -277,7 +278,7 @@ def what_a_conviction_without_a_judgement_means_for_verdicts(s: Stage) -> None:
     t.ok("fund", "submitter", job, RICH)
     t.enlist("erin")
     t.drawn()
-    t.give("erin", said := verdicts_of([0, 1, 2, 3], [4, 5]))
+    t.give("erin", said := verdicts_of([0, 16, 17, 18], [19, 20]))
     s.lose(job, t.claims[0])
     s.lose(job, t.claims[1])
     t.after_window()
@@ -325,11 +326,11 @@ def units_are_drawn_and_judged_until_the_window_ends(s: Stage) -> None:
     t.drawn()
     draw = s.world.draws[job, 0]
     s.to(draw.half_at)
-    t.give("erin", verdicts_of([0, 1, 2], []))
+    t.give("erin", verdicts_of([0, 16, 17], []))
     s.wait(1)
-    t.give("frank", verdicts_of([3], []))
+    t.give("frank", verdicts_of([18], []))
     s.to(t.deadline)
-    t.give("erin", verdicts_of([4], []))
+    t.give("erin", verdicts_of([19], []))
     said = [(operator, role) for _, _, operator, role in s.world.statements]
     erin, frank = s.ids["erin"], s.ids["frank"]
     assert said == [(erin, Role.AUDITOR), (frank, Role.REPLACEMENT), (erin, Role.REPLACEMENT)]
@@ -381,7 +382,7 @@ def verdicts_on_more_units_than_a_word_has_are_each_of_their_own(s: Stage) -> No
     for _ in range(2):
         s.wait(s.preset.draw_blocks + 2)
         s.ok("audits", "draw_units", "stranger", job, 0)
-    said = verdicts_of([1, 255, 256, 300], [])
+    said = verdicts_of([16, 270, 271, 315], [])
     s.ok("audits", "give_verdicts", "erin hot", job, 0, erin, said)
     s.to(s.deadline(job, claim) + 1)
     s.ok("audits", "settle_verdicts", "stranger", job, 0, erin, Role.AUDITOR, said, (claim,), NOTHING)

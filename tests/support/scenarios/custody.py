@@ -150,6 +150,7 @@ class CustodyScenario:
                 self.committee[place].key,
                 self.job,
                 claim.turn,
+                claim.seat,
                 claim.root,
                 self.s.checkpoint(self.job, claim.turn)[1],
             )
@@ -164,33 +165,37 @@ class CustodyScenario:
         for name in HOLDERS:
             self.s.commit(self.job, name)
 
-    @property
-    def aggregator(self) -> str:
-        return f"{self.s.party(self.s.world.seat(self.job, AGGREGATOR_SEAT).operator)} hot"
-
-    def checkpoint_of(self, *places: int, turn: int, root: bytes, cid: bytes) -> tuple[CheckpointSignature, ...]:
+    def checkpoint_of(
+        self, *places: int, turn: int, seat: int, root: bytes, cid: bytes
+    ) -> tuple[CheckpointSignature, ...]:
         return tuple(
-            CheckpointSignature(place, self.committee[place].key, self.job, turn, root, cid) for place in places
+            CheckpointSignature(place, self.committee[place].key, self.job, turn, seat, root, cid) for place in places
         )
 
     def post_args(
-        self, *places: int, inputs: tuple[InputsSignature, ...] = (), mask: int | None = None, **changes: Any
+        self,
+        *places: int,
+        inputs: tuple[InputsSignature, ...] = (),
+        mask: int | None = None,
+        seat: int = AGGREGATOR_SEAT,
+        **changes: Any,
     ) -> tuple[Any, ...]:
         """Of `post_checkpoint`, with what these places sign for the checkpoint."""
         run = self.s.world.run(self.job)
         root, cid = self.s.checkpoint(self.job, run.turn)
         mask = present(run) if mask is None else mask
         signed = tuple(
-            replace(each, **changes) for each in self.checkpoint_of(*places, turn=run.turn, root=root, cid=cid)
+            replace(each, **changes)
+            for each in self.checkpoint_of(*places, turn=run.turn, seat=seat, root=root, cid=cid)
         )
-        return self.job, run.turn, mask, root, cid, self.committee, inputs, signed
+        return self.job, seat, run.turn, mask, root, cid, self.committee, inputs, signed
 
-    def posted(self, *places: int, inputs: tuple[InputsSignature, ...] = ()) -> Claim:
-        """The aggregation that closes the open turn, by what these places sign."""
-        run, seat = self.s.world.run(self.job), self.s.world.seat(self.job, AGGREGATOR_SEAT)
-        args = self.post_args(*(places or (0, 1)), inputs=inputs)
-        self.ok("post_checkpoint", self.aggregator, *args)
-        fixed = (run.turn, run.round, AGGREGATOR_SEAT, seat.operator, args[2], seat.price, run.start_root, args[3])
+    def posted(self, *places: int, inputs: tuple[InputsSignature, ...] = (), seat: int = AGGREGATOR_SEAT) -> Claim:
+        """What an aggregator posts in the open turn, by what these places sign."""
+        run, held = self.s.world.run(self.job), self.s.world.seat(self.job, seat)
+        args = self.post_args(*(places or (0, 1)), inputs=inputs, seat=seat)
+        self.ok("post_checkpoint", f"{self.s.party(held.operator)} hot", *args)
+        fixed = (run.turn, run.round, seat, held.operator, args[3], held.price, run.start_root, args[4])
         return self.s.record(self.job, Claim(*fixed))
 
     def closed(self) -> Claim:
@@ -199,7 +204,16 @@ class CustodyScenario:
         return self.posted(inputs=self.inputs(7, 0, 1))
 
     def held_turn(self, claim: Any, *places: int) -> None:
-        self.ok("hold_turn", "stranger", self.job, claim.turn, self.committee, (), self.checkpoint(claim, *places))
+        self.ok(
+            "hold_turn",
+            "stranger",
+            self.job,
+            claim.seat,
+            claim.turn,
+            self.committee,
+            (),
+            self.checkpoint(claim, *places),
+        )
 
     def expelled(self, place: int) -> None:
         """Its reserve is forfeit, and then its place."""
@@ -448,22 +462,22 @@ def custodians_sign_for_what_they_hold(s: Stage) -> None:
     for wrong in wrongs:
         s.no(forged, "custody", "post_checkpoint", "dave hot", *t.post_args(0, 1, **wrong))
     t.no("not the hot key", "post_checkpoint", "stranger", *t.post_args(0, 1))
-    s.no("settlement: not the custody", "settlement", "post_checkpoint", "dave hot", *t.post_args()[:5])
+    s.no("settlement: not a protocol contract", "settlement", "post_checkpoint", "dave hot", *t.post_args()[:6])
     t.no("too few signatures", "post_checkpoint", "dave hot", *t.post_args())
     claim = t.posted(0, 2)
     t.no("turn is closed", "hold_inputs", "stranger", job, 0, committee, t.inputs(7, 0, 1))
-    t.no("no checkpoint", "hold_turn", "stranger", job, 1, committee, (), ())
+    t.no("no checkpoint", "hold_turn", "stranger", job, AGGREGATOR_SEAT, 1, committee, (), ())
     for wrong in wrongs:
         signed = t.checkpoint(claim, 0, 1, **wrong)
-        s.no(forged, "custody", "hold_turn", "stranger", job, claim.turn, committee, (), signed)
+        s.no(forged, "custody", "hold_turn", "stranger", job, AGGREGATOR_SEAT, claim.turn, committee, (), signed)
     s.wait(s.preset.answer_s)
     t.held_turn(claim, 1)
     s.wait(1)
-    t.no("too late", "hold_turn", "stranger", job, claim.turn, committee, (), t.checkpoint(claim, 1))
+    t.no("too late", "hold_turn", "stranger", job, AGGREGATOR_SEAT, claim.turn, committee, (), t.checkpoint(claim, 1))
     # A turn in one transaction; others hold it afterwards.
     other = t.closed()
     both = (*t.inputs(3, 0, turn=other.turn), *t.inputs(7, 2, turn=other.turn))
-    t.ok("hold_turn", "stranger", job, other.turn, committee, both, t.checkpoint(other, 2))
+    t.ok("hold_turn", "stranger", job, AGGREGATOR_SEAT, other.turn, committee, both, t.checkpoint(other, 2))
     record = s.world.custody_records[job, 1]
     assert (record.mask, record.inputs, record.checkpoint) == (0b111, 0b111, 0b111)
 
@@ -512,7 +526,7 @@ def who_holds_less_than_the_mask_is_not_paid(s: Stage) -> None:
     t.hold(0b111, 0)
     claim = t.posted(0, 1)
     both = (*t.inputs(2**128 - 1, 0, turn=0), *t.inputs(2**128 - 1, 1, turn=0))
-    t.ok("hold_turn", f"{t.name(2)} hot", job, claim.turn, t.committee, both, ())
+    t.ok("hold_turn", f"{t.name(2)} hot", job, AGGREGATOR_SEAT, claim.turn, t.committee, both, ())
     record = s.world.custody_records[job, 0]
     assert (record.mask, record.inputs) == (0b111, 0b011), "no seat joins after the checkpoint"
     s.finalise(job)
@@ -544,7 +558,7 @@ def signatures_are_paid_once_their_turn_is_final(s: Stage) -> None:
     got = {place: s.world.custody_funds[token, s.ids[t.name(place)]] - paid[t.name(place)] for place in range(3)}
     assert got == {0: 2 * FEE, 1: 4 * FEE, 2: 2 * FEE}
     late = t.checkpoint(claims[0], 0)
-    t.no("turn is counted", "hold_turn", "stranger", job, claims[0].turn, t.committee, (), late)
+    t.no("turn is counted", "hold_turn", "stranger", job, AGGREGATOR_SEAT, claims[0].turn, t.committee, (), late)
     s.settle(job)
     t.no("job not over", "refund", "stranger", job)
     t.count()
@@ -569,7 +583,7 @@ def a_place_of_the_ring_is_counted_before_it_is_used_again(s: Stage) -> None:
     t.count()
     t.hold(7, 2)  # alone
     claim = t.posted(inputs=t.inputs(7, 0, 1))
-    t.ok("hold_turn", "stranger", job, claim.turn, committee, t.inputs(7, 2, turn=claim.turn), ())
+    t.ok("hold_turn", "stranger", job, AGGREGATOR_SEAT, claim.turn, committee, t.inputs(7, 2, turn=claim.turn), ())
     s.finalise(job)
     t.commit_all()
     t.hold(7, 0)

@@ -3,6 +3,7 @@
 from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import scenario
 from tests.support.scenarios.custody import FEE, HOLDERS, LARGE, CustodyScenario
+from zoo_compute.spec.audit_ends import units_of
 from zoo_compute.spec.auditing import Verdicts, verdicts_of
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.params import AGGREGATOR_SEAT
@@ -87,7 +88,7 @@ def nobody_is_paid_for_auditing_a_claim_that_was_left_out(s: Stage) -> None:
     s.ok("audits", "offer", "frank owner", frank, 1)
     t.commit_all()
     claims = [s.world.claims[job, s.seat_of(job, name), 0].claim for name in HOLDERS]
-    units = [(claim.scope >> 16) + 1 for claim in claims]
+    units = [unit for claim in claims for unit in units_of(claim)]
     t.hold(0b001, 0, 1)
     s.wait(s.preset.answer_s + 1)
     t.ok("leave_out", "stranger", job, 0)
@@ -144,7 +145,7 @@ def a_checkpoint_may_be_signed_by_those_drawn_meanwhile(s: Stage) -> None:
     claim = t.posted(1, 2)  # by two that are new
     record = s.world.custody_records[job, 0]
     assert (record.version, record.inputs, record.checkpoint) == (t.version, 0b001, 0b110)
-    t.no("committee differs", "hold_turn", "stranger", job, claim.turn, old, (), ())
+    t.no("committee differs", "hold_turn", "stranger", job, AGGREGATOR_SEAT, claim.turn, old, (), ())
     s.finalise(job)
     before = s.world.custody_funds[t.token, s.ids["alice"]]
     t.count()
@@ -223,7 +224,17 @@ def a_checkpoint_is_posted_under_the_pointer_that_custodians_signed(s: Stage) ->
     t.no("not the custodian's signature", "post_checkpoint", "dave hot", *args)
     claim = t.posted(1, 2, inputs=t.inputs(7, 1, 2))
     other = t.checkpoint(claim, 0, cid=b"x" * 32)
-    t.no("not the custodian's signature", "hold_turn", "stranger", t.job, claim.turn, t.committee, (), other)
+    t.no(
+        "not the custodian's signature",
+        "hold_turn",
+        "stranger",
+        t.job,
+        AGGREGATOR_SEAT,
+        claim.turn,
+        t.committee,
+        (),
+        other,
+    )
     t.held_turn(claim, 0)
 
 
@@ -244,7 +255,9 @@ def one_custodian_is_no_majority_however_often_it_signs(s: Stage) -> None:
     t.hold(7, 0, 1)
     s.no(forged, "custody", "post_checkpoint", "dave hot", *t.post_args(2, 2))
     claim = t.posted(0, 1)
-    s.no(forged, "custody", "hold_turn", "stranger", job, 0, t.committee, (), t.checkpoint(claim, 2, 2))
+    s.no(
+        forged, "custody", "hold_turn", "stranger", job, AGGREGATOR_SEAT, 0, t.committee, (), t.checkpoint(claim, 2, 2)
+    )
     t.held_turn(claim, 2)
 
 
@@ -285,8 +298,8 @@ def a_posted_checkpoint_stays_with_the_committee_that_signed_it(s: Stage) -> Non
     t.closed()
     record, signed = s.world.custody_records[t.job, 0], t.committee
     t.expelled(1)
-    t.no("committee differs", "hold_turn", "stranger", t.job, 0, t.committee, (), ())
-    t.ok("hold_turn", "stranger", t.job, 0, signed, (), ())
+    t.no("committee differs", "hold_turn", "stranger", t.job, AGGREGATOR_SEAT, 0, t.committee, (), ())
+    t.ok("hold_turn", "stranger", t.job, AGGREGATOR_SEAT, 0, signed, (), ())
     assert s.world.custody_records[t.job, 0] == record
 
 

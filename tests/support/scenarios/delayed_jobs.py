@@ -12,7 +12,18 @@ from zoo_compute.spec.state import JobState
 def waits(s: Stage, job: int, mask: int) -> None:
     """The open turn may not be closed yet over the seats that committed."""
     turn = s.world.run(job).turn
-    s.no("settlement: inputs open", "settlement", "post_checkpoint", "dave hot", job, turn, mask, ROOT, CID)
+    s.no(
+        "settlement: inputs open",
+        "settlement",
+        "post_checkpoint",
+        "dave hot",
+        job,
+        AGGREGATOR_SEAT,
+        turn,
+        mask,
+        ROOT,
+        CID,
+    )
 
 
 @scenario

@@ -20,9 +20,9 @@ def a_disputed_claim_is_not_paid_before_its_dispute_is_closed(s: Stage) -> None:
     job = s.running(SLOTS, AGGREGATORS, rounds=2, policy=POLICY_CARRIES)
     claim, nobody = s.commit(job, "alice"), s.accounts["stranger"]
     for sender in ("stranger", "alice hot", "deployer", s.world.config.availability):
-        s.no("settlement: not the referee", "settlement", "open_dispute", sender, job, claim)
-        s.no("settlement: not the referee", "settlement", "close_dispute", sender, job, claim, 2, 0, 0)
-        s.no("settlement: not the referee", "settlement", "reward_finder", sender, job, claim, nobody)
+        s.no("settlement: not a protocol contract", "settlement", "open_dispute", sender, job, claim)
+        s.no("settlement: not a protocol contract", "settlement", "close_dispute", sender, job, claim, 2, 0, 0)
+        s.no("settlement: not a protocol contract", "settlement", "reward_finder", sender, job, claim, nobody)
     for forged in (replace(claim, price=1), replace(claim, turn=1), replace(claim, seat=2**256 - 1)):
         s.no("settlement: unknown claim", "settlement", "open_dispute", "referee", job, forged)
         s.close_dispute(job, forged, End.JUDGED)

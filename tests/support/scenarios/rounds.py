@@ -39,7 +39,7 @@ def holders_say_that_they_are_ready(s: Stage) -> None:
     s.no("settlement: already committed", "settlement", "decline", "alice hot", job, alice, 1)
     s.no("settlement: not running", "settlement", "commit", "alice hot", job, alice, 0, ROOT, b"b" * 32)
     s.no("settlement: not running", "settlement", "time_out", "stranger", job, alice)
-    s.no("settlement: not running", "settlement", "post_checkpoint", "dave hot", job, 0, 0, ROOT, CID)
+    s.no("settlement: not running", "settlement", "post_checkpoint", "dave hot", job, AGGREGATOR_SEAT, 0, 0, ROOT, CID)
     s.no("settlement: not running", "settlement", "abandon", "stranger", job)
     s.no("settlement: seat still occupied", "locks", "release", "stranger", job, s.ids["alice"])
     s.ready(job, "bob", estimate_s=1)
@@ -262,9 +262,20 @@ def the_aggregator_closes_a_turn_over_who_is_present(s: Stage) -> None:
     job = s.running(SLOTS, AGGREGATORS, quorum=3)
 
     def no(reason: str, sender: str, turn: int, mask: int) -> None:
-        s.no(f"settlement: {reason}", "settlement", "post_checkpoint", sender, job, turn, mask, ROOT, CID)
+        s.no(
+            f"settlement: {reason}",
+            "settlement",
+            "post_checkpoint",
+            sender,
+            job,
+            AGGREGATOR_SEAT,
+            turn,
+            mask,
+            ROOT,
+            CID,
+        )
 
-    s.no("settlement: not running", "settlement", "post_checkpoint", "dave hot", 99, 0, 0, ROOT, CID)
+    s.no("settlement: not running", "settlement", "post_checkpoint", "dave hot", 99, AGGREGATOR_SEAT, 0, 0, ROOT, CID)
     no("not the current turn", "stranger", 1, 0)
     no("not the hot key", "erin hot", 0, 0)
     no("inputs open", "dave hot", 0, 0b1)
@@ -309,7 +320,18 @@ def a_silent_aggregator_loses_its_seat_to_a_standby(s: Stage) -> None:
     s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
     s.ok("settlement", "time_out", "stranger", job, seat)
     s.no("settlement: seat vacant", "settlement", "time_out", "stranger", job, seat)
-    s.no("settlement: not the hot key", "settlement", "post_checkpoint", "dave hot", job, 0, 0b11, ROOT, CID)
+    s.no(
+        "settlement: not the hot key",
+        "settlement",
+        "post_checkpoint",
+        "dave hot",
+        job,
+        AGGREGATOR_SEAT,
+        0,
+        0b11,
+        ROOT,
+        CID,
+    )
     once = restitution(s.world.terms[job])
     assert once == 3 * (4 * 160 + 80)
     assert s.world.stake_of(job, dave, True).locked == once + lock(40) - slash_of(lock(40))
@@ -423,7 +445,9 @@ def a_turn_waits_until_its_place_in_the_ring_is_free(s: Stage) -> None:
     run = s.world.run(job)
     assert (run.turn, run.round, run.opened_at, run.missing) == (2, 2, 0, 0b11)
     s.no("settlement: depth reached", "settlement", "commit", "alice hot", job, alice, 2, ROOT, b"b" * 32)
-    s.no("settlement: depth reached", "settlement", "post_checkpoint", "dave hot", job, 2, 0, ROOT, CID)
+    s.no(
+        "settlement: depth reached", "settlement", "post_checkpoint", "dave hot", job, AGGREGATOR_SEAT, 2, 0, ROOT, CID
+    )
     s.wait(1_000)
     # However long it waits nobody is late, and the job is not short of anything.
     for seat in (alice, AGGREGATOR_SEAT):

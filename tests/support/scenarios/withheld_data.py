@@ -24,9 +24,9 @@ def data_that_nobody_can_have_convicts_without_challengers(s: Stage) -> None:
     job = s.running(SLOTS, AGGREGATORS, token="usd")
     claim = s.commit(job, "alice")
     for sender in ("stranger", "referee", "alice hot"):
-        s.no("settlement: not the availability", "settlement", "void", sender)
-        s.no("settlement: not the availability", "settlement", "hold", sender)
-        s.no("settlement: not the availability", "settlement", "resume", sender)
+        s.no("settlement: not a protocol contract", "settlement", "void", sender)
+        s.no("settlement: not a protocol contract", "settlement", "hold", sender)
+        s.no("settlement: not a protocol contract", "settlement", "resume", sender)
     for of, forged in ((job, replace(claim, root=b"x" * 32)), (99, claim)):
         s.no("availability: unknown claim", "availability", "demand", "stranger", of, forged, 130, 0, 0, 0)
     s.lose(job, claim)
@@ -50,7 +50,18 @@ def nobody_is_late_while_data_is_held(s: Stage) -> None:
     s.demand(job, claim, alice, "alice hot")
     s.to(run.inputs_close + 100)
     s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, alice)
-    s.no("settlement: inputs open", "settlement", "post_checkpoint", "dave hot", job, 0, 0, b"r" * 32, b"c" * 32)
+    s.no(
+        "settlement: inputs open",
+        "settlement",
+        "post_checkpoint",
+        "dave hot",
+        job,
+        AGGREGATOR_SEAT,
+        0,
+        0,
+        b"r" * 32,
+        b"c" * 32,
+    )
     s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
     # Nobody ended the demand for long: what counts is the time there was to answer it.
     s.ok("availability", "close", "stranger", job, claim, alice)

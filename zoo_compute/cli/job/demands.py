@@ -83,7 +83,7 @@ def _as_json(chain: Chain, view: JobView, demand: Demand) -> dict[str, Any]:
 
 
 def _work(each: dict[str, Any]) -> str:
-    work = "aggregation" if each["seat"] == AGGREGATOR_SEAT else f"slot {each['slot']}"
+    work = "aggregation" if each["seat"] >= AGGREGATOR_SEAT else f"slot {each['slot']}"
     return f"{work} of operator {each['operator']}"
 
 

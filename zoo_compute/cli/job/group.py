@@ -154,7 +154,7 @@ def _claim(job: int, claim: Claim) -> str:
     from zoo_compute.chain.views import AGGREGATOR_SEAT
     from zoo_compute.client.disputes import name_of_claim
 
-    work = "aggregation" if claim.seat == AGGREGATOR_SEAT else f"seat {claim.seat}"
+    work = "aggregation" if claim.seat >= AGGREGATOR_SEAT else f"seat {claim.seat}"
     return f"{name_of_claim(job, claim)}, {work} of operator {claim.operator} in round {claim.round}"
 
 
@@ -164,8 +164,8 @@ def _seats(view: JobView, token: Token) -> list[str]:
 
     rows = [
         (
-            "aggregator" if number == AGGREGATOR_SEAT else f"seat {number}",
-            "" if number == AGGREGATOR_SEAT else _run_of(seat.slots),
+            "aggregator" if number >= AGGREGATOR_SEAT else f"seat {number}",
+            "" if number >= AGGREGATOR_SEAT else _run_of(seat.slots),
             f"operator {seat.operator}" if seat.operator else "vacant",
             token.format(seat.price if seat.operator else view.price_now(number)),
         )

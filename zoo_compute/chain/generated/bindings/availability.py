@@ -69,7 +69,7 @@ class Availability(Binding):
         """Demands one chunk of a pending claim's data of its author, prepaying the answer. In a job without
         custodians.
 
-        lane: The demander's seat, 128 of the aggregator, 129 of the submitter, 130 of anybody else.
+        lane: The demander's seat, from 128 on of an aggregator; 144 of the submitter, 145 of anybody else.
         slot: Whose update, for a claim of slots; 0 for an aggregation.
         tensor: Which tensor of the state, in ascending order of names; taken modulo the width of the state's
         tree.

@@ -95,9 +95,9 @@ class Custody(Binding):
         values: bytes = self._view("committees", (arg0, arg1), block)
         return values
 
-    def checkpoints(self, arg0: int, arg1: int, block: BlockIdentifier | None = None) -> bytes:
+    def checkpoints(self, arg0: int, arg1: int, arg2: int, block: BlockIdentifier | None = None) -> bytes:
         """The contract variable `checkpoints`."""
-        values: bytes = self._view("checkpoints", (arg0, arg1), block)
+        values: bytes = self._view("checkpoints", (arg0, arg1, arg2), block)
         return values
 
     def notes(self, arg0: int, block: BlockIdentifier | None = None) -> Note:
@@ -254,6 +254,7 @@ class Custody(Binding):
     def post_checkpoint(
         self,
         job: int,
+        seat: int,
         turn: int,
         mask: int,
         root: bytes,
@@ -262,27 +263,30 @@ class Custody(Binding):
         inputs: Sequence[InputsSignature],
         signed: Sequence[Signature],
     ) -> Call:
-        """The aggregator closes the open turn with a checkpoint, and the inputs of its seats, that a majority of
-        custodians holds. With fewer signatures for the checkpoint, at least one of another operator first, it is
-        short of them: it may be replaced, and is not slashed.
+        """An aggregator posts its share of the open turn's checkpoint, and the inputs of the turn's seats, that a
+        majority of custodians holds; the last one closes the turn. With fewer signatures for its share, at least
+        one of another operator first, it is short of them: it may be replaced, and is not slashed.
 
+        seat: The aggregator's.
         inputs: Those that are not on record yet.
         """
-        return self._call("post_checkpoint", (job, turn, mask, root, cid, committee, inputs, signed))
+        return self._call("post_checkpoint", (job, seat, turn, mask, root, cid, committee, inputs, signed))
 
     def hold_turn(
         self,
         job: int,
+        seat: int,
         turn: int,
         committee: Sequence[Member],
         inputs: Sequence[InputsSignature],
         signed: Sequence[Signature],
     ) -> Call:
-        """More custodians hold a closed turn's inputs, and the checkpoint that was posted.
+        """More custodians hold a turn's inputs, and what an aggregator posted in it.
 
+        seat: The aggregator's.
         committee: Of the turn's record.
         """
-        return self._call("hold_turn", (job, turn, committee, inputs, signed))
+        return self._call("hold_turn", (job, seat, turn, committee, inputs, signed))
 
     def count(self, job: int, version: int, committee: Sequence[Member]) -> Call:
         """Pays for turns that are final, in their order, as far as this committee signed for them. Where the escrow

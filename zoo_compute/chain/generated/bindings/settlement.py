@@ -28,7 +28,7 @@ class Run(NamedTuple):
     window_s: int
     slot_s: int
     aggregate_s: int
-    aggregator: int
+    aggregators: int
     aggregator_due: int
     token: str
     flops: int
@@ -39,6 +39,7 @@ class Run(NamedTuple):
     held_s: int
     start_root: bytes
     said: int
+    posted: int
 
 
 class Seat(NamedTuple):
@@ -52,13 +53,6 @@ class Seat(NamedTuple):
     left_at: int
     estimate_s: int
     since: int
-
-
-class OperatorRecord(NamedTuple):
-    """Struct `OperatorRecord`."""
-
-    void_before: int
-    parked: int
 
 
 class Settlement(Binding):
@@ -119,6 +113,13 @@ class Settlement(Binding):
         values: int = self._view("parked", (job, claim_hash), block)
         return values
 
+    def records(self, job: int, operator: int, block: BlockIdentifier | None = None) -> int:
+        """job -> operator -> the first turn after its last conviction (24), claims from turns before are void | its
+        parked claims that are neither paid, convicted nor void (40).
+        """
+        values: int = self._view("records", (job, operator), block)
+        return values
+
     def wire(self, referee_: str, availability_: str, custody_: str) -> Call:
         """Names who judges disputes, who asks for data, and who records what custodians hold, once."""
         return self._call("wire", (referee_, availability_, custody_))
@@ -163,15 +164,16 @@ class Settlement(Binding):
         """
         return self._call("commit", (job, seat, turn, root, bundle))
 
-    def post_checkpoint(self, job: int, turn: int, mask: int, root: bytes, cid: bytes) -> Call:
-        """Closes a turn with the aggregation of what was committed; opens the next one, or ends the job. Where there
-        are custodians, Custody calls for the aggregator.
+    def post_checkpoint(self, job: int, seat: int, turn: int, mask: int, root: bytes, cid: bytes) -> Call:
+        """What an aggregator combined of what was committed. The last one of them closes the turn, and opens the
+        next one or ends the job. Where there are custodians, Custody calls for the aggregator.
 
         mask: The seats that committed.
-        root: State root of the new checkpoint.
+        root: State root of its share of the new checkpoint: of all where there is one aggregator.
         cid: Digest of the CID of its pointer.
+        Returns: Whether there are several aggregators.
         """
-        return self._call("post_checkpoint", (job, turn, mask, root, cid))
+        return self._call("post_checkpoint", (job, seat, turn, mask, root, cid))
 
     def leave_out(self, job: int, turn: int, mask: int) -> Call:
         """Seats that committed in the open turn, and whose inputs too few custodians hold, are missing again; their
@@ -271,11 +273,6 @@ class Settlement(Binding):
         values: Any = self._view("seats", (job, seat), block)
         return Seat(*values)
 
-    def records(self, job: int, operator: int, block: BlockIdentifier | None = None) -> OperatorRecord:
-        """Since when an operator's claims in a job are not void, and how many of its parked ones are pending."""
-        values: Any = self._view("records", (job, operator), block)
-        return OperatorRecord(*values)
-
     def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
         """The newest claim of a seat in the ring place of a turn: upper bits of its hash | in dispute | status,
         which has no meaning where the hash is not that of the turn's claim.
@@ -288,11 +285,6 @@ class Settlement(Binding):
         have more.
         """
         values: int = self._view("pending", (job, turn), block)
-        return values
-
-    def deadline(self, job: int, seat: int, block: BlockIdentifier | None = None) -> int:
-        """The last second at which the seat's holder may still commit in the open turn without being timed out."""
-        values: int = self._view("deadline", (job, seat), block)
         return values
 
     def claim_deadline(self, job: int, turn: int, block: BlockIdentifier | None = None) -> int:

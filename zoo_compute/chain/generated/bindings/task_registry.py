@@ -32,6 +32,7 @@ class Terms(NamedTuple):
     policy: int
     audit_bps: int
     requirements: int
+    aggregators: int
 
 
 class Job(NamedTuple):
@@ -54,6 +55,7 @@ class Schedule(NamedTuple):
     rounds: int
     slots: int
     quorum: int
+    aggregators: int
     round_price: int
     slot_s: int
     aggregate_s: int
@@ -162,7 +164,7 @@ class TaskRegistry(Binding):
 
     def forsake(self, job: int, registry: str, seats: int) -> Call:
         """For Settlement, of a job that never began: its posting deposit becomes owed to those who have its seats,
-        by how many slots they have; the aggregator counts as one.
+        by how many slots they have; an aggregator's seat counts as one.
 
         registry: Knows their owners.
         seats: How many seats of slots there are.
