@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from node.compute.aggregation import aggregate
-from node.compute.programs import Programs, State
+from node.compute.aggregation import next_checkpoint
+from node.compute.programs import Programs, State, Tensors
 from node.compute.training import ShardResult, heldout_loss, root_of, train_shard
 from node.errors import BadInputs
 from node.inputs.job_files import fetch_job
@@ -19,7 +19,7 @@ from zoo_compute.training.examples import Examples
 class Replay:
     """roots and losses: of each checkpoint, the initial one first; seconds: in inner steps."""
 
-    state: State
+    state: Tensors
     roots: list[bytes]
     losses: list[float]
     seconds: float = 0.0
@@ -53,7 +53,8 @@ def simulate(
     progress: Callable[[int, float], None] | None = None,
 ) -> Replay:
     """As `replay`, from loaded content. Assumes that no slot changes its operator: a new operator's private state begins at zero."""
-    run, earlier = Replay(checkpoint, [], []), checkpoint  # earlier: what the last round started from
+    run = Replay(checkpoint, [], [])
+    earlier: Tensors = checkpoint  # earlier: what the last round started from
     kept = dict[int, State]()  # what each of its slots may go on with
     _record(run, heldout_loss(manifest, programs, run.state, heldout), progress)
     for round_, mask in enumerate(masks):
@@ -73,7 +74,7 @@ def simulate(
             run.results.append(result)
             updates[slot] = {name: result.update[name] for name in programs.graph.exchanged}
         run.results = [*run.results[: -len(slots)], *(_light(result) for result in run.results[-len(slots) :])]
-        earlier, run.state = run.state, aggregate(manifest, programs, run.state, updates)
+        earlier, run.state = run.state, next_checkpoint(manifest, programs, run.state, updates)
         _record(run, heldout_loss(manifest, programs, run.state, heldout), progress)
     return run
 

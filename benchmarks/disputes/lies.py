@@ -139,7 +139,7 @@ class LyingComputation(Computation):
         if step != self.lie.step:
             return roots
         name = self.graph.state[self.lie.entry or 0].name
-        return roots | {name: _another(roots[name], self.lie.bit)}
+        return {**roots, name: _another(roots[name], self.lie.bit)}
 
     def trace(self, step: int) -> list[bytes]:
         roots = self.honest.trace(step)

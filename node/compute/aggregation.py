@@ -17,10 +17,28 @@ from zoo_compute.formats.manifest import AggregationSpec, Manifest
 from zoo_compute.training.parts import Part
 from zoo_compute.training.rounds import PRODUCTS, SCORES, aggregation_batch, aggregation_parts, checkpoint_nodes
 from zoo_compute.training.shapes import shape_mismatch
+from zoo_compute.training.shares import SharedCheckpoint
 
 
-def aggregate(manifest: Manifest, programs: Programs, checkpoint: Tensors, updates: Mapping[int, Tensors]) -> State:
-    """The next checkpoint, by the job's rule and outer optimiser. Raises BadInputs.
+def next_checkpoint(
+    manifest: Manifest, programs: Programs, checkpoint: Tensors, updates: Mapping[int, Tensors]
+) -> Tensors:
+    """As all of a job's aggregators make it. Raises BadInputs."""
+    aggregators = manifest.aggregation.aggregators
+    if aggregators == 1:
+        return aggregate(manifest, programs, checkpoint, updates)
+    shares = (aggregate(manifest, programs, checkpoint, updates, share) for share in range(aggregators))
+    return SharedCheckpoint(tuple(shares))
+
+
+def aggregate(
+    manifest: Manifest,
+    programs: Programs,
+    checkpoint: Tensors,
+    updates: Mapping[int, Tensors],
+    share: int | None = None,
+) -> State:
+    """The next checkpoint, by the job's rule and outer optimiser; with `share`, one of several aggregators' share of it. Raises BadInputs.
 
     updates: slot -> update, whose tensors are asked for in ascending order. What is not exchanged stays as it is in the
     checkpoint. Runs part by part: beside both checkpoints and the updates it holds all slots' rows of one part.
@@ -39,11 +57,13 @@ def aggregate(manifest: Manifest, programs: Programs, checkpoint: Tensors, updat
             raise BadInputs(
                 f"aggregate: the update of slot {slot} and the checkpoint do not hold the same tensors ({odd!r})"
             )
-    made, aggregation_spec = dict(checkpoint), manifest.aggregation_spec
+    aggregation_spec = manifest.aggregation_spec
+    nodes = checkpoint_nodes(programs.graph, aggregation_spec, share)
+    made = {name: checkpoint[name] for name in nodes}
     verdict = {} if aggregation_spec.rule.is_mean else _verdict(programs, aggregation_spec, checkpoint, updates)
     if verdict:
         made[SCORES] = verdict.pop(SCORES)
-    for part in aggregation_parts(programs.graph, aggregation_spec):
+    for part in aggregation_parts(programs.graph, aggregation_spec, share):
         run = programs.aggregation(part, aggregation_spec)
         for name, array in run.state.items():
             array[...] = part.of(checkpoint[name]) if array.shape else checkpoint[name]

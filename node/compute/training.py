@@ -16,6 +16,7 @@ from zoo_compute.formats.manifest import Manifest
 from zoo_compute.training.examples import Examples, batch_of
 from zoo_compute.training.heldout import heldout_batches
 from zoo_compute.training.rounds import private
+from zoo_compute.training.shares import SharedCheckpoint, SharedRoots
 
 PROBE_BATCHES = 4  # batches of a probe
 Progress = Callable[[int, float], None]  # inner steps done, loss of the last one
@@ -45,6 +46,8 @@ class ShardResult:
 
 
 def root_of(state: Tensors) -> bytes:
+    if isinstance(state, SharedCheckpoint):
+        return SharedRoots(tuple(commitments.tensor_roots(share, threads=threads()) for share in state.shares)).root
     return commitments.state_root(state, threads=threads())
 
 

@@ -33,13 +33,14 @@ from zoo_compute.formats.manifest import Manifest
 from zoo_compute.spec.state import Claim
 from zoo_compute.training.examples import TARGETS, TOKENS, Examples, batch_of
 from zoo_compute.training.rounds import batch_nodes
+from zoo_compute.training.shares import SharedCheckpoint, SharedRoots
 
 if TYPE_CHECKING:
     from node.disputes.previous_turn import PreviousTurn
 
 log = logging.getLogger("zoo.disputes")
 
-Roots = dict[str, bytes]  # of a state's tensors, by name
+Roots = Mapping[str, bytes]  # of a state's tensors, by name
 KEPT_GRAPHS = 2  # whose pieces stay ready to run: a job's step and its aggregation
 KEPT_STATES = 3  # of a slot-round, beside those that a dispute asks for: no step is then further than a quarter of it
 
@@ -72,6 +73,8 @@ class DisputedWord(NamedTuple):
 
 def tensor_in(roots: Roots, name: str) -> Tensor:
     """A tensor of a state with its path."""
+    if isinstance(roots, SharedRoots):
+        return Tensor(roots[name], *roots.path(name))
     at = sorted_names(roots).index(name)
     return Tensor(roots[name], at, tuple(merkle_proof(state_leaves(roots), at)))
 
@@ -169,6 +172,8 @@ class Computation(ABC):
 
     @cached_property
     def checkpoint_roots(self) -> Roots:
+        if isinstance(self.checkpoint, SharedCheckpoint):
+            return SharedRoots(tuple(tensor_roots(share, threads=threads()) for share in self.checkpoint.shares))
         return tensor_roots(self.checkpoint, threads=threads())
 
     def state_roots(self, steps: Sequence[int]) -> list[bytes]:

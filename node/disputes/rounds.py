@@ -68,7 +68,7 @@ class Aggregation(SingleStep):
     """The next checkpoint, from the present slots' updates.
 
     claim: the aggregation's; seated: the claims of the seats in its mask; trees: of the updates, where more is under their roots
-    than `updates` has. Who answers for an aggregation needs none of these: they are for evidence.
+    than `updates` has. Who answers for an aggregation needs none of these: they are for evidence. share: of one of several aggregators.
     """
 
     def __init__(
@@ -81,9 +81,10 @@ class Aggregation(SingleStep):
         claim: Claim | None = None,
         seated: Sequence[SeatClaim] = (),
         trees: Mapping[int, PrunedTree] | None = None,
+        share: int | None = None,
         folder: Path | None = None,
     ) -> None:
-        super().__init__(aggregation_program(step, manifest.aggregation_spec), checkpoint, folder=folder)
+        super().__init__(aggregation_program(step, manifest.aggregation_spec, share=share), checkpoint, folder=folder)
         self.aggregation_spec, self.updates = manifest.aggregation_spec, updates
         self.tensor_parts = {part.batch_name: part for part in aggregation_parts(step, manifest.aggregation_spec)}
         self._trees = trees or {}

@@ -24,6 +24,7 @@ from zoo_compute.spec.params import (
     BPS,
     CUSTODIANS_AT,
     DEFAULT_AUDIT_BPS,
+    MAX_AGGREGATORS,
     MAX_CUSTODIANS,
     MAX_DEPTH,
     MAX_FLOPS,
@@ -167,13 +168,15 @@ class Aggregation:
     """How a round's updates are joined to one (docs/guides/aggregation.md).
 
     hostile: how many of the slots may be anything at all. mixing: what each row is replaced by before the rule. part_size: the
-    most values that all slots' rows of a part of a tensor have (zoo_compute/training/parts.py).
+    most values that all slots' rows of a part of a tensor have (zoo_compute/training/parts.py). aggregators: operators' seats, each
+    of which combines a share of the tensors (zoo_compute/training/shares.py).
     """
 
     rule: str = "mean"
     hostile: int = 0
     mixing: str = "none"
     part_size: int = PART_SIZE
+    aggregators: int = 1
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:
@@ -182,6 +185,11 @@ class Aggregation:
             raise BadField(f"aggregation.mixing: unknown mixing {self.mixing!r}; {nearest(self.mixing, MIXINGS)}")
         between("aggregation.hostile", self.hostile, 0, MAX_SLOTS // 2)
         between("aggregation.part_size", self.part_size, MIN_PART, MAX_PART)
+        between("aggregation.aggregators", self.aggregators, 1, MAX_AGGREGATORS)
+        if self.aggregators > 1 and not self.is_mean:
+            raise BadField(
+                f"aggregation.aggregators: {self.rule} compares whole updates, of which none of several has all; use rule mean"
+            )
         if self.is_mean and (self.hostile or self.mixing != "none"):
             raise BadField("aggregation.rule: a mean supports neither `hostile` nor `mixing`; use trimmed_mean")
 
@@ -312,6 +320,14 @@ class Manifest:
             if self.compression.sends_signs and self.carry > 1:
                 raise BadField(
                     f"compression.bits: {SIGNS} leaves nothing to carry on; use carry_rounds 1, got {self.carry}"
+                )
+            if self.aggregation.aggregators > 1 and not self.custodians:
+                raise BadField(
+                    f"aggregation.aggregators: several need custodians; use checkpoint redundancy {MIN_CUSTODIANS} or more"
+                )
+            if self.aggregation.aggregators > 1 and self.outer.kind == "adamw":
+                raise BadField(
+                    "aggregation.aggregators: adamw counts rounds once for all tensors; use outer kind nesterov"
                 )
             assert self.aggregation_spec  # its constructor checks that the rule has enough slots
 

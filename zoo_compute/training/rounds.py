@@ -7,6 +7,7 @@ optimiser, which the manifest commits to; nobody publishes them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -30,6 +31,7 @@ from zoo_compute.training.robust_rules import (
     shares_shape,
     weigh_rows,
 )
+from zoo_compute.training.shares import Names, cut
 
 PROGRAMS_KEPT = 32  # of each kind: a quote, a submission and a worker ask for those of one job again and again
 HEADER_ROOM = 2**20  # the most bytes of a state's file beside its tensors
@@ -44,8 +46,11 @@ def batch_nodes(graph: Graph) -> dict[str, Node]:
     return {name: graph.nodes[at] for name, at in graph.batch}
 
 
-def checkpoint_nodes(step: Graph, aggregation_spec: AggregationSpec) -> dict[str, Node]:
-    """The tensors of a checkpoint: the module's, the outer optimiser's state, and the scores."""
+def checkpoint_nodes(step: Graph, aggregation_spec: AggregationSpec, share: int | None = None) -> dict[str, Node]:
+    """The tensors of a checkpoint: the module's, the outer optimiser's state, and the scores. share: those of one aggregator."""
+    if share is not None:
+        own = checkpoint_shares(step, aggregation_spec)[share]
+        return {name: node for name, node in checkpoint_nodes(step, aggregation_spec).items() if name in own}
     nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
     carried = {entry.name: nodes[entry.name] for entry in step.state if entry.kind != OPTIMIZER}
     optimiser = OUTER_RULES[aggregation_spec.outer.kind]
@@ -56,6 +61,21 @@ def checkpoint_nodes(step: Graph, aggregation_spec: AggregationSpec) -> dict[str
         if aggregation_spec.rule.is_mean
         else carried | {SCORES: Node("input", F32, scores_shape(aggregation_spec.slots))}
     )
+
+
+def checkpoint_shares(step: Graph, aggregation_spec: AggregationSpec) -> tuple[Names, ...]:
+    """The names of a checkpoint's tensors, by aggregator. Raises JobError."""
+    prefixes = OUTER_RULES[aggregation_spec.outer.kind].prefixes
+    exchanged = set(step.exchanged)
+    return tuple(
+        names | {prefix + name for prefix in prefixes for name in names & exchanged}
+        for names in shares_of(step, aggregation_spec)
+    )
+
+
+def shares_of(step: Graph, aggregation_spec: AggregationSpec) -> tuple[Names, ...]:
+    """The names of the module's tensors, by aggregator. Raises JobError."""
+    return _shares(_StepTensors.of(step), aggregation_spec.rule.aggregators)
 
 
 def file_bytes(nodes: Mapping[str, Node]) -> int:
@@ -137,6 +157,16 @@ class _StepTensors:
         nodes = ((entry, step.nodes[entry.before]) for entry in step.state)
         return cls(tuple((entry.name, (entry.kind, node.dtype, node.shape)) for entry, node in nodes), step.exchanged)
 
+    def only(self, names: Names) -> _StepTensors:
+        exchanged = tuple(name for name in self.exchanged if name in names)
+        return _StepTensors(tuple(each for each in self.state if each[0] in names), exchanged)
+
+
+@lru_cache(PROGRAMS_KEPT)
+def _shares(tensors: _StepTensors, aggregators: int) -> tuple[Names, ...]:
+    sizes = {name: math.prod(shape) for name, (kind, _, shape) in tensors.state if kind != OPTIMIZER}
+    return cut(sizes, tensors.exchanged, aggregators)
+
 
 def update_program(step: Graph, compression: Compression, *, only: str | None = None) -> Graph:
     """The program that makes a slot's update: start - end of every exchanged tensor, compressed.
@@ -169,14 +199,25 @@ def _update_program(tensors: _StepTensors, compression: Compression, only: str |
     return writer.finish(entries, writer.batches, writer.scalar(0.0, F32))
 
 
-def aggregation_program(step: Graph, aggregation_spec: AggregationSpec, *, only: Part | None = None) -> Graph:
+def aggregation_program(
+    step: Graph, aggregation_spec: AggregationSpec, *, only: Part | None = None, share: int | None = None
+) -> Graph:
     """The program of the next checkpoint: the job's rule aggregates a round's updates, then the outer optimiser makes one step.
 
     State: the checkpoint; tensors that are not exchanged do not change. Batch: see `aggregation_batch`.
     only: return only what makes this part, from the part of the checkpoint. Parts depend on each other only through the rule's
-    row weights, which are in this program's batch.
+    row weights, which are in this program's batch. share: what one of several aggregators executes, of its tensors alone.
     """
-    return _aggregation_program(_StepTensors.of(step), aggregation_spec, only)
+    tensors = _StepTensors.of(step)
+    if share is not None:
+        tensors = tensors.only(shares_of(step, aggregation_spec)[share])
+    return _aggregation_program(tensors, aggregation_spec, only)
+
+
+def aggregation_programs(step: Graph, aggregation_spec: AggregationSpec) -> list[Graph]:
+    """What each aggregator executes, in the order of their seats."""
+    count = aggregation_spec.rule.aggregators
+    return [aggregation_program(step, aggregation_spec, share=share if count > 1 else None) for share in range(count)]
 
 
 @lru_cache(PROGRAMS_KEPT)
@@ -246,10 +287,12 @@ def row_weights_program(step: Graph, aggregation_spec: AggregationSpec) -> Graph
     )
 
 
-def aggregation_parts(step: Graph, aggregation_spec: AggregationSpec) -> tuple[Part, ...]:
-    """The parts of all exchanged tensors, in the order in which the aggregation takes them."""
+def aggregation_parts(step: Graph, aggregation_spec: AggregationSpec, share: int | None = None) -> tuple[Part, ...]:
+    """The parts of all exchanged tensors, in the order in which the aggregation takes them. share: of one aggregator's."""
     writer = _RoundBuilder(_StepTensors.of(step))
-    return tuple(part for name in step.exchanged for part in writer.parts(name, aggregation_spec))
+    own = None if share is None else shares_of(step, aggregation_spec)[share]
+    names = [name for name in step.exchanged if own is None or name in own]
+    return tuple(part for name in names for part in writer.parts(name, aggregation_spec))
 
 
 def aggregation_batch(

@@ -242,9 +242,9 @@ def update_claim(case: Case, theirs: Trees) -> Disputed:
     return disputed(case, case.claim(case.leaf(case.slot, result)), Kind.UPDATE, result)
 
 
-def aggregation_claim(case: Case, theirs: Trees) -> Disputed:
+def aggregation_claim(case: Case, theirs: Trees, seat: int = AGGREGATOR_SEAT) -> Disputed:
     mask = sum(1 << seat for seat in SEATS)
-    claim = case.claim(state_root_of(theirs.computation.after(0)), seat=AGGREGATOR_SEAT, scope=mask)
+    claim = case.claim(state_root_of(theirs.computation.after(0)), seat=seat, scope=mask)
     return disputed(case, claim, Kind.AGGREGATION)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 import repops
-from node.compute.programs import Programs, State
+from node.compute.programs import Programs, State, Tensors
+from node.compute.training import root_of
 from node.disputes.computation import SlotRound
 from node.disputes.previous_turn import SeatClaim
 from node.disputes.rounds import Aggregation, Update
@@ -54,7 +55,7 @@ class Case:
     """A job, and the slot-round that disputes are about."""
 
     graph: Graph
-    checkpoint: State
+    checkpoint: Tensors
     examples: Examples
     inner_steps: int = 5
     segment_steps: int = 2
@@ -87,10 +88,15 @@ class Case:
             slot_s=1,
             aggregate_s=1,
             reexecute_s=1,
-            redundancy=1,
+            redundancy=1 if self.rule.aggregators == 1 else 3,
             carry=self.carry,
             compression=self.compression,
         )
+
+    @cached_property
+    def start_root(self) -> bytes:
+        """Of the checkpoint, whoever made it."""
+        return root_of(self.checkpoint)
 
     @cached_property
     def work(self) -> Work:
@@ -137,13 +143,17 @@ class Case:
 
     def claim(self, root: bytes, *, seat: int = 0, scope: int | None = None) -> Claim:
         scope = self.slot << 16 | 1 if scope is None else scope
-        return Claim(self.round, self.round, seat, 7 + seat, scope, 1, self.manifest.state_root, root)
+        return Claim(self.round, self.round, seat, 7 + seat, scope, 1, self.start_root, root)
 
     def leaf(self, slot: int, result: Result) -> bytes:
-        return result_root(slot, self.manifest.state_root, result.segment_root, result.end_root, result.update_root)
+        return result_root(slot, self.start_root, result.segment_root, result.end_root, result.update_root)
 
-    def aggregated(self, made: Callable[..., Aggregation] = Aggregation, claim: Claim | None = None) -> Aggregation:
-        return made(self.manifest, self.graph, self.checkpoint, self.updates, claim=claim, seated=self.seated)
+    def aggregated(
+        self, made: Callable[..., Aggregation] = Aggregation, claim: Claim | None = None, share: int | None = None
+    ) -> Aggregation:
+        """share: of one of several aggregators."""
+        fixed = self.manifest, self.graph, self.checkpoint, self.updates
+        return made(*fixed, claim=claim, seated=self.seated, share=share)
 
     def result(self, trees: Trees) -> Result:
         """Of a slot-round, as somebody computed it."""

@@ -99,7 +99,7 @@ class Lies(Computation):
         roots = super().after(step)  # type: ignore[safe-super]
         if step in self.states:
             name = self.graph.state[self.states[step]].name
-            roots = roots | {name: sha256(b"another" + roots[name]).digest()}
+            roots = {**roots, name: sha256(b"another" + roots[name]).digest()}
         return roots
 
     def parts(self, step: int, node: int, element: int) -> Array:
