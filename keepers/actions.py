@@ -41,7 +41,7 @@ from keepers.services.sends import Sends
 from keepers.services.verification import RequestWork
 from node.inputs import bundles
 from zoo_compute.chain.connection import Chain
-from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView
+from zoo_compute.chain.views import JobView
 from zoo_compute.formats.tags import job_tag
 from zoo_compute.store import Store
 from zoo_compute.store.cid import digest_of
@@ -107,11 +107,11 @@ class Actions:
                 demanded = deposits.demand(self._config, self._chain, view, duty, self._sends.address)
                 if demanded is not None:
                     self._sends.add(view, demanded[0], value=demanded[1])
-            case Aggregate():
-                request = aggregate_request(view, fetched_bundles(self._work, view))
-                self._ask("work.aggregate", aggregate_name(view), request)
-            case PostAggregate(mask):
-                self._post_checkpoint(view, mask)
+            case Aggregate(seat):
+                request = aggregate_request(view, fetched_bundles(self._work, view), seat)
+                self._ask("work.aggregate", aggregate_name(view, seat), request)
+            case PostAggregate(mask, seat):
+                self._post_checkpoint(view, seat, mask)
 
     def _price_of(self, view: JobView, bid: SealBid | OpenBid) -> int:
         """The price that was sealed first. The broker keeps it, so that a changed configuration still opens the bid."""
@@ -143,14 +143,12 @@ class Actions:
         root = bundles.round_root(results)
         self._sends.add(view, self._chain.settlement.commit(view.job, seat, view.run.turn, root, digest))
 
-    def _post_checkpoint(self, view: JobView, mask: int) -> None:
+    def _post_checkpoint(self, view: JobView, seat: int, mask: int) -> None:
         assert view.run is not None, "a checkpoint is posted while the job runs"
-        result = self._work.status(aggregate_name(view)).result
+        result = self._work.status(aggregate_name(view, seat)).result
         assert result is not None, "PostAggregate follows a finished aggregation"
         root, digest = bytes.fromhex(result["root"]), digest_of(result["pointer"])
         if view.custodians:
-            self._custody.propose(view, mask, root, result["pointer"])
+            self._custody.propose(view, seat, mask, root, result["pointer"])
             return
-        self._sends.add(
-            view, self._chain.settlement.post_checkpoint(view.job, AGGREGATOR_SEAT, view.run.turn, mask, root, digest)
-        )
+        self._sends.add(view, self._chain.settlement.post_checkpoint(view.job, seat, view.run.turn, mask, root, digest))

@@ -72,15 +72,21 @@ class BadInputs(NodeError, ValueError):
 
 
 class Withheld(BadInputs, Retryable):
-    """Committed data could not be downloaded. chunks: by slot (0 for a checkpoint), a missing chunk; None if not known."""
+    """Committed data could not be downloaded. chunks: by slot (0 for a checkpoint), a missing chunk; None if not known. share: of a
+    checkpoint, of which aggregator.
+    """
 
-    def __init__(self, message: str, chunks: Mapping[int, TensorChunk | None], *, checkpoint: bool = False) -> None:
+    def __init__(
+        self, message: str, chunks: Mapping[int, TensorChunk | None], *, checkpoint: bool = False, share: int = 0
+    ) -> None:
         super().__init__(message)
         self.chunks = dict(chunks)
         self.checkpoint = checkpoint
+        self.share = share
 
     def to_dict(self) -> dict[str, Any]:
-        return {"checkpoint": self.checkpoint, "places": sorted([slot, place] for slot, place in self.chunks.items())}
+        places = sorted([slot, place] for slot, place in self.chunks.items())
+        return {"checkpoint": self.checkpoint, "share": self.share, "places": places}
 
 
 class FalseCheckpoint(BadInputs, Retryable):

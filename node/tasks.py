@@ -5,7 +5,7 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
 
     every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, terms, device]
     run_shard       + slot, [before, private] (node.inputs.carried_state)
-    run_aggregation + mask, bundles [{bundle (CID), root, operator, slots, start_root}]
+    run_aggregation + [share], mask, bundles [{bundle (CID), root, operator, slots, start_root}]
     run_advance     as run_aggregation
     run_aggregation_check + root, operator, bundles
     run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain revealed, or null), [slots of the bundle, before]
@@ -37,7 +37,7 @@ from node.errors import BadInputs, NodeOutOfMemory, OverLimit, TensorChunk, With
 from node.hardware import CPU
 from node.inputs import carried_state
 from node.inputs.bundles import SlotResult
-from node.inputs.checkpoints import checkpoint_cids, fetch_checkpoint, fetch_pointer
+from node.inputs.checkpoints import checkpoint_cids, fetch_checkpoint, fetch_pointer, fetch_share, pointers_of
 from node.inputs.examples import fetch_heldout
 from node.inputs.fetching import TIMEOUT_S, UNAVAILABLE, missing_update_chunk, root_from_hex
 from node.inputs.job_files import Inputs, fetch_inputs, fetch_manifest
@@ -191,7 +191,7 @@ def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool
     began = time.perf_counter()
     inputs = fetch_inputs(store, request)
     entries, updates = _received(request, store, inputs)
-    checkpoint = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates)
+    checkpoint = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates, request.get("share"))
     mask = sum(1 << slot for slot in entries)
     root = root_of(checkpoint)
     tag = round_tag(request["job"], request["round"] + 1)  # a checkpoint belongs to the round that starts from it
@@ -226,7 +226,8 @@ def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str,
     began = time.perf_counter()
     inputs = fetch_inputs(store, request)
     updates = _received(request, store, inputs)[1]
-    root = root_of(aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates))
+    made = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates, request.get("share"))
+    root = root_of(made)
     posted = root_from_hex(request["root"])
     answer: dict[str, Any] = {name: request[name] for name in ("job", "round", "operator")}
     answer |= {"agrees": root == posted, "segments": 0}
@@ -307,7 +308,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
             answer |= {"message": f"{outcome}, after a claim that is false, or cannot be had", "dispute": None}
     states = [root.hex() for root in outcome.states]
     odd = [score.slot for score in scores_of(inputs.checkpoint) if score.is_outlier]
-    answer["odd"] = [[fetch_pointer(store, request["checkpoint"]).round, slot] for slot in odd]
+    answer["odd"] = [[fetch_pointer(store, pointers_of(request["checkpoint"])[0]).round, slot] for slot in odd]
     answer |= {**outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
     if problem and answer["agrees"]:
         answer |= {"agrees": False, "field": "update", "message": problem}
@@ -365,7 +366,11 @@ def run_holding(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     graph = fetch_programs(store, manifest, request.get("device")).graph
     if request["checkpoint"] is not None:
         root, tag = root_from_hex(request["start_root"]), round_tag(request["job"], request["round"])
-        fetch_checkpoint(store, manifest, graph, request["job"], request["round"], request["checkpoint"], root)
+        at = (request["job"], request["round"], request["checkpoint"], root)
+        if request.get("share") is None:
+            fetch_checkpoint(store, manifest, graph, *at)
+        else:
+            fetch_share(store, manifest, graph, *at, request["share"])
         for cid in checkpoint_cids(store, manifest, request["checkpoint"]):
             pin_received(store, cid, tag)
     return {"job": request["job"], "round_bytes": round_bytes(graph, manifest)}

@@ -58,7 +58,7 @@ def lines(job: JobView) -> list[str]:
         run = job.run
         out.append(
             f"  turn {run.turn}, round {run.round} of {run.rounds}: missing seats {run.missing:#x},"
-            f" {run.committed} slots committed, aggregator {job.aggregator or 'vacant'}, final rounds {job.final_rounds}"
+            f" {run.committed} slots committed, aggregator {_aggregators(job)}, final rounds {job.final_rounds}"
         )
     for claim in job.claims:
         is_closed = job.is_closed(claim.turn)
@@ -66,6 +66,10 @@ def lines(job: JobView) -> list[str]:
         state = claim.state.name.lower() if claim.final else pending
         out.append(f"  claim of operator {claim.operator}: turn {claim.turn}, seat {claim.seat}, {state}")
     return out
+
+
+def _aggregators(job: JobView) -> str:
+    return " and ".join(str(seat.operator or "vacant") for _, seat in sorted(job.aggregator_seats.items()))
 
 
 def _time(timestamp: int) -> str:

@@ -23,10 +23,13 @@ Group = list[tuple[int, int, bytes, bytes]]  # place, seats, r, vs: the signatur
 
 @dataclass(frozen=True)
 class Heard:
-    """The valid signatures of one turn that are known, by place of the record's committee."""
+    """The valid signatures of one turn that are known, by place of the record's committee; of what aggregators computed by seat first."""
 
     inputs: Mapping[int, Signed]
-    checkpoint: Mapping[int, Signed]
+    checkpoints: Mapping[int, Mapping[int, Signed]]
+
+    def checkpoint(self, seat: int) -> Mapping[int, Signed]:
+        return self.checkpoints.get(seat, {})
 
     @property
     def seats(self) -> dict[int, int]:
@@ -61,15 +64,16 @@ def seats_of(view: JobView, turn: int) -> int:
     return sum(1 << commit.seat for commit in claims_of(view, turn))
 
 
-def checkpoint_of(view: JobView, turn: int) -> Checkpoint | None:
-    return next((made for made in reversed(view.checkpoints) if made.turn == turn), None)
+def checkpoints_of(view: JobView, turn: int) -> list[Checkpoint]:
+    """What was posted in a turn, in the order of the aggregators' seats."""
+    return sorted((made for made in view.checkpoints if made.turn == turn), key=lambda made: made.seat)
 
 
 def is_time_for_inputs(view: JobView, turn: int, held: int, answer_s: int) -> bool:
     """Whether to sign for these seats now: no more will come, or it is late."""
-    run, made = view.run, checkpoint_of(view, turn)
+    run, made = view.run, checkpoints_of(view, turn)
     assert run is not None, "a job with turns runs"
-    wanted = made.mask if made is not None else seats_of(view, turn)
+    wanted = made[0].mask if made else seats_of(view, turn)
     if not view.is_closed(turn) and not view.inputs_complete(view.now):
         return False
     return wanted & ~held == 0 or (not view.is_closed(turn) and is_late(view, answer_s))
@@ -156,14 +160,14 @@ def hand_in(
     if is_open_to_more:
         followers = _followers(record, heard)
     if view.is_closed(turn):
-        made = checkpoint_of(view, turn)
-        if made is None or not is_open_to_more:
-            return
-        signed = {place for place, each in heard.checkpoint.items() if each.value == (made.root + made.cid).hex()}
-        words = [(p, *heard.checkpoint[p].words) for p in sorted(signed) if not record.checkpoint >> p & 1]
-        if followers or words:
-            args = (view.job, made.seat, turn, words_of(committee), heard.group(followers), words)
-            yield Send("custody", "hold_turn", args)
+        for made in checkpoints_of(view, turn) if is_open_to_more else ():
+            heard_of = heard.checkpoint(made.seat)
+            signed = {place for place, each in heard_of.items() if each.value == (made.root + made.cid).hex()}
+            words = [(p, *heard_of[p].words) for p in sorted(signed) if not record.checkpoint >> p & 1]
+            if followers or words:
+                args = (view.job, made.seat, turn, words_of(committee), heard.group(followers), words)
+                yield Send("custody", "hold_turn", args)
+            followers = []
         return
     # Before it is late, the aggregator's post carries the inputs; what was signed for fewer seats than committed since is out of date.
     may_join = view.now <= record.signed_at + answer_s if record.signed_at else is_late(view, answer_s)

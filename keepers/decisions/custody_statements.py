@@ -16,7 +16,7 @@ from eth_keys.exceptions import BadSignature
 from eth_utils.exceptions import ValidationError
 
 from repops.fields import BadField, canonical_json, parse_json, read
-from zoo_compute.spec.params import AGGREGATOR_SEAT
+from zoo_compute.spec.params import AGGREGATOR_SEAT, MAX_AGGREGATORS
 from zoo_compute.store.cid import digest_of
 from zoo_compute.store.errors import BadCid
 
@@ -39,15 +39,18 @@ _VALUES = {START: _WORD, INPUTS: _WORD, CHECKPOINT: _TWO_WORDS}
 
 @dataclass(frozen=True)
 class Signed:
-    """One signature, `r` and `vs` (EIP-2098). value: of inputs the seats; of a checkpoint its root, and its pointer as on chain."""
+    """One signature, `r` and `vs` (EIP-2098). value: of inputs the seats; of what the aggregator in `seat` computed its root, and its
+    pointer as on chain.
+    """
 
     kind: str
     turn: int
     value: str
     signature: str = 128 * "0"
+    seat: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in TYPES or self.turn < 0:
+        if self.kind not in TYPES or self.turn < 0 or self.seat < 0:
             raise BadField(f"signed: expected one of {', '.join(TYPES)} and a turn, got {self.kind!r}, {self.turn}")
         if not _VALUES[self.kind].fullmatch(self.value) or not _TWO_WORDS.fullmatch(self.signature):
             raise BadField("signed: expected a value and a signature in hex")
@@ -63,11 +66,12 @@ class Signed:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A checkpoint that is not posted yet: its root, and its pointer's CID."""
+    """What the aggregator in a seat would post: its root, and its pointer's CID."""
 
     turn: int
     root: str
     pointer: str
+    seat: int = AGGREGATOR_SEAT
 
     def __post_init__(self) -> None:
         if not _WORD.fullmatch(self.root):
@@ -85,17 +89,26 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Statement:
-    """Of one operator about one job. signed: of each kind and turn one, the newest last."""
+    """Of one operator about one job. signed: of each kind, turn and seat one, the newest last; proposed: of each seat one."""
 
     job: int
     signed: tuple[Signed, ...] = ()
-    proposed: Proposal | None = None
+    proposed: tuple[Proposal, ...] = ()
 
-    def of(self, kind: str, turn: int = 0) -> Signed | None:
-        return next((each for each in self.signed if (each.kind, each.turn) == (kind, turn)), None)
+    def of(self, kind: str, turn: int = 0, seat: int = 0) -> Signed | None:
+        wanted = (kind, turn, seat)
+        return next((each for each in self.signed if (each.kind, each.turn, each.seat) == wanted), None)
+
+    def proposal(self, turn: int, seat: int) -> Proposal | None:
+        return next((each for each in self.proposed if (each.turn, each.seat) == (turn, seat)), None)
+
+    def proposing(self, proposal: Proposal) -> Statement:
+        others = [each for each in self.proposed if each.turn == proposal.turn and each.seat != proposal.seat]
+        return replace(self, proposed=(*others, proposal)[-MAX_AGGREGATORS:])
 
     def adding(self, signed: Signed) -> Statement:
-        others = [each for each in self.signed if (each.kind, each.turn) != (signed.kind, signed.turn)]
+        about = (signed.kind, signed.turn, signed.seat)
+        others = [each for each in self.signed if (each.kind, each.turn, each.seat) != about]
         return replace(self, signed=(*others, signed)[-KEPT:])
 
     def to_bytes(self) -> bytes:
@@ -109,9 +122,11 @@ class Statement:
         return read(cls, parse_json(data, "statement"), "statement")
 
 
-def sign(chain: Chain, account: TypedSigner, job: int, kind: str, turn: int = 0, value: bytes = bytes(32)) -> Signed:
+def sign(
+    chain: Chain, account: TypedSigner, job: int, kind: str, turn: int = 0, value: bytes = bytes(32), seat: int = 0
+) -> Signed:
     """The account's signature that it holds this."""
-    unsigned = Signed(kind, turn, value.hex())
+    unsigned = Signed(kind, turn, value.hex(), seat=seat)
     made = account.sign_typed_data(*_typed(chain, job, unsigned))
     return replace(unsigned, signature=f"{made.r:064x}{made.s | (made.v - 27) << 255:064x}")
 
@@ -135,7 +150,7 @@ def _typed(chain: Chain, job: int, signed: Signed) -> TypedData:
     domain = {"name": "Zoo Custody", "version": "1", "chainId": network.chain_id}
     value = bytes.fromhex(signed.value)
     values = {"job": job, "turn": signed.turn, "seats": signed.seats, "root": value[:32], "cid": value[32:]}
-    values |= {"seat": AGGREGATOR_SEAT}
+    values |= {"seat": signed.seat}
     return (
         {**domain, "verifyingContract": network.contracts["custody"]},
         {name: [{"name": field, "type": kind} for field, kind in fields]},

@@ -27,14 +27,14 @@ from keepers.decisions.requests import present_claims
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, JobView, Run
 from zoo_compute.spec.availability import SIGNER_DEMANDS
-from zoo_compute.spec.params import LANE_DEMANDS, STRANGERS_LANE
+from zoo_compute.spec.params import LANE_DEMANDS, MAX_AGGREGATORS, STRANGERS_LANE
 
 ANSWERED_CHECKS = 2  # of one signer in a job: then I look after it on chain no more
 
 
 def fetch_or_demand(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """Fetch claims of the open turn as soon as they are committed; demand data that is not served."""
-    if view.aggregator == me.operator:
+    if view.unposted_seats_of(me.operator):
         yield from (Fetch(commit.seat) for commit in present_claims(view) if commit.seat not in progress.fetched)
     for seat, missing in progress.missing.items():
         claim, lane = _claim_of(view, run, seat), _lane(view, run, me)
@@ -108,7 +108,7 @@ def precompute(view: JobView, run: Run, me: OperatorContext, progress: Progress)
         return
     if (
         progress.should_precompute
-        and view.aggregator != me.operator
+        and not view.aggregates(me.operator)
         and progress.local_seats >= {c.seat for c in present_claims(view)}
     ):
         yield Precompute()
@@ -132,8 +132,11 @@ def deposits_outstanding(view: JobView, demander: str) -> int:
 
 
 def _claim_of(view: JobView, run: Run, seat: int) -> Claim | None:
-    if seat in (AGGREGATOR_SEAT, NEWEST_CHECKPOINT):
-        return view.checkpoint_of(run.round, run.start_root if seat == NEWEST_CHECKPOINT else view.slots_root, run.turn)
+    if seat >= AGGREGATOR_SEAT:
+        start_root = run.start_root if seat >= NEWEST_CHECKPOINT else view.slots_root
+        made = view.made_checkpoint(run.round, start_root, run.turn)
+        share = (seat - AGGREGATOR_SEAT) % MAX_AGGREGATORS
+        return made[share] if share < len(made) else None
     return next((commit for commit in present_claims(view) if commit.seat == seat), None)
 
 
@@ -157,9 +160,8 @@ def _next_signer(view: JobView, me: OperatorContext, claim: Claim, lane: int) ->
 
 def _lane(view: JobView, run: Run, me: OperatorContext) -> int | None:
     """The lane that is mine in this job."""
-    if view.aggregator == me.operator:
-        return AGGREGATOR_SEAT
-    return min(view.seats_of(me.operator), default=None)
+    own = [number for number, seat in view.aggregator_seats.items() if seat.operator == me.operator]
+    return min(own or view.seats_of(me.operator), default=None)
 
 
 def _lane_to_check(
@@ -187,7 +189,7 @@ def _is_due(
     latest = claim.deadline - 2 * me.answer_s
     if view.now > latest or len(asked) >= LANE_DEMANDS or any(d.is_open for d in asked):
         return False
-    mine_is_due = run.aggregator_due if lane == AGGREGATOR_SEAT else view.seats[lane].deadline(run)
+    mine_is_due = run.aggregator_due if lane >= AGGREGATOR_SEAT else view.seats[lane].deadline(run)
     patience_s = min(
         me.demand_after_s,
         max(0, latest - claim.made_at) / 2,

@@ -99,7 +99,7 @@ def _while_running(view: JobView, run: Run, me: OperatorContext, progress: Progr
     yield from _take_vacant(view, run, me, progress)
     yield from _aggregate(view, run, me, progress)
     yield from demands.precompute(view, run, me, progress)
-    yield from _replace_aggregator(view, run, me, progress)
+    yield from _replace_aggregators(view, run, me, progress)
     if progress.slot_s is None and not progress.failed and view.seats_of(me.operator):
         yield Prepare()  # its record expired: bids elsewhere count what this job takes
 
@@ -222,43 +222,59 @@ def training_time_s(slot_s: float, slots: int, relative_paces: Sequence[float]) 
 
 
 def _aggregate(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
-    if view.aggregator != me.operator or not view.inputs_complete(view.now) or run.committed < run.quorum:
+    mine = view.unposted_seats_of(me.operator)
+    if not mine or not view.inputs_complete(view.now) or run.committed < run.quorum:
         return
     if view.awaits_custodians:
         return
     yield from _time_out_others(view, run, me, 0)  # a silent holder must not escape its slash by the turn's end
-    if progress.aggregated:
-        yield PostAggregate(present_mask(view, run))
-    elif progress.fetched.issuperset(commit.seat for commit in present_claims(view)):
-        yield Aggregate()
+    is_fetched = progress.fetched.issuperset(commit.seat for commit in present_claims(view))
+    for seat in mine:
+        if seat in progress.aggregated:
+            yield PostAggregate(present_mask(view, run), seat)
+        elif is_fetched:
+            yield Aggregate(seat)
 
 
-def _replace_aggregator(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
-    """End a job that cannot close its turn; replace an aggregator that stays silent."""
+def _replace_aggregators(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
+    """End a job that cannot close its turn; replace aggregators that stay silent, one at a time: the next look has what that changes."""
     turn = stagger_delay_s(view, me, run.turn)
     if run.committed < run.quorum:
         if view.inputs_complete(view.now - turn):
             yield Send("settlement", "abandon", (view.job,))
-    elif view.aggregator and view.custodians and view.now > run.aggregator_due + turn:
+        return
+    replacing = (_replace_aggregator(view, run, me, progress, seat, turn) for seat in view.unposted_seats)
+    due = next((duty for duty in replacing if duty is not None), None)
+    if due is not None:
+        yield due
+
+
+def _replace_aggregator(
+    view: JobView, run: Run, me: OperatorContext, progress: Progress, number: int, turn: int
+) -> Duty | None:
+    """turn: the seconds that I leave to others."""
+    operator, is_late = view.seats[number].operator, view.now > run.aggregator_due + turn
+    if operator and view.custodians and is_late:
         # Nobody is late where no majority signed for inputs, or two aggregators in turn lacked signatures for their checkpoints.
         if not view.inputs_signed or Said(run.said).is_short_again:
-            yield Send("settlement", "abandon", (view.job,))
-        elif view.aggregator != me.operator:
-            yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))
-    elif view.aggregator and view.now > run.aggregator_due + turn:
-        if view.aggregator != me.operator and not run.holds:
-            yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))
-    elif not view.aggregator:
-        is_able = me.free >= view.takeover_lock(AGGREGATOR_SEAT, 1, me.operator)
-        pays = view.price_now(AGGREGATOR_SEAT) >= me.aggregator_price
+            return Send("settlement", "abandon", (view.job,))
+        if operator != me.operator:
+            return Send("settlement", "time_out", (view.job, number))
+    elif operator and is_late:
+        if operator != me.operator and not run.holds:
+            return Send("settlement", "time_out", (view.job, number))
+    elif not operator:
+        is_able = me.free >= view.takeover_lock(number, 1, me.operator)
+        pays = view.price_now(number) >= me.aggregator_price
         may_take = is_able and pays and _may_take(view, me, progress, Kind.AGGREGATOR)
         if may_take and Kind.AGGREGATOR in me.unpriced:
-            yield AskPrice(Kind.AGGREGATOR, 1)
-        elif may_take:
+            return AskPrice(Kind.AGGREGATOR, 1)
+        if may_take:
             estimate = min(run.aggregate_s, run.slot_s)
-            yield Send("settlement", "take_over", (view.job, AGGREGATOR_SEAT, me.operator, 1, estimate))
-        elif view.now > run.aggregator_due + turn and not run.holds:
-            yield Send("settlement", "abandon", (view.job,))
+            return Send("settlement", "take_over", (view.job, number, me.operator, 1, estimate))
+        if is_late and not run.holds:
+            return Send("settlement", "abandon", (view.job,))
+    return None
 
 
 # -- money -----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Kind
 from zoo_compute.spec.params import MAX_AGGREGATORS, MAX_SLOTS
 from zoo_compute.spec.requirements import Capability
 
-# Not a seat: the newest checkpoint of a delayed job, which the open turn's slots do not start from.
+# Not a seat, as the numbers after it: of the first aggregator's share of the newest checkpoint of a delayed job, which the open turn's slots do
+# not start from.
 NEWEST_CHECKPOINT = AGGREGATOR_SEAT + MAX_AGGREGATORS
 
 
@@ -90,9 +91,9 @@ class Progress:
     suffice to be the job's aggregator, empty if it does. can_measure_again: what was measured is old enough for that. trained, failed_slots: slots of the open round. failed: the inputs
     could not be fetched, are not what was committed, or do not fit this machine; why: which of these. over_limit: failed, since the
     program exceeded a limit when it was measured. memory: how the job fits this machine, if values of a step are computed again for
-    that. fetched: seats whose claims
-    of the open turn are here. missing: by seat, data of its claim; the aggregator's seat means the checkpoint that the open
-    turn starts from, NEWEST_CHECKPOINT for the one that a delayed job's aggregation and next turn start from.
+    that. aggregated: my seats of aggregators whose share of the next checkpoint is made. fetched: seats whose claims
+    of the open turn are here. missing: by seat, data of its claim; an aggregator's seat means its share of the checkpoint that the
+    open turn starts from; numbers from NEWEST_CHECKPOINT on, of the one that a delayed job's aggregation and next turn start from.
     carries_state: a slot's round continues from the state that its last round left. should_precompute: a turn's updates have fewer
     bytes than the next checkpoint. local_seats: seats whose claims of the open turn are in my store. precomputed: the open turn's
     checkpoint is known here. silent: checkpoints, and places of custodians that signed for them and do not serve them.
@@ -101,7 +102,7 @@ class Progress:
     slot_s: float | None = None
     trained: frozenset[int] = frozenset()
     failed_slots: frozenset[int] = frozenset()
-    aggregated: bool = False
+    aggregated: frozenset[int] = frozenset()
     failed: bool = False
     fetched: frozenset[int] = frozenset()
     missing: Mapping[int, MissingData] = field(default_factory=dict)
@@ -203,7 +204,9 @@ class DemandChunk:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """Combine what is present in the open turn."""
+    """Combine what is present in the open turn, as the aggregator in a seat."""
+
+    seat: int = AGGREGATOR_SEAT
 
 
 @dataclass(frozen=True)
@@ -214,6 +217,7 @@ class Precompute:
 @dataclass(frozen=True)
 class PostAggregate:
     mask: int  # of the seats that are present
+    seat: int = AGGREGATOR_SEAT
 
 
 Duty = (

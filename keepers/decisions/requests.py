@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from keepers.queue.names import DISPUTE_PREFIX, KEY_DIGITS, PREPARE_PREFIX
 from repops.merkle import sha256
 from zoo_compute.chain.explorations import DisputeView
-from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Commit, JobView, Run
 from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.formats.manifest import MAX_CARRY
 from zoo_compute.json_codec import encode
@@ -30,18 +30,29 @@ from zoo_compute.store.cid import raw_cid
 
 
 def _base(view: JobView, turn: int, round_: int, start_root: bytes) -> dict[str, Any]:
-    made_by = view.checkpoint_of(round_, start_root, turn) if round_ else None
+    made_by = view.made_checkpoint(round_, start_root, turn) if round_ else ()
     return {
         "job": view.job,
         "manifest": raw_cid(view.terms.manifest),
         "round": round_,
-        "checkpoint": raw_cid(made_by.cid) if made_by else None,
+        "checkpoint": _pointers([each.cid for each in made_by]),
         "start_root": start_root.hex(),
         "work_root": view.terms.work_root.hex(),
         "data_root": view.terms.data_root.hex(),
         "flops": view.terms.flops,
         "terms": {"rounds": view.terms.rounds, "slots": view.terms.slots, "policy_bits": view.terms.policy},
     }
+
+
+def _pointers(cids: Sequence[bytes]) -> str | list[str] | None:
+    """As a request's `checkpoint` has them."""
+    pointers = [raw_cid(cid) for cid in cids]
+    return pointers if len(pointers) > 1 else pointers[0] if pointers else None
+
+
+def _share(view: JobView, seat: int) -> int | None:
+    """Of an aggregator, where there are several."""
+    return seat - AGGREGATOR_SEAT if view.terms.aggregators > 1 else None
 
 
 def _run(view: JobView) -> Run:
@@ -111,7 +122,7 @@ class ClaimSlot(NamedTuple):
 
 def _before(view: JobView, claim: ClaimSlot | Claim, slot: int) -> list[Commit]:
     """The claims that a slot of a claim goes on from, one from another, oldest first. Whoever trains knows which restart to begin at."""
-    made = {each.turn: each for each in view.checkpoints}
+    made = {each.turn: each for each in view.checkpoints if each.seat == AGGREGATOR_SEAT}
     turns = defaultdict[int, list[Commit]](list)
     for commit in view.commits:
         turns[commit.turn].append(commit)
@@ -153,9 +164,10 @@ def present_mask(view: JobView, run: Run) -> int:
     return sum(1 << number for number in view.slot_seats if not run.missing >> number & 1)
 
 
-def aggregate_name(view: JobView) -> str:
+def aggregate_name(view: JobView, seat: int = AGGREGATOR_SEAT) -> str:
     """Of the results combined, not of the turn: the same ones in a turn done again are not combined again."""
-    return f"aggregate-{_combination(view)}"
+    share = _share(view, seat)
+    return f"aggregate-{_combination(view)}" + ("" if share is None else f"-{share}")
 
 
 def precompute_name(view: JobView) -> str:
@@ -174,7 +186,7 @@ def _combination(view: JobView) -> str:
     return f"{view.job}-{run.round}-{run.start_root.hex()[:16]}-{results.hex()[:16]}"
 
 
-def aggregate_request(view: JobView, fetched: Mapping[int, str]) -> dict[str, Any]:
+def aggregate_request(view: JobView, fetched: Mapping[int, str], seat: int = AGGREGATOR_SEAT) -> dict[str, Any]:
     """The open turn's bundles, each with the committed root and the slots it must prove, in slot order. fetched: by seat."""
     run = _run(view)
     bundles = [
@@ -187,7 +199,8 @@ def aggregate_request(view: JobView, fetched: Mapping[int, str]) -> dict[str, An
         }
         for c in present_claims(view)
     ]
-    return {**_base(view, run.turn, run.round, run.start_root), "bundles": bundles, "asked_at": view.now}
+    base = _base(view, run.turn, run.round, run.start_root)
+    return {**base, "share": _share(view, seat), "bundles": bundles, "asked_at": view.now}
 
 
 def fetch_name(commit: Commit, job: int) -> str:
@@ -237,6 +250,7 @@ def aggregation_check_request(view: JobView, made: Checkpoint) -> dict[str, Any]
         **_base(view, made.turn, made.round, made.start_root),
         "operator": made.operator,
         "root": made.root.hex(),
+        "share": _share(view, made.seat),
         "bundles": _combined(view, made),
     }
 
@@ -257,13 +271,13 @@ def _combined(view: JobView, made: Checkpoint) -> list[dict[str, Any]]:
 
 
 def pin_name(view: JobView) -> str:
-    return f"keep-{view.job}-{view.checkpoint_cids[view.completed_rounds].hex()[:16]}"
+    return f"keep-{view.job}-{view.checkpoint_cids[view.completed_rounds][0].hex()[:16]}"
 
 
 def pin_request(view: JobView) -> dict[str, Any]:
     """The newest checkpoint."""
-    pointer = raw_cid(view.checkpoint_cids[view.completed_rounds])
-    return {"job": view.job, "manifest": raw_cid(view.terms.manifest), "checkpoint": pointer}
+    pointers = _pointers(view.checkpoint_cids[view.completed_rounds])
+    return {"job": view.job, "manifest": raw_cid(view.terms.manifest), "checkpoint": pointers}
 
 
 def hold_name(view: JobView, made: Checkpoint | None) -> str:
@@ -276,7 +290,8 @@ def hold_request(view: JobView, made: Checkpoint | None) -> dict[str, Any]:
     if made is None:
         return _base(view, 0, 0, view.checkpoint_roots[0])
     base = _base(view, 0, 0, view.checkpoint_roots[0])
-    return {**base, "round": made.round + 1, "checkpoint": raw_cid(made.cid), "start_root": made.root.hex()}
+    posted = {"checkpoint": raw_cid(made.cid), "start_root": made.root.hex(), "share": _share(view, made.seat)}
+    return {**base, "round": made.round + 1, **posted}
 
 
 def _hold_name(job: int, turn: int, root: bytes, cid: bytes) -> str:
@@ -284,12 +299,13 @@ def _hold_name(job: int, turn: int, root: bytes, cid: bytes) -> str:
     return f"hold-{job}-{turn}-{root.hex()[:16]}-{cid.hex()[:16]}"
 
 
-def proposal_work(view: JobView, root: bytes, cid: bytes) -> tuple[str, dict[str, Any]]:
-    """The open turn's checkpoint as its aggregator shows it: its name, and the request."""
+def proposal_work(view: JobView, root: bytes, cid: bytes, seat: int) -> tuple[str, dict[str, Any]]:
+    """What an aggregator of the open turn shows: its name, and the request."""
     run = _run(view)
     base = _base(view, 0, 0, view.checkpoint_roots[0])
     name = _hold_name(view.job, run.turn, root, cid)
-    return name, {**base, "round": run.round + 1, "checkpoint": raw_cid(cid), "start_root": root.hex()}
+    shown = {"checkpoint": raw_cid(cid), "start_root": root.hex(), "share": _share(view, seat)}
+    return name, {**base, "round": run.round + 1, **shown}
 
 
 def dispute_name(
@@ -332,7 +348,8 @@ def dispute_request(
 def _kept_before(view: JobView, claim: Claim) -> Checkpoint | None:
     """What Settlement keeps in the aggregation's place of the turn before: its own, or one that is a ring older."""
     turn, ring = claim.turn - 1, _run(view).depth + 1
-    candidates = [each for each in view.checkpoints if each.turn <= turn and (turn - each.turn) % ring == 0]
+    first = [each for each in view.checkpoints if each.seat == AGGREGATOR_SEAT]
+    candidates = [each for each in first if each.turn <= turn and (turn - each.turn) % ring == 0]
     return max(candidates, key=lambda each: each.turn, default=None)
 
 

@@ -26,7 +26,7 @@ def deadlines(view: JobView, operator: int, ready_window_s: int, answer_s: int) 
             yield from (("ready", run.opened_at + ready_window_s) for _ in missing)
         elif view.state == JobState.RUNNING and not run.is_waiting and not run.holds:
             yield from (("seat", seat.deadline(run)) for seat in missing.values())
-            if view.aggregator == operator and run.aggregator_due:
+            if view.unposted_seats_of(operator) and run.aggregator_due:
                 yield "aggregation", run.aggregator_due
     for demand in view.demands:
         if demand.is_open and demand.operator == operator:

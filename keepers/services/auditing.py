@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.views import Checkpoint, Commit, JobView
 
 log = logging.getLogger("zoo.auditing")
-Work = tuple[int, int | None]  # turn; slot, or None for the aggregation
+Work = tuple[int, int]  # turn and unit
 MARGIN = 5  # a fifth of its half of the window is left for sending verdicts, whatever is not re-executed by then
 RETRY_S = 10  # until what could not be settled is tried again
 
@@ -62,7 +62,7 @@ class Auditing:
         if not audits.is_funded:
             return set()
         self._draw(view, audits)
-        return {(unit.turn, unit.slot) for unit in self._units(view, audits)}
+        return {(unit.turn, unit.number) for unit in self._units(view, audits)}
 
     def act(self, view: JobView, audits: AuditsView) -> None:
         """Send the verdicts that are due, and end those whose time has come."""

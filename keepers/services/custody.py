@@ -20,7 +20,7 @@ from keepers.decisions.orders import Send
 from keepers.decisions.requests import fetch_name, fetch_request, hold_name, hold_request, proposal_work
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.custody import CustodyView, read_custody, words_of
-from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState
+from zoo_compute.chain.views import JobState
 from zoo_compute.spec.custodians import CustodyStatus, Member, Role
 from zoo_compute.spec.params import STAKE_UNIT
 from zoo_compute.store.cid import digest_of, raw_cid
@@ -65,7 +65,9 @@ class Custody:
         self._open: set[int] = set()  # jobs in which there is more to do
         self._since: dict[tuple[object, ...], int] = {}  # what is due -> when I saw that first
         self._noted = -1  # the stake that was compared last
-        self._proposals: dict[tuple[int, int], set[bytes]] = {}  # by job and turn: what an aggregator proposed
+        self._proposals: dict[
+            tuple[int, int, int], set[bytes]
+        ] = {}  # by job, turn and seat: what an aggregator proposed
         self._valid: dict[tuple[str, int, Signed], bool] = {}
 
     def pending(self, job: int) -> bool:
@@ -80,7 +82,7 @@ class Custody:
         if custody is None:
             return view
         role = custody.roles.get(self._operator, Role())
-        is_involved = role != Role() or (view.run is not None and view.aggregator == self._operator)
+        is_involved = role != Role() or view.aggregates(self._operator)
         if decisions.is_over(view, custody) and role.reserve == 0:
             self._open.discard(view.job)
             self._statements.forget(view.job)
@@ -106,7 +108,7 @@ class Custody:
         if not custody.committees:
             return replace(view, awaits_custodians=True)
         record, heard = custody.record_of(run.turn), Heard({}, {})
-        if view.aggregator == self._operator:
+        if view.aggregates(self._operator):
             heard = self._heard(view, run.turn, custody.committees[record.version])
         awaits = signatures.awaits_custodians(view, custody, heard)
         return replace(view, inputs_signed=record.signed_at != 0, awaits_custodians=awaits)
@@ -155,17 +157,20 @@ class Custody:
             is_more = before is None or held & ~before.seats
             if is_more and signatures.is_time_for_inputs(view, turn, held, self._answer_s):
                 said = said.adding(sign(self._chain, account, job, INPUTS, turn, held.to_bytes(32, "big")))
-            value, last = self._signable_checkpoint(view, turn), said.of(CHECKPOINT, turn)
-            if value is not None and (last is None or last.value != value.hex()):
-                said = said.adding(sign(self._chain, account, job, CHECKPOINT, turn, value))
+            for seat in view.aggregator_seats:
+                value, last = self._signable_checkpoint(view, turn, seat), said.of(CHECKPOINT, turn, seat)
+                if value is not None and (last is None or last.value != value.hex()):
+                    said = said.adding(sign(self._chain, account, job, CHECKPOINT, turn, value, seat))
         self._statements.publish(said)
 
-    def _signable_checkpoint(self, view: JobView, turn: int) -> bytes | None:
-        """Root and pointer of a turn's checkpoint, posted or proposed, if what this pointer leads to is here, checked against the root."""
-        made = signatures.checkpoint_of(view, turn)
+    def _signable_checkpoint(self, view: JobView, turn: int, seat: int) -> bytes | None:
+        """Root and pointer of what an aggregator posted in a turn, or proposes, if what this pointer leads to is here, checked against
+        the root.
+        """
+        made = next((each for each in signatures.checkpoints_of(view, turn) if each.seat == seat), None)
         if made is not None:
             return made.root + made.cid if self._holds(view, made) else None
-        proposed = self._proposed(view, turn)
+        proposed = self._proposed(view, turn, seat)
         return proposed.value if proposed is not None and self._holds_proposed(view, proposed) else None
 
     def _holds(self, view: JobView, made: Checkpoint | None) -> bool:
@@ -183,37 +188,40 @@ class Custody:
 
     # -- the aggregator's checkpoint, before it is posted
 
-    def _proposed(self, view: JobView, turn: int) -> Proposal | None:
-        """What the open turn's aggregator would post. It may change its mind a few times, not fill my disk."""
-        run = view.run
-        if run is None or turn != run.turn or not view.aggregator:
+    def _proposed(self, view: JobView, turn: int, seat: int) -> Proposal | None:
+        """What one of the open turn's aggregators would post. It may change its mind a few times, not fill my disk."""
+        run, operator = view.run, view.seats[seat].operator
+        if run is None or turn != run.turn or not operator:
             return None
-        is_mine = view.aggregator == self._operator
-        said = self._statements.mine(view.job) if is_mine else self._statements.of(view.job, view.aggregator)
-        proposed = said.proposed if said is not None else None
-        if proposed is None or proposed.turn != turn:
+        said = (
+            self._statements.mine(view.job) if operator == self._operator else self._statements.of(view.job, operator)
+        )
+        proposed = said.proposal(turn, seat) if said is not None else None
+        if proposed is None:
             return None
-        seen = self._proposals.setdefault((view.job, turn), set())
+        seen = self._proposals.setdefault((view.job, turn, seat), set())
         if len(seen) < PROPOSALS:
             seen.add(proposed.value)
         return proposed if proposed.value in seen else None
 
     def _holds_proposed(self, view: JobView, proposed: Proposal) -> bool:
-        return self._ask("work.hold", *proposal_work(view, proposed.value[:32], proposed.value[32:])).state == "done"
+        root, cid = proposed.value[:32], proposed.value[32:]
+        return self._ask("work.hold", *proposal_work(view, root, cid, proposed.seat)).state == "done"
 
-    def propose(self, view: JobView, mask: int, root: bytes, pointer: str) -> None:
-        """Show custodians the open turn's checkpoint, and post it once a majority holds it. Raises RpcsDisagree."""
+    def propose(self, view: JobView, seat: int, mask: int, root: bytes, pointer: str) -> None:
+        """Show custodians what I computed as the aggregator in a seat, and post it once a majority holds it. Raises RpcsDisagree."""
         run, custody = view.run, read_custody(self._chain, view)
         assert run is not None, "a checkpoint is posted while the job runs"
         said = self._statements.mine(view.job)
-        proposed = Proposal(run.turn, root.hex(), pointer)
-        self._statements.publish(replace(said, proposed=proposed))
+        proposed = Proposal(run.turn, root.hex(), pointer, seat)
+        self._statements.publish(said.proposing(proposed))
         if custody is None or not custody.committees:
             return
         record, job = custody.record_of(run.turn), view.job
         committee = custody.committees[record.version]
         heard = self._heard(view, run.turn, committee)
-        signed = {place: each for place, each in heard.checkpoint.items() if each.value == proposed.value.hex()}
+        heard_of = heard.checkpoint(seat)
+        signed = {place: each for place, each in heard_of.items() if each.value == proposed.value.hex()}
         is_pressed = view.now > run.aggregator_due - self._answer_s  # then it is recorded that they did not sign
         if len(signed) < (1 if is_pressed else custody.progress.least):
             return
@@ -229,7 +237,7 @@ class Custody:
         own = custody.place_of(self._operator)
         order = sorted(signed, key=lambda place: (place == own, place))  # that I am short, another must say
         words = [(place, *signed[place].words) for place in order]
-        at = (job, AGGREGATOR_SEAT, run.turn)
+        at = (job, seat, run.turn)
         args = (*at, mask, root, digest_of(pointer), words_of(committee), groups[0] if groups else [], words)
         self._send(view, Send("custody", "post_checkpoint", args))
 
@@ -250,7 +258,8 @@ class Custody:
             is_late = view.now >= record.signed_at + self._answer_s // 2
             calls = list(signatures.hand_in(view, custody, turn, heard, self._answer_s, late=is_late))
             everyone = sum(1 for member in members if member.operator)
-            lacking = heard.checkpoint if record.signed_at else heard.inputs
+            checkpoints = [heard.checkpoint(seat) for seat in view.aggregator_seats]
+            lacking = min(checkpoints, key=len, default={}) if record.signed_at else heard.inputs
             what = (view.job, turn, bool(record.signed_at), bool(record.checkpoint))
             if calls and self._is_my_turn(view, what, place, is_whole=len(lacking) == everyone):
                 for call in calls:
@@ -266,9 +275,12 @@ class Custody:
             self._send(view, Send("custody", "hold_start", (view.job, words_of(custody.committee), words)))
 
     def _heard(self, view: JobView, turn: int, members: Iterable[Member]) -> Heard:
-        return Heard(self._valid_of(view, INPUTS, turn, members), self._valid_of(view, CHECKPOINT, turn, members))
+        checkpoints = {seat: self._valid_of(view, CHECKPOINT, turn, members, seat) for seat in view.aggregator_seats}
+        return Heard(self._valid_of(view, INPUTS, turn, members), checkpoints)
 
-    def _valid_of(self, view: JobView, kind: str, turn: int, members: Iterable[Member]) -> dict[int, Signed]:
+    def _valid_of(
+        self, view: JobView, kind: str, turn: int, members: Iterable[Member], seat: int = 0
+    ) -> dict[int, Signed]:
         """The newest signatures of this kind by place; what is not the custodian's is dropped."""
         valid = {}
         for index, member in enumerate(members):
@@ -276,7 +288,7 @@ class Custody:
                 continue
             is_mine = member.operator == self._operator
             said = self._statements.mine(view.job) if is_mine else self._statements.of(view.job, member.operator)
-            signed = said.of(kind, turn) if said is not None else None
+            signed = said.of(kind, turn, seat) if said is not None else None
             if signed is not None and self._is_valid(member.key, view.job, signed):
                 valid[index] = signed
         return valid
@@ -291,7 +303,7 @@ class Custody:
 
     def _is_my_turn(self, view: JobView, what: tuple[object, ...], place: int | None, *, is_whole: bool) -> bool:
         """The aggregator first, then the custodians by place; all wait a little for those who have not signed yet."""
-        is_first = view.run is not None and view.aggregator == self._operator
+        is_first = view.run is not None and view.aggregates(self._operator)
         rank = 0 if is_first else 1 + (place or 0)
         return view.now >= self._since.setdefault(what, view.now) + (rank + (not is_whole)) * self._turn_s
 

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 from keepers.decisions.orders import NEWEST_CHECKPOINT, Progress
 from keepers.decisions.requests import aggregate_name, precompute_name, present_claims, present_mask
 from keepers.queue.work_queue import WorkQueue
-from keepers.services.progress import parse_missing, trained
+from keepers.services.progress import missing_share, trained
 from node.errors import BadInputs
 from node.inputs import bundles
 from zoo_compute import codec
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobState, JobView
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobState, JobView, checkpoint_root
 from zoo_compute.codec.files import UpdateLayout
 from zoo_compute.errors import ZooError
 from zoo_compute.formats.tags import round_tag
@@ -51,7 +51,7 @@ class ProvisionalCheckpoint(NamedTuple):
 def provisional_checkpoint(work: WorkQueue, view: JobView, operator: int) -> ProvisionalCheckpoint | None:
     """The checkpoint that my worker computed from the open turn; None if it has not."""
     assert view.run is not None, "a turn is open"
-    name = aggregate_name(view) if view.aggregator == operator else precompute_name(view)
+    name = aggregate_name(view) if view.aggregates(operator) else precompute_name(view)
     result = work.status(name).result
     return (
         ProvisionalCheckpoint(bytes.fromhex(result["root"]), result["pointer"]) if result and result["root"] else None
@@ -68,29 +68,33 @@ def with_checkpoint(view: JobView, made: ProvisionalCheckpoint) -> JobView:
     """The job as it will be when the open turn's aggregator posts this checkpoint: enough of it to name and ask for training."""
     run = view.run
     assert run is not None, "a turn is open"
-    posted = Checkpoint(
-        turn=run.turn,
-        round=run.round,
-        seat=AGGREGATOR_SEAT,
-        operator=view.aggregator,
-        scope=present_mask(view, run),
-        price=0,
-        start_root=run.start_root,
-        root=made.root,
-        deadline=view.now + run.window_s,
-        made_at=view.now,
-        cid=digest_of(made.pointer),
-    )
+    posted = [
+        Checkpoint(
+            turn=run.turn,
+            round=run.round,
+            seat=AGGREGATOR_SEAT + share,
+            operator=view.seats[AGGREGATOR_SEAT + share].operator,
+            scope=present_mask(view, run),
+            price=0,
+            start_root=run.start_root,
+            root=made.root,
+            deadline=view.now + run.window_s,
+            made_at=view.now,
+            cid=digest_of(made.pointer),
+        )
+        for share in range(view.terms.aggregators)
+    ]
+    root = checkpoint_root(posted)
     missing = sum(1 << number for number in view.slot_seats)
     follows = replace(
-        run, turn=run.turn + 1, round=run.round + 1, opened_at=0, missing=missing, committed=0, start_root=made.root
+        run, turn=run.turn + 1, round=run.round + 1, opened_at=0, missing=missing, committed=0, start_root=root
     )
     return replace(
         view,
         run=follows,
-        checkpoints=[*view.checkpoints, posted],
-        checkpoint_roots={**view.checkpoint_roots, follows.round: made.root},
-        checkpoint_cids={**view.checkpoint_cids, follows.round: posted.cid},
+        checkpoints=[*view.checkpoints, *posted],
+        checkpoint_roots={**view.checkpoint_roots, follows.round: root},
+        checkpoint_cids={**view.checkpoint_cids, follows.round: tuple(each.cid for each in posted)},
     )
 
 
@@ -241,8 +245,8 @@ class Speculation:
         """With what the next turn of a delayed job lacks of the checkpoint that it starts from."""
         follows, mine = with_checkpoint(view, UNKNOWN_CHECKPOINT), view.seats_of(operator).values()
         for status in (trained(self.work, follows, slot) for seat in mine for slot in seat.slots):
-            if status.missing and status.missing["checkpoint"]:
-                return replace(progress, missing={**progress.missing, NEWEST_CHECKPOINT: parse_missing(status.missing)})
+            if missing := missing_share(status, NEWEST_CHECKPOINT):
+                return replace(progress, missing={**progress.missing, **missing})
         return progress
 
     def begin(self, view: JobView, operator: int) -> JobView:

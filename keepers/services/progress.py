@@ -49,7 +49,7 @@ def measured_progress(work: WorkQueue, view: JobView) -> Progress:
         can_measure_again=can_measure_again,
         memory=str(made.get("memory", "")),
         carries_state=int(made.get("carry", 1)) > 1,
-        should_precompute=bool(made.get("advances")),
+        should_precompute=bool(made.get("advances")) and view.terms.aggregators == 1,
     )
 
 
@@ -64,22 +64,21 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
     measured = measured_progress(work, view)
     if measured.failed or view.run is None or view.state != JobState.RUNNING:
         return measured
-    aggregates, combined = view.aggregator == operator, work.status(aggregate_name(view))
-    fetched = {c.seat: work.status(fetch_name(c, view.job)) for c in present_claims(view)} if aggregates else {}
+    combined = {seat: work.status(aggregate_name(view, seat)) for seat in view.unposted_seats_of(operator)}
+    fetched = {c.seat: work.status(fetch_name(c, view.job)) for c in present_claims(view)} if combined else {}
     missing = {seat: parse_missing(s.missing) for seat, s in fetched.items() if s.missing}
     open_seats = [seat.slots for n, seat in view.seats_of(operator).items() if view.run.missing >> n & 1]
     slots = {slot for run in open_seats for slot in run} | {slot for each in missing.values() for slot in each.chunks}
     states = {slot: trained(work, view, slot) for slot in slots}
-    for status in (*states.values(), combined):
-        if status.missing and status.missing["checkpoint"]:
-            missing[NEWEST_CHECKPOINT if view.delay and status is combined else AGGREGATOR_SEAT] = parse_missing(
-                status.missing
-            )
+    for status in states.values():
+        missing |= missing_share(status, AGGREGATOR_SEAT)
+    for status in combined.values():
+        missing |= missing_share(status, NEWEST_CHECKPOINT if view.delay else AGGREGATOR_SEAT)
     return replace(
         measured,
         trained=frozenset(slot for slot, status in states.items() if status.state == "done"),
         failed_slots=frozenset(slot for slot, status in states.items() if status.state == "failed"),
-        aggregated=combined.state == "done",
+        aggregated=frozenset(seat for seat, status in combined.items() if status.state == "done"),
         # What failed here for a reason of my own is left to the aggregation, which says why.
         fetched=frozenset(seat for seat, status in fetched.items() if status.state in ("done", "failed")),
         missing=missing,
@@ -125,6 +124,12 @@ def fetched_bundles(work: WorkQueue, view: JobView) -> dict[int, str]:
     """The bundle of each seat of the open turn that was fetched."""
     fetched = {commit.seat: work.status(fetch_name(commit, view.job)).result for commit in present_claims(view)}
     return {seat: result["bundle"] for seat, result in fetched.items() if result}
+
+
+def missing_share(status: WorkStatus, first: int) -> dict[int, MissingData]:
+    """The share of a checkpoint that work could not download, by its number from `first` on, as in Progress."""
+    record = status.missing
+    return {first + record.get("share", 0): parse_missing(record)} if record and record["checkpoint"] else {}
 
 
 def parse_missing(record: dict[str, Any]) -> MissingData:

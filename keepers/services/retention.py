@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from urllib.parse import urlsplit
@@ -167,7 +167,7 @@ class Retention:
         for number in permanent_checkpoints(view, manifest) if self._config.operator in _takers(view) else ():
             # A round's tag has the checkpoint that it starts from; of a delayed job, the one before too.
             if any(round_ - number in (0, manifest.delay) for round_ in due):
-                self._keep(view.job, raw_cid(view.checkpoint_cids[number]))
+                self._keep(view.job, _pointers(view, number))
         return list(due.values())
 
     def _drop_unneeded(self) -> None:
@@ -208,11 +208,11 @@ class Retention:
         except ZooError as error:
             log.warning("%s; will try again", error)
 
-    def _keep(self, job: int, pointer: str) -> None:
+    def _keep(self, job: int, pointers: Sequence[str]) -> None:
         """Pin a checkpoint with the job, if all of it is here."""
-        files = self._files(pointer) if self._store.has(pointer) else None
-        if files is not None and self._store.has(files[1]):
-            self._pin(files, job_tag(job))
+        states = self._states(pointers) if all(map(self._store.has, pointers)) else None
+        if states is not None and all(map(self._store.has, states)):
+            self._pin([*pointers, *states], job_tag(job))
 
     # -- repair
 
@@ -236,9 +236,11 @@ class Retention:
 
     def _repair(self, view: JobView, manifest: Manifest, number: int, tag: str, block: int) -> None:
         """Fetch a checkpoint that fewer stores keep than the job asks for, where that is mine to do."""
-        files, place = self._files(raw_cid(view.checkpoint_cids[number])), (view.job, number)
-        if files is None:
+        pointers, place = _pointers(view, number), (view.job, number)
+        states = self._states(pointers)
+        if states is None:
             return
+        files = [*pointers, *states]
         serving = {operator: url for operator, url in self.endpoints.items() if is_gateway(url)}
         urls = confirmed(files, serving.values(), self.scope)
         missing = manifest.redundancy - len(urls)
@@ -252,7 +254,8 @@ class Retention:
         keeping = {operator for operator, url in serving.items() if url in urls}
         chosen = repairers(view.job, missing + before - 1, self._domains(view, serving, block), keeping)
         if self._config.operator in chosen and not all(self._store.is_pinned(cid) for cid in files):
-            self._fetch(manifest, files, tag)
+            self._fetch(manifest, states)
+            self._pin(files, tag)
             kept = f"{len(urls)} of {manifest.redundancy}"
             log.info("job %d: checkpoint %d, which %s stores kept, is here now", *place, kept)
 
@@ -272,15 +275,14 @@ class Retention:
         staying = [n for n, record in zip(known, records, strict=True) if record["stake"] and not record["exit_at"]]
         return {n: _number_of(urlsplit(serving[n]).hostname or "") for n in staying}
 
-    def _fetch(self, manifest: Manifest, files: list[str], tag: str) -> None:
+    def _fetch(self, manifest: Manifest, states: Sequence[str]) -> None:
+        """Bounded by what the program allows, as a pin is not."""
         program = self._store.read(
             manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=CHECKPOINT_FETCH_TIMEOUT_S
         )
         most = checkpoint_bytes(encoding.decode(program), manifest.aggregation_spec)
-        self._store.open(
-            files[1], max_bytes=most, timeout_s=CHECKPOINT_FETCH_TIMEOUT_S
-        ).close()  # a pin has no such bound
-        self._pin(files, tag)
+        for state in states:
+            self._store.open(state, max_bytes=most, timeout_s=CHECKPOINT_FETCH_TIMEOUT_S).close()
 
     # -- files
 
@@ -291,19 +293,27 @@ class Retention:
             self._manifests[view.job] = Manifest.from_bytes(data)
         return self._manifests[view.job]
 
-    def _files(self, pointer: str) -> list[str] | None:
-        """A checkpoint's pointer and state; None where the chain names no pointer: then nobody can have it."""
-        data = self._store.read(pointer, max_bytes=MAX_POINTER_BYTES, timeout_s=SMALL_FETCH_TIMEOUT_S)
-        try:
-            return [pointer, Cid.parse(Pointer.from_bytes(data).state).text]
-        except (BadRecord, BadCid) as error:
-            log.debug("%s: %s", pointer, error)
-            return None
+    def _states(self, pointers: Sequence[str]) -> list[str] | None:
+        """The state files of a checkpoint; None where the chain names something else than a pointer: then nobody can have it."""
+        states = []
+        for pointer in pointers:
+            data = self._store.read(pointer, max_bytes=MAX_POINTER_BYTES, timeout_s=SMALL_FETCH_TIMEOUT_S)
+            try:
+                states.append(Cid.parse(Pointer.from_bytes(data).state).text)
+            except (BadRecord, BadCid) as error:
+                log.debug("%s: %s", pointer, error)
+                return None
+        return states
 
     def _pin(self, files: list[str], tag: str) -> None:
         for cid in files:
             if not self._store.is_pinned(cid, tag=tag):
                 self._store.pin(cid, timeout_s=CHECKPOINT_FETCH_TIMEOUT_S, tag=tag)
+
+
+def _pointers(view: JobView, number: int) -> list[str]:
+    """Of a checkpoint, one an aggregator."""
+    return [raw_cid(cid) for cid in view.checkpoint_cids[number]]
 
 
 def _takers(view: JobView) -> set[int]:

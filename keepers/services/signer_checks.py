@@ -34,7 +34,7 @@ LOOKS = 2  # in vain: a store that is started again is back at the next one
 
 @dataclass
 class Check:
-    """Of one checkpoint. signers: by place; since: by operator, when it served last, or I saw the checkpoint first, by the protocol's
+    """Of what an aggregator posted. signers: by place; since: by operator, when it served last, or I saw the checkpoint first, by the protocol's
     time; looks: in vain one after the other, by operator; serving: when I looked last; places: by operator, of the block that it is asked
     for, until it serves that one: whoever lacks a part is not saved by the next throw.
     """
@@ -53,19 +53,19 @@ class SignerChecks:
     def __init__(self, store: Store, poll_s: float) -> None:
         self._store = store
         self._poll_s = poll_s
-        self._checks: dict[tuple[int, int], Check] = {}  # by job and turn
+        self._checks: dict[tuple[int, int, int], Check] = {}  # by job, turn and seat
         self.endpoints: Mapping[int, str] = {}
         self.scope = Scope.ANY  # where these may be
 
     def silent(self, view: JobView, me: OperatorContext) -> tuple[tuple[Checkpoint, int], ...]:
         """Checkpoints, and the places of signers that have not served them for long enough."""
         silent = []
-        pending = {made.turn: made for made in view.checkpoints if not made.final}
-        for job, turn in [key for key in self._checks if key[0] == view.job and key[1] not in pending]:
-            del self._checks[job, turn]
-        for turn, made in pending.items():
+        pending = {(view.job, made.turn, made.seat): made for made in view.checkpoints if not made.final}
+        for key in [key for key in self._checks if key[0] == view.job and key not in pending]:
+            del self._checks[key]
+        for key, made in pending.items():
             signers = signers_to_check(view, me, made)
-            check = self._checks.setdefault((view.job, turn), Check(made, signers))
+            check = self._checks.setdefault(key, Check(made, signers))
             check.signers = signers
             check.since = dict.fromkeys(signers.values(), view.now) | check.since
             check.since |= dict.fromkeys(check.serving, view.now)

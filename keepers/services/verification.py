@@ -23,8 +23,9 @@ from keepers.decisions.retention import spare_s
 from keepers.monitoring.logs import rotated
 from keepers.queue.work_queue import WorkStatus
 from zoo_compute.chain.answered_results import answered_demands
-from zoo_compute.chain.views import Checkpoint, Commit, JobView
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobView
 from zoo_compute.paths import REPORTS
+from zoo_compute.spec.auditing import FIRST_SLOT_UNIT
 from zoo_compute.spec.frames import Result
 
 log = logging.getLogger("zoo.verifier")
@@ -52,10 +53,10 @@ class Verifier:
         self._path = config.folder / REPORTS
         # Of jobs that may not be over; a report that the keeper wrote of an older one is only for people.
         self._reported = {each["name"]: each for each in read_reports(self._path) if not is_over(each["job"])}
-        self._owed: dict[int, set[tuple[int, int | None]]] = {}  # job -> (turn, slot) that I was drawn to audit
+        self._owed: dict[int, set[tuple[int, int]]] = {}  # job -> (turn, unit) that I was drawn to audit
 
-    def owe(self, job: int, work: set[tuple[int, int | None]]) -> None:
-        """What is re-executed whatever is sampled: turns with a slot each, or None for the aggregation."""
+    def owe(self, job: int, work: set[tuple[int, int]]) -> None:
+        """What is re-executed whatever is sampled: turns with an audit's unit each."""
         self._owed.setdefault(job, set()).update(work)
 
     def forget(self, job: int) -> None:
@@ -123,14 +124,17 @@ class Verifier:
                 self._draw(view.job, commit.turn, slot) < self._config.sample_rate
                 or answered_demands(view, commit, slot)
                 or (commit.round, slot) in odd
-                or (commit.turn, slot) in owed
+                or (commit.turn, slot + FIRST_SLOT_UNIT) in owed
             )
         ]
         made = [
             (made, None)
             for made in view.checkpoints
             if not _is_past(view, made)
-            and (self._draw(view.job, made.turn, AGGREGATOR) < self._config.sample_rate or (made.turn, None) in owed)
+            and (
+                self._draw(view.job, made.turn, _aggregator(made)) < self._config.sample_rate
+                or (made.turn, made.seat - AGGREGATOR_SEAT) in owed
+            )
         ]
         return [*slots, *made]
 
@@ -148,6 +152,10 @@ class Verifier:
             log.info("%s agrees", report["name"])
         else:
             log.error("MISMATCH: %s", json.dumps(report, sort_keys=True))
+
+
+def _aggregator(made: Checkpoint) -> str:
+    return AGGREGATOR if made.seat == AGGREGATOR_SEAT else f"{AGGREGATOR} {made.seat - AGGREGATOR_SEAT}"
 
 
 def _is_past(view: JobView, claim: Commit | Checkpoint) -> bool:

@@ -56,6 +56,7 @@ from zoo_compute.json_codec import decode, encode
 from zoo_compute.spec.carry import is_restart
 from zoo_compute.spec.clocks import ClockPreset
 from zoo_compute.spec.frames import Frame, Kind, Phase, Result, Work
+from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS
 from zoo_compute.store.interface import Store
@@ -191,7 +192,7 @@ class _Player:
 
     def _trees(self, kind: int, slot: int) -> Trees:
         names = ("device", "folder", "manifest", "start_root", "round", "role")
-        key = (*(self._request.get(name) for name in names), slot, kind)
+        key = (*(self._request.get(name) for name in names), self._claim.seat, slot, kind)
         if key not in _trees:
             _trees[key] = Trees(self._computation(kind, slot))
             while len(_trees) > KEPT:
@@ -254,7 +255,9 @@ class _Player:
                 updates[slot], trees[slot] = received.state, received.tree
             results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}
             seated.append(SeatClaim(Claim(*decode(commit["claim"])), results))
-        sent: Any = {"claim": self._claim, "seated": seated, "trees": trees, "folder": folder}
+        several = inputs.manifest.aggregation.aggregators > 1
+        share = self._claim.seat - AGGREGATOR_SEAT if several else None
+        sent: Any = {"claim": self._claim, "seated": seated, "trees": trees, "share": share, "folder": folder}
         return Aggregation(inputs.manifest, step, inputs.checkpoint, updates, **sent)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from node.compute.cache import get_cached
-from node.compute.programs import State, Tensors
+from node.compute.programs import Tensors
 from node.errors import BadInputs, FalseCheckpoint
 from node.inputs.fetching import TIMEOUT_S, missing_chunk, withheld_unless_fetched
 from node.inputs.states import stream_state
@@ -11,9 +13,11 @@ from repops.files import TensorStream
 from repops.graph import Graph
 from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord, Pointer
 from zoo_compute.formats.manifest import Manifest
+from zoo_compute.spec.merkle import root_of_shares
 from zoo_compute.store.interface import Store
 from zoo_compute.training.rounds import checkpoint_bytes, checkpoint_nodes, file_bytes
 from zoo_compute.training.shapes import shape_mismatch
+from zoo_compute.training.shares import SharedCheckpoint
 
 
 def fetch_pointer(store: Store, cid: str) -> Pointer:
@@ -24,53 +28,114 @@ def fetch_pointer(store: Store, cid: str) -> Pointer:
         raise BadInputs(str(error)) from error
 
 
+def pointers_of(checkpoint: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Of a request's `checkpoint`: none of the initial one; of several aggregators' each one's, in the order of their seats."""
+    if checkpoint is None:
+        return ()
+    return (checkpoint,) if isinstance(checkpoint, str) else tuple(checkpoint)
+
+
 def fetch_checkpoint(
-    store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointer: str | None, root: bytes
-) -> State:
-    """The checkpoint that `round` starts from; `pointer` is None for the initial state, `root` is the chain's.
+    store: Store,
+    manifest: Manifest,
+    step: Graph,
+    job: int,
+    round: int,
+    checkpoint: str | Sequence[str] | None,
+    root: bytes,
+) -> Tensors:
+    """The checkpoint that `round` starts from; `root` is the chain's.
 
     Raises Withheld for a checkpoint that cannot be had, FalseCheckpoint, BadInputs; of the initial state the store's errors pass.
     """
-    return dict(stream_checkpoint(store, manifest, step, job, round, pointer, root))
+    state = stream_checkpoint(store, manifest, step, job, round, checkpoint, root)
+    if isinstance(state, SharedCheckpoint):
+        return SharedCheckpoint(tuple(dict(share) for share in state.shares))
+    return dict(state)
 
 
 def stream_checkpoint(
-    store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointer: str | None, root: bytes
+    store: Store,
+    manifest: Manifest,
+    step: Graph,
+    job: int,
+    round: int,
+    checkpoint: str | Sequence[str] | None,
+    root: bytes,
 ) -> Tensors:
     """As `fetch_checkpoint`, with one tensor in memory at a time, for whoever takes them in ascending order of names."""
     state: Tensors
-    if pointer is None:
+    pointers = pointers_of(checkpoint)
+    if not pointers:
         if round > manifest.delay or root != manifest.state_root:
             raise BadInputs(f"round {round} starts from {root.hex()}, which is not the manifest's initial state")
         most = checkpoint_bytes(step, manifest.aggregation_spec)
         state = stream_state(store, manifest.state.cid, root, max_bytes=most)
     else:
-        state = _made_checkpoint(store, manifest, step, job, round, pointer, root)
-    shapes = state.shapes if isinstance(state, TensorStream) else state
-    mismatch = shape_mismatch(shapes, step, manifest.aggregation_spec)
+        state = _made_checkpoint(store, manifest, step, job, round, pointers, root)
+    mismatch = shape_mismatch(_shapes(state), step, manifest.aggregation_spec)
     if mismatch:
-        refused = BadInputs if pointer is None else FalseCheckpoint
+        refused = FalseCheckpoint if pointers else BadInputs
         raise refused(f"the checkpoint does not hold this program's tensors: {mismatch}")
     return state
 
 
-def _made_checkpoint(
-    store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointer: str, root: bytes
+def fetch_share(
+    store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointer: str, root: bytes, share: int
 ) -> Tensors:
-    nodes = checkpoint_nodes(step, manifest.aggregation_spec)
+    """What one of several aggregators posted of the checkpoint that `round` starts from. Raises as `fetch_checkpoint`."""
+    state = _share(store, manifest, step, _record(store, manifest, job, round, pointer, root), share)
+    mismatch = shape_mismatch(_shapes(state), step, manifest.aggregation_spec, share)
+    if mismatch:
+        raise FalseCheckpoint(f"the share of the checkpoint does not hold its tensors: {mismatch}")
+    return state
+
+
+def _shapes(state: Tensors) -> Tensors:
+    if isinstance(state, SharedCheckpoint):
+        return {name: array for share in state.shares for name, array in _shapes(share).items()}
+    return state.shapes if isinstance(state, TensorStream) else state
+
+
+def _made_checkpoint(
+    store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointers: Sequence[str], root: bytes
+) -> Tensors:
+    aggregators = manifest.aggregation.aggregators
+    if len(pointers) != aggregators:
+        raise BadInputs(f"a checkpoint of {len(pointers)} pointers; the job has {aggregators} aggregators")
+    if aggregators == 1:
+        return _share(store, manifest, step, _record(store, manifest, job, round, pointers[0], root), None)
+    records = [_record(store, manifest, job, round, pointer, None) for pointer in pointers]
+    whole = root_of_shares([record.root for record in records])
+    if whole != root:
+        with withheld_unless_fetched():
+            raise BadInputs(f"checkpoint pointers of root {whole.hex()}; expected {root.hex()}")
+    return SharedCheckpoint(tuple(_share(store, manifest, step, record, share) for share, record in enumerate(records)))
+
+
+def _record(store: Store, manifest: Manifest, job: int, round: int, pointer: str, root: bytes | None) -> Pointer:
+    """root: None where it is known with others' alone."""
     with withheld_unless_fetched():
         record = fetch_pointer(store, pointer)
         is_near = 0 <= round - 1 - record.round <= manifest.delay  # the aggregator's, and of a delayed job the slots'
-        if (record.job, record.root) != (job, root) or not is_near:
+        if record.job != job or root not in (None, record.root) or not is_near:
             raise BadInputs(
                 f"checkpoint pointer {pointer} is of job {record.job}, round {record.round}, root {record.root.hex()}; "
-                f"expected job {job}, round {round - 1}, root {root.hex()}"
+                f"expected job {job}, round {round - 1}, root {'any' if root is None else root.hex()}"
             )
-    with withheld_unless_fetched(lambda: missing_chunk(store, record.state, nodes)):
-        state = get_cached(store, record.state, root)
-        return stream_state(store, record.state, root, max_bytes=file_bytes(nodes)) if state is None else state
+        return record
 
 
-def checkpoint_cids(store: Store, manifest: Manifest, pointer: str | None) -> tuple[str, ...]:
-    """The files a checkpoint consists of: pointer and state; of the initial one, the manifest's state."""
-    return (manifest.state.cid,) if pointer is None else (pointer, fetch_pointer(store, pointer).state)
+def _share(store: Store, manifest: Manifest, step: Graph, record: Pointer, share: int | None) -> Tensors:
+    nodes = checkpoint_nodes(step, manifest.aggregation_spec, share)
+    with withheld_unless_fetched(lambda: missing_chunk(store, record.state, nodes), share or 0):
+        state = get_cached(store, record.state, record.root)
+        return stream_state(store, record.state, record.root, max_bytes=file_bytes(nodes)) if state is None else state
+
+
+def checkpoint_cids(store: Store, manifest: Manifest, checkpoint: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The files a checkpoint consists of: pointers and states; of the initial one, the manifest's state."""
+    pointers = pointers_of(checkpoint)
+    if not pointers:
+        return (manifest.state.cid,)
+    return tuple(cid for pointer in pointers for cid in (pointer, fetch_pointer(store, pointer).state))

@@ -19,12 +19,14 @@ UNAVAILABLE = (BadInputs, BadCid, ContentMissing, ContentRefused, ContentTampere
 
 
 @contextmanager
-def withheld_unless_fetched(place: Callable[[], TensorChunk | None] = lambda: None) -> Iterator[None]:
-    """Turn every failure to fetch or check a checkpoint into Withheld."""
+def withheld_unless_fetched(place: Callable[[], TensorChunk | None] = lambda: None, share: int = 0) -> Iterator[None]:
+    """Turn every failure to fetch or check a checkpoint into Withheld. share: of the aggregator that made what is fetched."""
     try:
         yield
     except UNAVAILABLE as error:
-        raise Withheld(f"the checkpoint that the round starts from: {error}", {0: place()}, checkpoint=True) from error
+        raise Withheld(
+            f"the checkpoint that the round starts from: {error}", {0: place()}, checkpoint=True, share=share
+        ) from error
 
 
 def missing_chunk(store: Store, cid: str, nodes: Mapping[str, Node]) -> TensorChunk | None:

@@ -55,7 +55,7 @@ def fetch_job(store: Store, manifest: Manifest) -> JobFiles:
     """Everything that the manifest names: what a replay starts from."""
     programs = fetch_programs(store, manifest)
     step = programs.graph
-    checkpoint = fetch_checkpoint(store, manifest, step, 0, 0, None, manifest.state_root)
+    checkpoint = dict(fetch_checkpoint(store, manifest, step, 0, 0, None, manifest.state_root))
     return JobFiles(programs, checkpoint, fetch_examples(store, manifest, step), fetch_heldout(store, manifest, step))
 
 
@@ -79,14 +79,14 @@ def fetch_inputs(store: Store, request: Mapping[str, Any], *, streamed: bool = F
     _check_fits(manifest, programs)
     _check_root(request, "work_root", _work_root(request["manifest"], manifest, programs.graph))
     step, root = programs.graph, root_from_hex(request["start_root"])
-    pointer = request.get("checkpoint")
+    pointers = request.get("checkpoint")
     fetch = stream_checkpoint if streamed else fetch_checkpoint
-    checkpoint = fetch(store, manifest, step, request["job"], request["round"], pointer, root)
+    checkpoint = fetch(store, manifest, step, request["job"], request["round"], pointers, root)
     examples = fetch_examples(store, manifest, step)
     of_job = job_tag(request["job"])
     kept = dict.fromkeys(
-        checkpoint_cids(store, manifest, pointer),
-        of_job if pointer is None else round_tag(request["job"], request["round"]),
+        checkpoint_cids(store, manifest, pointers),
+        of_job if pointers is None else round_tag(request["job"], request["round"]),
     )
     kept |= dict.fromkeys((request["manifest"], manifest.program.cid, manifest.data.cid), of_job)
     for cid, tag in kept.items():

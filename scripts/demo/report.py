@@ -219,7 +219,7 @@ def collect(
         masks = masks_of(view)
         roots = replaying.roots(masks) or replay(manifest, store, masks).roots
         equal = roots == [view.checkpoint_roots[made] for made in range(view.completed_rounds + 1)]
-    pointer = raw_cid(view.checkpoint_cids[view.completed_rounds])
+    pointer = raw_cid(view.checkpoint_cids[view.completed_rounds][0])
     sample = sampled(config, load_state(folder / MODEL))
     (folder / "manifest.json").write_bytes(manifest.to_bytes())
     figures = {
@@ -326,6 +326,6 @@ def peers_of(network: LocalNetwork) -> list[str]:
 
 
 def _checkpoint(store: BlockStore, manifest: Manifest, view: JobView, round_: int) -> State:
-    pointer = raw_cid(view.checkpoint_cids[round_]) if round_ else None
+    pointer = raw_cid(view.checkpoint_cids[round_][0]) if round_ else None
     step = fetch_programs(store, manifest).graph
-    return fetch_checkpoint(store, manifest, step, view.job, round_, pointer, view.checkpoint_roots[round_])
+    return dict(fetch_checkpoint(store, manifest, step, view.job, round_, pointer, view.checkpoint_roots[round_]))

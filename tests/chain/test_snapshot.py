@@ -84,12 +84,12 @@ def test_a_seat_whose_claim_was_convicted_in_the_open_turn__claims_it_again():
 def test_a_rollback__forgets_the_checkpoints_that_rested_on_the_lie_and_keeps_those_before():
     first, lie = bytes([1]) * 32, bytes([2]) * 32
     events = [posted(0, 0, START, 1), posted(1, 1, first, 2), posted(2, 2, lie, 3)]
-    roots, cids = snapshot._line(START, events)
-    assert (max(roots), roots[2], cids[3]) == (3, lie, bytes([103]) * 32)
+    roots, cids = snapshot._line(START, events, 1)
+    assert (max(roots), roots[2], cids[3]) == (3, lie, (bytes([103]) * 32,))
     undone = [*events, event("RolledBack", turn=4, round=1)]
-    roots, cids = snapshot._line(START, undone)
+    roots, cids = snapshot._line(START, undone, 1)
     assert roots == {0: START, 1: first}
-    assert cids == {1: bytes([101]) * 32}
+    assert cids == {1: (bytes([101]) * 32,)}
     roots, cids = snapshot._line(START, [*undone, posted(4, 1, first, 7)])
     assert roots == {0: START, 1: first, 2: bytes([7]) * 32}
     assert cids[2] == bytes([107]) * 32

@@ -43,7 +43,7 @@ def job() -> JobView:
     paid, rolled_back = ClaimState.PAID, commit(1, 0, state=ClaimState.CONVICTED)
     commits = (commit(0, 0, state=paid), commit(0, 1, state=paid), rolled_back, commit(2, 1, round=1), commit(2, 0, round=1, disputed=True))  # fmt: skip
     return view(
-        checkpoint_roots={0: ROOT0, 1: MADE}, checkpoint_cids={1: ROOT0}, commits=commits, rollbacks=(Rollback(2, 1, 40),),
+        checkpoint_roots={0: ROOT0, 1: MADE}, checkpoint_cids={1: (ROOT0,)}, commits=commits, rollbacks=(Rollback(2, 1, 40),),
         checkpoints=(aggregation(0, MADE, state=paid, block=33),), run=replace(RUN, round=1, turn=2),
     )  # fmt: skip
 

@@ -312,7 +312,7 @@ def test_accuracy_and_a_metric_of_ones_own__are_columns_of_table_and_history(
 
 
 def test_a_checkpoint_that_is_not_kept__has_no_loss(trained: Trained) -> None:
-    gone = replace(trained.view, checkpoint_roots={1: bytes(32)}, checkpoint_cids={1: b"\2" * 32})
+    gone = replace(trained.view, checkpoint_roots={1: bytes(32)}, checkpoint_cids={1: (b"\2" * 32,)})
     [only] = evaluate(gone, trained.store, [1])
     assert (only.loss, only.perplexity) == (None, None)
 

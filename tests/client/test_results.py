@@ -96,7 +96,7 @@ def published(store: BlockStore, state: dict[str, np.ndarray], root: bytes, job:
     cid = store.add(files.state_bytes(state))
     digest = digest_of(store.add(Pointer(job, 0, cid, root, 0b111).to_bytes()))
     made = aggregation(0, root)
-    return view(checkpoint_roots={0: ROOT0, 1: root}, checkpoint_cids={1: digest}, checkpoints=(made,))
+    return view(checkpoint_roots={0: ROOT0, 1: root}, checkpoint_cids={1: (digest,)}, checkpoints=(made,))
 
 
 def test_result__is_verified_and_holds_the_parameters_alone(trained: Any, tmp_path: Path) -> None:
@@ -133,18 +133,20 @@ def test_result__of_another_jobs_pointer_or_nonsense__is_refused(trained: Any, t
         fetch_result(late, store, tmp_path / "model")
     huge = digest_of(store.add(b" " * (MAX_POINTER_BYTES + 1)))
     with pytest.raises(ContentRefused):
-        fetch_result(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: huge}), store, tmp_path / "model")
+        fetch_result(
+            view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: (huge,)}), store, tmp_path / "model"
+        )
     nonsense = digest_of(store.add(b"[1, 2"))
     with pytest.raises(ContentTampered, match="not a pointer"):
         fetch_result(
-            view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: nonsense}), store, tmp_path / "model"
+            view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: (nonsense,)}), store, tmp_path / "model"
         )
 
 
 def test_result__that_nobody_has__is_told(tmp_path: Path) -> None:
     with pytest.raises(ContentMissing):
         fetch_result(
-            view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: b"\1" * 32}),
+            view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: (b"\1" * 32,)}),
             BlockStore(tmp_path / "s"),
             tmp_path / "model",
         )
@@ -170,7 +172,7 @@ def test_the_line_that_stands__says_which_rounds_are_final() -> None:
     )  # fmt: skip
     job = view(
         state=JobState.ENDED, checkpoints=checkpoints, checkpoint_roots={0: ROOT0, 1: ROOT0, 2: again},
-        checkpoint_cids={1: ROOT0, 2: ROOT0}, rollbacks=(Rollback(2, 1, 40),), commits=(commit(1, round=1),),
+        checkpoint_cids={1: (ROOT0,), 2: (ROOT0,)}, rollbacks=(Rollback(2, 1, 40),), commits=(commit(1, round=1),),
     )  # fmt: skip
     assert job.final_rounds == 1
     assert replace(job, commits=()).final_rounds == 2

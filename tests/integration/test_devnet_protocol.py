@@ -112,7 +112,7 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
     ended = view()
     assert ended.state == JobState.ENDED
     assert ended.checkpoint_roots == {0: b"s" * 32, 1: b"\x09" * 32}
-    assert ended.checkpoint_cids == {1: bundle}
+    assert ended.checkpoint_cids == {1: (bundle,)}
     assert (ended.payable, ended.final_rounds, ended.closed) == ([], 0, False)
     refused(one, finalise(ended, settlement), "settlement: window open")
     refused(one, chain.locks.release(job, one.id), "settlement: claims not final")

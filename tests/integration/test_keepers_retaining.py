@@ -108,7 +108,7 @@ class Stage:
 
     def files(self, number: int) -> tuple[str, str]:
         """Of a checkpoint: pointer and state."""
-        pointer = raw_cid(self.view.checkpoint_cids[number])
+        pointer = raw_cid(self.view.checkpoint_cids[number][0])
         for store in self.stores:
             if store.has(pointer):
                 return pointer, Pointer.from_bytes(store.read(pointer, max_bytes=8192)).state

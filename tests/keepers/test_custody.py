@@ -218,7 +218,7 @@ def calls(looked: JobView, held: CustodyView, heard: Heard, *, late: bool = True
 def test_a_closed_turn__takes_those_who_sign_after_the_majority__for_a_while() -> None:
     now, value = OPENED + 100, int.from_bytes(START + START, "big")  # root and pointer
     held = custody(records={TURN: Record(TURN, 1, 0b111, now, inputs=0b011, checkpoint=0b011)})
-    third = Heard({2: signed(INPUTS, 0b111)}, {1: signed(CHECKPOINT, value), 2: signed(CHECKPOINT, value)})
+    third = Heard({2: signed(INPUTS, 0b111)}, {AGGREGATOR_SEAT: {n: signed(CHECKPOINT, value) for n in (1, 2)}})
     [call] = calls(closed(now), held, third)
     _, seat, turn, committee, first, second = call.args
     assert (call.function, seat, turn, committee) == ("hold_turn", AGGREGATOR_SEAT, TURN, words_of(COMMITTEE))
@@ -228,9 +228,9 @@ def test_a_closed_turn__takes_those_who_sign_after_the_majority__for_a_while() -
     assert len(calls(closed(now + ANSWER_S), held, third)) == 1
     assert not calls(closed(now + ANSWER_S + 1), held, third)
     assert not calls(closed(now), held, Heard({2: signed(INPUTS, 0b011)}, {})), "it lacks a seat of the mask"
-    assert not calls(closed(now), held, Heard({}, {2: signed(CHECKPOINT, value + 1)})), "another pointer"
+    assert not calls(closed(now), held, Heard({}, {AGGREGATOR_SEAT: {2: signed(CHECKPOINT, value + 1)}})), "another pointer"
     other_root = value + (1 << 256)
-    assert not calls(closed(now), held, Heard({}, {2: signed(CHECKPOINT, other_root)}))
+    assert not calls(closed(now), held, Heard({}, {AGGREGATOR_SEAT: {2: signed(CHECKPOINT, other_root)}}))
 
 
 ALL = Heard({place: signed(INPUTS, 0b111) for place in range(3)}, {})

@@ -48,7 +48,8 @@ JOB, TURN, SEATS, ROOT, CID = 3, 5, 0b1011, b"\x9a" * 32, b"\xc1" * 32
 def test_a_signature__is_the_contracts__and_of_its_key_job_turn_and_value_alone(
     kind: str, turn: int, value: bytes, expected: Any
 ) -> None:
-    signed = sign(CHAIN, KEY, JOB, kind, turn, value)
+    seat = AGGREGATOR_SEAT if kind == CHECKPOINT else 0
+    signed = sign(CHAIN, KEY, JOB, kind, turn, value, seat)
     assert signed.words == compact(bytes(KEY.key), CUSTODY, expected)
     assert is_signed_by(CHAIN, KEY.address, JOB, signed)
     other = Account.from_key(b"\x08" * 32)
@@ -62,6 +63,8 @@ def test_a_signature__is_the_contracts__and_of_its_key_job_turn_and_value_alone(
         assert not is_signed_by(CHAIN, KEY.address, JOB, replace(signed, turn=turn + 1))
         other_value = signed.value[:-1] + f"{int(signed.value[-1], 16) ^ 1:x}"
         assert not is_signed_by(CHAIN, KEY.address, JOB, replace(signed, value=other_value))
+    if kind == CHECKPOINT:
+        assert not is_signed_by(CHAIN, KEY.address, JOB, replace(signed, seat=seat + 1))
 
 
 @pytest.mark.parametrize("nonsense", ["0" * 128, "f" * 128, "1" * 128])
@@ -80,7 +83,7 @@ def test_a_statement__keeps_one_signature_of_each_kind_and_turn__the_newest_ones
     assert newest is not None
     assert (newest.seats, len(changed.signed)) == (99, KEPT)
     assert len(changed.to_bytes()) <= MAX_BYTES
-    proposed = replace(changed, proposed=Proposal(7, ROOT.hex(), raw_cid(CID)))
+    proposed = changed.proposing(Proposal(7, ROOT.hex(), raw_cid(CID)))
     assert Statement.from_bytes(proposed.to_bytes()) == proposed
 
 
@@ -93,13 +96,13 @@ def test_a_statement__keeps_one_signature_of_each_kind_and_turn__the_newest_ones
         {"signed": [{"kind": "start", "turn": -1, "value": "0" * 64, "signature": "0" * 128}]},
         {"signed": [{"kind": "start", "turn": 0, "value": "0", "signature": "0" * 128}]},
         {"signed": [{"kind": "checkpoint", "turn": 0, "value": "0" * 64, "signature": "0" * 128}]},
-        {"proposed": {"turn": 1, "root": "xyz", "pointer": raw_cid(CID)}},
-        {"proposed": {"turn": 1, "root": ROOT.hex(), "pointer": "bafk"}},
+        {"proposed": [{"turn": 1, "root": "xyz", "pointer": raw_cid(CID)}]},
+        {"proposed": [{"turn": 1, "root": ROOT.hex(), "pointer": "bafk"}]},
         {"more": 1},
     ],
 )
 def test_a_strangers_statement__is_read_strictly(change: dict[str, object]) -> None:
-    plain = {"job": JOB, "signed": [], "proposed": None}
+    plain = {"job": JOB, "signed": [], "proposed": []}
     assert Statement.from_bytes(json.dumps(plain).encode()) == Statement(JOB)
     with pytest.raises(BadField):
         Statement.from_bytes(json.dumps(plain | change).encode())

@@ -63,7 +63,7 @@ def view(now: int, **changes: object) -> JobView:
         job=1, block=5, now=now, state=JobState.RUNNING, submitter="0xS", token="0xT", terms=TERMS, escrow=10**6, posted_block=1,
         run=RUN, lots={0: LOT, 1: replace(LOT, units=1)}, bids={(0, ME): BID, (0, OTHER): BID},
         seats={0: SEAT, 1: OTHERS, AGGREGATOR_SEAT: CHAIR}, stakes={ME: JobStake(20, 1, 1, 0)},
-        checkpoint_roots={0: ROOT, 1: ROOT}, checkpoint_cids={1: ROOT}, commits=(), checkpoints=(),
+        checkpoint_roots={0: ROOT, 1: ROOT}, checkpoint_cids={1: (ROOT,)}, commits=(), checkpoints=(),
     )  # fmt: skip
     if "seats" in changes:  # whoever awards seats awards the aggregator's
         changes["seats"] = {AGGREGATOR_SEAT: CHAIR} | changes["seats"]  # type: ignore[operator]
@@ -260,12 +260,12 @@ def test_the_aggregator__waits_for_inputs_then_aggregates_then_posts():
     assert duties(view(1_001), ME_AGGREGATOR, Progress()) == []
     complete = view(1_001, run=WHOLE)
     assert duties(complete, ME_AGGREGATOR, Progress()) == [Aggregate()]
-    assert duties(complete, ME_AGGREGATOR, Progress(aggregated=True)) == [PostAggregate(0b11)]
+    assert duties(complete, ME_AGGREGATOR, Progress(aggregated=frozenset({AGGREGATOR_SEAT}))) == [PostAggregate(0b11)]
 
 
 def test_the_aggregator__times_out_silent_holders_before_it_closes_a_turn_without_them():
     closing = view(OPENED + 2 * SLOT_S, run=replace(RUN, missing=0b1, committed=4))
-    due = duties(closing, ME_AGGREGATOR, Progress(aggregated=True))
+    due = duties(closing, ME_AGGREGATOR, Progress(aggregated=frozenset({AGGREGATOR_SEAT})))
     assert Send("settlement", "time_out", (1, 0)) in due
     assert due[-1] == PostAggregate(0b10)
 

@@ -60,7 +60,7 @@ def test_a_turn_that_waits__is_waited_for_by_all_and_its_way_paid_by_anyone():
     mine = Send("settlement", "finalise", (1, [claims[0].fields, claims[2].fields]))
     assert duties(waits, ME_PROVIDER, Progress(10, frozenset({0, 1}))) == [mine]
     assert duties(replace(waits, now=1_000), ME_PROVIDER, Progress()) == []
-    [later] = duties(replace(waits, now=1_050), ME_AGGREGATOR, Progress(aggregated=True))
+    [later] = duties(replace(waits, now=1_050), ME_AGGREGATOR, Progress(aggregated=frozenset({AGGREGATOR_SEAT})))
     assert later == Send("settlement", "finalise", (1, [claims[0].fields, claims[1].fields]))
 
 

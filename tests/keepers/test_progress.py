@@ -63,12 +63,14 @@ def test_slots_computed_anew__count_as_trained():
     assert progress_of(work, seen(), AGGREGATOR).trained == {1}
 
 
-@pytest.mark.parametrize("name", [lambda v: train_name(v, 0), aggregate_name], ids=["training", "aggregating"])
-def test_a_checkpoint_that_is_withheld__is_told_by_whoever_needed_it(name):
+@pytest.mark.parametrize(
+    ("name", "who"), [(lambda v: train_name(v, 0), ME), (aggregate_name, AGGREGATOR)], ids=["training", "aggregating"]
+)
+def test_a_checkpoint_that_is_withheld__is_told_by_whoever_needed_it(name, who):
     view = seen()
     view = replace(view, run=replace(view.run, missing=0b11)) if name is not aggregate_name else view
     missing = {**TOLD, "checkpoint": True, "places": [[0, None]]}
-    progress = progress_of(Queue({name(view): WorkStatus("queued", missing=missing)}), view, ME)
+    progress = progress_of(Queue({name(view): WorkStatus("queued", missing=missing)}), view, who)
     assert progress.missing == {AGGREGATOR_SEAT: MissingData(1_050, {0: None})}
 
 

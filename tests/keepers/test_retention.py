@@ -73,7 +73,7 @@ class Lane:
         cid = self.others.add(state) if state is not None else self.author.manifest.state.cid
         roots = view.checkpoint_roots
         digests = {
-            n: digest_of(self.others.add(Pointer(JOB, n - 1, cid, root, 1).to_bytes()))
+            n: (digest_of(self.others.add(Pointer(JOB, n - 1, cid, root, 1).to_bytes())),)
             for n, root in roots.items()
             if n
         }
@@ -97,7 +97,7 @@ def lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def pointers(view: JobView, *numbers: int) -> set[str]:
-    return {raw_cid(view.checkpoint_cids[number]) for number in numbers}
+    return {raw_cid(cid) for number in numbers for cid in view.checkpoint_cids[number]}
 
 
 def test_who_is_left__fetches_at_the_second_look_what_outlives_the_job(lane: Lane, caplog: pytest.LogCaptureFixture):
@@ -177,8 +177,8 @@ def test_a_file_larger_than_a_checkpoint_can_be__is_not_fetched(lane: Lane, capl
 def test_what_is_no_pointer__keeps_nothing_else_from_being_fetched(lane: Lane):
     lane.leaving = {OTHER, AGGREGATOR}
     view = lane.of(closed(8))
-    bad = {**view.checkpoint_cids, 8: digest_of(lane.others.add(b"no pointer"))}
-    bad[6] = digest_of(lane.others.add(Pointer(JOB, 5, "no CID", bytes(32), 1).to_bytes()))
+    bad = {**view.checkpoint_cids, 8: (digest_of(lane.others.add(b"no pointer")),)}
+    bad[6] = (digest_of(lane.others.add(Pointer(JOB, 5, "no CID", bytes(32), 1).to_bytes())),)
     assert lane.poll_once(replace(view, checkpoint_cids=bad), 2) & lane.others.pins() >= pointers(view, 3)
 
 

@@ -112,7 +112,9 @@ def test_a_claim_of_a_turn_done_again__is_judged_by_its_own_start(tmp_path: Path
         Checkpoint(turn, 0, AGGREGATOR_SEAT, OTHER, 1, 9, ROOT, root, 9, cid=root)
         for turn, root in ((0, old), (1, new))
     )
-    again = view(1_000, commits=claims, checkpoints=made, checkpoint_roots={0: ROOT, 1: new}, checkpoint_cids={1: new})
+    again = view(
+        1_000, commits=claims, checkpoints=made, checkpoint_roots={0: ROOT, 1: new}, checkpoint_cids={1: (new,)}
+    )
     Verifier(config, ask, b"s").observe(again)
     assert [(r["round"], r["start_root"], r["checkpoint"]) for r in asked if "slot" in r] == [
         (1, old.hex(), raw_cid(old)),

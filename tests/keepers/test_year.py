@@ -122,7 +122,7 @@ class Year:
         made = [log_of(self.events, name, job, who, block, 100 * (job % 50) + at) for at, name in enumerate(names)]
         self.events._append(made, self._head())
         self.events.finish(job, block)
-        cids = {number: bytes([number]) * 32 for number in (1, 2)}
+        cids = {number: (bytes([number]) * 32,) for number in (1, 2)}
         view = replace(closed(2), job=job, closed_block=block, checkpoint_cids=cids)
         if not is_mine:
             view = replace(view, commits=[replace(c, operator=OTHER) for c in view.commits])

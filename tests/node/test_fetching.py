@@ -45,7 +45,7 @@ def test_an_update_that_nobody_serves__is_withheld_and_the_others_are_not(job: S
     lose(job, job.reports[1]["update"])
     with pytest.raises(Withheld, match="slots \\[1\\]") as withheld:
         fetch(job, commit)
-    assert withheld.value.to_dict() == {"checkpoint": False, "places": [[1, None]]}
+    assert withheld.value.to_dict() == {"checkpoint": False, "share": 0, "places": [[1, None]]}
 
 
 def test_other_bytes_than_those_committed__are_the_same_as_none(job: SmallJob) -> None:
@@ -66,7 +66,7 @@ def test_a_checkpoint_that_nobody_serves__is_withheld(job: SmallJob) -> None:
     lose(job, made["state"])
     with pytest.raises(Withheld) as withheld:
         job.train(0)
-    assert withheld.value.to_dict() == {"checkpoint": True, "places": [[0, None]]}
+    assert withheld.value.to_dict() == {"checkpoint": True, "share": 0, "places": [[0, None]]}
 
 
 def test_of_a_file_that_is_here_in_part__the_place_of_the_first_missing_byte_is_told(tmp_path: Path) -> None:

@@ -96,9 +96,9 @@ def test_aggregation__of_updates_that_do_not_fit_in_memory__reads_one_tensor_of_
     taken: list[type] = []
     combine = tasks.aggregate
 
-    def noting(manifest: Any, programs: Any, checkpoint: Any, updates: Any) -> Any:
+    def noting(manifest: Any, programs: Any, checkpoint: Any, updates: Any, share: int | None) -> Any:
         taken.extend(type(update) for update in updates.values())
-        return combine(manifest, programs, checkpoint, updates)
+        return combine(manifest, programs, checkpoint, updates, share)
 
     monkeypatch.setattr(tasks, "aggregate", noting)
     monkeypatch.setattr("node.inputs.updates.memory", lambda device: (2**20, 2**40))

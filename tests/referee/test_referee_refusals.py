@@ -64,6 +64,19 @@ def test_ask_claim__of_what_is_not_the_claims__is_refused(exploring, explorer):
     explorer.first("bob", slot=5, leaf=2)
 
 
+def test_ask_claim__of_an_aggregator_that_the_work_has_no_program_of__is_refused(exploring, explorer):
+    second = replace(exploring.claims["carol"], seat=129)
+    exploring.keep("carol", second, 1, exploring.deadline)
+    refused(
+        exploring,
+        "no such program",
+        "ask_claim",
+        "dave",
+        *explorer.first_args("carol", Kind.AGGREGATION, 0),
+        value=MUCH,
+    )
+
+
 def at_leaf():
     from zoo_compute.spec.exploration import segments_position
 

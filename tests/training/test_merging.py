@@ -163,7 +163,7 @@ def seen(job: SmallJob, number: int, rounds: int) -> tuple[JobView, Any]:
     roots, cids = {0: job.manifest.state_root}, {}
     for round_ in range(1, rounds + 1):
         made = job.advance()
-        roots[round_], cids[round_] = bytes.fromhex(made["root"]), digest_of(made["pointer"])
+        roots[round_], cids[round_] = bytes.fromhex(made["root"]), (digest_of(made["pointer"]),)
     claims = tuple(commit(turn, seat, state=PAID) for turn in range(rounds) for seat in (0, 1))
     made_by = tuple(aggregation(turn, roots[turn + 1], state=PAID) for turn in range(rounds))
     terms = replace(TERMS, manifest=job.manifest.digest, rounds=2)

@@ -13,7 +13,7 @@ from zoo_compute.chain.snapshot import job_events
 from zoo_compute.spec import bits
 from zoo_compute.spec.custodians import Committee, CustodyStatus, Member, Progress, Record, Request, Role
 from zoo_compute.spec.custody import reserve_after_help
-from zoo_compute.spec.params import AGGREGATOR_SEAT
+from zoo_compute.spec.params import AGGREGATOR_SEAT, MAX_CUSTODIANS, custodians_of
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
@@ -68,7 +68,9 @@ class CustodyView:
         """
         record = self.records.get(turn, Record(turn))
         is_in_mask = record.mask >> seat & 1
-        signers = record.checkpoint if seat >= AGGREGATOR_SEAT else record.inputs * is_in_mask
+        signers = record.inputs * is_in_mask
+        if seat >= AGGREGATOR_SEAT:
+            signers = record.shares[seat - AGGREGATOR_SEAT] if record.shares else record.checkpoint
         committee = self.committees.get(record.version, ())
         signed = {index: member.operator for index, member in enumerate(committee) if signers >> index & 1}
         return {index: operator for index, operator in signed.items() if self.roles.get(operator, Role()).reserve}
@@ -100,7 +102,7 @@ def read_custody(chain: Chain, view: JobView) -> CustodyView | None:
     if not events:
         return None
     offered = sorted({event.args["operator"] for event in events if event.name == "CustodyOffered"})
-    history = _History(events)
+    history = _History(events, view.terms.aggregators, custodians_of(view.terms.policy))
     newest = sorted(history.records)[-SIGNED_READ:]
     reads = [
         *(Read("custody", name, (view.job,)) for name in ("requests", "progress", "escrows")),
@@ -109,7 +111,10 @@ def read_custody(chain: Chain, view: JobView) -> CustodyView | None:
     ]
     request, progress, escrow, *rest = read_all(chain, view.block, reads)
     roles = {operator: _role(role) for operator, role in zip(offered, rest[: len(offered)], strict=True)}
-    now = {turn: Record(**record) for turn, record in zip(newest, rest[len(offered) :], strict=True)}
+    now = {
+        turn: replace(Record(**record), shares=history.records[turn].shares)
+        for turn, record in zip(newest, rest[len(offered) :], strict=True)
+    }
     return CustodyView(
         request=Request(**request),
         progress=Progress(**{**progress, "started": bool(progress["started"])}),
@@ -129,7 +134,8 @@ def _role(values: Mapping[str, Any]) -> Role:
 class _History:
     """What a job's events say: every committee, every turn's record, and what each operator was paid."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
+    def __init__(self, events: Sequence[Event], aggregators: int, custodians: int) -> None:
+        self._aggregators, self._least = aggregators, (custodians + 1) // 2
         self.committees: dict[int, Committee] = {}
         self.records: dict[int, Record] = {}
         self.paid: dict[int, int] = {}
@@ -150,7 +156,7 @@ class _History:
             )
         elif name == "CheckpointSigned":
             record = self._record(args["turn"])
-            self.records[record.turn] = replace(record, checkpoint=record.checkpoint | args["signers"])
+            self.records[record.turn] = self._with_signers(record, args["seat"] - AGGREGATOR_SEAT, args["signers"])
         elif name == "CustodiansPaid":
             self._pay(args["turns"], args["fee"])
 
@@ -158,6 +164,18 @@ class _History:
         record = self.records.get(turn, Record(turn))
         is_fixed = record.inputs or record.checkpoint
         return record if is_fixed else replace(record, version=max(self.committees, default=0))
+
+    def _with_signers(self, record: Record, share: int, signers: int) -> Record:
+        if self._aggregators == 1:
+            return replace(record, checkpoint=record.checkpoint | signers)
+        shares = list(record.shares or (0,) * self._aggregators)
+        if not shares[share] and signers.bit_count() < self._least:
+            return record  # its aggregator was short of them, and posted nothing
+        shares[share] |= signers
+        common = bits.full(MAX_CUSTODIANS)
+        for each in shares:
+            common &= each or common
+        return replace(record, checkpoint=common, shares=tuple(shares))
 
     def _pay(self, turns: int, fee: int) -> None:
         for turn in range(self._counted, self._counted + turns):

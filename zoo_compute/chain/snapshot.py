@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -32,6 +33,7 @@ from zoo_compute.chain.views import (
 )
 from zoo_compute.errors import UserError
 from zoo_compute.spec.bits import full, slots_in
+from zoo_compute.spec.merkle import root_of_shares
 from zoo_compute.spec.params import COIN, Terms
 
 T = TypeVar("T")
@@ -223,14 +225,15 @@ def _job_view(
     stored = of("jobs")[()]
     run = _as(Run, of("runs")[()])
     bids = {key: _as(Bid, value) for key, value in of("bids").items()}
-    roots, cids = _line(stored["state_root"], events)
+    terms = _as(Terms, posted.args["terms"])
+    roots, cids = _line(stored["state_root"], events, terms.aggregators)
     return JobView(
         job=posted.args["job"],
         block=head.number,
         state=JobState(stored["state"]),
         submitter=stored["submitter"],
         token=stored["token"],
-        terms=_as(Terms, posted.args["terms"]),
+        terms=terms,
         escrow=stored["escrow"],
         posted_block=posted.block,
         run=run if run.state else None,
@@ -343,13 +346,21 @@ def _lost(events: Sequence[Event]) -> dict[int, int]:
     return lost_slots
 
 
-def _line(state_root: bytes, events: Sequence[Event]) -> tuple[dict[int, bytes], dict[int, bytes]]:
+def _line(
+    state_root: bytes, events: Sequence[Event], aggregators: int
+) -> tuple[dict[int, bytes], dict[int, tuple[bytes, ...]]]:
     """Roots and pointers of the current checkpoints, by round. A rollback removes those after the round it repeats."""
-    roots, cids = {0: state_root}, {}
+    roots, cids = {0: state_root}, dict[int, tuple[bytes, ...]]()
+    shares = defaultdict[int, dict[int, tuple[bytes, bytes]]](dict)  # by turn and seat
     for event in events:
         if event.name == "CheckpointPosted":
-            made = event.args["claim"]["round"] + 1
-            roots[made], cids[made] = event.args["claim"]["root"], event.args["cid"]
+            claim = event.args["claim"]
+            made, of_turn = claim["round"] + 1, shares[claim["turn"]]
+            of_turn[claim["seat"]] = claim["root"], event.args["cid"]
+            if len(of_turn) == aggregators:
+                ordered = [of_turn[seat] for seat in sorted(of_turn)]
+                roots[made] = root_of_shares([root for root, _ in ordered])
+                cids[made] = tuple(cid for _, cid in ordered)
         elif event.name == "RolledBack":
             for void in [made for made in cids if made > event.args["round"]]:
                 del roots[void], cids[void]

@@ -5,12 +5,14 @@ Fields have the names of docs/protocol/. Values are integers, 32 `bytes`, and ch
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from zoo_compute.spec.bits import UINT256_MAX
+from zoo_compute.spec.merkle import root_of_shares
 from zoo_compute.spec.params import (
     AGGREGATION_STEPS,
     KIND_AGGREGATOR,
@@ -248,6 +250,11 @@ class Checkpoint(Claim):
         return self.scope
 
 
+def checkpoint_root(made: Sequence[Checkpoint]) -> bytes:
+    """The root of what all aggregators posted, in the order of their seats."""
+    return root_of_shares([each.root for each in made])
+
+
 @dataclass(frozen=True)
 class Rollback:
     """A job was rolled back: `turn` repeats `round`."""
@@ -276,7 +283,9 @@ class JobView:
     seats: Mapping[int, Seat]  # by number; from AGGREGATOR_SEAT on they are of aggregators
     stakes: Mapping[int, JobStake]  # by operator
     checkpoint_roots: Mapping[int, bytes]  # by round, after all rollbacks; 0 is the initial state
-    checkpoint_cids: Mapping[int, bytes]  # by round from 1: digests of the pointers' CIDs
+    checkpoint_cids: Mapping[
+        int, tuple[bytes, ...]
+    ]  # by round from 1: digests of the pointers' CIDs, one an aggregator
     commits: Sequence[Commit]  # in the order they were made
     checkpoints: Sequence[Checkpoint]
     lost_slots: Mapping[int, int] = field(
@@ -327,10 +336,23 @@ class JobView:
         return {number: seat for number, seat in self.seats.items() if number < AGGREGATOR_SEAT}
 
     @property
-    def aggregator(self) -> int:
-        """The operator that aggregates; 0 while the seat is vacant."""
-        seat = self.seats.get(AGGREGATOR_SEAT)
-        return seat.operator if seat is not None else 0
+    def aggregator_seats(self) -> Mapping[int, Seat]:
+        """The seats of aggregators, by number."""
+        return {number: seat for number, seat in self.seats.items() if number >= AGGREGATOR_SEAT}
+
+    @property
+    def unposted_seats(self) -> Mapping[int, Seat]:
+        """The seats of aggregators that have not posted in the open turn, by number."""
+        posted = 0 if self.run is None else self.run.posted
+        return {n: seat for n, seat in self.aggregator_seats.items() if not posted >> n - AGGREGATOR_SEAT & 1}
+
+    def unposted_seats_of(self, operator: int) -> list[int]:
+        """The seats of aggregators in which the operator has not posted in the open turn."""
+        return [number for number, seat in self.unposted_seats.items() if seat.operator == operator]
+
+    def aggregates(self, operator: int) -> bool:
+        """Whether the operator has a seat of an aggregator."""
+        return any(seat.operator == operator for seat in self.aggregator_seats.values())
 
     def seats_of(self, operator: int) -> Mapping[int, Seat]:
         """The seats of slots an operator holds, by number."""
@@ -391,7 +413,8 @@ class JobView:
     def slots_root(self) -> bytes:
         """The state that the newest turn's slots start from. In a delayed job, it is the start of the turn before, unless that was rolled back."""
         assert self.run is not None, "there are turns after the award"
-        newest = max(self.checkpoints, key=lambda c: c.turn, default=None)
+        closed = [c for c in self.checkpoints if c.turn < self.run.turn]
+        newest = max(closed, key=lambda c: c.turn, default=None)
         follows = newest is not None and (newest.turn, newest.round) == (self.run.turn - 1, self.run.round - 1)
         return newest.start_root if newest is not None and self.delay and follows else self.run.start_root
 
@@ -421,8 +444,7 @@ class JobView:
         if self.run is None or self.run.policy & (POLICY_ROLL_BACK | POLICY_CARRIES):
             return []
         over = (c for c in self.pending if c.disputed and self.is_closed(c.turn) and self.now > c.deadline)
-        aggregators = {seat.operator for number, seat in self.seats.items() if number >= AGGREGATOR_SEAT}
-        return [c for c in over if c.seat < AGGREGATOR_SEAT and c.operator not in aggregators]
+        return [c for c in over if c.seat < AGGREGATOR_SEAT and not self.aggregates(c.operator)]
 
     @property
     def final_rounds(self) -> int:
@@ -434,15 +456,32 @@ class JobView:
     def checkpoint_of(self, round_: int, start_root: bytes | None = None, turn: int | None = None) -> Checkpoint | None:
         """The aggregation before `turn` that made the checkpoint with this root, from which `round_` starts; None for the initial state.
 
+        Of several aggregators, that of the first seat.
+        """
+        return next(iter(self.made_checkpoint(round_, start_root, turn)), None)
+
+    def made_checkpoint(
+        self, round_: int, start_root: bytes | None = None, turn: int | None = None
+    ) -> tuple[Checkpoint, ...]:
+        """As `checkpoint_of`: what all aggregators posted of it, in the order of their seats.
+
         In a delayed job it may be one round earlier. Of several with this root, takes the earliest round, and in it the newest:
         otherwise anyone could post the same root later without publishing its file, and claims could not be defended.
         """
         root = self.checkpoint_roots.get(round_) if start_root is None else start_root
         oldest = round_ - 1 - (0 if start_root is None else self.delay)
         if oldest < 0 and root == self.checkpoint_roots[0]:
-            return None
-        made = [c for c in self.checkpoints if oldest <= c.round < round_ and (turn is None or c.turn < turn)]
-        return max((c for c in made if c.root == root), key=lambda c: (-c.round, c.turn), default=None)
+            return ()
+        made = defaultdict[int, dict[int, Checkpoint]](dict)
+        for c in self.checkpoints:
+            if oldest <= c.round < round_ and (turn is None or c.turn < turn):
+                made[c.turn][c.seat] = c
+        whole = [tuple(by_seat[n] for n in sorted(by_seat)) for by_seat in made.values()]
+        of_root = [each for each in whole if self._is_whole(each) and checkpoint_root(each) == root]
+        return max(of_root, key=lambda each: (-each[0].round, each[0].turn), default=())
+
+    def _is_whole(self, made: Sequence[Checkpoint]) -> bool:
+        return len(made) == self.terms.aggregators
 
     def slot_rounds(self, since: int, round_: int) -> int:
         """Slot-rounds that checkpoint `round_` was trained on since checkpoint `since`. Fixed once the checkpoint is final.

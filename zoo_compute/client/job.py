@@ -142,7 +142,7 @@ class Job:
 
     def redundancy(self) -> Redundancy | None:
         """Copies of the newest checkpoint, wanted and confirmed; None if its manifest or pointer is unavailable."""
-        from zoo_compute.client.results import pointer_of
+        from zoo_compute.client.results import pointers_of
 
         view = self.view()
         self._client.use_peers()
@@ -150,10 +150,9 @@ class Job:
             manifest = self._manifest(view)
             cids = [manifest.state.cid]
             if view.completed_rounds:
-                cids = [
-                    raw_cid(view.checkpoint_cids[view.completed_rounds]),
-                    pointer_of(view, self._client.store, view.completed_rounds, timeout_s=LOOK_TIMEOUT_S).state,
-                ]
+                newest, store = view.completed_rounds, self._client.store
+                pointers = pointers_of(view, store, newest, timeout_s=LOOK_TIMEOUT_S)
+                cids = [*map(raw_cid, view.checkpoint_cids[newest]), *(each.state for each in pointers)]
         except (StoreError, UserError):
             return None
         return Redundancy(manifest.redundancy, len(confirmed(cids, self._client.endpoints().values())))

@@ -192,7 +192,7 @@ def progress_of(
         slots=terms.slots,
         committed=run.committed if run and view.state == JobState.RUNNING else 0,
         nodes=_nodes(view),
-        aggregator=view.aggregator if run else 0,
+        aggregator=next((seat.operator for seat in view.aggregator_seats.values()), 0) if run else 0,
         loss=known[-1] if known else None,
         losses=tuple(losses),
         spent=spent,
@@ -227,8 +227,7 @@ def waiting_for(view: JobView) -> str:
         if run.is_waiting:
             return f"round {run.round + 1} opens when the claims of {run.depth} turns before are final"
         if view.inputs_complete(now):
-            late = "vacant" if not view.aggregator else f"by operator {view.aggregator}"
-            return f"aggregation {late}, due in {format_seconds(max(0, run.aggregator_due - now))}"
+            return f"aggregation {_awaited(view)}, due in {format_seconds(max(0, run.aggregator_due - now))}"
         count = sum(seat.count for seat in view.vacant_seats.values())
         vacant = f", {count} slot{'s' * (count > 1)} vacant" if count else ""
         return f"inputs close in {format_seconds(max(0, run.inputs_close - now))}{vacant}"
@@ -236,6 +235,14 @@ def waiting_for(view: JobView) -> str:
         left = max(0, max((claim.deadline for claim in view.pending), default=now) - now)
         return f"last claims are final in {format_seconds(left)}" if left else "waiting for the last claims to be paid"
     return ""
+
+
+def _awaited(view: JobView) -> str:
+    """Who has not posted in the open turn."""
+    awaited = [seat.operator for seat in view.unposted_seats.values()]
+    if not all(awaited):
+        return "vacant"
+    return f"by operator{'s' if len(awaited) > 1 else ''} {', '.join(map(str, awaited))}"
 
 
 def _nodes(view: JobView) -> tuple[int, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from repops import commitments, files
 from repops.commitments import Array
@@ -49,16 +49,17 @@ def fetch_result(view: JobView, store: Store, path: Path, *, whole: bool = False
             if view.over
             else f"follow it with `zoo job watch {view.job}`",
         )
-    state_cid = state_cid_of(view, store, done)
+    files_of = _files_of(view, store, done)
     path = path.expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".zoo-", dir=path.parent) as folder:
         whole_file = Path(folder) / "checkpoint.safetensors"
-        parameters = module_tensors(_checkpoint(view, store, done, state_cid, whole_file))
-        if whole:
+        checkpoint = _checkpoint(view, store, files_of, whole_file)
+        parameters = module_tensors(checkpoint)
+        if whole and len(files_of) == 1:
             whole_file.replace(path)
         else:
-            files.save_state(path, parameters)
+            files.save_state(path, checkpoint if whole else parameters)
     path.chmod(0o644)  # public anyway
     return Result(
         path=path,
@@ -66,8 +67,8 @@ def fetch_result(view: JobView, store: Store, path: Path, *, whole: bool = False
         round=done,
         rounds=view.terms.rounds,
         root="0x" + view.checkpoint_roots[done].hex(),
-        cid=state_cid,
-        pointer=raw_cid(view.checkpoint_cids[done]),
+        cid=",".join(each.cid for each in files_of),
+        pointer=",".join(map(raw_cid, view.checkpoint_cids[done])),
         final=view.final_rounds == done,
         parameters=sum(array.size for array in parameters.values()),
     )
@@ -124,9 +125,8 @@ def module_tensors(checkpoint: Mapping[str, Array]) -> dict[str, Array]:
 
 def load_checkpoint(view: JobView, store: Store, round_: int) -> dict[str, Array]:
     """The checkpoint that `round_` starts from, 0 the initial state. Raises ContentTampered; the store's errors pass."""
-    cid = state_cid_of(view, store, round_)
     with tempfile.TemporaryDirectory(prefix="zoo-") as folder:
-        return _checkpoint(view, store, round_, cid, Path(folder) / "checkpoint.safetensors")
+        return _checkpoint(view, store, _files_of(view, store, round_), Path(folder) / "checkpoint.safetensors")
 
 
 def manifest_of(view: JobView, store: Store, *, timeout_s: float = TIMEOUT_S) -> Manifest:
@@ -135,20 +135,35 @@ def manifest_of(view: JobView, store: Store, *, timeout_s: float = TIMEOUT_S) ->
     return Manifest.from_bytes(store.read(cid, max_bytes=MAX_MANIFEST_BYTES, timeout_s=timeout_s))
 
 
-def state_cid_of(view: JobView, store: Store, round_: int) -> str:
-    """The CID of the file of the checkpoint that `round_` starts from."""
+class StateFile(NamedTuple):
+    """Of a checkpoint, or of one aggregator's share of it."""
+
+    cid: str
+    root: bytes
+
+
+def _files_of(view: JobView, store: Store, round_: int) -> list[StateFile]:
+    """The files of the checkpoint that `round_` starts from."""
     if round_ == 0:
-        return manifest_of(view, store).state.cid
-    return pointer_of(view, store, round_, timeout_s=TIMEOUT_S).state
+        return [StateFile(manifest_of(view, store).state.cid, view.checkpoint_roots[0])]
+    return [StateFile(each.state, each.root) for each in pointers_of(view, store, round_, timeout_s=TIMEOUT_S)]
 
 
-def _checkpoint(view: JobView, store: Store, round_: int, cid: str, path: Path) -> dict[str, Array]:
+def _checkpoint(view: JobView, store: Store, files_of: Sequence[StateFile], path: Path) -> dict[str, Array]:
+    """All tensors of a checkpoint. Every file is written to `path` in its turn."""
+    whole: dict[str, Array] = {}
+    for cid, root in files_of:
+        whole |= _state(view, store, cid, root, path)
+    return whole
+
+
+def _state(view: JobView, store: Store, cid: str, root: bytes, path: Path) -> dict[str, Array]:
     store.get(cid, path, timeout_s=TIMEOUT_S)
     try:
         state = files.load_state(path)
     except files.FileRefused as error:
         raise ContentTampered(f"the checkpoint of job {view.job} ({cid}) is not a state file: {error}") from error
-    computed, root = commitments.state_root(state), view.checkpoint_roots[round_]
+    computed = commitments.state_root(state)
     if computed != root:
         raise ContentTampered(
             f"the checkpoint of job {view.job} ({cid}) has root {computed.hex()}, the chain says {root.hex()}: "
@@ -157,17 +172,24 @@ def _checkpoint(view: JobView, store: Store, round_: int, cid: str, path: Path) 
     return state
 
 
-def pointer_of(view: JobView, store: Store, round_: int, *, timeout_s: float) -> Pointer:
-    """The pointer to the checkpoint that `round_` starts from, checked against the chain. Raises ContentTampered; the store's errors pass."""
-    done, cid = round_, raw_cid(view.checkpoint_cids[round_])
+def pointers_of(view: JobView, store: Store, round_: int, *, timeout_s: float) -> list[Pointer]:
+    """The pointers to the checkpoint that `round_` starts from, one an aggregator, checked against the chain. Raises ContentTampered; the
+    store's errors pass.
+    """
+    cids, made = view.checkpoint_cids[round_], view.made_checkpoint(round_)
+    roots = [each.root for each in made] or [view.checkpoint_roots[round_]]
+    return [_pointer(view, store, round_, raw_cid(cid), root, timeout_s) for cid, root in zip(cids, roots, strict=True)]
+
+
+def _pointer(view: JobView, store: Store, done: int, cid: str, root: bytes, timeout_s: float) -> Pointer:
     try:
         pointer = Pointer.from_bytes(store.read(cid, max_bytes=MAX_POINTER_BYTES, timeout_s=timeout_s))
     except BadRecord as error:
         raise ContentTampered(f"the checkpoint pointer {cid} is not a pointer: {error}") from error
-    expected = (view.job, done - 1, view.checkpoint_roots[done])
+    expected = (view.job, done - 1, root)
     if (pointer.job, pointer.round, pointer.root) != expected:
         raise ContentTampered(
             f"the checkpoint pointer {cid} is of job {pointer.job}, round {pointer.round}, root {pointer.root.hex()}; "
-            f"expected job {view.job}, round {done - 1}, root {expected[2].hex()}"
+            f"expected job {view.job}, round {done - 1}, root {root.hex()}"
         )
     return pointer

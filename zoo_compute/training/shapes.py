@@ -14,9 +14,11 @@ from zoo_compute.training.examples import TOKENS, Examples, batch_of
 from zoo_compute.training.rounds import batch_nodes, checkpoint_nodes
 
 
-def shape_mismatch(checkpoint: Mapping[str, Array], step: Graph, aggregation_spec: AggregationSpec) -> str:
-    """In which way these are not the tensors of a checkpoint of this job; empty when they are."""
-    nodes = checkpoint_nodes(step, aggregation_spec)
+def shape_mismatch(
+    checkpoint: Mapping[str, Array], step: Graph, aggregation_spec: AggregationSpec, share: int | None = None
+) -> str:
+    """In which way these are not the tensors of a checkpoint of this job, or of one aggregator's share; empty when they are."""
+    nodes = checkpoint_nodes(step, aggregation_spec, share)
     if checkpoint.keys() != nodes.keys():
         name = min(checkpoint.keys() ^ nodes.keys())
         return f"{name!r} is {'missing' if name in nodes else 'not one of its tensors'}"
