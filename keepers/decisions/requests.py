@@ -40,7 +40,12 @@ def _base(view: JobView, turn: int, round_: int, start_root: bytes) -> dict[str,
         "work_root": view.terms.work_root.hex(),
         "data_root": view.terms.data_root.hex(),
         "flops": view.terms.flops,
-        "terms": {"rounds": view.terms.rounds, "slots": view.terms.slots, "policy_bits": view.terms.policy},
+        "terms": {
+            "rounds": view.terms.rounds,
+            "slots": view.terms.slots,
+            "aggregators": view.terms.aggregators,
+            "policy_bits": view.terms.policy,
+        },
     }
 
 

@@ -90,9 +90,9 @@ def test_a_rollback__forgets_the_checkpoints_that_rested_on_the_lie_and_keeps_th
     roots, cids = snapshot._line(START, undone, 1)
     assert roots == {0: START, 1: first}
     assert cids == {1: (bytes([101]) * 32,)}
-    roots, cids = snapshot._line(START, [*undone, posted(4, 1, first, 7)])
+    roots, cids = snapshot._line(START, [*undone, posted(4, 1, first, 7)], 1)
     assert roots == {0: START, 1: first, 2: bytes([7]) * 32}
-    assert cids[2] == bytes([107]) * 32
+    assert cids[2] == (bytes([107]) * 32,)
 
 
 def test_lost_slots__are_those_of_the_seat_as_it_was_when_it_was_vacated():

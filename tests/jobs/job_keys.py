@@ -90,6 +90,8 @@ SGD: Sections = {
         "learning_rate": 0.1,
         "optimizer": "sgd",
     },
+    "aggregation": {"aggregators": 2},
+    "checkpoint": {"redundancy": 3},
     "market": {"max_price": 3},
 }
 LLAMA: Sections = {
@@ -114,7 +116,7 @@ PLAIN: dict[str, tuple[str, ...]] = {
     "training.outer_epsilon": ("outer", "epsilon"),
     "training.outer_weight_decay": ("outer", "weight_decay"),
     **{f"compression.{key}": ("compression", key) for key in ("chunk", "keep", "bits", "decay")},
-    **{f"aggregation.{key}": ("aggregation", key) for key in ("rule", "hostile", "mixing", "part_size")},
+    **{f"aggregation.{key}": ("aggregation", key) for key in ("rule", "hostile", "mixing", "part_size", "aggregators")},
     **{f"limits.{key}": (key,) for key in ("slot_s", "aggregate_s", "reexecute_s", "depth", "policy", "audit_bps")},
     "checkpoint.redundancy": ("redundancy",),
 }  # fmt: skip

@@ -283,7 +283,7 @@ def test_custodians__are_asked_for_at_the_files_price_and_the_jobs_bytes(folder:
     quoted = zoo.json("quote", str(folder / "adamw.json"), "--preset", "devnet")
     assert quoted["custody"]["cost"] == str(asked.cost) == str(2 * 3 * 3 * fee_of(250_000, size))
     assert quoted["custody"]["capture"] == pytest.approx({"0.1": 0.028, "0.33": 0.25483}, abs=1e-4)
-    client.train(folder / "sgd.json")
+    client.train(folder / "llama.json")
     assert len(board.custody) == 1, "two copies are nobody's duty"
 
 
@@ -315,11 +315,21 @@ def test_checkpoint_interval__is_in_the_manifest_as_rounds(interval: int, rounds
 
 
 def test_a_budget__without_prices__is_the_most_that_is_posted(folder: Path, board: Board) -> None:
-    rest = {name: section for name, section in SGD.items() if name != "market"}
+    rest = {name: section for name, section in SGD.items() if name not in ("market", "checkpoint", "aggregation")}
     a_client(board).train(rest, max_budget=60, data=folder / "tokens.npz")
     a_client(board).train({**rest, "budget_max": 30}, data=folder / "tokens.npz")
     a_client(board).train(ComputeJob.from_dict({**rest, "budget_max": 30}), 60, folder / "tokens.npz")
     assert [params.escrow(terms) // params.ZEN for terms in board.posted] == [60, 30, 60]
+
+
+def test_several_aggregators__are_in_the_terms__each_with_the_price_of_one(folder: Path, board: Board) -> None:
+    a_client(board).train(folder / "sgd.json")
+    [terms] = board.posted
+    assert (terms.aggregators, board.manifest.aggregators) == (2, 2)
+    assert params.escrow(terms) == terms.rounds * (2 * terms.max_price + 2 * terms.aggregator_max_price)
+    rest = {name: section for name, section in SGD.items() if name != "market"}
+    a_client(board).train(rest, max_budget=60, data=folder / "tokens.npz")
+    assert params.escrow(board.posted[1]) + board.custody[1].cost <= 60 * params.ZEN
 
 
 def test_decimals__are_the_tokens_own(folder: Path, board: Board) -> None:

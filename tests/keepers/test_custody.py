@@ -228,7 +228,9 @@ def test_a_closed_turn__takes_those_who_sign_after_the_majority__for_a_while() -
     assert len(calls(closed(now + ANSWER_S), held, third)) == 1
     assert not calls(closed(now + ANSWER_S + 1), held, third)
     assert not calls(closed(now), held, Heard({2: signed(INPUTS, 0b011)}, {})), "it lacks a seat of the mask"
-    assert not calls(closed(now), held, Heard({}, {AGGREGATOR_SEAT: {2: signed(CHECKPOINT, value + 1)}})), "another pointer"
+    assert not calls(closed(now), held, Heard({}, {AGGREGATOR_SEAT: {2: signed(CHECKPOINT, value + 1)}})), (
+        "another pointer"
+    )
     other_root = value + (1 << 256)
     assert not calls(closed(now), held, Heard({}, {AGGREGATOR_SEAT: {2: signed(CHECKPOINT, other_root)}}))
 
@@ -285,7 +287,8 @@ def test_inputs__that_a_majority_signed_for__take_no_more_claims_and_are_complet
 
 
 def test_one_signature__is_not_handed_in_before_it_is_an_excuse() -> None:
-    one = Heard({0: signed(INPUTS, 0b111)}, {0: signed(CHECKPOINT, int.from_bytes(START + START, "big"))})
+    value = int.from_bytes(START + START, "big")
+    one = Heard({0: signed(INPUTS, 0b111)}, {AGGREGATOR_SEAT: {0: signed(CHECKPOINT, value)}})
     assert not calls(job(HALF + 1), custody(), one)
 
 

@@ -72,7 +72,9 @@ class Place:
         record = Record(TURN, 1, mask=0b111, inputs=0b111, signed_at=OPENED)
         monkeypatch.setattr(custody, "read_custody", lambda *_: held(records={TURN: record}))
         value = (START + digest_of(POINTER)).hex()
-        heard = Heard({}, {AGGREGATOR_SEAT: {place: Signed(CHECKPOINT, TURN, value, seat=AGGREGATOR_SEAT) for place in range(3)}})
+        heard = Heard(
+            {}, {AGGREGATOR_SEAT: {place: Signed(CHECKPOINT, TURN, value, seat=AGGREGATOR_SEAT) for place in range(3)}}
+        )
         monkeypatch.setattr(Custody, "_heard", lambda *_: heard)
         statements: Any = SimpleNamespace(mine=Statement, publish=lambda said: None)
         sender: Any = SimpleNamespace(send=self._send)

@@ -78,7 +78,8 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ("price", f"{money.format(prices.reserve)} to {money.format(prices.max_price)} a slot-round"),
         (
             "aggregator",
-            f"{money.format(prices.aggregator_reserve)} to {money.format(prices.aggregator_max_price)} a round",
+            f"{money.format(prices.aggregator_reserve)} to {money.format(prices.aggregator_max_price)} a round"
+            + (f", each of {aggregators}" if (aggregators := plan.job.aggregation.aggregators) > 1 else ""),
         ),
         (
             "escrow",

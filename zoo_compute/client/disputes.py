@@ -186,7 +186,7 @@ def _name_of(chain: Chain, head: Head, view: DisputeView) -> tuple[str, int]:
 
 def name_of_claim(job: int, claim: Claim) -> str:
     """Of the first dispute about its seat and turn."""
-    return f"{job}:{claim.turn}:{AGGREGATOR if claim.seat >= AGGREGATOR_SEAT else claim.seat}"
+    return f"{job}:{claim.turn}:{AGGREGATOR if claim.seat == AGGREGATOR_SEAT else claim.seat}"
 
 
 def _clock_of(view: DisputeView, now: int) -> tuple[str, int | None]:

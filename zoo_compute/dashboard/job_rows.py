@@ -8,7 +8,7 @@ from zoo_compute.chain.events import Event
 from zoo_compute.dashboard.rules import Rules, Statement, small
 from zoo_compute.spec.bits import slots_in
 from zoo_compute.spec.frames import claim_hash
-from zoo_compute.spec.params import fee_of
+from zoo_compute.spec.params import AGGREGATOR_SEAT, fee_of
 from zoo_compute.spec.state import Claim, JobState
 from zoo_compute.spec.trials import TRIALS
 
@@ -95,8 +95,11 @@ def _claimed(event: Event, at: int) -> Sequence[Statement]:
     job, claim = event.args["job"], event.args["claim"]
     if event.name == "ResultsCommitted":
         return [_claim(event, at, job, event.args["bundle"])]
-    completed = ("UPDATE jobs SET completed = ? WHERE job = ?", (claim["round"] + 1, job))
-    return [_claim(event, at, job, event.args["cid"]), completed]
+    posted = "SELECT COUNT(DISTINCT seat) FROM claims WHERE job = ? AND turn = ? AND seat >= ?"
+    aggregators = "SELECT COUNT(*) FROM seats WHERE job = ? AND seat >= ?"
+    where, at_turn = (job, AGGREGATOR_SEAT), (job, claim["turn"], AGGREGATOR_SEAT)
+    completed = f"UPDATE jobs SET completed = ? WHERE job = ? AND ({posted}) >= ({aggregators})"
+    return [_claim(event, at, job, event.args["cid"]), (completed, (claim["round"] + 1, job, *at_turn, *where))]
 
 
 @RULES.on("TrialAnswered")

@@ -81,7 +81,7 @@ def _row(row: Any) -> DisputeRow:
     if job == TRIALS:
         work = "trial"
     else:
-        work = f"{'aggregation' if seat == AGGREGATOR_SEAT else f'seat {seat}'}, round {(round_ or 0) + 1}"
+        work = f"{'aggregation' if seat >= AGGREGATOR_SEAT else f'seat {seat}'}, round {(round_ or 0) + 1}"
     status = "open" if outcome is None else ENDS_BRIEFLY.get(_end(outcome), f"ended: {outcome}")  # type: ignore[arg-type]
     name += f":{earlier + 1}" if earlier else ""
     return DisputeRow(name, job, operator or 0, work, asks, first_at, ended_at, status)

@@ -10,6 +10,7 @@ from zoo_compute.dashboard.read_dispute import disputes_of_job
 from zoo_compute.dashboard.read_network import auctions_of, job_row, stopped_s
 from zoo_compute.dashboard.views import Deadline, GridRound, JobDetail, JobLook, JobRow, Money, PenaltyView, SeatView
 from zoo_compute.requirement_words import described
+from zoo_compute.spec.merkle import root_of_shares
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 
 ROUNDS, SLOTS = 40, 64  # of the picture: the newest rounds, the first slots
@@ -79,9 +80,11 @@ def _final_rounds(db: sqlite3.Connection, row: JobRow, pending: Sequence[tuple[i
 
 
 def _root(db: sqlite3.Connection, row: JobRow) -> str:
-    query = "SELECT root FROM claims WHERE job = ? AND seat = ? AND round = ? ORDER BY id DESC LIMIT 1"
-    made = db.execute(query, (row.job, AGGREGATOR_SEAT, row.completed - 1)).fetchone()
-    return "0x" + made[0].hex() if made else ""
+    newest = "SELECT MAX(turn) FROM claims WHERE job = ? AND seat >= ? AND round = ?"
+    query = f"SELECT root FROM claims WHERE job = ? AND seat >= ? AND turn = ({newest}) ORDER BY seat"
+    where = (row.job, AGGREGATOR_SEAT)
+    roots = [root for (root,) in db.execute(query, (*where, *where, row.completed - 1))]
+    return "0x" + root_of_shares(roots).hex() if roots else ""
 
 
 def _grid(db: sqlite3.Connection, row: JobRow, open_turn: int, seats: Sequence[SeatView]) -> list[GridRound]:
@@ -104,6 +107,8 @@ def _round(round_: int, turn: int, claims: Sequence[Any], row: JobRow, working: 
     visible = min(row.slots, SLOTS)
     slots, operators = ["none"] * visible, [0] * visible
     aggregation, aggregator = "none", 0
+    posted = {seat for seat, *_ in claims}
+    awaited = any(seat.seat >= AGGREGATOR_SEAT and seat.seat not in posted for seat in working)
     for seat in working:
         state = "training" if seat.operator else "vacant"
         if seat.seat >= AGGREGATOR_SEAT:
@@ -112,7 +117,7 @@ def _round(round_: int, turn: int, claims: Sequence[Any], row: JobRow, working: 
             slots[slot], operators[slot] = state, seat.operator
     for seat_number, first, count, operator, state, disputed in claims:
         fate = "disputed" if disputed and state == "pending" else _STATES.get(state, "committed")
-        if seat_number >= AGGREGATOR_SEAT:
+        if seat_number >= AGGREGATOR_SEAT and not awaited:
             aggregation, aggregator = fate, operator
         for slot in range(first, min(first + count, visible)):
             slots[slot], operators[slot] = fate, operator

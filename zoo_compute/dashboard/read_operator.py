@@ -43,7 +43,7 @@ def _next_deadline(db: sqlite3.Connection, operator: int, now: int) -> Deadline 
     """When the inputs of the open turn close in which it has a seat and no claim yet; in wall time."""
     query = """SELECT t.inputs_close, s.job, t.round FROM seats s JOIN jobs j ON j.job = s.job AND j.state = 'running'
         JOIN turns t ON t.job = s.job AND t.turn = j.turn WHERE s.operator = ? AND t.inputs_close >= ? AND NOT EXISTS
-        (SELECT 1 FROM claims c WHERE c.job = s.job AND c.turn = t.turn AND c.seat = s.seat) AND s.seat != ?
+        (SELECT 1 FROM claims c WHERE c.job = s.job AND c.turn = t.turn AND c.seat = s.seat) AND s.seat < ?
         ORDER BY t.inputs_close LIMIT 1"""
     row = db.execute(query, (operator, now, AGGREGATOR_SEAT)).fetchone()
     return Deadline(f"results of round {row[2] + 1} of job {row[1]}", row[0] + stopped_s(db)) if row else None

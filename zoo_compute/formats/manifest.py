@@ -360,6 +360,10 @@ class Manifest:
         return bits | self.custodians << CUSTODIANS_AT
 
     @property
+    def aggregators(self) -> int:
+        return self.aggregation.aggregators
+
+    @property
     def aggregation_spec(self) -> AggregationSpec:
         return AggregationSpec(self.slots, self.outer, self.aggregation)
 

@@ -240,8 +240,9 @@ class ComputeJob:
     @cached_property
     def _partial_prices(self) -> PartialPrices:
         with as_job_errors():
-            training, custodians = self.training, self.outline().custodians
-            return read_prices(self.market, self.budget_max, self.token, training.rounds, training.slots, custodians)
+            training, custodians, aggregators = self.training, self.outline().custodians, self.aggregation.aggregators
+            sizes = training.rounds, training.slots, aggregators
+            return read_prices(self.market, self.budget_max, self.token, *sizes, custodians=custodians)
 
     @property
     def escrow(self) -> int:
@@ -250,7 +251,8 @@ class ComputeJob:
         prices = self.prices if None in (partial.max_price, partial.aggregator_max_price) else partial
         assert prices.max_price is not None
         assert prices.aggregator_max_price is not None
-        return escrow_of(training.rounds, training.slots, prices.max_price, prices.aggregator_max_price, 1)
+        aggregators = self.aggregation.aggregators
+        return escrow_of(training.rounds, training.slots, prices.max_price, prices.aggregator_max_price, aggregators)
 
     @property
     def custody(self) -> CustodyTerms | None:

@@ -23,6 +23,7 @@ from zoo_compute.models import OPTIMIZERS
 from zoo_compute.models.presets import MODELS
 from zoo_compute.spec.params import (
     BPS,
+    MAX_AGGREGATORS,
     MAX_DEPTH,
     MAX_ROUNDS,
     MAX_SECONDS,
@@ -167,6 +168,12 @@ AGGREGATION: Keys = {
         "values that an aggregator combines at once, of all slots together: larger tensors are cut into parts of whole rows",
         MIN_PART,
         MAX_PART,
+    ),
+    "aggregators": Key(
+        "operators that combine the updates, each its share of the model's tensors and paid for it; several need `rule: mean`, the "
+        "outer optimizer `nesterov` and custodians (`checkpoint.redundancy`)",
+        1,
+        MAX_AGGREGATORS,
     ),
 }
 CHECKPOINT: Keys = {

@@ -33,7 +33,14 @@ class PartialPrices(NamedTuple):
 
 
 def read_prices(
-    market: MarketSection, budget: str | int | float | None, token: Token, rounds: int, slots: int, custodians: int = 0
+    market: MarketSection,
+    budget: str | int | float | None,
+    token: Token,
+    rounds: int,
+    slots: int,
+    aggregators: int = 1,
+    *,
+    custodians: int = 0,
 ) -> PartialPrices:
     """Read and check. Maximum prices that are not set share the budget equally, less a part for custodians if there are any. Raises
     UserError, JobError.
@@ -43,7 +50,7 @@ def read_prices(
     limit = None if budget is None else token.parse(budget, what="budget_max")
     if amounts["max_price"] is None and limit is not None:
         left = limit - limit // BUDGET_PARTS if custodians else limit
-        amounts["max_price"] = left // (rounds * (slots + 1))
+        amounts["max_price"] = left // (rounds * (slots + aggregators))
     if amounts["aggregator_max_price"] is None:
         amounts["aggregator_max_price"] = amounts["max_price"]
     partial = PartialPrices(**amounts)
@@ -51,7 +58,7 @@ def read_prices(
         if (low is not None and low < 1) or (high is not None and not max(1, low or 1) <= high <= MAX_PRICE):
             raise JobError(f"market.{name}reserve: expected more than 0 and at most {name}max_price")
     if limit is not None and partial.max_price is not None and partial.aggregator_max_price is not None:
-        escrow = escrow_of(rounds, slots, partial.max_price, partial.aggregator_max_price, 1)
+        escrow = escrow_of(rounds, slots, partial.max_price, partial.aggregator_max_price, aggregators)
         if escrow > limit:
             raise JobError(
                 f"budget_max: the job needs {token.format(escrow)} in escrow, the budget is {token.format(limit)}",

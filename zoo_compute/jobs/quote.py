@@ -136,6 +136,7 @@ def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str, r
         policy=manifest.policy_bits,
         audit_bps=manifest.audit_bps,
         requirements=requirements,
+        aggregators=manifest.aggregators,
     )
 
 
@@ -259,7 +260,7 @@ def is_dear(expected: int, flops: int, token: Token) -> bool:
 
 def at_reserve(terms: Terms) -> int:
     """Paid if every seat clears at the first auction's reserve."""
-    return (terms.reserve * terms.slots + terms.aggregator_reserve) * terms.rounds
+    return (terms.reserve * terms.slots + terms.aggregator_reserve * terms.aggregators) * terms.rounds
 
 
 def check_budget(budget: int, terms: Terms, token: Token = ZEN, custody: int = 0) -> None:

@@ -171,8 +171,8 @@ class TrainingSection:
 class AggregationSection:
     """`aggregation:` how updates are combined.
 
-    rule: from 4 to 64 slots whose updates are whole, `trimmed_mean` with `mixing: nearest`, which one hostile slot does not
-    ruin; otherwise `mean`. hostile: number of tolerated hostile slots; (slots - 1) // 4 and from four slots on at least one, or
+    rule: from 4 to 64 slots whose updates are whole, and with one aggregator, `trimmed_mean` with `mixing: nearest`, which one
+    hostile slot does not ruin; otherwise `mean`. hostile: number of tolerated hostile slots; (slots - 1) // 4 and from four slots on at least one, or
     0 for means.
     """
 
@@ -180,20 +180,21 @@ class AggregationSection:
     hostile: int | None = None
     mixing: str | None = None
     part_size: int = PART_SIZE
+    aggregators: int = 1
 
     def __post_init__(self) -> None:
         check_values("aggregation", self, KEYS["aggregation"])
 
     def of(self, slots: int, compression: Compression) -> Aggregation:
-        """For a job with so many slots. A rule of ranks needs every element of every slot, and work as slots^2."""
+        """For a job with so many slots. A rule of ranks needs every element of every slot in one place, and work as slots^2."""
         is_whole = compression.keep is None and not compression.sends_signs
-        can_trim = slots in ROBUST_SLOTS and is_whole
+        can_trim = slots in ROBUST_SLOTS and is_whole and self.aggregators == 1
         rule = self.rule or ("trimmed_mean" if can_trim else "mean")
         mixing = self.mixing or ("nearest" if self.rule is None and can_trim else "none")
         hostile = self.hostile
         if hostile is None:
             hostile = 0 if rule in MEANS else max((slots - 1) // 4, int(slots >= 4))
-        return Aggregation(rule, hostile, mixing, self.part_size)
+        return Aggregation(rule, hostile, mixing, self.part_size, self.aggregators)
 
 
 def default_policy(aggregation: Aggregation) -> str:
