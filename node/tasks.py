@@ -37,7 +37,7 @@ from node.errors import BadInputs, NodeOutOfMemory, OverLimit, TensorChunk, With
 from node.hardware import CPU
 from node.inputs import carried_state
 from node.inputs.bundles import SlotResult
-from node.inputs.checkpoints import checkpoint_cids, fetch_checkpoint, fetch_pointer, fetch_share, pointers_of
+from node.inputs.checkpoints import checkpoint_cids, fetch_pointer, fetch_posted, pointers_of
 from node.inputs.examples import fetch_heldout
 from node.inputs.fetching import TIMEOUT_S, UNAVAILABLE, missing_update_chunk, root_from_hex
 from node.inputs.job_files import Inputs, fetch_inputs, fetch_manifest
@@ -367,10 +367,7 @@ def run_holding(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     if request["checkpoint"] is not None:
         root, tag = root_from_hex(request["start_root"]), round_tag(request["job"], request["round"])
         at = (request["job"], request["round"], request["checkpoint"], root)
-        if request.get("share") is None:
-            fetch_checkpoint(store, manifest, graph, *at)
-        else:
-            fetch_share(store, manifest, graph, *at, request["share"])
+        fetch_posted(store, manifest, graph, *at, request.get("share"))
         for cid in checkpoint_cids(store, manifest, request["checkpoint"]):
             pin_received(store, cid, tag)
     return {"job": request["job"], "round_bytes": round_bytes(graph, manifest)}

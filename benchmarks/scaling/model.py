@@ -16,7 +16,7 @@ from repops.builder import Builder
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, BadProgram, Graph
 from repops.limits import MAX_TRACE_BYTES
 from repops.profile import trace_bytes
-from zoo_compute.formats.manifest import Aggregation, AggregationSpec, OuterOptimizer
+from zoo_compute.formats.aggregation import Aggregation, AggregationSpec, OuterOptimizer
 from zoo_compute.spec.params import MAX_SLOTS
 from zoo_compute.spec.topology import Level, tree
 from zoo_compute.training.rounds import aggregation_program

@@ -35,7 +35,8 @@ from node.hardware import use_threads
 from node.inputs.job_files import fetch_job
 from repops.backend import Runner
 from repops.commitments import Array
-from zoo_compute.formats.manifest import Aggregation, AggregationSpec, Manifest
+from zoo_compute.formats.aggregation import Aggregation, AggregationSpec
+from zoo_compute.formats.manifest import Manifest
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.files import initial_checkpoint, publish_files
 from zoo_compute.store import BlockStore

@@ -15,7 +15,7 @@ from repops.backend import Runner, prepare
 from repops.builder import Builder
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
-from zoo_compute.formats.manifest import Aggregation
+from zoo_compute.formats.aggregation import Aggregation
 from zoo_compute.training.robust_rules import aggregate_rows, row_products, weigh_rows
 
 TIMED, LEAST_S = 3, 0.5  # the best of so many or as many as fit, after one that is not counted

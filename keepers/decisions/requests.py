@@ -28,6 +28,8 @@ from zoo_compute.spec.frames import Result
 from zoo_compute.spec.trials import TRIALS, Workload
 from zoo_compute.store.cid import raw_cid
 
+COUNTS = ("rounds", "slots", "aggregators")  # in the terms as in the manifest
+
 
 def _base(view: JobView, turn: int, round_: int, start_root: bytes) -> dict[str, Any]:
     made_by = view.made_checkpoint(round_, start_root, turn) if round_ else ()
@@ -40,12 +42,7 @@ def _base(view: JobView, turn: int, round_: int, start_root: bytes) -> dict[str,
         "work_root": view.terms.work_root.hex(),
         "data_root": view.terms.data_root.hex(),
         "flops": view.terms.flops,
-        "terms": {
-            "rounds": view.terms.rounds,
-            "slots": view.terms.slots,
-            "aggregators": view.terms.aggregators,
-            "policy_bits": view.terms.policy,
-        },
+        "terms": {name: getattr(view.terms, name) for name in COUNTS} | {"policy_bits": view.terms.policy},
     }
 
 

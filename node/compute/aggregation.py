@@ -13,7 +13,8 @@ from node.hardware import threads
 from repops.backend import Runner
 from repops.commitments import Array
 from repops.graph import Graph
-from zoo_compute.formats.manifest import AggregationSpec, Manifest
+from zoo_compute.formats.aggregation import AggregationSpec
+from zoo_compute.formats.manifest import Manifest
 from zoo_compute.training.parts import Part
 from zoo_compute.training.rounds import PRODUCTS, SCORES, aggregation_batch, aggregation_parts, checkpoint_nodes
 from zoo_compute.training.shapes import shape_mismatch

@@ -14,7 +14,8 @@ from repops.commitments import Array
 from repops.graph import OPTIMIZER, STEP, Graph
 from repops.hashing import StateHasher
 from repops.profile import Profile, profile
-from zoo_compute.formats.manifest import AggregationSpec, Compression, Manifest
+from zoo_compute.formats.aggregation import AggregationSpec
+from zoo_compute.formats.manifest import Compression, Manifest
 from zoo_compute.training.parts import Part
 from zoo_compute.training.rounds import (
     aggregation_program,

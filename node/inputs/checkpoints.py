@@ -80,10 +80,22 @@ def stream_checkpoint(
     return state
 
 
-def fetch_share(
-    store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointer: str, root: bytes, share: int
+def fetch_posted(
+    store: Store,
+    manifest: Manifest,
+    step: Graph,
+    job: int,
+    round: int,
+    pointer: str | None,
+    root: bytes,
+    share: int | None,
 ) -> Tensors:
-    """What one of several aggregators posted of the checkpoint that `round` starts from. Raises as `fetch_checkpoint`."""
+    """What an aggregator posted of the checkpoint that `round` starts from: its share, or where it is the only one, all of it (None).
+
+    Raises as `fetch_checkpoint`.
+    """
+    if pointer is None or share is None:
+        return fetch_checkpoint(store, manifest, step, job, round, pointer, root)
     state = _share(store, manifest, step, _record(store, manifest, job, round, pointer, root), share)
     mismatch = shape_mismatch(_shapes(state), step, manifest.aggregation_spec, share)
     if mismatch:

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.scaling import model
 from scripts.generate.computed_pages import COLOURS, axes, build, percent, save, table
-from zoo_compute.formats.manifest import Aggregation
+from zoo_compute.formats.aggregation import Aggregation
 from zoo_compute.spec import params, pricing
 
 ROOT = Path(__file__).resolve().parents[2]

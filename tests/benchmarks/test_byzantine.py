@@ -11,7 +11,7 @@ from benchmarks.training.attacks import ATTACKS
 from benchmarks.training.byzantine import HOSTILE, RECOMMENDED, SLOTS, Lab, digits
 from benchmarks.training.rule_times import named, rule_of
 from node.compute.aggregation import aggregate
-from zoo_compute.formats.manifest import Aggregation, OuterOptimizer
+from zoo_compute.formats.aggregation import Aggregation, OuterOptimizer
 from zoo_compute.jobs.files import initial_checkpoint
 
 SEED = 100

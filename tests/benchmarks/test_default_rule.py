@@ -8,7 +8,7 @@ import pytest
 from benchmarks.training.byzantine import Lab, laboratory
 from node.compute.aggregation import aggregate
 from repops.commitments import Array
-from zoo_compute.formats.manifest import Aggregation
+from zoo_compute.formats.aggregation import Aggregation
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.files import initial_checkpoint
 from zoo_compute.training.examples import prepare_arrays

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.scaling import model as m
 from benchmarks.scaling import network, scale
-from zoo_compute.formats.manifest import Aggregation
+from zoo_compute.formats.aggregation import Aggregation
 
 
 def enumerated(region: int, regions: int, hostile: int, least: int) -> Fraction:

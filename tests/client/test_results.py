@@ -33,7 +33,8 @@ from zoo_compute.errors import UserError
 from zoo_compute.formats.bundles import MAX_POINTER_BYTES, Bundle, Pointer, SlotResult
 from zoo_compute.formats.manifest import StateFile
 from zoo_compute.jobs.config import ComputeJob
-from zoo_compute.store import BlockStore, ContentMissing, ContentTampered, digest_of
+from zoo_compute.spec.merkle import root_of_shares
+from zoo_compute.store import BlockStore, ContentMissing, ContentTampered, digest_of, raw_cid
 from zoo_compute.store.errors import ContentRefused
 
 ROOT0 = bytes(32)
@@ -109,6 +110,34 @@ def test_result__is_verified_and_holds_the_parameters_alone(trained: Any, tmp_pa
     assert np.array_equal(tensors["w"], state["w"])
     assert set(files.load_state(fetch_result(job, store, tmp_path / "whole", whole=True).path)) == {"w", "outer/w"}
     assert not [path for path in tmp_path.rglob(".zoo-*")]
+
+
+def test_result__of_several_aggregators__is_joined_of_all_their_files(tmp_path: Path) -> None:
+    store = BlockStore(tmp_path / "store")
+    shares = [{"b": np.ones(3, np.float32), "outer/b": np.zeros(3, np.float32)}, {"w": np.arange(6, dtype=np.float32)}]
+    cids, made = [], []
+    for place, share in enumerate(shares):
+        root = commitments.state_root(share)
+        cid = store.add(files.state_bytes(share))
+        cids.append(digest_of(store.add(Pointer(5, 0, cid, root, 0b111).to_bytes())))
+        made.append(aggregation(0, root, seat=AGGREGATOR_SEAT + place, cid=cids[-1]))
+    whole = root_of_shares([each.root for each in made])
+    job = view(
+        terms=replace(TERMS, aggregators=2),
+        checkpoint_roots={0: ROOT0, 1: whole},
+        checkpoint_cids={1: tuple(cids)},
+        checkpoints=made,
+    )
+    result = fetch_result(job, store, tmp_path / "model")
+    assert (result.root, result.pointer) == ("0x" + whole.hex(), ",".join(map(raw_cid, cids)))
+    assert files.load_state(result.path).keys() == {"b", "w"}
+    assert files.load_state(fetch_result(job, store, tmp_path / "whole", whole=True).path).keys() == {
+        "b",
+        "outer/b",
+        "w",
+    }
+    with pytest.raises(ContentTampered, match="expected job 5, round 0"):
+        fetch_result(replace(job, checkpoint_cids={1: (cids[0], cids[0])}), store, tmp_path / "other")
 
 
 def test_result__that_differs_in_one_bit_from_the_chain__is_refused_and_not_written(

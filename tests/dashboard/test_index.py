@@ -11,6 +11,7 @@ from zoo_compute.chain.events import signatures
 from zoo_compute.dashboard import read_job, read_network, read_operator
 from zoo_compute.dashboard.event_rows import NAMES
 from zoo_compute.dashboard.index import Index
+from zoo_compute.spec.merkle import root_of_shares
 from zoo_compute.spec.params import AGGREGATOR_SEAT, ZEN, fee_of
 
 
@@ -43,6 +44,29 @@ def test_a_running_round__shows_who_trains_who_committed_and_what_is_due(filled:
     assert job.final_rounds == 0
     assert int(job.money.due) == 4 * made.PRICE
     assert [each.what for each in job.deadlines] == ["results of round 2", "challenges of round 1"]
+
+
+def test_a_round_of_several_aggregators__is_complete_once_all_have_posted(filled: Filled):
+    filled.append(made.whole_job(filled.chain, 1, [1, 2], 3, rounds=3, until=1))
+    filled.append(
+        [
+            filled.chain.emit(
+                "SeatTaken", job=1, operator=4, seat=AGGREGATOR_SEAT + 1, first=0, count=1, price=made.PRICE
+            )
+        ]
+    )
+    filled.append([made.committed(filled.chain, 1, 1, 1, seat, 1 + seat) for seat in (0, 1)])
+    first, closed = made.aggregated(filled.chain, 1, 1, 1, 3)
+    filled.append([first])
+    half = read_job.job(filled.index.db, 1, filled.chain.at, None)
+    assert half is not None
+    assert (half.row.completed, half.rounds[-1].aggregation) == (1, "waiting")
+    second, _ = made.aggregated(filled.chain, 1, 1, 1, 4, seat=AGGREGATOR_SEAT + 1)
+    filled.append([second, closed])
+    whole = read_job.job(filled.index.db, 1, filled.chain.at, None)
+    assert whole is not None
+    assert (whole.row.completed, whole.rounds[-1].aggregation) == (2, "committed")
+    assert whole.root == "0x" + root_of_shares([bytes([2] * 32)] * 2).hex()
 
 
 def test_a_conviction_and_a_rollback__show_in_the_grid_and_in_the_counts(filled: Filled):

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tests.support.small_job import MODEL, TRAINING
-from zoo_compute.formats.manifest import Aggregation, JobError
+from zoo_compute.formats.aggregation import Aggregation
+from zoo_compute.formats.manifest import JobError
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.spec.params import POLICY_ROLL_BACK
 

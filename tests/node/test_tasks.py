@@ -31,7 +31,8 @@ from repops.profile import profile
 from tests.support.liars.faults import FlipBit, flip_bit
 from tests.support.small_job import SmallJob, publish
 from tests.support.waiting import HANG_S
-from zoo_compute.formats.manifest import Aggregation, JobError, ProgramFile
+from zoo_compute.formats.aggregation import Aggregation
+from zoo_compute.formats.manifest import JobError, ProgramFile
 from zoo_compute.store import cid_of
 from zoo_compute.store.errors import ContentMissing
 from zoo_compute.training.memory import needed_bytes

@@ -27,7 +27,8 @@ from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, STA
 from repops.program import Program
 from tests.support.small_job import SmallJob, publish
 from tests.support.waiting import HANG_S
-from zoo_compute.formats.manifest import AggregationSpec, Compression, OuterOptimizer
+from zoo_compute.formats.aggregation import AggregationSpec, OuterOptimizer
+from zoo_compute.formats.manifest import Compression
 from zoo_compute.training.examples import batch_of
 from zoo_compute.training.rounds import aggregation_batch, aggregation_parts, aggregation_program, update_program
 

@@ -16,7 +16,7 @@ from tests.support.explorations.exploration_board import (
     update_claim,
 )
 from tests.support.explorations.lying_jobs import Case, LyingAggregation, LyingUpdate, mlp
-from zoo_compute.formats.manifest import Aggregation as Rule
+from zoo_compute.formats.aggregation import Aggregation as Rule
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.frames import Kind
 from zoo_compute.spec.params import AGGREGATOR_SEAT

@@ -19,7 +19,8 @@ from tests.referee.traced_step import HERE, TracedStep, at_entry, step_program, 
 from tests.support.programs.random_programs import fill
 from tests.support.protocol_driver import load
 from zoo_compute.disputes.evidence import Begin, Constant, End, Evidence, Input, Output, WholeTensor, encode, entry_of
-from zoo_compute.formats.manifest import AggregationSpec, Compression, OuterOptimizer
+from zoo_compute.formats.aggregation import AggregationSpec, OuterOptimizer
+from zoo_compute.formats.manifest import Compression
 from zoo_compute.spec.frames import Frame, Kind, Phase, Position
 from zoo_compute.spec.merkle import climb
 from zoo_compute.spec.trials import TRIALS

@@ -14,7 +14,7 @@ from tests.contracts.two_results import slot_2_of_3
 from tests.referee.evidence_contracts import deploy, evidence_result, flips
 from tests.referee.traced_step import HERE, TracedStep, changed, leaf_position, step_program, words_in
 from zoo_compute.disputes.evidence import PresentClaim, Update, Words, encode, entry_of
-from zoo_compute.formats.manifest import Aggregation, AggregationSpec, OuterOptimizer
+from zoo_compute.formats.aggregation import Aggregation, AggregationSpec, OuterOptimizer
 from zoo_compute.spec.frames import Frame, Kind, Phase, Position, Result, claim_hash
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim, ClaimStatus

@@ -57,6 +57,7 @@ def posted(chain: Chain, job: int, *, rounds: int = 3, slots: int = 2, escrow: i
         "token": TOKEN, "work_root": bytes(32), "state_root": bytes(32), "data_root": bytes(32), "manifest": bytes(32), "rounds": rounds,
         "slots": slots, "quorum": slots, "reserve": ZEN, "max_price": 2 * ZEN, "aggregator_reserve": ZEN, "aggregator_max_price": 2 * ZEN,
         "slot_s": 90, "aggregate_s": 90, "reexecute_s": 2, "flops": 10**12, "depth": 1, "policy": 0, "audit_bps": 0, "requirements": 0,
+        "aggregators": 1,
     }  # fmt: skip
     yield chain.emit("JobPosted", "tasks", job=job, submitter=account(job % 50 + 2**80), manifest=bytes(32), terms=terms, escrow=escrow)  # fmt: skip
     for kind in (KIND_SLOTS, KIND_AGGREGATOR):
@@ -85,7 +86,7 @@ def awarded(chain: Chain, job: int, operators: Sequence[int], aggregator: int) -
 
 
 def claim(operator: int, turn: int, round_: int, seat: int) -> dict[str, Any]:
-    scope = 0b11 if seat == AGGREGATOR_SEAT else seat << 16 | 1
+    scope = 0b11 if seat >= AGGREGATOR_SEAT else seat << 16 | 1
     return {
         "turn": turn, "round": round_, "seat": seat, "operator": operator, "scope": scope, "price": PRICE, "start_root": bytes(32),
         "root": bytes([turn + 1] * 32),
@@ -100,8 +101,10 @@ def committed(chain: Chain, job: int, turn: int, round_: int, seat: int, operato
     return chain.emit("ResultsCommitted", job=job, operator=operator, claim=claim(operator, turn, round_, seat), bundle=bytes(32))  # fmt: skip
 
 
-def aggregated(chain: Chain, job: int, turn: int, round_: int, operator: int) -> Iterator[Event]:
-    made = claim(operator, turn, round_, AGGREGATOR_SEAT)
+def aggregated(
+    chain: Chain, job: int, turn: int, round_: int, operator: int, seat: int = AGGREGATOR_SEAT
+) -> Iterator[Event]:
+    made = claim(operator, turn, round_, seat)
     yield chain.emit("CheckpointPosted", job=job, operator=operator, claim=made, cid=bytes(32))
     yield chain.emit("TurnClosed", job=job, turn=turn, deadline=chain.at + 600)
 

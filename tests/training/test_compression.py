@@ -24,7 +24,8 @@ from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, BadProgram, Graph
 from tests.support.small_job import MODEL, TEXT, TRAINING
 from zoo_compute import codec
-from zoo_compute.formats.manifest import Aggregation, AggregationSpec, Compression, Manifest, OuterOptimizer
+from zoo_compute.formats.aggregation import Aggregation, AggregationSpec, OuterOptimizer
+from zoo_compute.formats.manifest import Compression, Manifest
 from zoo_compute.jobs.config import ComputeJob, JobError
 from zoo_compute.jobs.files import publish_files
 from zoo_compute.store import BlockStore

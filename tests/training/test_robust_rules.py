@@ -19,16 +19,16 @@ from repops.commitments import Array
 from repops.fields import BadField
 from repops.graph import F32, PARAMETER, STATE_ROLE, Graph
 from tests.support.small_job import small_job
-from zoo_compute.formats.manifest import (
+from zoo_compute.formats.aggregation import (
     MIN_PART,
     MIXINGS,
     PART_SIZE,
     RULES,
     Aggregation,
     AggregationSpec,
-    Manifest,
     OuterOptimizer,
 )
+from zoo_compute.formats.manifest import Manifest
 from zoo_compute.jobs.files import initial_checkpoint
 from zoo_compute.training.rounds import SCORES, aggregation_batch, aggregation_parts, aggregation_program
 

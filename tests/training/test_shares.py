@@ -16,7 +16,8 @@ from node.inputs.job_files import fetch_job
 from node.replay import simulate
 from repops.commitments import sorted_names, state_leaves, state_root, tensor_roots
 from tests.support.small_job import publish
-from zoo_compute.formats.manifest import Aggregation, JobError
+from zoo_compute.formats.aggregation import Aggregation
+from zoo_compute.formats.manifest import JobError
 from zoo_compute.spec.merkle import climb
 from zoo_compute.training.rounds import aggregation_programs, checkpoint_shares
 from zoo_compute.training.shares import SharedCheckpoint, SharedRoots, cut

@@ -13,7 +13,8 @@ from node.inputs.job_files import fetch_inputs
 from node.inputs.programs import fetch_programs
 from repops import encoding
 from tests.support.small_job import SmallJob, publish
-from zoo_compute.formats.manifest import AggregationSpec, Compression, Manifest, OuterOptimizer
+from zoo_compute.formats.aggregation import AggregationSpec, OuterOptimizer
+from zoo_compute.formats.manifest import Compression, Manifest
 from zoo_compute.training.rounds import aggregation_program, update_program
 from zoo_compute.training.work_root import work_of
 

@@ -20,6 +20,7 @@ from repops.profile import Profile
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.arguments import checks_arguments
 from zoo_compute.errors import UserError
+from zoo_compute.formats.aggregation import OuterOptimizer
 from zoo_compute.formats.lineage import Parents
 from zoo_compute.formats.manifest import (
     Compression,
@@ -27,7 +28,6 @@ from zoo_compute.formats.manifest import (
     HeldoutFile,
     JobError,
     Manifest,
-    OuterOptimizer,
     ProgramFile,
     StateFile,
     as_job_errors,
@@ -240,9 +240,7 @@ class ComputeJob:
     @cached_property
     def _partial_prices(self) -> PartialPrices:
         with as_job_errors():
-            training, custodians, aggregators = self.training, self.outline().custodians, self.aggregation.aggregators
-            sizes = training.rounds, training.slots, aggregators
-            return read_prices(self.market, self.budget_max, self.token, *sizes, custodians=custodians)
+            return read_prices(self.market, self.budget_max, self.token, self.outline())
 
     @property
     def escrow(self) -> int:

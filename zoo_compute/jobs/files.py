@@ -11,8 +11,8 @@ from repops.backend import DTYPE
 from repops.commitments import Array, state_root
 from repops.files import state_bytes
 from repops.graph import Graph
+from zoo_compute.formats.aggregation import AggregationSpec
 from zoo_compute.formats.lineage import Parents
-from zoo_compute.formats.manifest import AggregationSpec
 from zoo_compute.jobs.config import ComputeJob, DataFile, HeldoutFile, JobError, Manifest, ProgramFile, StateFile
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import TOKENS, Dataset

@@ -7,17 +7,8 @@ from __future__ import annotations
 
 from zoo_compute.amounts import MAX_DECIMALS
 from zoo_compute.config_keys import Key, Keys
-from zoo_compute.formats.manifest import (
-    MAX_CARRY,
-    MAX_CHUNK,
-    MAX_PART,
-    MIN_PART,
-    MIXINGS,
-    OUTER_KINDS,
-    POLICIES,
-    REDUNDANCIES,
-    RULES,
-)
+from zoo_compute.formats.aggregation import MAX_PART, MIN_PART, MIXINGS, OUTER_KINDS, RULES
+from zoo_compute.formats.manifest import MAX_CARRY, MAX_CHUNK, POLICIES, REDUNDANCIES
 from zoo_compute.gpus import TIERS
 from zoo_compute.models import OPTIMIZERS
 from zoo_compute.models.presets import MODELS

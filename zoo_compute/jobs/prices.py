@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from zoo_compute.amounts import ZEN, Token
-from zoo_compute.formats.manifest import JobError
+from zoo_compute.formats.manifest import JobError, Manifest
 from zoo_compute.jobs.custody import BUDGET_PARTS
 from zoo_compute.jobs.sections import MarketSection
 from zoo_compute.spec.params import MAX_PRICE, MAXIMUM_MULTIPLE, default_reserve, escrow_of
@@ -33,23 +33,17 @@ class PartialPrices(NamedTuple):
 
 
 def read_prices(
-    market: MarketSection,
-    budget: str | int | float | None,
-    token: Token,
-    rounds: int,
-    slots: int,
-    aggregators: int = 1,
-    *,
-    custodians: int = 0,
+    market: MarketSection, budget: str | int | float | None, token: Token, manifest: Manifest
 ) -> PartialPrices:
-    """Read and check. Maximum prices that are not set share the budget equally, less a part for custodians if there are any. Raises
+    """Read and check, for a job like this one. Maximum prices that are not set share the budget equally, less a part for custodians if there are any. Raises
     UserError, JobError.
     """
+    rounds, slots, aggregators = manifest.rounds, manifest.slots, manifest.aggregators
     texts = {name: getattr(market, name) for name in PRICES}
     amounts = {n: None if text is None else token.parse(text, what=f"market.{n}") for n, text in texts.items()}
     limit = None if budget is None else token.parse(budget, what="budget_max")
     if amounts["max_price"] is None and limit is not None:
-        left = limit - limit // BUDGET_PARTS if custodians else limit
+        left = limit - limit // BUDGET_PARTS if manifest.custodians else limit
         amounts["max_price"] = left // (rounds * (slots + aggregators))
     if amounts["aggregator_max_price"] is None:
         amounts["aggregator_max_price"] = amounts["max_price"]

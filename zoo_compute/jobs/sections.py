@@ -9,14 +9,8 @@ from typing import Any
 from repops.fields import BadField, between, read
 from zoo_compute.arguments import checks_arguments
 from zoo_compute.config_keys import check_values
-from zoo_compute.formats.manifest import (
-    PART_SIZE,
-    Aggregation,
-    Compression,
-    OuterOptimizer,
-    as_job_errors,
-    check_redundancy,
-)
+from zoo_compute.formats.aggregation import PART_SIZE, Aggregation, OuterOptimizer
+from zoo_compute.formats.manifest import Compression, as_job_errors, check_redundancy
 from zoo_compute.jobs.clocks import Clocks
 from zoo_compute.jobs.keys import KEYS
 from zoo_compute.jobs.requirements import RequirementsSection

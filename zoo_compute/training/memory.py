@@ -9,7 +9,7 @@ from repops.graph import Graph
 from repops.plan.build import SOURCES
 from repops.plan.fit import Fitting
 from repops.profile import Profile
-from zoo_compute.formats.manifest import AggregationSpec
+from zoo_compute.formats.aggregation import AggregationSpec
 from zoo_compute.training.rounds import aggregation_parts, checkpoint_bytes
 
 WORD = 4  # bytes of a float32

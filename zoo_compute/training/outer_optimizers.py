@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from repops.builder import Builder, View
-from zoo_compute.formats.manifest import OuterOptimizer
+from zoo_compute.formats.aggregation import OuterOptimizer
 
 OUTER = "outer/"  # in a checkpoint, the optimiser's state of NAME is `outer/NAME` or `outer/m/NAME`
 

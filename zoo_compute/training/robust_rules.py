@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from repops.builder import Builder, View
 from repops.graph import F32, I32
-from zoo_compute.formats.manifest import Aggregation
+from zoo_compute.formats.aggregation import Aggregation
 
 MAX_SQUARED_NORM = 2.0**100  # below this, sums of products over the maximum number of slots stay finite
 WEISZFELD, CENTRINGS = 8, 4  # iterations of the geometric median, of centred clipping

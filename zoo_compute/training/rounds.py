@@ -17,7 +17,8 @@ import numpy as np
 from repops.builder import Builder, View
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, SEED, STATE_ROLE, BadProgram, Graph, Node, StateEntry
-from zoo_compute.formats.manifest import AggregationSpec, Compression
+from zoo_compute.formats.aggregation import AggregationSpec
+from zoo_compute.formats.manifest import Compression
 from zoo_compute.training.compression import decoded_update, zero_nonfinite
 from zoo_compute.training.outer_optimizers import OUTER, OUTER_RULES
 from zoo_compute.training.parts import Part, parts_of

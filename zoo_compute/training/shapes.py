@@ -9,7 +9,7 @@ import numpy as np
 from repops.backend import DTYPE
 from repops.commitments import Array
 from repops.graph import RATE, Graph
-from zoo_compute.formats.manifest import AggregationSpec
+from zoo_compute.formats.aggregation import AggregationSpec
 from zoo_compute.training.examples import TOKENS, Examples, batch_of
 from zoo_compute.training.rounds import batch_nodes, checkpoint_nodes
 

@@ -25,17 +25,9 @@ from repops.graph import OPTIMIZER, Graph
 from repops.merkle import Tree
 from tests.support.liars.faults import Liar, Lies
 from tests.support.programs import models
-from zoo_compute.formats.manifest import Aggregation as Rule
-from zoo_compute.formats.manifest import (
-    AggregationSpec,
-    Compression,
-    DataFile,
-    HeldoutFile,
-    Manifest,
-    OuterOptimizer,
-    ProgramFile,
-    StateFile,
-)
+from zoo_compute.formats.aggregation import Aggregation as Rule
+from zoo_compute.formats.aggregation import AggregationSpec, OuterOptimizer
+from zoo_compute.formats.manifest import Compression, DataFile, HeldoutFile, Manifest, ProgramFile, StateFile
 from zoo_compute.jobs.files import initial_checkpoint
 from zoo_compute.spec.frames import Frame, Phase, Result, Work
 from zoo_compute.spec.merkle import result_root

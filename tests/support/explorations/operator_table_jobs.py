@@ -15,7 +15,7 @@ from repops.graph import OPTIMIZER
 from tests.support.explorations.lying_jobs import OUTER, ROUND, SLOTS, Case
 from tests.support.liars.faults import Liar
 from tests.support.programs.table_programs import table
-from zoo_compute.formats.manifest import AggregationSpec
+from zoo_compute.formats.aggregation import AggregationSpec
 from zoo_compute.jobs.files import initial_checkpoint
 
 
