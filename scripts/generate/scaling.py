@@ -84,11 +84,19 @@ def limit_table() -> str:
         [
             name,
             *(f"{model.most_slots(parameters, rule):,}" for rule in (Aggregation(), model.NEAREST)),
+            f"{model.most_slots(-(-parameters // params.MAX_AGGREGATORS), Aggregation()):,}",
             size(4 * parameters),
         ]
         for name, parameters in model.MODELS.items()
     ]
-    return table(["model", "most slots, mean", "most slots, trimmed mean", "checkpoint"], rows)
+    head = [
+        "model",
+        "most slots, mean",
+        "most slots, trimmed mean",
+        "mean, 16 aggregators with equal shares",
+        "checkpoint",
+    ]
+    return table(head, rows)
 
 
 def seat_table() -> str:
