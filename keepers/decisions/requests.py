@@ -306,8 +306,8 @@ def proposal_work(view: JobView, root: bytes, cid: bytes, seat: int) -> tuple[st
     run = _run(view)
     base = _base(view, 0, 0, view.checkpoint_roots[0])
     name = _hold_name(view.job, run.turn, root, cid)
-    shown = {"checkpoint": raw_cid(cid), "start_root": root.hex(), "share": _share(view, seat)}
-    return name, {**base, "round": run.round + 1, **shown}
+    proposed = {"checkpoint": raw_cid(cid), "start_root": root.hex(), "share": _share(view, seat)}
+    return name, {**base, "round": run.round + 1, **proposed}
 
 
 def dispute_name(

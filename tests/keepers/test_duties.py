@@ -370,7 +370,8 @@ def test_what_is_set_aside__comes_back_once_the_job_is_closed_with_all_its_round
 
 def test_every_request__carries_the_terms_that_the_contracts_judge_by():
     """A manifest with other slots than the chain's would have honest work convicted by the data of another slot."""
-    assert prepare_request(opening(1_000))["terms"] == {"rounds": TERMS.rounds, "slots": TERMS.slots, "policy_bits": 0}
+    counts = {"rounds": TERMS.rounds, "slots": TERMS.slots, "aggregators": 1}
+    assert prepare_request(opening(1_000))["terms"] == counts | {"policy_bits": 0}
 
 
 def test_unequal_workers__are_bid_for_what_each_of_them_trains_in_time():
