@@ -273,7 +273,8 @@ def _combined(view: JobView, made: Checkpoint) -> list[dict[str, Any]]:
 
 
 def pin_name(view: JobView) -> str:
-    return f"keep-{view.job}-{view.checkpoint_cids[view.completed_rounds][0].hex()[:16]}"
+    digests = sha256(b"".join(view.checkpoint_cids[view.completed_rounds]))
+    return f"keep-{view.job}-{digests.hex()[:16]}"
 
 
 def pin_request(view: JobView) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView
 from zoo_compute.cli import main as cli
 from zoo_compute.devnet.devnet import Devnet
-from zoo_compute.spec.auditing import Role, lapses_at
+from zoo_compute.spec.auditing import FIRST_SLOT_UNIT, Role, lapses_at
 from zoo_compute.spec.params import ZEN
 
 pytestmark = pytest.mark.integration
@@ -53,11 +53,11 @@ class Audited(Dispute):
 
 
 class Lane:
-    """One auditor's. asked: what it had re-executed."""
+    """One auditor's. asked: turns and units that it had re-executed."""
 
     def __init__(self, job: Audited, party: Any, found: dict[int | None, bool | None]) -> None:
         self.job, self.party, self.found = job, party, found
-        self.asked: set[tuple[int, int | None]] = set()
+        self.asked: set[tuple[int, int]] = set()
         self.lane = Auditing(job.chain, party.sender, party.id, lambda _view, _claim, slot: self.found[slot])
 
     def tick(self, times: int = 1, *, mine: bool = True) -> None:
@@ -98,7 +98,7 @@ def test_an_auditor__draws_waits_for_its_worker_and_is_paid_for_what_it_found(jo
     assert not read_audits(job.chain, job.view()).drawn, "an operator without a place draws nothing"
     job.offer(third)
     lane.tick(3)
-    assert lane.asked == {(0, 0), (0, 1), (0, None)}
+    assert lane.asked == {(0, 0), *((0, slot + FIRST_SLOT_UNIT) for slot in (0, 1))}, "the aggregation, and two slots"
     assert of(job)["verdicts"] == 0, "one is not re-executed yet"
     lane.found[None] = True
     lane.tick(2)

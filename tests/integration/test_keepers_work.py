@@ -195,7 +195,7 @@ def test_what_others_withhold__is_told_until_the_work_is_done(server, queue, tmp
         assert queue.submit("work.fetch", "shard", {}).state == "queued"
         do(server[1], tmp_path, withheld)
     absent = queue.status("shard").missing
-    assert absent == {"checkpoint": False, "places": [[4, None], [5, [1, 2]]], "asked_at": 0}
+    assert absent == {"checkpoint": False, "share": 0, "places": [[4, None], [5, [1, 2]]], "asked_at": 0}
     do(server[1], tmp_path, lambda request, store: {"ok": 1})
     assert queue.status("shard").missing is None
     assert queue.status("shard").state == "done"
