@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from zoo_compute.chain.signer import TypedData, TypedSigner
 
 MAX_BYTES = 64 * 1024
-KEPT = 160  # newest signatures of a statement: two for each turn that can be open to challenge, and more
+# Newest signatures of a statement: two for each turn that can be open to challenge, and more; of 16 aggregators those of nine turns, as
+# what is older is on record.
+KEPT = 160
 START, INPUTS, CHECKPOINT = "start", "inputs", "checkpoint"
 # By kind: the EIP-712 type, and its fields beside the job.
 TYPES: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
