@@ -73,10 +73,12 @@ def stream_checkpoint(
         state = stream_state(store, manifest.state.cid, root, max_bytes=most)
     else:
         state = _made_checkpoint(store, manifest, step, job, round, pointers, root)
-    mismatch = shape_mismatch(_shapes(state), step, manifest.aggregation_spec)
-    if mismatch:
-        refused = FalseCheckpoint if pointers else BadInputs
-        raise refused(f"the checkpoint does not hold this program's tensors: {mismatch}")
+    refused = FalseCheckpoint if pointers else BadInputs
+    if isinstance(state, SharedCheckpoint):
+        for share, part in enumerate(state.shares):
+            _check_shapes(part, step, manifest, share, refused)
+    else:
+        _check_shapes(state, step, manifest, None, refused)
     return state
 
 
@@ -97,16 +99,16 @@ def fetch_posted(
     if pointer is None or share is None:
         return fetch_checkpoint(store, manifest, step, job, round, pointer, root)
     state = _share(store, manifest, step, _record(store, manifest, job, round, pointer, root), share)
-    mismatch = shape_mismatch(_shapes(state), step, manifest.aggregation_spec, share)
-    if mismatch:
-        raise FalseCheckpoint(f"the share of the checkpoint does not hold its tensors: {mismatch}")
+    _check_shapes(state, step, manifest, share, FalseCheckpoint)
     return state
 
 
-def _shapes(state: Tensors) -> Tensors:
-    if isinstance(state, SharedCheckpoint):
-        return {name: array for share in state.shares for name, array in _shapes(share).items()}
-    return state.shapes if isinstance(state, TensorStream) else state
+def _check_shapes(state: Tensors, step: Graph, manifest: Manifest, share: int | None, refused: type[BadInputs]) -> None:
+    shapes = state.shapes if isinstance(state, TensorStream) else state
+    mismatch = shape_mismatch(shapes, step, manifest.aggregation_spec, share)
+    if mismatch:
+        what = "checkpoint" if share is None else f"share of aggregator {share + 1}"
+        raise refused(f"the {what} does not hold this program's tensors: {mismatch}")
 
 
 def _made_checkpoint(

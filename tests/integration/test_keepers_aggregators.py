@@ -9,13 +9,15 @@ from collections import Counter
 import pytest
 
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
+from node.replay import replay
 from repops.files import load_state
+from scripts.demo.report import masks_of
 from tests.support.local_jobs import TINY, text
 from tests.support.waiting import HANG_S
 from zoo_compute import Client
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
 from zoo_compute.cli import main as cli
-from zoo_compute.client.results import load_checkpoint, module_tensors
+from zoo_compute.client.results import load_checkpoint, manifest_of, module_tensors
 from zoo_compute.spec.params import ZEN
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
@@ -57,6 +59,8 @@ def test_two_aggregators__post_a_share_each_and_are_paid_for_it(
         before, after = module_tensors(load_checkpoint(view, client.store, 0)), load_state(result.path)
         assert after.keys() == before.keys()
         assert any((before[name] != after[name]).any() for name in after)
+        replayed = replay(manifest_of(view, client.store), client.store, masks_of(view))
+        assert replayed.roots == [view.checkpoint_roots[made] for made in range(view.terms.rounds + 1)]
         verified = ["verify", str(job.id), "--all", "--network", str(network.network_path), "--json"]
         capsys.readouterr()
         assert cli.run(verified) == 0, capsys.readouterr().err

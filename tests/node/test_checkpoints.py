@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from node import tasks
+from node.compute.programs import Tensors
 from node.compute.training import root_of
-from node.errors import BadInputs, FalseCheckpoint
-from node.inputs.checkpoints import fetch_pointer
+from node.errors import BadInputs, FalseCheckpoint, Withheld
+from node.inputs.checkpoints import fetch_checkpoint, fetch_pointer
+from node.inputs.programs import fetch_programs
 from repops.files import parse_state, state_bytes
 from tests.support.small_job import SmallJob, publish
 from zoo_compute.errors import Retryable
+from zoo_compute.formats.aggregation import Aggregation
 from zoo_compute.formats.bundles import Pointer
 from zoo_compute.formats.manifest import JobError
+from zoo_compute.spec.merkle import root_of_shares
 from zoo_compute.training.outer_optimizers import OUTER
+from zoo_compute.training.rounds import checkpoint_shares
 
 
 @pytest.fixture
@@ -63,3 +69,27 @@ def test_a_job__does_not_begin_with_a_weight_that_is_not_finite(job: SmallJob, t
     tensors = {each: array for each, array in weights.items() if not each.startswith(OUTER)}
     with pytest.raises(JobError, match=f"NaN or an infinity in '{name}'"):
         publish(tmp_path / "again", weights=tensors)
+
+
+def test_a_checkpoint_of_several_aggregators__has_each_ones_tensors_in_its_own_share(job: SmallJob) -> None:
+    manifest = replace(job.manifest, aggregation=Aggregation(aggregators=2), redundancy=3)
+    step = fetch_programs(job.store, manifest).graph
+    whole = parse_state(job.store.read(job.manifest.state.cid, max_bytes=2**30))
+    first, second = ({n: whole[n] for n in names} for names in checkpoint_shares(step, manifest.aggregation_spec))
+
+    def fetched(*shares: dict[str, np.ndarray]) -> Tensors:
+        roots = [root_of(share) for share in shares]
+        cids = [job.store.add(state_bytes(share)) for share in shares]
+        made = [Pointer(1, 0, cid, root, 0b11).to_bytes() for cid, root in zip(cids, roots, strict=True)]
+        pointers = [job.store.add(pointer) for pointer in made]
+        return fetch_checkpoint(job.store, manifest, step, 1, 1, pointers, root_of_shares(roots))
+
+    got = fetched(first, second)
+    assert {name: array.tobytes() for name, array in got.items()} == {n: a.tobytes() for n, a in whole.items()}
+    name = min(second)
+    with pytest.raises(FalseCheckpoint, match="the share of aggregator 1 does not hold"):
+        fetched(first | {name: second[name]}, second)
+    with pytest.raises(FalseCheckpoint, match="the share of aggregator 2 does not hold"):
+        fetched(first, {n: a for n, a in second.items() if n != name})
+    with pytest.raises(Withheld, match="missing key 'version'"):
+        fetch_checkpoint(job.store, manifest, step, 1, 1, [job.store.add(b"{}"), job.store.add(b"[]")], bytes(32))

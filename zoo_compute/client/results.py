@@ -26,14 +26,16 @@ TIMEOUT_S = 600.0
 
 @dataclass(frozen=True)
 class Result:
-    """A verified checkpoint. final: the challenge window of every claim it depends on is over."""
+    """A verified checkpoint. final: the challenge window of every claim it depends on is over. cid, pointer: of several aggregators each
+    one's, with commas.
+    """
 
     path: Path
     job: int
     round: int  # rounds done
     rounds: int
     root: str
-    cid: str  # of the whole checkpoint file
+    cid: str  # of the file of the whole checkpoint, or of each share
     pointer: str
     final: bool
     parameters: int
