@@ -11,8 +11,7 @@ from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Kind
 from zoo_compute.spec.params import MAX_AGGREGATORS, MAX_SLOTS
 from zoo_compute.spec.requirements import Capability
 
-# Not a seat, as the numbers after it: of the first aggregator's share of the newest checkpoint of a delayed job, which the open turn's slots do
-# not start from.
+# Numbers from here on are no seats, but shares of the newest checkpoint of a delayed job, which the open turn's slots do not start from.
 NEWEST_CHECKPOINT = AGGREGATOR_SEAT + MAX_AGGREGATORS
 
 

@@ -65,9 +65,8 @@ class Custody:
         self._open: set[int] = set()  # jobs in which there is more to do
         self._since: dict[tuple[object, ...], int] = {}  # what is due -> when I saw that first
         self._noted = -1  # the stake that was compared last
-        self._proposals: dict[
-            tuple[int, int, int], set[bytes]
-        ] = {}  # by job, turn and seat: what an aggregator proposed
+        # By job, turn and seat: what an aggregator proposed.
+        self._proposals: dict[tuple[int, int, int], set[bytes]] = {}
         self._valid: dict[tuple[str, int, Signed], bool] = {}
 
     def pending(self, job: int) -> bool:

@@ -25,7 +25,7 @@ def next_checkpoint(
     manifest: Manifest, programs: Programs, checkpoint: Tensors, updates: Mapping[int, Tensors]
 ) -> Tensors:
     """As all of a job's aggregators make it. Raises BadInputs."""
-    aggregators = manifest.aggregation.aggregators
+    aggregators = manifest.aggregators
     if aggregators == 1:
         return aggregate(manifest, programs, checkpoint, updates)
     shares = (aggregate(manifest, programs, checkpoint, updates, share) for share in range(aggregators))

@@ -255,7 +255,7 @@ class _Player:
                 updates[slot], trees[slot] = received.state, received.tree
             results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}
             seated.append(SeatClaim(Claim(*decode(commit["claim"])), results))
-        several = inputs.manifest.aggregation.aggregators > 1
+        several = inputs.manifest.aggregators > 1
         share = self._claim.seat - AGGREGATOR_SEAT if several else None
         sent: Any = {"claim": self._claim, "seated": seated, "trees": trees, "share": share, "folder": folder}
         return Aggregation(inputs.manifest, step, inputs.checkpoint, updates, **sent)

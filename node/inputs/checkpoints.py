@@ -19,6 +19,9 @@ from zoo_compute.training.rounds import checkpoint_bytes, checkpoint_nodes, file
 from zoo_compute.training.shapes import shape_mismatch
 from zoo_compute.training.shares import SharedCheckpoint
 
+# As a request names one: by its pointer, by one of each of several aggregators, or None for the initial one.
+Checkpoint = str | Sequence[str] | None
+
 
 def fetch_pointer(store: Store, cid: str) -> Pointer:
     """Raises BadInputs; the store's errors pass."""
@@ -28,21 +31,15 @@ def fetch_pointer(store: Store, cid: str) -> Pointer:
         raise BadInputs(str(error)) from error
 
 
-def pointers_of(checkpoint: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Of a request's `checkpoint`: none of the initial one; of several aggregators' each one's, in the order of their seats."""
+def pointers_of(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """In the order of the aggregators' seats."""
     if checkpoint is None:
         return ()
     return (checkpoint,) if isinstance(checkpoint, str) else tuple(checkpoint)
 
 
 def fetch_checkpoint(
-    store: Store,
-    manifest: Manifest,
-    step: Graph,
-    job: int,
-    round: int,
-    checkpoint: str | Sequence[str] | None,
-    root: bytes,
+    store: Store, manifest: Manifest, step: Graph, job: int, round: int, checkpoint: Checkpoint, root: bytes
 ) -> Tensors:
     """The checkpoint that `round` starts from; `root` is the chain's.
 
@@ -55,13 +52,7 @@ def fetch_checkpoint(
 
 
 def stream_checkpoint(
-    store: Store,
-    manifest: Manifest,
-    step: Graph,
-    job: int,
-    round: int,
-    checkpoint: str | Sequence[str] | None,
-    root: bytes,
+    store: Store, manifest: Manifest, step: Graph, job: int, round: int, checkpoint: Checkpoint, root: bytes
 ) -> Tensors:
     """As `fetch_checkpoint`, with one tensor in memory at a time, for whoever takes them in ascending order of names."""
     state: Tensors
@@ -114,7 +105,7 @@ def _check_shapes(state: Tensors, step: Graph, manifest: Manifest, share: int | 
 def _made_checkpoint(
     store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointers: Sequence[str], root: bytes
 ) -> Tensors:
-    aggregators = manifest.aggregation.aggregators
+    aggregators = manifest.aggregators
     if len(pointers) != aggregators:
         raise BadInputs(f"a checkpoint of {len(pointers)} pointers; the job has {aggregators} aggregators")
     if aggregators == 1:
@@ -147,7 +138,7 @@ def _share(store: Store, manifest: Manifest, step: Graph, record: Pointer, share
         return stream_state(store, record.state, record.root, max_bytes=file_bytes(nodes)) if state is None else state
 
 
-def checkpoint_cids(store: Store, manifest: Manifest, checkpoint: str | Sequence[str] | None) -> tuple[str, ...]:
+def checkpoint_cids(store: Store, manifest: Manifest, checkpoint: Checkpoint) -> tuple[str, ...]:
     """The files a checkpoint consists of: pointers and states; of the initial one, the manifest's state."""
     pointers = pointers_of(checkpoint)
     if not pointers:

@@ -283,9 +283,8 @@ class JobView:
     seats: Mapping[int, Seat]  # by number; from AGGREGATOR_SEAT on they are of aggregators
     stakes: Mapping[int, JobStake]  # by operator
     checkpoint_roots: Mapping[int, bytes]  # by round, after all rollbacks; 0 is the initial state
-    checkpoint_cids: Mapping[
-        int, tuple[bytes, ...]
-    ]  # by round from 1: digests of the pointers' CIDs, one an aggregator
+    # By round from 1: digests of the pointers' CIDs, one an aggregator.
+    checkpoint_cids: Mapping[int, tuple[bytes, ...]]
     commits: Sequence[Commit]  # in the order they were made
     checkpoints: Sequence[Checkpoint]
     lost_slots: Mapping[int, int] = field(
@@ -456,7 +455,7 @@ class JobView:
     def checkpoint_of(self, round_: int, start_root: bytes | None = None, turn: int | None = None) -> Checkpoint | None:
         """The aggregation before `turn` that made the checkpoint with this root, from which `round_` starts; None for the initial state.
 
-        Of several aggregators, that of the first seat.
+        Where several made it, the first seat's.
         """
         return next(iter(self.made_checkpoint(round_, start_root, turn)), None)
 

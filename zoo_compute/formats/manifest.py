@@ -238,11 +238,11 @@ class Manifest:
                 raise BadField(
                     f"compression.bits: {SIGNS} leaves nothing to carry on; use carry_rounds 1, got {self.carry}"
                 )
-            if self.aggregation.aggregators > 1 and not self.custodians:
+            if self.aggregators > 1 and not self.custodians:
                 raise BadField(
                     f"aggregation.aggregators: several need custodians; use checkpoint redundancy {MIN_CUSTODIANS} or more"
                 )
-            if self.aggregation.aggregators > 1 and self.outer.kind == "adamw":
+            if self.aggregators > 1 and self.outer.kind == "adamw":
                 raise BadField(
                     "aggregation.aggregators: adamw counts rounds once for all tensors; use outer kind nesterov"
                 )

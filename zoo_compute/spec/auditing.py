@@ -13,9 +13,8 @@ from zoo_compute.spec import clocks
 from zoo_compute.spec.clocks import ClockPreset
 from zoo_compute.spec.params import AUDIT_CANDIDATES, BPS, MAX_AGGREGATORS, VERDICT_WORDS
 
-FIRST_SLOT_UNIT: int = (
-    MAX_AGGREGATORS  # units below are of aggregations, by their seats; the others are slot + FIRST_SLOT_UNIT
-)
+# Units below are of aggregations, by their seats; the others are slot + FIRST_SLOT_UNIT.
+FIRST_SLOT_UNIT: int = MAX_AGGREGATORS
 WORD_BITS = 256
 
 
