@@ -64,7 +64,7 @@ class Aggregation:
         between("aggregation.aggregators", self.aggregators, 1, MAX_AGGREGATORS)
         if self.aggregators > 1 and not self.is_mean:
             raise BadField(
-                f"aggregation.aggregators: {self.rule} compares whole updates, of which none of several has all; use rule mean"
+                f"aggregation.aggregators: {self.rule} compares whole updates, and each of several has a share; use rule mean"
             )
         if self.is_mean and (self.hostile or self.mixing != "none"):
             raise BadField("aggregation.rule: a mean supports neither `hostile` nor `mixing`; use trimmed_mean")
