@@ -6,6 +6,7 @@ import logging
 
 from keepers.capacity import Capacity
 from keepers.config import OperatorConfig
+from keepers.decisions.demands import shares_to_fetch
 from keepers.decisions.orders import (
     Aggregate,
     CommitTrained,
@@ -108,7 +109,7 @@ class Actions:
                 if demanded is not None:
                     self._sends.add(view, demanded[0], value=demanded[1])
             case Aggregate(seat):
-                request = aggregate_request(view, fetched_bundles(self._work, view), seat)
+                request = aggregate_request(view, fetched_bundles(self._work, view, self._config.operator), seat)
                 self._ask("work.aggregate", aggregate_name(view, seat), request)
             case PostAggregate(mask, seat):
                 self._post_checkpoint(view, seat, mask)
@@ -129,9 +130,10 @@ class Actions:
 
     def _fetch(self, view: JobView, seat: int) -> None:
         claim = next(claim for claim in present_claims(view) if claim.seat == seat)
-        bundle = bundle_to_fetch(self._work, self._store, view, claim)
-        request = fetch_request(view, claim, bundle, self._chain.params.answer_s)
-        self._ask("work.fetch", fetch_name(claim, view.job), request)
+        bundle = bundle_to_fetch(self._work, self._store, view, claim, self._config.operator)
+        shares = shares_to_fetch(view, self._config.operator)
+        request = fetch_request(view, claim, bundle, self._chain.params.answer_s, shares)
+        self._ask("work.fetch", fetch_name(claim, view.job, shares), request)
 
     def _commit(self, view: JobView, seat: int) -> None:
         assert view.run is not None, "a seat is committed while the job runs"

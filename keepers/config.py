@@ -68,6 +68,7 @@ class Settings:
     power_watts: float = 0.0
     power_price: str = "0"
     capacity: int = 4
+    aggregator_capacity: int = 1
     keep_days: float = KEEP_DAYS
     free_space_gb: float = 5
     store_max_gb: float = 0
@@ -78,6 +79,7 @@ class Settings:
     spares: int = 1
     threads: int = 0
     device: str = ""
+    memory_gb: float = 0
     state_folder: str = ""
     availability_hours: list[int] = field(default_factory=list)
     sample_rate: float = 0.25
@@ -115,6 +117,11 @@ class OperatorConfig(Settings):
     def store_location(self) -> str:
         """The location `zoo_compute.store.open_store` takes."""
         return self.store if self.store.startswith("kubo:") else str(self.path(self.store))
+
+    @property
+    def memory_bytes(self) -> int:
+        """What each worker counts on; 0: on all memory."""
+        return int(self.memory_gb * 10**9)
 
     @property
     def network_path(self) -> Path:

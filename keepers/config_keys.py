@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from zoo_compute.config_keys import Key, Keys
 from zoo_compute.gpus import PERIODS
+from zoo_compute.spec.params import MAX_AGGREGATORS
 
 MAX_SLOTS = 512  # of a seat: their results must fit a bundle of one block
 ROLES = ("provider", "aggregator", "verifier", "custodian")
@@ -76,6 +77,12 @@ KEYS: Keys = {
         1,
         MAX_SLOTS,
     ),
+    "aggregator_capacity": Key(
+        "shares of one job's model that you combine in a round, where several aggregators divide it: each is a seat with its own lock and "
+        "price, and your worker combines one after another",
+        1,
+        MAX_AGGREGATORS,
+    ),
     "keep_days": Key(
         "days after a job is closed for which its files and records stay; 0 keeps them for good ([what is kept](guides/disk.md))",
         0,
@@ -111,6 +118,12 @@ KEYS: Keys = {
         "Cards may be unequal: the node measures each, leaves the last slots of a round to the faster ones, and bids what all of them can "
         "train in time",
         default="the best there is",
+    ),
+    "memory_gb": Key(
+        "main memory that each worker counts on, if the machine has other work too; 0: all of it. A job that needs more is declined, or "
+        "fitted in with recomputation and `state_folder` ([memory](guides/hardware.md#memory))",
+        0,
+        1_000_000,
     ),
     "state_folder": Key(
         "a folder on a fast disk, where the state of a job that does not fit in memory lies in files without names, twice its size while a "

@@ -94,6 +94,7 @@ def _build(names: dict[str, Any]) -> TorchBuild:
 
 
 _chosen_threads = 0
+_memory_limit = 0
 _state_folder: Path | None = None
 
 
@@ -104,6 +105,12 @@ def threads() -> int:
     if torch := sys.modules.get("torch"):
         return int(torch.get_num_threads())
     return _default_threads()
+
+
+def use_memory(limit: int) -> None:
+    """Count on at most so many bytes of main memory in this process; 0: on all that it may use."""
+    global _memory_limit
+    _memory_limit = limit
 
 
 def state_folder() -> Path | None:
@@ -146,7 +153,7 @@ def _default_threads() -> int:
 
 
 def machine_memory() -> tuple[int, int]:
-    """Free and total bytes that this process may use: of the machine, or of a container that may have less."""
+    """Free and total bytes that this process may use: of the machine, or of a container or by `use_memory` fewer."""
     page = os.sysconf("SC_PAGE_SIZE")
     total = page * os.sysconf("SC_PHYS_PAGES")
     try:
@@ -155,7 +162,8 @@ def machine_memory() -> tuple[int, int]:
         free = total  # macOS has no such figure
     for used, limit in _cgroup_memory(CGROUPS, OWN_CGROUP):
         free, total = min(free, max(0, limit - used)), min(total, limit)
-    return free, total
+    most = _memory_limit or total
+    return min(free, most), min(total, most)
 
 
 def _cgroup_memory(root: Path, own: Path) -> Iterator[tuple[int, int]]:

@@ -27,14 +27,14 @@ from node.admission.trial import LoadedWorkload
 from node.backends import falls_back, remember
 from node.compute.aggregation import aggregate, should_precompute
 from node.compute.cache import put_async
+from node.compute.memory_choice import why_not_aggregate
 from node.compute.programs import Programs, Tensors
 from node.compute.reexecution import Mismatch, verify_slot
 from node.compute.report import ShardReport
 from node.compute.training import Progress, ShardResult, probe_losses, root_of, train_shard
-from node.device import GB, as_node_memory_errors, computes_on, memory, parse_layout, pick_device
+from node.device import as_node_memory_errors, computes_on, parse_layout, pick_device
 from node.disputes.player import AGGREGATION_DISPUTE, TRIAL_DISPUTE, dispute_of, result_in
 from node.errors import BadInputs, NodeOutOfMemory, OverLimit, TensorChunk, Withheld
-from node.hardware import CPU
 from node.inputs import carried_state
 from node.inputs.bundles import SlotResult
 from node.inputs.checkpoints import checkpoint_cids, fetch_pointer, fetch_posted, pointers_of
@@ -46,9 +46,8 @@ from node.inputs.states import put_state
 from node.inputs.updates import fetch_results, get_update, get_updates, get_whole_update, pin_received, put_update
 from node.measurement.step_cost import MeasuredProgram, limits_for, step_cost
 from repops import backend
-from repops.graph import Graph
+from zoo_compute.codec.files import UpdateLayout
 from zoo_compute.formats.bundles import Pointer
-from zoo_compute.formats.manifest import Manifest
 from zoo_compute.formats.tags import job_tag, round_tag
 from zoo_compute.json_codec import decode, finite_or_none
 from zoo_compute.spec import merkle
@@ -56,7 +55,7 @@ from zoo_compute.spec.frames import EMPTY, Result
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import batch_of
 from zoo_compute.training.held_bytes import round_bytes
-from zoo_compute.training.memory import aggregation_bytes, aggregation_flops
+from zoo_compute.training.memory import aggregation_flops
 from zoo_compute.training.outliers import harmful_slots, scores_of
 from zoo_compute.training.rounds import tokens_of
 
@@ -110,17 +109,11 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         "memory": chosen.line,
         "flops_per_s": profile.flops / cost.step_s,
         "aggregation_s": aggregation_flops(programs.graph, manifest.aggregation_spec) * cost.step_s / profile.flops,
-        "cannot_aggregate": _why_not_aggregate(manifest, programs.graph),
+        "cannot_aggregate": why_not_aggregate(manifest, programs.graph),
         "carry": manifest.carry,
         "measured_at": cost.measured_at,
         "again_at": cost.again_at,
     }
-
-
-def _why_not_aggregate(manifest: Manifest, step: Graph) -> str:
-    needed, total = aggregation_bytes(step, manifest.aggregation_spec, streamed=True), memory(CPU)[1]
-    why = f"combining {manifest.slots} updates needs about {needed / GB:,.1f} GB, this machine has {total / GB:,.1f} GB"
-    return why if needed > total else ""
 
 
 @falls_back
@@ -163,10 +156,10 @@ def run_shard(
 
 def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch the data of one commitment as soon as possible: it can be demanded only for a while; in a job with custodians all that the
-    updates commit to. Raises Withheld."""
+    updates commit to, but of an aggregator's `shares` these alone. Raises Withheld."""
     manifest = fetch_manifest(store, request["manifest"])
     graph = fetch_programs(store, manifest, request.get("device")).graph
-    start, timeout_s = root_from_hex(request["start_root"]), request["timeout_s"]
+    start, timeout_s, shares = root_from_hex(request["start_root"]), request["timeout_s"], request.get("shares") or ()
     try:
         entries = fetch_results(store, request, request, start, timeout_s)
     except UNAVAILABLE as error:
@@ -174,10 +167,13 @@ def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     missing, why, tag = dict[int, TensorChunk | None](), "", round_tag(request["job"], request["round"])
     for slot, entry in entries.items():
         try:
-            get_one = get_whole_update if manifest.custodians else get_update
-            get_one(store, entry, manifest, graph, timeout_s=timeout_s, tag=tag)
+            for share in shares:
+                get_update(store, entry, manifest, graph, timeout_s=timeout_s, tag=tag, share=share, streamed=True)
+            if not shares:
+                get_one = get_whole_update if manifest.custodians else get_update
+                get_one(store, entry, manifest, graph, timeout_s=timeout_s, tag=tag)
         except UNAVAILABLE as error:
-            missing[slot], why = missing_update_chunk(store, entry.update), str(error)
+            missing[slot], why = missing_update_chunk(store, entry.update, UpdateLayout.of(graph, manifest)), str(error)
     if missing:
         raise Withheld(f"updates of slots {sorted(missing)}: {why}", missing)
     return {"job": request["job"], "slots": sorted(entries), "bundle": request["bundle"]}
@@ -190,7 +186,7 @@ def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool
     must_last: the checkpoint is on the disk when this returns, since others will ask for it."""
     began = time.perf_counter()
     inputs = fetch_inputs(store, request)
-    entries, updates = _received(request, store, inputs)
+    entries, updates = _received(request, store, inputs, request.get("share"))
     checkpoint = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates, request.get("share"))
     mask = sum(1 << slot for slot in entries)
     root = root_of(checkpoint)
@@ -225,26 +221,29 @@ def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str,
     losses of a probe of the updates."""
     began = time.perf_counter()
     inputs = fetch_inputs(store, request)
-    updates = _received(request, store, inputs)[1]
+    updates = _received(request, store, inputs, request.get("share"))[1]
     made = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates, request.get("share"))
     root = root_of(made)
     posted = root_from_hex(request["root"])
     answer: dict[str, Any] = {name: request[name] for name in ("job", "round", "operator")}
     answer |= {"agrees": root == posted, "segments": 0}
     if root == posted:
-        answer |= _probed(request, store, inputs, updates)
+        answer |= _probed(request, store, inputs)
     else:
         message = f"the checkpoint's root is {root.hex()}, posted was {posted.hex()}"
         answer |= {"field": "root", "message": message, "dispute": AGGREGATION_DISPUTE}
     return {**answer, "seconds": time.perf_counter() - began}
 
 
-def _probed(request: Mapping[str, Any], store: Store, inputs: Inputs, updates: Mapping[int, Tensors]) -> dict[str, Any]:
+def _probed(request: Mapping[str, Any], store: Store, inputs: Inputs) -> dict[str, Any]:
     """`odd`: [round, slot] of each update that by itself makes the loss worse; `probe`: the losses that say so. Empty if the
-    probe is not possible: no verdict waits for files that a submitter may withhold."""
+    probe is not possible: no verdict waits for files that a submitter may withhold. Of several shares, the first one's check does it."""
+    if request.get("share"):
+        return {}
     manifest, programs, round_ = inputs.manifest, inputs.programs, request["round"]
     try:
         heldout = fetch_heldout(store, manifest, programs.graph)
+        updates = _received(request, store, inputs)[1]
         with as_node_memory_errors(programs.profile, programs.device):
             before, after = probe_losses(manifest, programs, inputs.checkpoint, heldout, round_, updates)
     except (*UNAVAILABLE, NodeOutOfMemory) as error:
@@ -256,14 +255,14 @@ def _probed(request: Mapping[str, Any], store: Store, inputs: Inputs, updates: M
 
 
 def _received(
-    request: Mapping[str, Any], store: Store, inputs: Inputs
+    request: Mapping[str, Any], store: Store, inputs: Inputs, share: int | None = None
 ) -> tuple[dict[int, SlotResult], dict[int, Tensors]]:
-    """The results that a checkpoint combines, and their updates, by slot."""
+    """The results that a checkpoint combines, and their updates, or one share of these, by slot."""
     entries: dict[int, SlotResult] = {}
     for commit in request["bundles"]:
         entries |= fetch_results(store, request, commit, root_from_hex(commit["start_root"]))
     tag = round_tag(request["job"], request["round"])
-    received = get_updates(store, entries, inputs.manifest, inputs.programs.graph, tag=tag)
+    received = get_updates(store, entries, inputs.manifest, inputs.programs.graph, tag=tag, share=share)
     return entries, {slot: each.state for slot, each in received.items()}
 
 

@@ -122,7 +122,7 @@ def network(manifest: Manifest, files: JobFiles, weights: State) -> Run:
     """Every round of every slot; private state goes on from round to round."""
     run, checkpoint, programs = Run(), {**files.checkpoint, **weights}, files.programs
     private: dict[int, State] = {}
-    parts, every = UpdateLayout.of(programs.graph, manifest.compression), max(1, manifest.rounds // 10)
+    parts, every = UpdateLayout.of(programs.graph, manifest), max(1, manifest.rounds // 10)
     timed = {round_ for round_ in range(manifest.rounds) if round_ % max(1, manifest.rounds // TIMED) == 0}
     for round_ in range(manifest.rounds):
         updates: dict[int, State] = {}

@@ -51,6 +51,14 @@ def fetch_or_demand(view: JobView, run: Run, me: OperatorContext, progress: Prog
             yield from (Train(slot) for slot in missing.chunks if slot not in known)
 
 
+def shares_to_fetch(view: JobView, operator: int) -> tuple[int, ...]:
+    """Which of several aggregators' shares of the updates an operator combines; empty for whole updates, which custodians keep."""
+    is_custodian = view.custody is not None and view.custody.place_of(operator) is not None
+    if view.terms.aggregators == 1 or is_custodian:
+        return ()
+    return tuple(n - AGGREGATOR_SEAT for n, seat in view.aggregator_seats.items() if seat.operator == operator)
+
+
 def signers_to_check(view: JobView, me: OperatorContext, made: Checkpoint) -> Mapping[int, int]:
     """Those who signed for a checkpoint, by place: whoever has a seat sees that they serve it. Not those who lost their place for that
     already.

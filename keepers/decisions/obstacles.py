@@ -17,6 +17,7 @@ from zoo_compute.spec.pricing import least_capacity
 from zoo_compute.spec.requirements import requirements_of, unmet
 from zoo_compute.spec.schedule import Work, Worker, periods, suits
 
+SHARES_MARGIN = 3  # what combining a share takes besides its arithmetic: updates are fetched, the checkpoint is stored
 RECOVERY_S = 6  # in every estimate: a worker killed in the middle is back, and the commitment is mined
 MEASURED_AGAIN = "; it is measured again after a while, in case this machine was busy"
 ROLES = {Kind.SLOTS: "as provider", Kind.AGGREGATOR: "as aggregator"}
@@ -46,12 +47,23 @@ def obstacle(view: JobView, me: OperatorContext, progress: Progress, kind: int) 
 def biddable_units(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> int:
     """Units that I can bid for: those I have workers and collateral for."""
     lot = view.lots[kind]
-    room = min(lot.units, min(me.capacity, me.most_units) if kind == Kind.SLOTS else 1)
+    room = min(
+        lot.units, min(me.capacity, me.most_units) if kind == Kind.SLOTS else _shares_in_time(view, me, progress)
+    )
     if lot.lock:
         room = min(room, max(0, free(view, me) - view.bid_lock(kind, 0)) // lot.lock)
     if kind == Kind.SLOTS and progress.slot_s is not None:
         room = min(room, _fitting(view, me, progress.slot_s), defensible(view, me, progress, room))
     return room if room >= least_capacity(lot.units) else 0
+
+
+def _shares_in_time(view: JobView, me: OperatorContext, progress: Progress) -> int:
+    """How many shares of the model I can combine, one after another, in the job's time for one. At least one: `why_not_aggregate`
+    decides about that.
+    """
+    if me.aggregator_capacity == 1 or not progress.aggregation_s:
+        return me.aggregator_capacity
+    return max(1, min(me.aggregator_capacity, int(view.terms.aggregate_s / (SHARES_MARGIN * progress.aggregation_s))))
 
 
 def free(view: JobView, me: OperatorContext) -> int:

@@ -22,7 +22,8 @@ class OperatorContext:
     capacity: slots I can train at once, less those that my other jobs use or bid for. busy_elsewhere_s: seconds that their slots
     take on the same workers. capability: what jobs may ask of me. max_job_s: the longest job I bind collateral for. hours: a bitmap of the periods of an epoch
     (`epoch_s`) in which I am available; 0: always. ring_conflicts: by kind, another job whose bid of mine has the ring place that a
-    bid in this job would take. allow, deny: submitters whose jobs I serve (empty: anybody's), and whose I do not. unpriced: the kinds whose price price_script did not say (yet), and why; such a price is 0. most_units: of one bid, that my stake covers. promises: the slots of my other jobs, as far as they were measured. token: the token that the job pays in; None if I have no price in it.
+    bid in this job would take. allow, deny: submitters whose jobs I serve (empty: anybody's), and whose I do not. unpriced: the kinds whose price price_script did not say (yet), and why; such a price is 0. most_units: of one bid, that my stake covers.
+    aggregator_capacity: shares of a model that I combine in a round. promises: the slots of my other jobs, as far as they were measured. token: the token that the job pays in; None if I have no price in it.
     """
 
     operator: int
@@ -53,6 +54,7 @@ class OperatorContext:
     token: Token | None = ZEN
     promises: tuple[Promise, ...] = ()
     most_units: int = MAX_SLOTS
+    aggregator_capacity: int = 1
     allow: frozenset[str] = frozenset()
     deny: frozenset[str] = frozenset()
     unpriced: Mapping[int, str] = field(default_factory=dict)
@@ -86,7 +88,7 @@ class Progress:
     """My own work on the job.
 
     slot_s: timed seconds of one slot-round (None: not timed). opening_s: of a step's trace and its dearest opening, which
-    `opening` names. aggregation_s: the least that combining a round's updates takes. cannot_aggregate: why this machine's memory does not
+    `opening` names. aggregation_s: the least that combining a round's updates takes, of one share of the model. cannot_aggregate: why this machine's memory does not
     suffice to be the job's aggregator, empty if it does. can_measure_again: what was measured is old enough for that. trained, failed_slots: slots of the open round. failed: the inputs
     could not be fetched, are not what was committed, or do not fit this machine; why: which of these. over_limit: failed, since the
     program exceeded a limit when it was measured. memory: how the job fits this machine, if values of a step are computed again for

@@ -29,6 +29,10 @@ from zoo_compute.spec.trials import TRIALS, Workload
 from zoo_compute.store.cid import raw_cid
 
 COUNTS = ("rounds", "slots", "aggregators")  # in the terms as in the manifest
+FETCH_TIMEOUT_S = 120.0  # for one file; what came in until then is kept
+# Of a job whose manifest my worker has not read, or whose record is gone: a request then names all rounds before, and a worker begins at
+# the restart that the manifest says.
+UNKNOWN_CARRY = 2**63
 
 
 def _base(view: JobView, turn: int, round_: int, start_root: bytes) -> dict[str, Any]:
@@ -60,14 +64,6 @@ def _share(view: JobView, seat: int) -> int | None:
 def _run(view: JobView) -> Run:
     assert view.run is not None, "work is asked for after the award"
     return view.run
-
-
-FETCH_TIMEOUT_S = 120.0  # for one file; what came in until then is kept
-
-
-# Of a job whose manifest my worker has not read, or whose record is gone: a request then names all rounds before, and a worker begins at
-# the restart that the manifest says.
-UNKNOWN_CARRY = 2**63
 
 
 def prepare_name(view: JobView) -> str:
@@ -205,18 +201,22 @@ def aggregate_request(view: JobView, fetched: Mapping[int, str], seat: int = AGG
     return {**base, "share": _share(view, seat), "bundles": bundles, "asked_at": view.now}
 
 
-def fetch_name(commit: Commit, job: int) -> str:
-    return f"fetch-{job}-{commit.turn}-{commit.seat}-{commit.bundle.hex()[:16]}"
+def fetch_name(commit: Commit, job: int, shares: Sequence[int] = ()) -> str:
+    own = "".join(f"-{share}" for share in shares)
+    return f"fetch-{job}-{commit.turn}-{commit.seat}-{commit.bundle.hex()[:16]}{own}"
 
 
-def fetch_request(view: JobView, commit: Commit, bundle: str, answer_s: int) -> dict[str, Any]:
-    """A commitment's results. Half of the time in which they can be demanded is left for demanding them."""
+def fetch_request(
+    view: JobView, commit: Commit, bundle: str, answer_s: int, shares: Sequence[int] = ()
+) -> dict[str, Any]:
+    """A commitment's results, or these shares of them. Half of the time in which they can be demanded is left for demanding them."""
     left_s = commit.deadline - 2 * answer_s - view.now
     return {
         **_base(view, commit.turn, commit.round, commit.start_root),
         "slots": list(commit.slots),
         "operator": commit.operator,
         "bundle": bundle,
+        "shares": list(shares),
         "root": commit.root.hex(),
         "timeout_s": min(FETCH_TIMEOUT_S, max(1.0, left_s / 2)),
         "asked_at": view.now,

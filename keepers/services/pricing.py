@@ -48,6 +48,7 @@ class Pricing:
             "is_aggregator": "aggregator" in config.roles and aggregator_price is not None,
             "price": price or 0,
             "aggregator_price": aggregator_price or 0,
+            "aggregator_capacity": config.aggregator_capacity,
             "standby": config.standby,
             "max_job_s": config.longest_job_days * 86_400,
             "demand_after_s": config.demand_after_s,

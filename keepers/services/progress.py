@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from keepers.decisions.demands import shares_to_fetch
 from keepers.decisions.orders import NEWEST_CHECKPOINT, MissingData, Progress
 from keepers.decisions.requests import (
     UNKNOWN_CARRY,
@@ -65,7 +66,8 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
     if measured.failed or view.run is None or view.state != JobState.RUNNING:
         return measured
     combined = {seat: work.status(aggregate_name(view, seat)) for seat in view.unposted_seats_of(operator)}
-    fetched = {c.seat: work.status(fetch_name(c, view.job)) for c in present_claims(view)} if combined else {}
+    shares = shares_to_fetch(view, operator)
+    fetched = {c.seat: work.status(fetch_name(c, view.job, shares)) for c in present_claims(view)} if combined else {}
     missing = {seat: parse_missing(s.missing) for seat, s in fetched.items() if s.missing}
     open_seats = [seat.slots for n, seat in view.seats_of(operator).items() if view.run.missing >> n & 1]
     slots = {slot for run in open_seats for slot in run} | {slot for each in missing.values() for slot in each.chunks}
@@ -107,9 +109,9 @@ def training_work(work: WorkQueue, view: JobView, slot: int) -> tuple[str, dict[
     return train_name(view, slot, carry), train_request(view, slot, carry, last["private"] if last else None)
 
 
-def bundle_to_fetch(work: WorkQueue, store: Store, view: JobView, commit: Commit) -> str:
+def bundle_to_fetch(work: WorkQueue, store: Store, view: JobView, commit: Commit, operator: int) -> str:
     """The claim's bundle; in place of one that is withheld, my own of the same root once I computed all of its slots anew."""
-    missing = work.status(fetch_name(commit, view.job)).missing
+    missing = work.status(fetch_name(commit, view.job, shares_to_fetch(view, operator))).missing
     reports = [trained(work, view, slot).result for slot in commit.slots] if missing else [None]
     results = [bundles.result_of(report) for report in reports if report is not None]
     if len(results) == commit.count:
@@ -120,9 +122,10 @@ def bundle_to_fetch(work: WorkQueue, store: Store, view: JobView, commit: Commit
     return raw_cid(commit.bundle)
 
 
-def fetched_bundles(work: WorkQueue, view: JobView) -> dict[int, str]:
+def fetched_bundles(work: WorkQueue, view: JobView, operator: int) -> dict[int, str]:
     """The bundle of each seat of the open turn that was fetched."""
-    fetched = {commit.seat: work.status(fetch_name(commit, view.job)).result for commit in present_claims(view)}
+    shares = shares_to_fetch(view, operator)
+    fetched = {c.seat: work.status(fetch_name(c, view.job, shares)).result for c in present_claims(view)}
     return {seat: result["bundle"] for seat, result in fetched.items() if result}
 
 

@@ -16,7 +16,14 @@ from repops.graph import Graph
 from zoo_compute.formats.aggregation import AggregationSpec
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.training.parts import Part
-from zoo_compute.training.rounds import PRODUCTS, SCORES, aggregation_batch, aggregation_parts, checkpoint_nodes
+from zoo_compute.training.rounds import (
+    PRODUCTS,
+    SCORES,
+    aggregation_batch,
+    aggregation_parts,
+    checkpoint_nodes,
+    shares_of,
+)
 from zoo_compute.training.shapes import shape_mismatch
 from zoo_compute.training.shares import SharedCheckpoint
 
@@ -41,7 +48,7 @@ def aggregate(
 ) -> State:
     """The next checkpoint, by the job's rule and outer optimiser; with `share`, one of several aggregators' share of it. Raises BadInputs.
 
-    updates: slot -> update, whose tensors are asked for in ascending order. What is not exchanged stays as it is in the
+    updates: slot -> update, or the share of it, whose tensors are asked for in ascending order. What is not exchanged stays as it is in the
     checkpoint. Runs part by part: beside both checkpoints and the updates it holds all slots' rows of one part.
     """
     if not updates:
@@ -49,12 +56,13 @@ def aggregate(
     mismatch = shape_mismatch(checkpoint, programs.graph, manifest.aggregation_spec)
     if mismatch:
         raise BadInputs(f"aggregate: the checkpoint does not fit the program: {mismatch}")
-    exchanged = programs.graph.exchanged
+    exchanged = set(programs.graph.exchanged)
+    own = exchanged if share is None else exchanged & shares_of(programs.graph, manifest.aggregation_spec)[share]
     for slot, update in updates.items():
         if not 0 <= slot < manifest.slots:
             raise BadInputs(f"aggregate: an update of slot {slot}; the job has {manifest.slots}")
-        if update.keys() != set(exchanged):
-            odd = min(update.keys() ^ set(exchanged))
+        if not own <= update.keys() <= exchanged:
+            odd = min((own - update.keys()) | (update.keys() - exchanged))
             raise BadInputs(
                 f"aggregate: the update of slot {slot} and the checkpoint do not hold the same tensors ({odd!r})"
             )

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from node.device import GB, MEMORY_SHARE, memory
 from node.errors import NodeOutOfMemory
-from node.hardware import Device, state_folder
+from node.hardware import CPU, Device, state_folder
 from repops import backend
 from repops.graph import Graph
 from repops.plan.fit import Fitted, Fitting, TooLarge
 from repops.profile import Profile
-from zoo_compute.training.memory import kept_bytes, needed_bytes
+from zoo_compute.formats.manifest import Manifest
+from zoo_compute.training.memory import aggregation_bytes, kept_bytes, needed_bytes
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,13 @@ def choose_memory(
         f"the job needs about {plain / GB:,.1f} GB with its data{why}, this machine has {total / GB:,.1f} GB",
         hint="decline jobs of this size, or use a larger machine",
     )
+
+
+def why_not_aggregate(manifest: Manifest, step: Graph) -> str:
+    """Why this machine's memory does not suffice to combine a round's updates; empty if it does."""
+    needed, total = aggregation_bytes(step, manifest.aggregation_spec, streamed=True), memory(CPU)[1]
+    why = f"combining {manifest.slots} updates needs about {needed / GB:,.1f} GB, this machine has {total / GB:,.1f} GB"
+    return why if needed > total else ""
 
 
 def _folder_for(state_bytes: int) -> Path | None:

@@ -249,14 +249,14 @@ class _Player:
         """From what the present seats committed, fetched and checked."""
         request, step = self._request, inputs.programs.graph
         updates, trees, seated = dict[int, Tensors](), dict[int, PrunedTree](), []
+        several = inputs.manifest.aggregators > 1
+        share = self._claim.seat - AGGREGATOR_SEAT if several else None
         for commit in request["bundles"]:
             entries = fetch_results(self._store, request, commit, root_from_hex(commit["start_root"]))
-            for slot, received in get_updates(self._store, entries, inputs.manifest, step).items():
+            for slot, received in get_updates(self._store, entries, inputs.manifest, step, share=share).items():
                 updates[slot], trees[slot] = received.state, received.tree
             results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}
             seated.append(SeatClaim(Claim(*decode(commit["claim"])), results))
-        several = inputs.manifest.aggregators > 1
-        share = self._claim.seat - AGGREGATOR_SEAT if several else None
         sent: Any = {"claim": self._claim, "seated": seated, "trees": trees, "share": share, "folder": folder}
         return Aggregation(inputs.manifest, step, inputs.checkpoint, updates, **sent)
 

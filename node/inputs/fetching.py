@@ -8,7 +8,10 @@ from contextlib import contextmanager
 
 from node.errors import BadInputs, TensorChunk, Withheld
 from repops.chunks import chunk_at_byte
+from repops.commitments import sorted_names
 from repops.graph import Node
+from zoo_compute.codec import BadUpdateFile
+from zoo_compute.codec.files import UpdateLayout, cids_of
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.errors import BadCid, ContentMissing, ContentRefused, ContentTampered, StoreUnreachable
 
@@ -49,13 +52,21 @@ def missing_chunk(store: Store, cid: str, nodes: Mapping[str, Node]) -> TensorCh
         return None
 
 
-def missing_update_chunk(store: Store, cid: str) -> TensorChunk | None:
-    """The missing chunk of an update's file: the first one, since a file that is incomplete cannot be read at all."""
-    try:
-        missing = store.first_missing_byte(cid) if isinstance(store, BlockStore) else None
-    except BadCid:
+def missing_update_chunk(store: Store, cid: str, parts: UpdateLayout) -> TensorChunk | None:
+    """The first chunk of the first file of an update that is not here whole, since a file that is incomplete cannot be read at all."""
+    if not isinstance(store, BlockStore):
         return None
-    return None if missing is None else (0, 0)
+    try:
+        if store.first_missing_byte(cid) is not None:
+            return (0, 0)
+        if not parts.shares or not store.has(cid):
+            return None
+        cids = cids_of(store, cid, parts, timeout_s=TIMEOUT_S)[1]
+        files = [file for file in parts.files(cids) if not store.has(file.cid)]
+    except (BadCid, BadUpdateFile):
+        return None
+    names = sorted_names(dict.fromkeys([*parts.shapes, *parts.kept]))
+    return (names.index(sorted_names(files[0].shapes)[0]), 0) if files else None
 
 
 def root_from_hex(text: str) -> bytes:

@@ -52,7 +52,7 @@ def fetch_results(
 
 def put_update(store: Store, update: State, manifest: Manifest, step: Graph, *, tag: str = "") -> str:
     """Store and pin a slot's update. Returns its CID."""
-    return files.put(store, update, UpdateLayout.of(step, manifest.compression), threads=threads(), tag=tag)
+    return files.put(store, update, UpdateLayout.of(step, manifest), threads=threads(), tag=tag)
 
 
 def get_update(
@@ -64,23 +64,24 @@ def get_update(
     timeout_s: float = TIMEOUT_S,
     tag: str = "",
     streamed: bool = False,
+    share: int | None = None,
 ) -> ReceivedUpdate:
     """Fetch a slot's update as its author sent it, and check its root. Raises BadInputs; the store's errors pass.
 
     tag: pin it under this tag, since it may have to be combined again when its author is gone. streamed: with one tensor in memory
-    at a time.
+    at a time. share: one aggregator's part of it alone.
     """
     try:
-        parts = UpdateLayout.of(step, manifest.compression)
+        parts = UpdateLayout.of(step, manifest)
         get = files.get_streamed if streamed else files.get
-        update = get(store, entry.update, parts, timeout_s=timeout_s, threads=threads())
+        update = get(store, entry.update, parts, share=share, timeout_s=timeout_s, threads=threads())
     except BadUpdateFile as error:
         raise BadInputs(f"update {entry.update}: {error}") from error
     if update.tree.root != entry.update_root:
         actual, wanted = update.tree.root.hex(), entry.update_root.hex()
         raise BadInputs(f"update {entry.update}: its root is {actual}, expected {wanted}")
-    if tag:
-        pin_received(store, entry.update, tag)
+    for cid in dict.fromkeys((entry.update, *update.cids)) if tag else ():
+        pin_received(store, cid, tag)
     return update
 
 
@@ -92,7 +93,7 @@ def get_whole_update(
     A custodian is asked for any of it. As `get_update` otherwise.
     """
     update = get_update(store, entry, manifest, step, timeout_s=timeout_s, tag=tag)
-    parts = UpdateLayout.of(step, manifest.compression)
+    parts = UpdateLayout.of(step, manifest)
     if not parts.kept:
         return
     try:
@@ -106,13 +107,19 @@ def get_whole_update(
 
 
 def get_updates(
-    store: Store, entries: Mapping[int, SlotResult], manifest: Manifest, step: Graph, *, tag: str = ""
+    store: Store,
+    entries: Mapping[int, SlotResult],
+    manifest: Manifest,
+    step: Graph,
+    *,
+    tag: str = "",
+    share: int | None = None,
 ) -> dict[int, ReceivedUpdate]:
     """As `get_update` for several slots, by slot; a few at once, so that round trips overlap. Streamed if they do not fit in memory."""
     slots = sorted(entries)
     streamed = aggregation_bytes(step, manifest.aggregation_spec) > memory(CPU)[0]
     received = prefetch(
-        lambda slot: get_update(store, entries[slot], manifest, step, tag=tag, streamed=streamed),
+        lambda slot: get_update(store, entries[slot], manifest, step, tag=tag, streamed=streamed, share=share),
         slots,
         MAX_CONCURRENT_FETCHES,
     )

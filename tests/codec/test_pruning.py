@@ -51,8 +51,19 @@ def test_a_state_without_tensors__has_the_root_of_none() -> None:
     assert PrunedTree({}, [], ()).root == state_root_of({})
 
 
-def test_names_that_are_no_run__are_refused() -> None:
-    roots = roots_of(5)
-    for hidden in (["n00", "n02"], ["n09"]):
-        with pytest.raises(ValueError, match="a run of its names"):
-            prune(roots, hidden)
+@pytest.mark.parametrize("count", [5, 8, 11])
+def test_any_names__may_be_hidden(count: int) -> None:
+    roots = roots_of(count)
+    whole = PrunedTree(roots, [], ())
+    for bits in range(1 << count):
+        hidden = [name for at, name in enumerate(sorted(roots)) if bits >> at & 1]
+        hashes = prune(roots, hidden)
+        tree = PrunedTree(kept_roots(roots, hidden), hidden, hashes)
+        assert tree.root == state_root_of(roots)
+        assert whole.hashes(hidden) == hashes
+        assert tree.hashes(hidden) == hashes
+
+
+def test_names_of_another_state__are_refused() -> None:
+    with pytest.raises(ValueError, match="some of its names"):
+        prune(roots_of(5), ["n09"])

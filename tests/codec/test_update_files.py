@@ -33,7 +33,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SmallJob:
 
 
 def parts_of(job: SmallJob) -> UpdateLayout:
-    return UpdateLayout.of(job.programs.graph, job.manifest.compression)
+    return UpdateLayout.of(job.programs.graph, job.manifest)
 
 
 def test_a_round_of_compressed_updates__is_fetched_combined_and_verified(job: SmallJob) -> None:

@@ -65,7 +65,7 @@ def store(job: SmallJob) -> BlockStore:
 @pytest.fixture
 def commit(job: SmallJob, store: BlockStore) -> Commit:
     """On slots 4 and 5, as a keeper makes it."""
-    entries, parts = [], UpdateLayout.of(job.programs.graph, job.manifest.compression)
+    entries, parts = [], UpdateLayout.of(job.programs.graph, job.manifest)
     assert len(parts.kept) == (len(parts.shapes) if job.manifest.keeps_residuals else 0)
     for result in (slot_round(4, parts), slot_round(5, parts)):
         roots = (result.start_root, result.segment_root, result.end_root, result.update_root)
@@ -136,7 +136,7 @@ def test_what_a_custodian_fetched_before_it_signed__answers_every_demand(tmp_pat
 
 
 def test_what_was_sent__is_shown_without_what_only_the_author_keeps(job, store, commit):
-    parts = UpdateLayout.of(job.programs.graph, job.manifest.compression)
+    parts = UpdateLayout.of(job.programs.graph, job.manifest)
     names = sorted_names([*parts.shapes, *parts.kept])
     if parts.kept:
         result = Bundle.from_bytes(store.read(raw_cid(commit.bundle), max_bytes=10**6)).result(4)
@@ -155,7 +155,7 @@ def test_what_was_sent__is_shown_without_what_only_the_author_keeps(job, store, 
 @pytest.mark.parametrize("lie", ["not served", "another's", "no file", "no CID"])
 def test_an_update_whose_author_keeps_back_what_custodians_answer_for__is_withheld(tmp_path: Path, lie: str) -> None:
     job = of_custodians(tmp_path)
-    parts = UpdateLayout.of(job.programs.graph, job.manifest.compression)
+    parts = UpdateLayout.of(job.programs.graph, job.manifest)
     sent = job.sent(0)
     if lie == "not served":
         job.store.unpin(sent.private)

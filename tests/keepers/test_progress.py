@@ -76,20 +76,20 @@ def test_a_checkpoint_that_is_withheld__is_told_by_whoever_needed_it(name, who):
 
 def test_a_withheld_bundle__is_replaced_by_my_own_of_the_same_root_once_all_slots_are_computed(store):
     work, theirs = Queue({fetch_name(HONEST, 1): WorkStatus("queued", missing=TOLD)}), raw_cid(HONEST.bundle)
-    assert bundle_to_fetch(work, store, seen(), HONEST) == theirs
+    assert bundle_to_fetch(work, store, seen(), HONEST, AGGREGATOR) == theirs
     work[train_name(seen(), 0)] = WorkStatus("done", result=REPORTS[0])
-    assert bundle_to_fetch(work, store, seen(), HONEST) == theirs
+    assert bundle_to_fetch(work, store, seen(), HONEST, AGGREGATOR) == theirs
     work[train_name(seen(), 1)] = WorkStatus("done", result=REPORTS[1])
-    made = bundle_to_fetch(work, store, seen(), HONEST)
+    made = bundle_to_fetch(work, store, seen(), HONEST, AGGREGATOR)
     bundle = bundles.parse_bundle(store.read(made, max_bytes=10**6))
     assert (bundle.root, bundle.operator, bundle.round) == (ROOT, ME, 1)
     work[fetch_name(HONEST, 1)] = WorkStatus("done", result={"bundle": made})
-    request = aggregate_request(seen(), fetched_bundles(work, seen()))
+    request = aggregate_request(seen(), fetched_bundles(work, seen(), AGGREGATOR))
     assert [(each["bundle"], each["root"]) for each in request["bundles"]] == [(made, ROOT.hex())]
 
 
 def test_a_claim_on_other_results_than_its_slots_have__is_never_made_true(store, caplog):
     work = Queue({fetch_name(CLAIM, 1): WorkStatus("queued", missing=TOLD)})
     work |= {train_name(seen(), slot): WorkStatus("done", result=each) for slot, each in REPORTS.items()}
-    assert bundle_to_fetch(work, store, seen(CLAIM), CLAIM) == raw_cid(CLAIM.bundle)
+    assert bundle_to_fetch(work, store, seen(CLAIM), CLAIM, AGGREGATOR) == raw_cid(CLAIM.bundle)
     assert "committed other results" in caplog.text

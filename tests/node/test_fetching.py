@@ -14,6 +14,7 @@ from node.inputs.fetching import missing_chunk, missing_update_chunk
 from repops.files import state_bytes
 from repops.graph import F32, Node
 from tests.support.small_job import SmallJob, publish
+from zoo_compute.codec.files import UpdateLayout
 from zoo_compute.store import BlockStore, cid_of
 from zoo_compute.store.cid import raw_cid
 from zoo_compute.store.unixfs import CHUNK
@@ -74,18 +75,18 @@ def test_of_a_file_that_is_here_in_part__the_place_of_the_first_missing_byte_is_
     state = {"a": np.zeros((400, 128), np.float32), "b": np.arange(30_000, dtype=np.float32)}
     nodes = {name: Node("state", F32, array.shape) for name, array in state.items()}
     data, store = state_bytes(state), BlockStore(tmp_path / "store")
-    cid = store.add(data)
+    cid, parts = store.add(data), UpdateLayout({name: array.shape for name, array in state.items()})
     assert missing_chunk(store, cid, nodes) is None
-    assert missing_update_chunk(store, cid) is None
+    assert missing_update_chunk(store, cid, parts) is None
     lost = cid_of(data[CHUNK : 2 * CHUNK])
     [block] = (tmp_path / "store" / "blocks").rglob(lost)
     block.unlink()
-    assert missing_update_chunk(store, cid) == (0, 0), "a packed file is of no use in part"
+    assert missing_update_chunk(store, cid, parts) == (0, 0), "a packed file is of no use in part"
     header = len(data) - 4 * (400 * 128 + 30_000)
     assert missing_chunk(store, cid, nodes) == (1, (CHUNK - header - 4 * 400 * 128) // 4096)
     [block] = (tmp_path / "store" / "blocks").rglob(cid)
     block.unlink()
     assert missing_chunk(store, cid, nodes) is None, "of a file whose root is not here nothing is known"
     assert missing_chunk(store, "no cid", nodes) is None
-    assert missing_update_chunk(store, cid) is None
-    assert missing_update_chunk(store, "no cid") is None
+    assert missing_update_chunk(store, cid, parts) is None
+    assert missing_update_chunk(store, "no cid", parts) is None

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from node import tasks
+from node.compute import memory_choice
 from node.compute.programs import Programs
 from node.compute.training import ShardResult, root_of
 from node.errors import BadInputs, NodeOutOfMemory
@@ -356,9 +357,9 @@ def test_a_round_too_large_to_be_combined_here__is_noticed_before_a_bid(
 ) -> None:
     from dataclasses import replace
 
-    monkeypatch.setattr(tasks, "memory", lambda device: (total, total))
+    monkeypatch.setattr(memory_choice, "memory", lambda device: (total, total))
     manifest = replace(job.manifest, slots=slots, quorum=1, aggregation=rule)
-    answer = tasks._why_not_aggregate(manifest, job.programs.graph)
+    answer = memory_choice.why_not_aggregate(manifest, job.programs.graph)
     assert why in answer
     assert bool(why) == bool(answer)
 

@@ -147,7 +147,7 @@ def test_a_slots_update__of_signs__is_fetched_under_its_root_and_leaves_nothing_
     result = train_shard(manifest, got.programs, got.checkpoint, got.examples, 0, 1)
     store, graph = BlockStore(tmp_path), got.programs.graph
     cid = put_update(store, result.update, manifest, graph)
-    received = files.get(store, cid, UpdateLayout.of(graph, manifest.compression), timeout_s=5)
+    received = files.get(store, cid, UpdateLayout.of(graph, manifest), timeout_s=5)
     assert received.tree.root == result.update_root
     assert result.private == {}
     float32 = sum(array.nbytes for array in result.update.values())

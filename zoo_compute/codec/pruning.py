@@ -1,12 +1,13 @@
-"""Rebuilds a state's Merkle tree from a part of its tensors; hashes replace a run of the others.
+"""Rebuilds a state's Merkle tree from a part of its tensors; hashes replace the others.
 
-The tensors that are not sent are adjacent in the order of names, as are all names with a common prefix. The largest subtrees
-that contain nothing else cover them: at most two of each height.
+The tensors that are not sent are some runs in the order of names, as are all names with a common prefix. The largest subtrees
+that contain nothing else cover them: of each run at most two of each height.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from repops.commitments import sorted_names, state_leaf, state_leaves
 from repops.merkle import NODE, PADDING, Tree, sha256
@@ -51,6 +52,10 @@ class PrunedTree:
     def root(self) -> bytes:
         return self._nodes.get((self._height, 0), PADDING)
 
+    def hashes(self, hidden: Collection[str]) -> tuple[bytes, ...]:
+        """Those that replace `hidden`, as `prune` gives them; what is hidden here too is among it."""
+        return tuple(self._nodes[node] for node in cover(self._names, hidden))
+
     def path(self, name: str) -> tuple[int, tuple[bytes, ...]]:
         """The index of a visible tensor's leaf, and its siblings from the leaves upwards."""
         at = self._names.index(name)
@@ -71,12 +76,13 @@ class PrunedTree:
 
 
 def cover(names: Iterable[str], hidden: Collection[str]) -> list[Node]:
-    """The subtrees that contain exactly `hidden`, by height. Raises ValueError if `hidden` is not a run of the names."""
+    """The subtrees that contain exactly `hidden`, by height and then in order. Raises ValueError if `hidden` has other names."""
     hidden_names = set(hidden)
-    places = [at for at, name in enumerate(_ascending(names)) if name in hidden_names]
-    if len(places) != len(hidden_names) or (places and places[-1] - places[0] + 1 != len(places)):
-        raise ValueError("what is hidden of a state is a run of its names")
-    return list(_subtrees(places[0], places[-1] + 1)) if places else []
+    is_hidden = [name in hidden_names for name in _ascending(names)]
+    if sum(is_hidden) != len(hidden_names):
+        raise ValueError("what is hidden of a state are some of its names")
+    edges = [at for at, (one, other) in enumerate(pairwise([False, *is_hidden, False])) if one != other]
+    return sorted(node for first, end in zip(edges[::2], edges[1::2], strict=True) for node in _subtrees(first, end))
 
 
 def _ascending(names: Iterable[str]) -> list[str]:

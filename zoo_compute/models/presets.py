@@ -40,6 +40,7 @@ def _llama(
 
 _LLAMA = "Touvron et al. 2023, table 2"
 _MIAO = "Miao et al. 2024 (SpecInfer), JackFram/llama on Hugging Face"
+_DANUBE = "Pfeiffer et al. 2024 (H2O-Danube3-500M)"
 _STORIES = "Karpathy 2023, llama2.c, TinyStories"
 
 MODELS: dict[str, Preset] = {
@@ -59,6 +60,7 @@ MODELS: dict[str, Preset] = {
     "llama-68m": _llama(2, 12, 768, 3_072, 2_048, 3e-4, _MIAO, norm_epsilon=1e-6),
     "llama-110m": _llama(12, 12, 768, 2_048, 1_024, 5e-4, _STORIES, tied=True),
     "llama-160m": _llama(12, 12, 768, 3_072, 2_048, 3e-4, _MIAO, norm_epsilon=1e-6),
+    "llama-500m": _llama(16, 16, 1_536, 4_096, 8_192, 3e-4, _DANUBE, kv_heads=8, theta=100_000.0),
     "llama-1b": _llama(22, 32, 2_048, 5_632, 2_048, 4e-4, "Zhang et al. 2024 (TinyLlama-1.1B)", kv_heads=4),
     "llama-3b": _llama(26, 32, 3_200, 8_640, 2_048, 3e-4, "Geng and Liu 2023 (OpenLLaMA)", norm_epsilon=1e-6),
     "llama-7b": _llama(32, 32, 4_096, 11_008, 2_048, 3e-4, _LLAMA, norm_epsilon=1e-6),

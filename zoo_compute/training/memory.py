@@ -10,7 +10,7 @@ from repops.plan.build import SOURCES
 from repops.plan.fit import Fitting
 from repops.profile import Profile
 from zoo_compute.formats.aggregation import AggregationSpec
-from zoo_compute.training.rounds import aggregation_parts, checkpoint_bytes
+from zoo_compute.training.rounds import aggregation_parts, aggregation_shares, checkpoint_nodes, file_bytes
 
 WORD = 4  # bytes of a float32
 ADAM_WORDS = 2  # a parameter's moments
@@ -59,19 +59,28 @@ def least_bytes(parameters: int, optimizer: str) -> int:
 
 
 def aggregation_bytes(step: Graph, spec: AggregationSpec, *, streamed: bool = False) -> int:
-    """Of a round of full slots: the old and the new checkpoint, every slot's update, and twice all slots' rows of the largest part.
+    """Of a round of full slots, and of several aggregators' largest share: the old and the new checkpoint, every slot's update, and
+    twice all slots' rows of the largest part.
 
     streamed: of every slot's update the largest tensor alone.
     """
-    shapes = {entry.name: step.nodes[entry.before].shape for entry in step.state if entry.name in step.exchanged}
-    largest = max((math.prod(part.shape(shapes[part.name])) for part in aggregation_parts(step, spec)), default=0)
-    sizes = [math.prod(shape) for shape in shapes.values()]
+    return max(_share_bytes(step, spec, share, streamed) for share in aggregation_shares(spec))
+
+
+def _share_bytes(step: Graph, spec: AggregationSpec, share: int | None, streamed: bool) -> int:
+    nodes, parts = checkpoint_nodes(step, spec, share), aggregation_parts(step, spec, share)
+    sizes = [nodes[name].elements for name in {part.name for part in parts}]
+    largest = max((math.prod(part.shape(nodes[part.name].shape)) for part in parts), default=0)
     rows = spec.slots * ((max(sizes, default=0) if streamed else sum(sizes)) + 2 * largest)
     products = 0 if spec.rule.is_mean else 3 * spec.slots**2
-    return 2 * checkpoint_bytes(step, spec) + WORD * (rows + products)
+    return 2 * file_bytes(nodes) + WORD * (rows + products)
 
 
 def aggregation_flops(step: Graph, spec: AggregationSpec) -> int:
-    """The least that combining a round of full slots takes: a sum of all rows, and where the rule compares slots, all their products."""
-    elements = sum(step.nodes[entry.before].elements for entry in step.state if entry.name in step.exchanged)
+    """The least that combining a round of full slots takes, of several aggregators' largest share: a sum of all rows, and where the rule
+    compares slots, all their products.
+    """
+    nodes, names = checkpoint_nodes(step, spec), set(step.exchanged)
+    shares = (checkpoint_nodes(step, spec, share) for share in aggregation_shares(spec))
+    elements = max(sum(nodes[name].elements for name in names & share.keys()) for share in shares)
     return elements * spec.slots * (2 if spec.rule.is_mean else 2 + spec.slots)

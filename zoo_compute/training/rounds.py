@@ -8,7 +8,7 @@ optimiser, which the manifest commits to; nobody publishes them.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -217,8 +217,13 @@ def aggregation_program(
 
 def aggregation_programs(step: Graph, aggregation_spec: AggregationSpec) -> list[Graph]:
     """What each aggregator executes, in the order of their seats."""
+    return [aggregation_program(step, aggregation_spec, share=share) for share in aggregation_shares(aggregation_spec)]
+
+
+def aggregation_shares(aggregation_spec: AggregationSpec) -> Sequence[int | None]:
+    """`share` of each aggregator's functions here: None of the only one."""
     count = aggregation_spec.rule.aggregators
-    return [aggregation_program(step, aggregation_spec, share=share if count > 1 else None) for share in range(count)]
+    return range(count) if count > 1 else [None]
 
 
 @lru_cache(PROGRAMS_KEPT)
