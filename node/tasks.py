@@ -6,13 +6,12 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
     every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, terms, device]
     run_shard       + slot, [before, private] (node.inputs.carried_state)
     run_aggregation + [share], mask, bundles [{bundle (CID), root, operator, slots, start_root}]
-    run_advance     as run_aggregation
+    run_precompute  as run_aggregation
     run_aggregation_check + root, operator, bundles
     run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain revealed, or null), [slots of the bundle, before]
-    run_fetching      + slots, operator, bundle (CID), root, timeout_s
-    run_keeping     job, manifest, checkpoint only
+    run_fetching      + slots, operator, bundle (CID), root, timeout_s, [shares]
+    run_pinning     job, manifest, checkpoint only
     run_holding     round may be the number of rounds: the checkpoint after the last one
-    run_trial_check job (0), trial (roots of program and start, seed), steps, root (the claim's) only
 """
 
 from __future__ import annotations
@@ -22,18 +21,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from node.admission import benchmark
-from node.admission.trial import LoadedWorkload
 from node.backends import falls_back, remember
 from node.compute.aggregation import aggregate, should_precompute
 from node.compute.cache import put_async
 from node.compute.memory_choice import why_not_aggregate
-from node.compute.programs import Programs, Tensors
+from node.compute.programs import Tensors
 from node.compute.reexecution import Mismatch, verify_slot
 from node.compute.report import ShardReport
 from node.compute.training import Progress, ShardResult, probe_losses, root_of, train_shard
-from node.device import as_node_memory_errors, computes_on, parse_layout, pick_device
-from node.disputes.player import AGGREGATION_DISPUTE, TRIAL_DISPUTE, dispute_of, result_in
+from node.device import as_node_memory_errors, parse_layout
+from node.disputes.player import AGGREGATION_DISPUTE, dispute_of, result_in
 from node.errors import BadInputs, NodeOutOfMemory, OverLimit, TensorChunk, Withheld
 from node.inputs import carried_state
 from node.inputs.bundles import SlotResult
@@ -50,14 +47,14 @@ from zoo_compute.codec.files import UpdateLayout
 from zoo_compute.formats.bundles import Pointer
 from zoo_compute.formats.tags import job_tag, round_tag
 from zoo_compute.json_codec import decode, finite_or_none
-from zoo_compute.spec import merkle
-from zoo_compute.spec.frames import EMPTY, Result
+from zoo_compute.spec.frames import Result
+from zoo_compute.spec.merkle import root_of_shares
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import batch_of
 from zoo_compute.training.held_bytes import round_bytes
 from zoo_compute.training.memory import aggregation_flops
 from zoo_compute.training.outliers import harmful_slots, scores_of
-from zoo_compute.training.rounds import tokens_of
+from zoo_compute.training.rounds import aggregation_shares, tokens_of
 
 log = logging.getLogger("zoo.worker")
 
@@ -207,9 +204,15 @@ def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool
 
 @falls_back
 def run_precompute(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """As `run_aggregation`, for a node that is not the aggregator. `root` is None if an input is missing or not as committed."""
+    """As `run_aggregation` of all `shares`, for a node that is not the aggregator. `root` is None if an input is missing or not as committed."""
     try:
-        return run_aggregation(request, store, must_last=False)
+        spec = fetch_manifest(store, request["manifest"]).aggregation_spec
+        made = [
+            run_aggregation({**request, "share": share}, store, must_last=share is not None)
+            for share in aggregation_shares(spec)
+        ]
+        root = root_of_shares([root_from_hex(each["root"]) for each in made]).hex()
+        return {"job": request["job"], "round": request["round"], "root": root, "shares": made}
     except (Withheld, *UNAVAILABLE) as error:
         log.warning("round %d's checkpoint is not made here and will be downloaded: %s", request["round"] + 1, error)
         return {"job": request["job"], "round": request["round"], "root": None, "message": str(error)}
@@ -327,22 +330,6 @@ def _result(request: Mapping[str, Any], store: Store, start: bytes) -> tuple[Slo
     return SlotResult(
         slot, "", start, *(result.segment_root, result.end_root, result.update_root), (0.0, 0.0), 0.0
     ), result
-
-
-def run_trial_check(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Run an answered trial again. Answers `agrees`, None where its workload is not this installation's benchmark; and `dispute`."""
-    program_root, state_root, seed = map(bytes.fromhex, request["trial"])
-    answer: dict[str, Any] = {"job": request["job"]}
-    if program_root.hex() != benchmark.PROGRAM_ROOT:
-        return {**answer, "agrees": None, "message": f"its program {program_root.hex()} is not this installation's"}
-    programs = Programs(benchmark.fixed_program(), computes_on(pick_device(request.get("device"))))
-    with as_node_memory_errors(programs.profile, programs.device):
-        segments = LoadedWorkload(programs, program_root, state_root).run(seed, request["steps"])
-    root = merkle.result_root(0, state_root, segments, EMPTY, EMPTY)
-    if root == root_from_hex(request["root"]):
-        return {**answer, "agrees": True}
-    message = f"the root of its steps is {root.hex()}, claimed was {request['root']}"
-    return {**answer, "agrees": False, "message": message, "dispute": TRIAL_DISPUTE}
 
 
 def run_pinning(request: Mapping[str, Any], store: Store) -> dict[str, Any]:

@@ -157,7 +157,7 @@ class Submitter:
 
     def __init__(self, network: LocalNetwork, folder: Path) -> None:
         network.devnet.account("submitter", zen=2 * BUDGET * ZEN)
-        self.folder = folder
+        self.network, self.folder = network, folder
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("ZOO_", "HF_"))},
             "ZOO_HOME": str(folder / "home"),
@@ -169,11 +169,17 @@ class Submitter:
         }
 
     def run(self, *command: str) -> dict[str, Any]:
-        """The last line of a command's output, an object."""
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, text=True, check=True
-        )
-        result: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+        """The object that a command prints. Operators' processes are kept running meanwhile."""
+        with (self.folder / "printed").open("w+") as printed:
+            process = subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=printed)
+            while process.poll() is None:
+                self.network.poll()
+                time.sleep(1)
+            printed.seek(0)
+            text = printed.read()
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        result: dict[str, Any] = json.loads(text[text.index("{") :])
         return result
 
     def zoo(self, *arguments: str) -> dict[str, Any]:
@@ -207,13 +213,12 @@ def measure(folder: Path, model: str, memory_gb: float, clocks: Mapping[str, int
         submitter = Submitter(network, folder)
         path = job_file(folder, model, clocks)
         memory = Memory(network)
-        posted = submitter.zoo("train", str(path), "--max-budget", str(BUDGET))
-        number = int(posted["job"])
-        say(f"job {number} is posted")
         memory.start()
+        number = int(submitter.zoo("train", str(path), "--max-budget", str(BUDGET))["job"])
         follow(network, number)
         used = memory.stop()
         result = submitter.zoo("job", "result", str(number), "--format", "hf", "--out", "trained")
+        loaded = submitter.run(sys.executable, "-c", LOADS, str(folder / "trained"), str(CONTEXT))
         chain = network.devnet.chain
         view = read_job(chain, number)
         manifest = manifest_of(view, BlockStore(network.submitter_store))
@@ -223,8 +228,7 @@ def measure(folder: Path, model: str, memory_gb: float, clocks: Mapping[str, int
             str(turn): {made.seat: names[made.operator] for made in view.checkpoints if made.turn == turn}
             for turn in sorted({made.turn for made in view.checkpoints})
         }
-    loaded = submitter.run(sys.executable, "-c", LOADS, str(folder / "trained"), str(CONTEXT))
-    return {
+        return {
         "wall_s": round(time.monotonic() - began),
         "model": model,
         "parameters": loaded["parameters"],

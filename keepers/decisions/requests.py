@@ -175,7 +175,7 @@ def precompute_name(view: JobView) -> str:
 
 def precompute_work(view: JobView) -> tuple[str, dict[str, Any]]:
     """Its name, and the aggregator's request of what is in the store: what is not, is left to the aggregator."""
-    return precompute_name(view), {**aggregate_request(view, {}), "peers": []}
+    return precompute_name(view), {**aggregate_request(view, {}), "share": None, "peers": []}
 
 
 def _combination(view: JobView) -> str:
@@ -369,7 +369,7 @@ def trial_check_name(trial: TrialAnswer) -> str:
 
 
 def trial_check_request(trial: TrialAnswer) -> dict[str, Any]:
-    """To run an answered trial again (node.tasks.run_trial_check)."""
+    """To run an answered trial again (node.admission.check)."""
     workload = trial.workload
     roots = [each.hex() for each in (workload.program_root, workload.state_root, trial.seed)]
     return {"job": TRIALS, "trial": roots, "steps": workload.steps, "root": trial.claim.root.hex()}

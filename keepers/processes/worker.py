@@ -52,6 +52,7 @@ def tasks_of(queue: str) -> dict[str, TaskBody]:
     if queue == DISPUTE_QUEUE:
         return {DISPUTE_TASK: _dispute}
     from node import tasks as worker
+    from node.admission.check import run_trial_check
 
     return {
         "work.prepare": worker.prepare,
@@ -61,7 +62,7 @@ def tasks_of(queue: str) -> dict[str, TaskBody]:
         "work.advance": worker.run_precompute,
         "work.verify": worker.run_verification,
         "work.check": worker.run_aggregation_check,
-        "work.trial": worker.run_trial_check,
+        "work.trial": run_trial_check,
         "work.keep": worker.run_pinning,
         "work.hold": worker.run_holding,
     }

@@ -23,9 +23,10 @@ from node.errors import BadInputs
 from node.inputs import bundles
 from zoo_compute import codec
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobState, JobView, checkpoint_root
-from zoo_compute.codec.files import UpdateLayout
+from zoo_compute.codec.files import UpdateLayout, cids_of
 from zoo_compute.errors import ZooError
 from zoo_compute.formats.tags import round_tag
+from zoo_compute.spec.merkle import root_of_shares
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.addresses import Scope
 from zoo_compute.store.cid import digest_of, raw_cid
@@ -41,27 +42,42 @@ LAST_CLAIMS_WAIT_S = 0.5  # for the last claims of a turn, in one look at the ch
 POLL_S = 0.01
 
 
-class ProvisionalCheckpoint(NamedTuple):
-    """A checkpoint that my worker computed from the open turn. pointer: the CID that an honest aggregator's checkpoint has."""
+class MadeShare(NamedTuple):
+    """An aggregator's share of a checkpoint. pointer: the CID that it has of an honest aggregator."""
 
     root: bytes
     pointer: str
 
 
+class ProvisionalCheckpoint(NamedTuple):
+    """A checkpoint that my worker computed from the open turn."""
+
+    shares: tuple[MadeShare, ...]
+
+    @property
+    def root(self) -> bytes:
+        return root_of_shares([share.root for share in self.shares])
+
+
 def provisional_checkpoint(work: WorkQueue, view: JobView, operator: int) -> ProvisionalCheckpoint | None:
     """The checkpoint that my worker computed from the open turn; None if it has not."""
     assert view.run is not None, "a turn is open"
-    name = aggregate_name(view) if view.aggregates(operator) else precompute_name(view)
-    result = work.status(name).result
-    return (
-        ProvisionalCheckpoint(bytes.fromhex(result["root"]), result["pointer"]) if result and result["root"] else None
-    )
+    is_whole = view.terms.aggregators == 1 and view.aggregates(operator)
+    result = work.status(aggregate_name(view) if is_whole else precompute_name(view)).result
+    if not result or not result["root"]:
+        return None
+    made = [result] if is_whole else result["shares"]
+    return ProvisionalCheckpoint(tuple(MadeShare(bytes.fromhex(each["root"]), each["pointer"]) for each in made))
 
 
 # Nothing here is asked for again when its round is over.
 CLAIMS_KNOWN, JOBS_KNOWN = 10_000, 64
 # Of a delayed job: its next slots do not start from what the open turn makes.
-UNKNOWN_CHECKPOINT = ProvisionalCheckpoint(bytes(32), raw_cid(bytes(32)))
+UNKNOWN_SHARE = MadeShare(bytes(32), raw_cid(bytes(32)))
+
+
+def unknown_checkpoint(view: JobView) -> ProvisionalCheckpoint:
+    return ProvisionalCheckpoint((UNKNOWN_SHARE,) * view.terms.aggregators)
 
 
 def with_checkpoint(view: JobView, made: ProvisionalCheckpoint) -> JobView:
@@ -77,12 +93,12 @@ def with_checkpoint(view: JobView, made: ProvisionalCheckpoint) -> JobView:
             scope=present_mask(view, run),
             price=0,
             start_root=run.start_root,
-            root=made.root,
+            root=each.root,
             deadline=view.now + run.window_s,
             made_at=view.now,
-            cid=digest_of(made.pointer),
+            cid=digest_of(each.pointer),
         )
-        for share in range(view.terms.aggregators)
+        for share, each in enumerate(made.shares)
     ]
     root = checkpoint_root(posted)
     missing = sum(1 << number for number in view.slot_seats)
@@ -183,14 +199,18 @@ class Prefetcher:
             with self._lock:
                 self._parts[manifest] = parts
                 _drop_oldest(self._parts, JOBS_KNOWN)
-        most = codec.max_file_bytes(parts.shapes, parts.hashes)
         data = source.read(raw_cid(commit.bundle), max_bytes=bundles.MAX_BUNDLE_BYTES, timeout_s=TIMEOUT_S)
         results = bundles.parse_bundle(data).results
         if len(results) != commit.count:
             raise BadInputs(f"a bundle of {len(results)} results, committed were {commit.count}")
+        brought = []
         for result in results:
-            source.open(result.update, max_bytes=most, timeout_s=TIMEOUT_S).close()
-        return [result.update for result in results]
+            cids = cids_of(source, result.update, parts, timeout_s=TIMEOUT_S)[1]
+            for file in parts.files(cids):
+                most = codec.max_file_bytes(file.shapes, file.hashes)
+                source.open(file.cid, max_bytes=most, timeout_s=TIMEOUT_S).close()
+            brought += [result.update, *cids]
+        return list(dict.fromkeys(brought))
 
     def _of(self, author: int) -> Store:
         """The store, asking an author that serves blocks before all others, and of these only some: a network has thousands."""
@@ -243,7 +263,7 @@ class Speculation:
 
     def _with_missing(self, view: JobView, operator: int, progress: Progress) -> Progress:
         """With what the next turn of a delayed job lacks of the checkpoint that it starts from."""
-        follows, mine = with_checkpoint(view, UNKNOWN_CHECKPOINT), view.seats_of(operator).values()
+        follows, mine = with_checkpoint(view, unknown_checkpoint(view)), view.seats_of(operator).values()
         for status in (trained(self.work, follows, slot) for seat in mine for slot in seat.slots):
             if missing := missing_share(status, NEWEST_CHECKPOINT):
                 return replace(progress, missing={**progress.missing, **missing})
@@ -252,7 +272,7 @@ class Speculation:
     def begin(self, view: JobView, operator: int) -> JobView:
         """The job with the checkpoint that was computed here, to train from."""
         if view.delay:
-            return with_checkpoint(view, UNKNOWN_CHECKPOINT)
+            return with_checkpoint(view, unknown_checkpoint(view))
         made = provisional_checkpoint(self.work, view, operator)
         assert made is not None, "a round is begun ahead from what was made"
         follows = with_checkpoint(view, made)

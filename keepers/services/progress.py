@@ -50,7 +50,7 @@ def measured_progress(work: WorkQueue, view: JobView) -> Progress:
         can_measure_again=can_measure_again,
         memory=str(made.get("memory", "")),
         carries_state=int(made.get("carry", 1)) > 1,
-        should_precompute=bool(made.get("advances")) and view.terms.aggregators == 1,
+        should_precompute=bool(made.get("advances")),
     )
 
 

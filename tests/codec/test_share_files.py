@@ -17,6 +17,7 @@ from tests.support.small_job import SmallJob, publish
 from zoo_compute.codec import files
 from zoo_compute.codec.files import CID_BYTES, INDEX, UpdateLayout
 from zoo_compute.formats.aggregation import Aggregation
+from zoo_compute.spec.merkle import root_of_shares
 from zoo_compute.store import BlockStore
 from zoo_compute.training.work_root import work_of
 
@@ -85,10 +86,15 @@ def test_shares_of_a_round__are_fetched_and_combined_to_what_one_aggregator_make
     request = job.base | {"bundles": job.bundles}
     fetched = tasks.run_fetching(job.base | job.bundles[0] | {"timeout_s": 5, "shares": [0, 2]}, job.store)
     assert fetched["slots"] == [0, 1, 2]
-    roots = [tasks.run_aggregation(request | {"share": share}, job.store)["root"] for share in range(SHARES)]
-    for share, root in enumerate(roots):
-        checked = tasks.run_aggregation_check(request | {"share": share, "root": root, "operator": 9}, job.store)
-        assert checked["agrees"], share
+    posted = [tasks.run_aggregation(request | {"share": share}, job.store) for share in range(SHARES)]
+    for share, made in enumerate(posted):
+        asked = request | {"share": share, "root": made["root"], "operator": 9}
+        assert tasks.run_aggregation_check(asked, job.store)["agrees"], share
+    ahead = tasks.run_precompute(request, job.store)
+    assert [(each["root"], each["pointer"]) for each in ahead["shares"]] == [
+        (each["root"], each["pointer"]) for each in posted
+    ]
+    assert ahead["root"] == root_of_shares([bytes.fromhex(each["root"]) for each in posted]).hex()
 
 
 def test_a_share_that_is_not_served__is_named_by_its_first_chunk(job: SmallJob, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from keepers.decisions.requests import (
     verify_request,
 )
 from keepers.queue.work_queue import WorkStatus
-from keepers.services.precompute import UNKNOWN_CHECKPOINT, Speculation, with_checkpoint
+from keepers.services.precompute import Speculation, unknown_checkpoint, with_checkpoint
 from keepers.services.progress import progress_of
 from node import tasks
 from node.errors import BadInputs
@@ -87,8 +87,12 @@ def test_a_delayed_turn__starts_from_what_the_turn_before_did__and_is_asked_for_
         before = delayed(seen(commits, [made(turn) for turn in range(5)], 5), missing=0b10, committed=2)
         later = delayed(seen(commits, [made(turn) for turn in range(6)], 6))
         assert (before.slots_root, later.slots_root) == (root(4), root(5))
-        assert train_name(with_checkpoint(before, UNKNOWN_CHECKPOINT), SLOT, carry) == train_name(later, SLOT, carry)
-        ahead, due = (train_request(view, SLOT, carry) for view in (with_checkpoint(before, UNKNOWN_CHECKPOINT), later))
+        assert train_name(with_checkpoint(before, unknown_checkpoint(before)), SLOT, carry) == train_name(
+            later, SLOT, carry
+        )
+        ahead, due = (
+            train_request(view, SLOT, carry) for view in (with_checkpoint(before, unknown_checkpoint(before)), later)
+        )
         assert {**ahead, "asked_at": 0} == {**due, "asked_at": 0}
         assert (due["round"], due["start_root"]) == (6, root(5).hex())
         assert due["checkpoint"] == raw_cid(root(5)), "of the aggregation that made it, a round before the newest"
@@ -136,7 +140,7 @@ def test_a_checkpoint_nobody_serves__is_demanded_in_the_turn_before_slots_start_
     commits, checkpoints = [commit(0), commit(1, start_root=root(0))], [made(0), made(1)]
     view = delayed(seen(commits, checkpoints, 2), window_s=600, missing=0b10, committed=2)
     lacks = WorkStatus("absent", missing={"checkpoint": True, "places": [[0, None]], "asked_at": 1_055})
-    work: Any = Told({train_name(with_checkpoint(view, UNKNOWN_CHECKPOINT), SLOT): lacks})
+    work: Any = Told({train_name(with_checkpoint(view, unknown_checkpoint(view)), SLOT): lacks})
     progress = Speculation(work, BlockStore(tmp_path)).observe(view, ME, Progress())
     assert progress.missing == {NEWEST_CHECKPOINT: MissingData(1_055, {0: None})}
     assert demanded(duties(view, THE_PROVIDER, progress)) == [DemandChunk(checkpoints[1], 0, {0: None})]

@@ -21,6 +21,7 @@ from keepers.queue.work_queue import WorkQueue, WorkStatus
 from keepers.queue.worker_leases import WorkLog
 from keepers.services import precompute as module
 from keepers.services.precompute import (
+    MadeShare,
     Prefetcher,
     ProvisionalCheckpoint,
     Speculation,
@@ -41,7 +42,8 @@ from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import digest_of, raw_cid
 from zoo_compute.store.errors import StoreFull
 
-MADE = ProvisionalCheckpoint(b"\7" * 32, raw_cid(b"\6" * 32))
+SHARE = MadeShare(b"\7" * 32, raw_cid(b"\6" * 32))
+MADE = ProvisionalCheckpoint((SHARE,))
 THEIRS = replace(CLAIM, seat=1, operator=OTHER, scope=2 << 16 | 4, bundle=b"\4" * 32)
 HERE = Progress(slot_s=5, should_precompute=True, local_seats=frozenset({0, 1}))
 
@@ -79,7 +81,7 @@ def test_after_the_last_round__nothing_is_begun():
 def test_an_aggregator_with_slots__trains_from_its_own_aggregation():
     view = chaired(complete(), ME)
     assert ahead(view, HERE) == []
-    done = WorkStatus("done", {"root": MADE.root.hex(), "pointer": MADE.pointer})
+    done = WorkStatus("done", {"root": SHARE.root.hex(), "pointer": SHARE.pointer})
     assert provisional_checkpoint(Queue({aggregate_name(view): done}), view, ME) == MADE
     assert provisional_checkpoint(Queue({precompute_name(view): done}), view, ME) is None
 
@@ -107,7 +109,7 @@ def test_training_ahead__is_what_will_be_asked_for_once_the_checkpoint_is_posted
     work: Any = Queue({prepare_name(view): WorkStatus("done", {"slot_s": 1.0, "carry": carry})})
     name, request = training_work(work, with_checkpoint(view, MADE), 0)
     posted = Checkpoint(
-        1, 1, AGGREGATOR_SEAT, AGGREGATOR, 0b11, 50, ROOT, MADE.root, OPENED + 99, cid=digest_of(MADE.pointer)
+        1, 1, AGGREGATOR_SEAT, AGGREGATOR, 0b11, 50, ROOT, MADE.root, OPENED + 99, cid=digest_of(SHARE.pointer)
     )
     run = replace(WHOLE, turn=2, round=2, missing=0b11, committed=0, start_root=MADE.root, opened_at=OPENED + 10)
     later = replace(view, now=view.now + 3, run=run, checkpoints=[*view.checkpoints, posted])
@@ -120,7 +122,7 @@ def test_training_ahead__is_what_will_be_asked_for_once_the_checkpoint_is_posted
 def test_another_checkpoint_on_chain__is_other_work():
     view = complete()
     work: Any = Queue()
-    another = with_checkpoint(view, ProvisionalCheckpoint(b"\5" * 32, MADE.pointer))
+    another = with_checkpoint(view, ProvisionalCheckpoint((SHARE._replace(root=b"\5" * 32),)))
     assert training_work(work, another, 0)[0] != training_work(work, with_checkpoint(view, MADE), 0)[0]
 
 
@@ -142,7 +144,9 @@ def test_where_the_chain_has_another_checkpoint_than_was_made_here__that_is_said
     posted: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     view = complete()
-    done = WorkStatus("done", {"root": MADE.root.hex(), "pointer": MADE.pointer})
+    done = WorkStatus(
+        "done", {"root": MADE.root.hex(), "shares": [{"root": SHARE.root.hex(), "pointer": SHARE.pointer}]}
+    )
     work: Any = Told({precompute_name(view): done})
     ahead = Speculation(work, BlockStore(tmp_path))
     assert ahead.observe(view, ME, Progress(should_precompute=True)).precomputed
@@ -243,7 +247,7 @@ def played(tmp_path: Path) -> SmallJob:
 def test_a_holder__makes_the_checkpoint_and_the_pointer_that_the_aggregator_posts(played: SmallJob):
     request = played.base | {"bundles": played.bundles}
     made, posted = worker.run_precompute(request, played.store), played.aggregate()
-    assert (made["root"], made["pointer"]) == (posted["root"], posted["pointer"])
+    assert (made["root"], made["shares"][0]["pointer"]) == (posted["root"], posted["pointer"])
 
 
 def test_an_update_that_is_missing__is_told__and_nothing_is_made(played: SmallJob, caplog: pytest.LogCaptureFixture):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from keepers.decisions.demands import shares_to_fetch
 from keepers.decisions.duties import duties
 from keepers.decisions.orders import (
     NEWEST_CHECKPOINT,
@@ -17,10 +20,18 @@ from keepers.decisions.orders import (
     Progress,
     Send,
 )
-from keepers.decisions.requests import aggregate_name, aggregation_check_request, hold_request, train_request
+from keepers.decisions.requests import (
+    aggregate_name,
+    aggregation_check_request,
+    hold_request,
+    precompute_work,
+    train_request,
+)
 from keepers.decisions.urgency import deadlines
-from keepers.services.precompute import UNKNOWN_CHECKPOINT, with_checkpoint
+from keepers.queue.work_queue import WorkStatus
+from keepers.services.precompute import provisional_checkpoint, unknown_checkpoint, with_checkpoint
 from tests.keepers.test_duties import AGGREGATOR, CHAIR, ME, ME_AGGREGATOR, ME_PROVIDER, ROOT, RUN, TERMS, WHOLE, view
+from tests.keepers.test_progress import Queue
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, JobView
 from zoo_compute.spec.merkle import root_of_shares
 from zoo_compute.spec.params import POLICY_DELAYED
@@ -118,8 +129,36 @@ def test_a_checkpoint__is_whole_once_all_have_posted_in_one_turn() -> None:
 
 def test_a_delayed_job__trains_ahead_from_what_all_posted() -> None:
     delayed = job(terms=replace(TERMS, aggregators=3, policy=POLICY_DELAYED))
-    follows = with_checkpoint(delayed, UNKNOWN_CHECKPOINT)
+    follows = with_checkpoint(delayed, unknown_checkpoint(delayed))
     assert follows.run is not None
     assert follows.slots_root == WHOLE_ROOT, "it starts from the newest that was posted"
     assert [made.seat for made in follows.checkpoints[-3:]] == [FIRST, SECOND, THIRD]
     assert not follows.seats_of(ME) or follows.made_checkpoint(follows.run.round, follows.run.start_root)
+
+
+def test_a_holder_of_slots__trains_ahead_from_all_shares_that_its_worker_made() -> None:
+    shown, made = job(), [{"root": f"0{share}" * 32, "pointer": raw_cid(bytes([share]) * 32)} for share in range(3)]
+    name, request = precompute_work(shown)
+    assert request["share"] is None
+    done = WorkStatus("done", {"root": "09" * 32, "shares": made})
+    work: Any = Queue({name: done})
+    ahead = provisional_checkpoint(work, shown, ME)
+    assert ahead is not None
+    follows = with_checkpoint(shown, ahead)
+    assert [(each.root.hex(), raw_cid(each.cid)) for each in follows.checkpoints[-3:]] == [
+        (each["root"], each["pointer"]) for each in made
+    ]
+    assert follows.checkpoint_roots[follows.run.round] == ahead.root if follows.run else False
+    work[name] = WorkStatus("done", {"root": None})
+    assert provisional_checkpoint(work, shown, ME) is None
+
+
+def test_several_aggregators__fetch_their_shares_alone_unless_they_keep_whole_updates() -> None:
+    shown = job()
+    holders = {number: seat.operator for number, seat in shown.aggregator_seats.items()}
+    for operator in set(holders.values()):
+        own = tuple(number - FIRST for number, holder in holders.items() if holder == operator)
+        assert shares_to_fetch(shown, operator) == own
+    committed = replace(shown, custody=cast(Any, SimpleNamespace(place_of=lambda operator: 0)))
+    assert shares_to_fetch(committed, holders[FIRST]) == ()
+    assert shares_to_fetch(view(1_001, run=WHOLE), holders[FIRST]) == ()
