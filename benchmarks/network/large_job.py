@@ -214,7 +214,7 @@ def measure(folder: Path, model: str, memory_gb: float, clocks: Mapping[str, int
         path = job_file(folder, model, clocks)
         memory = Memory(network)
         memory.start()
-        number = int(submitter.zoo("train", str(path), "--max-budget", str(BUDGET))["job"])
+        number = int(submitter.zoo("train", str(path), "--max-budget", str(BUDGET), "--no-watch")["job"])
         follow(network, number)
         used = memory.stop()
         result = submitter.zoo("job", "result", str(number), "--format", "hf", "--out", "trained")

@@ -68,12 +68,13 @@ def measure(
         begin(graph, runner.state, state)
         report(doing="a step")
         runner.step(batch, threads=threads)
-        step_s = _seconds(lambda: runner.step(batch, threads=threads))
+        step_s = _seconds(partial(runner.step, batch, threads=threads))
         report(doing="the root of a state")
-        root_s = _seconds(lambda: _root(graph, runner, threads))
+        root_s = _seconds(partial(_root, graph, runner, threads))
         before = _copied(runner.state, files)
     finally:
         close()
+    del runner, state  # whose memory the trace needs
     report(doing="the trace of a step")
     values = partial(streaming.values, graph, before, batch, prepare=prepare, threads=threads)
     trace_s = _seconds(lambda: _trace(values(), threads))

@@ -96,19 +96,24 @@ class MeasuredProgram:
 
 def limits_for(program: MeasuredProgram, clocks_s: float) -> Limits:
     """clocks_s: what the job gives for a slot-round and its re-execution together. What takes longer could not be defended."""
-    wall_s = min(MOST_S, max(LEAST_S, clocks_s))
+    wall_s, inputs = min(MOST_S, max(LEAST_S, clocks_s)), input_bytes(program.graph)
     return Limits(
         wall_s=wall_s,
         cpu_s=wall_s * (os.cpu_count() or 1),
-        memory_bytes=int(MEMORY_SHARE * memory(CPU)[1]) + (2 * _state_bytes(program.graph) if program.folder else 0),
-        disk_bytes=input_bytes(program.graph) + DISK_BYTES,
+        memory_bytes=_memory_bytes(program, inputs),
+        disk_bytes=inputs + DISK_BYTES,
         caps_addresses=not program.device.startswith("cuda"),
     )
 
 
-def _state_bytes(graph: Graph) -> int:
-    """Of files, whose pages count as the process's, though the system may take them: the state, and the one that it starts from."""
-    return 4 * sum(graph.nodes[entry.before].elements for entry in graph.state)
+def _memory_bytes(program: MeasuredProgram, inputs: int) -> int:
+    """What the machine has for it. With pages of files, which count as the process's though the system may take them: the inputs, the state,
+    and the one that it starts from. All of the memory where no smaller plan was possible (node/compute/memory_choice.py).
+    """
+    total = memory(CPU)[1]
+    if program.folder is None:
+        return int(MEMORY_SHARE * total)
+    return total + inputs + 2 * 4 * sum(program.graph.nodes[entry.before].elements for entry in program.graph.state)
 
 
 def step_cost(

@@ -95,10 +95,10 @@ class Plan:
         return Arena(self.size)
 
     @cached_property
-    def _encoded(self) -> tuple[ctypes.Array[Item], Encoder]:
-        """The structs, and the objects that they point to."""
+    def _encoded(self) -> tuple[ctypes.Array[Item], list[object]]:
+        """The structs, and the objects that they point to. Not the encoder, which knows this plan: its arena would be freed late."""
         encoder = Encoder(self.address)
-        return encoder.encode(self.items, barriers(self.items, self._span)), encoder
+        return encoder.encode(self.items, barriers(self.items, self._span)), encoder.kept
 
     def _bytes(self, node: int) -> int:
         return 4 * build.elements(self.graph, node)

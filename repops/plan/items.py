@@ -91,7 +91,7 @@ class Encoder:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._kept: list[object] = []
+        self.kept: list[object] = []
 
     def encode(self, items: Sequence[ir.Item], barriers: Sequence[bool]) -> ctypes.Array[Item]:
         """One array for one native call."""
@@ -109,7 +109,7 @@ class Encoder:
                 to.kind, to.detail = SCATTER, self._scatter(item)
             else:
                 to.kind, to.detail = RANK, self._rank(item)
-        self._kept.append(out)
+        self.kept.append(out)
         return out
 
     def steps(self, axes: Axes) -> Steps:
@@ -117,11 +117,11 @@ class Encoder:
         if stride is not None:
             return Steps(stride, None)
         table = table_of(axes)
-        self._kept.append(table)
+        self.kept.append(table)
         return Steps(0, table.ctypes.data)
 
     def keep(self, struct: ctypes.Structure | ctypes.Array) -> int:  # type: ignore[type-arg]
-        self._kept.append(struct)
+        self.kept.append(struct)
         return ctypes.addressof(struct)
 
     def at(self, side: ir.Side) -> int:

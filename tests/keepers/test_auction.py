@@ -14,6 +14,7 @@ from tests.keepers.test_duties import (
     CHAIR,
     LOT,
     ME,
+    ME_AGGREGATOR,
     ME_PROVIDER,
     OTHERS,
     SEAT,
@@ -100,6 +101,25 @@ def test_bidding__takes_no_more_slots_than_the_stake_covers():
     assert duties(opening(1_000), small, TIMED) == []
     why = reasons_not_to_bid(opening(1_000), small, TIMED)
     assert why == "a bid offers at least 1 slots, and the stake covers 0; zoo node stake AMOUNT"
+
+
+@pytest.mark.parametrize(
+    ("capacity", "aggregation_s", "shares"),
+    [(1, 0.0, 1), (2, 0.0, 2), (16, 0.0, 6), (2, 1.0, 2), (16, 1.0, 6), (16, 1.7, 3), (16, 5.0, 1), (2, 19.0, 1)],
+)
+def test_bidding__takes_no_more_shares_of_a_model_than_it_combines_in_time(
+    capacity: int, aggregation_s: float, shares: int
+):
+    """In aggregate_s of 20 s, of which two thirds are for fetching and storing."""
+    seen = opening(1_000, lots={0: LOT, 1: LOT}, terms=replace(TERMS, aggregators=6))
+    me = replace(ME_AGGREGATOR, aggregator_capacity=capacity)
+    progress = Progress(slot_s=5, aggregation_s=aggregation_s)
+    assert duties(seen, me, progress) == [SealBid(1, 1, shares, 50)]
+
+
+def test_bidding__takes_no_more_shares_than_collateral_locks():
+    seen = opening(1_000, lots={0: LOT, 1: LOT}, terms=replace(TERMS, aggregators=6))
+    assert duties(seen, replace(ME_AGGREGATOR, aggregator_capacity=4, free=25), TIMED) == [SealBid(1, 1, 2, 50)]
 
 
 def test_a_job_that_nobody_re_opened_for_a_month__is_closed():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from functools import cache
 
 import numpy as np
@@ -164,3 +166,18 @@ def test_a_runner_that_rests__gives_the_memory_of_its_values_back_and_goes_on_wi
     assert tired.step(batch) == rested.step(batch)
     for entry, array in tired.state.items():
         assert array.tobytes() == rested.state[entry].tobytes()
+
+
+def test_memory_of_a_runner__is_given_back_with_it_and_not_when_cycles_are_looked_for():
+    """A trace in pieces has hundreds of runners: what each held for a while longer was more than the trace."""
+    graph, state, batch = STEPS[min(STEPS)]()
+    gc.disable()
+    try:
+        made = _loaded(graph, state)
+        made.step(batch)
+        made.trace(batch)
+        arenas = [weakref.ref(plan.arena) for plan in (made.plan, made._trace)]
+        del made
+        assert [arena() for arena in arenas] == [None, None]
+    finally:
+        gc.enable()

@@ -82,9 +82,10 @@ def train(
                 "interrupted: no money moved, unless a line above says `approving` or `posting`; rerun the same command to resume"
             )
             raise
-        token = client.pay_in_token_of(plan.job)
-        settings.say(f"job {job.id} is posted; {token.format(plan.job.escrow)} in escrow")
-        data_out: dict[str, Any] = {"job": job.id, "escrow": str(plan.job.escrow), "token": token.to_dict()}
+        token, escrow = client.pay_in_token_of(plan.job), plan.job.escrow
+        del plan  # and with it the model's memory: following takes days
+        settings.say(f"job {job.id} is posted; {token.format(escrow)} in escrow")
+        data_out: dict[str, Any] = {"job": job.id, "escrow": str(escrow), "token": token.to_dict()}
         if not watch or settings.prints():
             settings.emit(data_out, str(job.id))
             return

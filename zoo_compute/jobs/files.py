@@ -9,11 +9,12 @@ import numpy as np
 from repops import encoding
 from repops.backend import DTYPE
 from repops.commitments import Array, state_root
-from repops.files import state_bytes
+from repops.files import state_pieces
 from repops.graph import Graph
 from zoo_compute.formats.aggregation import AggregationSpec
 from zoo_compute.formats.lineage import Parents
 from zoo_compute.jobs.config import ComputeJob, DataFile, HeldoutFile, JobError, Manifest, ProgramFile, StateFile
+from zoo_compute.store.dag import stream_of
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import TOKENS, Dataset
 from zoo_compute.training.outer_optimizers import OUTER
@@ -83,12 +84,17 @@ def publish_files(
     work_of(outline, traced.graph)  # refused here, before anything is stored
     return job.manifest(
         ProgramFile(store.add(encoding.encode(traced.graph)), traced.root.hex(), traced.profile.flops),
-        StateFile(store.add(state_bytes(checkpoint)), state_root(checkpoint).hex()),
-        DataFile(store.add(state_bytes(dataset.examples)), state_root(dataset.examples).hex(), counts["examples"]),
-        HeldoutFile(store.add(state_bytes(dataset.heldout))),
+        StateFile(_add(store, checkpoint), state_root(checkpoint).hex()),
+        DataFile(_add(store, dataset.examples), state_root(dataset.examples).hex(), counts["examples"]),
+        HeldoutFile(_add(store, dataset.heldout)),
         parents,
         step=traced.profile,
     )
+
+
+def _add(store: Store, state: Mapping[str, Array]) -> str:
+    """Without the whole file in memory."""
+    return store.add(stream_of(state_pieces(state)))
 
 
 def _check_tokens(job: ComputeJob, dataset: Dataset) -> None:

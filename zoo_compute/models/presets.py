@@ -65,6 +65,7 @@ MODELS: dict[str, Preset] = {
     "llama-3b": _llama(26, 32, 3_200, 8_640, 2_048, 3e-4, "Geng and Liu 2023 (OpenLLaMA)", norm_epsilon=1e-6),
     "llama-7b": _llama(32, 32, 4_096, 11_008, 2_048, 3e-4, _LLAMA, norm_epsilon=1e-6),
     "llama-13b": _llama(40, 40, 5_120, 13_824, 2_048, 3e-4, _LLAMA, norm_epsilon=1e-6),
+    "llama-70b": _llama(80, 64, 8_192, 28_672, 4_096, 1.5e-4, "Touvron et al. 2023 (Llama 2), table 1", kv_heads=8),
 }
 
 
