@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +86,10 @@ def job(options: argparse.Namespace) -> dict[str, Any]:
 
 @dataclasses.dataclass(kw_only=True)
 class ShapedNetwork(LocalNetwork):
-    """A local network with a fixed step time, whose operators' stores reach each other only over the laboratory's links."""
+    """A local network whose operators' stores reach each other only over the laboratory's links. step_s: of an inner step, by operator."""
 
     lab: Laboratory
-    step_s: float
+    step_s: Mapping[str, float]
 
     def start(self) -> None:
         super().start()
@@ -105,7 +105,13 @@ class ShapedNetwork(LocalNetwork):
             write_atomically(self.routes(name), json.dumps(ways).encode(), mode=0o644)
 
     def command_overrides(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
-        stepped = [sys.executable, "-m", "benchmarks.network.fixed_step_process", "--step-s", str(self.step_s)]
+        stepped = [
+            sys.executable,
+            "-m",
+            "benchmarks.network.fixed_step_process",
+            "--step-s",
+            str(self.step_s.get(plan.name, 0.0)),
+        ]
         stepped += ["--log", str(self.log(plan.name)), "--routes", str(self.routes(plan.name))]
         self.log(plan.name).touch()
         return {
@@ -162,7 +168,7 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
     link = Link.of_round_trip(options.mbit, options.rtt_ms / 1000)
     with (
         laboratory(dict.fromkeys([*names, SUBMITTER], link), "relay") as lab,
-        ShapedNetwork(folder, plans(options.nodes), lab=lab, step_s=options.step_s) as network,
+        ShapedNetwork(folder, plans(options.nodes), lab=lab, step_s=dict.fromkeys(names, options.step_s)) as network,
     ):
         speeds = lab.measured(names[0], names[1])
         submit(network, job(options))

@@ -131,7 +131,11 @@ class Market:
         self.now += PRODUCTION.reveal_window_s
         for kind in (0, 1):
             for job in jobs:
-                ranked = [(price, o) for of, k, o, price, _ in bids if (of, k) == (job, kind)]
+                ranked = [
+                    (pricing.score(price, self.world.bid(job, kind, o).discount_bps), o)
+                    for of, k, o, price, _ in bids
+                    if (of, k) == (job, kind)
+                ]
                 order = tuple(operator for _, operator in sorted(ranked))
                 self.listed("auction", "clear", job, kind, order)
                 won = tuple(operator for operator in order if self.world.bid(job, kind, operator).won)

@@ -1,4 +1,5 @@
-"""How far does it go? Networks up to 10,000 nodes and 65,536 shards: schedule, bytes of each level of a tree, gas of a shard.
+"""How far does it go? Networks up to 10,000 nodes and 65,536 shards: schedule, bytes of each level of a tree, gas of a shard. Models
+of 7 and 70 billion parameters: a round's bytes, memory, times and gas (`large_models.py` beside this file).
 
     python benchmarks/scale.py [--json] [--seeds N] [--small]
 
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from benchmarks.scaling import model, network
+from benchmarks.scaling import large_models, model, network
 from zoo_compute.spec import schedule, topology
 
 PARAMETERS = 124_439_808  # of the model whose updates are sent: GPT-2 small's
@@ -114,7 +115,7 @@ def bytes_of(leaves: int, ratio: float) -> dict[str, Any]:
     }
 
 
-def run(seeds: int, points: tuple[Point, ...]) -> dict[str, Any]:
+def run(seeds: int, points: tuple[Point, ...], cases: tuple[large_models.Case, ...] = ()) -> dict[str, Any]:
     ratio, source = model.packed_ratio()
     update_bytes = round(4 * PARAMETERS / ratio)
     rows = []
@@ -141,6 +142,7 @@ def run(seeds: int, points: tuple[Point, ...]) -> dict[str, Any]:
         "gas_per_shard": best["gas_per_shard"],
         "points": rows,
         "tree": bytes_of(largest.shards, ratio),
+        **({"models": large_models.run(cases)} if cases else {}),
     }
 
 
@@ -160,15 +162,27 @@ def show(result: dict[str, Any]) -> None:
                 f"{level['senders']:,} to {level['receivers']:,}: {level['total']:,} B" for level in levels
             )
             print(f"{leaf:>6} leaves, fan-in {name:>4}: {totals}")
+    for name, case in result.get("models", {}).get("cases", {}).items():
+        print(f"{name}: {case['slots']} slots of {case['nodes_a_slot']} nodes, {case['aggregators']} aggregators")
+        print(
+            f"  update {case['update_bytes']:,} B, checkpoint {case['checkpoint_bytes']:,} B, gas a round {case['gas_a_round']['all']:,}"
+        )
+        for who, count in case["into"].items():
+            print(f"  into each {who}: {count:,} B a round")
+        for mbit, link in case["links"].items():
+            print(f"  at {mbit} Mbit/s: " + ", ".join(f"{key} {value:,.3f}" for key, value in link.items()))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", action="store_true", help="one object, nothing else")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--small", action="store_true", help="the smallest network alone")
+    parser.add_argument("--small", action="store_true", help="the smallest network alone, and no model")
     arguments = parser.parse_args()
-    result = run(arguments.seeds, FARMS[:1] if arguments.small else (*FARMS, HOMES))
+    if arguments.small:
+        result = run(arguments.seeds, FARMS[:1])
+    else:
+        result = run(arguments.seeds, (*FARMS, HOMES), large_models.CASES)
     if arguments.json:
         print(json.dumps(result, indent=2))
     else:

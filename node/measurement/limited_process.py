@@ -47,7 +47,8 @@ class Limits:
     """wall_s, cpu_s: of the child's life. memory_bytes: of each of its processes. disk_bytes: of its scratch folder.
 
     caps_addresses: limit the address space (RLIMIT_AS); False where a driver reserves far more addresses than it uses, as CUDA's
-    does. The resident memory of all its processes is watched in either case.
+    does. The resident memory of all its processes is watched in either case. file_bytes: of a file elsewhere, if it may be larger than
+    the folder.
     """
 
     wall_s: float
@@ -55,6 +56,7 @@ class Limits:
     memory_bytes: int
     disk_bytes: int
     caps_addresses: bool = True
+    file_bytes: int = 0
 
 
 def stop_all() -> None:
@@ -170,7 +172,8 @@ def _spawn(
         tie()
         cpu_s = max(1, round(limits.cpu_s))
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limits.disk_bytes, limits.disk_bytes))
+        largest = max(limits.disk_bytes, limits.file_bytes)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if limits.caps_addresses and sys.platform == "linux":
             most = limits.memory_bytes + LIBRARY_ADDRESSES

@@ -102,6 +102,7 @@ def limits_for(program: MeasuredProgram, clocks_s: float) -> Limits:
         cpu_s=wall_s * (os.cpu_count() or 1),
         memory_bytes=_memory_bytes(program, inputs),
         disk_bytes=inputs + DISK_BYTES,
+        file_bytes=inputs + _state_bytes(program.graph) if program.folder else 0,
         caps_addresses=not program.device.startswith("cuda"),
     )
 
@@ -113,7 +114,11 @@ def _memory_bytes(program: MeasuredProgram, inputs: int) -> int:
     total = memory(CPU)[1]
     if program.folder is None:
         return int(MEMORY_SHARE * total)
-    return total + inputs + 2 * 4 * sum(program.graph.nodes[entry.before].elements for entry in program.graph.state)
+    return total + inputs + 2 * _state_bytes(program.graph)
+
+
+def _state_bytes(graph: Graph) -> int:
+    return 4 * sum(graph.nodes[entry.before].elements for entry in graph.state)
 
 
 def step_cost(

@@ -25,7 +25,7 @@ from node.measurement.limited_process import Limits
 from node.measurement.step_cost import MeasuredProgram, limits_for
 from repops import backend, encoding
 from repops.builder import Builder
-from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
+from repops.graph import BATCH_ROLE, F32, OPTIMIZER, PARAMETER, STATE_ROLE, Graph
 from tests.support.small_job import SmallJob, publish
 from tests.support.waiting import HANG_S
 
@@ -242,6 +242,23 @@ def test_a_program_whose_step_is_cheap_and_whose_trace_is_not__is_found_out() ->
 def test_memory_that_does_not_suffice__refuses_the_job(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "limits_for", lambda *_: replace(LIMITS, memory_bytes=30 * 2**20, caps_addresses=False))
     assert "GB of memory" in tasks.prepare(job.base, job.store)["refused"]
+
+
+def test_a_state_in_files__may_be_larger_than_what_else_the_child_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Limits of a file's size once had native kernels refused, and numba, which ends with all of the memory, taken instead."""
+    b = Builder()
+    weight, batch = b.input(F32, (64,), STATE_ROLE, 0), b.input(F32, (64,), BATCH_ROLE, 0)
+    moments = [b.input(F32, (2**14,), STATE_ROLE, at) for at in (1, 2, 3)]  # which are no inputs: they start at zero
+    entries = [(f"m{at}", OPTIMIZER, moment, b.map("mul", moment, 0.5)) for at, moment in enumerate(moments)]
+    changed = ("w", PARAMETER, weight, b.map("mul", weight, 0.5))
+    graph = b.finish([changed, *entries], [("inputs", batch)], b.sum(b.map("mul", weight, batch), [0]))
+    in_files = replace(measured(graph), limit=2**24, folder=tmp_path)
+    monkeypatch.setattr(step_cost, "DISK_BYTES", 2**14)
+    limits = limits_for(in_files, 60)
+    assert limits.disk_bytes < sum(4 * graph.nodes[entry.before].elements for entry in graph.state)
+    assert step_cost.step_cost(in_files, *inputs(graph), limits).kernels == backend.current()
 
 
 def test_limits__follow_the_jobs_clocks_within_bounds() -> None:

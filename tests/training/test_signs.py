@@ -16,12 +16,12 @@ from repops.commitments import Array
 from tests.support.small_job import MODEL, TRAINING
 from tests.training.test_compression import SHAPES, files_of, hard, nearest, one, same_bits, update_of
 from zoo_compute import codec
-from zoo_compute.codec import BadUpdateFile, files
+from zoo_compute.codec import BadUpdateFile, files, signs
 from zoo_compute.codec.files import UpdateLayout
 from zoo_compute.formats.manifest import Compression
 from zoo_compute.jobs.config import ComputeJob, JobError
 from zoo_compute.store import BlockStore
-from zoo_compute.training.compression import packed_bits
+from zoo_compute.training.compression import chunk_shape, packed_bits, random_bound
 
 HALF = Compression(chunk=64, keep=32, bits=1)
 HOWS = [HALF, Compression(chunk=16, keep=1, bits=1), Compression(chunk=24, keep=17, bits=1), Compression(bits=1)]
@@ -157,3 +157,16 @@ def test_a_slots_update__of_signs__is_fetched_under_its_root_and_leaves_nothing_
 def test_job__that_sends_signs_and_carries__is_refused() -> None:
     with pytest.raises(JobError, match=r"compression\.bits: 1 leaves nothing to carry on"):
         job_of(carry_rounds=2).outline()
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("elements", [1, 63, 64, 1_000, 12_345])
+def test_which_elements_are_sent__is_the_same_with_the_native_library_and_without(
+    how: Compression, elements: int
+) -> None:
+    count, words = chunk_shape(elements, how.chunk)
+    magnitudes = np.random.default_rng(elements).integers(0, 2**31, count).astype(np.uint32)
+    magnitudes[::3] = 0
+    wanted = signs.sent_by_numpy(magnitudes, words, random_bound(how))
+    assert (signs.sent_elements(magnitudes, elements, how) == wanted).all()
+    assert not wanted[::3].any()

@@ -12,10 +12,13 @@ Bits are in order of the elements, the first in a byte's highest bit.
 
 from __future__ import annotations
 
+import ctypes
 import zlib
+from functools import cache
 
 import numpy as np
 
+from repops import native
 from repops.commitments import Array
 from repops.words import SIGN
 from zoo_compute.formats.manifest import Compression
@@ -30,7 +33,7 @@ def pack(flat: Array, how: Compression) -> bytes | None:
     x_CW = np.pad(flat, (0, count * words - flat.size)).reshape(count, words)
     size_CW = x_CW & np.uint32(SIGN - 1)
     magnitude_C = size_CW.max(axis=1, initial=0)
-    nonzero_CW, sent_CW = x_CW != 0, _sent(magnitude_C, flat.size, how)
+    nonzero_CW, sent_CW = x_CW != 0, sent_elements(magnitude_C, flat.size, how)
     if (nonzero_CW & (~sent_CW | (size_CW != magnitude_C[:, None]))).any():
         return None
     partial_C = (sent_CW & ~nonzero_CW).any(axis=1) & (magnitude_C != 0)
@@ -49,7 +52,7 @@ def unpack(data: bytes, flat: Array, how: Compression) -> str | None:
         return "it ends within its magnitudes"
     heads = np.frombuffer(data, "<u4", count).astype(np.uint32)
     magnitude_C, partial_C = heads & np.uint32(SIGN - 1), heads >> np.uint32(31) != 0
-    sent_CW = _sent(magnitude_C, flat.size, how)
+    sent_CW = sent_elements(magnitude_C, flat.size, how)
     end = 4 * count
     if partial_C.any():
         start = end + 4
@@ -79,15 +82,40 @@ def _inflate(data: bytes, length: int) -> Array | None:
     return np.frombuffer(out, np.uint8) if len(out) == length and stream.eof else None
 
 
-def _sent(magnitude_C: Array, elements: int, how: Compression) -> Array:
-    """Whether each element of a chunk is sent. Philox2x32-10 as `repops.recipes.random`; nothing where the magnitude is 0."""
+def sent_elements(magnitude_C: Array, elements: int, how: Compression) -> Array:
+    """Whether each element of a chunk is sent. Philox2x32-10 as `repops.recipes.random`; nothing where the magnitude is 0.
+
+    What fills up the last chunk counts like an element that did not change.
+    """
     count, words = chunk_shape(elements, how.chunk)
+    library, bound = _library(), random_bound(how)
+    if library is None:
+        return sent_by_numpy(magnitude_C, words, bound)
+    sent, magnitude_C = np.empty((count, words), np.bool_), np.ascontiguousarray(magnitude_C, np.uint32)
+    library.repops_sent_elements(magnitude_C.ctypes.data, sent.ctypes.data, count, words, bound)
+    return sent
+
+
+def sent_by_numpy(magnitude_C: Array, words: int, bound: int) -> Array:
+    """What machines without a compiler run, and what the tests hold the library against."""
+    count = magnitude_C.size
     index: Array = np.broadcast_to(np.arange(words, dtype=np.uint32), (count, words))
     counter: Array = np.broadcast_to(np.arange(count, dtype=np.uint32)[:, None], (count, words))
     for turn in range(ROUNDS):
         key_C1 = (magnitude_C + np.uint32(turn * KEY_STEP & 0xFFFFFFFF))[:, None]
         product = index.astype(np.uint64) * PHILOX
         index, counter = (product >> np.uint64(32)).astype(np.uint32) ^ key_C1 ^ counter, product.astype(np.uint32)
-    sent: Array = (index.view(np.int32) < random_bound(how)) & (magnitude_C != 0)[:, None]
-    sent.reshape(-1)[elements:] = False
+    sent: Array = (index.view(np.int32) < bound) & (magnitude_C != 0)[:, None]
     return sent
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    try:
+        library = native.load()
+    except native.NoNativeLibrary:
+        return None
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    library.repops_sent_elements.argtypes = [pointer, pointer, number, number, ctypes.c_int32]
+    library.repops_sent_elements.restype = None
+    return library

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from repops.fields import BadField, between, nearest
 
 OPTIMIZERS = ("adamw", "sgd")
-MAX_PARAMETERS = 2**34
+MAX_PARAMETERS = 2**37
 
 
 @dataclass(frozen=True, kw_only=True)
