@@ -86,7 +86,7 @@ def job_of(case: Case) -> ComputeJob:
         {"name": case.preset, "context": CONTEXT},
         {},
         training,
-        str(10**9),
+        str(100 * 12 * (case.slots + AGGREGATORS)),
         compression_config={"keep": KEEP, "bits": BITS},
         aggregation_config={"rule": "mean", "aggregators": AGGREGATORS},
         checkpoint_config={"redundancy": CUSTODIANS},

@@ -149,10 +149,38 @@ def capture_table() -> str:
     return table([*head, "the tree falls, places drawn"], rows)
 
 
+def large_rows(case: Any) -> dict[str, str]:
+    """What a case has in each row of its table."""
+    rows = {
+        "slots, aggregators": f"{case['slots']}, {case['aggregators']}",
+        "an update": size(case["update_bytes"]),
+        "a checkpoint, with the outer optimizer's state": size(case["checkpoint_bytes"]),
+        "into one aggregator, if it were alone": size(case["one_aggregator_bytes"]),
+    }
+    rows |= {f"into each {who}": size(count) for who, count in case["into"].items()}
+    rows["training of a round"] = f"{case['train_s']:,.0f} s"
+    rows |= {f"decoding by each {who}": f"{seconds:,.0f} s" for who, seconds in case["decode_s"].items()}
+    for mbit, link in case["links"].items():
+        for name, key in (("whole", ""), ("hidden", "_hidden")):
+            trained = percent(link[f"utilisation{key}"])
+            rows[f"a round at {int(mbit):,} Mbit/s, {name}"] = f"{link[f'round{key}_s']:,.0f} s ({trained} trained)"
+    rows |= {f"memory: {who}": size(count) for who, count in case["memory_bytes"].items()}
+    rows |= {f"of the longest trace allowed: {kind}": percent(share) for kind, share in case["trace"].items()}
+    return rows | {"gas of a round": f"{case['gas_a_round']['all']:,}"}
+
+
+def large_table() -> str:
+    cases = results()["models"]["cases"]
+    columns = [large_rows(case) for case in cases.values()]
+    head = ["", *(f"{name}, {case['nodes']:,} nodes" for name, case in cases.items())]
+    return table(head, [[row, *(column[row] for column in columns)] for row in columns[0]])
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "networks": network_table,
     "models": limit_table,
     "seats": seat_table,
+    "large": large_table,
     "trees": tree_table,
     "capture": capture_table,
 }
