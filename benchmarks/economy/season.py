@@ -110,7 +110,7 @@ class Season(Market):
         started, liar_in = self.now, self.chance.randrange(rounds // 4, 3 * rounds // 4)
         while self.world.run(job).state == JobState.RUNNING:
             self.move_prices((self.now - began) // DAY_S)
-            self.turn_of(job, lies=self.world.run(job).round == liar_in)
+            self.play_turn(job, lies=self.world.run(job).round == liar_in)
         self.running_s += self.now - started
         window_s = self.world.run(job).window_s + 1  # the next job need not wait for the last payments
         self.now, self.paying_s = self.now + window_s, self.paying_s + window_s
@@ -143,7 +143,7 @@ class Season(Market):
 
     # -- a turn
 
-    def turn_of(self, job: int, *, lies: bool) -> None:
+    def play_turn(self, job: int, *, lies: bool) -> None:
         run = self.world.run(job)
         opened, turn = run.opened_at, run.turn
         self.now = max(self.now, opened)

@@ -54,7 +54,7 @@ CASES = (Case("7B", "llama-7b", 100, 1, 20), Case("70B", "llama-70b", 1_000, 8, 
 
 
 def measured_codec() -> dict[str, float]:
-    """Bytes and seconds of a file of signs, for each float32 byte that it stands for: of one core."""
+    """Bytes and seconds of a file of signs, for each byte of float32 in its place: of one core."""
     how = Compression(chunk=CHUNK, keep=KEEP, bits=BITS)
     tensors = {"w": _signs(how)}
     began = time.perf_counter()

@@ -369,7 +369,7 @@ def trial_check_name(trial: TrialAnswer) -> str:
 
 
 def trial_check_request(trial: TrialAnswer) -> dict[str, Any]:
-    """To run an answered trial again (node.admission.check)."""
+    """To run an answered trial again (node.disputes.trial_check)."""
     workload = trial.workload
     roots = [each.hex() for each in (workload.program_root, workload.state_root, trial.seed)]
     return {"job": TRIALS, "trial": roots, "steps": workload.steps, "root": trial.claim.root.hex()}

@@ -52,7 +52,7 @@ def tasks_of(queue: str) -> dict[str, TaskBody]:
     if queue == DISPUTE_QUEUE:
         return {DISPUTE_TASK: _dispute}
     from node import tasks as worker
-    from node.admission.check import run_trial_check
+    from node.disputes.trial_check import run_trial_check
 
     return {
         "work.prepare": worker.prepare,

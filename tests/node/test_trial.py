@@ -14,9 +14,9 @@ import torch
 import repops
 from keepers.decisions.requests import trial_check_request, trial_dispute_request
 from node.admission import benchmark, trial
-from node.admission.check import run_trial_check
 from node.compute.programs import Programs
 from node.disputes import player
+from node.disputes.trial_check import run_trial_check
 from node.errors import BadInputs
 from repops import commitments
 from zoo_compute.chain.deployment import DEVNET_VRAM_GB, DEVNET_WORKLOAD
