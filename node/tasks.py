@@ -31,7 +31,7 @@ from node.compute.report import ShardReport
 from node.compute.training import Progress, ShardResult, probe_losses, root_of, train_shard
 from node.device import as_node_memory_errors, parse_layout
 from node.disputes.player import AGGREGATION_DISPUTE, dispute_of, result_in
-from node.errors import BadInputs, NodeOutOfMemory, OverLimit, TensorChunk, Withheld
+from node.errors import BadInputs, NodeOutOfMemory, OverLimit, Withheld
 from node.inputs import carried_state
 from node.inputs.bundles import SlotResult
 from node.inputs.checkpoints import checkpoint_cids, fetch_pointer, fetch_posted, pointers_of
@@ -40,7 +40,15 @@ from node.inputs.fetching import TIMEOUT_S, UNAVAILABLE, missing_update_chunk, r
 from node.inputs.job_files import Inputs, fetch_inputs, fetch_manifest
 from node.inputs.programs import fetch_programs
 from node.inputs.states import put_state
-from node.inputs.updates import fetch_results, get_update, get_updates, get_whole_update, pin_received, put_update
+from node.inputs.updates import (
+    fetch_results,
+    get_update,
+    get_updates,
+    get_whole_update,
+    pin_received,
+    put_update,
+    updates_at_once,
+)
 from node.measurement.step_cost import MeasuredProgram, limits_for, step_cost
 from repops import backend
 from zoo_compute.codec.files import UpdateLayout
@@ -49,6 +57,7 @@ from zoo_compute.formats.tags import job_tag, round_tag
 from zoo_compute.json_codec import decode, finite_or_none
 from zoo_compute.spec.frames import Result
 from zoo_compute.spec.merkle import root_of_shares
+from zoo_compute.store.dag import prefetch
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import batch_of
 from zoo_compute.training.held_bytes import round_bytes
@@ -57,7 +66,6 @@ from zoo_compute.training.outliers import harmful_slots, scores_of
 from zoo_compute.training.rounds import aggregation_shares, tokens_of
 
 log = logging.getLogger("zoo.worker")
-
 Tamper = Callable[[Inputs, ShardResult], ShardResult]
 TIMING_MARGIN = 1.5  # of the timed estimate: a machine shared with other work is slower at times
 
@@ -161,8 +169,9 @@ def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         entries = fetch_results(store, request, request, start, timeout_s)
     except UNAVAILABLE as error:
         raise Withheld(f"bundle {request['bundle']}: {error}", dict.fromkeys(request["slots"])) from error
-    missing, why, tag = dict[int, TensorChunk | None](), "", round_tag(request["job"], request["round"])
-    for slot, entry in entries.items():
+    tag = round_tag(request["job"], request["round"])
+
+    def problem(entry: SlotResult) -> str:
         try:
             for share in shares:
                 get_update(store, entry, manifest, graph, timeout_s=timeout_s, tag=tag, share=share, streamed=True)
@@ -170,9 +179,14 @@ def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
                 get_one = get_whole_update if manifest.custodians else get_update
                 get_one(store, entry, manifest, graph, timeout_s=timeout_s, tag=tag)
         except UNAVAILABLE as error:
-            missing[slot], why = missing_update_chunk(store, entry.update, UpdateLayout.of(graph, manifest)), str(error)
-    if missing:
-        raise Withheld(f"updates of slots {sorted(missing)}: {why}", missing)
+            return str(error) or type(error).__name__
+        return ""
+
+    problems = dict(zip(entries, prefetch(problem, entries.values(), updates_at_once()), strict=True))
+    lacking = {slot: why for slot, why in problems.items() if why}
+    if lacking:
+        missing = {s: missing_update_chunk(store, entries[s].update, UpdateLayout.of(graph, manifest)) for s in lacking}
+        raise Withheld(f"updates of slots {sorted(missing)}: {lacking[max(lacking)]}", missing)
     return {"job": request["job"], "slots": sorted(entries), "bundle": request["bundle"]}
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.scaling import model, network
-from node.inputs.updates import MAX_CONCURRENT_FETCHES
 from repops.commitments import Array
 from repops.limits import MAX_TRACE_BYTES
 from repops.profile import trace_bytes
@@ -30,6 +29,7 @@ from zoo_compute.training.rounds import aggregation_programs, checkpoint_bytes, 
 
 KEEP, BITS, CHUNK = 1_230, 1, 4_096  # signs of random elements, which a mean of several aggregators takes as they are
 AGGREGATORS, CUSTODIANS, INNER_STEPS, CONTEXT = 16, 3, 500, 2_048
+NODE_CORES = 16  # that decode updates side by side
 NODE_FLOPS = 10**14  # of one node, in float32 as the arithmetic asks for it
 LINKS_MBIT = (100, 1_000)
 SAMPLE = 2**22  # elements that the codec is measured on
@@ -120,10 +120,10 @@ def measure(case: Case, packed: dict[str, float]) -> dict[str, Any]:
     train_s = INNER_STEPS * profile.flops / (NODE_FLOPS * case.nodes_a_slot)
     decode_s = case.slots * 4 * profile.parameters / 1e6 / packed["decode_mb_s"]
     ready_s = {
-        # Who combines decodes some updates at once, and a custodian one after another.
-        "aggregator": decode_s * largest / MAX_CONCURRENT_FETCHES,
-        "holder of a slot": decode_s / MAX_CONCURRENT_FETCHES,
-        "custodian": decode_s,
+        # Who combines decodes what does not fit in memory twice: for its root, and for its values.
+        "aggregator": 2 * decode_s * largest / NODE_CORES,
+        "holder of a slot": 2 * decode_s / NODE_CORES,
+        "custodian": decode_s / NODE_CORES,
     }
     needs = memory_needs(graph, profile)
     return {

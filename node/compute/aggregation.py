@@ -15,6 +15,7 @@ from repops.commitments import Array
 from repops.graph import Graph
 from zoo_compute.formats.aggregation import AggregationSpec
 from zoo_compute.formats.manifest import Manifest
+from zoo_compute.store.dag import prefetch
 from zoo_compute.training.parts import Part
 from zoo_compute.training.rounds import (
     PRODUCTS,
@@ -104,8 +105,9 @@ def _verdict(
 
 def _batch(part: Part, spec: AggregationSpec, updates: Mapping[int, Tensors], run: Runner, like: Array) -> State:
     """The batch of a part. like: the checkpoint's tensor. Raises BadInputs."""
-    for slot, update in updates.items():
-        if update[part.name].shape != like.shape or update[part.name].dtype != like.dtype:
+    tensors = prefetch(lambda update: update[part.name], updates.values(), max(1, threads()))  # of streams: decoded now
+    for slot, tensor in zip(updates, tensors, strict=True):
+        if tensor.shape != like.shape or tensor.dtype != like.dtype:
             raise BadInputs(f"aggregate: the update of slot {slot} has {part.name!r} of another shape or dtype")
     return aggregation_batch([part], spec, updates, run.batch)
 

@@ -24,7 +24,12 @@ from zoo_compute.store.dag import prefetch
 from zoo_compute.store.interface import Store
 from zoo_compute.training.memory import aggregation_bytes
 
-MAX_CONCURRENT_FETCHES = 4  # updates that are fetched side by side
+LEAST_AT_ONCE = 4
+
+
+def updates_at_once() -> int:
+    """How many updates are fetched and decoded side by side: round trips overlap, and cores share the decoding."""
+    return max(LEAST_AT_ONCE, threads())
 
 
 def fetch_results(
@@ -92,8 +97,8 @@ def get_whole_update(
 
     A custodian is asked for any of it. As `get_update` otherwise.
     """
-    update = get_update(store, entry, manifest, step, timeout_s=timeout_s, tag=tag)
     parts = UpdateLayout.of(step, manifest)
+    update = get_update(store, entry, manifest, step, timeout_s=timeout_s, tag=tag, streamed=not parts.kept)
     if not parts.kept:
         return
     try:
@@ -115,13 +120,13 @@ def get_updates(
     tag: str = "",
     share: int | None = None,
 ) -> dict[int, ReceivedUpdate]:
-    """As `get_update` for several slots, by slot; a few at once, so that round trips overlap. Streamed if they do not fit in memory."""
+    """As `get_update` for several slots, by slot; some at once. Streamed if they do not fit in memory."""
     slots = sorted(entries)
     streamed = aggregation_bytes(step, manifest.aggregation_spec) > memory(CPU)[0]
     received = prefetch(
         lambda slot: get_update(store, entries[slot], manifest, step, tag=tag, streamed=streamed, share=share),
         slots,
-        MAX_CONCURRENT_FETCHES,
+        updates_at_once(),
     )
     return dict(zip(slots, received, strict=True))
 

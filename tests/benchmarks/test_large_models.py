@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.scaling import large_models
-from benchmarks.scaling.large_models import AGGREGATORS, CUSTODIANS, Case
-from node.inputs.updates import MAX_CONCURRENT_FETCHES
+from benchmarks.scaling.large_models import AGGREGATORS, CUSTODIANS, NODE_CORES, Case
 
 SMALL = Case("small", "llama-1m", nodes=8, nodes_a_slot=2, operators=2)
 PACKED = {"ratio": 100.0, "encode_mb_s": 50.0, "decode_mb_s": 100.0}
@@ -33,10 +32,10 @@ def test_bytes__are_of_updates_shares_and_checkpoints(measured: dict) -> None:
 
 def test_times__follow_from_bytes_links_and_the_codec(measured: dict) -> None:
     decode_s = 4 * 4 * measured["parameters"] / 100e6
-    assert measured["decode_s"]["custodian"] == pytest.approx(decode_s)
-    assert measured["decode_s"]["holder of a slot"] == pytest.approx(decode_s / MAX_CONCURRENT_FETCHES)
+    assert measured["decode_s"]["custodian"] == pytest.approx(decode_s / NODE_CORES)
+    assert measured["decode_s"]["holder of a slot"] == pytest.approx(2 * decode_s / NODE_CORES)
     for mbit, link in measured["links"].items():
-        wait = 8 * measured["into"]["custodian"] / (int(mbit) * 1e6) + decode_s
+        wait = 8 * measured["into"]["custodian"] / (int(mbit) * 1e6) + decode_s / NODE_CORES
         assert link["custodian_s"] == pytest.approx(wait)
         slowest = max(link[f"{who}_s"] for who in measured["into"])
         assert link["round_s"] == pytest.approx(measured["train_s"] + slowest)
