@@ -196,7 +196,7 @@ def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool
 
     must_last: the checkpoint is on the disk when this returns, since others will ask for it."""
     began = time.perf_counter()
-    inputs = fetch_inputs(store, request)
+    inputs = fetch_inputs(store, request, share=request.get("share"))
     entries, updates = _received(request, store, inputs, request.get("share"))
     checkpoint = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates, request.get("share"))
     mask = sum(1 << slot for slot in entries)
@@ -237,33 +237,33 @@ def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str,
     """Repeat an aggregation and compare the posted root. Answers `agrees`; if not, the place of a dispute, else the
     losses of a probe of the updates."""
     began = time.perf_counter()
-    inputs = fetch_inputs(store, request)
+    inputs = fetch_inputs(store, request, share=request.get("share"))
     updates = _received(request, store, inputs, request.get("share"))[1]
     made = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates, request.get("share"))
     root = root_of(made)
     posted = root_from_hex(request["root"])
     answer: dict[str, Any] = {name: request[name] for name in ("job", "round", "operator")}
     answer |= {"agrees": root == posted, "segments": 0}
-    if root == posted:
-        answer |= _probed(request, store, inputs)
-    else:
-        message = f"the checkpoint's root is {root.hex()}, posted was {posted.hex()}"
-        answer |= {"field": "root", "message": message, "dispute": AGGREGATION_DISPUTE}
+    message = f"the checkpoint's root is {root.hex()}, posted was {posted.hex()}"
+    false = {"field": "root", "message": message, "dispute": AGGREGATION_DISPUTE}
+    answer |= _probed(request, store) if root == posted else false
     return {**answer, "seconds": time.perf_counter() - began}
 
 
-def _probed(request: Mapping[str, Any], store: Store, inputs: Inputs) -> dict[str, Any]:
+def _probed(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """`odd`: [round, slot] of each update that by itself makes the loss worse; `probe`: the losses that say so. Empty if the
     probe is not possible: no verdict waits for files that a submitter may withhold. Of several shares, the first one's check does it."""
     if request.get("share"):
         return {}
-    manifest, programs, round_ = inputs.manifest, inputs.programs, request["round"]
+    round_ = request["round"]
     try:
+        inputs = fetch_inputs(store, request)
+        manifest, programs = inputs.manifest, inputs.programs
         heldout = fetch_heldout(store, manifest, programs.graph)
         updates = _received(request, store, inputs)[1]
         with as_node_memory_errors(programs.profile, programs.device):
             before, after = probe_losses(manifest, programs, inputs.checkpoint, heldout, round_, updates)
-    except (*UNAVAILABLE, NodeOutOfMemory) as error:
+    except (*UNAVAILABLE, Withheld, NodeOutOfMemory) as error:
         log.warning("round %d's updates are not probed: %s", round_, error)
         return {}
     losses = {str(slot): finite_or_none(loss) for slot, loss in sorted(after.items())}

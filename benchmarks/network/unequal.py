@@ -36,7 +36,7 @@ SLOTS = sum(slots for _, slots in CLASSES.values())
 
 def plans() -> tuple[OperatorPlan, ...]:
     trainers = [
-        OperatorPlan(name, price="0.001", gpu_class=gpu_class, capacity=slots)
+        OperatorPlan(name, price="0.001", gpu_class=gpu_class, vram_gb=48, capacity=slots)
         for name, (gpu_class, slots) in CLASSES.items()
     ]
     return (*trainers, OperatorPlan(AGGREGATOR, roles=("aggregator",), aggregator_price="0.001"))

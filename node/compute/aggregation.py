@@ -54,7 +54,9 @@ def aggregate(
     """
     if not updates:
         raise BadInputs("aggregate: a round without updates has no next checkpoint")
-    mismatch = shape_mismatch(checkpoint, programs.graph, manifest.aggregation_spec)
+    nodes = checkpoint_nodes(programs.graph, manifest.aggregation_spec, share)
+    known = checkpoint if share is None else {name: checkpoint[name] for name in nodes if name in checkpoint}
+    mismatch = shape_mismatch(known, programs.graph, manifest.aggregation_spec, share)
     if mismatch:
         raise BadInputs(f"aggregate: the checkpoint does not fit the program: {mismatch}")
     exchanged = set(programs.graph.exchanged)
@@ -68,7 +70,6 @@ def aggregate(
                 f"aggregate: the update of slot {slot} and the checkpoint do not hold the same tensors ({odd!r})"
             )
     aggregation_spec = manifest.aggregation_spec
-    nodes = checkpoint_nodes(programs.graph, aggregation_spec, share)
     made = {name: checkpoint[name] for name in nodes}
     verdict = {} if aggregation_spec.rule.is_mean else _verdict(programs, aggregation_spec, checkpoint, updates)
     if verdict:

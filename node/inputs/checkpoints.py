@@ -39,20 +39,34 @@ def pointers_of(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 
 def fetch_checkpoint(
-    store: Store, manifest: Manifest, step: Graph, job: int, round: int, checkpoint: Checkpoint, root: bytes
+    store: Store,
+    manifest: Manifest,
+    step: Graph,
+    job: int,
+    round: int,
+    checkpoint: Checkpoint,
+    root: bytes,
+    share: int | None = None,
 ) -> Tensors:
-    """The checkpoint that `round` starts from; `root` is the chain's.
+    """The checkpoint that `round` starts from; `root` is the chain's. share: of several aggregators' files this one's alone.
 
     Raises Withheld for a checkpoint that cannot be had, FalseCheckpoint, BadInputs; of the initial state the store's errors pass.
     """
-    state = stream_checkpoint(store, manifest, step, job, round, checkpoint, root)
+    state = stream_checkpoint(store, manifest, step, job, round, checkpoint, root, share)
     if isinstance(state, SharedCheckpoint):
-        return SharedCheckpoint(tuple(dict(share) for share in state.shares))
+        return SharedCheckpoint(tuple(map(dict, state.shares)))
     return dict(state)
 
 
 def stream_checkpoint(
-    store: Store, manifest: Manifest, step: Graph, job: int, round: int, checkpoint: Checkpoint, root: bytes
+    store: Store,
+    manifest: Manifest,
+    step: Graph,
+    job: int,
+    round: int,
+    checkpoint: Checkpoint,
+    root: bytes,
+    share: int | None = None,
 ) -> Tensors:
     """As `fetch_checkpoint`, with one tensor in memory at a time, for whoever takes them in ascending order of names."""
     state: Tensors
@@ -63,11 +77,11 @@ def stream_checkpoint(
         most = checkpoint_bytes(step, manifest.aggregation_spec)
         state = stream_state(store, manifest.state.cid, root, max_bytes=most)
     else:
-        state = _made_checkpoint(store, manifest, step, job, round, pointers, root)
+        state = _made_checkpoint(store, manifest, step, job, round, pointers, root, share)
     refused = FalseCheckpoint if pointers else BadInputs
     if isinstance(state, SharedCheckpoint):
-        for share, part in enumerate(state.shares):
-            _check_shapes(part, step, manifest, share, refused)
+        for number, part in enumerate(state.shares, share or 0):
+            _check_shapes(part, step, manifest, number, refused)
     else:
         _check_shapes(state, step, manifest, None, refused)
     return state
@@ -103,7 +117,14 @@ def _check_shapes(state: Tensors, step: Graph, manifest: Manifest, share: int | 
 
 
 def _made_checkpoint(
-    store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointers: Sequence[str], root: bytes
+    store: Store,
+    manifest: Manifest,
+    step: Graph,
+    job: int,
+    round: int,
+    pointers: Sequence[str],
+    root: bytes,
+    only: int | None,
 ) -> Tensors:
     aggregators = manifest.aggregators
     if len(pointers) != aggregators:
@@ -115,7 +136,8 @@ def _made_checkpoint(
     if whole != root:
         with withheld_unless_fetched():
             raise BadInputs(f"checkpoint pointers of root {whole.hex()}; expected {root.hex()}")
-    return SharedCheckpoint(tuple(_share(store, manifest, step, record, share) for share, record in enumerate(records)))
+    wanted = range(aggregators) if only is None else (only,)
+    return SharedCheckpoint(tuple(_share(store, manifest, step, records[share], share) for share in wanted))
 
 
 def _record(store: Store, manifest: Manifest, job: int, round: int, pointer: str, root: bytes | None) -> Pointer:
@@ -138,9 +160,13 @@ def _share(store: Store, manifest: Manifest, step: Graph, record: Pointer, share
         return stream_state(store, record.state, record.root, max_bytes=file_bytes(nodes)) if state is None else state
 
 
-def checkpoint_cids(store: Store, manifest: Manifest, checkpoint: Checkpoint) -> tuple[str, ...]:
-    """The files a checkpoint consists of: pointers and states; of the initial one, the manifest's state."""
+def checkpoint_cids(
+    store: Store, manifest: Manifest, checkpoint: Checkpoint, share: int | None = None
+) -> tuple[str, ...]:
+    """The files a checkpoint consists of, or one share of it: pointers and states; of the initial one, the manifest's state."""
     pointers = pointers_of(checkpoint)
     if not pointers:
         return (manifest.state.cid,)
+    if share is not None and len(pointers) > 1:
+        return (*pointers, fetch_pointer(store, pointers[share]).state)
     return tuple(cid for pointer in pointers for cid in (pointer, fetch_pointer(store, pointer).state))

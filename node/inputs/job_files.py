@@ -59,8 +59,10 @@ def fetch_job(store: Store, manifest: Manifest) -> JobFiles:
     return JobFiles(programs, checkpoint, fetch_examples(store, manifest, step), fetch_heldout(store, manifest, step))
 
 
-def fetch_inputs(store: Store, request: Mapping[str, Any], *, streamed: bool = False) -> Inputs:
-    """What a request's job, round, manifest, checkpoint pointer and start_root name. streamed: the checkpoint.
+def fetch_inputs(
+    store: Store, request: Mapping[str, Any], *, streamed: bool = False, share: int | None = None
+) -> Inputs:
+    """What a request's job, round, manifest, checkpoint pointer and start_root name. streamed: the checkpoint; share: of it this alone.
 
     The request's `work_root`, `data_root`, `flops` and `terms`, the chain's, are compared when they are there. Raises BadInputs.
     """
@@ -81,11 +83,11 @@ def fetch_inputs(store: Store, request: Mapping[str, Any], *, streamed: bool = F
     step, root = programs.graph, root_from_hex(request["start_root"])
     pointers = request.get("checkpoint")
     fetch = stream_checkpoint if streamed else fetch_checkpoint
-    checkpoint = fetch(store, manifest, step, request["job"], request["round"], pointers, root)
+    checkpoint = fetch(store, manifest, step, request["job"], request["round"], pointers, root, share)
     examples = fetch_examples(store, manifest, step)
     of_job = job_tag(request["job"])
     kept = dict.fromkeys(
-        checkpoint_cids(store, manifest, pointers),
+        checkpoint_cids(store, manifest, pointers, share),
         of_job if pointers is None else round_tag(request["job"], request["round"]),
     )
     kept |= dict.fromkeys((request["manifest"], manifest.program.cid, manifest.data.cid), of_job)

@@ -11,6 +11,7 @@ from node import tasks
 from node.errors import BadInputs, Withheld
 from node.inputs import bundles
 from node.inputs.fetching import missing_update_chunk
+from node.inputs.job_files import fetch_inputs
 from node.inputs.updates import get_update
 from repops.commitments import sorted_names
 from tests.support.small_job import SmallJob, publish
@@ -19,6 +20,7 @@ from zoo_compute.codec.files import CID_BYTES, INDEX, UpdateLayout
 from zoo_compute.formats.aggregation import Aggregation
 from zoo_compute.spec.merkle import root_of_shares
 from zoo_compute.store import BlockStore
+from zoo_compute.training.rounds import checkpoint_nodes
 from zoo_compute.training.work_root import work_of
 
 SHARES = 3
@@ -95,6 +97,22 @@ def test_shares_of_a_round__are_fetched_and_combined_to_what_one_aggregator_make
         (each["root"], each["pointer"]) for each in posted
     ]
     assert ahead["root"] == root_of_shares([bytes.fromhex(each["root"]) for each in posted]).hex()
+
+
+def test_an_aggregator__needs_its_share_of_the_checkpoint_before(job: SmallJob, tmp_path: Path) -> None:
+    posted = [tasks.run_aggregation(job.base | {"bundles": job.bundles, "share": n}, job.store) for n in range(SHARES)]
+    root = root_of_shares([bytes.fromhex(each["root"]) for each in posted]).hex()
+    pointers = [each["pointer"] for each in posted]
+    request = job.base | {"round": 1, "checkpoint": pointers, "start_root": root}
+    store, manifest = BlockStore(tmp_path / "own"), job.manifest
+    for cid in (job.base["manifest"], manifest.program.cid, manifest.data.cid, *pointers, posted[1]["state"]):
+        store.add(job.store.read(cid, max_bytes=2**24))
+    own = fetch_inputs(store, request, share=1).checkpoint
+    whole = fetch_inputs(job.store, request).checkpoint
+    assert set(own) == set(checkpoint_nodes(job.programs.graph, manifest.aggregation_spec, 1))
+    assert all((own[name] == whole[name]).all() for name in own)
+    with pytest.raises(Withheld, match="starts from"):
+        fetch_inputs(store, request, share=0)
 
 
 def test_a_share_that_is_not_served__is_named_by_its_first_chunk(job: SmallJob, tmp_path: Path) -> None:
