@@ -70,7 +70,7 @@ def test_decode__dead_iotas__are_refused() -> None:
 
 def test_decode__needed_iotas__are_refused_by_the_bytes_of_a_trace() -> None:
     """Each iota is read by one word, so a step costs nothing and its trace everything."""
-    extent, count = 1 << 28, 4_000
+    extent, count = 1 << 28, 8_000
     nodes: list[Node] = [Node("input", F32, (), attributes=(STATE_ROLE, 0)), Node("scalar", F32, (), attributes=(0,))]
     last = 0
     for _ in range(count):
