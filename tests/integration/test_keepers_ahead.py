@@ -63,7 +63,7 @@ def test_a_checkpoint_that_differs__is_told__and_what_was_begun_from_mine_is_aba
     names = [*(plan.name for plan in plans(settings.nodes)), SUBMITTER]
     with (
         laboratory(dict.fromkeys(names, link), "relay") as lab,
-        Deceived(tmp_path, plans(settings.nodes), lab=lab, step_s=settings.step_s) as network,
+        Deceived(tmp_path, plans(settings.nodes), lab=lab, step_s=dict.fromkeys(names, settings.step_s)) as network,
     ):
         job = submit(network, utilisation.job(settings))
         deadline = time.monotonic() + 2 * HANG_S
