@@ -6,10 +6,10 @@ model and keeps copies; two train a slot each, the third verifies everything. On
 The job starts from a `config.json` of `transformers` without weights; `zoo` posts, watches and fetches it, and
 `AutoModelForCausalLM.from_pretrained` loads the result. All memory is sampled from /proc; `anonymous` is what the machine must hold,
 `resident` counts pages of files too, which the system gives up when others need them. Once all is verified, the chain's clock is put
-forward past the windows. Takes 40 minutes and 60 GB of disk.
+forward past the windows. It needs the machine for itself (a seat's deadline follows from what its node measured alone), and 60 GB of disk.
 
-  worker_over_held   the most anonymous and file-backed state bytes of a worker's process while it trains, over parameters, moments and the
-                     step's values that its plan cannot do without
+  memory_mb   the most of every process, and of all operators at once
+  held_mb     what a worker must hold: parameters, state (with moments), and the least values of a step
 """
 
 from __future__ import annotations

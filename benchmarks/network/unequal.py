@@ -16,14 +16,12 @@ import json
 import math
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.lab import Link, laboratory
 from benchmarks.lab.run_parameters import parameters_of
 from benchmarks.network import utilisation
-from benchmarks.network.event_log import LOOK_S
 from benchmarks.network.utilisation import AGGREGATOR, SUBMITTER, ClaimTimes, ShapedNetwork
 from keepers.processes.local_network import OperatorPlan
 from tests.support.local_jobs import submit
@@ -66,17 +64,8 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         submit(network, job(options))
         watching = ClaimTimes(network)
         watching.start()
-        deadline, printed = time.time() + 300 + 2 * options.rounds * MOST * options.inner_steps * options.step_s, 0
-        while len(watching.checkpoints) < options.rounds:
-            if time.time() > deadline:
-                raise SystemExit(f"{len(watching.checkpoints)} rounds were closed in time; see {folder}/*/logs")
-            if len(watching.checkpoints) > printed:
-                printed = len(watching.checkpoints)
-                print(f"{printed} of {options.rounds} rounds are closed", file=sys.stderr, flush=True)
-            network.poll()
-            time.sleep(LOOK_S)
-        watching.stopped.set()
-        watching.join()
+        longest_s = 300 + 2 * options.rounds * MOST * options.inner_steps * options.step_s
+        watching.wait(network, options.rounds, longest_s, lambda: None)
         events = {name: [json.loads(line) for line in network.log(name).read_text().splitlines()] for name in CLASSES}
     nodes = {name: shares(trains(events[name]), steps[name], options) for name in CLASSES}
     return {

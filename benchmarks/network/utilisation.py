@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,21 @@ class ClaimTimes(ChainWatcher):
         self.commits: dict[int, dict[int, float]] = defaultdict(dict)
         self.checkpoints: dict[int, float] = {}
 
+    def wait(self, network: LocalNetwork, rounds: int, longest_s: float, closed: Callable[[], None]) -> None:
+        """Keep the processes running until so many rounds are closed, then stop watching. closed: called after each."""
+        deadline, printed = time.time() + longest_s, 0
+        while printed < rounds:
+            if time.time() > deadline:
+                raise SystemExit(f"{printed} rounds were closed in time; see {network.folder}/*/logs")
+            while printed < len(self.checkpoints):
+                printed += 1
+                closed()
+                print(f"{printed} of {rounds} rounds are closed", file=sys.stderr, flush=True)
+            network.poll()
+            time.sleep(LOOK_S)
+        self.stopped.set()
+        self.join()
+
     def see(self, event: Event) -> None:
         claim = event.args["claim"]
         if event.name == "ResultsCommitted":
@@ -174,21 +189,10 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
         submit(network, job(options))
         watching = ClaimTimes(network)
         watching.start()
-        before, printed = dict[str, dict[str, int]](), 0
-        deadline = time.time() + 240 + 2 * options.rounds * (options.inner_steps * options.step_s + 10)
-        while len(watching.checkpoints) < options.rounds:
-            if time.time() > deadline:
-                raise SystemExit(f"{len(watching.checkpoints)} rounds were closed in time; see {folder}/*/logs")
-            if watching.checkpoints and not before:
-                before = lab.counts()
-            if len(watching.checkpoints) > printed:
-                printed = len(watching.checkpoints)
-                print(f"{printed} of {options.rounds} rounds are closed", file=sys.stderr, flush=True)
-            network.poll()
-            time.sleep(LOOK_S)
-        watching.stopped.set()
-        watching.join()
-        after = lab.counts()
+        counts = list[dict[str, dict[str, int]]]()
+        longest_s = 240 + 2 * options.rounds * (options.inner_steps * options.step_s + 10)
+        watching.wait(network, options.rounds, longest_s, lambda: counts.append(lab.counts()))
+        before, after = counts[0], lab.counts()
         moved = {host: after[host].get("bytes", 0) - before[host].get("bytes", 0) for host in after}
         numbers = {name: number for number, name in network.operators.items()}
         worker_events = network.worker_events(options.nodes)

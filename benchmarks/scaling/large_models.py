@@ -16,10 +16,12 @@ import numpy as np
 
 from benchmarks.scaling import model, network
 from repops.commitments import Array
+from repops.graph import Graph
 from repops.limits import MAX_TRACE_BYTES
 from repops.profile import trace_bytes
 from zoo_compute import codec
 from zoo_compute.codec.signs import sent_elements
+from zoo_compute.formats.aggregation import AggregationSpec
 from zoo_compute.formats.manifest import Compression
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.spec.schedule import DATACENTER, Worker
@@ -93,21 +95,25 @@ def job_of(case: Case) -> ComputeJob:
     )
 
 
+def fractions_of(step: Graph, spec: AggregationSpec) -> list[float]:
+    """Of the exchanged elements, by aggregator."""
+    nodes, exchanged = checkpoint_nodes(step, spec), set(step.exchanged)
+    shares = [sum(nodes[name].elements for name in own & exchanged) for own in shares_of(step, spec)]
+    return [share / sum(shares) for share in shares]
+
+
 def measure(case: Case, packed: dict[str, float]) -> dict[str, Any]:
     """One round of a case."""
     job = job_of(case)
     graph, profile, manifest = job.traced.graph, job.profile, job.outline()
     spec = manifest.aggregation_spec
     update = round(4 * profile.parameters / packed["ratio"])
-    nodes, exchanged = checkpoint_nodes(graph, spec), set(graph.exchanged)
-    shares = [sum(nodes[name].elements for name in own & exchanged) for own in shares_of(graph, spec)]
-    largest = max(shares) / sum(shares)
+    largest = max(fractions_of(graph, spec))
     whole, all_updates = checkpoint_bytes(graph, spec), case.slots * update
     into = {
         "aggregator": round(all_updates * largest),
-        "holder of a slot": min(
-            all_updates, whole
-        ),  # it makes the checkpoint from the updates where these have fewer bytes
+        # It makes the checkpoint from the updates where these have fewer bytes.
+        "holder of a slot": min(all_updates, whole),
         "custodian": all_updates + whole,
     }
     busiest = max(into, key=lambda who: into[who])

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.lab import Link, laboratory
 from benchmarks.lab.run_parameters import parameters_of
-from benchmarks.network.event_log import LOOK_S
 from benchmarks.network.utilisation import SUBMITTER, ClaimTimes, ShapedNetwork
-from benchmarks.scaling.large_models import BITS, KEEP, measured_codec
+from benchmarks.scaling.large_models import BITS, KEEP, fractions_of, measured_codec
 from keepers.processes.local_network import OperatorPlan
 from tests.support.local_jobs import submit
 from zoo_compute.chain.snapshot import read_job
@@ -31,7 +30,7 @@ from zoo_compute.client.results import manifest_of
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.models.presets import MODELS
 from zoo_compute.store import BlockStore
-from zoo_compute.training.rounds import checkpoint_bytes, checkpoint_nodes, shares_of
+from zoo_compute.training.rounds import checkpoint_bytes
 
 SLOTS, AGGREGATORS, CUSTODIANS, ROUNDS = 4, 2, 3, 4
 OWN = 2  # slots of each who trains
@@ -70,11 +69,9 @@ def reckoned(config: dict[str, Any]) -> dict[str, float]:
     made = ComputeJob(config["model"], {}, config["training"], "100", **sections)
     graph, spec = made.traced.graph, made.outline().aggregation_spec
     update = 4 * made.profile.parameters / measured_codec()["ratio"]
-    nodes, exchanged = checkpoint_nodes(graph, spec), set(graph.exchanged)
-    shares = [sum(nodes[name].elements for name in own & exchanged) for own in shares_of(graph, spec)]
     return {
         "holder of a slot": (SLOTS - OWN) * update,
-        "aggregator": SLOTS * update * sum(shares) / len(shares) / sum(shares),  # the mean of both
+        "aggregator": SLOTS * update * statistics.mean(fractions_of(graph, spec)),  # the mean of both
         "custodian": SLOTS * update + checkpoint_bytes(graph, spec),
     }
 
@@ -90,17 +87,8 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         number = submit(network, config)
         watching = ClaimTimes(network)
         watching.start()
-        counts, deadline = list[dict[str, dict[str, int]]](), time.time() + LONGEST_S
-        while len(counts) < ROUNDS:
-            if time.time() > deadline:
-                raise SystemExit(f"{len(counts)} rounds were closed in time; see {folder}/*/logs")
-            if len(watching.checkpoints) > len(counts):
-                counts.append(lab.counts())
-                print(f"{len(counts)} of {ROUNDS} rounds are closed", file=sys.stderr, flush=True)
-            network.poll()
-            time.sleep(LOOK_S)
-        watching.stopped.set()
-        watching.join()
+        counts = list[dict[str, dict[str, int]]]()
+        watching.wait(network, ROUNDS, LONGEST_S, lambda: counts.append(lab.counts()))
         assert manifest_of(read_job(network.devnet.chain, number), BlockStore(network.submitter_store)).slots == SLOTS
     first, last = counts[0], counts[-2]
     arrived = {

@@ -53,7 +53,7 @@ def int8(shape: tuple[int, ...], *, half: bool = False, seed: int = 0) -> Array:
 @pytest.fixture(params=["native", "numba"])
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "numba":
-        monkeypatch.setattr(kernel, "_library", lambda: None)
+        monkeypatch.setattr(kernel, "library", lambda: None)
     return request.param
 
 
@@ -87,8 +87,8 @@ def test_a_file__holds_every_word_as_it_was(case: str, library: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_the_native_library_and_numba__write_the_same_bytes(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     native = codec.encode(CASES[case])
-    assert kernel._library() is not None
-    monkeypatch.setattr(kernel, "_library", lambda: None)
+    assert kernel.library() is not None
+    monkeypatch.setattr(kernel, "library", lambda: None)
     assert codec.encode(CASES[case]) == native
 
 
@@ -122,13 +122,13 @@ def test_any_state__comes_back_to_the_bit(state: dict[str, Array], chunk: int) -
 @settings(max_examples=100, deadline=None)
 @given(states())
 def test_any_state__is_written_alike_by_both_kernels(state: dict[str, Array]) -> None:
-    native, kept = codec.encode(state), kernel._library
+    native, kept = codec.encode(state), kernel.library
     try:
-        kernel._library = lambda: None  # type: ignore[assignment]
+        kernel.library = lambda: None  # type: ignore[assignment]
         assert codec.encode(state) == native
         assert same(codec.decode(native, shapes(state)), state)
     finally:
-        kernel._library = kept
+        kernel.library = kept
 
 
 def test_two_bits_and_64_of_4096__take_less_than_a_two_hundredth() -> None:

@@ -7,14 +7,11 @@ machines without a compiler run, and what the tests hold the library against.
 
 from __future__ import annotations
 
-import ctypes
-from functools import cache
-
 import numpy as np
 
-from repops import native
 from repops.commitments import Array
 from zoo_compute.codec.layout import BAD_LENGTH
+from zoo_compute.codec.library import library
 
 
 def write(flat: Array, columns: int, chunk: int, contexts: Array, memory: Array) -> bytes | None:
@@ -57,11 +54,11 @@ def _run(
     buffer: Array, flat: Array, columns: int, chunk: int, contexts: Array, memory: Array, reads: bool
 ) -> tuple[int, int, int, int]:
     """The error code, the bytes read or written, and the interval."""
-    library = _library()
-    if library is None:
+    native = library()
+    if native is None:
         return _by_numba(buffer, flat, columns, chunk, contexts, memory, reads)
     registers = np.zeros(3, np.int64)
-    why = library.repops_update_words(
+    why = native.repops_update_words(
         buffer.ctypes.data, buffer.size, contexts.ctypes.data, memory.ctypes.data, flat.ctypes.data, flat.size, columns,
         chunk, reads, registers.ctypes.data,
     )  # fmt: skip
@@ -77,18 +74,3 @@ def _by_numba(
     coder = range_coder.coder(buffer, reads=reads)
     why = int(context_model.code_words(coder, buffer, contexts, memory, flat, columns, chunk))
     return why, int(coder[range_coder.POSITION]), int(coder[range_coder.LOW]), int(coder[range_coder.WIDTH])
-
-
-@cache
-def _library() -> ctypes.CDLL | None:
-    try:
-        library = native.load()
-    except native.NoNativeLibrary:
-        return None
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    library.repops_update_words.argtypes = [
-        *(pointer, number, pointer, pointer, pointer, number, number, number),
-        *(ctypes.c_int, pointer),
-    ]
-    library.repops_update_words.restype = ctypes.c_int
-    return library

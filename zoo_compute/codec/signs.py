@@ -12,15 +12,13 @@ Bits are in order of the elements, the first in a byte's highest bit.
 
 from __future__ import annotations
 
-import ctypes
 import zlib
-from functools import cache
 
 import numpy as np
 
-from repops import native
 from repops.commitments import Array
 from repops.words import SIGN
+from zoo_compute.codec.library import library
 from zoo_compute.formats.manifest import Compression
 from zoo_compute.training.compression import chunk_shape, random_bound
 
@@ -88,11 +86,11 @@ def sent_elements(magnitude_C: Array, elements: int, how: Compression) -> Array:
     What fills up the last chunk counts like an element that did not change.
     """
     count, words = chunk_shape(elements, how.chunk)
-    library, bound = _library(), random_bound(how)
-    if library is None:
+    native, bound = library(), random_bound(how)
+    if native is None:
         return sent_by_numpy(magnitude_C, words, bound)
     sent, magnitude_C = np.empty((count, words), np.bool_), np.ascontiguousarray(magnitude_C, np.uint32)
-    library.repops_sent_elements(magnitude_C.ctypes.data, sent.ctypes.data, count, words, bound)
+    native.repops_sent_elements(magnitude_C.ctypes.data, sent.ctypes.data, count, words, bound)
     return sent
 
 
@@ -107,15 +105,3 @@ def sent_by_numpy(magnitude_C: Array, words: int, bound: int) -> Array:
         index, counter = (product >> np.uint64(32)).astype(np.uint32) ^ key_C1 ^ counter, product.astype(np.uint32)
     sent: Array = (index.view(np.int32) < bound) & (magnitude_C != 0)[:, None]
     return sent
-
-
-@cache
-def _library() -> ctypes.CDLL | None:
-    try:
-        library = native.load()
-    except native.NoNativeLibrary:
-        return None
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    library.repops_sent_elements.argtypes = [pointer, pointer, number, number, ctypes.c_int32]
-    library.repops_sent_elements.restype = None
-    return library

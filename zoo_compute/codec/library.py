@@ -1,0 +1,26 @@
+"""The native library's functions for updates."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+from repops import native
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """None where there is none for this machine: then the same is computed in Python, slower."""
+    try:
+        found = native.load()
+    except native.NoNativeLibrary:
+        return None
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    found.repops_update_words.argtypes = [
+        *(pointer, number, pointer, pointer, pointer, number, number, number),
+        *(ctypes.c_int, pointer),
+    ]
+    found.repops_update_words.restype = ctypes.c_int
+    found.repops_sent_elements.argtypes = [pointer, pointer, number, number, ctypes.c_int32]
+    found.repops_sent_elements.restype = None
+    return found
