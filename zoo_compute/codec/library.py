@@ -12,15 +12,15 @@ from repops import native
 def library() -> ctypes.CDLL | None:
     """None where there is none for this machine: then the same is computed in Python, slower."""
     try:
-        found = native.load()
+        functions = native.load()
     except native.NoNativeLibrary:
         return None
     pointer, number = ctypes.c_void_p, ctypes.c_int64
-    found.repops_update_words.argtypes = [
+    functions.repops_update_words.argtypes = [
         *(pointer, number, pointer, pointer, pointer, number, number, number),
         *(ctypes.c_int, pointer),
     ]
-    found.repops_update_words.restype = ctypes.c_int
-    found.repops_sent_elements.argtypes = [pointer, pointer, number, number, ctypes.c_int32]
-    found.repops_sent_elements.restype = None
-    return found
+    functions.repops_update_words.restype = ctypes.c_int
+    functions.repops_sent_elements.argtypes = [pointer, pointer, number, number, ctypes.c_int32]
+    functions.repops_sent_elements.restype = None
+    return functions
