@@ -40,6 +40,7 @@ class Statements:
         self._mine: dict[int, Statement] = {}
         self._wanted: dict[Wanted, float] = {}  # and when it was wanted last
         self._heard: dict[Wanted, Statement] = {}
+        self._tags: dict[Wanted, str] = {}  # of what was heard, which is not sent twice
         self.endpoints: Mapping[int, str] = {}
         self.scope = Scope.ANY  # where these may be
 
@@ -77,29 +78,34 @@ class Statements:
                 log.exception("unexpected")
 
     def poll_once(self) -> None:
-        """Ask for everything that is wanted, several at once: who does not answer keeps nobody waiting for long."""
+        """Ask for everything that is wanted, several at once: who does not answer keeps nobody waiting for long. What is the same as before is
+        not sent again.
+        """
         now = time.monotonic()
         for wanted in [each for each, at in self._wanted.items() if now - at > FORGET_AFTER_S]:
             del self._wanted[wanted]
             self._heard.pop(wanted, None)
+            self._tags.pop(wanted, None)
         asked = [each for each in list(self._wanted) if is_gateway(self.endpoints.get(each.operator, ""))]
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-            for each, statement in zip(asked, pool.map(self._ask, asked), strict=True):
-                if statement is not None:
-                    self._heard[each] = statement
+            for each, answer in zip(asked, pool.map(self._ask, asked), strict=True):
+                if answer is not None:
+                    self._heard[each], self._tags[each] = answer
 
-    def _ask(self, wanted: Wanted) -> Statement | None:
+    def _ask(self, wanted: Wanted) -> tuple[Statement, str] | None:
+        """What it says now, and the tag of that; None if it is what was heard, or nothing."""
         client = GatewayClient(self.endpoints[wanted.operator], self.scope)
-        request = HttpRequest("GET", f"/custody/{wanted.job}", {})
+        headers = {"If-None-Match": self._tags[wanted]} if self._tags.get(wanted) else {}
+        request = HttpRequest("GET", f"/custody/{wanted.job}", headers)
         try:
-            status, body, _ = client.ask(request, deadline=time.monotonic() + ANSWER_S, max_bytes=MAX_BYTES)
+            status, body, said = client.ask(request, deadline=time.monotonic() + ANSWER_S, max_bytes=MAX_BYTES)
             statement = Statement.from_bytes(body) if status == 200 else None
         except (PeerFailed, BadField) as error:
             log.debug("operator %d says nothing of job %d: %s", wanted.operator, wanted.job, error)
             return None
         finally:
             client.close()
-        return statement if statement is not None and statement.job == wanted.job else None
+        return (statement, said.get("Etag", "")) if statement is not None and statement.job == wanted.job else None
 
     def _read(self, job: int) -> Statement:
         try:

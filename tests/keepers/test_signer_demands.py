@@ -236,7 +236,8 @@ class Looks:
 
 
 @pytest.fixture
-def looks(tmp_path: Path) -> Looks:
+def looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Looks:
+    monkeypatch.setattr(signer_checks, "ONE_IN", 1)
     return Looks(tmp_path)
 
 
@@ -265,10 +266,12 @@ def test_a_signer_that_served_and_deletes__is_found__once_it_served_nothing_for_
     assert looks.silent(OPENED + 900 + patience) == ((looks.made, 1),)
 
 
-def test_of_those_that_serve__one_is_looked_at_again_at_every_look(
+def test_of_those_that_serve__one_is_looked_at_again_now_and_then(
     looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, chosen = [], []
+
+    monkeypatch.setattr(signer_checks, "ONE_IN", 10**12)
 
     def serving(files: object, places: dict[str, int], scope: object) -> set[str]:
         asked.append(sorted(places))
@@ -280,7 +283,10 @@ def test_of_those_that_serve__one_is_looked_at_again_at_every_look(
     looks.checks.silent(held(OPENED, checkpoints=(looks.made,)), THE_PROVIDER)
     for _ in range(40):
         looks.checks.poll_once()
-    assert asked[0] == [f"http://{operator}" for operator in (FIRST, SECOND)]
+    assert asked == [[f"http://{operator}" for operator in (FIRST, SECOND)]], "chance chose no later look"
+    monkeypatch.setattr(signer_checks, "ONE_IN", 1)
+    for _ in range(40):
+        looks.checks.poll_once()
     assert sorted({tuple(urls) for urls in asked[1:]}) == [("http://4",), ("http://5",)]
     assert len(set(chosen)) == len(chosen), "every time for another block"
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from keepers.decisions.custody_statements import START, Signed, Statement
+from keepers.decisions.custody_statements import INPUTS, START, Signed, Statement
 from keepers.services import statements
 from keepers.services.statements import Statements
 from tests.support.waiting import HANG_S
@@ -95,3 +95,18 @@ def test_a_gateway__serves_statements_by_number_alone(tmp_path: Path, path: str,
         assert answer.status == status
         assert status != 200 or Statement.from_bytes(body) == SAID
         connection.close()
+
+
+def test_what_was_heard__is_sent_again_only_once_it_changed(tmp_path: Path) -> None:
+    one, two, answers = of(tmp_path / "one"), of(tmp_path / "two"), list[tuple[int, int]]()
+    with Gateway(BlockStore(tmp_path / "one"), answered=lambda status, size: answers.append((status, size))) as gateway:
+        two.endpoints = {OTHER: gateway.url}
+        one.publish(SAID)
+        two.of(JOB, OTHER)
+        for _ in range(3):
+            two.poll_once()
+        assert [status for status, _ in answers] == [200, 304, 304]
+        assert two.of(JOB, OTHER) == SAID
+        one.publish(more := SAID.adding(Signed(INPUTS, 0, "0" * 63 + "1")))
+        two.poll_once()
+        assert two.of(JOB, OTHER) == more

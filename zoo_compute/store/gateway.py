@@ -2,7 +2,7 @@
 
 GET, HEAD /ipfs/CID?format=raw   one block (or `Accept: application/vnd.ipld.raw`)
 GET, HEAD /pins/CID              {"cid": CID, "pinned": true or false}
-GET, HEAD /custody/JOB           what this operator says about a job's custody (keepers/decisions/custody_statements.py)
+GET, HEAD /custody/JOB           what this operator says about a job's custody (keepers/decisions/custody_statements.py), with an ETag
 GET, HEAD /receipts/OPERATOR      this operator's newest receipt for what OPERATOR sent it (keepers/decisions/receipts.py)
 GET, HEAD /health                {"ok": true}
 GET /reach?endpoint=URL&cid=CID  {"endpoint": URL, "cid": CID, "served": true or false}: whether an announced endpoint serves
@@ -25,6 +25,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -239,7 +240,10 @@ class _Handler(BaseHTTPRequestHandler):
             said = path.read_bytes()
         except FileNotFoundError:
             return self._say(404, "nothing is said here about that")
-        self._answer(200, said, {"Content-Type": "application/json", "Cache-Control": "no-store"})
+        tag = f'"{sha256(said).hexdigest()}"'  # it is asked for every second, and changes a few times in a round
+        if self.headers.get("If-None-Match") == tag:
+            return self._answer(304, b"", {"Etag": tag})
+        self._answer(200, said, {"Content-Type": "application/json", "Cache-Control": "no-cache", "Etag": tag})
 
     def _block(self, cid: Cid) -> None:
         try:
