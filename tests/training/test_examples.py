@@ -138,3 +138,15 @@ def test_tokens_of_more_than_two_axes__are_no_examples():
     graph = b.finish([], [("inputs", inputs), ("targets", targets)], loss)
     assert "are not examples" in batch_mismatch({"tokens": np.zeros((5, 4, 2), np.int32)}, graph, 2, 1)
     assert not batch_mismatch({name: np.zeros((5, 3, 2), np.int32) for name in ("inputs", "targets")}, graph, 2, 1)
+
+
+def test_prepare__examples_that_earlier_runs_used_come_last__beside_the_same_held_out_ones() -> None:
+    def rows(**sizes: int) -> list[bytes]:
+        return [row.tobytes() for row in prepare_text(TEXT, 9, seed=0, heldout=100, **sizes).examples["tokens"]]
+
+    everything = rows()
+    assert rows(wanted=60, skip=40) == everything[40:100]
+    assert rows(skip=40) == everything[40:] + everything[:40]
+    assert rows(wanted=60, skip=40 + len(everything)) == everything[40:100], "all were used once"
+    one, other = (prepare_text(TEXT, 9, seed=0, heldout=100, skip=skip).heldout["tokens"] for skip in (0, 40))
+    assert np.array_equal(one, other)

@@ -23,6 +23,7 @@ def dataset_of(job: ComputeJob, say: Say) -> Dataset:
         "wanted": job.examples_wanted,
         "minimum": job.examples_per_round,
         "heldout": job.data.heldout,
+        "skip": job.data.skip,
     }
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", examples.RepeatedData)

@@ -60,6 +60,7 @@ DATA: Keys = {
         "instead: the name or number of a dataset of the network (`zoo dataset list`), or `OWNER/NAME@REVISION` of Hugging Face's hub"
     ),
     "heldout": Key("examples that are not trained on; at least one batch", 0, 2**40),
+    "skip": Key("examples that come last, since earlier jobs of the same data and seed trained on them", 0, 2**62),
     "context": Key("tokens of an example of text", 1, 2**20, default="the model's"),
     "split": Key("of a table or a hub's dataset; also a part, `train[:10%]`", default="`train`"),
     "subset": Key("configuration of a hub's dataset that has several"),

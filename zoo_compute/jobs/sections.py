@@ -44,13 +44,14 @@ class DataSection:
 
     dataset: instead of a path, the name or number of a dataset of the network (`zoo dataset list`), or OWNER/NAME@REVISION of
     Hugging Face's hub. split, subset, column: which texts of a table. tokenizer: a folder, a file or a name of the hub; without
-    one, text is bytes. heldout: examples not trained on. context: tokens per example of text, if the model does not set it.
+    one, text is bytes. heldout: examples not trained on. skip: examples that earlier jobs trained on. context: tokens per example of text, if the model does not set it.
     arrays: from Python, instead of a path.
     """
 
     path: str = ""
     paths: list[str] = field(default_factory=list)
     heldout: int = 128
+    skip: int = 0
     context: int | None = None
     arrays: dict | None = None
     dataset: str | int | None = None

@@ -48,16 +48,18 @@ def prepare_text(
     wanted: int | None = None,
     minimum: int = 1,
     heldout: int = 128,
+    skip: int = 0,
 ) -> Dataset:
     """Cut text into windows of context + 1 bytes, shuffle them, and set `heldout` of them aside.
 
     sources: the bytes themselves, or files and directories. wanted: how many examples the run uses
-    (`ComputeJob.examples_wanted`); more text is sampled down to this many, less text emits a RepeatedData warning.
+    (`ComputeJob.examples_wanted`); more text is sampled down to this many, less text emits a RepeatedData warning. skip: how
+    many examples earlier runs of the same seed used: they come last.
     Raises ValueError for fewer than `minimum` examples (`ComputeJob.examples_of_a_round`).
     """
     text = sources if isinstance(sources, bytes) else read_text(sources)
     row = np.frombuffer(text, dtype=np.uint8)
-    return prepare_tokens(row, context, seed, wanted=wanted, minimum=minimum, heldout=heldout, unit="bytes")
+    return prepare_tokens(row, context, seed, wanted=wanted, minimum=minimum, heldout=heldout, skip=skip, unit="bytes")
 
 
 def prepare_tokens(
@@ -68,6 +70,7 @@ def prepare_tokens(
     wanted: int | None = None,
     minimum: int = 1,
     heldout: int = 128,
+    skip: int = 0,
     unit: str = "tokens",
 ) -> Dataset:
     """Like `prepare_text`, for a text that is tokens already: row (tokens,)."""
@@ -81,11 +84,17 @@ def prepare_tokens(
             f"{(minimum + heldout) * (context + 1):,} {unit}), or lower slots, inner_steps, batch_size or context"
         )
     windows = row[: count * (context + 1)].reshape(count, context + 1)
-    return _split({TOKENS: windows}, count, seed, wanted=wanted, heldout=heldout, what="the text makes")
+    return _split({TOKENS: windows}, count, seed, wanted=wanted, heldout=heldout, skip=skip, what="the text makes")
 
 
 def prepare_arrays(
-    arrays: Mapping[str, Array], seed: int, *, wanted: int | None = None, minimum: int = 1, heldout: int = 128
+    arrays: Mapping[str, Array],
+    seed: int,
+    *,
+    wanted: int | None = None,
+    minimum: int = 1,
+    heldout: int = 128,
+    skip: int = 0,
 ) -> Dataset:
     """Like `prepare_text`, for arrays of examples: `inputs` and `targets`, or `tokens`. Raises ValueError."""
     words = {name: as_words(name, np.asarray(array)) for name, array in arrays.items()}
@@ -102,15 +111,16 @@ def prepare_arrays(
             f"{count:,} examples, of which {heldout:,} are held out; one round needs {minimum:,}. Add examples, or lower "
             "slots, inner_steps, batch_size or heldout"
         )
-    return _split(words, count, seed, wanted=wanted, heldout=heldout, what="there are")
+    return _split(words, count, seed, wanted=wanted, heldout=heldout, skip=skip, what="there are")
 
 
 def _split(
-    arrays: Mapping[str, Array], count: int, seed: int, *, wanted: int | None, heldout: int, what: str
+    arrays: Mapping[str, Array], count: int, seed: int, *, wanted: int | None, heldout: int, skip: int, what: str
 ) -> Dataset:
-    """Shuffle, set the held-out examples aside, and take as many as the run uses."""
+    """Shuffle, set the held-out examples aside, and take as many as the run uses, those of earlier runs last."""
     order = np.random.default_rng(seed).permutation(count)
-    chosen = order[heldout:] if wanted is None else order[heldout : heldout + wanted]
+    rest = order[heldout:]
+    chosen = np.roll(rest, -(skip % max(1, len(rest))))[:wanted]
     if wanted is not None and len(chosen) < wanted:
         warnings.warn(
             f"{what} {len(chosen):,} examples, the run uses {wanted:,}: examples will repeat "
