@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from eth_utils.address import to_checksum_address
 
 from keepers.config_keys import KEYS
+from node.hardware import TIME_MARGIN
 from repops import fields
 from zoo_compute.amounts import ZEN, Token, parse_amount
 from zoo_compute.atomic import make_private, write_atomically
@@ -69,6 +70,7 @@ class Settings:
     power_price: str = "0"
     capacity: int = 4
     aggregator_capacity: int = 1
+    branch_networks: list[str] = field(default_factory=list)
     keep_days: float = KEEP_DAYS
     free_space_gb: float = 5
     store_max_gb: float = 0
@@ -80,6 +82,7 @@ class Settings:
     threads: int = 0
     device: str = ""
     memory_gb: float = 0
+    time_margin: float = TIME_MARGIN
     state_folder: str = ""
     availability_hours: list[int] = field(default_factory=list)
     sample_rate: float = 0.25
@@ -126,6 +129,10 @@ class OperatorConfig(Settings):
     @property
     def network_path(self) -> Path:
         return self.path(self.network)
+
+    @property
+    def branch_network_paths(self) -> list[Path]:
+        return [self.path(each) for each in self.branch_networks]
 
     def path(self, relative: str) -> Path:
         """A path of the configuration, made absolute."""

@@ -83,6 +83,10 @@ KEYS: Keys = {
         1,
         MAX_AGGREGATORS,
     ),
+    "branch_networks": Key(
+        "network files of other chains on which jobs' branches may have trained: a custodian computes where a merged job begins before it "
+        "holds it, and leaves alone what it cannot compute ([a partition](guides/operating.md#a-partition))"
+    ),
     "keep_days": Key(
         "days after a job is closed for which its files and records stay; 0 keeps them for good ([what is kept](guides/disk.md))",
         0,
@@ -124,6 +128,12 @@ KEYS: Keys = {
         "fitted in with recomputation and `state_folder` ([memory](guides/hardware.md#memory))",
         0,
         1_000_000,
+    ),
+    "time_margin": Key(
+        "times what was measured, the seconds that you promise for a slot: twice as much is your deadline. Give more if the machine has other "
+        "work at times",
+        1,
+        100,
     ),
     "state_folder": Key(
         "a folder on a fast disk, where the state of a job that does not fit in memory lies in files without names, twice its size while a "

@@ -36,6 +36,7 @@ from keepers.services.disk_space import DiskSpace
 from keepers.services.disputing import Disputing
 from keepers.services.observing import Look
 from keepers.services.own_trials import OwnTrials
+from keepers.services.parent_checks import ParentChecks, parents_command
 from keepers.services.precompute import Speculation
 from keepers.services.pricing import Pricing
 from keepers.services.progress import measured_progress, progress_of
@@ -122,12 +123,8 @@ class Keeper:
             )
         self._sends = Sends(sender, SecondLook(chain), lambda: self.progressed())
         self._custody = Custody(
-            chain,
-            sender,
-            account,
-            self._ask,
-            self.statements,
-            self._sends,
+            *(chain, sender, account, self._ask, self.statements, self._sends),
+            ParentChecks(parents_command(config.network_path, config.store_location, config.branch_network_paths)),
             operator=config.operator,
             turn_s=_turn_s(config),
             keeps_offers=config.standby,

@@ -18,6 +18,7 @@ CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 # Device files of a GPU's driver: NVIDIA's on servers, on Jetsons and under WSL; AMD's.
 GPU_FILES = ("nvidia*", "nvhost*", "nvgpu*", "dxg", "kfd")
 TYPES = ("cpu", "cuda", "mps", "xpu")
+TIME_MARGIN = 1.5  # of measured times, unless an operator says otherwise
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def _build(names: dict[str, Any]) -> TorchBuild:
 _chosen_threads = 0
 _memory_limit = 0
 _state_folder: Path | None = None
+_time_margin = TIME_MARGIN
 
 
 def threads() -> int:
@@ -111,6 +113,17 @@ def use_memory(limit: int) -> None:
     """Count on at most so many bytes of main memory in this process; 0: on all that it may use."""
     global _memory_limit
     _memory_limit = limit
+
+
+def time_margin() -> float:
+    """By how much the time of work is over-estimated: a machine shared with other work is slower at times."""
+    return _time_margin
+
+
+def use_time_margin(factor: float) -> None:
+    """Set it for the whole process."""
+    global _time_margin
+    _time_margin = factor
 
 
 def state_folder() -> Path | None:

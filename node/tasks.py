@@ -32,6 +32,7 @@ from node.compute.training import Progress, ShardResult, probe_losses, root_of, 
 from node.device import as_node_memory_errors, parse_layout
 from node.disputes.player import AGGREGATION_DISPUTE, dispute_of, result_in
 from node.errors import BadInputs, NodeOutOfMemory, OverLimit, Withheld
+from node.hardware import TIME_MARGIN, time_margin
 from node.inputs import carried_state
 from node.inputs.bundles import SlotResult
 from node.inputs.checkpoints import checkpoint_cids, fetch_pointer, fetch_posted, pointers_of
@@ -67,7 +68,6 @@ from zoo_compute.training.rounds import aggregation_shares, tokens_of
 
 log = logging.getLogger("zoo.worker")
 Tamper = Callable[[Inputs, ShardResult], ShardResult]
-TIMING_MARGIN = 1.5  # of the timed estimate: a machine shared with other work is slower at times
 
 
 def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
@@ -99,14 +99,14 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         return {"job": request["job"], "refused": refused, "again_at": error.again_at}
     if not cost.kernels.startswith("cuda") and cost.kernels != backend.current():
         remember(request, cost.kernels, "others failed when the program was measured")
-    slot_s = TIMING_MARGIN * (cost.step_s * manifest.inner_steps + cost.root_s * (len(manifest.segments()) + 4))
+    slot_s = time_margin() * (cost.step_s * manifest.inner_steps + cost.root_s * (len(manifest.segments()) + 4))
     return {
         "job": request["job"],
         "advances": should_precompute(manifest, programs.graph),
         "step_s": cost.step_s,
         "slot_s": slot_s,
         "trace_s": cost.trace_s,
-        "opening_s": TIMING_MARGIN * (cost.trace_s + cost.opening_s),
+        "opening_s": TIME_MARGIN * (cost.trace_s + cost.opening_s),
         "opening": cost.opening,
         "kernels": cost.kernels,
         "device": str(device),
@@ -358,7 +358,7 @@ def run_pinning(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
 def run_holding(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch, check and keep what a custodian signs for: a checkpoint, or program, data and first state of a job.
 
-    Answers `round_bytes`, of one round. Raises BadInputs, Withheld.
+    Answers `round_bytes`, of one round, and whether the job has parents. Raises BadInputs, Withheld.
     """
     manifest = fetch_manifest(store, request["manifest"])
     if request["checkpoint"] is None:
@@ -370,7 +370,7 @@ def run_holding(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         fetch_posted(store, manifest, graph, *at, request.get("share"))
         for cid in checkpoint_cids(store, manifest, request["checkpoint"]):
             pin_received(store, cid, tag)
-    return {"job": request["job"], "round_bytes": round_bytes(graph, manifest)}
+    return {"job": request["job"], "round_bytes": round_bytes(graph, manifest), "is_merged": bool(manifest.parents)}
 
 
 def _report(

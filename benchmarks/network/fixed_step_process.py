@@ -28,6 +28,7 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
     """The bodies of training and of the tasks before it, logged, with steps of that time."""
     from node import tasks
     from node.compute import programs
+    from node.hardware import time_margin
     from node.inputs.job_files import fetch_manifest
 
     advance = programs.Programs.advance
@@ -73,7 +74,7 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
         """Not paced, since auctions do not wait for it."""
         steps["paced"] = 0.0
         answer, manifest = tasks.prepare(request, store), fetch_manifest(store, request["manifest"])
-        return {**answer, "slot_s": answer["slot_s"] + tasks.TIMING_MARGIN * step_s * manifest.inner_steps}
+        return {**answer, "slot_s": answer["slot_s"] + time_margin() * step_s * manifest.inner_steps}
 
     return {
         "work.prepare": prepare,

@@ -6,7 +6,7 @@ model and keeps copies; two train a slot each, the third verifies everything. On
 The job starts from a `config.json` of `transformers` without weights; `zoo` posts, watches and fetches it, and
 `AutoModelForCausalLM.from_pretrained` loads the result. All memory is sampled from /proc; `anonymous` is what the machine must hold,
 `resident` counts pages of files too, which the system gives up when others need them. Once all is verified, the chain's clock is put
-forward past the windows. It needs the machine for itself (a seat's deadline follows from what its node measured alone), and 60 GB of disk.
+forward past the windows. It needs the machine for itself, and 60 GB of disk.
 
   memory_mb   the most of every process, and of all operators at once
   held_mb     what a worker must hold: parameters, state (with moments), and the least values of a step
@@ -47,6 +47,7 @@ MB = 1e6
 CONTEXT, EXAMPLES, BUDGET = 64, 64, 400
 SLOTS, AGGREGATORS, ROUNDS, STEPS = 2, 6, 2, 2
 LIAR, LIE_IN_SHARE, LIE_IN_ROUND = "gamma", 4, 1  # the dearest bid has the last two shares
+TIME_MARGIN = 6.0  # a step was measured while nobody verified, combined or downloaded on these two cores
 LONGEST_S = 3 * 3_600
 LOADS = """
 import json, sys, torch
@@ -60,7 +61,12 @@ print(json.dumps({"class": type(model).__name__, "parameters": model.num_paramet
 
 def plans(memory_gb: float, states: Path) -> tuple[OperatorPlan, ...]:
     """states: where the states of steps lie in files."""
-    settings = {"memory_gb": memory_gb, "state_folder": str(states), "aggregator_capacity": 2}
+    settings = {
+        "memory_gb": memory_gb,
+        "state_folder": str(states),
+        "aggregator_capacity": 2,
+        "time_margin": TIME_MARGIN,
+    }
     usual: dict[str, Any] = {"roles": ("provider", "aggregator", "custodian"), "capacity": 1, "settings": settings}
     where = ("--round", str(LIE_IN_ROUND), "--share", str(LIE_IN_SHARE))
     lies = (sys.executable, "-m", "tests.support.liars.lying_aggregator", *where)

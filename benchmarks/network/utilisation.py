@@ -93,7 +93,7 @@ class ShapedNetwork(LocalNetwork):
 
     def start(self) -> None:
         super().start()
-        (storage,) = load(self.network_path).storage
+        storage = load(self.network_path).storage[0]
         places = {name: (d.config.gateway_port, d.config.endpoint) for name, d in self.daemons.items()}
         places[SUBMITTER] = (int(storage.rpartition(":")[2]), storage)
         for name in self.daemons:

@@ -25,6 +25,7 @@ from zoo_compute.formats.aggregation import AggregationSpec
 from zoo_compute.formats.manifest import Compression
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.spec.schedule import DATACENTER, Worker
+from zoo_compute.store import unixfs
 from zoo_compute.training.held_bytes import round_bytes
 from zoo_compute.training.memory import aggregation_bytes, memory_needs
 from zoo_compute.training.rounds import aggregation_programs, checkpoint_bytes, checkpoint_nodes, shares_of
@@ -102,6 +103,11 @@ def fractions_of(step: Graph, spec: AggregationSpec) -> list[float]:
     return [share / sum(shares) for share in shares]
 
 
+def checked_bytes(aggregators: int) -> int:
+    """Who has a seat asks every signer of every share for a block of it (keepers/services/signer_checks.py)."""
+    return CUSTODIANS * aggregators * unixfs.CHUNK
+
+
 def measure(case: Case, packed: dict[str, float]) -> dict[str, Any]:
     """One round of a case."""
     job = job_of(case)
@@ -110,10 +116,11 @@ def measure(case: Case, packed: dict[str, float]) -> dict[str, Any]:
     update = round(4 * profile.parameters / packed["ratio"])
     largest = max(fractions_of(graph, spec))
     whole, all_updates = checkpoint_bytes(graph, spec), case.slots * update
+    checks = checked_bytes(AGGREGATORS)
     into = {
-        "aggregator": round(all_updates * largest),
+        "aggregator": round(all_updates * largest) + checks,
         # It makes the checkpoint from the updates where these have fewer bytes.
-        "holder of a slot": min(all_updates, whole),
+        "holder of a slot": min(all_updates, whole) + checks,
         "custodian": all_updates + whole,
     }
     busiest = max(into, key=lambda who: into[who])

@@ -9,7 +9,7 @@ import dataclasses
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -192,6 +192,7 @@ class LocalNetwork(LocalOperators):
     """`with LocalNetwork(folder, plans) as network: ...`: a chain and a storage of its own, too. Nothing outlives it."""
 
     devnet: Devnet = field(init=False)
+    more_storage: Sequence[str] = field(default=(), kw_only=True)  # other gateways of submitters
     _gateway: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -222,7 +223,7 @@ class LocalNetwork(LocalOperators):
         """Chain, storage, then every operator: registered, funded, running."""
         port = free_port()
         self.devnet.start()
-        network = dataclasses.replace(self.devnet.network, storage=(f"http://{LOOPBACK}:{port}",))
+        network = dataclasses.replace(self.devnet.network, storage=(f"http://{LOOPBACK}:{port}", *self.more_storage))
         network.save(self.devnet.network_file)
         self._gateway = start_gateway(self.submitter_store, port, self.folder / "submitter" / "gateway.log")
         for plan in self.plans:

@@ -28,7 +28,7 @@ from keepers.queue.listening import Listening
 from keepers.queue.presence import Presence
 from keepers.queue.received_bytes import open_counted
 from keepers.queue.worker_leases import WorkLog, worker_name
-from node.hardware import use_memory, use_state_folder
+from node.hardware import use_memory, use_state_folder, use_time_margin
 from node.measurement.limited_process import stop_all
 from zoo_compute.errors import ZooError
 
@@ -53,6 +53,7 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
 
         ensure_checked(config.device or None)  # a GPU's first check takes a minute: before work, not within it
     use_memory(config.memory_bytes)
+    use_time_margin(config.time_margin)
     if config.state_folder:
         use_state_folder(config.path(config.state_folder))
     options: Any = {"device": config.device, "threads": config.threads, "dispute_workers": config.dispute_workers}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keepers.decisions import custody as decisions
 from keepers.decisions import custody_signatures as signatures
@@ -26,6 +26,7 @@ from zoo_compute.spec.params import STAKE_UNIT
 from zoo_compute.store.cid import digest_of, raw_cid
 
 if TYPE_CHECKING:
+    from keepers.services.parent_checks import ParentChecks
     from keepers.services.sends import Sends
     from keepers.services.statements import Statements
     from keepers.services.verification import RequestWork
@@ -53,6 +54,7 @@ class Custody:
         ask: RequestWork,
         statements: Statements,
         sends: Sends,
+        parent_checks: ParentChecks,
         *,
         operator: int,
         turn_s: int,
@@ -60,6 +62,7 @@ class Custody:
     ) -> None:
         self._chain, self._sender, self._account, self._ask = chain, sender, account, ask
         self._statements, self._operator, self._sends = statements, operator, sends
+        self._parent_checks = parent_checks
         self._turn_s, self._keeps_offers = turn_s, keeps_offers
         self._answer_s = chain.params.answer_s
         self._open: set[int] = set()  # jobs in which there is more to do
@@ -85,6 +88,7 @@ class Custody:
         if decisions.is_over(view, custody) and role.reserve == 0:
             self._open.discard(view.job)
             self._statements.forget(view.job)
+            self._parent_checks.forget(view.job)
             return view
         if is_involved:
             self._open.add(view.job)
@@ -136,10 +140,10 @@ class Custody:
 
     def _offer(self, view: JobView, custody: CustodyView, me: Custodian) -> None:
         """Once what the job starts from is here: whoever cannot hold that holds nothing."""
-        status = self._ask("work.hold", hold_name(view, None), hold_request(view, None))
-        if status.result is None:
+        held = self._start(view)
+        if held is None:
             return
-        if not decisions.pays(custody, me, int(status.result["round_bytes"])):
+        if not decisions.pays(custody, me, int(held["round_bytes"])):
             log.info("job %d: a signature is paid less than custody_price", view.job)
             return
         self._send(view, Send("custody", "offer", (view.job, self._operator)))
@@ -149,7 +153,7 @@ class Custody:
     def _sign(self, view: JobView, custody: CustodyView, place: int) -> None:
         """Sign for what is here, and publish it."""
         said, job, account = self._statements.mine(view.job), view.job, self._account
-        if not custody.progress.started and said.of(START) is None and self._holds(view, None):
+        if not custody.progress.started and said.of(START) is None and self._start(view):
             said = said.adding(sign(self._chain, account, job, START))
         for turn in signatures.turns_to_sign(view, custody, self._operator):
             held, before = self._fetched(view, turn), said.of(INPUTS, turn)
@@ -172,8 +176,15 @@ class Custody:
         proposed = self._proposed(view, turn, seat)
         return proposed.value if proposed is not None and self._holds_proposed(view, proposed) else None
 
-    def _holds(self, view: JobView, made: Checkpoint | None) -> bool:
-        """Whether a checkpoint, or what the job starts from, is here, checked; if not, it is asked for."""
+    def _start(self, view: JobView) -> dict[str, Any] | None:
+        """What a worker said once all that the job starts from is here and checked; None: not yet, or it is not what its parents merge to."""
+        held = self._ask("work.hold", hold_name(view, None), hold_request(view, None)).result
+        if held is None or (held["is_merged"] and not self._parent_checks.agrees(view.job)):
+            return None
+        return held
+
+    def _holds(self, view: JobView, made: Checkpoint) -> bool:
+        """Whether a checkpoint is here, checked; if not, it is asked for."""
         return self._ask("work.hold", hold_name(view, made), hold_request(view, made)).state == "done"
 
     def _fetched(self, view: JobView, turn: int) -> int:

@@ -23,9 +23,11 @@ def test_bytes__are_of_updates_shares_and_checkpoints(measured: dict) -> None:
     whole = measured["checkpoint_bytes"]
     assert 8 * parameters <= whole <= 8 * parameters + 2**20, "the module, and the outer optimizer's momentum"
     into = measured["into"]
-    assert into["custodian"] == 4 * update + whole == measured["busiest_receiver_bytes"]
-    assert into["aggregator"] == round(4 * update * measured["largest_share"])
-    assert into["holder of a slot"] == 4 * update == measured["one_aggregator_bytes"]
+    assert into["custodian"] == 4 * update + whole
+    assert measured["busiest_receiver_bytes"] == max(into.values())
+    checks = CUSTODIANS * AGGREGATORS * 256 * 1024
+    assert into["aggregator"] == round(4 * update * measured["largest_share"]) + checks
+    assert into["holder of a slot"] == 4 * update + checks == measured["one_aggregator_bytes"] + checks
     assert 1 / AGGREGATORS <= measured["largest_share"] < 0.5
     assert measured["out"]["holder of a slot"] == update * (CUSTODIANS + 1 + 3)
 

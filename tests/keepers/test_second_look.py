@@ -87,6 +87,7 @@ class Place:
             nobody,
             statements,
             self._sends,
+            nobody,
             operator=AGGREGATOR,
             turn_s=1,
         )

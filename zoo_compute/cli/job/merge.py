@@ -1,14 +1,15 @@
-"""`zoo job merge` and `zoo job parents`: merge the branches of a network partition, and check a merge."""
+"""`zoo job branch`, `zoo job merge` and `zoo job parents`: train on during a network partition, merge its branches, and check a merge."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zoo_compute.cli.context import JOB, Command, Settings, pass_settings
+from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,6 +20,58 @@ _BRANCH = re.compile(r"(?P<job>[1-9]\d*)(:(?P<since>\d+))?(@(?P<network>.+))?")
 _store = click.option(
     "--store", "location", metavar="LOCATION", help="Store to fetch into. [env ZOO_STORE; ~/.zoo/store]"
 )
+
+
+@click.command(cls=Sending, signs="it posts jobs while nobody is there to sign")
+@click.argument("number", type=JOB, metavar="JOB")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--on", "elsewhere", required=True, metavar="NETWORKFILE", help="Network to go on at.")
+@click.option(
+    "--after",
+    type=click.FloatRange(min=1),
+    default=300.0,
+    show_default=True,
+    help="Seconds for which the job's chain shows no new block, and the other one does.",
+)
+@click.option("--rounds", type=click.IntRange(min=1), help="Rounds of the branch, instead of FILE's.")
+@click.option("--slots", type=click.IntRange(min=1), help="Slots of the branch, instead of FILE's.")
+@click.option(
+    "--then", type=click.IntRange(min=1), help="Rounds of the job that continues from the merge, instead of FILE's."
+)
+@click.option("--max-budget", metavar="AMOUNT", help="Maximum escrow of each of the two, instead of FILE's budget_max.")
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where record and weights are kept. [./partition-JOB]",
+)
+@click.option("--anyway", is_flag=True, help="Post even if no operator can train it yet, or nobody serves its files.")
+@_store
+@pass_settings
+def branch(
+    settings: Settings, number: int, file: Path, elsewhere: str, after: float, rounds: int | None, slots: int | None,
+    then: int | None, max_budget: str | None, folder: Path | None, anyway: bool, location: str | None,
+) -> None:  # fmt: skip
+    """Stand by for a network partition: train job JOB on elsewhere while its chain is out of reach, then merge.
+
+    Start it where you can reach the other network. It follows the job that you posted from FILE and keeps the newest checkpoint. When the
+    job's chain is silent, it posts a branch on the other network. When both are over and final, it merges them, weighted by examples, and
+    posts the job that continues from there. Ctrl-C stops it; the same command resumes.
+    """
+    from zoo_compute.client.partition import Partition, Rule
+
+    home = settings.client(store=location)
+    far = _client(settings, elsewhere, location, settings.account())
+    rule = Rule(file, after, rounds, slots, then, max_budget, anyway)
+    try:
+        done = Partition(home, far, number, rule, folder or Path(f"partition-{number}")).run()
+    except KeyboardInterrupt:
+        settings.say("interrupted; the same command resumes")
+        raise
+    lines = [f"job {done.branch} of {far.description.name} was the branch", str(done.continued)]
+    settings.emit(
+        {"job": number, "checkpoint": done.round, "branch": done.branch or None, "continued": done.continued or None},
+        lines if done.branch else f"job {number} is over; its chain was in reach all the time",
+    )
 
 
 @click.command("merge", cls=Command)
@@ -122,13 +175,13 @@ def _beside(out: Path) -> Path:
     return beside
 
 
-def _client(settings: Settings, network: str | None, location: str | None) -> Client:
+def _client(settings: Settings, network: str | None, location: str | None, account: Any = None) -> Client:
     """A client of this network file, or of the command's own network."""
     if network is None:
         return settings.client(store=location, with_account=False)
     from zoo_compute.client.client import Client as OfNetwork
 
-    return OfNetwork(network=network, store=location, say=settings.say)
+    return OfNetwork(network=network, account=account, store=location, say=settings.say)
 
 
-COMMANDS = (merge_branches, parents)
+COMMANDS = (branch, merge_branches, parents)
