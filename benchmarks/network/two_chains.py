@@ -250,9 +250,10 @@ def client_of(network: LocalNetwork, store: Path) -> Client:
 def losses(options: argparse.Namespace, path: Path, far: LocalNetwork, jobs: Mapping[str, Any]) -> dict[str, float]:
     ends = dict[str, tuple[float, float]]()
     for name, (network, number) in jobs.items():
-        first, last = (each.loss for each in client_of(network, far.submitter_store).job(number).evaluate())
-        assert first is not None and last is not None, "both checkpoints are kept"
-        ends[name] = first, last
+        first, last = client_of(network, far.submitter_store).job(number).evaluate()
+        if first.loss is None or last.loss is None:
+            raise RuntimeError(f"nobody keeps the first or the last checkpoint of job {number}")
+        ends[name] = first.loss, last.loss
     whole = plan_job(path, BUDGET, training={"rounds": options.rounds + options.then}).job
     manifest, files = published(whole, dataset_of(whole, say))
     masks = [(1 << SLOTS) - 1] * manifest.rounds
@@ -295,12 +296,16 @@ def custody(network: LocalNetwork, number: int, far: LocalNetwork) -> dict[str, 
     job, names = client_of(network, far.submitter_store).job(number), network.operators
     held, copies = job.custody(), job.redundancy()
     assert held is not None, "the jobs ask for custodians"
-    places = held["places"]
+    places, view = held["places"], job.view()
+    forfeited = scan(
+        network.devnet.chain, view.posted_block, view.block, names=("ReserveForfeited", "CustodianLapsed"), job=number
+    )
     return {
         "paid": {names[each["operator"]]: each["paid"] for each in places if each["operator"]},
         "reserved": sum(int(each["reserve"]) for each in places),
         "escrow": held["escrow"],
-        "demands": len(job.view().demands),
+        "forfeited": {names[event.args["operator"]]: event.args["burned"] for event in forfeited},
+        "demands": len(view.demands),
         "last_checkpoint": copies and {"wanted": copies.wanted, "confirmed": copies.confirmed},
     }
 

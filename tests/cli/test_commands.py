@@ -50,7 +50,7 @@ COMMANDS = {
     "account": "create fund import list show withdraw",
     "dataset": "claim contribute fetch list show",
     "dispute": "list replay show",
-    "job": "audit cancel cite custody demands evaluate list merge parents result schema score show watch",
+    "job": "audit branch cancel cite custody demands evaluate list merge parents result schema score show watch",
     "network": "allow beat check govern show",
     "node": "admit announce answer-key audit benchmark configure conformance consent custody declare deposit drain earnings estimate hand-over hot-key register register-for schema show stake start status unstake withdraw",
     "node audit": "offer status withdraw",

@@ -43,7 +43,7 @@ WHOLE: dict[str, Any] = {
 
 
 class Sides:
-    """Two networks. The relay is the home network's RPC for whoever stands by; its mode says whether that is in reach."""
+    """Two networks. The relay is the home network's RPC for `zoo job branch`; its mode says whether that is in reach."""
 
     def __init__(self, home: LocalNetwork, far: LocalNetwork, folder: Path) -> None:
         self.home, self.far, self.folder = home, far, folder

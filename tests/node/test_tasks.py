@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from node import tasks
+from node import hardware, tasks
 from node.compute import memory_choice
 from node.compute.programs import Programs
 from node.compute.training import ShardResult, root_of
@@ -398,6 +398,26 @@ def test_prepare__times_a_step_and_says_how_long_a_slot_takes(job: SmallJob) -> 
     assert answer["slot_s"] > 5 * answer["step_s"] > 0
     assert answer["device"] == "cpu" or torch.cuda.is_available()
     json.dumps(answer)
+
+
+def test_prepare__promises_more_for_a_slot_where_the_operator_wants_a_margin(
+    job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cost = tasks.step_cost
+    kept: list[Any] = []
+
+    def once(*arguments: Any, **options: Any) -> Any:
+        if not kept:
+            kept.append(cost(*arguments, **options))
+        return kept[0]
+
+    monkeypatch.setattr(tasks, "step_cost", once)
+    usual = tasks.prepare(job.base, job.store)
+    monkeypatch.setattr(hardware, "_time_margin", hardware._time_margin)
+    hardware.use_time_margin(2 * hardware.TIME_MARGIN)
+    more = tasks.prepare(job.base, job.store)
+    assert more["slot_s"] == pytest.approx(2 * usual["slot_s"])
+    assert more["opening_s"] == usual["opening_s"]
 
 
 def test_bundle__round_trips_and_its_proofs_open_it(round_of_three: SmallJob) -> None:

@@ -51,7 +51,7 @@ def branch(
     settings: Settings, number: int, file: Path, elsewhere: str, after: float, rounds: int | None, slots: int | None,
     then: int | None, max_budget: str | None, folder: Path | None, anyway: bool, location: str | None,
 ) -> None:  # fmt: skip
-    """Stand by for a network partition: train job JOB on elsewhere while its chain is out of reach, then merge.
+    """Wait for a network partition: train job JOB on elsewhere while its chain is out of reach, then merge.
 
     Start it where you can reach the other network. It follows the job that you posted from FILE and keeps the newest checkpoint. When the
     job's chain is silent, it posts a branch on the other network. When both are over and final, it merges them, weighted by examples, and
