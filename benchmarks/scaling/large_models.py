@@ -35,6 +35,7 @@ AGGREGATORS, CUSTODIANS, INNER_STEPS, CONTEXT = 16, 3, 500, 2_048
 NODE_CORES = 16  # that decode updates side by side
 NODE_FLOPS = 10**14  # of one node, in float32 as the arithmetic asks for it
 LINKS_MBIT = (100, 1_000)
+CHECK = unixfs.CHUNK + 8_710  # a block, and a full node above it
 SAMPLE = 2**22  # elements that the codec is measured on
 
 
@@ -105,7 +106,7 @@ def fractions_of(step: Graph, spec: AggregationSpec) -> list[float]:
 
 def checked_bytes(aggregators: int) -> int:
     """Who has a seat asks every signer of every share for a block of it (keepers/services/signer_checks.py)."""
-    return CUSTODIANS * aggregators * unixfs.CHUNK
+    return CUSTODIANS * aggregators * CHECK
 
 
 def measure(case: Case, packed: dict[str, float]) -> dict[str, Any]:

@@ -24,14 +24,14 @@ from typing import Any
 from benchmarks.lab import Link, laboratory
 from benchmarks.lab.run_parameters import parameters_of
 from benchmarks.network.utilisation import SUBMITTER, ClaimTimes, ShapedNetwork
-from benchmarks.scaling.large_models import BITS, CUSTODIANS, KEEP, checked_bytes, fractions_of, measured_codec
+from benchmarks.scaling.large_models import BITS, CHECK, CUSTODIANS, KEEP, checked_bytes, fractions_of, measured_codec
 from keepers.processes.local_network import OperatorPlan
 from keepers.services.signer_checks import ONE_IN
 from tests.support.local_jobs import submit
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.client.results import manifest_of
 from zoo_compute.jobs.config import ComputeJob
-from zoo_compute.store import BlockStore, unixfs
+from zoo_compute.store import BlockStore
 from zoo_compute.training.rounds import checkpoint_bytes
 
 SLOTS, AGGREGATORS, ROUNDS = 4, 2, 8
@@ -78,7 +78,7 @@ def job() -> dict[str, Any]:
 
 def reckoned(config: dict[str, Any], round_s: float) -> dict[str, float]:
     """Bytes into each of a role in a round, as `large_models.measure`."""
-    checks = checked_bytes(AGGREGATORS) + unixfs.CHUNK * round_s / (ONE_IN * POLL_S)
+    checks = checked_bytes(AGGREGATORS) + CHECK * round_s / (ONE_IN * POLL_S)
     sections = {f"{name}_config": config[name] for name in ("compression", "aggregation", "checkpoint")}
     made = ComputeJob(config["model"], {}, config["training"], "100", **sections)
     graph, spec = made.traced.graph, made.outline().aggregation_spec
