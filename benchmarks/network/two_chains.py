@@ -1,13 +1,14 @@
 """A job of four slots on one chain; for --cut-s seconds in its middle, the node with two of them reaches nobody there, but a second chain.
 
-    python -m benchmarks.network.two_chains [--json] [--cut-s 600] [--before 4] [--rounds 30] [--branch-rounds 8] [--then 4] [--step-s 0.4]
+    python -m benchmarks.network.two_chains [--json] [--cut-s 600] [--before 4] [--rounds 20] [--branch-rounds 12] [--then 4] [--step-s 0.4]
 
 Real keepers, workers and gateways, and `zoo job branch` on the side that is cut off: nothing else is done to either chain than that their
 clocks are put forward past the windows at the end. While it is apart, the first chain's job goes on by its quorum, and a branch trains
 on the second. Afterwards both are merged, custodians of the first chain compute the merge before they hold it, and the job goes on.
 
   parted_s   from the cut to the branch's first round: --after-s of it is waited for
-  loss       held-out: base (where the sides parted), home, branch, merged, end; undivided: one job of as many rounds, all slots in all of them
+  loss       held-out: base (where the sides parted), home and branch (their ends), start and end of the job that continues; undivided: one
+             job of as many rounds as the first and the last have, all slots in all of them
   money      of each job: escrow in and out, in the token's smallest units; operators: paid, and what they lost
   custody    of each job: what custodians were paid, what they still have reserved, and who holds the last checkpoint
 """
@@ -41,9 +42,11 @@ from zoo_compute.chain.network import load
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.client.client import Client
+from zoo_compute.client.results import manifest_of
 from zoo_compute.jobs.data_source import dataset_of
 from zoo_compute.jobs.loading import plan_job
 from zoo_compute.spec.params import ZEN
+from zoo_compute.store import BlockStore
 
 CHAIN, CUT_OFF = "chain", "beta"
 SLOTS, OWN, BUDGET = 4, 2, 200
@@ -224,7 +227,7 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "loss": losses(options, path, far, jobs),
             "money": {name: money(*at) for name, at in jobs.items()},
             "custody": {name: custody(at[0], at[1], far) for name, at in jobs.items()},
-            "parents_agree": parents(submitter, done["continued"], far),
+            "parents_agree": parents_agree(submitter, done["continued"], far),
         }
 
 
@@ -263,9 +266,9 @@ def losses(options: argparse.Namespace, path: Path, far: LocalNetwork, jobs: Map
         "base": ends["branch"][0],
         "home": ends["home"][1],
         "branch": ends["branch"][1],
-        "merged": ends["continued"][0],
+        "start": ends["continued"][0],
         "end": ends["continued"][1],
-        "undivided_at_merge": undivided[options.rounds],
+        "undivided_at_start": undivided[options.rounds],
         "undivided": undivided[-1],
         "gap": ends["continued"][1] / undivided[-1] - 1,
     }
@@ -310,7 +313,11 @@ def custody(network: LocalNetwork, number: int, far: LocalNetwork) -> dict[str, 
     }
 
 
-def parents(submitter: Submitter, number: int, far: LocalNetwork) -> bool:
+def parents_agree(submitter: Submitter, number: int, far: LocalNetwork) -> bool | None:
+    """None: it continues from one side, as that had less loss than the merge."""
+    view = read_job(submitter.network.devnet.chain, number)
+    if manifest_of(view, BlockStore(far.submitter_store)).parents is None:
+        return None
     return bool(submitter.zoo("job", "parents", str(number), "--branch-network", str(far.network_path))["agrees"])
 
 
@@ -321,8 +328,8 @@ def main() -> int:
         "--after-s", type=float, default=60, help="silence of the chain after which the branch is posted"
     )
     parser.add_argument("--before", type=int, default=4, help="rounds before the cut")
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--branch-rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--branch-rounds", type=int, default=12)
     parser.add_argument("--then", type=int, default=4, help="rounds after the merge")
     parser.add_argument("--step-s", type=float, default=0.4)
     parser.add_argument("--mbit", type=float, default=100)

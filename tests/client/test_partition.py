@@ -1,4 +1,4 @@
-"""When a chain is taken to be out of reach. What follows is tested on two networks (tests/integration/test_partition.py)."""
+"""When a chain is taken to be out of reach, and where training continues. The rest is tested on two networks (tests/integration/test_partition.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from zoo_compute.chain.views import JobState
 from zoo_compute.client import partition
 from zoo_compute.client.partition import Partition, Rule, Seen
-from zoo_compute.errors import Unreachable
+from zoo_compute.errors import Unreachable, UserError
 
 AFTER_S = 60.0
 
@@ -36,6 +36,7 @@ class Chain:
         self.chain: Any = SimpleNamespace(head=self._head)
         self.said: list[str] = []
         self.say = self.said.append
+        self.store: object = None
 
     def _head(self) -> Any:
         head = self.heads.pop(0) if len(self.heads) > 1 else self.heads[0]
@@ -94,3 +95,46 @@ def test_what_is_waited_for__is_said_once(tmp_path: Path, monkeypatch: pytest.Mo
     home = Chain(BLOCKS, [JobState.RUNNING] * 9 + [JobState.ENDED])
     follows(home, Chain(BLOCKS), tmp_path, monkeypatch)
     assert home.said == ["no RPC answers; will try again"]
+
+
+class Sides:
+    """Losses by the number that a state consists of."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, losses: dict[int, float] | None) -> None:
+        self.home = Chain([1])
+        monkeypatch.setattr(partition, "merge_branches", lambda branches: ("a merge", 3))
+
+        def heldout(*_: object) -> Any:
+            if losses is None:
+                raise UserError("no kernels")
+            return SimpleNamespace(loss=losses.__getitem__)
+
+        monkeypatch.setattr(partition, "Heldout", heldout)
+
+    def start(self, folder: Path, *ends: int) -> tuple[object, object]:
+        branch = SimpleNamespace(examples=10)
+        trained: Any = [SimpleNamespace(end=end, branch=branch) for end in ends]
+        clients: tuple[Any, Any] = self.home, self.home
+        return Partition(*clients, 1, Rule(folder / "job.json"), folder)._start(SimpleNamespace(), trained)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("losses", "start"),
+    [
+        ({1: 2.0, 2: 2.5, 3: 1.9}, ("a merge", 3)),
+        ({1: 2.0, 2: 2.5, 3: 2.0}, ("a merge", 3)),
+        ({1: 2.0, 2: 2.5, 3: 2.1}, (None, 1)),
+        ({1: 2.6, 2: 2.5, 3: 2.6}, (None, 2)),
+        (None, ("a merge", 3)),
+    ],
+)
+def test_training_continues_from_the_merge__unless_a_side_has_less_loss(
+    losses: dict[int, float] | None, start: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Sides(monkeypatch, losses).start(tmp_path, 1, 2) == start
+
+
+def test_where_one_side_trained_nothing__training_continues_from_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Sides(monkeypatch, None).start(tmp_path, 2) == (None, 2)

@@ -42,27 +42,43 @@ class Evaluation:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+class Heldout:
+    """A job's program on its held-out examples, on this machine. Raises UserError, ContentMissing, ContentTampered."""
+
+    def __init__(self, view: JobView, store: Store) -> None:
+        self.manifest = manifest_of(view, store)
+        program, heldout = self.manifest.program.cid, self.manifest.heldout.cid
+        try:
+            self._step = encoding.decode(store.read(program, max_bytes=encoding.MAX_BYTES, timeout_s=TIMEOUT_S))
+            self.examples = files.parse_state(store.read(heldout, max_bytes=MAX_DATA_BYTES, timeout_s=TIMEOUT_S))
+        except (BadProgram, files.FileRefused) as error:
+            raise ContentTampered(f"job {view.job} has a file that is not what it should be: {error}") from error
+        mismatch = batch_mismatch(self.examples, self._step, self.manifest.batch_size, self.manifest.accumulate)
+        if mismatch:
+            raise ContentTampered(f"job {view.job} has held-out examples that do not fit its program: {mismatch}")
+        try:
+            self._runner = backend.prepare(self._step)
+        except backend.NoBackend as error:
+            raise UserError(
+                f"the loss cannot be computed here: {error}", hint="pip install 'zoo-compute[node]'"
+            ) from error
+        accumulate = self.manifest.accumulate
+        indices = heldout_batches(self.manifest, self.examples)
+        self._batches = [batch_of(self.examples, index, accumulate) for index in indices]
+
+    def loss(self, checkpoint: Mapping[str, Any]) -> float:
+        """The mean over batches."""
+        begin(self._step, self._runner.state, checkpoint)
+        threads = os.cpu_count() or 1
+        return sum(self._runner.loss(batch, threads=threads) for batch in self._batches) / len(self._batches)
+
+
 def evaluate(view: JobView, store: Store, rounds: Iterable[int], metric: Metric | None = None) -> Iterator[Evaluation]:
     """Fetch each checkpoint, compare it with the chain, and compute its loss. Raises UserError, ContentMissing, ContentTampered."""
     from zoo_compute.huggingface.accuracy import accuracy_of
     from zoo_compute.jobs.model_record import record_folder
 
-    manifest = manifest_of(view, store)
-    try:
-        data = store.read(manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=TIMEOUT_S)
-        step = encoding.decode(data)
-        heldout = files.parse_state(store.read(manifest.heldout.cid, max_bytes=MAX_DATA_BYTES, timeout_s=TIMEOUT_S))
-    except (BadProgram, files.FileRefused) as error:
-        raise ContentTampered(f"job {view.job} has a file that is not what it should be: {error}") from error
-    mismatch = batch_mismatch(heldout, step, manifest.batch_size, manifest.accumulate)
-    if mismatch:
-        raise ContentTampered(f"job {view.job} has held-out examples that do not fit its program: {mismatch}")
-    try:
-        runner = backend.prepare(step)
-    except backend.NoBackend as error:
-        raise UserError(f"the loss cannot be computed here: {error}", hint="pip install 'zoo-compute[node]'") from error
-    batches = [batch_of(heldout, index, manifest.accumulate) for index in heldout_batches(manifest, heldout)]
-    threads = os.cpu_count() or 1
+    heldout = Heldout(view, store)
     for round_ in rounds:
         loss = perplexity = accuracy = None
         metrics: Mapping[str, float] = {}
@@ -71,13 +87,11 @@ def evaluate(view: JobView, store: Store, rounds: Iterable[int], metric: Metric 
         except ContentMissing:  # only every `checkpoint.interval` steps one is kept after the job
             pass
         else:
-            begin(step, runner.state, checkpoint)
-            loss = sum(runner.loss(batch, threads=threads) for batch in batches) / len(batches)
-            tensors = module_tensors(checkpoint)
-            if TOKENS in heldout:
+            loss, tensors = heldout.loss(checkpoint), module_tensors(checkpoint)
+            if TOKENS in heldout.examples:
                 perplexity = math.exp(min(loss, 700.0))
-                accuracy = accuracy_of(record_folder(manifest), tensors, heldout[TOKENS])
-            metrics = {} if metric is None else _measured(metric, tensors, heldout)
+                accuracy = accuracy_of(record_folder(heldout.manifest), tensors, heldout.examples[TOKENS])
+            metrics = {} if metric is None else _measured(metric, tensors, heldout.examples)
         root = "0x" + view.checkpoint_roots[round_].hex()
         yield Evaluation(round_, root, loss, perplexity, accuracy, metrics)
 

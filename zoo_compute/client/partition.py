@@ -7,7 +7,7 @@ posted twice, so it may be killed at any line and started again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from repops import files
 from repops.fields import BadField, canonical_json, parse_json, read
 from zoo_compute.atomic import write_atomically
 from zoo_compute.client.branches import merge_branches
+from zoo_compute.client.evaluation import Heldout
 from zoo_compute.client.results import fetch_result, manifest_of
 from zoo_compute.errors import Retryable, UserError
 from zoo_compute.jobs.loading import plan_job
@@ -24,12 +25,14 @@ from zoo_compute.store import StoreError
 from zoo_compute.training.merge import Merge
 
 if TYPE_CHECKING:
+    from repops.commitments import Array
     from zoo_compute.chain.views import JobView
+    from zoo_compute.client.branches import LoadedBranch
     from zoo_compute.client.client import Client
     from zoo_compute.jobs.config import ComputeJob
 
 POLL_S = 2.0
-RECORD, MERGED = "partition.json", "merged.safetensors"
+RECORD, START = "partition.json", "start.safetensors"
 
 
 @dataclass(frozen=True)
@@ -171,23 +174,40 @@ class Partition:
 
     def _continue(self, home: JobView, branch: JobView) -> None:
         """Merge what both sides trained, and post the job that continues from there."""
-        since, path = self.record.round, self._folder / MERGED
+        since = self.record.round
         sides = ((self._home, home, since), (self._far, branch, 0))
         trained = [client.job(view.job).branch(at) for client, view, at in sides if view.final_rounds > at]
-        merge: Merge | None = None
         if not trained:
-            raise UserError(f"neither side made a checkpoint after {since}: there is nothing to merge")
-        if len(trained) == 1:
-            files.save_state(path, trained[0].end)
-            self._say(f"only {trained[0]} went on: continuing from its end")
-        else:
-            merge, _ = merge_branches(trained, path)
-            counted = ", ".join(f"{each}: {each.branch.examples:,} examples" for each in trained)
-            self._say(f"merged by {counted}")
+            raise UserError(f"neither side made a checkpoint after {since}: there is nothing to continue from")
+        merge, start = self._start(home, trained)
+        path = self._folder / START
+        files.save_state(path, start)
         job = self._planned(self._rule.then, None, self._examples + self._branch.examples_wanted)
         number = self._posted(self._home, job, path, merge)
         self._write(continued=number)
-        self._say(f"job {number} of {self._home.description.name} continues from the merge")
+        self._say(f"job {number} of {self._home.description.name} continues from there")
+
+    def _start(self, home: JobView, trained: Sequence[LoadedBranch]) -> tuple[Merge | None, dict[str, Array]]:
+        """Where to continue: the merge, or a side's end where the held-out loss is less than the merge's. None: no merge."""
+        if len(trained) == 1:
+            self._say(f"only {trained[0]} went on")
+            return None, trained[0].end
+        merge, merged = merge_branches(trained)
+        try:
+            heldout = Heldout(home, self._home.store)
+        except UserError as error:
+            self._say(f"{error}: the merge is not compared with its sides")
+            return merge, merged
+        losses = [heldout.loss(each.end) for each in trained]
+        loss = heldout.loss(merged)
+        ends = ", ".join(
+            f"{each} trained on {each.branch.examples:,} examples to {of:.4f}"
+            for each, of in zip(trained, losses, strict=True)
+        )
+        self._say(f"held-out loss: {ends}; merged {loss:.4f}")
+        if min(losses) < loss:
+            return None, trained[losses.index(min(losses))].end
+        return merge, merged
 
     def _ended(self, client: Client, number: int) -> JobView:
         """Wait until a job is over and every checkpoint of it is final."""

@@ -55,7 +55,7 @@ def branch(
 
     Start it where you can reach the other network. It follows the job that you posted from FILE and keeps the newest checkpoint. When the
     job's chain is silent, it posts a branch on the other network. When both are over and final, it merges them, weighted by examples, and
-    posts the job that continues from there. Ctrl-C stops it; the same command resumes.
+    posts the job that continues from there, or from the side with less held-out loss. Ctrl-C stops it; the same command resumes.
     """
     from zoo_compute.client.partition import Partition, Rule
 
