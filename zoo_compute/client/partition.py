@@ -78,6 +78,7 @@ class Partition:
 
         Raises UserError where the sides cannot be merged.
         """
+        self._folder.mkdir(parents=True, exist_ok=True)
         self._check()
         while not self.record.branch:
             if not self._follow():
@@ -102,7 +103,7 @@ class Partition:
             return
         from zoo_compute.jobs.submission import check_funds
 
-        job = self._branch
+        job = self._branch()
         token = self._far.pay_in_token_of(job)
         check_funds(self._far.chain, self._far.signer.address, token, job.most)
         try:
@@ -163,7 +164,7 @@ class Partition:
             f"{own} has shown no block for {self._rule.after_s:g} s, {other} has: going on from checkpoint {since}"
         )
         try:
-            number = self._posted(self._far, self._branch, self._weights if since else None)
+            number = self._posted(self._far, self._branch(), self._weights if since else None)
         except (Retryable, StoreError) as error:
             self._wait_for(f"{error}; will try again")
             return
@@ -182,7 +183,7 @@ class Partition:
         merge, start = self._start(home, trained)
         path = self._folder / START
         files.save_state(path, start)
-        job = self._planned(self._rule.then, None, self._examples + self._branch.examples_wanted)
+        job = self._planned(self._rule.then, None, self._examples + self._branch().examples_wanted)
         number = self._posted(self._home, job, path, merge)
         self._write(continued=number)
         self._say(f"job {number} of {self._home.description.name} continues from there")
@@ -243,8 +244,8 @@ class Partition:
         job = plan_job(self._rule.file, self._rule.max_budget).job
         return job.data.skip + job.examples_wanted
 
-    @cached_property
     def _branch(self) -> ComputeJob:
+        """Made anew: it holds the model, and following takes days."""
         return self._planned(self._rule.rounds, self._rule.slots, self._examples)
 
     def _posted(self, client: Client, job: ComputeJob, weights: Path | None, merge: Merge | None = None) -> int:
