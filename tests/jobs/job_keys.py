@@ -23,7 +23,7 @@ KEYS = [
 # Every key that a value can be given for, none of them a default. What excludes each other is in the second job.
 ADAMW: Sections = {
     "model": {"architecture": "gpt", "layers": 1, "heads": 2, "width": 8, "context": 14, "vocab": 128, "tied": False},
-    "data": {"path": "one.txt", "paths": ["two.txt"], "heldout": 9, "context": 12},
+    "data": {"path": "one.txt", "paths": ["two.txt"], "heldout": 9, "skip": 5, "context": 12},
     "training": {
         "batch_size": 4,
         "inner_steps": 6,
@@ -138,6 +138,7 @@ IN_FILES: dict[str, tuple[str, Any]] = {
     "data.path": ("data", ""),
     "data.paths": ("data", []),
     "data.heldout": ("heldout", 8),
+    "data.skip": ("data", 7),
     "data.context": ("program", None),
     "training.warmup_steps": ("program", 0),
     "training.clip_norm": ("program", 0.0),
