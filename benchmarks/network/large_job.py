@@ -154,7 +154,7 @@ def job_file(folder: Path, model: str, clocks: Mapping[str, int]) -> Path:
         "aggregation": {"rule": "mean", "aggregators": AGGREGATORS},
         "checkpoint": {"redundancy": 3},
         "market": {"reserve": "1", "max_price": "1.25", "aggregator_reserve": "1", "aggregator_max_price": "1.25"},
-        "limits": dict(clocks),
+        "limits": {**clocks, "depth": 16},  # what is done again waits for no window
     }  # fmt: skip
     path = folder / "job.json"
     path.write_text(json.dumps(job, indent=1))
