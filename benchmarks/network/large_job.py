@@ -74,7 +74,14 @@ def plans(memory_gb: float, states: Path) -> tuple[OperatorPlan, ...]:
     return (
         OperatorPlan("alpha", aggregator_price="0.50", **checks),
         OperatorPlan("beta", price="0.90", aggregator_price="0.60", **usual),
-        OperatorPlan(LIAR, price="1.00", aggregator_price="0.70", worker_command=lies, **usual),
+        # Its keeper would take its seat back, and post the false share again, which it has.
+        OperatorPlan(
+            LIAR,
+            price="1.00",
+            aggregator_price="0.70",
+            worker_command=lies,
+            **{**usual, "settings": settings | {"standby": False}},
+        ),
     )
 
 
@@ -124,8 +131,11 @@ class Memory(threading.Thread):
     def stop(self) -> dict[str, Any]:
         self.stopped.set()
         self.join()
+        return self.figures()
+
+    def figures(self) -> dict[str, Any]:
         return {"of_all_at_once": round(self.machine), "processes": {
-            name: {key: round(value) for key, value in sizes.items()} for name, sizes in sorted(self.most.items())
+            name: {key: round(value) for key, value in sizes.items()} for name, sizes in sorted(dict(self.most).items())
         }}  # fmt: skip
 
 
@@ -199,14 +209,16 @@ def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def follow(network: LocalNetwork, job: int) -> None:
-    """Until every claim is paid or convicted; says what happens."""
+def follow(network: LocalNetwork, job: int, memory: Memory) -> None:
+    """Until every claim is paid or convicted; says what happens, and at each turn's end what memory was taken."""
     chain, seen, end = network.devnet.chain, network.devnet.network.first_block, time.monotonic() + LONGEST_S
     while time.monotonic() < end:
         network.poll()
         view = read_job(chain, job)
         for event in scan(chain, seen, view.block) if seen <= view.block else ():
             say(f"{event.name} {({k: v for k, v in event.args.items() if k in ('operator', 'seat', 'round', 'slot', 'amount')})}")  # fmt: skip
+            if event.name in ("TurnClosed", "ClaimConvicted"):
+                say(json.dumps(memory.figures()))
         seen = view.block + 1
         if view.settled:
             return
@@ -230,7 +242,7 @@ def measure(folder: Path, model: str, memory_gb: float, clocks: Mapping[str, int
         memory = Memory(network)
         memory.start()
         number = int(submitter.zoo("train", str(path), "--max-budget", str(BUDGET), "--no-watch")["job"])
-        follow(network, number)
+        follow(network, number, memory)
         used = memory.stop()
         result = submitter.zoo("job", "result", str(number), "--format", "hf", "--out", "trained")
         loaded = submitter.run(sys.executable, "-c", LOADS, str(folder / "trained"), str(CONTEXT))

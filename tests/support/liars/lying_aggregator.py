@@ -1,6 +1,6 @@
 """An aggregator's worker whose checkpoints differ in one number.
 
-python -m tests.support.liars.lying_aggregator [--round R --share N]     in every checkpoint, or once, in one of several aggregators' shares
+python -m tests.support.liars.lying_aggregator [--round R --share N]     in every checkpoint, or in one of several aggregators' shares of one
 Its other options are those of `keepers.processes.run worker`.
 """
 
@@ -36,12 +36,8 @@ def main() -> int:
         tasks.aggregate = false
         return run.main(["worker", *of_worker])
 
-    has_lied = False
-
     def run_aggregation(request: Mapping[str, Any], store: Store, **options: Any) -> dict[str, Any]:
-        nonlocal has_lied
-        is_false = (request["round"], request.get("share")) == (arguments.round, arguments.share) and not has_lied
-        has_lied = has_lied or is_false
+        is_false = (request["round"], request.get("share")) == (arguments.round, arguments.share)
         tasks.aggregate = false if is_false else honest_aggregate
         try:
             return honest_task(request, store, **options)
