@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.scaling import model, network
+from keepers.services.signer_checks import AGAIN
 from repops.commitments import Array
 from repops.graph import Graph
 from repops.limits import MAX_TRACE_BYTES
@@ -105,8 +106,8 @@ def fractions_of(step: Graph, spec: AggregationSpec) -> list[float]:
 
 
 def checked_bytes(aggregators: int) -> int:
-    """Who has a seat asks every signer of every share for a block of it (keepers/services/signer_checks.py)."""
-    return CUSTODIANS * aggregators * CHECK
+    """Who has a seat asks every signer of every share for a block of it, and again in its window (keepers/services/signer_checks.py)."""
+    return CUSTODIANS * aggregators * (1 + AGAIN) * CHECK
 
 
 def measure(case: Case, packed: dict[str, float]) -> dict[str, Any]:

@@ -4,8 +4,7 @@
 
 Two operators train two slots each, two aggregators divide the model, three custodians keep it: real keepers, workers and gateways, that reach
 each other's stores over the links of benchmarks/lab alone. Counted are the bytes into each from the end of round 0 to that of the
-last round but one; reckoned is what large_models.py says of such a job, less the slots that a holder trained itself, with the blocks that
-signers are asked for now and then.
+last round but one; reckoned is what large_models.py says of such a job, less the slots that a holder trained itself.
 
   worst   of the roles, the largest difference between what arrived and what was reckoned, as a share of the latter
 """
@@ -24,9 +23,8 @@ from typing import Any
 from benchmarks.lab import Link, laboratory
 from benchmarks.lab.run_parameters import parameters_of
 from benchmarks.network.utilisation import SUBMITTER, ClaimTimes, ShapedNetwork
-from benchmarks.scaling.large_models import BITS, CHECK, CUSTODIANS, KEEP, checked_bytes, fractions_of, measured_codec
+from benchmarks.scaling.large_models import BITS, CUSTODIANS, KEEP, checked_bytes, fractions_of, measured_codec
 from keepers.processes.local_network import OperatorPlan
-from keepers.services.signer_checks import ONE_IN
 from tests.support.local_jobs import submit
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.client.results import manifest_of
@@ -76,9 +74,9 @@ def job() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def reckoned(config: dict[str, Any], round_s: float) -> dict[str, float]:
+def reckoned(config: dict[str, Any]) -> dict[str, float]:
     """Bytes into each of a role in a round, as `large_models.measure`."""
-    checks = checked_bytes(AGGREGATORS) + CHECK * round_s / (ONE_IN * POLL_S)
+    checks = checked_bytes(AGGREGATORS)
     sections = {f"{name}_config": config[name] for name in ("compression", "aggregation", "checkpoint")}
     made = ComputeJob(config["model"], {}, config["training"], "100", **sections)
     graph, spec = made.traced.graph, made.outline().aggregation_spec
@@ -112,7 +110,7 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         / (ROUNDS - 2)
         for role, hosts in ROLES.items()
     }
-    wanted = reckoned(config, round_s)
+    wanted = reckoned(config)
     return {
         "round_s": round_s,
         "arrived": arrived,

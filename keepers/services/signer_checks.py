@@ -30,18 +30,21 @@ log = logging.getLogger("zoo.custody")
 
 FETCH_TIMEOUT_S = 5.0  # of the checkpoint's pointer
 LOOKS = 2  # in vain: a store that is started again is back at the next one
-ONE_IN = 20  # looks, at one that served: it costs a block, from each keeper with a seat
+AGAIN = (
+    4  # looks at one that served, on average in a challenge window: each costs a block, from each keeper with a seat
+)
 
 
 @dataclass
 class Check:
     """Of what an aggregator posted. signers: by place; since: by operator, when it served last, or I saw the checkpoint first, by the protocol's
-    time; looks: in vain one after the other, by operator; serving: when I looked last; places: by operator, of the block that it is asked
+    time; window_s: in which it can be challenged; looks: in vain one after the other, by operator; serving: when I looked last; places: by operator, of the block that it is asked
     for, until it serves that one: whoever lacks a part is not saved by the next throw.
     """
 
     made: Checkpoint
     signers: Mapping[int, int]
+    window_s: int
     since: dict[int, int] = field(default_factory=dict)
     looks: Counter[int] = field(default_factory=Counter)
     serving: set[int] = field(default_factory=set)
@@ -66,7 +69,7 @@ class SignerChecks:
             del self._checks[key]
         for key, made in pending.items():
             signers = signers_to_check(view, me, made)
-            check = self._checks.setdefault(key, Check(made, signers))
+            check = self._checks.setdefault(key, Check(made, signers, view.run.window_s if view.run else 1))
             check.signers = signers
             check.since = dict.fromkeys(signers.values(), view.now) | check.since
             check.since |= dict.fromkeys(check.serving, view.now)
@@ -90,7 +93,8 @@ class SignerChecks:
         """Look at every signer that did not serve what it signed for when I looked last, and now and then again at one that did."""
         checks = list(self._checks.values())
         served = [(check, operator) for check in checks for operator in check.serving & set(check.signers.values())]
-        if served and secrets.randbelow(ONE_IN) == 0:
+        looks = sum(AGAIN * self._poll_s / check.window_s for check, _ in served)
+        if secrets.randbelow(10**9) < looks * 10**9:
             check, operator = secrets.choice(served)
             check.serving.discard(operator)
         for check in checks:

@@ -25,7 +25,7 @@ def test_bytes__are_of_updates_shares_and_checkpoints(measured: dict) -> None:
     into = measured["into"]
     assert into["custodian"] == 4 * update + whole
     assert measured["busiest_receiver_bytes"] == max(into.values())
-    checks = CUSTODIANS * AGGREGATORS * (256 * 1024 + 8_710)
+    checks = 5 * CUSTODIANS * AGGREGATORS * (256 * 1024 + 8_710)
     assert into["aggregator"] == round(4 * update * measured["largest_share"]) + checks
     assert into["holder of a slot"] == 4 * update + checks == measured["one_aggregator_bytes"] + checks
     assert 1 / AGGREGATORS <= measured["largest_share"] < 0.5
