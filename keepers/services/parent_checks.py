@@ -39,10 +39,10 @@ class ParentChecks:
 
     def agrees(self, job: int) -> bool:
         """Whether the check of this job was made and agreed; it is started where it was not, one at a time."""
-        running = self._running.get(job)
-        if running is not None and running.poll() is not None:
-            self._end(job, running)
-        elif not self._running and job not in self._agreed and self._clock() >= self._again_at.get(job, 0.0):
+        for each, running in list(self._running.items()):  # also of a job that nobody asks about any more
+            if running.poll() is not None:
+                self._end(each, running)
+        if not self._running and job not in self._agreed and self._clock() >= self._again_at.get(job, 0.0):
             self._running[job] = subprocess.Popen(
                 [*self._command, str(job)],
                 stdout=subprocess.PIPE,

@@ -68,8 +68,9 @@ class SignerChecks:
         for key in [key for key in self._checks if key[0] == view.job and key not in pending]:
             del self._checks[key]
         for key, made in pending.items():
+            assert view.run is not None, "it has made a checkpoint"
             signers = signers_to_check(view, me, made)
-            check = self._checks.setdefault(key, Check(made, signers, view.run.window_s if view.run else 1))
+            check = self._checks.setdefault(key, Check(made, signers, view.run.window_s))
             check.signers = signers
             check.since = dict.fromkeys(signers.values(), view.now) | check.since
             check.since |= dict.fromkeys(check.serving, view.now)

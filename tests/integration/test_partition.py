@@ -76,8 +76,8 @@ class Sides:
 
 
 @dataclass
-class Stood:
-    """What standing by came to."""
+class Outcome:
+    """What waiting by came to."""
 
     sides: Sides
     folder: Path
@@ -121,7 +121,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
 
 
 @pytest.fixture(scope="module")
-def stood(sides: Sides, tmp_path_factory: pytest.TempPathFactory) -> Stood:
+def outcome(sides: Sides, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """The chain is silent from the first checkpoint on, until the branch is posted."""
     folder, said, done = tmp_path_factory.mktemp("branch"), list[str](), list[Record]()
     even: Any = SimpleNamespace(loss=lambda _: 1.0)  # which side is better, so short a training leaves to chance
@@ -130,70 +130,70 @@ def stood(sides: Sides, tmp_path_factory: pytest.TempPathFactory) -> Stood:
         return partitioned(sides, folder, said, done)
 
 
-def partitioned(sides: Sides, folder: Path, said: list[str], done: list[Record]) -> Stood:
+def partitioned(sides: Sides, folder: Path, said: list[str], done: list[Record]) -> Outcome:
     job = sides.at_home().train(sides.file, BUDGET)
     rule = Rule(sides.file, after_s=4.0, rounds=1, slots=1, then=1, max_budget=BUDGET)
 
-    def stand_by() -> None:
+    def run() -> None:
         home, far = sides.client(sides.relayed, say=said.append), sides.client(sides.far.network_path)
         done.append(Partition(home, far, job.id, rule, folder).run())
 
-    standing = threading.Thread(target=stand_by, daemon=True)
-    standing.start()
+    waiting = threading.Thread(target=run, daemon=True)
+    waiting.start()
     sides.until(lambda: (folder / RECORD).exists() or bool(done))
     assert not done, "the job was over before its first checkpoint was kept"
     sides.relay.mode = "limits"
     sides.until(lambda: any("is the branch" in line for line in said))
     sides.relay.mode = "honest"
-    sides.until(lambda: not standing.is_alive())
+    sides.until(lambda: not waiting.is_alive())
     [record] = done
     home, far = sides.client(sides.home.network_path), sides.client(sides.far.network_path)
-    return Stood(sides, folder, rule, record, job, home.job(record.continued), far.job(record.branch))
+    return Outcome(sides, folder, rule, record, job, home.job(record.continued), far.job(record.branch))
 
 
-def test_both_sides__are_merged_by_what_each_trained(stood: Stood) -> None:
-    assert (stood.job.view().completed_rounds, stood.branch.view().completed_rounds) == (ROUNDS, 1)
-    ends = {(branch.since, branch.round) for branch in stood.parents.branches}
-    assert ends == {(stood.record.round, ROUNDS), (0, 1)}
-    assert stood.continued.check_parents(stood.sides.client(stood.sides.far.network_path)).matches
+def test_both_sides__are_merged_by_what_each_trained(outcome: Outcome) -> None:
+    assert (outcome.job.view().completed_rounds, outcome.branch.view().completed_rounds) == (ROUNDS, 1)
+    ends = {(branch.since, branch.round) for branch in outcome.parents.branches}
+    assert ends == {(outcome.record.round, ROUNDS), (0, 1)}
+    assert outcome.continued.check_parents(outcome.sides.client(outcome.sides.far.network_path)).matches
 
 
-def test_nodes_train_the_job_that_continues__once_its_custodian_computed_the_merge(stood: Stood) -> None:
-    stood.sides.until(lambda: stood.continued.view().settled)
-    assert stood.continued.view().completed_rounds == 1
-    log = (stood.sides.home.folder / "beta" / "logs" / "keeper.log").read_text()
-    assert f"job {stood.continued.id} begins at the merge of its parents" in log
+def test_nodes_train_the_job_that_continues__once_its_custodian_computed_the_merge(outcome: Outcome) -> None:
+    outcome.sides.until(lambda: outcome.continued.view().settled)
+    assert outcome.continued.view().completed_rounds == 1
+    log = (outcome.sides.home.folder / "beta" / "logs" / "keeper.log").read_text()
+    assert f"job {outcome.continued.id} begins at the merge of its parents" in log
 
 
-def test_started_again__it_does_nothing_twice(stood: Stood) -> None:
-    home, far = stood.sides.at_home(), stood.sides.client(stood.sides.far.network_path)
+def test_started_again__it_does_nothing_twice(outcome: Outcome) -> None:
+    home, far = outcome.sides.at_home(), outcome.sides.client(outcome.sides.far.network_path)
     count = home.chain.tasks.job_count(), far.chain.tasks.job_count()
-    assert Partition(home, far, stood.job.id, stood.rule, stood.folder).run() == stood.record
+    assert Partition(home, far, outcome.job.id, outcome.rule, outcome.folder).run() == outcome.record
     assert (home.chain.tasks.job_count(), far.chain.tasks.job_count()) == count
 
 
-def test_a_custodian__holds_no_job_that_begins_elsewhere_than_its_parents_say(stood: Stood) -> None:
-    client, weights = stood.sides.client(stood.sides.home.network_path), stood.folder / START
-    first, second = stood.parents.branches
-    false = replace(stood.parents, branches=(replace(first, examples=1_000_000), second))
+def test_a_custodian__holds_no_job_that_begins_elsewhere_than_its_parents_say(outcome: Outcome) -> None:
+    client, weights = outcome.sides.client(outcome.sides.home.network_path), outcome.folder / START
+    first, second = outcome.parents.branches
+    false = replace(outcome.parents, branches=(replace(first, examples=1_000_000), second))
     merge = Merge(state_root(load_state(weights)).hex(), false)
-    job = client.train(stood.sides.file, BUDGET, weights=weights, merge=merge, training={"rounds": 1})
-    log = stood.sides.home.folder / "beta" / "logs" / "keeper.log"
-    stood.sides.until(lambda: f"job {job.id} does not begin at the merge of its parents" in log.read_text())
+    job = client.train(outcome.sides.file, BUDGET, weights=weights, merge=merge, training={"rounds": 1})
+    log = outcome.sides.home.folder / "beta" / "logs" / "keeper.log"
+    outcome.sides.until(lambda: f"job {job.id} does not begin at the merge of its parents" in log.read_text())
     offers = scan(client.chain, client.description.first_block, client.chain.head().number, names=("CustodyOffered",))
     assert job.id not in {int(event.args["job"]) for event in offers}
 
 
-def test_what_would_fail_when_nobody_is_there__is_refused_at_once(stood: Stood, tmp_path: Path) -> None:
-    home, far, number = stood.sides.at_home(), stood.sides.client(stood.sides.far.network_path), stood.job.id
+def test_what_would_fail_when_nobody_is_there__is_refused_at_once(outcome: Outcome, tmp_path: Path) -> None:
+    home, far, number = outcome.sides.at_home(), outcome.sides.client(outcome.sides.far.network_path), outcome.job.id
     with pytest.raises(UserError, match="both networks are"):
-        Partition(home, stood.sides.at_home(), number, stood.rule, tmp_path).run()
+        Partition(home, outcome.sides.at_home(), number, outcome.rule, tmp_path).run()
     other = tmp_path / "other.json"
     wider = {**WHOLE["model"], "width": 32}
-    other.write_text(json.dumps({**json.loads(stood.sides.file.read_text()), "model": wider}))
+    other.write_text(json.dumps({**json.loads(outcome.sides.file.read_text()), "model": wider}))
     with pytest.raises(UserError, match="trains another program than job"):
-        Partition(home, far, number, replace(stood.rule, file=other), tmp_path).run()
+        Partition(home, far, number, replace(outcome.rule, file=other), tmp_path).run()
     (tmp_path / RECORD).write_text("{}")
     with pytest.raises(UserError) as refused:
-        Partition(home, far, number, stood.rule, tmp_path)
+        Partition(home, far, number, outcome.rule, tmp_path)
     assert "choose another --folder" in str(refused.value.hint)

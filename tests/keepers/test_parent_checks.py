@@ -31,11 +31,11 @@ class Place:
     def agrees(self, code: int) -> bool:
         """What is said in the end, where a process that is started ends with this code."""
         self._code.write_text(str(code))
-        before, until = self.checks.agrees(JOB), time.monotonic() + HANG_S
+        said, until = self.checks.agrees(JOB), time.monotonic() + HANG_S
         while self.checks.is_running and time.monotonic() < until:
             time.sleep(0.01)
-            before = self.checks.agrees(JOB)
-        return before
+            said = self.checks.agrees(JOB)
+        return said
 
 
 @pytest.fixture
@@ -70,6 +70,13 @@ def test_a_check_that_could_not_be_made__is_made_again_later(place: Place) -> No
     assert not place.agrees(0)
     place.now = AGAIN_S
     assert place.agrees(0)
+
+
+def test_a_job_that_nobody_asks_about_any_more__keeps_no_other_waiting(place: Place) -> None:
+    assert not place.checks.agrees(JOB + 1)
+    until = time.monotonic() + HANG_S
+    while not place.agrees(0):
+        assert time.monotonic() < until
 
 
 def test_a_job_that_is_over__leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:

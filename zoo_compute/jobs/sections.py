@@ -44,8 +44,8 @@ class DataSection:
 
     dataset: instead of a path, the name or number of a dataset of the network (`zoo dataset list`), or OWNER/NAME@REVISION of
     Hugging Face's hub. split, subset, column: which texts of a table. tokenizer: a folder, a file or a name of the hub; without
-    one, text is bytes. heldout: examples not trained on. skip: examples that earlier jobs trained on. context: tokens per example of text, if the model does not set it.
-    arrays: from Python, instead of a path.
+    one, text is bytes. heldout: examples not trained on. skip: examples that earlier jobs trained on. context: tokens per example
+    of text, if the model does not set it. arrays: from Python, instead of a path.
     """
 
     path: str = ""
