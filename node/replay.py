@@ -12,7 +12,7 @@ from node.errors import BadInputs
 from node.inputs.job_files import fetch_job
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.store.interface import Store
-from zoo_compute.training.examples import Examples
+from zoo_compute.training.examples import ExampleRows, Examples
 
 
 @dataclass
@@ -46,7 +46,7 @@ def simulate(
     manifest: Manifest,
     programs: Programs,
     checkpoint: State,
-    examples: Examples,
+    examples: ExampleRows,
     heldout: Examples,
     masks: Iterable[int],
     *,

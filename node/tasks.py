@@ -136,17 +136,17 @@ def run_shard(
     """
     began = time.perf_counter()
     inputs = fetch_inputs(store, request, streamed=True)
-    programs = inputs.programs
-    if not 0 <= request["slot"] < inputs.manifest.slots:
-        raise BadInputs(f"slot {request['slot']}: the job has {inputs.manifest.slots} slots")
+    programs, slots = inputs.programs, inputs.manifest.slots
+    if not 0 <= request["slot"] < slots:
+        raise BadInputs(f"slot {request['slot']}: the job has {slots} slots")
+    inputs.examples.fetch_ahead(request["round"] + 1, request["slot"])
     with as_node_memory_errors(programs.profile, programs.device):
         result = train_shard(
             inputs.manifest,
             programs,
             inputs.checkpoint,
             inputs.examples,
-            request["round"],
-            request["slot"],
+            *(request["round"], request["slot"]),
             progress=progress,
             carried=carried_state.load(request, inputs, store),
             start_root=root_from_hex(request["start_root"]),
@@ -362,7 +362,7 @@ def run_holding(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """
     manifest = fetch_manifest(store, request["manifest"])
     if request["checkpoint"] is None:
-        fetch_inputs(store, request)
+        fetch_inputs(store, request, all_examples=True)
     graph = fetch_programs(store, manifest, request.get("device")).graph
     if request["checkpoint"] is not None:
         root, tag = root_from_hex(request["start_root"]), round_tag(request["job"], request["round"])

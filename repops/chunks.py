@@ -7,7 +7,6 @@ both are taken modulo the width of their tree. Where a tree has only padding, th
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +20,7 @@ from repops.commitments import (
     merkle_roots,
     sorted_names,
     state_leaves,
+    tensor_head,
     tensor_leaves,
     tensor_roots,
 )
@@ -121,7 +121,7 @@ def _group_roots(array: Array) -> list[bytes]:
 
 
 def _head(array: Array) -> bytes:
-    return struct.pack(f"<BB{array.ndim}Q", DTYPE_CODES[array.dtype.name], array.ndim, *array.shape)
+    return tensor_head(DTYPE_CODES[array.dtype.name], array.shape)
 
 
 def chunk_at_byte(shapes: Mapping[str, Sequence[int]], offset: int) -> tuple[int, int]:

@@ -66,7 +66,12 @@ def tensor_root(array: Array, *, threads: int = 1) -> bytes:
 
 def tensor_root_of(dtype: int, shape: Sequence[int], elements: bytes) -> bytes:
     """As `tensor_root`, from the Merkle root of the elements. dtype: its code."""
-    return sha256(TENSOR + struct.pack(f"<BB{len(shape)}Q", dtype, len(shape), *shape) + elements)
+    return sha256(TENSOR + tensor_head(dtype, shape) + elements)
+
+
+def tensor_head(dtype: int, shape: Sequence[int]) -> bytes:
+    """What a tensor's root has beside its elements: the dtype's code, the rank and the dimensions."""
+    return struct.pack(f"<BB{len(shape)}Q", dtype, len(shape), *shape)
 
 
 def tensor_roots(arrays: Mapping[str, Array], *, threads: int = 1) -> dict[str, bytes]:

@@ -94,7 +94,7 @@ def read_tensors(stream: BinaryIO, *, max_bytes: int) -> Iterator[tuple[str, Arr
 
     max_bytes: of the file, so that a header cannot ask for more memory.
     """
-    layout, read = _read_layout(stream)
+    layout, read = read_layout(stream)
     described = read + sum(nbytes for _, _, nbytes in layout.values())
     if described > max_bytes:
         raise FileRefused(f"state file: {max_bytes} bytes expected, its header describes {described}")
@@ -113,8 +113,8 @@ def read_tensors(stream: BinaryIO, *, max_bytes: int) -> Iterator[tuple[str, Arr
         raise FileRefused(f"state file: more bytes than the {described} that its header describes")
 
 
-def _read_layout(stream: BinaryIO) -> tuple[dict[str, tuple[str, tuple[int, ...], int]], int]:
-    """The header, and its bytes."""
+def read_layout(stream: BinaryIO) -> tuple[dict[str, tuple[str, tuple[int, ...], int]], int]:
+    """Of each tensor in the file dtype, shape and bytes; and the header's bytes. Raises FileRefused."""
     start = stream.read(8)
     if len(start) < 8:
         raise FileRefused(f"state file: {len(start)} bytes are too few for a header")

@@ -17,12 +17,12 @@ def sha256(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def _levels(leaves: Sequence[bytes]) -> list[list[bytes]]:
-    """All levels of the tree, leaves first, without the padding to the right of the last hash."""
+def _levels(leaves: Sequence[bytes], empty: bytes = PADDING) -> list[list[bytes]]:
+    """All levels of the tree, leaves first, without the padding to the right of the last hash, which is `empty` beside a leaf."""
     if any(len(leaf) != 32 for leaf in leaves):
         raise ValueError("merkle leaf: expected 32 bytes")
     new = hashlib.sha256
-    level, empty = list(leaves), PADDING
+    level = list(leaves)
     levels = [level]
     while len(level) > 1:
         if len(level) & 1:
@@ -51,11 +51,11 @@ def merkle_proof(leaves: Sequence[bytes], index: int) -> list[bytes]:
 
 
 class Tree:
-    """Every hash of the tree over some leaf hashes, for callers that open many of them."""
+    """Every hash of the tree over some leaf hashes, for callers that open many of them. padding: beside the last of them."""
 
-    def __init__(self, leaves: Sequence[bytes]) -> None:
-        self._levels = _levels(leaves) if leaves else [[PADDING]]
-        self._padding = [PADDING]
+    def __init__(self, leaves: Sequence[bytes], padding: bytes = PADDING) -> None:
+        self._levels = _levels(leaves, padding) if leaves else [[padding]]
+        self._padding = [padding]
         for _ in self._levels[1:]:
             self._padding.append(sha256(NODE + 2 * self._padding[-1]))
 

@@ -45,18 +45,16 @@ class MemoryChoice:
         return f"needs {self.plain / GB:,.1f} GB, {self.needed / GB:,.1f} GB with {how}, which this node uses"
 
 
-def choose_memory(
-    graph: Graph, profile: Profile, device: Device, data_bytes: int = 0, *, can_recompute: bool = True
-) -> MemoryChoice:
-    """The choice with the least work. data_bytes: of the examples. Raises NodeOutOfMemory, which says what each choice needs."""
+def choose_memory(graph: Graph, profile: Profile, device: Device, *, can_recompute: bool = True) -> MemoryChoice:
+    """The choice with the least work. Raises NodeOutOfMemory, which says what each choice needs."""
     total = memory(device)[1]
-    plain = needed_bytes(profile) + data_bytes
+    plain = needed_bytes(profile)
     can_recompute = can_recompute and device.type == "cpu" and backend.current().startswith("native")
     if plain <= (MEMORY_SHARE * total if can_recompute else total):
         return MemoryChoice(plain, plain)
     why = ""
     if can_recompute:
-        fitting, beside = Fitting(graph), kept_bytes(graph, profile) + data_bytes
+        fitting, beside = Fitting(graph), kept_bytes(graph, profile)
         folders = dict.fromkeys((None, _folder_for(profile.state_bytes)))
         for usable, folder in product((int(MEMORY_SHARE * total), total), folders):
             kept = beside - profile.state_bytes if folder else beside
@@ -65,7 +63,7 @@ def choose_memory(
                 return MemoryChoice(plain, kept + fitted.size, usable - kept, fitted.extra, folder)
         why = _needs_of(fitting.least, beside, profile.state_bytes)
     raise NodeOutOfMemory(
-        f"the job needs about {plain / GB:,.1f} GB with its data{why}, this machine has {total / GB:,.1f} GB",
+        f"the job needs about {plain / GB:,.1f} GB{why}, this machine has {total / GB:,.1f} GB",
         hint="decline jobs of this size, or use a larger machine",
     )
 

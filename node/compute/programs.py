@@ -30,17 +30,13 @@ Tensors = Mapping[str, Array]  # a state that is only read, and may be read as i
 
 
 class Programs:
-    """Programs of one job on `device`. They have one state: loading another replaces it. Not thread-safe.
-
-    data_bytes: of the examples that lie in memory beside them.
-    """
+    """Programs of one job on `device`. They have one state: loading another replaces it. Not thread-safe."""
 
     can_recompute = True
 
-    def __init__(self, graph: Graph, device: Device = CPU, data_bytes: int = 0) -> None:
+    def __init__(self, graph: Graph, device: Device = CPU) -> None:
         self.graph = graph
         self.device = device
-        self.data_bytes = data_bytes
         self.checked: set[Manifest] = set()  # manifests that the program was checked against
         self._hasher = StateHasher(graph)
         # As graphs: their memory is for one at a time.
@@ -63,7 +59,7 @@ class Programs:
     @cached_property
     def memory(self) -> MemoryChoice:
         """How they fit this machine's memory. Raises NodeOutOfMemory."""
-        return choose_memory(self.graph, self.profile, self.device, self.data_bytes, can_recompute=self.can_recompute)
+        return choose_memory(self.graph, self.profile, self.device, can_recompute=self.can_recompute)
 
     @cached_property
     def step(self) -> Runner:

@@ -11,7 +11,7 @@ from node.compute.programs import Programs, State, Tensors
 from node.compute.training import train_shard
 from zoo_compute.formats.bundles import SlotResult
 from zoo_compute.formats.manifest import Manifest
-from zoo_compute.training.examples import Examples
+from zoo_compute.training.examples import ExampleRows
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def verify_slot(
     manifest: Manifest,
     programs: Programs,
     checkpoint: Tensors,
-    examples: Examples,
+    examples: ExampleRows,
     round: int,
     entry: SlotResult,
     *,

@@ -13,7 +13,7 @@ from node.compute.programs import Programs, State, Tensors
 from node.hardware import threads
 from repops import commitments
 from zoo_compute.formats.manifest import Manifest
-from zoo_compute.training.examples import Examples, batch_of
+from zoo_compute.training.examples import ExampleRows, Examples, batch_of
 from zoo_compute.training.heldout import heldout_batches
 from zoo_compute.training.rounds import private
 from zoo_compute.training.shares import SharedCheckpoint, SharedRoots
@@ -55,7 +55,7 @@ def train_shard(
     manifest: Manifest,
     programs: Programs,
     checkpoint: Tensors,
-    examples: Examples,
+    examples: ExampleRows,
     round: int,
     slot: int,
     *,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +29,11 @@ from repops.commitments import Array, sorted_names, state_leaves, state_root_of,
 from repops.files import load_state, save_state, write_file
 from repops.graph import RATE, SEED, STATE_ROLE, Graph
 from repops.merkle import merkle_proof
-from zoo_compute.disputes.evidence import Begin, Data, Entry, Evidence, Tensor, WholeTensor, words_of
+from repops.pieces import PiecedTensor
+from zoo_compute.disputes.evidence import Begin, Data, Entry, Evidence, Tensor, TensorTree, WholeTensor, words_of
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.spec.state import Claim
-from zoo_compute.training.examples import TARGETS, TOKENS, Examples, batch_of
+from zoo_compute.training.examples import TARGETS, TOKENS, ExampleRows, Rows, batch_of
 from zoo_compute.training.rounds import batch_nodes
 from zoo_compute.training.shares import SharedCheckpoint, SharedRoots
 
@@ -284,7 +286,7 @@ class SlotRound(Training):
         manifest: Manifest,
         programs: Programs,
         checkpoint: Tensors,
-        examples: Examples,
+        examples: ExampleRows,
         round: int,
         slot: int,
         *,
@@ -317,14 +319,20 @@ class SlotRound(Training):
         is_tokens = TOKENS in self.examples and name != RATE
         entry_name = TOKENS if is_tokens else name
         data = self.examples[entry_name]
-        at = int(rows[row]) * (data[0].size) + within + (is_tokens and name == TARGETS)
+        at = int(rows[row]) * math.prod(data.shape[1:]) + within + (is_tokens and name == TARGETS)
         tensor = tensor_in(self._data_roots, entry_name)
-        words = words_of(WholeTensor.of(data), at, tensor.index, tensor.path)
+        words = words_of(_tree_of(data), at, tensor.index, tensor.path)
         return Data(asked.descriptor, asked.entry, asked.leaf, asked.element, is_tokens, words)
 
     @cached_property
     def _data_roots(self) -> Roots:
-        return tensor_roots(self.examples, threads=threads())
+        arrays = {name: rows for name, rows in self.examples.items() if isinstance(rows, np.ndarray)}
+        stored = {name: rows.root for name, rows in self.examples.items() if isinstance(rows, PiecedTensor)}
+        return tensor_roots(arrays, threads=threads()) | stored
+
+
+def _tree_of(rows: Rows) -> TensorTree:
+    return rows if isinstance(rows, PiecedTensor) else WholeTensor.of(np.asarray(rows))
 
 
 def _named(steps: Sequence[int]) -> str:

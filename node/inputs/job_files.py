@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from node.compute.cache import is_cached
@@ -13,7 +14,7 @@ from node.device import GB, memory
 from node.errors import BadInputs, NodeOutOfMemory
 from node.hardware import CPU
 from node.inputs.checkpoints import checkpoint_cids, fetch_checkpoint, stream_checkpoint
-from node.inputs.examples import data_bytes, fetch_examples, fetch_heldout
+from node.inputs.examples import StoredExamples, fetch_heldout
 from node.inputs.fetching import TIMEOUT_S, root_from_hex
 from node.inputs.programs import fetch_programs
 from repops.graph import Graph
@@ -24,8 +25,6 @@ from zoo_compute.training.examples import Examples
 from zoo_compute.training.memory import needed_bytes
 from zoo_compute.training.work_root import work_of
 
-READ_COPIES = 3  # of a file while it is read: its blocks, the whole of them, and the tensors
-
 
 @dataclass(frozen=True)
 class Inputs:
@@ -34,7 +33,12 @@ class Inputs:
     manifest: Manifest
     programs: Programs
     checkpoint: Tensors
-    examples: Examples
+    store: Store
+
+    @cached_property
+    def examples(self) -> StoredExamples:
+        """Those of a slot-round are here; an aggregation needs none."""
+        return StoredExamples(self.store, self.manifest, self.programs.graph)
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class JobFiles:
 
     programs: Programs
     checkpoint: State
-    examples: Examples
+    examples: StoredExamples
     heldout: Examples
 
 
@@ -56,14 +60,20 @@ def fetch_job(store: Store, manifest: Manifest) -> JobFiles:
     programs = fetch_programs(store, manifest)
     step = programs.graph
     checkpoint = dict(fetch_checkpoint(store, manifest, step, 0, 0, None, manifest.state_root))
-    return JobFiles(programs, checkpoint, fetch_examples(store, manifest, step), fetch_heldout(store, manifest, step))
+    return JobFiles(programs, checkpoint, StoredExamples(store, manifest, step), fetch_heldout(store, manifest, step))
 
 
 def fetch_inputs(
-    store: Store, request: Mapping[str, Any], *, streamed: bool = False, share: int | None = None
+    store: Store,
+    request: Mapping[str, Any],
+    *,
+    streamed: bool = False,
+    share: int | None = None,
+    all_examples: bool = False,
 ) -> Inputs:
     """What a request's job, round, manifest, checkpoint pointer and start_root name. streamed: the checkpoint; share: of it this alone.
 
+    Of the examples those of the request's `slot` are fetched, if it has one. all_examples: all, as where no custodian holds them.
     The request's `work_root`, `data_root`, `flops` and `terms`, the chain's, are compared when they are there. Raises BadInputs.
     """
     manifest = fetch_manifest(store, request["manifest"])
@@ -78,23 +88,30 @@ def fetch_inputs(
     if not 0 <= request["round"] < manifest.rounds:
         raise BadInputs(f"round {request['round']}: the job has {manifest.rounds} rounds")
     programs = fetch_programs(store, manifest, request.get("device"))
-    _check_fits(manifest, programs)
+    _check_fits(programs)
     _check_root(request, "work_root", _work_root(request["manifest"], manifest, programs.graph))
     step, root = programs.graph, root_from_hex(request["start_root"])
     pointers = request.get("checkpoint")
     fetch = stream_checkpoint if streamed else fetch_checkpoint
     checkpoint = fetch(store, manifest, step, request["job"], request["round"], pointers, root, share)
-    examples = fetch_examples(store, manifest, step)
-    of_job = job_tag(request["job"])
+    inputs, of_job = Inputs(manifest, programs, checkpoint, store), job_tag(request["job"])
+    own = [request["manifest"], manifest.program.cid]
+    if all_examples or not manifest.custodians:
+        own += [manifest.data.pieces, manifest.data.cid]
+        if not store.is_pinned(manifest.data.cid, tag=of_job):  # below, once all of it was checked
+            inputs.examples.fetch_all()
+    elif "slot" in request:
+        own.append(manifest.data.pieces)
+        inputs.examples.fetch_round(request["round"], request["slot"])
     kept = dict.fromkeys(
         checkpoint_cids(store, manifest, pointers, share),
         of_job if pointers is None else round_tag(request["job"], request["round"]),
     )
-    kept |= dict.fromkeys((request["manifest"], manifest.program.cid, manifest.data.cid), of_job)
+    kept |= dict.fromkeys(own, of_job)
     for cid, tag in kept.items():
         if not is_cached(store, cid) and not store.is_pinned(cid, tag=tag):
             store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)  # nodes keep what they train on: that is its redundancy
-    return Inputs(manifest, programs, checkpoint, examples)
+    return inputs
 
 
 def _check_root(request: Mapping[str, Any], name: str, root: bytes) -> None:
@@ -114,15 +131,13 @@ def _work_root(cid: str, manifest: Manifest, step: Graph) -> bytes:
     return _work_roots[cid]
 
 
-def _check_fits(manifest: Manifest, programs: Programs) -> None:
+def _check_fits(programs: Programs) -> None:
     """Check that the job fits this machine's memory, before large files are fetched. Raises NodeOutOfMemory."""
-    data, total = data_bytes(manifest, programs.graph), memory(CPU)[1]
     # What a GPU computes passes through main memory; what the CPU computes is counted by the choice.
-    beside = needed_bytes(programs.profile) if programs.device != CPU else 0
-    needed = max(beside + data, READ_COPIES * data)
+    needed, total = needed_bytes(programs.profile) if programs.device != CPU else 0, memory(CPU)[1]
     if needed > total:
         raise NodeOutOfMemory(
-            f"the job needs about {needed / GB:,.1f} GB with its data, this machine has {total / GB:,.1f} GB",
+            f"the job needs about {needed / GB:,.1f} GB, this machine has {total / GB:,.1f} GB",
             hint="decline jobs of this size, or use a larger machine",
         )
     _ = programs.memory

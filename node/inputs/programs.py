@@ -8,8 +8,6 @@ from node.backends import on_switch
 from node.compute.programs import Programs
 from node.device import computes_on, parse_layout, pick_device
 from node.errors import BadInputs
-from node.hardware import CPU
-from node.inputs.examples import data_bytes
 from node.inputs.fetching import TIMEOUT_S
 from node.parallel.programs import RankedPrograms
 from repops import encoding
@@ -20,7 +18,7 @@ from zoo_compute.training.outer_optimizers import OUTER
 from zoo_compute.training.rounds import RESIDUAL, batch_nodes, with_residuals
 
 CHECKED = 256  # manifests of one program that are remembered as checked: jobs without end may name it
-_ready: OrderedDict[tuple[str, str, str, int], Programs] = OrderedDict()
+_ready: OrderedDict[tuple[str, str, str], Programs] = OrderedDict()
 
 
 def _forget() -> None:
@@ -34,11 +32,10 @@ on_switch(_forget)
 def fetch_programs(store: Store, manifest: Manifest, device: str | None = None) -> Programs:
     """The job's programs, checked against the manifest; the last job's stay ready. Raises BadInputs, NoDevice."""
     ranks, where = parse_layout(device), computes_on(pick_device(device))
-    key = (manifest.program.cid, manifest.program.root, str(ranks or where), manifest.data.examples)
+    key = (manifest.program.cid, manifest.program.root, str(ranks or where))
     if key not in _ready:
         graph = _fetch_program(store, manifest)
-        data = data_bytes(manifest, graph) if where == CPU else 0  # a GPU's memory has a batch of it
-        _ready[key] = RankedPrograms(graph, ranks, manifest.accumulate, data) if ranks else Programs(graph, where, data)
+        _ready[key] = RankedPrograms(graph, ranks, manifest.accumulate) if ranks else Programs(graph, where)
         while len(_ready) > 1:
             _ready.popitem(last=False)[1].close()
     programs = _ready[key]

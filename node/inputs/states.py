@@ -27,7 +27,7 @@ def stream_state(store: Store, cid: str, root: bytes, *, max_bytes: int) -> Tens
 
     Raises BadInputs; the store's errors pass.
     """
-    with _refused(cid):
+    with as_bad_inputs(cid):
         roots, shapes = roots_and_shapes(_tensors(store, cid, max_bytes), threads=threads())
     actual = state_root_of(roots)
     if actual != root:
@@ -46,12 +46,12 @@ def get_own_state(store: Store, cid: str, nodes: dict[str, Node], *, timeout_s: 
 
 
 def parse_checked(data: bytes, what: str) -> State:
-    with _refused(what):
+    with as_bad_inputs(what):
         return parse_state(data)
 
 
 @contextmanager
-def _refused(what: str) -> Iterator[None]:
+def as_bad_inputs(what: str) -> Iterator[None]:
     try:
         yield
     except FileRefused as error:

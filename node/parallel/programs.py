@@ -34,10 +34,8 @@ class RankedPrograms(Programs):
 
     can_recompute = False
 
-    def __init__(
-        self, graph: Graph, layout: RankLayout, parts: int, data_bytes: int = 0, *, timeout_s: float = ANSWER_S
-    ) -> None:
-        super().__init__(graph, data_bytes=data_bytes)
+    def __init__(self, graph: Graph, layout: RankLayout, parts: int, *, timeout_s: float = ANSWER_S) -> None:
+        super().__init__(graph)
         self.layout, self._parts, self._timeout_s = layout, parts, timeout_s
         self._ranked: RankedRunner | None = None
 

@@ -27,7 +27,7 @@ def fields(**changes: Any) -> dict[str, Any]:
         "segment_steps": 3,
         "seed": 9,
         "state": StateFile(CID, ROOT),
-        "data": DataFile(CID, ROOT, 1000),
+        "data": DataFile(CID, ROOT, 1000, CID),
         "heldout": HeldoutFile(CID),
         "outer": OuterOptimizer(0.7, 0.9),
         "slot_s": 60,
@@ -76,12 +76,12 @@ def test_examples_for__follows_the_data_rule_and_wraps_around() -> None:
     for round_, slot, step in [(0, 0, 0), (2, 4, 6), (1, 3, 2)]:
         first = ((round_ * 5 + slot) * 7 + step) * 4
         assert manifest.examples_for(round_, slot, step).tolist() == [(first + i) % 1000 for i in range(4)]
-    wrapped = Manifest(**fields(data=DataFile(CID, ROOT, 6)))
+    wrapped = Manifest(**fields(data=DataFile(CID, ROOT, 6, CID)))
     assert wrapped.examples_for(0, 0, 1).tolist() == [4, 5, 0, 1]
 
 
 def test_examples_for__a_run_with_enough_data__uses_each_example_once() -> None:
-    manifest = Manifest(**fields(data=DataFile(CID, ROOT, 3 * 5 * 7 * 4)))
+    manifest = Manifest(**fields(data=DataFile(CID, ROOT, 3 * 5 * 7 * 4, CID)))
     used = [manifest.examples_for(r, s, h) for r in range(3) for s in range(5) for h in range(7)]
     assert sorted(np.concatenate(used)) == list(range(420))
 
@@ -127,7 +127,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a typo in a part": ({"outer": {"lr": 0.7, "momentun": 0.9}}, "unknown key 'momentun'; did you mean 'momentum'?"),
     "a list for a part": ({"data": []}, "manifest.data: expected a mapping, got []"),
     "a momentum of 1": ({"outer": {"lr": 0.7, "momentum": 1.0}}, "outer.momentum: expected 0 to 0.999, got 1"),
-    "no examples": ({"data": {"cid": CID, "root": ROOT, "examples": 0}}, "data.examples: expected 1 to"),
+    "no examples": ({"data": {"cid": CID, "root": ROOT, "examples": 0, "pieces": CID}}, "data.examples: expected 1 to"),
 }
 
 

@@ -83,11 +83,3 @@ def test_a_block_that_is_gone__is_missed_although_the_tree_is_known(store: Block
     store.collect_garbage()
     with pytest.raises(ContentMissing):
         trees.chunk(store, cid, 3, 100, timeout_s=1)
-
-
-@pytest.mark.parametrize(
-    ("start", "end"), [(0, 10), (262_140, 262_150), (300_000, 600_000), (599_990, 700_000), (5, 5)]
-)
-def test_a_part_of_a_file__is_what_the_whole_has_there(store: BlockStore, start: int, end: int) -> None:
-    data = np.arange(600_000, dtype=np.uint8).tobytes()
-    assert store.read_part(store.add(data), start, end) == data[start:end]

@@ -23,7 +23,7 @@ def of_three(folder: Path) -> SmallJob:
 def test_what_a_round_needs__has_its_tag__and_the_next_checkpoint_that_of_the_round_it_starts(tmp_path: Path):
     job = of_three(tmp_path)
     own = job.store.pins() & {job.base["manifest"], job.manifest.program.cid, job.manifest.data.cid}
-    own |= {job.manifest.state.cid, job.manifest.heldout.cid}
+    own |= {job.manifest.state.cid, job.manifest.heldout.cid, job.manifest.data.pieces}
     made = job.aggregate()
     cache.flush()
     updates = set(made["updates"].values())
@@ -64,6 +64,7 @@ def test_a_job_s_own_files__have_its_tag__and_go_with_it(tmp_path: Path):
         store = BlockStore(tmp_path / "prepared", [gateway.url])
         tasks.prepare(job.base, store)
     own = {job.base["manifest"], job.manifest.program.cid, job.manifest.data.cid, job.manifest.state.cid}
+    own.add(job.manifest.data.pieces)
     assert store.pins() == own, "p20_disk: also where it is never bid for"
     assert store.tags() == {job_tag(1)}
     assert store.release_tags(job_tag(1)) > 0

@@ -14,12 +14,14 @@ import torch
 
 from node import hardware, tasks
 from node.compute import memory_choice
+from node.compute.memory_choice import MemoryChoice
 from node.compute.programs import Programs
 from node.compute.training import ShardResult, root_of
 from node.errors import BadInputs, NodeOutOfMemory
+from node.hardware import Device
 from node.inputs import bundles, job_files
 from node.inputs.checkpoints import fetch_pointer
-from node.inputs.examples import fetch_examples
+from node.inputs.examples import StoredExamples
 from node.inputs.job_files import fetch_inputs
 from node.inputs.programs import fetch_programs
 from node.inputs.states import stream_state
@@ -237,10 +239,12 @@ def test_inputs__data_that_is_not_what_the_manifest_says__is_refused(tmp_path: P
     from dataclasses import replace
 
     from repops.commitments import state_root
+    from repops.pieces import piece_roots
 
     job = publish(tmp_path)
     step = job.programs.graph
-    right = fetch_examples(job.store, job.manifest, step)["tokens"]
+    tokens = StoredExamples(job.store, job.manifest, step)["tokens"]
+    right = tokens[np.arange(len(tokens))]
     contents = {
         "shape": {"tokens": right[:, :9].copy()},
         "dtype": {"tokens": right.astype(np.float32)},
@@ -252,11 +256,15 @@ def test_inputs__data_that_is_not_what_the_manifest_says__is_refused(tmp_path: P
         "fewer": {"tokens": right[:-1].copy()},
         "other": {"tokens": right[::-1].copy()},
     }
-    data = b"junk" if content == "junk" else state_bytes(contents[content])
-    root = job.manifest.data.root if content in ("junk", "other") else state_root(contents[content]).hex()
-    manifest = replace(job.manifest, data=replace(job.manifest.data, cid=job.store.add(data), root=root))
+    changes = {"cid": job.store.add(b"junk" if content == "junk" else state_bytes(contents[content]))}
+    if content not in ("junk", "other"):
+        changes |= {
+            "root": state_root(contents[content]).hex(),
+            "pieces": job.store.add(piece_roots(contents[content])),
+        }
+    manifest = replace(job.manifest, data=replace(job.manifest.data, **changes))
     with pytest.raises(BadInputs, match=r"data|examples"):
-        fetch_examples(job.store, manifest, step)
+        StoredExamples(job.store, manifest, step).fetch_all()
 
 
 @pytest.mark.parametrize("content", ["junk", "another root", "flops", "batch", "nothing exchanged", "a name of ours"])
@@ -335,7 +343,7 @@ def test_run_shard__job_larger_than_the_machine__is_refused_before_it_is_fetched
     file = ProgramFile(job.store.add(encoding.encode(step)), encoding.root(step).hex(), profile(step).flops)
     manifest = replace(job.manifest, program=file, state=replace(job.manifest.state, cid=cid_of(b"not stored")))
     request = {"job": 1, "slot": 0, "round": 0, "start_root": manifest.state.root}
-    with pytest.raises(NodeOutOfMemory, match=r"GB with its data, .* GB with recomputation .*, this machine has"):
+    with pytest.raises(NodeOutOfMemory, match=r"GB, .* GB with recomputation .*, this machine has"):
         tasks.run_shard(request | {"manifest": job.store.add(manifest.to_bytes())}, job.store)
 
 
@@ -372,16 +380,15 @@ def test_prepare__says_what_combining_a_round_takes_at_least(job: SmallJob) -> N
     assert answer["aggregation_s"] == pytest.approx(flops / answer["flops_per_s"])
 
 
-def test_data_that_fits_but_not_while_it_is_read__is_refused(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """p20_mem: reading takes three times its size."""
-    programs = job.programs
+def test_a_gpu_s_job_that_does_not_fit_main_memory__is_refused(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = Programs(job.programs.graph, Device("cuda"))
     needed = needed_bytes(programs.profile)
-    monkeypatch.setattr(job_files, "data_bytes", lambda *_: 10 * needed)
-    monkeypatch.setattr(job_files, "memory", lambda device: (0, 29 * needed))
+    programs.memory = MemoryChoice(needed, needed)  # the GPU has room
+    monkeypatch.setattr(job_files, "memory", lambda device: (0, needed - 1))
     with pytest.raises(NodeOutOfMemory):
-        job_files._check_fits(job.manifest, programs)
-    monkeypatch.setattr(job_files, "memory", lambda device: (0, 30 * needed))
-    job_files._check_fits(job.manifest, programs)
+        job_files._check_fits(programs)
+    monkeypatch.setattr(job_files, "memory", lambda device: (0, needed))
+    job_files._check_fits(programs)
 
 
 def test_run_shard__another_runtime_error__is_not_called_memory(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,18 @@ class StoreBehaviour:
             assert stream.read() == content[10:]
         assert reader.has(cid)
 
+    @pytest.mark.parametrize(
+        ("start", "end"),
+        [(0, 10), (262_140, 262_150), (300_000, 700_000), (45_613_050, 45_613_070), (5, 5), (49_999_990, 60_000_000)],
+    )
+    def test_read_part__is_what_the_whole_has_there__and_brings_its_blocks_alone(
+        self, writer: Store, reader: Store, start: int, end: int
+    ) -> None:
+        content = content_of(50_000_000)
+        cid = writer.add(content)
+        assert reader.read_part(cid, start, end, timeout_s=60) == content[start:end]
+        assert reader.has(cid) == self.same_store
+
     def test_add__path_bytes_or_stream__is_the_same_cid(self, writer: Store, tmp_path: Path) -> None:
         content = content_of(300_000)
         (tmp_path / "file").write_bytes(content)

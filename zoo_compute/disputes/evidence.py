@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 
 from eth_abi.abi import encode as abi_encode
 
-from repops.commitments import DTYPE_CODES, Array, canonical
+from repops.commitments import DTYPE_CODES, Array, canonical, tensor_head
 from repops.encoding import parts_of_root, prove_entry
 from repops.graph import Graph
 from repops.merkle import LEAF, NODE, PADDING, sha256
@@ -300,9 +300,7 @@ class WholeTensor:
 
     @classmethod
     def of(cls, array: Array) -> WholeTensor:
-        head = bytes([DTYPE_CODES[array.dtype.name], array.ndim])
-        dims = b"".join(extent.to_bytes(8, "little") for extent in array.shape)
-        return cls(head + dims, canonical(array).tobytes())
+        return cls(tensor_head(DTYPE_CODES[array.dtype.name], array.shape), canonical(array).tobytes())
 
     @property
     def height(self) -> int:

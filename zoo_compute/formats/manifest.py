@@ -113,15 +113,20 @@ class StateFile:
 
 @dataclass(frozen=True)
 class DataFile:
-    """The shuffled examples: one or more named arrays whose first axis counts them. `root` is their state root."""
+    """The shuffled examples: one or more named arrays whose first axis counts them.
+
+    root: their state root; pieces: the file of the roots of their pieces (repops.pieces).
+    """
 
     cid: str
     root: str
     examples: int
+    pieces: str
 
     def __post_init__(self) -> None:
         _check_cid("data.cid", self.cid)
         _check_root("data.root", self.root)
+        _check_cid("data.pieces", self.pieces)
         between("data.examples", self.examples, 1, 2**40)
 
 

@@ -301,9 +301,9 @@ class ComputeJob:
         step: profile of the traced module. Without it, clocks that `limits` does not set are the shortest, and a step has one FLOP.
         """
         cid, root = "b" + "a" * 58, "0" * 64
-        flops = step.flops if step else 1
-        files = ProgramFile(cid, root, flops), StateFile(cid, root), DataFile(cid, root, examples=1), HeldoutFile(cid)
-        return self.manifest(*files, step=step)
+        program = ProgramFile(cid, root, step.flops if step else 1)
+        data = DataFile(cid, root, examples=1, pieces=cid)
+        return self.manifest(program, StateFile(cid, root), data, HeldoutFile(cid), step=step)
 
     def manifest(
         self,

@@ -11,12 +11,13 @@ from repops.backend import DTYPE
 from repops.commitments import Array, state_root
 from repops.files import state_pieces
 from repops.graph import Graph
+from repops.pieces import piece_roots
 from zoo_compute.formats.aggregation import AggregationSpec
 from zoo_compute.formats.lineage import Parents
 from zoo_compute.jobs.config import ComputeJob, DataFile, HeldoutFile, JobError, Manifest, ProgramFile, StateFile
 from zoo_compute.store.dag import stream_of
 from zoo_compute.store.interface import Store
-from zoo_compute.training.examples import TOKENS, Dataset
+from zoo_compute.training.examples import TOKENS, Dataset, Examples
 from zoo_compute.training.outer_optimizers import OUTER
 from zoo_compute.training.rounds import checkpoint_nodes
 from zoo_compute.training.schedules import with_rates
@@ -85,11 +86,16 @@ def publish_files(
     return job.manifest(
         ProgramFile(store.add(encoding.encode(traced.graph)), traced.root.hex(), traced.profile.flops),
         StateFile(_add(store, checkpoint), state_root(checkpoint).hex()),
-        DataFile(_add(store, dataset.examples), state_root(dataset.examples).hex(), counts["examples"]),
+        _data_file(store, dataset.examples, counts["examples"]),
         HeldoutFile(_add(store, dataset.heldout)),
         parents,
         step=traced.profile,
     )
+
+
+def _data_file(store: Store, examples: Examples, count: int) -> DataFile:
+    pieces = store.add(piece_roots(examples))
+    return DataFile(_add(store, examples), state_root(examples).hex(), count, pieces)
 
 
 def _add(store: Store, state: Mapping[str, Array]) -> str:

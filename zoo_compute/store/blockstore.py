@@ -90,20 +90,12 @@ class BlockStore:
         return b"".join(self._chunks(self._bring(Cid.parse(cid), timeout_s, max_bytes), timeout_s))
 
     def read_part(self, cid: str, start: int, end: int, *, timeout_s: float = 30) -> bytes:
-        """The content's bytes from `start` to `end`. Reads the blocks that have them, and no others."""
         deadline = time.monotonic() + timeout_s
 
         def fetch(cid: Cid) -> bytes:
             return self._block(cid, deadline)
 
-        parts, at = [], 0
-        for leaf in dag.leaves(dag.root_of(Cid.parse(cid), fetch), fetch):
-            if start < at + leaf.size and at < end:
-                parts.append(dag.fetch_chunk(leaf, fetch)[max(0, start - at) : end - at])
-            at += leaf.size
-            if at >= end:
-                break
-        return b"".join(parts)
+        return dag.read_part(dag.root_of(Cid.parse(cid), fetch), fetch, start, end, _PARALLEL)
 
     def has(self, cid: str) -> bool:
         try:

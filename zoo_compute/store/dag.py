@@ -42,6 +42,32 @@ def leaves(root: Link, fetch: Fetch) -> Iterator[Link]:
     return (link for link in walk(root, fetch) if link.depth == 0)
 
 
+def leaves_between(link: Link, fetch: Fetch, start: int, end: int, at: int = 0) -> Iterator[tuple[int, Link]]:
+    """The leaves that have the file's bytes from `start` to `end`, each with its first byte's number. at: the link's own first byte.
+
+    Fetches the nodes above them, and no others.
+    """
+    if not link.depth:
+        yield at, link
+        return
+    for child in unixfs.links_of(link, fetch(link.cid)):
+        if at >= end:
+            return
+        if start < at + child.size:
+            yield from leaves_between(child, fetch, start, end, at)
+        at += child.size
+
+
+def read_part(root: Link, fetch: Fetch, start: int, end: int, width: int) -> bytes:
+    """The file's bytes from `start` to `end`, fewer where it ends. width: blocks fetched at a time."""
+
+    def part(place: tuple[int, Link]) -> bytes:
+        at, leaf = place
+        return fetch_chunk(leaf, fetch)[max(0, start - at) : max(0, end - at)]
+
+    return b"".join(prefetch(part, leaves_between(root, fetch, start, end), width))
+
+
 def fetch_chunk(leaf: Link, fetch: Fetch) -> bytes:
     block = fetch(leaf.cid)
     if len(block) != leaf.size:

@@ -26,6 +26,9 @@ class Store(Protocol):
     def read(self, cid: str, *, max_bytes: int, timeout_s: float = 30) -> bytes:
         """The content as bytes. Raises ContentRefused if it has more than `max_bytes`."""
 
+    def read_part(self, cid: str, start: int, end: int, *, timeout_s: float = 30) -> bytes:
+        """The content's bytes from `start` to `end`, fewer where it ends. Fetches the blocks that have them, and no others."""
+
     def has(self, cid: str) -> bool:
         """Whether the whole content is stored here. Never asks the network."""
 

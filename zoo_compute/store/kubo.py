@@ -93,6 +93,14 @@ class KuboStore:
         deadline = time.monotonic() + timeout_s
         return b"".join(self._chunks(cid, max_bytes, lambda: deadline))
 
+    def read_part(self, cid: str, start: int, end: int, *, timeout_s: float = 30) -> bytes:
+        deadline = time.monotonic() + timeout_s
+
+        def fetch(cid: Cid) -> bytes:
+            return self._block(cid, deadline)
+
+        return dag.read_part(dag.root_of(Cid.parse(cid), fetch), fetch, start, end, _PARALLEL)
+
     def has(self, cid: str) -> bool:
         """Lists all of the daemon's blocks, because some daemons cannot be asked for one without searching the network."""
         listing = self._ask(lambda: self._client.unstable.refs.local(timeout=CALL_S))

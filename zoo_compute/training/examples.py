@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,7 +26,21 @@ MAX_TEXT_BYTES = 512 * 2**20
 MAX_FILE_BYTES = 16 * 2**20
 
 
+class Rows(Protocol):
+    """An array, or what reads its rows when they are asked for (repops.pieces.PiecedTensor)."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: Any) -> Array: ...
+
+
 Examples = dict[str, Array]
+ExampleRows = Mapping[str, Rows]
 
 
 class Dataset(NamedTuple):
@@ -158,7 +172,7 @@ def read_arrays(path: Path) -> Examples:
         raise ValueError(f"{path}: cannot be read as arrays ({error})") from error
 
 
-def batch_of(examples: Mapping[str, Array], index: Array, accumulate: int = 1) -> Examples:
+def batch_of(examples: ExampleRows, index: Array, accumulate: int = 1) -> Examples:
     """The batch of a step: these examples, with `tokens` split into `inputs` (all but the last) and `targets` (all but the first).
 
     accumulate: if above 1, a new leading axis of this many parts, each of consecutive examples.

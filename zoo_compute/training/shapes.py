@@ -10,7 +10,7 @@ from repops.backend import DTYPE
 from repops.commitments import Array
 from repops.graph import RATE, Graph
 from zoo_compute.formats.aggregation import AggregationSpec
-from zoo_compute.training.examples import TOKENS, Examples, batch_of
+from zoo_compute.training.examples import TOKENS, ExampleRows, batch_of
 from zoo_compute.training.rounds import batch_nodes, checkpoint_nodes
 
 
@@ -29,7 +29,7 @@ def shape_mismatch(
     return ""
 
 
-def batch_mismatch(examples: Examples, step: Graph, batch_size: int, accumulate: int) -> str:
+def batch_mismatch(examples: ExampleRows, step: Graph, batch_size: int, accumulate: int) -> str:
     """In which way batches of these examples are not what the program takes; empty when they are."""
     ranks = {name: array.ndim for name, array in examples.items()}
     if min(ranks.values(), default=0) < 1 or (

@@ -73,7 +73,7 @@ class Case:
             segment_steps=self.segment_steps,
             seed=0,
             state=StateFile(CID, state),
-            data=DataFile(CID, data, len(next(iter(self.examples.values())))),
+            data=DataFile(CID, data, len(next(iter(self.examples.values()))), CID),
             heldout=HeldoutFile(CID),
             outer=OUTER,
             aggregation=self.rule,
