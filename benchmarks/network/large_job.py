@@ -222,10 +222,11 @@ def follow(network: LocalNetwork, job: int, memory: Memory) -> None:
         seen = view.block + 1
         if view.settled:
             return
-        claims = sum(commit.count for commit in view.commits) + len(view.checkpoints)
-        is_checked = len(network.verification_reports()) >= claims
+        agrees = {report["root"]: report.get("agrees") for report in network.verification_reports()}
+        # A claim found false is asked about at its challenger's next look, which the windows must not pass.
+        is_clean = all(agrees.get(claim.root.hex()) for claim in (*view.commits, *view.checkpoints))
         disputes = read_disputes(chain, chain.head(), job=job)
-        if view.state == JobState.ENDED and is_checked and not any(each.is_open for each in disputes) and view.run:
+        if view.state == JobState.ENDED and is_clean and not any(each.is_open for each in disputes) and view.run:
             say("everything is verified; the clock goes forward past the windows")
             network.devnet.warp(view.run.window_s)
         time.sleep(2)
