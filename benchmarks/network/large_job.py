@@ -6,7 +6,8 @@ model and keeps copies; two train a slot each, the third verifies everything. On
 The job starts from a `config.json` of `transformers` without weights; `zoo` posts, watches and fetches it, and
 `AutoModelForCausalLM.from_pretrained` loads the result. All memory is sampled from /proc; `anonymous` is what the machine must hold,
 `resident` counts pages of files too, which the system gives up when others need them. Once all is verified, the chain's clock is put
-forward past the windows. It needs the machine for itself, and 60 GB of disk.
+forward past the windows. It needs the machine for itself, 60 GB of disk, and at its end, where the result is fetched beside all operators,
+8 GB more memory than they hold: on 24 GB the system may end that command (large_job.json was fetched from the same chain and stores after it).
 
   memory_mb   the most of every process, and of all operators at once
   held_mb     what a worker must hold: parameters, state (with moments), and the least values of a step
