@@ -100,6 +100,10 @@ class PiecedTensor:
             rows[at] = self._between(row * self.row_bytes, (row + 1) * self.row_bytes)
         return rows.view(self.dtype).reshape(*numbers.shape, *self.shape[1:])
 
+    def whole(self) -> Array:
+        """All rows, in memory."""
+        return self._between(0, self.nbytes).copy().view(self.dtype).reshape(self.shape)
+
     @property
     def ndim(self) -> int:
         return len(self.shape)

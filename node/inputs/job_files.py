@@ -47,7 +47,7 @@ class JobFiles:
 
     programs: Programs
     checkpoint: State
-    examples: StoredExamples
+    examples: Examples
     heldout: Examples
 
 
@@ -56,11 +56,12 @@ def fetch_manifest(store: Store, cid: str) -> Manifest:
 
 
 def fetch_job(store: Store, manifest: Manifest) -> JobFiles:
-    """Everything that the manifest names: what a replay starts from."""
+    """Everything that the manifest names, in memory: what a replay starts from."""
     programs = fetch_programs(store, manifest)
     step = programs.graph
     checkpoint = dict(fetch_checkpoint(store, manifest, step, 0, 0, None, manifest.state_root))
-    return JobFiles(programs, checkpoint, StoredExamples(store, manifest, step), fetch_heldout(store, manifest, step))
+    examples = {name: rows.whole() for name, rows in StoredExamples(store, manifest, step).items()}
+    return JobFiles(programs, checkpoint, examples, fetch_heldout(store, manifest, step))
 
 
 def fetch_inputs(

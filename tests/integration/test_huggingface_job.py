@@ -196,7 +196,7 @@ def test_adapters_alone__are_trained_and_sent_under_a_schedule__and_peft_loads_t
     own = replay(tuned.manifest, tuned.store, [0b11] * ROUNDS)
     assert [tuned.view.checkpoint_roots[round_] for round_ in range(ROUNDS + 1)] == own.roots
     rates = fetch_job(tuned.store, tuned.manifest).examples[RATE]
-    assert len(set(rates[np.arange(len(rates))].tolist())) > ROUNDS, "each step has a factor of its own in the data"
+    assert len(set(rates.tolist())) > ROUNDS, "each step has a factor of its own in the data"
     inputs = np.random.default_rng(0).integers(0, VOCABULARY, (BATCH, CONTEXT)).astype(np.int32)
     data = tuned.store.read(tuned.manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=HANG_S)
     graph = encoding.decode(data)

@@ -63,6 +63,7 @@ def test_a_state_of_several_tensors_and_one_without_rows() -> None:
     assert found.root == state_root(state)
     assert list(found) == sorted(state)
     assert found.file_bytes == len(file.data)
+    assert all((found[name].whole() == array).all() for name, array in state.items())
     assert all((found[name][np.arange(len(array))] == array).all() for name, array in state.items())
 
 
