@@ -38,7 +38,7 @@ from node.inputs.bundles import SlotResult
 from node.inputs.checkpoints import checkpoint_cids, fetch_pointer, fetch_posted, pointers_of
 from node.inputs.examples import fetch_heldout
 from node.inputs.fetching import TIMEOUT_S, UNAVAILABLE, missing_update_chunk, root_from_hex
-from node.inputs.job_files import Inputs, fetch_inputs, fetch_manifest
+from node.inputs.job_files import Inputs, fetch_inputs, fetch_manifest, keep_examples
 from node.inputs.programs import fetch_programs
 from node.inputs.states import put_state
 from node.inputs.updates import (
@@ -362,7 +362,7 @@ def run_holding(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """
     manifest = fetch_manifest(store, request["manifest"])
     if request["checkpoint"] is None:
-        fetch_inputs(store, request, all_examples=True)
+        keep_examples(fetch_inputs(store, request), request["job"])
     graph = fetch_programs(store, manifest, request.get("device")).graph
     if request["checkpoint"] is not None:
         root, tag = root_from_hex(request["start_root"]), round_tag(request["job"], request["round"])

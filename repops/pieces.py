@@ -63,10 +63,15 @@ def piece_roots(state: Mapping[str, Array]) -> bytes:
 def _root_of(data: Array, alone: bool) -> bytes:
     """alone: the tensor has no other piece, and its tree is no higher than it must be."""
     (root,) = merkle_roots([data])
-    height = 0 if alone else max(0, -(-len(data) // LEAF_BYTES) - 1).bit_length()
-    for level in range(height, 0 if alone else HEIGHT):
-        root = sha256(NODE + root + _PADDINGS[level])
+    if not alone:
+        for level in range(_height(len(data)), HEIGHT):
+            root = sha256(NODE + root + _PADDINGS[level])
     return root
+
+
+def _height(nbytes: int) -> int:
+    """Of the tree over the leaves of so many bytes."""
+    return max(0, -(-nbytes // LEAF_BYTES) - 1).bit_length()
 
 
 @dataclass
@@ -86,6 +91,7 @@ class PiecedTensor:
 
     def __post_init__(self) -> None:
         self._pieces: OrderedDict[int, Array] = OrderedDict()
+        self._newest: tuple[int, Tree] | None = None  # a piece's number and tree
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -136,7 +142,7 @@ class PiecedTensor:
 
     @property
     def height(self) -> int:
-        return max(0, -(-self.nbytes // LEAF_BYTES) - 1).bit_length()
+        return _height(self.nbytes)
 
     def leaf(self, number: int) -> bytes:
         return self._between(number * LEAF_BYTES, min(self.nbytes, (number + 1) * LEAF_BYTES)).tobytes()
@@ -147,9 +153,11 @@ class PiecedTensor:
         number, within = divmod(index << level, LEAVES)
         if number >= len(self.roots):
             return _PADDINGS[level]
-        leaves = tensor_leaves(self._piece(number))
-        padding = [] if len(self.roots) == 1 else [PADDING] * (LEAVES - len(leaves))
-        return Tree([*leaves, *padding]).node(level, within >> level)
+        if self._newest is None or self._newest[0] != number:  # a path asks for each of its levels
+            leaves = tensor_leaves(self._piece(number))
+            padding = [] if len(self.roots) == 1 else [PADDING] * (LEAVES - len(leaves))
+            self._newest = number, Tree([*leaves, *padding])
+        return self._newest[1].node(level, within >> level)
 
     @cached_property
     def _above(self) -> Tree:

@@ -67,8 +67,8 @@ class StoredExamples(PiecedState):
         self.fetch((round * self._manifest.slots + slot) * count, count)
 
     def fetch_ahead(self, round: int, slot: int) -> None:
-        """As `fetch_round`, beside other work. What fails is fetched when it is needed, which then says why."""
-        if round < self._manifest.rounds:
+        """As `fetch_round`, beside other work, where not all is here. What fails is fetched when it is needed, which then says why."""
+        if round < self._manifest.rounds and self._manifest.custodians:
             threading.Thread(target=self._try_round, args=(round, slot), name="examples-ahead", daemon=True).start()
 
     def _try_round(self, round: int, slot: int) -> None:

@@ -70,11 +70,10 @@ def fetch_inputs(
     *,
     streamed: bool = False,
     share: int | None = None,
-    all_examples: bool = False,
 ) -> Inputs:
     """What a request's job, round, manifest, checkpoint pointer and start_root name. streamed: the checkpoint; share: of it this alone.
 
-    Of the examples those of the request's `slot` are fetched, if it has one. all_examples: all, as where no custodian holds them.
+    Fetches the examples of the request's `slot`, if it has one; in a job without custodians, all of them.
     The request's `work_root`, `data_root`, `flops` and `terms`, the chain's, are compared when they are there. Raises BadInputs.
     """
     manifest = fetch_manifest(store, request["manifest"])
@@ -97,10 +96,8 @@ def fetch_inputs(
     checkpoint = fetch(store, manifest, step, request["job"], request["round"], pointers, root, share)
     inputs, of_job = Inputs(manifest, programs, checkpoint, store), job_tag(request["job"])
     own = [request["manifest"], manifest.program.cid]
-    if all_examples or not manifest.custodians:
-        own += [manifest.data.pieces, manifest.data.cid]
-        if not store.is_pinned(manifest.data.cid, tag=of_job):  # below, once all of it was checked
-            inputs.examples.fetch_all()
+    if not manifest.custodians:
+        keep_examples(inputs, request["job"])
     elif "slot" in request:
         own.append(manifest.data.pieces)
         inputs.examples.fetch_round(request["round"], request["slot"])
@@ -113,6 +110,15 @@ def fetch_inputs(
         if not is_cached(store, cid) and not store.is_pinned(cid, tag=tag):
             store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)  # nodes keep what they train on: that is its redundancy
     return inputs
+
+
+def keep_examples(inputs: Inputs, job: int) -> None:
+    """Fetch, check and pin all of a job's examples: a custodian does, and everybody where there is none. Raises BadInputs."""
+    data, store, tag = inputs.manifest.data, inputs.store, job_tag(job)
+    if not store.is_pinned(data.cid, tag=tag):  # what is pinned was checked
+        inputs.examples.fetch_all()
+        for cid in (data.pieces, data.cid):
+            store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)
 
 
 def _check_root(request: Mapping[str, Any], name: str, root: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +25,7 @@ from zoo_compute.store import BlockStore, Gateway
 from zoo_compute.store.errors import ContentMissing, StoreError
 
 A_PIECE = PIECE_BYTES // 68  # examples of 17 tokens
+SLOTS = 2_000  # of 20 examples a round: a slot's next round is two pieces behind
 TOKENS = np.random.default_rng(0).integers(0, 64, (8 * A_PIECE, 17), dtype=np.int32)
 
 
@@ -34,10 +36,11 @@ def with_tokens(job: SmallJob, *, custodians: int, changed: tuple[int, ...] = ()
     content["tokens"][list(changed)] ^= 1
     pieces = job.store.add(piece_roots(data))
     file = DataFile(job.store.add(state_bytes(content)), state_root(data).hex(), len(TOKENS), pieces)
-    # Slot-rounds of this job are of a dozen examples; here the first slot of a round is pieces behind that of the round before.
-    manifest = replace(job.manifest, data=file, redundancy=custodians or 1)
+    manifest = replace(job.manifest, data=file, redundancy=custodians or 1, slots=SLOTS)
     base = job.base | {"manifest": job.store.add(manifest.to_bytes()), "data_root": file.root}
-    return replace(job, manifest=manifest, base={name: value for name, value in base.items() if name != "work_root"})
+    return replace(
+        job, manifest=manifest, base={n: value for n, value in base.items() if n not in ("work_root", "terms")}
+    )
 
 
 @pytest.fixture
@@ -146,10 +149,15 @@ def test_a_count_that_no_node_takes__is_refused_before_anything_is_fetched(job: 
         StoredExamples(BlockStore(tmp_path / "empty"), manifest, job.programs.graph)
 
 
-def test_what_cannot_be_fetched_ahead__stops_nothing(job: SmallJob, gateway: Gateway, tmp_path: Path) -> None:
-    job, store = with_tokens(job, custodians=3, changed=(4 * A_PIECE,)), of_worker(tmp_path, gateway)
+def test_what_cannot_be_fetched_ahead__stops_nothing(
+    job: SmallJob, gateway: Gateway, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "zoo.worker")
+    job, store = with_tokens(job, custodians=3), of_worker(tmp_path, gateway)
     examples = open_examples(job, store)
     store.set_peers([])
     examples.fetch_ahead(1, 2)
     examples.fetch_ahead(job.manifest.rounds, 0)  # there is no such round
     join_ahead()
+    (said,) = [each.getMessage() for each in caplog.records if each.name == "zoo.worker"]
+    assert said.startswith("examples of round 1, slot 2: ")
