@@ -55,6 +55,7 @@ from repops import backend
 from zoo_compute.codec.files import UpdateLayout
 from zoo_compute.formats.bundles import Pointer
 from zoo_compute.formats.tags import job_tag, round_tag
+from zoo_compute.jobs.clocks import LINK_BYTES
 from zoo_compute.json_codec import decode, finite_or_none
 from zoo_compute.spec.frames import Result
 from zoo_compute.spec.merkle import root_of_shares
@@ -64,7 +65,7 @@ from zoo_compute.training.examples import batch_of
 from zoo_compute.training.held_bytes import round_bytes
 from zoo_compute.training.memory import aggregation_flops
 from zoo_compute.training.outliers import harmful_slots, scores_of
-from zoo_compute.training.rounds import aggregation_shares, tokens_of
+from zoo_compute.training.rounds import aggregation_shares, checkpoint_bytes
 
 log = logging.getLogger("zoo.worker")
 Tamper = Callable[[Inputs, ShardResult], ShardResult]
@@ -73,7 +74,7 @@ Tamper = Callable[[Inputs, ShardResult], ShardResult]
 def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch and check a job's inputs, check that it fits in memory, and measure its step in a child process with limits.
 
-    Answers `slot_s`, of a slot-round, `opening_s`, of a step's trace and its dearest opening, which `opening` names, and `aggregation_s`,
+    Answers `slot_s`, of a slot-round, `load_s`, of its checkpoint over a slow link, `opening_s`, of a step's trace and its dearest opening, which `opening` names, and `aggregation_s`,
     the least for a round's updates; or `refused`, why not. `memory`: how the job fits this machine, if values are computed again
     for that. `cannot_aggregate`: why the memory is too small for that; empty if it is not.
     `measured_at`, `again_at`: when the program was measured, and may be again; a request with `too_slow_at` asks for that.
@@ -105,6 +106,7 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         "advances": should_precompute(manifest, programs.graph),
         "step_s": cost.step_s,
         "slot_s": slot_s,
+        "load_s": checkpoint_bytes(programs.graph, manifest.aggregation_spec) / LINK_BYTES,
         "trace_s": cost.trace_s,
         "opening_s": TIME_MARGIN * (cost.trace_s + cost.opening_s),
         "opening": cost.opening,
@@ -156,7 +158,8 @@ def run_shard(
     tag = round_tag(request["job"], request["round"])
     update = put_update(store, result.update, inputs.manifest, programs.graph, tag=tag)
     kept = carried_state.save(store, result.private, tag=tag)
-    return _report(request, inputs, result, update, kept, time.perf_counter() - began).to_dict()
+    wall_s = time.perf_counter() - began
+    return ShardReport.of(request, inputs, result, update=update, private=kept, wall_s=wall_s).to_dict()
 
 
 def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
@@ -259,7 +262,8 @@ def _probed(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     try:
         inputs = fetch_inputs(store, request)
         manifest, programs = inputs.manifest, inputs.programs
-        heldout = fetch_heldout(store, manifest, programs.graph)
+        if not (heldout := fetch_heldout(store, manifest, programs.graph)):
+            return {}
         updates = _received(request, store, inputs)[1]
         with as_node_memory_errors(programs.profile, programs.device):
             before, after = probe_losses(manifest, programs, inputs.checkpoint, heldout, round_, updates)
@@ -371,30 +375,3 @@ def run_holding(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         for cid in checkpoint_cids(store, manifest, request["checkpoint"]):
             pin_received(store, cid, tag)
     return {"job": request["job"], "round_bytes": round_bytes(graph, manifest), "is_merged": bool(manifest.parents)}
-
-
-def _report(
-    request: Mapping[str, Any],
-    inputs: Inputs,
-    result: ShardResult,
-    update: str,
-    private: str | None,
-    wall_s: float,
-) -> ShardReport:
-    return ShardReport(
-        job=request["job"],
-        round=result.round,
-        slot=result.slot,
-        update=update,
-        start_root=result.start_root.hex(),
-        segment_root=result.segment_root.hex(),
-        end_root=result.end_root.hex(),
-        update_root=result.update_root.hex(),
-        loss=[finite_or_none(result.losses[0]), finite_or_none(result.losses[-1])],
-        skipped=result.skipped,
-        tokens=inputs.manifest.inner_steps * tokens_of(inputs.programs.graph, inputs.manifest.batch_size),
-        seconds=result.seconds,
-        wall_s=wall_s,
-        device=str(inputs.programs.device),
-        private=private,
-    )

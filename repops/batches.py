@@ -22,21 +22,22 @@ def named(batch: Any) -> dict[str, Tensor]:
     if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
         raise ValueError("batch: expected the pair (inputs, targets), or of a scheduled step (inputs, targets, rate)")
     return dict(
-        leaf for name, part in zip(("inputs", "targets", RATE), batch, strict=False) for leaf in _leaves(name, part)
+        leaf for name, part in zip(("inputs", "targets", RATE), batch, strict=False) for leaf in leaves(name, part)
     )
 
 
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+def leaves(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a tree by name: `NAME`, `NAME.0`, `NAME.key`. Raises ValueError for anything else."""
     if isinstance(value, Tensor):
         yield name, value
     elif isinstance(value, np.ndarray):
         yield name, torch.from_numpy(value)
     elif isinstance(value, (tuple, list)):
         for at, each in enumerate(value):
-            yield from _leaves(f"{name}.{at}", each)
+            yield from leaves(f"{name}.{at}", each)
     elif isinstance(value, dict):
         for key in sorted(value):
-            yield from _leaves(f"{name}.{key}", value[key])
+            yield from leaves(f"{name}.{key}", value[key])
     else:
         raise ValueError(f"batch: {name} is {type(value).__name__}; expected a tensor, or tuples and dicts of tensors")
 

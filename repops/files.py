@@ -57,7 +57,7 @@ def save_state(path: str | os.PathLike[str], state: Mapping[str, Array]) -> None
     write_file(path, state_bytes(state))
 
 
-def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+def write_file(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
     """Replace a file in one step, durably; on failure the old one is untouched."""
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

@@ -27,6 +27,7 @@ STATE_ROLE, BATCH_ROLE = 0, 1
 PARAMETER, BUFFER, OPTIMIZER = "parameter", "buffer", "optimizer"
 SEED = "seed"  # the optimizer's entry that all random draws come from
 STEP = "step"  # counts the steps that were taken: one that turns non-finite, or meets an index out of range, is not
+OUTPUTS = "outputs"  # the optimizer's entries `outputs`, or `outputs.NAME` of several: what a step of a map keeps
 RATE = "rate"  # a batch's factors of the learning rate, one for each example; the first one counts
 KINDS = (PARAMETER, BUFFER, OPTIMIZER)
 
@@ -86,9 +87,18 @@ class Graph:
         check(self)
 
     @property
-    def exchanged(self) -> tuple[str, ...]:
-        """Names of the tensors that nodes exchange: the module's float tensors that a step changes."""
+    def outputs(self) -> tuple[str, ...]:
+        """Names of what the steps of a map keep; empty if the program trains."""
         return tuple(
+            entry.name
+            for entry in self.state
+            if entry.kind == OPTIMIZER and (entry.name == OUTPUTS or entry.name.startswith(OUTPUTS + "."))
+        )
+
+    @property
+    def exchanged(self) -> tuple[str, ...]:
+        """Names of the tensors that nodes exchange: the module's float tensors that a step changes, or a map's outputs."""
+        return self.outputs or tuple(
             entry.name
             for entry in self.state
             if entry.kind != OPTIMIZER and entry.after != entry.before and self.nodes[entry.before].dtype == F32

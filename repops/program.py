@@ -86,7 +86,7 @@ class Program:
 
     @property
     def exchanged(self) -> tuple[str, ...]:
-        """Names of the tensors that nodes exchange: the module's float tensors that a step changes."""
+        """Names of the tensors that nodes exchange: the module's float tensors that a step changes, or a map's outputs."""
         return self.graph.exchanged
 
     def to_bytes(self) -> bytes:

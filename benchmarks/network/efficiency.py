@@ -215,7 +215,8 @@ def finished(folder: Path, config: Path, *, sequential: bool) -> dict[str, Any]:
 def store_of(folder: Path, manifest: Manifest) -> BlockStore:
     """The embedded store of the run (any folder with `blocks` in it) that holds the job's own files."""
     roots = sorted(path.parent for path in folder.glob("**/blocks") if path.is_dir())
-    needed = [manifest.program.cid, manifest.state.cid, manifest.data.cid, manifest.heldout.cid]
+    files = (manifest.program, manifest.state, manifest.data, manifest.heldout)
+    needed = [file.cid for file in files if file is not None]
     for store in map(BlockStore, roots):
         if all(store.has(cid) for cid in needed):
             return store

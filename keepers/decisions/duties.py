@@ -72,7 +72,7 @@ def _while_awarded(view: JobView, run: Run, me: OperatorContext, progress: Progr
         elif progress.slot_s is None:
             yield Prepare()
         else:
-            estimate = announced_s(progress.slot_s, mine, me, run)
+            estimate = announced_s(progress, mine, me, run)
             yield Send("settlement", "ready", (view.job, number, estimate))
     if view.now > run.opened_at + me.ready_window_s + stagger_delay_s(view, me, 0):
         for number, seat in view.slot_seats.items():
@@ -178,7 +178,7 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
         counts = (c for c in range(room, least - 1, -1) if view.takeover_lock(number, c, me.operator) <= free)
         count = next((c for c in counts if _in_time(view, run, me, progress.slot_s, slots + c, waiting + c)), 0)
         if count:
-            estimate = announced_s(progress.slot_s, slots + count, me, run)
+            estimate = announced_s(progress, slots + count, me, run)
             yield Send("settlement", "take_over", (view.job, number, me.operator, count, estimate))
             spare, slots, waiting = spare - count, slots + count, waiting + count
             free -= view.takeover_lock(number, count, me.operator)
@@ -199,12 +199,14 @@ def _in_time(view: JobView, run: Run, me: OperatorContext, slot_s: float, slots:
     return not late and estimate_s(slot_s, slots, me) <= run.slot_s
 
 
-def announced_s(slot_s: float, slots: int, me: OperatorContext, run: Run) -> int:
-    """The seconds I announce on chain for `slots` slots: my seat's deadline is twice as long. With time for what a keeper survives, which
-    takes as long for a slot of seconds as for one of hours: an RPC that hangs, a stuck transaction, a restart.
+def announced_s(progress: Progress, slots: int, me: OperatorContext, run: Run) -> int:
+    """The seconds I announce on chain for `slots` slots: my seat's deadline is twice as long. With time for the round's checkpoint, and for
+    what a keeper survives, which takes as long for a slot of seconds as for one of hours: an RPC that hangs, a stuck transaction, a restart.
     """
+    assert progress.slot_s is not None, "I announce what I measured"
+    training_s = estimate_s(progress.slot_s, slots, me) - RECOVERY_S
     trouble_s = max(RECOVERY_S, min(TROUBLE_S, me.ready_window_s // 3))  # a devnet's windows have no room for more
-    return min(run.slot_s, estimate_s(slot_s, slots, me) - RECOVERY_S + trouble_s)
+    return min(run.slot_s, training_s + math.ceil(progress.load_s) + trouble_s)
 
 
 def estimate_s(slot_s: float, slots: int, me: OperatorContext) -> int:

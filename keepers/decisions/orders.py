@@ -87,7 +87,7 @@ class MissingData:
 class Progress:
     """My own work on the job.
 
-    slot_s: timed seconds of one slot-round (None: not timed). opening_s: of a step's trace and its dearest opening, which
+    slot_s: timed seconds of one slot-round (None: not timed). load_s: of fetching a checkpoint over a slow link. opening_s: of a step's trace and its dearest opening, which
     `opening` names. aggregation_s: the least that combining a round's updates takes, of one share of the model. cannot_aggregate: why this machine's memory does not
     suffice to be the job's aggregator, empty if it does. can_measure_again: what was measured is old enough for that. trained, failed_slots: slots of the open round. failed: the inputs
     could not be fetched, are not what was committed, or do not fit this machine; why: which of these. over_limit: failed, since the
@@ -120,6 +120,7 @@ class Progress:
     can_measure_again: bool = False
     over_limit: bool = False
     memory: str = ""
+    load_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ def measured_progress(work: WorkQueue, view: JobView) -> Progress:
         return Progress()
     return Progress(
         float(made["slot_s"]),
+        load_s=float(made.get("load_s", 0.0)),
         opening_s=float(made.get("opening_s", 0.0)),
         opening=str(made.get("opening", "")),
         cannot_aggregate=str(made.get("cannot_aggregate", "")),

@@ -21,7 +21,7 @@ from repops import encoding
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.views import JobState, JobView
-from zoo_compute.client.job import confirmed
+from zoo_compute.client.copies import confirmed
 from zoo_compute.errors import ZooError
 from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord, Pointer
 from zoo_compute.formats.manifest import MAX_MANIFEST_BYTES, Manifest
@@ -160,11 +160,13 @@ class Retention:
             del self._short[place]
 
     def _due(self, view: JobView, tags: Mapping[int | None, str], now: int) -> list[str]:
-        """The tags of rounds that can go, once what outlives them is pinned for the job."""
-        manifest = self._manifest(view)
+        """The tags of rounds that can go, once what outlives them is pinned for the job. A map's updates are its results: they stay with it."""
+        manifest, took_part = self._manifest(view), self._config.operator in _takers(view)
+        if manifest.is_map and took_part:
+            return []
         first = first_needed(view, manifest, now)
         due = {round_: tag for round_, tag in tags.items() if round_ is not None and round_ < first}
-        for number in permanent_checkpoints(view, manifest) if self._config.operator in _takers(view) else ():
+        for number in permanent_checkpoints(view, manifest) if took_part else ():
             # A round's tag has the checkpoint that it starts from; of a delayed job, the one before too.
             if any(round_ - number in (0, manifest.delay) for round_ in due):
                 self._keep(view.job, _pointers(view, number))

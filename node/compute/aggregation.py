@@ -114,7 +114,9 @@ def _batch(part: Part, spec: AggregationSpec, updates: Mapping[int, Tensors], ru
 
 
 def should_precompute(manifest: Manifest, step: Graph) -> bool:
-    """Whether all updates of a round have fewer bytes than the checkpoint that is made of them."""
+    """Whether all updates of a round have fewer bytes than the checkpoint that is made of them. A map's is the one before."""
+    if manifest.is_map:
+        return False
     compression = manifest.compression
     share = compression.bits / 32
     if compression.keep is not None:

@@ -108,8 +108,9 @@ class Programs:
         made: State = {}
         for name in self.graph.exchanged:
             run = self._update(name, compression)
-            before = {each: start[each] if each == name else end[each] for each in run.state}
-            made |= run_step(run, before, {name: end[name]})
+            batch = {each: end[each] for each in run.batch}
+            before = {each: (start if each in batch else end)[each] for each in run.state}
+            made |= run_step(run, before, batch)
         return made
 
     def _update(self, name: str, compression: Compression) -> Runner:

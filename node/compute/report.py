@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from zoo_compute.json_codec import finite_or_none
+from zoo_compute.training.rounds import tokens_of
+
+if TYPE_CHECKING:
+    from node.compute.training import ShardResult
+    from node.inputs.job_files import Inputs
 
 
 @dataclass(frozen=True)
 class ShardReport:
-    """A finished slot-round. Roots in hex; update: CID of the stored update; loss: of the first and the last step, null where it was skipped;
+    """A finished slot-round. Roots in hex; update: CID of the stored update; loss: of the first and the last step, null where it was skipped, and of a map;
     private: CID of the private state that the slot's next round goes on with, kept on this machine alone; null where nothing is carried;
     skipped: how many were (not finite, or an index out of range), which is paid all the same.
 
@@ -31,6 +39,36 @@ class ShardReport:
     device: str
     private: str | None = None
     version: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        request: Mapping[str, Any],
+        inputs: Inputs,
+        result: ShardResult,
+        *,
+        update: str,
+        private: str | None,
+        wall_s: float,
+    ) -> ShardReport:
+        losses = [None, None] if inputs.manifest.is_map else [result.losses[0], result.losses[-1]]
+        return cls(
+            job=request["job"],
+            round=result.round,
+            slot=result.slot,
+            update=update,
+            start_root=result.start_root.hex(),
+            segment_root=result.segment_root.hex(),
+            end_root=result.end_root.hex(),
+            update_root=result.update_root.hex(),
+            loss=[None if loss is None else finite_or_none(loss) for loss in losses],
+            skipped=result.skipped,
+            tokens=inputs.manifest.inner_steps * tokens_of(inputs.programs.graph, inputs.manifest.batch_size),
+            seconds=result.seconds,
+            wall_s=wall_s,
+            device=str(inputs.programs.device),
+            private=private,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -82,6 +82,9 @@ class StoredExamples(PiecedState):
 
 
 def fetch_heldout(store: Store, manifest: Manifest, step: Graph) -> Examples:
+    """Empty of a map. Raises BadInputs."""
+    if manifest.heldout is None:
+        return {}
     data = store.read(manifest.heldout.cid, max_bytes=MAX_HELDOUT_BYTES, timeout_s=TIMEOUT_S)
     examples = parse_checked(data, "held-out examples")
     _check_examples(examples, step, manifest, at_least=manifest.batch_size)

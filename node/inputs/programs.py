@@ -70,6 +70,12 @@ def check_program(manifest: Manifest, programs: Programs) -> None:
         raise BadInputs(f"program: its batch is {shapes or 'nothing'}, the manifest's steps have {parts} examples")
     if not graph.exchanged or any(entry.name.startswith(OUTER) for entry in graph.state):
         raise BadInputs(f"program: nothing to exchange, or a name that starts with {OUTER!r}")
+    outputs = [graph.nodes[entry.before].shape for entry in graph.state if entry.name in graph.outputs]
+    rows = (manifest.inner_steps, manifest.batch_size)
+    if manifest.is_map != bool(outputs) or any(shape[:2] != rows for shape in outputs):
+        raise BadInputs(
+            f"program: its outputs are {outputs or 'none'}, a {'map' if manifest.is_map else 'training'} keeps {rows if manifest.is_map else 'none'}"
+        )
     try:
         whole = not manifest.keeps_residuals or with_residuals(graph) == graph
     except BadProgram as error:

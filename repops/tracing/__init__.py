@@ -1,4 +1,4 @@
-"""Traces a torch module, a loss and an optimizer into a graph. The function is `repops.trace`, so the package is `tracing`."""
+"""Traces a torch module, and to train it a loss and an optimizer, into a graph. The functions are `repops.trace` and `trace_map`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import torch
 
 from repops.program import Program
 from repops.tracing.losses import Loss
+from repops.tracing.mapping import map_graph
 from repops.tracing.refusals import TraceRefused
 from repops.tracing.step import trace_graph
 
-__all__ = ["TraceRefused", "trace"]
+__all__ = ["TraceRefused", "trace", "trace_map"]
 
 
 def trace(
@@ -49,3 +50,15 @@ def trace(
         scheduled=scheduled,
     )
     return Program(graph)
+
+
+def trace_map(module: torch.nn.Module, inputs: Any, steps: int = 1) -> Program:
+    """The program of one step that maps module(inputs) over items, a batch each step. Raises TraceRefused.
+
+    inputs: a batch of the shapes every batch will have, items along the first axis of every tensor; its values do not matter. A tuple
+    becomes positional arguments, a dict keyword arguments. The module is traced in the mode it is in (train or eval); it returns
+    float32 tensors, one or in a tuple or dict, with a row for each item. After step s (from 0) of so many `steps`, row s of the
+    state's `outputs` (steps, items, ...) has what the module returned; of several tensors, `outputs.NAME`. The rows of a batch with an index
+    out of range are NaN.
+    """
+    return Program(map_graph(module, inputs, steps))

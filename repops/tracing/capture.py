@@ -20,7 +20,8 @@ from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 
-from repops.batches import named
+from repops.batches import leaves, named
+from repops.graph import OUTPUTS
 from repops.tracing import families
 from repops.tracing.losses import Loss, loss_of
 from repops.tracing.lower import LOWERINGS, dtype_of, plain_name
@@ -71,24 +72,92 @@ def capture(module: torch.nn.Module, loss_fn: Loss | None, inputs: Any, targets:
     """
     parameters, buffers = named_parameters(module), named_buffers(module)
     batch = named((inputs, targets))
-    for name, tensor in {**parameters, **buffers, **batch}.items():
+    _check(module, {**parameters, **buffers, **batch})
+    if not parameters:
+        raise TraceRefused("the module has no parameter that requires a gradient")
+
+    def forward(tensors: dict[str, Tensor], values: Sequence[Tensor]) -> Any:
+        entries = dict(zip(batch, values, strict=True))
+        return loss_of(loss_fn, _call(module, tensors, inputs, entries), filled("targets", targets, entries))
+
+    code = _flat(_Traced(module, forward, parameters, list(buffers)), [parameters, buffers, batch])
+    return Captured(code, parameters, buffers, batch)
+
+
+@dataclass(frozen=True)
+class Forward:
+    """code takes the module's tensors and batch leaves, in this order, and gives a flat list: the outputs, buffers after.
+
+    state: parameters and buffers; parameters, buffers: the names of each. outputs: names, with shape and torch dtype.
+    """
+
+    code: fx.GraphModule
+    state: dict[str, Tensor]
+    parameters: tuple[str, ...]
+    buffers: tuple[str, ...]
+    batch: dict[str, Tensor]
+    outputs: dict[str, Tensor]
+
+
+def capture_forward(module: torch.nn.Module, inputs: Any) -> Forward:
+    """Trace module(inputs), in the mode it is in. Raises TraceRefused. inputs: as for `capture`."""
+    parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+    state, batch = {**parameters, **buffers}, dict(leaves("inputs", inputs))
+    _check(module, {**state, **batch})
+    if not state:
+        raise TraceRefused(
+            "the module has no parameter and no buffer", hint="register_buffer, of a tensor that it uses"
+        )
+    step = _TracedForward(module, inputs, list(state), list(batch), list(buffers))
+    code = _flat(step, [state, batch])
+    if not step.outputs:
+        raise TraceRefused("the module returns no tensor")
+    return Forward(code, state, tuple(parameters), tuple(buffers), batch, step.outputs)
+
+
+def _check(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Raises TraceRefused for a tensor that no word holds, and for a module without Python code."""
+    for name, tensor in tensors.items():
         try:
             dtype_of(tensor.dtype)
         except TraceRefused as refusal:
             raise TraceRefused(f"{name} is {tensor.dtype}", hint=refusal.hint) from None
     if any(isinstance(child, torch.jit.ScriptModule) for child in module.modules()):
         raise TraceRefused("a module of torch.jit", hint="the Python module that it was made from")
-    if not parameters:
-        raise TraceRefused("the module has no parameter that requires a gradient")
 
-    def forward(tensors: dict[str, Tensor], values: Sequence[Tensor]) -> Any:
-        entries = dict(zip(batch, values, strict=True))
-        x, y = filled("inputs", inputs, entries), filled("targets", targets, entries)
-        args, kwargs = (x, {}) if isinstance(x, tuple) else ((), x) if isinstance(x, dict) else ((x,), {})
-        return loss_of(loss_fn, functional_call(module, tensors, args, kwargs), y)
 
-    code = _flat(_Traced(module, forward, parameters, list(buffers)), [parameters, buffers, batch])
-    return Captured(code, parameters, buffers, batch)
+def _call(module: torch.nn.Module, tensors: dict[str, Tensor], inputs: Any, entries: dict[str, Tensor]) -> Any:
+    """The module on the batch entries that `inputs` is made of, with these parameters and buffers."""
+    x = filled("inputs", inputs, entries)
+    args, kwargs = (x, {}) if isinstance(x, tuple) else ((), x) if isinstance(x, dict) else ((x,), {})
+    return functional_call(module, tensors, args, kwargs)
+
+
+class _TracedForward:
+    """A forward pass as a function of two lists of tensors. outputs: what it gave, by name, known once it was called."""
+
+    def __init__(
+        self, module: torch.nn.Module, inputs: Any, state: list[str], batch: list[str], buffers: list[str]
+    ) -> None:
+        self.source, self.outputs = SourceMode(module), dict[str, Tensor]()
+        self._module, self._inputs, self._state, self._batch, self._buffers = module, inputs, state, batch, buffers
+
+    def __call__(self, state: list[Tensor], batch: list[Tensor]) -> Any:
+        tensors = dict(zip(self._state, state, strict=True))
+        tensors |= {name: tensors[name].clone() for name in self._buffers}  # in-place updates land here
+        with substituted(), self.source:
+            output = _call(self._module, tensors, self._inputs, dict(zip(self._batch, batch, strict=True)))
+        try:
+            outputs = dict(leaves(OUTPUTS, output))
+        except ValueError as error:
+            raise TraceRefused(
+                f"what the module returns ({str(error).removeprefix('batch: ')})",
+                hint="return the tensors that you want, alone or in a tuple or dict",
+            ) from None
+        self.outputs = {
+            name: torch.empty(each.shape, dtype=each.dtype, device="meta") for name, each in outputs.items()
+        }
+        return [*(each.detach() for each in outputs.values()), *(tensors[name].detach() for name in self._buffers)]
 
 
 class _Traced:
@@ -132,7 +201,7 @@ def _description(loss: Any) -> str:
     return f"{loss.dtype} of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
 
 
-def _flat(step: _Traced, inputs: list[dict[str, Tensor]]) -> fx.GraphModule:
+def _flat(step: _Traced | _TracedForward, inputs: list[dict[str, Tensor]]) -> fx.GraphModule:
     """step as aten operators without mutation, those without a lowering decomposed."""
     with fake_tensor.FakeTensorMode(allow_non_fake_inputs=True), preserve_node_meta():
         fakes = [[torch.empty(tuple(t.shape), dtype=t.dtype) for t in group.values()] for group in inputs]

@@ -26,7 +26,8 @@ from zoo_compute.chain.views import (
     Seat,
     Terms,
 )
-from zoo_compute.client.job import Job, Redundancy
+from zoo_compute.client.copies import Redundancy
+from zoo_compute.client.job import Job
 from zoo_compute.client.progress import LossReader, progress_of, waiting_for
 from zoo_compute.client.results import fetch_result
 from zoo_compute.errors import UserError
@@ -235,7 +236,7 @@ def test_redundancy__counts_stores_that_keep_every_file_of_the_newest_checkpoint
         asked.append(cid)
         return urls[: 2 if len(asked) == 1 else 1]  # the second store has the pointer alone
 
-    monkeypatch.setattr("zoo_compute.client.job.confirmations", confirmed)
+    monkeypatch.setattr("zoo_compute.client.copies.confirmations", confirmed)
     monkeypatch.setattr("zoo_compute.client.job.read_job", lambda *_: looked)
     chain = SimpleNamespace(network=SimpleNamespace(first_block=0))
     client: Any = SimpleNamespace(store=store, chain=chain, use_peers=lambda: None, endpoints=lambda: {1: "u", 2: "v"})

@@ -185,7 +185,7 @@ def test_no_torch__is_told_and_weights_take_its_place(
     from repops import encoding
     from repops.files import save_state
     from zoo_compute.jobs.loading import plan_job
-    from zoo_compute.jobs.model_source import trace_module
+    from zoo_compute.jobs.traced_step import trace_module
 
     config = place.config()
     traced = plan_job(config, 14).job.traced

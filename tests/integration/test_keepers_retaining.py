@@ -23,7 +23,8 @@ from zoo_compute.chain.connection import connect
 from zoo_compute.chain.event_log import use_store
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView
-from zoo_compute.client.job import Job, Redundancy
+from zoo_compute.client.copies import Redundancy
+from zoo_compute.client.job import Job
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.formats.bundles import Pointer
 from zoo_compute.formats.tags import job_tag

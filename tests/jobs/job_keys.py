@@ -158,7 +158,9 @@ IN_FILES_OF_LLAMA: dict[str, tuple[str, Any]] = {
 }
 ALL_IN_FILES = {"adamw": IN_FILES, "sgd": IN_FILES_OF_SGD, "llama": IN_FILES_OF_LLAMA}
 OF_TABLES = ("data.split", "data.subset", "data.column", "data.tokenizer")
+OF_MAPS = tuple(f"map.{each.name}" for each in fields(SECTIONS["map"]))
 ELSEWHERE = {
+    **dict.fromkeys(OF_MAPS, "tests/jobs/test_maps.py; excludes `training`"),
     **dict.fromkeys(OF_TABLES, "tests/jobs/test_huggingface.py: the root of the data follows from them"),
     "checkpoint.interval": "test_checkpoint_interval__is_in_the_manifest_as_rounds",
     "data.dataset": "test_a_dataset__of_the_network__is_posted; excludes every other place",

@@ -17,7 +17,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.jobs.job_keys import ADAMW, ALL_IN_FILES, ELSEWHERE, IN_TERMS, JOBS, KEYS, OF_TABLES, PLAIN, SGD, TOKEN
+from tests.jobs.job_keys import (
+    ADAMW,
+    ALL_IN_FILES,
+    ELSEWHERE,
+    IN_TERMS,
+    JOBS,
+    KEYS,
+    OF_MAPS,
+    OF_TABLES,
+    PLAIN,
+    SGD,
+    TOKEN,
+)
 from tests.support.job_board import Board, a_board, a_client
 from tests.support.zoo_command import Zoo, zoo_fixture  # noqa: F401
 from zoo_compute import Client, ComputeJob, DistributedTrainer
@@ -44,7 +56,9 @@ def test_every_key__has_a_place() -> None:
     assert sorted(places) == sorted(set(places))
     assert set(places) == set(KEYS)
     said = {f"{name}.{key}" for job in JOBS.values() for name, section in job.items() for key in section}
-    assert set(KEYS) - said == {"data.arrays", "data.dataset", *OF_TABLES}, "keys that no job of this test says"
+    assert set(KEYS) - said == {"data.arrays", "data.dataset", *OF_TABLES, *OF_MAPS}, (
+        "keys that no job of this test says"
+    )
 
 
 # -- the ways in

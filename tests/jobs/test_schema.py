@@ -67,7 +67,7 @@ def test_the_schema__is_one() -> None:
 def test_every_job_that_a_page_prints__is_valid(place: str) -> None:
     """The example of the hub has no training: it shows two sections."""
     job = yaml.safe_load(PRINTED[place])
-    assert [fault for fault in faults(job) if "'training' is a required property" not in fault] == []
+    assert [fault for fault in faults(job) if "is not valid under any of" not in fault] == []
     assert len(PRINTED) >= 6
 
 
@@ -101,6 +101,7 @@ def bounded() -> list[tuple[str, str, float]]:
 BASES: dict[str, dict[str, Any]] = {
     "model": {"model": {"architecture": "llama", "hidden": 8}},
     "market": {"market": {"token": "0x" + "ab" * 20}},
+    "map": {"map": {"batch_size": 2, "slots": 2}},
 }
 
 

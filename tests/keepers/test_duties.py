@@ -181,7 +181,9 @@ def test_what_is_announced_for_a_slot_of_seconds__has_time_for_what_a_keeper_sur
     assert duties(waits, me, Progress(slot_s=4)) == [Send("settlement", "ready", (1, 0, 2 * 4 + trouble_s))]
     takes = taken(duties(vacant_at(OPENED + 12, run=replace(long_slots, missing=0b11)), me, Progress(4)))
     assert takes == [Send("settlement", "take_over", (1, 1, ME, 1, 3 * 4 + trouble_s))]
-    assert announced_s(4, 2, me, replace(RUN, slot_s=20)) <= 20
+    with_a_checkpoint = Progress(slot_s=4, load_s=7.5)  # fetched once for all slots
+    assert duties(waits, me, with_a_checkpoint) == [Send("settlement", "ready", (1, 0, 2 * 4 + 8 + trouble_s))]
+    assert announced_s(Progress(4.0), 2, me, replace(RUN, slot_s=20)) <= 20
 
 
 def vacant_at(now: int, count: int = 1, **changes: object) -> JobView:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from repops.commitments import Array
 from zoo_compute.jobs import config
-from zoo_compute.jobs.model_source import ModelSource, StepOptions, TracedStep, trace_module
+from zoo_compute.jobs.model_source import ModelSource
+from zoo_compute.jobs.traced_step import StepOptions, TracedStep, trace_module
 
 _kept: dict[object, TracedStep] = {}
 

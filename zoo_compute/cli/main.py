@@ -23,6 +23,7 @@ from zoo_compute.cli import (
     train,
     treasury,
 )
+from zoo_compute.cli import map as mapping
 from zoo_compute.cli.context import Group, Settings
 from zoo_compute.cli.job import audit as job_audit
 from zoo_compute.cli.job import custody as job_custody
@@ -56,8 +57,9 @@ def root() -> None:
     """
 
 
+_command: click.Command
 for _command in (
-    account.account, completion.completion, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train, treasury.treasury,
+    account.account, completion.completion, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, mapping.map_items, network.network, node.node, quote.quote, store.store, train.train, treasury.treasury,
 ):  # fmt: skip
     root.add_command(_command)
 for _command in (
@@ -66,7 +68,7 @@ for _command in (
 ):  # fmt: skip
     node.node.add_command(_command)
 for _command in (
-    *demands.COMMANDS, *evaluate.COMMANDS, *job_audit.COMMANDS, *job_custody.COMMANDS, *job_schema.COMMANDS, *merge.COMMANDS, *dataset.JOB_COMMANDS,
+    *demands.COMMANDS, *evaluate.COMMANDS, *job_audit.COMMANDS, *job_custody.COMMANDS, *job_schema.COMMANDS, *merge.COMMANDS, *mapping.COMMANDS, *dataset.JOB_COMMANDS,
 ):  # fmt: skip
     job.job.add_command(_command)
 

@@ -9,9 +9,12 @@ job.result("model.safetensors")
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.arguments import check_names, checks_arguments, names_of
@@ -27,6 +30,7 @@ from zoo_compute.jobs.quote import PUBLIC, Quote, price_lines, quote
 from zoo_compute.jobs.sections import SECTIONS
 from zoo_compute.spec.params import COIN
 from zoo_compute.store import BlockStore, confirmations
+from zoo_compute.training.examples import INPUTS
 
 if TYPE_CHECKING:
     from zoo_compute.jobs.config import ComputeJob
@@ -109,6 +113,25 @@ class Client(Session):
             raise
         self._follow_up(number, prepared, dataset)
         return Job(self, number)
+
+    def map(self, module: Any, inputs: Any, max_budget: Amount, *, batch_size: int = 32, **sections: Any) -> Any:
+        """module(inputs), computed by the network in batches of items (rows of `inputs`); blocks until it is final.
+
+        module: of torch, in eval mode, or a `model` section. inputs: an array. Returns what the module returns for all items: an array, or a
+        mapping of arrays. sections: of a job's file; `map` has one slot unless it says otherwise. If interrupted, call it again: it goes on.
+        Raises what `train` raises, and UserError if the job ends without them.
+        """
+        from zoo_compute.client.outputs import joined
+        from zoo_compute.jobs.submission import AlreadyPosted
+
+        model = module if isinstance(module, Mapping) else {"module": module}
+        items = {"batch_size": batch_size, "slots": 1, **sections.pop("map", {})}
+        data = {"arrays": {INPUTS: np.asarray(inputs)}}
+        try:
+            job = self.train(None, max_budget, data, model=model, map=items, **sections)
+        except AlreadyPosted as posted:
+            job = self.job(posted.job)
+        return joined(list(job.outputs()), job.view().terms.rounds, job.id)
 
     def _follow_up(self, job: int, prepared: PreparedJob, dataset: int | None) -> None:
         if prepared.custody is not None:

@@ -47,6 +47,8 @@ class Heldout:
 
     def __init__(self, view: JobView, store: Store) -> None:
         self.manifest = manifest_of(view, store)
+        if self.manifest.heldout is None:
+            raise UserError(f"job {view.job} maps a module over items: it trains nothing, and has no held-out examples")
         program, heldout = self.manifest.program.cid, self.manifest.heldout.cid
         try:
             self._step = encoding.decode(store.read(program, max_bytes=encoding.MAX_BYTES, timeout_s=TIMEOUT_S))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +17,19 @@ from zoo_compute.chain.sender import Receipt
 from zoo_compute.chain.snapshot import read_job, time_of
 from zoo_compute.chain.tokens import token_at
 from zoo_compute.chain.views import JobState, JobView
+from zoo_compute.client.copies import Redundancy, confirmed
 from zoo_compute.client.progress import LossReader, Progress, progress_of
 from zoo_compute.errors import Retryable, UserError, ZooError
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.jobs.shortfall import Offer, low_price, missing, offers
 from zoo_compute.spec.params import COIN
-from zoo_compute.store import StoreError, confirmations, raw_cid
-from zoo_compute.store.addresses import Scope
+from zoo_compute.store import StoreError, raw_cid
 from zoo_compute.training.memory import needed_bytes
 
 if TYPE_CHECKING:
     from zoo_compute.client.branches import LineageReport, LoadedBranch
     from zoo_compute.client.evaluation import Evaluation, Metric
+    from zoo_compute.client.outputs import MappedRound
     from zoo_compute.client.results import Result
     from zoo_compute.client.session import Session
     from zoo_compute.formats.lineage import Branch
@@ -38,14 +38,6 @@ if TYPE_CHECKING:
 DEFAULT_POLL_S = 2.0
 LOOK_TIMEOUT_S = 10.0  # for the small files that one reading needs
 OFFERS_KEPT_S = 30  # of the chain's time
-
-
-@dataclass(frozen=True)
-class Redundancy:
-    """wanted: the manifest's `redundancy`. confirmed: distinct operators' stores that report pinning the newest checkpoint."""
-
-    wanted: int
-    confirmed: int
 
 
 class Job:
@@ -210,6 +202,36 @@ class Job:
         self._client.use_peers()
         return fetch_result(self.view(), self._client.store, Path(path), whole=whole)
 
+    def is_map(self) -> bool:
+        """Whether the job maps a module over items, instead of training it. Raises ContentMissing."""
+        return self._manifest(self.view()).is_map
+
+    def outputs(
+        self,
+        *,
+        after: int = 0,
+        poll_s: float = DEFAULT_POLL_S,
+        show: Callable[[Progress], None] = lambda progress: None,
+    ) -> Iterator[MappedRound]:
+        """The outputs of a map job, round after round from `after` on, each as soon as its claims are final; verified against the chain.
+
+        show: called with every reading. Ends with the last round, or with the job. Raises UserError for a job that trains, ContentMissing,
+        ContentTampered.
+        """
+        from zoo_compute.client.outputs import Outputs
+
+        self._client.use_peers()
+        outputs, round_ = Outputs(self.view(), self._client.store), after
+        while True:
+            now, view = self._look(), self.view()
+            show(now)
+            while round_ < view.final_rounds:
+                yield outputs.of_round(view, round_)
+                round_ += 1
+            if round_ == now.rounds or now.settled:
+                return
+            time.sleep(poll_s)
+
     def save_pretrained(self, folder: str | Path, *, model: str | Path | None = None, merge: bool = False) -> Result:
         """Fetch and verify the newest checkpoint as `result` does, and write what `from_pretrained` of `transformers` loads: weights,
         configuration, tokenizer, and a model card with the job's proof. Of a job with `lora`, what `peft` loads; with `merge` the
@@ -368,9 +390,3 @@ def _home_of(branch: Branch, clients: Sequence[Session]) -> Job:
     return next(
         (job for job in jobs if job.view().checkpoint_roots.get(branch.round, b"").hex() == branch.root), jobs[0]
     )
-
-
-def confirmed(cids: Iterable[str], urls: Iterable[str], scope: Scope = Scope.ANY) -> set[str]:
-    """The gateways that confirm all these files. A gateway counts once, even if several operators announce it. scope: where they may be."""
-    asked = list(urls)
-    return set.intersection(*(set(confirmations(cid, asked, scope=scope)) for cid in cids))

@@ -8,6 +8,7 @@ from repops.fields import BadField, between, nearest
 from zoo_compute.spec.params import MAX_AGGREGATORS, MAX_SLOTS
 
 OUTER_KINDS = ("nesterov", "adamw")
+NO_OUTER = "none"  # of a map: its checkpoint stays as it is
 RULES = ("mean", "sent_mean", "clipped_mean", "median", "trimmed_mean", "krum", "geometric_median", "centred_clipping")
 MIXINGS = ("none", "nearest", "buckets")
 MIN_PART, MAX_PART, PART_SIZE = 2**6, 2**30, 2**28  # values of a part: all slots' rows together, which are float32
@@ -17,7 +18,7 @@ MIN_PART, MAX_PART, PART_SIZE = 2**6, 2**30, 2**28  # values of a part: all slot
 class OuterOptimizer:
     """The outer optimiser: SGD with Nesterov momentum, or AdamW. Its gradient is the aggregated update.
 
-    momentum: for AdamW, its first beta. Only AdamW uses the last three fields.
+    momentum: for AdamW, its first beta. Only AdamW uses the last three fields. kind `none`: of a map, which has no next checkpoint.
     """
 
     lr: float
@@ -30,12 +31,15 @@ class OuterOptimizer:
     def __post_init__(self) -> None:
         between("outer.lr", self.lr, 1e-6, 10.0)
         between("outer.momentum", self.momentum, 0.0, 0.999)
-        if self.kind not in OUTER_KINDS:
-            raise BadField(f"outer.kind: unknown optimiser {self.kind!r}; {nearest(self.kind, OUTER_KINDS)}")
+        kinds = (*OUTER_KINDS, NO_OUTER)
+        if self.kind not in kinds:
+            raise BadField(f"outer.kind: unknown optimiser {self.kind!r}; {nearest(self.kind, kinds)}")
         between("outer.beta2", self.beta2, 0.0, 0.99999)
         between("outer.epsilon", self.epsilon, 1e-12, 1.0)
         between("outer.weight_decay", self.weight_decay, 0.0, 1.0)
-        if self.kind == "nesterov" and (self.beta2, self.epsilon, self.weight_decay) != (0.999, 1e-8, 0.0):
+        if self.kind == NO_OUTER and (self.lr, self.momentum) != (1.0, 0.0):
+            raise BadField("outer: of kind none lr is 1 and momentum 0")
+        if self.kind != "adamw" and (self.beta2, self.epsilon, self.weight_decay) != (0.999, 1e-8, 0.0):
             raise BadField("outer: beta2, epsilon and weight_decay are of kind adamw")
 
 

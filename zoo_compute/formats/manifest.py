@@ -19,7 +19,7 @@ from repops.fields import BadField, between, canonical_json, nearest, parse_json
 from repops.merkle import sha256
 from zoo_compute.documentation import address
 from zoo_compute.errors import UserError
-from zoo_compute.formats.aggregation import Aggregation, AggregationSpec, OuterOptimizer
+from zoo_compute.formats.aggregation import NO_OUTER, Aggregation, AggregationSpec, OuterOptimizer
 from zoo_compute.formats.lineage import Parents
 from zoo_compute.spec.params import (
     BPS,
@@ -197,7 +197,7 @@ class Manifest:
     seed: int
     state: StateFile
     data: DataFile
-    heldout: HeldoutFile
+    heldout: HeldoutFile | None  # None of a map
     outer: OuterOptimizer
     slot_s: int
     aggregate_s: int
@@ -251,7 +251,32 @@ class Manifest:
                 raise BadField(
                     "aggregation.aggregators: adamw counts rounds once for all tensors; use outer kind nesterov"
                 )
+            if self.is_map != (self.heldout is None):
+                raise BadField("manifest.heldout: expected a file, or null of a map (outer kind none)")
+            if self.is_map:
+                self._check_map()
             assert self.aggregation_spec  # its constructor checks that the rule has enough slots
+
+    def _check_map(self) -> None:
+        """A map gives every item's outputs, as they are: no slot may be absent, and nothing changes its update. Raises BadField."""
+        wanted = {
+            "quorum": self.slots,
+            "carry": 1,
+            "delay": 0,
+            "accumulate": 1,
+            "policy": "roll back",
+            "compression": Compression(),
+            "aggregation": Aggregation(),
+            "parents": None,
+        }
+        for name, value in wanted.items():
+            if getattr(self, name) != value:
+                raise BadField(f"manifest.{name}: a map has {value!r}, got {getattr(self, name)!r}")
+
+    @property
+    def is_map(self) -> bool:
+        """Whether the job maps a module over items, instead of training it: its results are its updates."""
+        return self.outer.kind == NO_OUTER
 
     @property
     def program_root(self) -> bytes:

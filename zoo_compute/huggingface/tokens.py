@@ -87,6 +87,14 @@ def tokens_of(texts: Sequence[str], tokenizer: Any, say: Callable[[str], None]) 
     return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
 
+def rows_of(texts: Sequence[str], tokenizer: Any) -> list[Sequence[int]]:
+    """The tokens of each text, without special ones."""
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    return [encoding.ids for encoding in backend.encode_batch(list(texts), add_special_tokens=False)]
+
+
 def _pieces(text: str) -> Iterator[str]:
     """A long text in parts of about PIECE characters, cut at ends of lines. Joined they are the text."""
     start = 0

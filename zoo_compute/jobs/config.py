@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from repops.commitments import Array
-from repops.fields import BadField, nearest
+from repops.fields import BadField
 from repops.profile import Profile
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.arguments import checks_arguments
 from zoo_compute.errors import UserError
-from zoo_compute.formats.aggregation import OuterOptimizer
+from zoo_compute.formats.aggregation import NO_OUTER, Aggregation, OuterOptimizer
 from zoo_compute.formats.lineage import Parents
 from zoo_compute.formats.manifest import (
     Compression,
@@ -35,7 +35,7 @@ from zoo_compute.formats.manifest import (
 from zoo_compute.jobs.clocks import SHORTEST_CLOCKS, clocks_of
 from zoo_compute.jobs.config_file import read_file
 from zoo_compute.jobs.custody import CustodyTerms, custody_terms
-from zoo_compute.jobs.model_source import ModelSource, StepOptions, TracedStep, load_program, read_model, trace_module
+from zoo_compute.jobs.model_source import ModelSource, read_model
 from zoo_compute.jobs.prices import PartialPrices, Prices, complete_prices, read_prices
 from zoo_compute.jobs.requirements import RequirementsSection
 from zoo_compute.jobs.sections import (
@@ -46,23 +46,24 @@ from zoo_compute.jobs.sections import (
     CheckpointConfig,
     DataSection,
     LimitsSection,
+    MapSection,
     MarketSection,
     TrainingSection,
+    check_sections,
     default_policy,
     own_keys,
     read_section,
 )
+from zoo_compute.jobs.stored_data import array_of_items, data_paths, examples_of, lines_of, rows_of, stored_arrays
+from zoo_compute.jobs.traced_step import StepOptions, TracedStep, load_program, trace_items, trace_module
 from zoo_compute.spec.params import escrow_of
 from zoo_compute.training.examples import (
-    ARRAY_SUFFIXES,
     INPUTS,
     TARGETS,
     TEXT,
     TOKENS,
     Examples,
     batch_of,
-    prepare_arrays,
-    read_arrays,
 )
 from zoo_compute.training.held_bytes import round_bytes
 from zoo_compute.training.rounds import with_residuals
@@ -87,7 +88,7 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 @checks_arguments
 @dataclass
 class ComputeJob:
-    """A job: four plain values, and optionally the other sections of a job's file (SECTIONS).
+    """A job: four plain values, and optionally the other sections of a job's file (SECTIONS), of which `map` is instead of `training`.
 
     model_config: a built-in architecture and its sizes; or `transformers`, a causal model's folder, name on the hub, or object;
     or `module`, a function `FILE.py:NAME` that returns (module, loss, optimizer), and its arguments; or the objects `module`,
@@ -97,8 +98,8 @@ class ComputeJob:
     """
 
     model_config: dict[str, Any]
-    data_config: dict[str, Any]
-    training_config: dict[str, Any]
+    data_config: dict[str, Any] = field(default_factory=dict)
+    training_config: dict[str, Any] = field(default_factory=dict)
     budget_max: str | int | float | None = None
     market_config: dict[str, Any] | None = None
     limits_config: dict[str, Any] | None = None
@@ -106,13 +107,15 @@ class ComputeJob:
     checkpoint_config: dict[str, Any] | CheckpointConfig | None = None
     requirements_config: dict[str, Any] | None = None
     compression_config: dict[str, Any] | Compression | None = None
+    map_config: dict[str, Any] | None = None
     directory: Path = field(default_factory=Path)
 
     def __post_init__(self) -> None:
         with as_job_errors():
             self.data: DataSection = read_section("data", self.data_config)
             self.fetched: Examples | None = None
-            self.training: TrainingSection = read_section("training", self.training_config)
+            self.map: MapSection | None = read_section("map", self.map_config) if self.map_config is not None else None
+            self.training: TrainingSection = self._training()
             self.model: ModelSource = self._model()
             self.market: MarketSection = read_section("market", self.market_config)
             self.compression: Compression = read_section("compression", self.compression_config)
@@ -124,6 +127,21 @@ class ComputeJob:
         self.outline()  # checks every range now, before any data is read
         if self.known_token is not None:
             _ = self._partial_prices
+
+    def _training(self) -> TrainingSection:
+        """The section, or what the items of a map make of it."""
+        if self.map is None:
+            return read_section("training", self.training_config)
+        for name in ("training", "compression", "aggregation"):
+            if getattr(self, _field(name)):
+                raise BadField(f"{name}: a map has none, since nothing is learned; leave it out")
+        return self.map.rounds_of(len(self.items))
+
+    @cached_property
+    def items(self) -> Array | list[str]:
+        """The items of a map, in their order: the rows of an array, or lines of text. Raises JobError."""
+        with as_job_errors():
+            return lines_of(self.data, self.directory) if self.arrays is None else array_of_items(self.arrays)
 
     @property
     def examples_wanted(self) -> int:
@@ -171,17 +189,8 @@ class ComputeJob:
         """The data's arrays; None for text files, and for a dataset that is not fetched."""
         if self.data.on_network is not None:
             return self.fetched
-        if self.data.arrays is not None:
-            return {name: np.asarray(array) for name, array in self.data.arrays.items()}
-        paths = [path for path in self.data_paths() if path.suffix in ARRAY_SUFFIXES] if self._paths else []
-        if not paths:
-            return None
-        if len(self._paths) > 1:
-            raise JobError(f"data: {paths[0].name} is a file of arrays; give it as the only path")
-        try:
-            return read_arrays(paths[0])
-        except ValueError as error:
-            raise JobError(f"data: {error}") from error
+        with as_job_errors():
+            return stored_arrays(self.data, self.directory)
 
     @cached_property
     def traced(self) -> TracedStep:
@@ -196,9 +205,11 @@ class ComputeJob:
             if training.is_scheduled:
                 raise JobError("training.lr_scheduler_type: a program file has its own rates; give the module instead")
             return load_program(self.directory / Path(self.model.program).expanduser())
-        return trace_module(
-            self.model, self._sample(), StepOptions.of(training), seed=training.seed, directory=self.directory
-        )
+        model, seed, place = self.model, training.seed, self.directory
+        if self.map is not None:
+            like = rows_of([], self.context) if isinstance(self.items, list) else self.items
+            return trace_items(model, like, training.batch_size, training.inner_steps, seed=seed, directory=place)
+        return trace_module(model, self._sample(), StepOptions.of(training), seed=seed, directory=place)
 
     @property
     def profile(self) -> Profile:
@@ -274,13 +285,10 @@ class ComputeJob:
             raise JobError(
                 f"data.dataset: {self.data.dataset!r} was not fetched", hint="`Client.bring(job)` fetches it"
             )
-        if not self._paths:
+        paths = data_paths(self.data, self.directory)
+        if not paths:
             raise JobError("data: missing; set `path`, `paths` or `dataset`")
-        return [self.directory / Path(path).expanduser() for path in self._paths]
-
-    @property
-    def _paths(self) -> list[str]:
-        return [*([self.data.path] if self.data.path else []), *self.data.paths]
+        return paths
 
     def _sample(self) -> tuple[Array, Array]:
         """Inputs and targets of one step, with the right shapes and dtypes."""
@@ -288,10 +296,8 @@ class ComputeJob:
         if self.arrays is None:
             first: Examples = {TOKENS: np.zeros((1, self.context + 1), np.int32)}
         else:
-            try:
-                first = prepare_arrays(self.arrays, 0, heldout=1).examples
-            except ValueError as error:
-                raise JobError(f"data: {error}") from error
+            with as_job_errors():
+                first = examples_of(self.arrays)
         batch = batch_of(first, np.zeros(size, np.int64), self.training.accumulate)
         return batch[INPUTS], batch[TARGETS]
 
@@ -303,14 +309,15 @@ class ComputeJob:
         cid, root = "b" + "a" * 58, "0" * 64
         program = ProgramFile(cid, root, step.flops if step else 1)
         data = DataFile(cid, root, examples=1, pieces=cid)
-        return self.manifest(program, StateFile(cid, root), data, HeldoutFile(cid), step=step)
+        heldout = None if self.map else HeldoutFile(cid)
+        return self.manifest(program, StateFile(cid, root), data, heldout, step=step)
 
     def manifest(
         self,
         program: ProgramFile,
         state: StateFile,
         data: DataFile,
-        heldout: HeldoutFile,
+        heldout: HeldoutFile | None,
         parents: Parents | None = None,
         *,
         step: Profile | None,
@@ -319,7 +326,7 @@ class ComputeJob:
         training, limits = self.training, self.limits
         sizes = training.inner_steps, training.slots, training.carry_rounds
         clocks = limits.clocks(clocks_of(step, *sizes) if step else SHORTEST_CLOCKS)
-        aggregation = self.aggregation.of(training.slots, self.compression)
+        aggregation = Aggregation() if self.map else self.aggregation.of(training.slots, self.compression)
         return Manifest(
             program=program,
             batch_size=training.batch_size,
@@ -333,7 +340,7 @@ class ComputeJob:
             state=state,
             data=data,
             heldout=heldout,
-            outer=training.outer,
+            outer=OuterOptimizer(1.0, 0.0, NO_OUTER) if self.map else training.outer,
             aggregation=aggregation,
             compression=self.compression,
             carry=training.carry_rounds,
@@ -360,28 +367,21 @@ class ComputeJob:
     def from_dict(cls, sections: object, *, directory: Path | None = None) -> ComputeJob:
         """From the sections of a configuration file. Raises JobError."""
         with as_job_errors():
-            if not isinstance(sections, Mapping):
-                raise BadField(f"expected the sections {', '.join(SECTIONS)}, got {sections!r}")
-            for key in sections:
-                if key not in (*SECTIONS, BUDGET):
-                    raise BadField(f"unknown section {key!r}; {nearest(str(key), [*SECTIONS, BUDGET])}")
-            for key in ("model", "training"):
-                if key not in sections:
-                    raise BadField(f"missing section {key!r}")
-        arguments: dict[str, Any] = {_field(name): sections.get(name) for name in SECTIONS}
-        return cls(**arguments, budget_max=sections.get(BUDGET), directory=directory or Path())
+            given = check_sections(sections)
+        arguments = {_field(name): given[name] for name in SECTIONS if given.get(name) is not None}
+        return cls(**arguments, budget_max=given.get(BUDGET), directory=directory or Path())
 
     @property
     def sections(self) -> dict[str, Any]:
         """The sections of a file that describes this job."""
         said = {name: getattr(self, _field(name)) for name in SECTIONS} | {BUDGET: self.budget_max}
-        return {name: section for name, section in said.items() if section is not None}
+        return {name: section for name, section in said.items() if section is not None and section != {}}
 
     def _model(self) -> ModelSource:
         section: Mapping[str, Any] = self.model_config
         if not isinstance(section, Mapping) or not section.keys() & {"module", "program", "transformers"}:
             section = own_keys("model", section)
-        return read_model(section, self.training.rule, self.directory)
+        return read_model(section, self.training.rule, self.directory, trains=self.map is None)
 
     def _token_from_file(self) -> Token | None:
         """The token, as far as the file alone defines it; else None."""

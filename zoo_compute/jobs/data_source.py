@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from repops.commitments import Array
 from zoo_compute.errors import UserError
 from zoo_compute.huggingface import tables, tokens
 from zoo_compute.huggingface.places import Place, place_of
 from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.stored_data import rows_of
 from zoo_compute.training import examples
 from zoo_compute.training.examples import Dataset
 
@@ -17,7 +19,9 @@ Say = Callable[[str], None]
 
 
 def dataset_of(job: ComputeJob, say: Say) -> Dataset:
-    """Read, cut and shuffle the job's data. Raises UserError."""
+    """Read, cut and shuffle the job's data; of a map the items as they are, and none held out. Raises UserError."""
+    if job.map is not None:
+        return Dataset({examples.INPUTS: _items(job, say)}, {})
     sizes = {
         "seed": job.training.seed,
         "wanted": job.examples_wanted,
@@ -64,6 +68,23 @@ def _dataset(job: ComputeJob, sizes: dict[str, Any], say: Say) -> Dataset:
     texts = _column(job) if is_table else _documents(job)
     say(f"tokenizing {len(texts):,} documents with {place.said}")
     return examples.prepare_tokens(tokens.tokens_of(texts, tokenizer, say), job.context, **sizes)
+
+
+def _items(job: ComputeJob, say: Say) -> Array:
+    """The items of a map, those of text as tokens or bytes, each cut to the context or filled up with 0."""
+    if not isinstance(job.items, list):
+        return job.items
+    place = tokenizer_of(job)
+    if place is None:
+        rows: list[Sequence[int]] = [line.encode() for line in job.items]
+    else:
+        tokenizer = tokens.load_tokenizer(place)
+        tokens.check_vocabulary(tokenizer, place, job.model.vocabulary)
+        rows = tokens.rows_of(job.items, tokenizer)
+    cut = sum(len(row) > job.context for row in rows)
+    if cut:
+        say(f"note: {cut:,} of {len(rows):,} items have more than {job.context:,} tokens, and are cut")
+    return rows_of(rows, job.context)
 
 
 def _is_table(job: ComputeJob) -> bool:

@@ -66,20 +66,22 @@ def publish_files(
     tensors = traced.initial if weights is None else weights
     if tensors is None:
         raise JobError("a program file has no weights", hint="give them with --weights FILE (safetensors)")
-    for name, examples in dataset._asdict().items():
+    parts = {name: examples for name, examples in dataset._asdict().items() if examples}
+    for name, examples in parts.items():
         mismatch = batch_mismatch(examples, traced.graph, job.training.batch_size, job.training.accumulate)
         if mismatch:
             raise JobError(f"data ({name}): {mismatch}")
     _check_tokens(job, dataset)
-    counts = {name: len(next(iter(examples.values()))) for name, examples in dataset._asdict().items()}
-    if counts["heldout"] < job.training.batch_size:
+    counts = {name: len(next(iter(examples.values()))) for name, examples in parts.items()}
+    if counts.get("heldout", job.training.batch_size) < job.training.batch_size:
         raise JobError(
             f"data.heldout: {counts['heldout']} examples make no batch of {job.training.batch_size}",
             hint="set data.heldout to at least training.batch_size",
         )
     outline = job.outline()
     checkpoint = initial_checkpoint(traced.graph, tensors, outline.aggregation_spec)
-    broken = next((name for name in traced.graph.exchanged if not np.isfinite(checkpoint[name]).all()), None)
+    learned = [name for name in traced.graph.exchanged if name in checkpoint]
+    broken = next((name for name in learned if not np.isfinite(checkpoint[name]).all()), None)
     if broken is not None:  # every update would be non-finite too and be discarded
         raise JobError(f"the weights contain a NaN or an infinity in {broken!r}", hint="use finite weights")
     work_of(outline, traced.graph)  # refused here, before anything is stored
@@ -87,7 +89,7 @@ def publish_files(
         ProgramFile(store.add(encoding.encode(traced.graph)), traced.root.hex(), traced.profile.flops),
         StateFile(_add(store, checkpoint), state_root(checkpoint).hex()),
         _data_file(store, dataset.examples, counts["examples"]),
-        HeldoutFile(_add(store, dataset.heldout)),
+        HeldoutFile(_add(store, dataset.heldout)) if dataset.heldout else None,
         parents,
         step=traced.profile,
     )

@@ -124,6 +124,15 @@ TRAINING: Keys = {
     "epsilon": Key(f"{_BUILT_IN}: of `adamw`", 1e-30, 1.0, default="1e-8"),
     "weight_decay": Key(f"{_BUILT_IN}: of `adamw`, of matrices", 0.0, 100.0, default="0"),
 }
+MAP: Keys = {
+    "batch_size": Key("items a step", 1, 2**16),
+    "slots": Key("slots a round: parts of the items that are mapped at the same time", 1, MAX_SLOTS),
+    "inner_steps": Key("steps a slot and round, at most: fewer if the items need fewer", 1, 10**6),
+    "segment_steps": Key(
+        "steps between committed states", 1, 10**6, default="a quarter of the inner steps, rounded up, at most 10"
+    ),
+    "seed": Key("of initial weights, and of the module's random draws", 0, 2**63 - 1),
+}
 COMPRESSION: Keys = {
     "chunk": Key("elements that are compressed together", 16, MAX_CHUNK),
     "keep": Key(
@@ -247,6 +256,7 @@ KEYS: dict[str, Keys] = {
     "model": MODEL,
     "data": DATA,
     "training": TRAINING,
+    "map": MAP,
     "compression": COMPRESSION,
     "aggregation": AGGREGATION,
     "market": MARKET,
@@ -258,6 +268,7 @@ ABOUT = {
     "model": "the model: one of `transformers`, `module`, `program`, `name`, or an architecture's sizes",
     "data": "what it is trained on: one of `path`, `paths` and `dataset`",
     "training": "rounds, steps and optimizers",
+    "map": "instead of `training`: the module maps each item of the data to its outputs ([map jobs](guides/maps.md))",
     "compression": "how much of a slot's change its update keeps",
     "aggregation": "how a round's updates are combined",
     "market": "prices in whole tokens, as numbers or as text",

@@ -1,44 +1,28 @@
-"""The source of a job's step, and tracing it to a program: a built-in model, a function in the submitter's file, live
-objects, or a program file.
-
-The submitter's code runs once, on the submitter's machine. The network gets only the program.
-"""
+"""The source of a job's module: a built-in model, a function in the submitter's file, live objects, or a program file."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import inspect
-import logging
 import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from repops import encoding
-from repops.commitments import Array
 from repops.fields import BadField, nearest, read
-from repops.graph import OPTIMIZER, BadProgram, Graph, Node
-from repops.profile import Profile, profile
-from zoo_compute.documentation import address
 from zoo_compute.errors import UserError
 from zoo_compute.huggingface import models as pretrained
 from zoo_compute.huggingface.lora import LoraSection
 from zoo_compute.huggingface.places import place_of
-from zoo_compute.jobs.torch_schedules import schedule_of
 from zoo_compute.models import ARCHITECTURES, RuleSection
 from zoo_compute.models.presets import preset, sized
-from zoo_compute.training.rounds import batch_nodes
-from zoo_compute.training.schedules import factors_of
 
 if TYPE_CHECKING:
-    from zoo_compute.jobs.sections import TrainingSection
+    pass
 
 TORCH_MISSING = "pip install 'zoo-compute[node]', or use a program file (model.program) with --weights FILE"
 OURS = tuple(Path(__file__).parents[2] / name for name in ("zoo_compute", "repops"))
@@ -88,8 +72,14 @@ class ModelSource:
         return int(self.options["vocab"]) if self.built_in else None
 
 
-def read_model(section: Mapping[str, Any], rule: Mapping[str, Any], directory: Path = Path()) -> ModelSource:
-    """Read the `model:` section. rule: the optimiser keys that `training:` sets. Raises BadField, UserError."""
+def read_model(
+    section: Mapping[str, Any], rule: Mapping[str, Any], directory: Path = Path(), *, trains: bool = True
+) -> ModelSource:
+    """Read the `model:` section. rule: the optimiser keys that `training:` sets. trains: else a live module may be alone. Raises BadField,
+    UserError.
+    """
+    if not trains and not section.keys() & {"module", "program"}:
+        rule = {"learning_rate": 1.0, **rule}  # which a map does not use
     named = [key for key in ("architecture", "module", "program", "transformers") if key in section]
     if len(named) > 1:
         raise BadField(f"model: {' and '.join(named)} exclude each other")
@@ -109,6 +99,8 @@ def read_model(section: Mapping[str, Any], rule: Mapping[str, Any], directory: P
         if ":" not in module:
             raise BadField(f"model.module: expected FILE.py:FUNCTION, got {module!r}")
         return ModelSource(function=module, options={key: value for key, value in section.items() if key != "module"})
+    if not trains and section.keys() == {"module"}:
+        return ModelSource(parts=(module,))
     beside = section.keys() - {"module", "scheduler"}
     if beside != {"loss", "optimizer"}:
         raise BadField(
@@ -152,126 +144,11 @@ def _single_path(section: Mapping[str, Any], key: str) -> str:
     return str(section[key])
 
 
-@dataclass(frozen=True)
-class TracedStep:
-    """A step's program. draw: makes the module's initial tensors; None for a program file. configs: of a model of `transformers`.
-    factors: of the learning rate, for each inner step of all rounds; empty without a schedule.
+def call_model_function(source: ModelSource, directory: Path, *, trains: bool = True) -> tuple[Any, ...]:
+    """Call the function that `source` names; return module, loss function, optimiser, and perhaps a schedule. Raises UserError.
+
+    trains: else the module is first, perhaps alone.
     """
-
-    graph: Graph
-    draw: Callable[[], dict[str, Array]] | None
-    configs: tuple[Any, ...] = ()
-    factors: tuple[float, ...] = ()
-
-    @cached_property
-    def initial(self) -> dict[str, Array] | None:
-        """The module's tensors before the first round."""
-        return self.draw() if self.draw else None
-
-    @cached_property
-    def root(self) -> bytes:
-        return encoding.root(self.graph)
-
-    @cached_property
-    def profile(self) -> Profile:
-        return profile(self.graph)
-
-    @property
-    def batch(self) -> dict[str, Node]:
-        """The inputs of the batch by name."""
-        return batch_nodes(self.graph)
-
-
-@dataclass(frozen=True)
-class StepOptions:
-    """What `training:` adds to the module's optimiser. rates: factors of the learning rate by inner step; the last one stays.
-    steps: of a slot in all rounds. schedule, warmup: of the factors over all of them; empty without one.
-    """
-
-    clip_norm: float | None
-    rates: tuple[float, ...] | None
-    accumulate: int
-    steps: int = 0
-    schedule: str = ""
-    warmup: int = 0
-
-    @classmethod
-    def of(cls, training: TrainingSection) -> StepOptions:
-        kind = training.lr_scheduler_type if training.is_scheduled else ""
-        clip_norm, warmup = training.clip_norm or None, training.warmup_steps
-        return cls(clip_norm, training.rates, training.accumulate, training.steps, kind, warmup)
-
-
-def load_program(path: Path) -> TracedStep:
-    """Read a program file. Raises UserError."""
-    try:
-        return TracedStep(encoding.decode(path.read_bytes()), None)
-    except OSError as error:
-        raise UserError(f"model.program: {path} cannot be read ({error.strerror})") from error
-    except BadProgram as error:
-        raise UserError(f"model.program: {path}: {error}", hint="write it with `repops.save(program, path)`") from error
-
-
-def trace_module(
-    source: ModelSource, batch: tuple[Array, Array], rule: StepOptions, *, seed: int, directory: Path
-) -> TracedStep:
-    """Make the module with initial weights from `seed`, and trace its step on a batch like `batch`. Raises UserError.
-
-    A built-in model is traced without weights; they are drawn when first used. So a quote of any size fits in memory.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise UserError("tracing a module needs torch, which is not installed", hint=TORCH_MISSING) from error
-    import repops
-    from repops.tracing import TraceRefused
-
-    def make(device: str) -> tuple[Any, ...]:
-        with torch.random.fork_rng(devices=[]), torch.device(device):
-            torch.manual_seed(seed)
-            return source.parts or call_model_function(source, directory)
-
-    module, loss_fn, optimizer, *scheduler = make("meta" if source.built_in else "cpu")
-    factors = schedule_of(scheduler[0], optimizer, rule) if scheduler else ()
-    if rule.schedule:
-        factors = factors_of(rule.schedule, rule.warmup, rule.steps)
-    inputs, targets = (torch.from_numpy(array) for array in batch)
-    inputs, targets = (t.long() if t.dtype == torch.int32 else t for t in (inputs, targets))
-    rates = None if rule.rates is None else [factor * optimizer.param_groups[0]["lr"] for factor in rule.rates]
-    # It prints a traceback of its own before it raises.
-    logging.getLogger("torch._subclasses").setLevel(logging.CRITICAL)
-    try:
-        program = repops.trace(
-            module,
-            loss_fn,
-            optimizer,
-            (inputs, targets),
-            clip_norm=rule.clip_norm,
-            learning_rates=rates,
-            accumulate=rule.accumulate,
-            scheduled=bool(factors),
-        )
-    except TraceRefused as refused:
-        where = f"{refused.site}: " if refused.site else ""
-        instead = f"instead: {refused.hint}; " if refused.hint else ""
-        hint = f"{instead}{address('guides/tracing')} says what can be traced"
-        raise UserError(f"the module cannot be traced: {where}{refused.what}", hint=hint) from refused
-    except Exception as error:
-        raise UserError(f"the module does not run on a batch: {_describe_error(error)}") from error
-    kept = [entry.name for entry in program.graph.state if entry.kind != OPTIMIZER]
-
-    def drawn(module: Any) -> dict[str, Array]:
-        state = program.initial_state(module)
-        return {name: np.array(state[name].numpy()) for name in kept}
-
-    if source.built_in:
-        return TracedStep(program.graph, lambda: drawn(make("cpu")[0]), factors=factors)
-    initial = drawn(module)
-    return TracedStep(program.graph, lambda: initial, pretrained.configs_of(module), factors)
-
-
-def call_model_function(source: ModelSource, directory: Path) -> tuple[Any, ...]:
-    """Call the function that `source` names; return module, loss function, optimiser, and perhaps a schedule. Raises UserError."""
     function = load_function(source.function, directory)
     _check_options(source, function)
     try:
@@ -279,8 +156,10 @@ def call_model_function(source: ModelSource, directory: Path) -> tuple[Any, ...]
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"model.module: {source.function}: {_describe_error(error)}") from error
-    if not isinstance(parts, tuple) or len(parts) not in (3, 4):
+        raise UserError(f"model.module: {source.function}: {describe_error(error)}") from error
+    if not trains and not isinstance(parts, tuple):
+        return (parts,)
+    if not isinstance(parts, tuple) or (trains and len(parts) not in (3, 4)):
         raise UserError(f"model.module: {source.function} returned {type(parts).__name__}", hint=FORM)
     return parts
 
@@ -307,7 +186,7 @@ def load_function(reference: str, directory: Path) -> Callable[..., Any]:
     except FileNotFoundError as error:
         raise UserError(f"model.module: there is no file {error.filename}", hint="give FILE.py:FUNCTION") from error
     except Exception as error:
-        raise UserError(f"model.module: {where}: {_describe_error(error)}") from error
+        raise UserError(f"model.module: {where}: {describe_error(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
         there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
@@ -342,7 +221,7 @@ def _is_the_users(file: str) -> bool:
     )
 
 
-def _describe_error(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """The error, with file and line where it was raised."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     frames = [frame for frame in frames if _is_the_users(frame.filename)] or frames

@@ -31,7 +31,8 @@ def job_schema() -> dict[str, Any]:
         "title": "A job of Zoo Compute",
         "type": "object",
         "additionalProperties": False,
-        "required": ["model", "training"],
+        "required": ["model"],
+        "oneOf": [{"required": ["training"]}, {"required": ["map"]}],
         "properties": properties,
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from repops.fields import BadField, between, read
+from repops.fields import BadField, between, nearest, read
 from zoo_compute.arguments import checks_arguments
 from zoo_compute.config_keys import check_values
 from zoo_compute.formats.aggregation import PART_SIZE, Aggregation, OuterOptimizer
@@ -163,6 +163,39 @@ class TrainingSection:
 
 
 @dataclass(frozen=True)
+class MapSection:
+    """`map:` instead of `training:` how the items of `data:` are divided. Each goes through the module once, and nothing is learned.
+
+    inner_steps: the most batches of a slot and round. A round is what is delivered, and done again, at once.
+    """
+
+    batch_size: int
+    slots: int
+    inner_steps: int = 10
+    segment_steps: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_values("map", self, KEYS["map"])
+        if self.segment_steps is not None:
+            between("map.segment_steps", self.segment_steps, 1, self.inner_steps)
+
+    def rounds_of(self, items: int) -> TrainingSection:
+        """Rounds of equal size, as few as possible, for so many items; the last one repeats the first items where these do not fill it."""
+        batches = -(-items // (self.slots * self.batch_size))
+        rounds = -(-batches // self.inner_steps)
+        if rounds > MAX_ROUNDS:
+            raise BadField(
+                f"map: {items:,} items make {rounds:,} rounds, at most {MAX_ROUNDS:,}; raise batch_size, inner_steps or slots"
+            )
+        steps = -(-batches // rounds)
+        segment = None if self.segment_steps is None else min(self.segment_steps, steps)
+        return TrainingSection(
+            self.batch_size, steps, rounds, self.slots, quorum=self.slots, segment_steps=segment, seed=self.seed
+        )
+
+
+@dataclass(frozen=True)
 class AggregationSection:
     """`aggregation:` how updates are combined.
 
@@ -276,6 +309,7 @@ SECTIONS: dict[str, type] = {
     "model": GPTSection,
     "data": DataSection,
     "training": TrainingSection,
+    "map": MapSection,
     "compression": Compression,
     "aggregation": AggregationSection,
     "market": MarketSection,
@@ -311,3 +345,16 @@ def own_keys(name: str, section: object) -> Mapping[str, Any]:
         if key not in own and homes:
             raise BadField(f"{name}: unknown key {key!r}; it belongs to {homes[0]!r}")
     return section
+
+
+def check_sections(sections: object) -> Mapping[str, Any]:
+    """A configuration file's sections, none unknown or missing. Raises BadField."""
+    if not isinstance(sections, Mapping):
+        raise BadField(f"expected the sections {', '.join(SECTIONS)}, got {sections!r}")
+    for key in sections:
+        if key not in (*SECTIONS, BUDGET):
+            raise BadField(f"unknown section {key!r}; {nearest(str(key), [*SECTIONS, BUDGET])}")
+    for key in ("model", "training"):
+        if key not in sections and not (key == "training" and sections.get("map") is not None):
+            raise BadField(f"missing section {key!r}")
+    return sections

@@ -87,8 +87,11 @@ def prepare(
     say("preparing the data")
     dataset = dataset_of(job, say)
     shapes = {name: f"{array.dtype.name} {array.shape[1:]}" for name, array in dataset.examples.items()}
-    counts = [len(next(iter(part.values()))) for part in dataset]
-    say(f"{counts[0]:,} examples of {', '.join(f'{n} {s}' for n, s in shapes.items())}; {counts[1]:,} held out")
+    counts = [len(next(iter(part.values()))) for part in dataset if part]
+    of = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+    say(
+        f"{counts[0]:,} examples of {of}; {counts[1]:,} held out" if job.map is None else f"{counts[0]:,} items of {of}"
+    )
     say("tracing the module" if not job.model.program else f"reading {job.model.program}")
     profile = job.profile
     say(

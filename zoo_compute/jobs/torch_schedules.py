@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
-    from zoo_compute.jobs.model_source import StepOptions
+    from zoo_compute.jobs.traced_step import StepOptions
 
 HINT = "use a schedule of steps, such as LambdaLR, CosineAnnealingLR, LinearLR or SequentialLR"
 

@@ -128,6 +128,17 @@ def prepare_arrays(
     return _split(words, count, seed, wanted=wanted, heldout=heldout, skip=skip, what="there are")
 
 
+def prepare_items(arrays: Mapping[str, Array]) -> Array:
+    """The items of a map, in their order: the one array there is. Raises ValueError."""
+    if len(arrays) != 1:
+        raise ValueError(f"expected one array of items, got {', '.join(map(repr, arrays)) or 'none'}")
+    ((name, array),) = arrays.items()
+    words = as_words(name, np.asarray(array))
+    if not words.ndim or not len(words):
+        raise ValueError(f"{name}: expected items along the first axis, got the shape {words.shape}")
+    return np.ascontiguousarray(words)
+
+
 def _split(
     arrays: Mapping[str, Array], count: int, seed: int, *, wanted: int | None, heldout: int, skip: int, what: str
 ) -> Dataset:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from repops.builder import Builder, View
-from zoo_compute.formats.aggregation import OuterOptimizer
+from zoo_compute.formats.aggregation import NO_OUTER, OuterOptimizer
 
 OUTER = "outer/"  # in a checkpoint, the optimiser's state of NAME is `outer/NAME` or `outer/m/NAME`
 
@@ -46,7 +46,13 @@ def adamw(
     return b.map("sub", left, b.map("mul", outer.lr, ahead)), (m, v, seen_m, seen_v)
 
 
+def unchanged(b: Builder, outer: OuterOptimizer, p: View, g: View) -> tuple[View, tuple[View, ...]]:
+    """p' = p."""
+    return p, ()
+
+
 OUTER_RULES = {
     "nesterov": OuterRule((OUTER,), (), nesterov),
     "adamw": OuterRule((OUTER + "m/", OUTER + "v/"), (OUTER + "seen_m", OUTER + "seen_v"), adamw),
+    NO_OUTER: OuterRule((), (), unchanged),
 }

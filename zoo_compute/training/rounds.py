@@ -173,7 +173,8 @@ def update_program(step: Graph, compression: Compression, *, only: str | None = 
     """The program that makes a slot's update: start - end of every exchanged tensor, compressed.
 
     State: the exchanged tensors at the start of the round, afterwards the update; and the residuals, if the step's state has
-    them, at the slot's end, afterwards the new ones. Batch: the exchanged tensors at the slot's end.
+    them, at the slot's end, afterwards the new ones. Batch: the exchanged tensors at the slot's end. A map's update is its outputs at
+    the slot's end, as they are.
     only: return only what makes the update of this tensor; tensors do not depend on each other.
     """
     return _update_program(_StepTensors.of(step), compression, only)
@@ -184,6 +185,10 @@ def _update_program(tensors: _StepTensors, compression: Compression, only: str |
     writer, entries = _RoundBuilder(tensors), list[tuple[str, str, View, View]]()
     names = {name for name, (kind, *_) in tensors.state if kind == OPTIMIZER}
     for name in tensors.exchanged if only is None else (only,):
+        if name in names:  # a map's: what a slot keeps is its own, as a residual is
+            end = writer.state(name)
+            entries.append((name, OPTIMIZER, end, end))
+            continue
         start, end = writer.state(name), writer.batch(name, name)
         change = writer.map("sub", start, end)
         if not compression.is_lossy:
@@ -296,8 +301,8 @@ def row_weights_program(step: Graph, aggregation_spec: AggregationSpec) -> Graph
 def aggregation_parts(step: Graph, aggregation_spec: AggregationSpec, share: int | None = None) -> tuple[Part, ...]:
     """The parts of all exchanged tensors, in the order in which the aggregation takes them. share: of one aggregator's."""
     writer = _RoundBuilder(_StepTensors.of(step))
-    own = None if share is None else shares_of(step, aggregation_spec)[share]
-    names = [name for name in step.exchanged if own is None or name in own]
+    own = writer.kinds if share is None else shares_of(step, aggregation_spec)[share]
+    names = [name for name in step.exchanged if name in own]
     return tuple(part for name in names for part in writer.parts(name, aggregation_spec))
 
 

@@ -25,8 +25,8 @@ from repops.graph import OPTIMIZER, Graph
 from repops.merkle import Tree
 from tests.support.liars.faults import Liar, Lies
 from tests.support.programs import models
+from zoo_compute.formats.aggregation import NO_OUTER, AggregationSpec, OuterOptimizer
 from zoo_compute.formats.aggregation import Aggregation as Rule
-from zoo_compute.formats.aggregation import AggregationSpec, OuterOptimizer
 from zoo_compute.formats.manifest import Compression, DataFile, HeldoutFile, Manifest, ProgramFile, StateFile
 from zoo_compute.jobs.files import initial_checkpoint
 from zoo_compute.spec.frames import Frame, Phase, Result, Work
@@ -40,6 +40,7 @@ SEATS = {0: (0, 1), 2: (3,)}  # seat -> its slots; slot 2 is absent
 CID = "b" + "a" * 58
 WHOLE = Compression()
 OUTER, MEAN = OuterOptimizer(0.7, 0.9), Rule()
+UNCHANGED = OuterOptimizer(1.0, 0.0, NO_OUTER)  # of a map
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,14 @@ class Case:
             batch_size=self.rows,
             rounds=self.round + 1,
             slots=self.slots,
-            quorum=1,
+            quorum=self.slots if self.is_map else 1,
             inner_steps=self.inner_steps,
             segment_steps=self.segment_steps,
             seed=0,
             state=StateFile(CID, state),
             data=DataFile(CID, data, len(next(iter(self.examples.values()))), CID),
-            heldout=HeldoutFile(CID),
-            outer=OUTER,
+            heldout=None if self.is_map else HeldoutFile(CID),
+            outer=UNCHANGED if self.is_map else OUTER,
             aggregation=self.rule,
             slot_s=1,
             aggregate_s=1,
@@ -83,7 +84,12 @@ class Case:
             redundancy=1 if self.rule.aggregators == 1 else 3,
             carry=self.carry,
             compression=self.compression,
+            policy="roll back" if self.is_map else "tolerate",
         )
+
+    @property
+    def is_map(self) -> bool:
+        return bool(self.graph.outputs)
 
     @cached_property
     def start_root(self) -> bytes:
@@ -115,7 +121,8 @@ class Case:
     @cached_property
     def updates(self) -> dict[int, State]:
         rng = np.random.default_rng(11)
-        shapes = {name: self.checkpoint[name].shape for name in self.graph.exchanged}
+        nodes = {entry.name: self.graph.nodes[entry.before] for entry in self.graph.state}
+        shapes = {name: nodes[name].shape for name in self.graph.exchanged}
         return {
             slot: {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
             for slots in SEATS.values()
@@ -192,9 +199,7 @@ def random_examples(graph: Graph, rows: int, count: int, highest: int) -> Exampl
 def case_of(module: torch.nn.Module, batch: Any, loss: Any, highest: int, **options: Any) -> Case:
     """A job of a module; `tokens` where it learns the next one."""
     program = repops.trace(module, loss, torch.optim.AdamW(module.parameters(), lr=0.01), batch)
-    state = program.initial_state(module)
-    kinds = {entry.name: entry.kind for entry in program.graph.state}
-    tensors = {name: t.numpy().copy() for name, t in state.items() if kinds[name] != OPTIMIZER}
+    tensors = tensors_of(program, module)
     rows = len(batch[0])
     if loss is models.next_token:
         rng = np.random.default_rng(3)
@@ -212,3 +217,34 @@ def mlp(**options: Any) -> Case:
     torch.manual_seed(0)
     loss = torch.nn.functional.cross_entropy
     return case_of(models.mlp(), models.vectors(0, ROWS), loss, 10, **options)
+
+
+def tensors_of(program: repops.Program, module: torch.nn.Module) -> Examples:
+    """The module's own, by name."""
+    kinds = {entry.name: entry.kind for entry in program.graph.state}
+    state = program.initial_state(module)
+    return {name: t.numpy().copy() for name, t in state.items() if kinds[name] != OPTIMIZER}
+
+
+class Lookup(torch.nn.Module):
+    """Two outputs, one of them drawn at random; it counts its batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = torch.nn.Embedding(10, 6), torch.nn.Linear(6, 3)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, words: torch.Tensor) -> dict[str, torch.Tensor]:
+        self.seen.add_(1)
+        rows = self.table(words).mean(1)
+        return {"classes": self.head(rows).softmax(-1), "drawn": rows * self.seen + torch.rand(rows.shape)}
+
+
+@lru_cache
+def mapped() -> Case:
+    """A map of a lookup over items that are words."""
+    torch.manual_seed(0)
+    module, steps = Lookup().eval(), 5
+    program = repops.trace_map(module, torch.zeros((ROWS, 4), dtype=torch.int64), steps)
+    examples = random_examples(program.graph, ROWS, 13, 10)
+    return Case(program.graph, tensors_of(program, module), examples, inner_steps=steps)

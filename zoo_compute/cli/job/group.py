@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from zoo_compute.chain.ledger import JobAccount
     from zoo_compute.chain.views import Claim, JobView
-    from zoo_compute.client.job import Job, Redundancy
+    from zoo_compute.client.copies import Redundancy
+    from zoo_compute.client.job import Job
     from zoo_compute.client.progress import Progress
 
 _number = click.argument("number", type=JOB, metavar="JOB")
@@ -257,9 +258,12 @@ def follow(settings: Settings, job: Job, *, until_settled: bool = False) -> Prog
                     advised.add(text)
         status.end()
         if last is not None and last.state == "ended":
-            settings.say(
-                f"job {job.id} is over; fetch the model with `zoo job result {job.id} --out model.safetensors`"
+            fetching = (
+                f"its outputs with `zoo job outputs {job.id} --out outputs.npz`"
+                if job.is_map()
+                else f"the model with `zoo job result {job.id} --out model.safetensors`"
             )
+            settings.say(f"job {job.id} is over; fetch {fetching}")
             settings.say(f"operators keep it for {KEEP_DAYS} days after the job is closed")
             settings.say("once every claim is paid, `zoo account withdraw` returns the rest of the escrow")
     except KeyboardInterrupt:

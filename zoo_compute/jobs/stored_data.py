@@ -1,0 +1,78 @@
+"""Where the data of a job's file is: its paths, and the arrays of a file of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from repops.commitments import Array
+from repops.fields import BadField
+from zoo_compute.jobs.sections import DataSection
+from zoo_compute.training.examples import (
+    ARRAY_SUFFIXES,
+    Examples,
+    prepare_arrays,
+    prepare_items,
+    read_arrays,
+    read_documents,
+)
+
+
+def data_paths(data: DataSection, directory: Path) -> list[Path]:
+    """The files and directories of `data:`. directory: the configuration's, where relative paths start."""
+    paths = [*([data.path] if data.path else []), *data.paths]
+    return [directory / Path(path).expanduser() for path in paths]
+
+
+def stored_arrays(data: DataSection, directory: Path) -> Examples | None:
+    """The data's arrays; None if it is text, or there is none. Raises BadField."""
+    if data.arrays is not None:
+        return {name: np.asarray(array) for name, array in data.arrays.items()}
+    paths = data_paths(data, directory)
+    of_arrays = [path for path in paths if path.suffix in ARRAY_SUFFIXES]
+    if not of_arrays:
+        return None
+    if len(paths) > 1:
+        raise BadField(f"data: {of_arrays[0].name} is a file of arrays; give it as the only path")
+    try:
+        return read_arrays(paths[0])
+    except ValueError as error:
+        raise BadField(f"data: {error}") from error
+
+
+def examples_of(stored: Examples) -> Examples:
+    """The examples to train on, in some order. Raises BadField."""
+    try:
+        return prepare_arrays(stored, 0, heldout=1).examples
+    except ValueError as error:
+        raise BadField(f"data: {error}") from error
+
+
+def lines_of(data: DataSection, directory: Path) -> list[str]:
+    """The items of a map that are text: the lines that are not empty. Raises BadField."""
+    paths = data_paths(data, directory)
+    if not paths:
+        raise BadField("data: missing; give --data, or set `path`")
+    try:
+        lines = b"\n".join(read_documents(paths)).decode().splitlines()
+    except (ValueError, UnicodeDecodeError) as error:
+        raise BadField(f"data: {error}") from error
+    return [line for line in lines if line.strip()]
+
+
+def rows_of(tokens: Sequence[Sequence[int]], context: int) -> Array:
+    """(items, context) int32: each one's first tokens, filled up with 0."""
+    rows = np.zeros((len(tokens), context), np.int32)
+    for row, each in zip(rows, tokens, strict=True):
+        row[: len(each)] = list(each[:context])
+    return rows
+
+
+def array_of_items(stored: Examples) -> Array:
+    """The items of a map that are arrays. Raises BadField."""
+    try:
+        return prepare_items(stored)
+    except ValueError as error:
+        raise BadField(f"data: {error}") from error
