@@ -35,6 +35,7 @@ def test_help__lists_every_group(zoo: Zoo) -> None:
         "doctor",
         "job",
         "keeper",
+        "map",
         "network",
         "node",
         "quote",
@@ -46,11 +47,11 @@ def test_help__lists_every_group(zoo: Zoo) -> None:
 
 # What scripts call: a name goes only with a line in CHANGELOG.md.
 COMMANDS = {
-    "": "account completion dashboard dataset defend devnet dispute doctor job keeper network node quote register start store train treasury verify",
+    "": "account completion dashboard dataset defend devnet dispute doctor job keeper map network node quote register start store train treasury verify",
     "account": "create fund import list show withdraw",
     "dataset": "claim contribute fetch list show",
     "dispute": "list replay show",
-    "job": "audit branch cancel cite custody demands evaluate list merge parents result schema score show watch",
+    "job": "audit branch cancel cite custody demands evaluate list merge outputs parents result schema score show watch",
     "network": "allow beat check govern show",
     "node": "admit announce answer-key audit benchmark configure conformance consent custody declare deposit drain earnings estimate hand-over hot-key register register-for schema show stake start status unstake withdraw",
     "node audit": "offer status withdraw",

@@ -13,6 +13,7 @@ import pytest
 from repops.files import load_state
 from tests.support.map_job import ITEMS, SLOTS, publish, wanted
 from tests.support.small_job import SmallJob
+from zoo_compute.client.evaluation import Heldout
 from zoo_compute.client.outputs import MappedRound, Outputs, OutputsFile, joined
 from zoo_compute.errors import UserError
 from zoo_compute.formats.bundles import Bundle
@@ -127,6 +128,11 @@ def test_names__lose_their_prefix_in_python() -> None:
 def test_a_name_of_no_file_of_arrays__is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"ends in \.npz or \.safetensors"):
         OutputsFile(tmp_path / "out.csv", 1)
+
+
+def test_a_map__has_no_held_out_loss(mapped: Mapped) -> None:
+    with pytest.raises(UserError, match="job 1 maps a module over items"):
+        Heldout(mapped.view, mapped.job.store)
 
 
 def test_a_job_that_trains__has_no_outputs(tmp_path: Path) -> None:

@@ -96,3 +96,7 @@ def test_a_map_with_a_lie__gives_what_the_module_returns(
         assert json.loads(capsys.readouterr().out)["job"] == said["job"]
         assert client.chain.tasks.job_count() == said["job"]
         assert (folder / "again.safetensors").exists()
+        sections = {name: JOB[name] for name in ("map", "market", "limits")}
+        returned = in_the_meantime(network, lambda: client.map(spaces["build"](), ITEMS, 200, **sections))
+        assert client.chain.tasks.job_count() == said["job"], "from Python it is the same job"
+        assert np.array_equal(returned.view(np.uint32), made.view(np.uint32))

@@ -11,6 +11,7 @@ from typing import Any
 from tests.journeys.walk import Walk, wait_until
 
 README, TRAIN, SEEDS = "README.md", "docs/guides/train.md", "tests/journeys/seeds.md"
+MAPS = "docs/guides/maps.md"
 OPERATING = "docs/guides/operating.md"
 JOB_FILE, PYTHON = "docs/reference/job-file.md", "docs/reference/python.md"
 FIRST_JOB, TUNE, HUGGINGFACE = (
@@ -18,7 +19,7 @@ FIRST_JOB, TUNE, HUGGINGFACE = (
     "docs/tutorials/fine-tune-gpt2.md",
     "docs/guides/huggingface.md",
 )
-PAGES = (README, FIRST_JOB, TRAIN, TUNE, HUGGINGFACE, JOB_FILE, PYTHON, SEEDS, OPERATING)
+PAGES = (README, FIRST_JOB, TRAIN, MAPS, TUNE, HUGGINGFACE, JOB_FILE, PYTHON, SEEDS, OPERATING)
 LONG = {OPERATING, TUNE, HUGGINGFACE}  # pages of the journeys for which continuous integration has no time
 
 
@@ -55,6 +56,16 @@ def provide(walk: Walk) -> None:
     earned = _json(walk, "zoo node earnings")
     assert int(earned["paid"]) > 0, f"the node was paid nothing: {earned}"
     assert _status(walk)["needs"] == [], f"the node lacks something: {_status(walk)['needs']}"
+
+
+def maps(walk: Walk) -> None:
+    """Map a module over items, by the command and from Python (guides/maps.md)."""
+    walk.do(MAPS, "def build")
+    walk.do(MAPS, "map: {batch_size")
+    walk.do(MAPS, "numpy.savez")
+    walk.do(MAPS, "zoo map map.yaml")
+    [returned] = walk.do(MAPS, "Client().map(")
+    assert "(1000, 10)" in returned.output, returned.output
 
 
 def _status(walk: Walk) -> dict[str, Any]:
@@ -144,7 +155,7 @@ def _arrive(walk: Walk) -> None:
     first.type(f"zoo account fund {account['address']} --zen 50000 --coin 10")
 
 
-FIRST: dict[str, Callable[[Walk], None]] = {"train": train, "verify": verify, "provide": provide}
+FIRST: dict[str, Callable[[Walk], None]] = {"train": train, "verify": verify, "provide": provide, "maps": maps}
 SECOND: dict[str, Callable[[Walk], None]] = {"seeds": seeds, "manual": manual}
 THIRD: dict[str, Callable[[Walk], None]] = {"operator": operator}
 FOURTH: dict[str, Callable[[Walk], None]] = {"tune": tune}

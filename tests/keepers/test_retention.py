@@ -17,6 +17,7 @@ from tests.client.test_results import TERMS
 from tests.keepers.test_retention_decisions import LATE, closed, job
 from tests.support.small_job import publish
 from zoo_compute.chain.views import JobView
+from zoo_compute.formats.aggregation import NO_OUTER, OuterOptimizer
 from zoo_compute.formats.bundles import Pointer
 from zoo_compute.formats.tags import job_tag, round_tag
 from zoo_compute.paths import DRAINING
@@ -211,6 +212,19 @@ def test_rounds_that_no_claim_needs__go__and_nothing_of_jobs_that_were_not_seen(
     assert other == files[1]
     assert lane.store.tags() == {round_tag(JOB, 3), round_tag(JOB, 4), round_tag(JOB + 1, 1)}
     assert lane.store.pins() == {other, mine, files[3], files[4]}
+
+
+@pytest.mark.parametrize("takes_part", [True, False])
+def test_a_map_s_rounds__are_its_results__and_stay_with_who_took_part(lane: Lane, takes_part: bool):
+    manifest = lane.author.manifest
+    outer = OuterOptimizer(1.0, 0.0, NO_OUTER)
+    lane.author.manifest = replace(manifest, outer=outer, heldout=None, quorum=manifest.slots, policy="roll back")
+    if not takes_part:
+        lane.lane._config = replace(lane.lane._config, operator=77)
+    tagged(lane, 1, 2, 3, 4)
+    lane.poll_once(lane.of(job(6, 4)))
+    kept = (1, 2, 3, 4) if takes_part else (3, 4)
+    assert lane.store.tags() == {round_tag(JOB, each) for each in kept}
 
 
 def test_a_job_whose_manifest_cannot_be_had__keeps_everything(lane: Lane, caplog: pytest.LogCaptureFixture):

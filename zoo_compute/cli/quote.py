@@ -25,12 +25,13 @@ REFERENCE = f"{REFERENCE_GPU} at {format_count(REFERENCE_FLOPS, 'FLOP/s')}"
 
 @click.command(cls=Command)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--data", type=click.Path(exists=True, path_type=Path), help="File or folder, instead of FILE's data.")
 @click.option("--max-budget", metavar="AMOUNT", help="Budget (in ZEN, or market.token); replaces the file's.")
 @click.option(
     "--preset", type=click.Choice(["devnet", "production"]), help="Preset to quote for if you have no network file."
 )
 @pass_settings
-def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | None) -> None:
+def quote(settings: Settings, file: Path, data: Path | None, max_budget: str | None, preset: str | None) -> None:
     """Print work, price range, worst-case escrow, locks and durations of the job in FILE. Needs no account; for ZEN, no chain."""
     from zoo_compute.jobs.loading import plan_job
     from zoo_compute.jobs.quote import PUBLIC, SMALL_WORK, work_unit
@@ -39,7 +40,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
     from zoo_compute.training.memory import memory_needs
 
     preset_name = preset or _preset_of(settings)
-    plan = plan_job(file, max_budget)
+    plan = plan_job(file, max_budget, data)
     if plan.job.known_token is None:
         _ask_chain(settings, plan.job)
     money = plan.job.token
@@ -52,13 +53,15 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
     prices, budget = plan.job.prices, plan.budget
     memory = memory_needs(plan.job.traced.graph, plan.job.profile)
     covered = budget is None or budget >= priced.most
-    data = {
+    items = None if plan.job.map is None else len(plan.job.items)
+    facts = {
         **priced.to_dict(),
         "preset": preset_name,
         "budget": None if budget is None else str(budget),
         "covered": covered,
         "operators": meeting,
         "memory": asdict(memory),
+        "items": items,
         "warnings": [*priced.warnings, *lacks],
         "prices": {key: str(value) for key, value in prices._asdict().items()},
     }
@@ -71,10 +74,9 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ("", f"{format_count(priced.tokens)} {unit}, {format_count(priced.flops, 'FLOP')}"),
         ("memory", _memory_line(memory)),
         ("network", _network_line(priced.update_bytes, priced.checkpoint_bytes)),
-        (
-            "checkpoints",
-            f"one every {priced.checkpoint_every_steps:,} steps and the last are kept after the job, on {plan.job.checkpoint.redundancy} stores",
-        ),
+        ("checkpoints", _kept_line(priced, plan.job.checkpoint.redundancy))
+        if items is None
+        else ("outputs", f"of {items:,} items, {_about(priced.expected // items, money)} an item"),
         ("price", f"{money.format(prices.reserve)} to {money.format(prices.max_price)} a slot-round"),
         (
             "aggregator",
@@ -112,7 +114,12 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ("total", f"{format_seconds(priced.longest_s)} at most without disputes, on preset {preset_name}"),
         *(("warning", text) for text in [*priced.warnings, *lacks]),
     ]
-    settings.emit(data, table(rows))
+    settings.emit(facts, table(rows))
+
+
+def _kept_line(priced: Quote, stores: int) -> str:
+    every = f"one every {priced.checkpoint_every_steps:,} steps and the last"
+    return f"{every} are kept after the job, on {stores} stores"
 
 
 def _unit_prices(priced: Quote, unit: str, money: Token) -> list[tuple[str, str]]:

@@ -367,9 +367,9 @@ class ComputeJob:
     def from_dict(cls, sections: object, *, directory: Path | None = None) -> ComputeJob:
         """From the sections of a configuration file. Raises JobError."""
         with as_job_errors():
-            given = check_sections(sections)
-        arguments = {_field(name): given[name] for name in SECTIONS if given.get(name) is not None}
-        return cls(**arguments, budget_max=given.get(BUDGET), directory=directory or Path())
+            said = check_sections(sections)
+        arguments = {_field(name): said[name] for name in SECTIONS if said.get(name) is not None}
+        return cls(**arguments, budget_max=said.get(BUDGET), directory=directory or Path())
 
     @property
     def sections(self) -> dict[str, Any]:

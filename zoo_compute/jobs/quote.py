@@ -184,7 +184,7 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         tokens=tokens,
         flops=flops,
         update_bytes=update_bytes(graph, manifest),
-        checkpoint_bytes=4 * sum(exchanged),
+        checkpoint_bytes=0 if manifest.is_map else 4 * sum(exchanged),
         checkpoint_every_steps=manifest.keep_every * manifest.inner_steps,
         escrow=params.escrow(terms),
         posting_deposit=params.least_posting_deposit(0),
@@ -218,8 +218,10 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
 
 
 def work_unit(job: ComputeJob) -> str:
-    """What `Quote.tokens` counts: tokens for a job with integer inputs, else examples."""
-    return "tokens" if tokens_of(job.traced.graph, batch_size=0) else "examples"
+    """What `Quote.tokens` counts: tokens for a job with integer inputs, else examples, or a map's items."""
+    if tokens_of(job.traced.graph, batch_size=0):
+        return "tokens"
+    return "examples" if job.map is None else "items"
 
 
 def price_lines(job: ComputeJob) -> list[str]:
