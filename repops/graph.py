@@ -92,7 +92,9 @@ class Graph:
         return tuple(
             entry.name
             for entry in self.state
-            if entry.kind == OPTIMIZER and (entry.name == OUTPUTS or entry.name.startswith(OUTPUTS + "."))
+            if entry.kind == OPTIMIZER
+            and (entry.name == OUTPUTS or entry.name.startswith(OUTPUTS + "."))
+            and self.nodes[entry.before].dtype == F32
         )
 
     @property

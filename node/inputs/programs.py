@@ -16,6 +16,7 @@ from zoo_compute.formats.manifest import Manifest
 from zoo_compute.store.interface import Store
 from zoo_compute.training.outer_optimizers import OUTER
 from zoo_compute.training.rounds import RESIDUAL, batch_nodes, with_residuals
+from zoo_compute.training.shapes import outputs_mismatch
 
 CHECKED = 256  # manifests of one program that are remembered as checked: jobs without end may name it
 _ready: OrderedDict[tuple[str, str, str], Programs] = OrderedDict()
@@ -70,12 +71,8 @@ def check_program(manifest: Manifest, programs: Programs) -> None:
         raise BadInputs(f"program: its batch is {shapes or 'nothing'}, the manifest's steps have {parts} examples")
     if not graph.exchanged or any(entry.name.startswith(OUTER) for entry in graph.state):
         raise BadInputs(f"program: nothing to exchange, or a name that starts with {OUTER!r}")
-    outputs = [graph.nodes[entry.before].shape for entry in graph.state if entry.name in graph.outputs]
-    rows = (manifest.inner_steps, manifest.batch_size)
-    if manifest.is_map != bool(outputs) or any(shape[:2] != rows for shape in outputs):
-        raise BadInputs(
-            f"program: its outputs are {outputs or 'none'}, a {'map' if manifest.is_map else 'training'} keeps {rows if manifest.is_map else 'none'}"
-        )
+    if mismatch := outputs_mismatch(graph, manifest):
+        raise BadInputs(f"program: {mismatch}")
     try:
         whole = not manifest.keeps_residuals or with_residuals(graph) == graph
     except BadProgram as error:

@@ -190,6 +190,28 @@ def test_a_function_that_returns_the_module_alone__or_what_training_needs(tmp_pa
         _ = ComputeJob.from_dict({**given, "model": {"module": "none.py:build"}}, directory=tmp_path).traced
 
 
+def test_a_program_of_the_wrong_kind__is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    import repops
+
+    net = torch.nn.Linear(5, 3)
+    batch = torch.zeros(4, 5), torch.zeros(4, 3)
+    learns = repops.trace(net, torch.nn.functional.mse_loss, torch.optim.SGD(net.parameters()), batch)
+    weights = {name: tensor.detach().numpy() for name, tensor in net.named_parameters()}
+    for name, program in (("learns", learns), ("short", repops.trace_map(net, batch[0], 3))):
+        repops.save(program, tmp_path / name)
+        made = ComputeJob.from_dict(
+            {
+                "model": {"program": name},
+                "data": {"arrays": {"x": ITEMS}},
+                "map": {"batch_size": 4, "slots": 2},
+                "budget_max": 20,
+            },
+            directory=tmp_path,
+        )
+        with pytest.raises(JobError, match=r"model\.program: it keeps outputs .*, and the map's are \(7, 4\)"):
+            publish_files(made, dataset_of(made, print), BlockStore(tmp_path / "store"), weights=weights)
+
+
 def test_a_module_is_traced_in_eval_mode__and_left_as_it_was() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Dropout(0.5)).train()
     names = {entry.name for entry in job(module=module).traced.graph.state}

@@ -50,7 +50,7 @@ def test_a_manifest_and_a_program_that_are_of_different_kinds__are_refused(tmp_p
     trains = replace(
         job.manifest, outer=OuterOptimizer(0.7, 0.9), heldout=HeldoutFile(job.manifest.data.cid), quorum=SLOTS
     )
-    with pytest.raises(BadInputs, match="its outputs are"):
+    with pytest.raises(BadInputs, match="and the job trains"):
         check_program(trains, job.programs)
-    with pytest.raises(BadInputs, match="its outputs are"):
+    with pytest.raises(BadInputs, match="and the map's are"):
         check_program(replace(job.manifest, inner_steps=STEPS + 1), job.programs)

@@ -21,7 +21,7 @@ from zoo_compute.training.examples import TOKENS, Dataset, Examples
 from zoo_compute.training.outer_optimizers import OUTER
 from zoo_compute.training.rounds import checkpoint_nodes
 from zoo_compute.training.schedules import with_rates
-from zoo_compute.training.shapes import batch_mismatch, shape_mismatch
+from zoo_compute.training.shapes import batch_mismatch, outputs_mismatch, shape_mismatch
 from zoo_compute.training.work_root import work_of
 
 
@@ -66,6 +66,12 @@ def publish_files(
     tensors = traced.initial if weights is None else weights
     if tensors is None:
         raise JobError("a program file has no weights", hint="give them with --weights FILE (safetensors)")
+    outline = job.outline()
+    if mismatch := outputs_mismatch(traced.graph, outline):
+        raise JobError(
+            f"model.program: {mismatch}",
+            hint="a map takes a program of `repops.trace_map`, and training one of `repops.trace`",
+        )
     parts = {name: examples for name, examples in dataset._asdict().items() if examples}
     for name, examples in parts.items():
         mismatch = batch_mismatch(examples, traced.graph, job.training.batch_size, job.training.accumulate)
@@ -78,7 +84,6 @@ def publish_files(
             f"data.heldout: {counts['heldout']} examples make no batch of {job.training.batch_size}",
             hint="set data.heldout to at least training.batch_size",
         )
-    outline = job.outline()
     checkpoint = initial_checkpoint(traced.graph, tensors, outline.aggregation_spec)
     learned = [name for name in traced.graph.exchanged if name in checkpoint]
     broken = next((name for name in learned if not np.isfinite(checkpoint[name]).all()), None)

@@ -10,6 +10,7 @@ from repops.backend import DTYPE
 from repops.commitments import Array
 from repops.graph import RATE, Graph
 from zoo_compute.formats.aggregation import AggregationSpec
+from zoo_compute.formats.manifest import Manifest
 from zoo_compute.training.examples import TOKENS, ExampleRows, batch_of
 from zoo_compute.training.rounds import batch_nodes, checkpoint_nodes
 
@@ -46,3 +47,13 @@ def batch_mismatch(examples: ExampleRows, step: Graph, batch_size: int, accumula
                 f"{name} is {array.dtype.name} {array.shape}, the program takes {DTYPE[node.dtype].name} {node.shape}"
             )
     return ""
+
+
+def outputs_mismatch(step: Graph, manifest: Manifest) -> str:
+    """How a program's outputs do not fit its manifest; empty if they do. A map's are (inner_steps, batch_size, ...)."""
+    shapes = [step.nodes[entry.before].shape for entry in step.state if entry.name in step.outputs]
+    rows = (manifest.inner_steps, manifest.batch_size)
+    if not manifest.is_map:
+        return f"it keeps outputs {shapes}, and the job trains" if shapes else ""
+    odd = [shape for shape in shapes if shape[:2] != rows]
+    return f"it keeps outputs {odd or 'of no kind'}, and the map's are {rows} and further" if odd or not shapes else ""
