@@ -60,15 +60,20 @@ def shares_to_fetch(view: JobView, operator: int) -> tuple[int, ...]:
 
 
 def signers_to_check(view: JobView, me: OperatorContext, made: Checkpoint) -> Mapping[int, int]:
-    """Those who signed for a checkpoint, by place: whoever has a seat sees that they serve it. Not those who lost their place for that
-    already.
+    """Those who signed for a checkpoint, by place: whoever has a seat sees that they serve it, while there is time to demand it. Not those
+    who lost their place for that already.
     """
     custody = view.custody
-    if custody is None or view.run is None or _lane(view, view.run, me) is None:
+    if custody is None or view.run is None or _lane(view, view.run, me) is None or view.now > _latest_demand(made, me):
         return {}
     signers = custody.signers_of(made.turn, made.seat)
     others = {place: operator for place, operator in signers.items() if operator not in (me.operator, made.operator)}
     return {place: operator for place, operator in others.items() if not custody.was_helped(operator)}
+
+
+def _latest_demand(made: Checkpoint, me: OperatorContext) -> int:
+    """When a demand of a signer still ends before the claim's window does."""
+    return made.deadline - 2 * me.answer_s
 
 
 def demand_of_silent(view: JobView, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
@@ -78,8 +83,8 @@ def demand_of_silent(view: JobView, me: OperatorContext, progress: Progress) -> 
     """
     taken: set[object] = set()  # claims, and operators: the first demand without an answer costs it its place
     for made, place in progress.silent:
-        operator, latest = signers_to_check(view, me, made).get(place), made.deadline - 2 * me.answer_s
-        if operator is None or made.final or view.now > latest or taken & {made.fields, operator}:
+        operator, latest = signers_to_check(view, me, made).get(place), _latest_demand(made, me)
+        if operator is None or made.final or taken & {made.fields, operator}:
             continue
         # Others' demand that was opened later leaves me too little time to wait for it.
         early = latest - me.answer_s * 3 // 2

@@ -137,6 +137,9 @@ def test_whoever_has_a_seat__looks_after_signers_but_itself_and_the_checkpoints_
         assert lost == looked_after, "it lost what it costs that others answered for it"
     stranger = replace(THE_PROVIDER, operator=77)
     assert signers_to_check(held(OPENED), stranger, MADE_BY_OTHER) == {}
+    latest = MADE_BY_OTHER.deadline - 2 * THE_PROVIDER.answer_s
+    assert signers_to_check(held(latest), THE_PROVIDER, MADE_BY_OTHER)
+    assert signers_to_check(held(latest + 1), THE_PROVIDER, MADE_BY_OTHER) == {}, "no demand would end in time"
 
 
 def test_of_a_silent_signer__one_chunk_is_demanded_from_the_lane_that_stops_no_clocks() -> None:
