@@ -226,7 +226,7 @@ class Looks:
             self.state = store.add(state_bytes(state))
             pointer = Pointer(1, 0, self.state, state_root(state), 0b11)
             self.pointer = store.add(pointer.to_bytes())
-        self.made = replace(MADE_BY_OTHER, cid=digest_of(self.pointer))
+        self.made = replace(MADE_BY_OTHER, cid=digest_of(self.pointer), deadline=OPENED + 10_000)
         self.checks = SignerChecks(self.mine, poll_s=0.1)
 
     def silent(self, now: int, made: Checkpoint | None = None) -> tuple[tuple[Checkpoint, int], ...]:
