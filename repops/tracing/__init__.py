@@ -57,7 +57,7 @@ def trace_map(module: torch.nn.Module, inputs: Any, steps: int = 1) -> Program:
 
     inputs: a batch of the shapes every batch will have, items along the first axis of every tensor; its values do not matter. A tuple
     becomes positional arguments, a dict keyword arguments. The module is traced in the mode it is in (train or eval); it returns
-    float32 tensors, one or in a tuple or dict, with a row for each item. After step s (from 0) of so many `steps`, row s of the
+    float32 tensors, one or in a tuple or dict, with a row for each item; of a Hugging Face output its `logits` are taken. After step s (from 0) of so many `steps`, row s of the
     state's `outputs` (steps, items, ...) has what the module returned; of several tensors, `outputs.NAME`. The rows of a batch with an index
     out of range are NaN.
     """

@@ -23,7 +23,7 @@ from torch.fx.traceback import preserve_node_meta
 from repops.batches import leaves, named
 from repops.graph import OUTPUTS
 from repops.tracing import families
-from repops.tracing.losses import Loss, loss_of
+from repops.tracing.losses import Loss, logits_of, loss_of
 from repops.tracing.lower import LOWERINGS, dtype_of, plain_name
 from repops.tracing.refusals import HINTS, TraceRefused, user_name
 from repops.tracing.sources import SourceMode
@@ -147,8 +147,9 @@ class _TracedForward:
         tensors |= {name: tensors[name].clone() for name in self._buffers}  # in-place updates land here
         with substituted(), self.source:
             output = _call(self._module, tensors, self._inputs, dict(zip(self._batch, batch, strict=True)))
+        logits = None if type(output) is dict else logits_of(output)  # of Hugging Face, whose outputs have caches too
         try:
-            outputs = dict(leaves(OUTPUTS, output))
+            outputs = dict(leaves(OUTPUTS, output if logits is None else logits))
         except ValueError as error:
             raise TraceRefused(
                 f"what the module returns ({str(error).removeprefix('batch: ')})",

@@ -13,6 +13,7 @@ import pytest
 from repops.files import load_state
 from tests.support.map_job import ITEMS, SLOTS, publish, wanted
 from tests.support.small_job import SmallJob
+from zoo_compute.client.branches import load_branch
 from zoo_compute.client.evaluation import Heldout
 from zoo_compute.client.outputs import MappedRound, Outputs, OutputsFile, joined
 from zoo_compute.errors import UserError
@@ -130,9 +131,13 @@ def test_a_name_of_no_file_of_arrays__is_refused(tmp_path: Path) -> None:
         OutputsFile(tmp_path / "out.csv", 1)
 
 
-def test_a_map__has_no_held_out_loss(mapped: Mapped) -> None:
+def test_a_map__has_neither_a_held_out_loss_nor_a_branch(mapped: Mapped) -> None:
     with pytest.raises(UserError, match="job 1 maps a module over items"):
         Heldout(mapped.view, mapped.job.store)
+    view = mapped.view
+    view.final_rounds = view.completed_rounds = 2
+    with pytest.raises(UserError, match="job 1 maps a module over items"):
+        load_branch(view, view, mapped.job.store)
 
 
 def test_a_job_that_trains__has_no_outputs(tmp_path: Path) -> None:

@@ -148,3 +148,16 @@ def test_a_name_that_the_step_needs__is_refused() -> None:
     module.register_buffer("outputs", torch.zeros(1))
     with pytest.raises(TraceRefused, match="'outputs' names a tensor of the module"):
         repops.trace_map(module, torch.zeros(BATCH, 5))
+
+
+def test_of_a_hugging_face_model__the_logits_are_the_outputs() -> None:
+    transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")
+    torch.manual_seed(0)
+    sizes = {"n_layer": 1, "n_head": 2, "n_embd": 8, "vocab_size": 11, "n_positions": 6}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).eval()
+    words = torch.randint(0, 11, (BATCH, 6))
+    program = repops.trace_map(model, words)
+    assert program.graph.outputs == ("outputs",)
+    made = run(program, model, [words])["outputs"][0]
+    with torch.no_grad():
+        assert torch.allclose(made, model(words).logits, atol=1e-5)

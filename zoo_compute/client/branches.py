@@ -76,6 +76,8 @@ def load_branch(
             hint="a checkpoint is final when the challenge windows of its claims are over: `zoo job watch JOB --settled`",
         )
     manifest = manifest_of(view, store)
+    if manifest.is_map:
+        raise UserError(f"job {view.job} maps a module over items: it has no branch to merge")
     examples = count_examples(view.slot_rounds(since, end), manifest)
     if examples == 0:
         raise UserError(f"job {view.job}: no training since checkpoint {since} counts")
