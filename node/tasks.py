@@ -55,14 +55,13 @@ from repops import backend
 from zoo_compute.codec.files import UpdateLayout
 from zoo_compute.formats.bundles import Pointer
 from zoo_compute.formats.tags import job_tag, round_tag
-from zoo_compute.jobs.clocks import LINK_BYTES
 from zoo_compute.json_codec import decode, finite_or_none
 from zoo_compute.spec.frames import Result
 from zoo_compute.spec.merkle import root_of_shares
 from zoo_compute.store.dag import prefetch
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import batch_of
-from zoo_compute.training.held_bytes import round_bytes
+from zoo_compute.training.held_bytes import LINK_BYTES, round_bytes
 from zoo_compute.training.memory import aggregation_flops
 from zoo_compute.training.outliers import harmful_slots, scores_of
 from zoo_compute.training.rounds import aggregation_shares, checkpoint_bytes
@@ -159,7 +158,9 @@ def run_shard(
     update = put_update(store, result.update, inputs.manifest, programs.graph, tag=tag)
     kept = carried_state.save(store, result.private, tag=tag)
     wall_s = time.perf_counter() - began
-    return ShardReport.of(request, inputs, result, update=update, private=kept, wall_s=wall_s).to_dict()
+    return ShardReport.of(
+        request, inputs.manifest, programs, result, update=update, private=kept, wall_s=wall_s
+    ).to_dict()
 
 
 def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from zoo_compute.json_codec import finite_or_none
 from zoo_compute.training.rounds import tokens_of
 
 if TYPE_CHECKING:
+    from node.compute.programs import Programs
     from node.compute.training import ShardResult
-    from node.inputs.job_files import Inputs
+    from zoo_compute.formats.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,15 @@ class ShardReport:
     def of(
         cls,
         request: Mapping[str, Any],
-        inputs: Inputs,
+        manifest: Manifest,
+        programs: Programs,
         result: ShardResult,
         *,
         update: str,
         private: str | None,
         wall_s: float,
     ) -> ShardReport:
-        losses = [None, None] if inputs.manifest.is_map else [result.losses[0], result.losses[-1]]
+        losses = [None, None] if manifest.is_map else [result.losses[0], result.losses[-1]]
         return cls(
             job=request["job"],
             round=result.round,
@@ -63,10 +65,10 @@ class ShardReport:
             update_root=result.update_root.hex(),
             loss=[None if loss is None else finite_or_none(loss) for loss in losses],
             skipped=result.skipped,
-            tokens=inputs.manifest.inner_steps * tokens_of(inputs.programs.graph, inputs.manifest.batch_size),
+            tokens=manifest.inner_steps * tokens_of(programs.graph, manifest.batch_size),
             seconds=result.seconds,
             wall_s=wall_s,
-            device=str(inputs.programs.device),
+            device=str(programs.device),
             private=private,
         )
 

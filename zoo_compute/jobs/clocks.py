@@ -26,10 +26,10 @@ from typing import NamedTuple
 
 from repops.profile import Profile
 from zoo_compute.spec.params import MAX_SECONDS
+from zoo_compute.training.held_bytes import LINK_BYTES
 
 CPU_FLOPS = 1_250_000_000  # a second, of one core without AVX2
 GPU_FLOPS = 5_000_000_000_000  # a second, of a consumer's card
-LINK_BYTES = 5_000_000  # a second
 CPU_LONGEST_S = 3_600
 SLOTS_PER_WORKER = 3
 

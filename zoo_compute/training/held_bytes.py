@@ -11,6 +11,8 @@ from zoo_compute.formats.manifest import Manifest
 from zoo_compute.training.compression import packed_bits
 from zoo_compute.training.rounds import checkpoint_bytes
 
+LINK_BYTES = 5_000_000  # a second, over the slowest link that a job's clocks have time for
+
 
 def update_bytes(step: Graph, manifest: Manifest) -> int:
     """Estimated, of one slot."""
