@@ -65,6 +65,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     },
     "docs/guides/verify.md": {"$ zoo dispute list": SHOWN},
     "docs/reference/errors.md": {"ZooError": "is a drawing"},
+    "docs/reference/job-file.md": {"zoo job schema": COMMANDS},
     "docs/reference/operator-json.md": {"zoo node schema": COMMANDS},
     "docs/tutorials/first-job.md": {"-m venv": "a journey's machine has its virtual environment"},
     "docs/tutorials/first-node.md": {

@@ -19,7 +19,7 @@ PAID = ClaimState.PAID
 
 
 def manifest(**changes: int) -> Any:
-    return SimpleNamespace(**({"rounds": ROUNDS, "carry": 1, "delay": 0, "keep_every": 3} | changes))
+    return SimpleNamespace(**({"rounds": ROUNDS, "carry": 1, "delay": 0, "keep_every": 3, "is_map": False} | changes))
 
 
 def roots(done: int) -> dict[int, bytes]:

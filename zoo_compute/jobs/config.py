@@ -98,7 +98,7 @@ class ComputeJob:
     """
 
     model_config: dict[str, Any]
-    data_config: dict[str, Any] = field(default_factory=dict)
+    data_config: dict[str, Any]
     training_config: dict[str, Any] = field(default_factory=dict)
     budget_max: str | int | float | None = None
     market_config: dict[str, Any] | None = None
@@ -368,7 +368,7 @@ class ComputeJob:
         """From the sections of a configuration file. Raises JobError."""
         with as_job_errors():
             said = check_sections(sections)
-        arguments = {_field(name): said[name] for name in SECTIONS if said.get(name) is not None}
+        arguments = {"data_config": {}} | {_field(name): said[name] for name in SECTIONS if said.get(name) is not None}
         return cls(**arguments, budget_max=said.get(BUDGET), directory=directory or Path())
 
     @property
