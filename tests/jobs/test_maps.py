@@ -214,6 +214,7 @@ def test_a_program_of_the_wrong_kind__is_refused_before_anything_is_sent(tmp_pat
 
 def test_a_module_is_traced_in_eval_mode__and_left_as_it_was() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Dropout(0.5)).train()
+    module[0].eval()
     names = {entry.name for entry in job(module=module).traced.graph.state}
     assert "seed" not in names, "nothing is drawn: there is no dropout in eval mode"
-    assert module.training
+    assert [each.training for each in module.modules()] == [True, False, True]

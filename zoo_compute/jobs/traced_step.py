@@ -139,12 +139,13 @@ def trace_items(
     if not isinstance(module, torch.nn.Module):
         raise UserError(f"model.module: expected a module of torch to map, got {type(module).__name__}")
     inputs = torch.from_numpy(np.zeros((batch_size, *items.shape[1:]), items.dtype))
-    was_training = module.training
+    modes = {each: each.training for each in module.modules()}
     with _tracing():
         try:
             program = repops.trace_map(module.eval(), inputs.long() if inputs.dtype == torch.int32 else inputs, steps)
         finally:
-            module.train(was_training)
+            for each, training in modes.items():  # a live module is the caller's
+                each.training = training
     return made.step(program, module)
 
 
