@@ -68,7 +68,7 @@ class _MapAssembly:
     def _seed(self) -> View:
         return self.state[SEED][1] if SEED in self.state else self._add(SEED, OPTIMIZER, I32, ())
 
-    def _leaves(self, name: str, after: View) -> None:
+    def _set_after(self, name: str, after: View) -> None:
         kind, before, _ = self.state[name]
         self.state[name] = (kind, before, after)
 
@@ -79,13 +79,13 @@ class _MapAssembly:
         results = [context.plain(each).view for each in run(captured.code, context, [Value.of(v) for v in views])]
         outputs, buffers = results[: len(captured.outputs)], results[len(captured.outputs) :]
         for name, view in zip(captured.buffers, buffers, strict=True):
-            self._leaves(name, view)
+            self._set_after(name, view)
         legal = b.scalar(1, I32)
         for check in context.checks:
             legal = b.map("and", legal, check.view)
         for name, view in zip(captured.outputs, outputs, strict=True):
             self._keep(name, b.map("where", legal, view, math.nan) if context.checks else view)
-        self._leaves(STEP, b.map("iadd", self.done, 1))
+        self._set_after(STEP, b.map("iadd", self.done, 1))
         entries = [(name, *entry) for name, entry in self.state.items()]
         return b.finish(entries, list(self.batch.items()), b.scalar(0.0, F32))
 
@@ -96,4 +96,4 @@ class _MapAssembly:
         place = b.map("ieq", b.iota(self.steps), self.done)
         for _ in rows.shape:
             place = place.unsqueeze(place.rank)
-        self._leaves(name, b.map("where", place, rows.unsqueeze(0), before))
+        self._set_after(name, b.map("where", place, rows.unsqueeze(0), before))

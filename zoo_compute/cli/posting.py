@@ -48,11 +48,10 @@ def posting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Posted:
-    """facts: for a script. before: an earlier run of the command had posted it."""
+    """facts: for a script."""
 
     job: Job
     facts: dict[str, Any]
-    before: bool = False
 
 
 @contextlib.contextmanager
@@ -91,13 +90,13 @@ def posted(
         )
     client = settings.client(store=location)
     with _serving(settings, client, serve) as served:
-        before = False
+        before = ""
         try:
             job = client.train(plan.job, weights=weights, merge=merge, again=again, anyway=anyway)
         except AlreadyPosted as known:
             if not resumes:
                 raise
-            job, before = client.job(known.job), True
+            job, before = client.job(known.job), "was posted before: going on with it"
         except KeyboardInterrupt:
             settings.say(
                 "interrupted: no money moved, unless a line above says `approving` or `posting`; rerun the same command to resume"
@@ -105,12 +104,9 @@ def posted(
             raise
         token, escrow = client.pay_in_token_of(plan.job), plan.job.escrow
         del plan  # and with it the model's memory: following takes days
-        if before:
-            settings.say(f"job {job.id} was posted before: going on with it")
-        else:
-            settings.say(f"job {job.id} is posted; {token.format(escrow)} in escrow")
+        settings.say(f"job {job.id} {before or f'is posted; {token.format(escrow)} in escrow'}")
         try:
-            yield Posted(job, {"job": job.id, "escrow": str(escrow), "token": token.to_dict()}, before)
+            yield Posted(job, {"job": job.id, "escrow": str(escrow), "token": token.to_dict()})
         except KeyboardInterrupt:
             if served:
                 _report_holders(settings, job.operators_with_files())

@@ -203,8 +203,11 @@ class Job:
         return fetch_result(self.view(), self._client.store, Path(path), whole=whole)
 
     def is_map(self) -> bool:
-        """Whether the job maps a module over items, instead of training it. Raises ContentMissing."""
-        return self._manifest(self.view()).is_map
+        """Whether the job maps a module over items, instead of training it. False if its manifest is unavailable here."""
+        try:
+            return self._manifest(self.view()).is_map
+        except (StoreError, UserError):
+            return False
 
     def outputs(
         self,
@@ -223,11 +226,13 @@ class Job:
         self._client.use_peers()
         outputs, round_ = Outputs(self.view(), self._client.store), after
         while True:
-            now, view = self._look(), self.view()
+            now = self._look()
             show(now)
-            while round_ < view.final_rounds:
-                yield outputs.of_round(view, round_)
-                round_ += 1
+            if round_ < now.final_rounds:
+                view = self.view()
+                while round_ < view.final_rounds:
+                    yield outputs.of_round(view, round_)
+                    round_ += 1
             if round_ == now.rounds or now.settled:
                 return
             time.sleep(poll_s)

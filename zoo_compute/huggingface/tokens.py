@@ -87,7 +87,7 @@ def tokens_of(texts: Sequence[str], tokenizer: Any, say: Callable[[str], None]) 
     return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
 
-def rows_of(texts: Sequence[str], tokenizer: Any) -> list[Sequence[int]]:
+def tokens_of_each(texts: Sequence[str], tokenizer: Any) -> list[Sequence[int]]:
     """The tokens of each text, without special ones."""
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()

@@ -80,7 +80,7 @@ def _items(job: ComputeJob, say: Say) -> Array:
     else:
         tokenizer = tokens.load_tokenizer(place)
         tokens.check_vocabulary(tokenizer, place, job.model.vocabulary)
-        rows = tokens.rows_of(job.items, tokenizer)
+        rows = tokens.tokens_of_each(job.items, tokenizer)
     cut = sum(len(row) > job.context for row in rows)
     if cut:
         say(f"note: {cut:,} of {len(rows):,} items have more than {job.context:,} tokens, and are cut")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -36,18 +37,14 @@ def stored_arrays(data: DataSection, directory: Path) -> Examples | None:
         return None
     if len(paths) > 1:
         raise BadField(f"data: {of_arrays[0].name} is a file of arrays; give it as the only path")
-    try:
+    with _of_data():
         return read_arrays(paths[0])
-    except ValueError as error:
-        raise BadField(f"data: {error}") from error
 
 
 def examples_of(stored: Examples) -> Examples:
     """The examples to train on, in some order. Raises BadField."""
-    try:
+    with _of_data():
         return prepare_arrays(stored, 0, heldout=1).examples
-    except ValueError as error:
-        raise BadField(f"data: {error}") from error
 
 
 def lines_of(data: DataSection, directory: Path) -> list[str]:
@@ -55,10 +52,8 @@ def lines_of(data: DataSection, directory: Path) -> list[str]:
     paths = data_paths(data, directory)
     if not paths:
         raise BadField("data: missing; give --data, or set `path`")
-    try:
+    with _of_data():
         lines = b"\n".join(read_documents(paths)).decode().splitlines()
-    except (ValueError, UnicodeDecodeError) as error:
-        raise BadField(f"data: {error}") from error
     return [line for line in lines if line.strip()]
 
 
@@ -72,7 +67,14 @@ def rows_of(tokens: Sequence[Sequence[int]], context: int) -> Array:
 
 def array_of_items(stored: Examples) -> Array:
     """The items of a map that are arrays. Raises BadField."""
-    try:
+    with _of_data():
         return prepare_items(stored)
+
+
+@contextmanager
+def _of_data() -> Iterator[None]:
+    """Turn a ValueError into a BadField that names the section."""
+    try:
+        yield
     except ValueError as error:
         raise BadField(f"data: {error}") from error
