@@ -146,6 +146,21 @@ def test_lines_of_text__are_items_cut_to_the_context_or_filled_up(tmp_path: Path
     assert made.traced.batch["inputs"].shape == (2, 4)
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"path": "blank.txt"}, r"no line of blank\.txt has text"),
+        ({"path": "blank.txt", "column": "text"}, "one array or lines of text"),
+        ({"dataset": "somebodys"}, "one array or lines of text"),
+    ],
+)
+def test_text_that_has_no_items__is_refused(data: dict[str, Any], message: str, tmp_path: Path) -> None:
+    (tmp_path / "blank.txt").write_text("\n  \n")
+    given = {"model": {"layers": 1, "heads": 2, "width": 8, "context": 16}, "map": {"batch_size": 2, "slots": 1}}
+    with pytest.raises(JobError, match=message):
+        ComputeJob.from_dict({**given, "data": data}, directory=tmp_path)
+
+
 def test_lines_of_text__are_tokens_where_there_is_a_tokenizer(tmp_path: Path) -> None:
     from tests.support.tiny_gpt2 import save_tokenizer
 

@@ -49,12 +49,19 @@ def examples_of(stored: Examples) -> Examples:
 
 def lines_of(data: DataSection, directory: Path) -> list[str]:
     """The items of a map that are text: the lines that are not empty. Raises BadField."""
+    if data.dataset is not None or data.split or data.subset or data.column:
+        raise BadField(
+            "data: a map takes one array or lines of text; write the column or dataset that you mean to a file"
+        )
     paths = data_paths(data, directory)
     if not paths:
         raise BadField("data: missing; give --data, or set `path`")
     with _of_data():
         lines = b"\n".join(read_documents(paths)).decode().splitlines()
-    return [line for line in lines if line.strip()]
+    items = [line for line in lines if line.strip()]
+    if not items:
+        raise BadField(f"data: no line of {', '.join(path.name for path in paths)} has text")
+    return items
 
 
 def rows_of(tokens: Sequence[Sequence[int]], context: int) -> Array:
