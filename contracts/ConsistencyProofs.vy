@@ -179,9 +179,9 @@ def _carried(
 @view
 def _seed(frame: IEvidence.Frame) -> bytes4:
     """
-    @notice What a slot-round's random draws come from; a trial's come from its seed, which is its round.
+    @notice What a slot-round's random draws come from; a trial's, and a receipt's, from its round.
     """
-    if frame.job == claims.TRIALS:
+    if not claims._is_of_job(frame.job):
         return convert(slice(convert(frame.round, bytes32), 0, 4), bytes4)
     manifest: bytes32 = (staticcall ITaskViews(tasks).jobs(frame.job)).manifest
     digest: bytes32 = sha256(
@@ -237,7 +237,7 @@ def _data(frame: IEvidence.Frame, position: IEvidence.Position, given: consisten
     self._check_here(frame.kind == TRAINING_PROGRAM)
     name: Bytes[consistency.MAX_ENTRY] = self._batch_name(frame, position, given.descriptor, given.entry)
     committed: bytes4 = consistency._shown(position, given.leaf, given.element)
-    if frame.job == claims.TRIALS:
+    if not claims._is_of_job(frame.job):
         # All its batches are zeros.
         self._check_false(committed != empty(bytes4))
         return

@@ -116,6 +116,7 @@ registry: immutable(address)
 tasks: immutable(address)
 settlement: immutable(address)
 admissions: immutable(address)
+serving: immutable(address)
 evidence: immutable(address)
 descent: immutable(address)
 # Seconds of the committer's and of the askers' side along a path; after an ask, in which the author's owner is paid whoever answers;
@@ -214,6 +215,7 @@ def __init__(
     tasks_: address,
     settlement_: address,
     admissions_: address,
+    serving_: address,
     evidence_: address,
     descent_: address,
     committer_s_: uint256,
@@ -227,6 +229,7 @@ def __init__(
     @param tasks_ Knows what a re-execution is worth.
     @param settlement_ Keeps the claims of jobs.
     @param admissions_ Keeps the claims of trials.
+    @param serving_ Keeps the claims of receipts.
     @param evidence_ Says whether evidence shows that a claim is false.
     @param descent_ Checks the answers that lead from tree to tree.
     @param committer_s_ Seconds of the committer along a path.
@@ -241,6 +244,7 @@ def __init__(
     tasks = tasks_
     settlement = settlement_
     admissions = admissions_
+    serving = serving_
     evidence = evidence_
     descent = descent_
     committer_s = committer_s_
@@ -277,7 +281,7 @@ def ask_claim(
     if (
         kind > RESULT
         or (kind == AGGREGATION) != (claim.seat >= claim_hashes.AGGREGATION)
-        or (job == claim_hashes.TRIALS and kind != TRAINING and kind != RESULT)
+        or (not claim_hashes._is_of_job(job) and kind != TRAINING and kind != RESULT)
     ):
         self._refuse("referee: not of this kind")
     frame: IEvidence.Frame = empty(IEvidence.Frame)
@@ -865,11 +869,11 @@ def _with_deadline(word: uint256) -> uint256:
 @view
 def _heavy_price(word: uint256, is_aggregation: bool, paid: uint256) -> (address, uint256):
     """
-    @notice What a heavy ask prepays, in which token: a re-execution, at the claim's price or the reserve. Of a trial nothing.
+    @notice What a heavy ask prepays, in which token: a re-execution, at the claim's price or the reserve. Of a trial or a receipt nothing.
     @param paid What the claim is paid for a slot or for the aggregation: re-openings raise it above the reserve.
     """
     job: uint256 = word >> JOB_AT
-    if job == claim_hashes.TRIALS:
+    if not claim_hashes._is_of_job(job):
         return empty(address), 0
     token: address = empty(address)
     reserve: uint256 = 0
@@ -1052,7 +1056,9 @@ def _court(job: uint256) -> address:
     """
     @notice Who keeps the claims of a job.
     """
-    return admissions if job == claim_hashes.TRIALS else settlement
+    if claim_hashes._is_of_job(job):
+        return settlement
+    return admissions if job == claim_hashes.TRIALS else serving
 
 
 @internal

@@ -31,6 +31,7 @@
             ├── CustodyRefusal     "custody: ..."
             ├── AuditsRefusal      "audits: ..."
             ├── AdmissionsRefusal  "admissions: ..."
+            ├── ServingRefusal     "serving: ..."
             ├── RefereeRefusal     "referee: ..."
             ├── EvidenceRefusal    "evidence: ..."
             ├── ExecutorRefusal    "executor: ..."
@@ -216,6 +217,10 @@ class AuditsRefusal(Refusal):
 
 class AdmissionsRefusal(Refusal):
     """Admissions."""
+
+
+class ServingRefusal(Refusal):
+    """Serving: a seat, or a receipt of an answer."""
 
 
 class RefereeRefusal(Refusal):

@@ -13,8 +13,10 @@ from . import bits
 from . import merkle
 
 
-# In place of a job where the claim is a trial, which Admissions keeps as Settlement keeps others: no job has this number.
+# In place of a job where the claim is a trial, which Admissions keeps as Settlement keeps others, or an admitted receipt, which
+# Serving keeps: no job has these numbers.
 TRIALS: constant(uint256) = 0
+RECEIPTS: constant(uint256) = 2**32 - 1
 # Seats from here on are of aggregators.
 AGGREGATION: constant(uint256) = 128
 # Status of a claim: neither paid, convicted nor void; convicted.
@@ -30,6 +32,15 @@ ABSENT: constant(uint256) = 6
 @pure
 def _hash(claim: ISettlementViews.Claim) -> bytes32:
     return keccak256(abi_encode(claim))
+
+
+@internal
+@pure
+def _is_of_job(job: uint256) -> bool:
+    """
+    @notice Whether a claim is of a job: else it is of one run from a start of its own, with a seed in place of its round, on zeros.
+    """
+    return job != TRIALS and job != RECEIPTS
 
 
 @internal

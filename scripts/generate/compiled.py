@@ -32,6 +32,7 @@ CONTRACTS = (
     "Availability",
     "Custody",
     "Admissions",
+    "Serving",
     "OpExecutor",
     "ConsistencyProofs",
     "Evidence",

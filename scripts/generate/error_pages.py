@@ -20,6 +20,7 @@ REASONS = {  # contract -> how its refusals begin
     "Custody": "custody",
     "Audits": "audits",
     "Admissions": "admissions",
+    "Serving": "serving",
     "Referee": "referee",
     "Rewards": "rewards",
     "Datasets": "datasets",

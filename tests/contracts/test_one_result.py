@@ -47,7 +47,7 @@ def test_ask_claim__of_a_result_that_is_too_high__is_refused(results):
     claim = astuple(claim_of(tree))
     with chain.anchor():
         double = load("mocks/DisputesDouble").deploy()
-        referee = load("Referee").deploy(*[double] * 6, 1_000, 100, 10, 1, 50)
+        referee = load("Referee").deploy(*[double] * 7, 1_000, 100, 10, 1, 50)
         double.set_claim(JOB, claim, (WORK.root, 100, SLOTS, chain.timestamp + 100))
         asker = chain.account("asker")
         chain.set_balance(asker, 10**20)

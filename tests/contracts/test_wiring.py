@@ -36,12 +36,14 @@ DEPLOYMENTS = [
     ("Audits", "registry tasks settlement rewards zen", "place_bond draw_blocks lapse_s", "referee"),
     ("Custody", "registry tasks settlement availability", "bid_window_s exit_delay_s answer_s draw_blocks", ""),
     ("Admissions", "registry governor", "benchmark_s min_window_s epoch_s", "referee"),
+    ("Serving", "zen registry", "min_window_s receipt_s", "referee"),
 ]
 NAMES = [each[0] for each in DEPLOYMENTS]
 # What a contract does not tell; whole jobs show it.
 UNTOLD = {
     "Settlement": {"rewards", "zen", "deployer", "pay_fades_from_s", "pay_gone_at_s"},
     "Admissions": {"min_window_s"},
+    "Serving": {"min_window_s"},
     "Custody": {
         "registry",
         "tasks",
@@ -62,6 +64,7 @@ SPEAKERS = {
     "Locks": "locks",
     "Audits": "audits",
     "Admissions": "admissions",
+    "Serving": "serving",
 }
 
 
@@ -109,5 +112,5 @@ def test_a_referee__needs_a_contract_that_judges():
     account, double = chain.account("evidence"), load("mocks/EvidenceDouble").deploy()
     seconds = (1_000, 100, 10, 1, 50)
     with refused():
-        load("Referee").deploy(account, account, account, account, account, account, *seconds)
-    load("Referee").deploy(account, account, account, account, double, account, *seconds)
+        load("Referee").deploy(account, account, account, account, account, account, account, *seconds)
+    load("Referee").deploy(account, account, account, account, account, double, account, *seconds)

@@ -35,7 +35,7 @@ def test_what_was_deployed__is_wired_as_its_file_says(production):
 
 def test_each_immutable__has_a_meaning():
     clocks = {item.name for item in fields(PRODUCTION.clocks)}
-    known = {"window_s", "lapse_s", "needs_admission", *CONTRACTS, *(item.name for item in fields(Preset)), *clocks}
+    known = {"window_s", "receipt_window_s", "lapse_s", "needs_admission", *CONTRACTS, *(item.name for item in fields(Preset)), *clocks}
     for contract in set(CONTRACTS) - UNCHECKED:
         for name in artifact(CONTRACTS[contract])["immutables"]:
             meaning = MEANINGS.get(name, name)
@@ -57,7 +57,7 @@ def test_another_address__is_noticed_by_each_contract_that_speaks_to_it(producti
 def test_another_token_or_timelock__is_noticed(production, name):
     found = faults(production, {name: chain.account("another")})
     expected = {
-        "zen": {("registry", "zen"), ("rewards", "zen"), ("settlement", "zen"), ("audits", "zen")},
+        "zen": {(of, "zen") for of in ("registry", "rewards", "settlement", "audits", "serving")},
         "timelock": {(of, "governor") for of in ("treasury", "tasks", "rewards", "guardian", "admissions")},
     }
     assert set(found) == expected[name]
@@ -93,6 +93,7 @@ def test_another_preset__is_noticed_and_said(production):
         ("referee", "committer_s"),
         ("audits", "place_bond"),
         ("admissions", "window_s"),
+        ("serving", "receipt_window_s"),
         ("guardian", "pause_s"),
     }
     (one,) = [fault for fault in found if fault.name == "place_bond"]

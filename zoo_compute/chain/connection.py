@@ -56,6 +56,7 @@ class Chain:
         self.availability = bindings.Availability(w3, at["availability"])
         self.custody = bindings.Custody(w3, at["custody"])
         self.admissions = bindings.Admissions(w3, at["admissions"])
+        self.serving = bindings.Serving(w3, at["serving"])
         self.executor = bindings.OpExecutor(w3, at["executor"])
         self.evidence = bindings.Evidence(w3, at["evidence"])
         self.referee = bindings.Referee(w3, at["referee"])

@@ -186,6 +186,7 @@ def deploy(
         params.min_window_s,
         params.epoch_s,
     )
+    at["serving"] = deployer.deploy("Serving", at["zen"], at["registry"], params.min_window_s, params.receipt_s)
     _judge(deployer, at, params)
     _wire(deployer, at)
     if devnet:
@@ -242,7 +243,7 @@ def _judge(deployer: Deployer, at: dict[str, str], params: Preset) -> None:
     clocks = params.clocks
     at["referee"] = deployer.deploy(
         "Referee",
-        *(at[name] for name in ("registry", "tasks", "settlement", "admissions", "evidence", "descent")),
+        *(at[name] for name in ("registry", "tasks", "settlement", "admissions", "serving", "evidence", "descent")),
         clocks.committer_s,
         clocks.asker_s,
         clocks.exclusive_s,
@@ -262,6 +263,7 @@ def _wire(deployer: Deployer, at: Mapping[str, str]) -> None:
     deployer.call("Locks", at["locks"], "wire", at["settlement"], at["audit_pool"])
     deployer.call("Audits", at["audits"], "wire", at["referee"])
     deployer.call("Admissions", at["admissions"], "wire", at["referee"])
+    deployer.call("Serving", at["serving"], "wire", at["referee"])
     deployer.call("Rewards", at["rewards"], "wire", at["settlement"], at["audits"], at["datasets"])
 
 

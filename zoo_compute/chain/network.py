@@ -45,6 +45,7 @@ CONTRACTS = {
     "availability": "Availability",
     "custody": "Custody",
     "admissions": "Admissions",
+    "serving": "Serving",
     "executor": "OpExecutor",
     "consistency": "ConsistencyProofs",
     "evidence": "Evidence",

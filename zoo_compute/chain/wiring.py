@@ -30,6 +30,7 @@ WIRED: dict[str, tuple[str, ...]] = {
     "settlement": ("referee", "availability", "custody"),
     "audits": ("referee",),
     "admissions": ("referee",),
+    "serving": ("referee",),
 }
 GOVERNED = "timelock"
 # What another name says in a contract. None: may be anything.
@@ -115,6 +116,8 @@ def check_wiring(chain: Chain) -> None:
 def _number(params: Preset, name: str) -> int:
     if name == "window_s":  # of trials
         return window_s(params, params.benchmark_s, 1)
+    if name == "receipt_window_s":
+        return window_s(params, params.receipt_s, 1)
     if name == "lapse_s":  # of verdicts
         return lapse_s(params.clocks)
     if name == "needs_admission":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 
-from zoo_compute.spec import admissions, convictions, node_registry, seats
+from zoo_compute.spec import admissions, convictions, node_registry, seats, serving
 from zoo_compute.spec.disputed_claims import Explorations, Terms
 from zoo_compute.spec.frames import Frame, Position
 from zoo_compute.spec.params import COIN
 from zoo_compute.spec.state import Claim, Message, World
+from zoo_compute.spec.receipts import RECEIPTS
 from zoo_compute.spec.trials import TRIALS, Trial
 
 
@@ -19,24 +21,26 @@ def disputes_at(w: World, msg: Message) -> Explorations:
 
 
 class WorldCourt:
-    """Settlement, and of trials Admissions; NodeRegistry, Descent, Evidence; tokens and coin. In one call to the referee."""
+    """Settlement, of trials Admissions, of receipts Serving; NodeRegistry, Descent, Evidence; tokens and coin. In one call to the referee."""
 
     def __init__(self, world: World, msg: Message) -> None:
         self._world, self._msg = world, replace(msg, sender=world.config.referee)
 
     def dispute_terms(self, job: int, claim: Claim) -> Terms:
-        kept = admissions if job == TRIALS else convictions
-        return kept.dispute_terms(self._world, job, claim)
+        terms: Terms = _keeper_of(job).dispute_terms(self._world, job, claim)
+        return terms
 
     def claim_deadline(self, job: int, turn: int) -> int:
         if job == TRIALS:
             trial: Trial | None = self._world.trials.get(turn)
             return trial.deadline if trial else 0
+        if job == RECEIPTS:
+            return 0
         return seats.claim_deadline(self._world, job, turn)
 
     def reexecution_price(self, job: int, is_aggregation: bool) -> tuple[str, int]:
         terms = self._world.terms.get(job)
-        if terms is None:  # a trial
+        if terms is None:  # of no job
             return COIN, 0
         return terms.token, terms.aggregator_reserve if is_aggregation else terms.reserve
 
@@ -53,16 +57,13 @@ class WorldCourt:
         self._world.config.judge(kind, frame, position, data)
 
     def open_dispute(self, job: int, claim: Claim) -> None:
-        kept = admissions if job == TRIALS else convictions
-        kept.open_dispute(self._world, self._msg, job, claim)
+        _keeper_of(job).open_dispute(self._world, self._msg, job, claim)
 
     def close_dispute(self, job: int, claim: Claim, outcome: int, used_s: int, burned: int) -> None:
-        kept = admissions if job == TRIALS else convictions
-        kept.close_dispute(self._world, self._msg, job, claim, outcome, used_s, burned)
+        _keeper_of(job).close_dispute(self._world, self._msg, job, claim, outcome, used_s, burned)
 
     def reward_finder(self, job: int, claim: Claim, finder: str) -> None:
-        kept = admissions if job == TRIALS else convictions
-        kept.reward_finder(self._world, self._msg, job, claim, finder)
+        _keeper_of(job).reward_finder(self._world, self._msg, job, claim, finder)
 
     def take(self, token: str, account: str, amount: int) -> bool:
         self._world.move(token, account, self._world.config.referee, amount, by="referee")
@@ -73,3 +74,8 @@ class WorldCourt:
             return not self._world.refuses_coin.get(account, False)
         self._world.move(token, self._world.config.referee, account, amount, by="referee")
         return True
+
+
+def _keeper_of(job: int) -> ModuleType:
+    """The contract that keeps claims of this number."""
+    return {TRIALS: admissions, RECEIPTS: serving}.get(job, convictions)

@@ -16,7 +16,7 @@ from zoo_compute.spec.exploration import UNIT_BYTES, Node, Status, TreePosition,
 from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Position, claim_hash
 from zoo_compute.spec.params import COIN
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.trials import TRIALS
+from zoo_compute.spec.receipts import is_of_job
 
 if TYPE_CHECKING:
     from zoo_compute.spec.state import Claim
@@ -163,7 +163,7 @@ def price_of(claim: Claim) -> int:
 
 def heavy_price(w: Explorations, job: int, is_aggregation: bool, price: int) -> tuple[str, int]:
     """What a heavy ask prepays, in which token. price: what the claim is paid for a slot, or for the aggregation."""
-    if job == TRIALS:
+    if not is_of_job(job):
         return COIN, 0
     token, reserve = w.court.reexecution_price(job, is_aggregation)
     return token, heavy_fee(price, reserve)

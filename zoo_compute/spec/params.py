@@ -30,6 +30,7 @@ class Preset:
     audit_bond: int  # ZEN smallest units: bond of a place among the auditors
     draw_blocks: int  # that bury the block an audit draws from
     benchmark_s: int  # a trial is answered, from its entry on
+    receipt_s: int  # the steps of a receipt are run again
     pause_s: int  # a guardian's pause lasts, and the least from its end to the next
     timelock_s: int  # delay of what governors decide
     clocks: ClockPreset  # of disputes
@@ -51,6 +52,7 @@ DEVNET = Preset(
     audit_bond=10 * ZEN,
     draw_blocks=2,
     benchmark_s=10,
+    receipt_s=5,
     pause_s=60,
     timelock_s=10,
     clocks=clocks.DEVNET,
@@ -71,6 +73,7 @@ PRODUCTION = Preset(
     audit_bond=500 * ZEN,
     draw_blocks=32,
     benchmark_s=1_800,
+    receipt_s=120,
     pause_s=604_800,
     timelock_s=172_800,
     clocks=clocks.PRODUCTION,

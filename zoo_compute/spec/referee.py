@@ -47,7 +47,7 @@ from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Kind, Result, States, 
 from zoo_compute.spec.params import AGGREGATOR_SEAT, COIN
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim, Message
-from zoo_compute.spec.trials import TRIALS
+from zoo_compute.spec.receipts import is_of_job
 from zoo_compute.spec.watching import NOBODY
 
 # --- asks
@@ -68,8 +68,8 @@ def ask_claim(
 ) -> tuple[bytes, Node, Frame]:
     """The first ask of a path; returns its id, record and frame."""
     is_kind = 0 <= kind <= RESULT and (kind == Kind.AGGREGATION) == claim.is_aggregation
-    is_trials = kind in (Kind.TRAINING, RESULT)
-    require(is_kind and (is_trials or job != TRIALS), "referee: not of this kind")
+    is_alone = kind in (Kind.TRAINING, RESULT)
+    require(is_kind and (is_alone or is_of_job(job)), "referee: not of this kind")
     _open(w, msg, job, claim, work)
     has_slot = slot == 0 if claim.is_aggregation else slot in claim.slots
     require(has_slot, "referee: no such slot")

@@ -19,6 +19,7 @@ from zoo_compute.spec.frames import Frame, Position, height_of
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms, custodians_of
 from zoo_compute.spec.pricing import LosingRun
 from zoo_compute.spec.revert import Refused, require
+from zoo_compute.spec.receipts import Admitted, ServingSeat
 from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
 from zoo_compute.spec.watching import Demand, Holding, Spent
 
@@ -93,6 +94,7 @@ class Config:
     audits: str = "audits"
     custody: str = "custody"
     admissions: str = "admissions"
+    serving: str = "serving"
     # The functions of Evidence and OpExecutor that Referee and Descent call.
     judge: Callable[[int, Frame, Position, bytes], None] = _nothing_holds
     part_count: Callable[[bytes, int], int] = _one_part
@@ -629,6 +631,11 @@ class World:
     scores: dict[int, int] = field(default_factory=dict)  # by operator
     recalls: dict[int, Recall] = field(default_factory=dict)  # by operator
     recall_blocks: dict[int, int] = field(default_factory=dict)  # by epoch: the draw's block
+    # Serving
+    serving_seats: dict[int, ServingSeat] = field(default_factory=dict)  # by number, from 1 on
+    receipts: dict[Claim, Admitted] = field(default_factory=dict)  # that were admitted, by their claims
+    receipt_shares: dict[Claim, int] = field(default_factory=dict)  # of the lock that a judged receipt's conviction took
+    serving_burned: int = 0
     # The chain
     block_hashes: dict[int, bytes] = field(default_factory=dict)  # that it still knows
     refuses_coin: dict[str, bool] = field(default_factory=dict)  # by account

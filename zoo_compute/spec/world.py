@@ -24,6 +24,7 @@ from zoo_compute.spec import (
     node_registry,
     referee,
     rewards,
+    serving,
     settlement,
     task_registry,
     treasury,
@@ -213,6 +214,17 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         admissions.recall,
         admissions.lapse,
     ),
+    "serving": _named(
+        serving.take,
+        serving.offer,
+        serving.leave,
+        serving.release,
+        serving.admit,
+        serving.drop,
+        serving.open_dispute,
+        serving.close_dispute,
+        serving.reward_finder,
+    ),
     "treasury": _named(treasury.collect, treasury.fund, treasury.spend),
     "pool": {"collect": treasury.collect_audits},
     "token": _named(transfer, refuse),
@@ -265,7 +277,7 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
 }
 
 # Contracts that are wired at deployment to contracts deployed after them.
-WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "locks", "rewards", "audits", "admissions")
+WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "locks", "rewards", "audits", "admissions", "serving")
 
 
 def apply(world: World, call: Call) -> tuple[World, Any]:

@@ -126,6 +126,7 @@ LAWS = {
     "Datasets": (WALKS,),
     "Availability": (SCENARIOS,),
     "Admissions": (SCENARIOS,),
+    "Serving": (SCENARIOS,),
 }
 # Each takes longer than all others of its file together, and none is needed for one function alone.
 LEFT_OUT = (

@@ -47,7 +47,7 @@ def deployed() -> SimpleNamespace:
     descent = load("Descent").deploy(operators.address)
     at, clocks = double.address, PRODUCTION
     seconds = (clocks.committer_s, clocks.asker_s, clocks.exclusive_s, clocks.seal_lead_s, clocks.opening_s)
-    referee = load("Referee").deploy(at, at, at, at, evidence.address, descent.address, *seconds)
+    referee = load("Referee").deploy(at, at, at, at, at, evidence.address, descent.address, *seconds)
     return SimpleNamespace(double=double, protocol=protocol, token=token, referee=referee)
 
 

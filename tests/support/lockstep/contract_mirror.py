@@ -26,15 +26,17 @@ from tests.support.lockstep.referee_records import sent
 from tests.support.lockstep.stage import ACCOUNTS, DEPLOYED, PARTS, START, WEALTH, judge_by_hash, parts_of
 from tests.support.protocol_driver import deploy_core, load, wire
 from tests.support.rewards_driver import receipt_signature
+from tests.support.serving_driver import answer_signature
 from zoo_compute.spec.custodians import Member
 from zoo_compute.spec.params import PRESETS, Preset
+from zoo_compute.spec.receipts import ReceiptSignature
 from zoo_compute.spec.state import Config, Consent, Receipt, Seal, World
 from zoo_compute.spec.world import Call
 
-SPENDERS = ("registry", "tasks", "rewards", "audits", "custody", "referee", "treasury")
+SPENDERS = ("registry", "tasks", "rewards", "audits", "custody", "serving", "referee", "treasury")
 COIN = 10**24  # of the chain's, that each account has
 CONFIGURED = ("guardian", "registry", "tasks", "auction", "rewards", "treasury", "availability", "audits")
-CONFIGURED += ("custody", "admissions", "referee")
+CONFIGURED += ("custody", "admissions", "serving", "referee")
 UNLIMITED = 2**256 - 1
 ASKED = ("ClaimAsked", "NodeAsked")
 FULL_COMPARISON_EVERY = 100  # accepted calls; each compares what the specification wrote
@@ -109,6 +111,7 @@ def _deploy(preset: Preset, accounts: dict[str, str], *, needs_admission: bool) 
     admissions = load("Admissions").deploy(
         registry, accounts["deployer"], preset.benchmark_s, preset.min_window_s, preset.epoch_s
     )
+    serving = load("Serving").deploy(zen, registry, preset.min_window_s, preset.receipt_s)
     evidence = load("mocks/EvidenceDouble").deploy()
     descent, clocks = load("Descent").deploy(evidence), preset.clocks
     referee = load("Referee").deploy(
@@ -116,6 +119,7 @@ def _deploy(preset: Preset, accounts: dict[str, str], *, needs_admission: bool) 
         tasks,
         settlement,
         admissions,
+        serving,
         evidence,
         descent,
         clocks.committer_s,
@@ -127,6 +131,7 @@ def _deploy(preset: Preset, accounts: dict[str, str], *, needs_admission: bool) 
     evidence.set_parts(PARTS)
     wire(core, referee, custody, admissions, pool)
     admissions.wire(referee)
+    serving.wire(referee)
     return core | {
         "zen": zen,
         "guardian": guardian,
@@ -134,6 +139,7 @@ def _deploy(preset: Preset, accounts: dict[str, str], *, needs_admission: bool) 
         "pool": pool,
         "custody": custody,
         "admissions": admissions,
+        "serving": serving,
         "referee": referee,
     }
 
@@ -247,6 +253,9 @@ class ContractMirror:
             account = Account.from_key(keccak(text=name))
             at = str(self.contracts["rewards"].address)
             return receipt_signature(account, at, arg.server, arg.client, arg.epoch, arg.total)
+        if isinstance(arg, ReceiptSignature):
+            account = Account.from_key(keccak(text=self._signers[arg.signer].name))
+            return answer_signature(account, str(self.contracts["serving"].address), arg.receipt)
         if call.contract in ("custody", "availability") and isinstance(arg, tuple):
             return self._custody_list(arg)
         return sent(arg) if call.contract == "referee" else _encoded(arg)

@@ -25,12 +25,14 @@ from zoo_compute.spec import (
     promises,
     rewards,
     seats,
+    serving,
     watching,
 )
 from zoo_compute.spec.auditing import Role, Verdicts
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.court import WorldCourt
 from zoo_compute.spec.params import Flow
+from zoo_compute.spec.receipts import RECEIPTS
 from zoo_compute.spec.requirements import Requirements
 from zoo_compute.spec.state import (
     EMPTY_BYTES32,
@@ -309,6 +311,13 @@ def _entry_views(w: World, key: int) -> Iterator[View]:
         yield View("admissions", "seed_of", (key,), EMPTY_BYTES32)
 
 
+def _receipt_views(w: World, key: Claim) -> Iterator[View]:
+    kept = w.receipts[key]
+    yield View("serving", "admitted", (claim_hash(key),), kept)
+    if kept.status == ClaimStatus.PENDING:
+        yield View("serving", "dispute_terms", (RECEIPTS, astuple(key)), serving.dispute_terms(w, RECEIPTS, key))
+
+
 # By the name of the World's dictionary: the views that show one of its keys.
 VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "balances": lambda w, key: iter((View(f"token {key[0]}", "balanceOf", (key[1],), w.balances.get(key, 0)),)),
@@ -410,6 +419,12 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "scores": _record("admissions", "scores", lambda w, key: w.scores.get(key, 0)),
     "recalls": _record("admissions", "recalls", lambda w, key: w.recalls.get(key, Recall())),
     "recall_blocks": _record("admissions", "draws", lambda w, key: w.recall_blocks.get(key, 0)),
+    "serving_seats": _record("serving", "seats", lambda w, key: w.serving_seats[key]),
+    "receipts": _receipt_views,
+    "receipt_shares": lambda w, key: iter(
+        (View("serving", "finder_shares", (claim_hash(key),), w.receipt_shares.get(key, 0)),)
+    ),
+    "serving_burned": _only("serving", "burned", lambda w: w.serving_burned),
     "buckets": _record("treasury", "buckets", lambda w, key: w.buckets.get(key, 0)),
 }
 

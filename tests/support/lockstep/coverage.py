@@ -13,7 +13,7 @@ from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, WIRED, Call
 
 PAGES = sorted((Path(__file__).parents[3] / "docs" / "protocol").glob("*.md"))
 CONTRACTS = ("guardian", "registry", "tasks", "auction", "settlement", "locks", "availability", "audits")
-CONTRACTS += ("custody", "rewards", "datasets", "admissions", "treasury", "pool")
+CONTRACTS += ("custody", "rewards", "datasets", "admissions", "serving", "treasury", "pool")
 # Its refusals are met in tests/referee; here it is called for what comes of it.
 REFEREE = "referee"
 GUARDED = ("registry", "tasks", "auction")  # Guardian pauses them
@@ -23,6 +23,7 @@ EXCLUDED: dict[str, str] = {
     "rewards: transfer failed": "its only token is ZEN, which reverts and never answers false",
     "rewards: approval failed": "likewise",
     "rewards: successor took another amount": "tests/contracts/test_upgrade.py has a successor that does",
+    "serving: transfer failed": "likewise",
     "pool: approval failed": "no token of the stage refuses an approval: tests/contracts/test_money.py has one",
 }
 # The token's own, passed on by whoever pulls.

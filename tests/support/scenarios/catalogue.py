@@ -23,6 +23,7 @@ from tests.support.scenarios import (
     requirements,
     rewards,
     rounds,
+    serving,
     several_aggregators,
     signers,
     windows,
@@ -34,7 +35,7 @@ from tests.support.scenarios.auctions import SCENARIOS, Scenario
 EXPLORING = {
     name
     for name, play in SCENARIOS.items()
-    if play.__module__ in (explorations.__name__, audited_lies.__name__) or "ExploredJob" in play.__code__.co_names
+    if play.__module__ in (explorations.__name__, audited_lies.__name__, serving.__name__) or "ExploredJob" in play.__code__.co_names
 }
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "requirements",
     "rewards",
     "rounds",
+    "serving",
     "several_aggregators",
     "signers",
     "windows",

@@ -18,6 +18,7 @@ from .node_registry import NodeRegistry
 from .op_executor import OpExecutor
 from .referee import Referee
 from .rewards import Rewards
+from .serving import Serving
 from .settlement import Settlement
 from .task_registry import TaskRegistry
 from .timelock import Timelock
@@ -41,6 +42,7 @@ __all__ = [
     "OpExecutor",
     "Referee",
     "Rewards",
+    "Serving",
     "Settlement",
     "TaskRegistry",
     "Timelock",
