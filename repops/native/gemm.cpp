@@ -241,6 +241,7 @@ void multiply(const Problem& p, Range rows, Range columns, Scratch& scratch) {
   alignas(64) float tile[MR * NR];
   const int64_t blocks = (rows.size() + MC - 1) / MC;
   const int64_t block_rows = blocks == 0 ? 1 : (rows.size() + blocks * MR - 1) / (blocks * MR) * MR;
+  const bool again = blocks > 1;  // each panel of b serves several blocks; else the next one may lie where it was, in cache
   for (int64_t jc = columns.from; jc < columns.to; jc += NC) {
     const int64_t nc = std::min<int64_t>(NC, columns.to - jc);
     for (int64_t pc = 0; pc < p.K || pc == 0; pc += K_BLOCK) {
@@ -251,8 +252,8 @@ void multiply(const Problem& p, Range rows, Range columns, Scratch& scratch) {
         for (int64_t jr = 0; jr < nc; jr += NR) {
           const int n = int(std::min<int64_t>(NR, nc - jr)), vecs = (n + LANES - 1) / LANES, width = vecs * LANES;
           const bool direct = b_direct && n == width;
-          const float* b = direct ? p.b.p + (jc + jr) + pc * p.b.terms.stride : scratch.b + jr * kc;
-          if (!direct && ic == rows.from) pack(p.b, jc + jr, n, width, pc, kc, scratch.b + jr * kc);
+          const float* b = direct ? p.b.p + (jc + jr) + pc * p.b.terms.stride : scratch.b + again * jr * kc;
+          if (!direct && ic == rows.from) pack(p.b, jc + jr, n, width, pc, kc, scratch.b + again * jr * kc);
           for (int64_t ir = 0; ir < mc; ir += height) {
             const int m = int(std::min<int64_t>(height, mc - ir));
             const float* a = scratch.a + ir * kc;

@@ -35,7 +35,16 @@ def whole_step(graph: Graph, items: Sequence[Item]) -> Step:
             first.append(_copied(graph, after, source))
         kept.append(source)
         last.append(_copied(graph, source, before))
-    return Step([*first, *early(items, in_place), *last], in_place, kept)
+    moving = [item for item in early(items, in_place) if not _stays(item, in_place)]
+    return Step([*first, *moving, *last], in_place, kept)
+
+
+def _stays(item: Item, in_place: dict[int, int]) -> bool:
+    """Whether an item copies old words to where they are: what a scatter into a tensor of the state begins with."""
+    if not isinstance(item, Group) or len(item.instructions) != 1:
+        return False
+    (made,) = item.instructions
+    return made.op == "copy" and set(item.writes()) == {made.node} and in_place.get(made.node) in item.reads()
 
 
 def _copied(graph: Graph, source: int, target: int) -> Group:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -52,13 +52,14 @@ def trace(
     return Program(graph)
 
 
-def trace_map(module: torch.nn.Module, inputs: Any, steps: int = 1) -> Program:
+def trace_map(module: torch.nn.Module, inputs: Any, steps: int = 1, *, fresh: Collection[str] = ()) -> Program:
     """The program of one step that maps module(inputs) over items, a batch each step. Raises TraceRefused.
 
     inputs: a batch of the shapes every batch will have, items along the first axis of every tensor; its values do not matter. A tuple
     becomes positional arguments, a dict keyword arguments. The module is traced in the mode it is in (train or eval); it returns
     float32 tensors, one or in a tuple or dict, with a row for each item; of a Hugging Face output its `logits` are taken. After step s (from 0) of so many `steps`, row s of the
     state's `outputs` (steps, items, ...) has what the module returned; of several tensors, `outputs.NAME`. The rows of a batch with an index
-    out of range are NaN.
+    out of range are NaN. fresh: names of buffers that begin at zero, whatever the module has there, and that are no part of a
+    checkpoint.
     """
-    return Program(map_graph(module, inputs, steps))
+    return Program(map_graph(module, inputs, steps, fresh))

@@ -7,7 +7,7 @@ step counts, so that a batch's outputs have their place; those of a batch with a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -21,13 +21,16 @@ from repops.tracing.refusals import TraceRefused
 from repops.tracing.value import Value
 
 
-def map_graph(module: torch.nn.Module, inputs: Any, steps: int) -> Graph:
+def map_graph(module: torch.nn.Module, inputs: Any, steps: int, fresh: Collection[str] = ()) -> Graph:
     """The graph behind `repops.trace_map`, which says what the arguments are. Raises TraceRefused."""
     if steps < 1:
         raise TraceRefused(f"steps is {steps}", hint="1 or more batches")
     captured = capture_forward(module, inputs)
     _check_outputs(captured)
-    return _MapAssembly(captured, steps).finish()
+    for name in fresh:
+        if name not in captured.buffers:
+            raise TraceRefused(f"{name!r} begins at zero and is no buffer", hint="names of the module's buffers")
+    return _MapAssembly(captured, steps, fresh).finish()
 
 
 def _check_outputs(captured: Forward) -> None:
@@ -46,12 +49,13 @@ def _check_outputs(captured: Forward) -> None:
 class _MapAssembly:
     """Builds the graph of a captured forward pass."""
 
-    def __init__(self, captured: Forward, steps: int) -> None:
+    def __init__(self, captured: Forward, steps: int, fresh: Collection[str]) -> None:
         self.captured, self.steps = captured, steps
         self.builder = Builder()
         self.state: dict[str, tuple[str, View, View]] = {}  # by name: kind, before, after
         for name, tensor in captured.state.items():
-            self._add(name, PARAMETER if name in captured.parameters else BUFFER, dtype_of(tensor.dtype), tensor.shape)
+            kind = OPTIMIZER if name in fresh else PARAMETER if name in captured.parameters else BUFFER
+            self._add(name, kind, dtype_of(tensor.dtype), tensor.shape)
         self.done = self._add(STEP, OPTIMIZER, I32, ())
         self.batch = {
             name: self.builder.input(dtype_of(tensor.dtype), tensor.shape, BATCH_ROLE, at)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zoo_compute.models.decoder import Decoder, Step, refuse_below_one, scale_of
+from zoo_compute.models.generation import CacheShape, CacheView, Keep
 
 
 def build(
@@ -39,10 +40,13 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(width, 3 * width)
         self.projection = nn.Linear(width, width)
 
-    def forward(self, x_BTW: Tensor, mask_TT: Tensor) -> Tensor:
+    def forward(self, x_BTW: Tensor, mask_TT: Tensor, keep: Keep | None = None) -> Tensor:
+        """keep: of a decoding step, whose queries see the keys and values of all positions."""
         batch, positions, width = x_BTW.shape
         qkv = self.qkv(x_BTW).view(batch, positions, 3, self.heads, width // self.heads)
         q_BHTD, k_BHTD, v_BHTD = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        if keep is not None:
+            k_BHTD, v_BHTD = keep(k_BHTD, v_BHTD)
         scores_BHTT = (q_BHTD * self.scale) @ k_BHTD.transpose(-2, -1) + mask_TT
         y_BHTD = torch.softmax(scores_BHTT, dim=-1) @ v_BHTD
         out: Tensor = self.projection(y_BHTD.transpose(1, 2).reshape(batch, positions, width))
@@ -58,8 +62,8 @@ class Block(nn.Module):
         self.expand = nn.Linear(width, 4 * width)
         self.contract = nn.Linear(4 * width, width)
 
-    def forward(self, x_BTW: Tensor, mask_TT: Tensor) -> Tensor:
-        x_BTW = x_BTW + self.attention(self.norm_1(x_BTW), mask_TT)
+    def forward(self, x_BTW: Tensor, mask_TT: Tensor, keep: Keep | None = None) -> Tensor:
+        x_BTW = x_BTW + self.attention(self.norm_1(x_BTW), mask_TT, keep)
         out: Tensor = x_BTW + self.contract(functional.gelu(self.expand(self.norm_2(x_BTW)), approximate="tanh"))
         return out
 
@@ -87,6 +91,21 @@ class GPT(Decoder):
         mask_TT = torch.full((positions, positions), -math.inf, device=x_BT.device).triu(1)
         for block in self.blocks:
             x_BTW = block(x_BTW, mask_TT)
+        return self._logits(x_BTW)
+
+    def decode(self, x_B: Tensor, cache: CacheView) -> Tensor:
+        """Logits (B, V) after one more token of each text."""
+        x_B1W, mask_B11T = (self.tokens(x_B) + self.positions(cache.positions_B)).unsqueeze(1), cache.mask()
+        for layer, block in enumerate(self.blocks):
+            x_B1W = block(x_B1W, mask_B11T, cache.keep(layer))
+        return self._logits(x_B1W).squeeze(1)
+
+    @property
+    def cache_shape(self) -> CacheShape:
+        heads, width = self.blocks[0].attention.heads, self.tokens.embedding_dim
+        return CacheShape(((heads, width // heads),) * len(self.blocks), self.context)
+
+    def _logits(self, x_BTW: Tensor) -> Tensor:
         head = self.tokens.weight if self.head is None else self.head.weight
         return functional.linear(self.norm(x_BTW), head)
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from zoo_compute.models.decoder import Decoder, Step, refuse_below_one, scale_of
+from zoo_compute.models.generation import CacheShape, CacheView, Keep
 
 
 def build(
@@ -54,13 +55,18 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(width, kv_heads * self.each, bias=False)
         self.o_proj = nn.Linear(width, width, bias=False)
 
-    def forward(self, x_BTW: Tensor, cos_TD: Tensor, sin_TD: Tensor, mask_TT: Tensor) -> Tensor:
+    def forward(
+        self, x_BTW: Tensor, cos_TD: Tensor, sin_TD: Tensor, mask_TT: Tensor, keep: Keep | None = None
+    ) -> Tensor:
+        """keep: of a decoding step, whose queries see the keys and values of all positions."""
         batch, positions, width = x_BTW.shape
         group = self.heads // self.kv_heads
         q_BKGTD = self.q_proj(x_BTW).view(batch, positions, self.kv_heads, group, self.each).permute(0, 2, 3, 1, 4)
         k_BK1TD = self.k_proj(x_BTW).view(batch, positions, self.kv_heads, 1, self.each).permute(0, 2, 3, 1, 4)
         v_BK1TD = self.v_proj(x_BTW).view(batch, positions, self.kv_heads, 1, self.each).permute(0, 2, 3, 1, 4)
         q_BKGTD, k_BK1TD = rotated(q_BKGTD, cos_TD, sin_TD), rotated(k_BK1TD, cos_TD, sin_TD)
+        if keep is not None:
+            k_BK1TD, v_BK1TD = (each.unsqueeze(2) for each in keep(k_BK1TD.squeeze(2), v_BK1TD.squeeze(2)))
         scores_BKGTT = (q_BKGTD * (1.0 / math.sqrt(self.each))) @ k_BK1TD.transpose(-2, -1) + mask_TT
         y_BKGTD = torch.softmax(scores_BKGTT, dim=-1) @ v_BK1TD
         out: Tensor = self.o_proj(y_BKGTD.permute(0, 3, 1, 2, 4).reshape(batch, positions, width))
@@ -89,8 +95,10 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(width, eps=norm_epsilon)
         self.mlp = MLP(width, hidden)
 
-    def forward(self, x_BTW: Tensor, cos_TD: Tensor, sin_TD: Tensor, mask_TT: Tensor) -> Tensor:
-        x_BTW = x_BTW + self.self_attn(self.input_layernorm(x_BTW), cos_TD, sin_TD, mask_TT)
+    def forward(
+        self, x_BTW: Tensor, cos_TD: Tensor, sin_TD: Tensor, mask_TT: Tensor, keep: Keep | None = None
+    ) -> Tensor:
+        x_BTW = x_BTW + self.self_attn(self.input_layernorm(x_BTW), cos_TD, sin_TD, mask_TT, keep)
         out: Tensor = x_BTW + self.mlp(self.post_attention_layernorm(x_BTW))
         return out
 
@@ -138,19 +146,36 @@ class Llama(Decoder):
     def forward(self, x_BT: Tensor) -> Tensor:
         """Logits (B, T, V) for integer tokens (B, T)."""
         positions = x_BT.shape[1]
-        cos_TD, sin_TD = self._turns(positions, x_BT.device)
+        cos_TD, sin_TD = self._turns(torch.arange(positions, dtype=torch.float32, device=x_BT.device))
         mask_TT = torch.full((positions, positions), -math.inf, device=x_BT.device).triu(1)
         x_BTW = self.model.embed_tokens(x_BT)
         for layer in self.model.layers:
             x_BTW = layer(x_BTW, cos_TD, sin_TD, mask_TT)
+        return self._logits(x_BTW)
+
+    def decode(self, x_B: Tensor, cache: CacheView) -> Tensor:
+        """Logits (B, V) after one more token of each text."""
+        cos_BD, sin_BD = self._turns(cache.positions_B.float())
+        cos_B111D, sin_B111D = (each[:, None, None, None] for each in (cos_BD, sin_BD))
+        x_B1W, mask_B111T = self.model.embed_tokens(x_B).unsqueeze(1), cache.mask().unsqueeze(1)
+        for at, layer in enumerate(self.model.layers):
+            x_B1W = layer(x_B1W, cos_B111D, sin_B111D, mask_B111T, cache.keep(at))
+        return self._logits(x_B1W).squeeze(1)
+
+    @property
+    def cache_shape(self) -> CacheShape:
+        layers = self.model.layers
+        return CacheShape(((layers[0].self_attn.kv_heads, self.each),) * len(layers), self.context)
+
+    def _logits(self, x_BTW: Tensor) -> Tensor:
         head = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
         return functional.linear(self.model.norm(x_BTW), head)
 
-    def _turns(self, positions: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    def _turns(self, positions_T: Tensor) -> tuple[Tensor, Tensor]:
         """Cosine and sine of each position's angles (T, D): angle i is position * theta^(-2i/D), twice side by side."""
-        powers = torch.arange(0, self.each, 2, dtype=torch.float32, device=device) / self.each
+        powers = torch.arange(0, self.each, 2, dtype=torch.float32, device=positions_T.device) / self.each
         waves = torch.exp(powers * -math.log(self.theta))
-        angles = torch.arange(positions, dtype=torch.float32, device=device)[:, None] * waves
+        angles = positions_T[:, None] * waves
         angles_TD = torch.cat([angles, angles], dim=-1)
         return angles_TD.cos(), angles_TD.sin()
 
