@@ -38,6 +38,10 @@ def publish(folder: Path) -> SmallJob:
         map_config={"batch_size": BATCH, "slots": SLOTS, "inner_steps": STEPS, "segment_steps": 2},
         budget_max="100",
     )
+    return published(job, folder)
+
+
+def published(job: ComputeJob, folder: Path) -> SmallJob:
     store = BlockStore(folder / "store")
     manifest = publish_files(job, dataset_of(job, lambda text: None), store)
     programs = fetch_programs(store, manifest)

@@ -15,12 +15,14 @@ from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
     from zoo_compute.client.job import Job
+    from zoo_compute.jobs.config import ComputeJob
+    from zoo_compute.jobs.generation import Generation
 
 OUT = click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
-    help="File to write: .npz or .safetensors, with a row for each item, in their order.",
+    help="File to write: .npz or .safetensors, with a row for each item, in their order. Of generated texts .jsonl.",
 )
 
 
@@ -29,7 +31,7 @@ OUT = click.option(
 @click.option(
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File of one array, whose rows are the items, instead of FILE's data.",
+    help="File of one array, whose rows are the items, or of text with an item a line, instead of FILE's data.",
 )
 @OUT
 @posting_options
@@ -37,17 +39,21 @@ OUT = click.option(
 def map_items(settings: Settings, /, file: Path, data: Path | None, out: Path, **options: Any) -> None:
     """Map the module in FILE over items, and write what it returns for each.
 
-    FILE is a job's file with a section `map` instead of `training`. Each round is fetched as soon as it is final, and checked against
-    the chain. Ctrl-C leaves the job running. If interrupted, rerun the command: it goes on, and neither posts nor fetches twice.
+    FILE is a job's file with a section `map` instead of `training`. With `map.new_tokens` it generates texts from prompts. Each round
+    is fetched as soon as it is final, and checked against the chain. Ctrl-C leaves the job running. If interrupted, rerun the command: it goes on, and neither posts nor fetches twice.
     """
-    from zoo_compute.client.outputs import check_path
+    from zoo_compute.client.outputs import TEXTS, check_path
 
-    check_path(out)
-    with posted(settings, file, data, resumes=True, **options) as made:
+    check_path(out, generates=out.suffix == TEXTS)
+
+    def check(job: ComputeJob) -> None:
+        check_path(out, generates=job.generation is not None)
+
+    with posted(settings, file, data, resumes=True, check=check, **options) as made:
         if settings.prints():
             settings.emit(made.facts, str(made.job.id))
             return
-        collect(settings, made.job, out, made.facts)
+        collect(settings, made.job, out, made.facts, made.generation)
 
 
 @click.command("outputs")
@@ -66,11 +72,13 @@ def outputs(settings: Settings, number: int, out: Path, location: str | None) ->
     collect(settings, job, out, {"job": number})
 
 
-def collect(settings: Settings, job: Job, out: Path, facts: dict[str, Any]) -> None:
+def collect(
+    settings: Settings, job: Job, out: Path, facts: dict[str, Any], generation: Generation | None = None
+) -> None:
     """Fetch rounds as they become final; write the file once all are there. Raises UserError if the job ends without them."""
     from zoo_compute.client.outputs import OutputsFile
 
-    file, status = OutputsFile(out, job.id), StatusLine()
+    file, status = OutputsFile(out, job.id, generation), StatusLine()
     rounds, there = job.view().terms.rounds, file.count()
 
     def show(progress: Any) -> None:
@@ -93,6 +101,10 @@ def collect(settings: Settings, job: Job, out: Path, facts: dict[str, Any]) -> N
             hint=f"those are in {file.folder}, if there are any",
         )
     written = file.finish(rounds)
+    if generation is not None:
+        texts = len(generation.prompts)
+        settings.emit({**facts, "out": str(file.path), "texts": texts}, f"{file.path}: {texts:,} texts, verified against the chain")
+        return
     shapes = {name: list(shape) for name, shape in written.items()}
     items = next(iter(shapes.values()))[0]
     settings.emit(

@@ -18,6 +18,8 @@ from zoo_compute.errors import ConfigError
 if TYPE_CHECKING:
     from zoo_compute.client.client import Client
     from zoo_compute.client.job import Job
+    from zoo_compute.jobs.config import ComputeJob
+    from zoo_compute.jobs.generation import Generation
     from zoo_compute.training.merge import Merge
 
 OPTIONS = (
@@ -48,10 +50,11 @@ def posting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Posted:
-    """facts: for a script."""
+    """facts: for a script. generation: of a job that generates texts."""
 
     job: Job
     facts: dict[str, Any]
+    generation: Generation | None = None
 
 
 @contextlib.contextmanager
@@ -68,8 +71,10 @@ def posted(
     again: bool,
     merge: Merge | None = None,
     resumes: bool = False,
+    check: Callable[[ComputeJob], None] = lambda job: None,
 ) -> Iterator[Posted]:
     """Check FILE's budget, prepare and post the job, and serve its files meanwhile. resumes: go on with a job that was posted before.
+    check: refuses the job before anything else is done.
 
     Raises AlreadyPosted.
     """
@@ -77,6 +82,7 @@ def posted(
     from zoo_compute.jobs.submission import AlreadyPosted
 
     plan = plan_job(file, max_budget, data)
+    check(plan.job)
     if plan.job.market.token != ZEN.symbol:
         settings.client(with_account=False).pay_in_token_of(plan.job)
     if plan.budget is None and plan.job.data.on_network is not None:
@@ -103,10 +109,11 @@ def posted(
             )
             raise
         token, escrow = client.pay_in_token_of(plan.job), plan.job.escrow
+        generation = plan.job.generation
         del plan  # and with it the model's memory: following takes days
         settings.say(f"job {job.id} {before or f'is posted; {token.format(escrow)} in escrow'}")
         try:
-            yield Posted(job, {"job": job.id, "escrow": str(escrow), "token": token.to_dict()})
+            yield Posted(job, {"job": job.id, "escrow": str(escrow), "token": token.to_dict()}, generation)
         except KeyboardInterrupt:
             if served:
                 _report_holders(settings, job.operators_with_files())

@@ -53,7 +53,9 @@ def quote(settings: Settings, file: Path, data: Path | None, max_budget: str | N
     prices, budget = plan.job.prices, plan.budget
     memory = memory_needs(plan.job.traced.graph, plan.job.profile)
     covered = budget is None or budget >= priced.most
-    items = None if plan.job.map is None else len(plan.job.items)
+    generation = plan.job.generation
+    items = None if plan.job.map is None else len(generation.prompts if generation else plan.job.items)
+    item = "item" if generation is None else "text"
     facts = {
         **priced.to_dict(),
         "preset": preset_name,
@@ -76,7 +78,7 @@ def quote(settings: Settings, file: Path, data: Path | None, max_budget: str | N
         ("network", _network_line(priced.update_bytes, priced.checkpoint_bytes)),
         ("checkpoints", _kept_line(priced, plan.job.checkpoint.redundancy))
         if items is None
-        else ("outputs", f"of {items:,} items, {_about(priced.expected // items, money)} an item"),
+        else ("outputs", f"of {items:,} {item}s, {_about(priced.expected // items, money)} {'an' if generation is None else 'a'} {item}"),
         ("price", f"{money.format(prices.reserve)} to {money.format(prices.max_price)} a slot-round"),
         (
             "aggregator",

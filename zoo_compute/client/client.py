@@ -9,7 +9,7 @@ job.result("model.safetensors")
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from zoo_compute.training.examples import INPUTS
 
 if TYPE_CHECKING:
     from zoo_compute.jobs.config import ComputeJob
+    from zoo_compute.jobs.generation import Text
     from zoo_compute.jobs.submission import PreparedJob
     from zoo_compute.training.merge import Merge
 
@@ -121,17 +122,50 @@ class Client(Session):
         mapping of arrays. sections: of a job's file; `map` has one slot unless it says otherwise. If interrupted, call it again: it goes on.
         Raises what `train` raises, and UserError if the job ends without them.
         """
+        items = {"batch_size": batch_size, "slots": 1, **sections.pop("map", {})}
+        data = {"arrays": {INPUTS: np.asarray(inputs)}}
+        model = module if isinstance(module, Mapping) else {"module": module}
+        options = _posting_options("map", sections)
+        return self._mapped(plan_job(None, max_budget, data, model=model, map=items, **sections).job, options)
+
+    def generate(
+        self,
+        model: Any,
+        prompts: Sequence[str] | Sequence[Sequence[int]],
+        max_budget: Amount,
+        *,
+        new_tokens: int = 64,
+        temperature: float = 0.0,
+        batch_size: int = 8,
+        **sections: Any,
+    ) -> list[Text]:
+        """How a causal model continues each prompt, computed by the network, `batch_size` texts at a time; blocks until it is final.
+
+        model: a built-in one or one of `transformers`, or a `model` section. prompts: texts, or lists of tokens. temperature: 0 takes the
+        likeliest token. sections: of a job's file, and options of `train`, such as `weights`. Raises what `map` raises.
+        """
+        from zoo_compute.jobs.generation import prompts_array
+
+        keys = {"new_tokens": new_tokens, "temperature": temperature}
+        items = {"batch_size": batch_size, "slots": 1, **keys, **sections.pop("map", {})}
+        data = {"arrays": {"prompts": prompts_array(prompts)}, **sections.pop("data", {})}
+        if not isinstance(model, Mapping):
+            model = {"transformers" if hasattr(model, "save_pretrained") else "module": model}
+        options = _posting_options("generate", sections)
+        job = plan_job(None, max_budget, data, model=model, map=items, **sections).job
+        assert job.generation is not None
+        return job.generation.texts(self._mapped(job, options))
+
+    def _mapped(self, job: ComputeJob, options: Mapping[str, Any]) -> Any:
+        """The outputs of all items. Goes on with the same job if it is posted already."""
         from zoo_compute.client.outputs import joined
         from zoo_compute.jobs.submission import AlreadyPosted
 
-        model = module if isinstance(module, Mapping) else {"module": module}
-        items = {"batch_size": batch_size, "slots": 1, **sections.pop("map", {})}
-        data = {"arrays": {INPUTS: np.asarray(inputs)}}
         try:
-            job = self.train(None, max_budget, data, model=model, map=items, **sections)
-        except AlreadyPosted as posted:
-            job = self.job(posted.job)
-        return joined(list(job.outputs()), job.view().terms.rounds, job.id)
+            posted = self.train(job, **options)
+        except AlreadyPosted as known:
+            posted = self.job(known.job)
+        return joined(list(posted.outputs()), posted.view().terms.rounds, posted.id)
 
     def _follow_up(self, job: int, prepared: PreparedJob, dataset: int | None) -> None:
         if prepared.custody is not None:
@@ -225,6 +259,13 @@ class Client(Session):
         if owed:
             self.sender.send(self.chain.tasks.withdraw(COIN, self.signer.address))
         return owed
+
+
+def _posting_options(method: str, sections: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of `train` out of the keywords that are sections. Raises UserError for what is neither."""
+    names = ("weights", "merge", "again", "anyway")
+    check_names(method, sections, [*names, *SECTIONS])
+    return {name: sections.pop(name) for name in names if name in sections}
 
 
 class Network:

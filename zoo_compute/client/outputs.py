@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +27,11 @@ from zoo_compute.formats.bundles import MAX_BUNDLE_BYTES, BadRecord, Bundle, Slo
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.store import ContentTampered, Store, raw_cid
 from zoo_compute.training.examples import ARRAY_SUFFIXES
+
+if TYPE_CHECKING:
+    from zoo_compute.jobs.generation import Generation
+
+TEXTS = ".jsonl"  # ends the name of a file of generated texts
 
 
 @dataclass(frozen=True)
@@ -118,19 +125,21 @@ def joined(rounds: Sequence[MappedRound], count: int, job: int) -> Array | dict[
     return whole.get(OUTPUTS, {name.removeprefix(f"{OUTPUTS}."): array for name, array in whole.items()})
 
 
-def check_path(path: Path) -> None:
-    """That outputs can be written there. Raises UserError."""
-    if path.suffix not in ARRAY_SUFFIXES:
-        raise UserError(f"{path}: expected a name that ends in {' or '.join(ARRAY_SUFFIXES)}")
+def check_path(path: Path, *, generates: bool = False) -> None:
+    """That outputs, or texts, can be written there. Raises UserError."""
+    suffixes = (TEXTS,) if generates else ARRAY_SUFFIXES
+    if path.suffix not in suffixes:
+        raise UserError(f"{path}: expected a name that ends in {' or '.join(suffixes)}")
 
 
 class OutputsFile:
-    """A file that the outputs are written to once all are there. Until then each round is a file in the folder FILE.rounds: nothing is
+    """A file that the outputs are written to once all are there, or of a generation the texts, a line of JSON each. Until then each round is a file in the folder FILE.rounds: nothing is
     fetched twice, and you can read them already.
     """
 
-    def __init__(self, path: Path, job: int) -> None:
-        check_path(path)
+    def __init__(self, path: Path, job: int, generation: Generation | None = None) -> None:
+        check_path(path, generates=generation is not None)
+        self._generation = generation
         self.path = path.expanduser()
         self.folder = self.path.with_name(f"{self.path.name}.rounds")
         self._job = job
@@ -147,7 +156,10 @@ class OutputsFile:
         """Write the file of all rounds; return the shapes of its arrays by name."""
         parts = [load_state(self._of(round_)) for round_ in range(rounds)]
         whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        if self.path.suffix == ".npz":
+        if self._generation is not None:
+            lines = [json.dumps(asdict(text), ensure_ascii=False) for text in self._generation.texts(whole[OUTPUTS])]
+            write_file(self.path, "".join(f"{line}\n" for line in lines).encode())
+        elif self.path.suffix == ".npz":
             stream = io.BytesIO()
             np.savez(stream, **whole)
             write_file(self.path, stream.getbuffer())

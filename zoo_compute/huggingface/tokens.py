@@ -95,6 +95,11 @@ def tokens_of_each(texts: Sequence[str], tokenizer: Any) -> list[Sequence[int]]:
     return [encoding.ids for encoding in backend.encode_batch(list(texts), add_special_tokens=False)]
 
 
+def prompts_of(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
+    """The tokens of each text, with the special ones that the tokenizer begins a text with."""
+    return [list(ids) for ids in tokenizer(list(texts), truncation=False, padding=False)["input_ids"]]
+
+
 def _pieces(text: str) -> Iterator[str]:
     """A long text in parts of about PIECE characters, cut at ends of lines. Joined they are the text."""
     start = 0

@@ -5,7 +5,6 @@ It makes the `Manifest` (zoo_compute.formats.manifest) that the network runs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,7 +16,7 @@ import numpy as np
 from repops.commitments import Array
 from repops.fields import BadField
 from repops.profile import Profile
-from zoo_compute.amounts import ZEN, Token
+from zoo_compute.amounts import Token
 from zoo_compute.arguments import checks_arguments
 from zoo_compute.errors import UserError
 from zoo_compute.formats.aggregation import NO_OUTER, Aggregation, OuterOptimizer
@@ -35,8 +34,9 @@ from zoo_compute.formats.manifest import (
 from zoo_compute.jobs.clocks import SHORTEST_CLOCKS, clocks_of
 from zoo_compute.jobs.config_file import read_file
 from zoo_compute.jobs.custody import CustodyTerms, custody_terms
+from zoo_compute.jobs.generation import Generation, generation_of
 from zoo_compute.jobs.model_source import ModelSource, read_model
-from zoo_compute.jobs.prices import PartialPrices, Prices, complete_prices, read_prices
+from zoo_compute.jobs.prices import PartialPrices, Prices, complete_prices, read_prices, token_of
 from zoo_compute.jobs.requirements import RequirementsSection
 from zoo_compute.jobs.sections import (
     BUDGET,
@@ -82,9 +82,6 @@ __all__ = [
     "StateFile",
 ]
 
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
-
-
 @checks_arguments
 @dataclass
 class ComputeJob:
@@ -115,31 +112,41 @@ class ComputeJob:
             self.data: DataSection = read_section("data", self.data_config)
             self.fetched: Examples | None = None
             self.map: MapSection | None = read_section("map", self.map_config) if self.map_config is not None else None
-            self.training: TrainingSection = self._training()
-            self.model: ModelSource = self._model()
+            trains = None if self.map else read_section("training", self.training_config)
+            self.model: ModelSource = self._model({} if trains is None else trains.rule)
+            self.training: TrainingSection = trains or self._mapped(self.map)
             self.market: MarketSection = read_section("market", self.market_config)
             self.compression: Compression = read_section("compression", self.compression_config)
             self.limits: LimitsSection = read_section("limits", self.limits_config)
             self.aggregation: AggregationSection = read_section("aggregation", self.aggregation_config)
             self.checkpoint: CheckpointConfig = read_section("checkpoint", self.checkpoint_config)
             self.requirements: RequirementsSection = read_section("requirements", self.requirements_config)
-            self.known_token: Token | None = self._token_from_file()
+            self.known_token: Token | None = token_of(self.market)
         self.outline()  # checks every range now, before any data is read
         if self.known_token is not None:
             _ = self._partial_prices
 
-    def _training(self) -> TrainingSection:
-        """The section, or what the items of a map make of it."""
-        if self.map is None:
-            return read_section("training", self.training_config)
+    def _mapped(self, section: MapSection | None) -> TrainingSection:
+        """What the items of a map make of its section."""
+        assert section is not None
         for name in ("training", "compression", "aggregation"):
             if getattr(self, _field(name)):
                 raise BadField(f"{name}: a map has none, since nothing is learned; leave it out")
-        return self.map.rounds_of(len(self.items))
+        return self.generation.training if self.generation else section.rounds_of(len(self.items))
+
+    @cached_property
+    def generation(self) -> Generation | None:
+        """The prompts of a map that generates; None for other jobs. Raises JobError."""
+        if self.map is None or self.map.new_tokens is None:
+            return None
+        with as_job_errors():
+            return generation_of(self.map, self.data, self.arrays, self.model, self.directory)
 
     @cached_property
     def items(self) -> Array | list[str]:
         """The items of a map, in their order: the rows of an array, or lines of text. Raises JobError."""
+        if self.generation is not None:
+            return self.generation.items
         with as_job_errors():
             return lines_of(self.data, self.directory) if self.arrays is None else array_of_items(self.arrays)
 
@@ -208,7 +215,10 @@ class ComputeJob:
         model, seed, place = self.model, training.seed, self.directory
         if self.map is not None:
             like = rows_of([], self.context) if isinstance(self.items, list) else self.items
-            return trace_items(model, like, training.batch_size, training.inner_steps, seed=seed, directory=place)
+            return trace_items(
+                model, like, training.batch_size, training.inner_steps,
+                seed=seed, directory=place, generation=self.generation,
+            )  # fmt: skip
         return trace_module(model, self._sample(), StepOptions.of(training), seed=seed, directory=place)
 
     @property
@@ -377,22 +387,11 @@ class ComputeJob:
         said = {name: getattr(self, _field(name)) for name in SECTIONS} | {BUDGET: self.budget_max}
         return {name: section for name, section in said.items() if section is not None and section != {}}
 
-    def _model(self) -> ModelSource:
+    def _model(self, rule: Mapping[str, Any]) -> ModelSource:
         section: Mapping[str, Any] = self.model_config
         if not isinstance(section, Mapping) or not section.keys() & {"module", "program", "transformers"}:
             section = own_keys("model", section)
-        return read_model(section, self.training.rule, self.directory, trains=self.map is None)
-
-    def _token_from_file(self) -> Token | None:
-        """The token, as far as the file alone defines it; else None."""
-        token, decimals = self.market.token, self.market.decimals
-        if token == ZEN.symbol:
-            if decimals not in (None, ZEN.decimals):
-                raise BadField(f"market.decimals: ZEN has {ZEN.decimals}, not {decimals}")
-            return ZEN
-        if not _ADDRESS.fullmatch(token):
-            raise BadField(f"market.token: expected 'ZEN' or an address, got {token!r}")
-        return None if decimals is None else Token(f"token@{token[:10]}", decimals, token)
+        return read_model(section, rule, self.directory, trains=self.map is None)
 
 
 def _field(section: str) -> str:

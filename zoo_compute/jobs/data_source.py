@@ -11,7 +11,7 @@ from zoo_compute.errors import UserError
 from zoo_compute.huggingface import tables, tokens
 from zoo_compute.huggingface.places import Place, place_of
 from zoo_compute.jobs.config import ComputeJob
-from zoo_compute.jobs.stored_data import rows_of
+from zoo_compute.jobs.stored_data import rows_of, tokenizer_place
 from zoo_compute.training import examples
 from zoo_compute.training.examples import Dataset
 
@@ -44,14 +44,8 @@ def dataset_of(job: ComputeJob, say: Say) -> Dataset:
 
 
 def tokenizer_of(job: ComputeJob) -> Place | None:
-    """Where the job's tokenizer is: `data.tokenizer`, or the place of its model. Raises UserError."""
-    if job.data.tokenizer:
-        return place_of(job.data.tokenizer, job.directory, tokens.KEY)
-    if job.model.source is None:
-        return None
-    if not isinstance(job.model.source, Place):
-        raise UserError(f"{tokens.KEY}: missing", hint="name the folder of the model's tokenizer")
-    return job.model.source
+    """Where the job's tokenizer is; None: text is bytes. Raises UserError."""
+    return tokenizer_place(job.data, job.model, job.directory)
 
 
 def _dataset(job: ComputeJob, sizes: dict[str, Any], say: Say) -> Dataset:

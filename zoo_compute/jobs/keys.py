@@ -127,11 +127,22 @@ TRAINING: Keys = {
 MAP: Keys = {
     "batch_size": Key("items a step", 1, 2**16),
     "slots": Key("slots a round: parts of the items that are mapped at the same time", 1, MAX_SLOTS),
-    "inner_steps": Key("steps a slot and round, at most: fewer if the items need fewer", 1, 10**6),
+    "inner_steps": Key("steps a slot and round, at most: fewer if the items need fewer", 1, 10**6, default="10"),
     "segment_steps": Key(
-        "steps between committed states", 1, 10**6, default="a quarter of the inner steps, rounded up, at most 10"
+        "steps between committed states",
+        1,
+        10**6,
+        default="a quarter of the inner steps, rounded up, at most 10 unless it generates",
     ),
     "seed": Key("of initial weights, and of the module's random draws", 0, 2**63 - 1),
+    "new_tokens": Key(
+        "the items are prompts of a causal model, which generates so many tokens from each ([generation](guides/generation.md))",
+        1,
+        2**16,
+    ),
+    "temperature": Key(
+        "of drawn tokens: logits are divided by it; 0 takes the likeliest token", 0.0, 100.0, default="0"
+    ),
 }
 COMPRESSION: Keys = {
     "chunk": Key("elements that are compressed together", 16, MAX_CHUNK),

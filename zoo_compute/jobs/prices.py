@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from repops.fields import BadField
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.formats.manifest import JobError, Manifest
 from zoo_compute.jobs.custody import BUDGET_PARTS
 from zoo_compute.jobs.sections import MarketSection
 from zoo_compute.spec.params import MAX_PRICE, MAXIMUM_MULTIPLE, default_reserve, escrow_of
 
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 PRICES = ("reserve", "max_price", "aggregator_reserve", "aggregator_max_price")
 
 
@@ -30,6 +33,18 @@ class PartialPrices(NamedTuple):
     max_price: int | None
     aggregator_reserve: int | None
     aggregator_max_price: int | None
+
+
+def token_of(market: MarketSection) -> Token | None:
+    """The token, as far as the section alone defines it; else None. Raises BadField."""
+    token, decimals = market.token, market.decimals
+    if token == ZEN.symbol:
+        if decimals not in (None, ZEN.decimals):
+            raise BadField(f"market.decimals: ZEN has {ZEN.decimals}, not {decimals}")
+        return ZEN
+    if not _ADDRESS.fullmatch(token):
+        raise BadField(f"market.token: expected 'ZEN' or an address, got {token!r}")
+    return None if decimals is None else Token(f"token@{token[:10]}", decimals, token)
 
 
 def read_prices(

@@ -34,6 +34,8 @@ OTHER_NAMES = {
     "per_device_train_batch_size": "batch_size",
     "lr": "learning_rate",
 }
+MAPPED_BATCHES = 10  # of a slot and round of a map, at most, unless a job says otherwise
+COLDEST = 1e-3  # temperature: float32 logits that are divided by less overflow
 LONGEST_SEGMENT = 10  # steps, unless a job says otherwise: a dispute replays one segment
 
 
@@ -166,24 +168,38 @@ class TrainingSection:
 class MapSection:
     """`map:` instead of `training:` how the items of `data:` are divided. Each goes through the module once, and nothing is learned.
 
-    inner_steps: the most batches of a slot and round. A round is what is delivered, and done again, at once.
+    inner_steps: the most batches of a slot and round. A round is what is delivered, and done again, at once. new_tokens: the items are
+    prompts of a causal model, which generates so many tokens from each; a slot's round is then one batch of whole texts.
     """
 
     batch_size: int
     slots: int
-    inner_steps: int = 10
+    inner_steps: int | None = None
     segment_steps: int | None = None
     seed: int = 0
+    new_tokens: int | None = None
+    temperature: float | None = None
 
     def __post_init__(self) -> None:
         check_values("map", self, KEYS["map"])
-        if self.segment_steps is not None:
-            between("map.segment_steps", self.segment_steps, 1, self.inner_steps)
+        if self.new_tokens is not None and self.inner_steps is not None:
+            raise BadField("map.inner_steps: prompts and new_tokens set the steps of a slot's round; leave it out")
+        if self.new_tokens is None and self.temperature is not None:
+            raise BadField("map.temperature: a map without new_tokens generates no text; set both, or leave it out")
+        if 0.0 < (self.temperature or 0.0) < COLDEST:
+            raise BadField(f"map.temperature: expected 0, or {COLDEST} and more, got {self.temperature:g}")
+        if self.segment_steps is not None and self.new_tokens is None:
+            between("map.segment_steps", self.segment_steps, 1, self.most_batches)
+
+    @property
+    def most_batches(self) -> int:
+        """Of a slot and round."""
+        return MAPPED_BATCHES if self.inner_steps is None else self.inner_steps
 
     def rounds_of(self, items: int) -> TrainingSection:
         """Rounds of equal size, as few as possible, for so many items; the last one repeats the first items where these do not fill it."""
         batches = -(-items // (self.slots * self.batch_size))
-        rounds = -(-batches // self.inner_steps)
+        rounds = -(-batches // self.most_batches)
         if rounds > MAX_ROUNDS:
             raise BadField(
                 f"map: {items:,} items make {rounds:,} rounds, at most {MAX_ROUNDS:,}; raise batch_size, inner_steps or slots"

@@ -10,6 +10,10 @@ import numpy as np
 
 from repops.commitments import Array
 from repops.fields import BadField
+from zoo_compute.errors import UserError
+from zoo_compute.huggingface import tokens as tokenizers
+from zoo_compute.huggingface.places import Place, place_of
+from zoo_compute.jobs.model_source import ModelSource
 from zoo_compute.jobs.sections import DataSection
 from zoo_compute.training.examples import (
     ARRAY_SUFFIXES,
@@ -39,6 +43,17 @@ def stored_arrays(data: DataSection, directory: Path) -> Examples | None:
         raise BadField(f"data: {of_arrays[0].name} is a file of arrays; give it as the only path")
     with _of_data():
         return read_arrays(paths[0])
+
+
+def tokenizer_place(data: DataSection, model: ModelSource, directory: Path) -> Place | None:
+    """Where the tokenizer is: `data.tokenizer`, or the place of the model; None: text is bytes. Raises UserError."""
+    if data.tokenizer:
+        return place_of(data.tokenizer, directory, tokenizers.KEY)
+    if model.source is None:
+        return None
+    if not isinstance(model.source, Place):
+        raise UserError(f"{tokenizers.KEY}: missing", hint="name the folder of the model's tokenizer")
+    return model.source
 
 
 def examples_of(stored: Examples) -> Examples:

@@ -29,6 +29,7 @@ from zoo_compute.training.schedules import factors_of
 
 if TYPE_CHECKING:
     from repops.program import Program
+    from zoo_compute.jobs.generation import Generation
     from zoo_compute.jobs.sections import TrainingSection
 
 TORCH_MISSING = "pip install 'zoo-compute[node]', or use a program file (model.program) with --weights FILE"
@@ -126,11 +127,19 @@ def trace_module(
 
 
 def trace_items(
-    source: ModelSource, items: Array, batch_size: int, steps: int, *, seed: int, directory: Path
+    source: ModelSource,
+    items: Array,
+    batch_size: int,
+    steps: int,
+    *,
+    seed: int,
+    directory: Path,
+    generation: Generation | None = None,
 ) -> TracedStep:
     """Make the module with initial weights from `seed`, in eval mode, and trace its map of a batch of items. Raises UserError.
 
-    Loss and optimizer, which a function for training returns beside the module, are not used.
+    Loss and optimizer, which a function for training returns beside the module, are not used. generation: the module is a causal model,
+    and its decoding step is traced.
     """
     torch, made = _torch(), _Maker(source, directory, seed, trains=False)
     import repops
@@ -142,11 +151,28 @@ def trace_items(
     modes = {each: each.training for each in module.modules()}
     with _tracing():
         try:
-            program = repops.trace_map(module.eval(), inputs.long() if inputs.dtype == torch.int32 else inputs, steps)
+            mapped, fresh = _decoding_step(module.eval(), generation, batch_size)
+            inputs = inputs.long() if inputs.dtype == torch.int32 else inputs
+            program = repops.trace_map(mapped, inputs, steps, fresh=fresh)
         finally:
             for each, training in modes.items():  # a live module is the caller's
                 each.training = training
     return made.step(program, module)
+
+
+def _decoding_step(module: Any, generation: Generation | None, batch_size: int) -> tuple[Any, tuple[str, ...]]:
+    """What is traced, and the names of its buffers that begin at zero. Raises UserError."""
+    if generation is None:
+        return module, ()
+    from zoo_compute.huggingface.generation import is_pretrained
+    from zoo_compute.huggingface.generation import decoding_of as pretrained_decoding
+    from zoo_compute.models.generation import Generator, decoding_of
+    from zoo_compute.models.sampling import Sampling
+
+    decoding = pretrained_decoding if is_pretrained(module) else decoding_of
+    sampling = Sampling(generation.section.temperature or 0.0)
+    generator = Generator(module, *decoding(module, generation.steps), batch_size, sampling, generation.end).eval()
+    return generator, generator.fresh
 
 
 def _torch() -> Any:
@@ -172,6 +198,8 @@ def _tracing() -> Iterator[None]:
         instead = f"instead: {refused.hint}; " if refused.hint else ""
         hint = f"{instead}{address('guides/tracing')} says what can be traced"
         raise UserError(f"the module cannot be traced: {where}{refused.what}", hint=hint) from refused
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"the module does not run on a batch: {describe_error(error)}") from error
 

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from zoo_compute.documentation import address
+from zoo_compute.errors import UserError
+from zoo_compute.models.decoding_inputs import OWN
 from zoo_compute.models.sampling import GREEDY, Sampling
 
-OWN = -1  # instead of a token: the one that the text's last step gave
 CACHE = "generation"  # the child module of all that changes from step to step
 Keep = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-
-
-def beginning(token: int) -> int:
-    """The input that begins a new text with a token, whatever the row had before."""
-    return -2 - token
 
 
 @dataclass(frozen=True)
@@ -83,6 +81,22 @@ class CacheView:
 Decode = Callable[[Tensor, CacheView], Tensor]
 
 
+def decoding_of(model: Any, context: int) -> tuple[Decode, CacheShape]:
+    """The step of a model that has the method `decode` and the property `cache_shape`, and its cache for so many positions.
+
+    Raises UserError for a model without them.
+    """
+    decode, shape = getattr(model, "decode", None), getattr(model, "cache_shape", None)
+    if not callable(decode) or not isinstance(shape, CacheShape):
+        raise UserError(
+            f"map.new_tokens: {type(model).__name__} has no decoding step",
+            hint=f"take a built-in model or one of `transformers`, or give yours `decode` and `cache_shape`: {address('guides/generation')}",
+        )
+    if context > shape.context:
+        raise UserError(f"map.new_tokens: prompt and text need {context:,} positions, and the model has {shape.context:,}")
+    return decode, replace(shape, context=context)
+
+
 class Generator(nn.Module):
     """The decoding step of a model. decode: tokens (B,) and the cache's view to logits (B, V).
 
@@ -112,7 +126,7 @@ class Generator(nn.Module):
         return tuple(f"{CACHE}.{name}" for name, _ in self.generation.named_buffers())
 
     def forward(self, inputs_B: Tensor) -> Tensor:
-        """The next token of each text (B,), as float32. inputs_B: a token, `OWN`, or `beginning(token)`."""
+        """The next token of each text (B,), as float32. inputs_B: see `decoding_inputs`."""
         cache = self.generation
         begins_B, own_B = inputs_B < OWN, inputs_B == OWN
         tokens_B = torch.where(begins_B, -2 - inputs_B, torch.where(own_B, cache.last, inputs_B))

@@ -29,6 +29,10 @@ from zoo_compute.formats.aggregation import NO_OUTER, AggregationSpec, OuterOpti
 from zoo_compute.formats.aggregation import Aggregation as Rule
 from zoo_compute.formats.manifest import Compression, DataFile, HeldoutFile, Manifest, ProgramFile, StateFile
 from zoo_compute.jobs.files import initial_checkpoint
+from zoo_compute.models import gpt
+from zoo_compute.models.decoding_inputs import OWN, beginning
+from zoo_compute.models.generation import Generator
+from zoo_compute.models.sampling import Sampling
 from zoo_compute.spec.frames import Frame, Phase, Result, Work
 from zoo_compute.spec.merkle import result_root
 from zoo_compute.spec.state import Claim
@@ -248,3 +252,16 @@ def mapped() -> Case:
     program = repops.trace_map(module, torch.zeros((ROWS, 4), dtype=torch.int64), steps)
     examples = random_examples(program.graph, ROWS, 13, 10)
     return Case(program.graph, tensors_of(program, module), examples, inner_steps=steps)
+
+
+@lru_cache
+def generating() -> Case:
+    """Texts of a GPT of one layer, drawn by their odds: two rows, of which the second begins a new text in its fourth step."""
+    torch.manual_seed(0)
+    model, steps = gpt.build(1, 2, 8, 5, vocab=11)[0].eval(), 5
+    generator = Generator(model, model.decode, model.cache_shape, ROWS, Sampling(0.8), end=10).eval()
+    program = repops.trace_map(generator, torch.zeros(ROWS, dtype=torch.int64), steps, fresh=generator.fresh)
+    rows = np.array([[beginning(3), beginning(7)], [4, OWN], [OWN, OWN], [OWN, beginning(2)], [OWN, OWN]], np.int32)
+    items = np.zeros((SLOTS, steps, ROWS), np.int32)
+    items[SLOT] = rows
+    return Case(program.graph, tensors_of(program, generator), {"inputs": items.ravel()}, inner_steps=steps)
