@@ -41,7 +41,7 @@ from node.disputes.computation import Computation, SlotRound
 from node.disputes.previous_turn import PreviousTurn, SeatClaim
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
-from node.disputes.trials import Trial
+from node.disputes.alone import Trial
 from node.inputs import carried_state
 from node.inputs.fetching import UNAVAILABLE, root_from_hex
 from node.inputs.job_files import Inputs, fetch_inputs
