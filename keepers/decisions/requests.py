@@ -18,14 +18,11 @@ from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Commit, 
 from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.formats.manifest import MAX_CARRY
 from zoo_compute.json_codec import encode
-from zoo_compute.operators.admission import TrialAnswer
 from zoo_compute.spec import state
-from zoo_compute.spec.admissions import work_of
 from zoo_compute.spec.carry import claim_before, is_restart
 from zoo_compute.spec.clocks import ClockPreset
 from zoo_compute.spec.disputed_claims import claim_key
 from zoo_compute.spec.frames import Result
-from zoo_compute.spec.trials import TRIALS, Workload
 from zoo_compute.store.cid import raw_cid
 
 COUNTS = ("rounds", "slots", "aggregators")  # in the terms as in the manifest
@@ -340,7 +337,7 @@ def dispute_request(
         "before": {str(slot): _links(view, _before(view, claim, slot)) for slot in sorted(slots)},
         "aggregated": aggregated and encode(aggregated.fields),
         "bundles_before": _combined(view, aggregated) if aggregated is not None and follows else [],
-        **_disputed(claim.fields, picture=picture, places=places, **options),
+        **claim_fields(claim.fields, picture=picture, places=places, **options),
     }
     if isinstance(claim, Commit):
         own = {"bundle": raw_cid(claim.bundle), "root": claim.root.hex(), "slots": list(claim.slots)}
@@ -356,26 +353,7 @@ def _kept_before(view: JobView, claim: Claim) -> Checkpoint | None:
     return max(candidates, key=lambda each: each.turn, default=None)
 
 
-def trial_dispute_request(trial: TrialAnswer, **options: Any) -> dict[str, Any]:
-    """As `dispute_request`, about a trial."""
-    workload = trial.workload
-    roots = [each.hex() for each in (workload.program_root, workload.state_root, trial.seed)]
-    work = work_of(Workload(*workload))
-    return {"job": TRIALS, "trial": roots, "work": encode(work), **_disputed(tuple(trial.claim), **options)}
-
-
-def trial_check_name(trial: TrialAnswer) -> str:
-    return f"trial-{TRIALS}-{trial.claim.operator}-{trial.claim_hash.hex()[:16]}"
-
-
-def trial_check_request(trial: TrialAnswer) -> dict[str, Any]:
-    """To run an answered trial again (node.disputes.trial_check)."""
-    workload = trial.workload
-    roots = [each.hex() for each in (workload.program_root, workload.state_root, trial.seed)]
-    return {"job": TRIALS, "trial": roots, "steps": workload.steps, "root": trial.claim.root.hex()}
-
-
-def _disputed(
+def claim_fields(
     fields: tuple[Any, ...],
     *,
     role: str,
@@ -387,6 +365,7 @@ def _disputed(
     skipped: Sequence[bytes] = (),
     failing: Sequence[bytes] = (),
 ) -> dict[str, Any]:
+    """What every request about a dispute has. fields: the claim's."""
     return {
         "claim": encode(fields),
         "role": role,

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keepers.decisions.dispute_ends import closable_after, close_delay_s, ending, patience_s
-from keepers.decisions.requests import dispute_name, dispute_request, trial_dispute_request
+from keepers.decisions.requests import dispute_name, dispute_request
 from keepers.services.challenging import Asking, MismatchReports, Place
+from keepers.services.claims_of_no_job import ClaimsOfNoJob, Questions, no_questions
 from keepers.services.dispute_work import Ask, DisputeWork, failing
 from keepers.services.false_claims import FalseClaims
 from keepers.services.resolved import Resolved
@@ -31,16 +32,14 @@ from zoo_compute.disputes.exploration import Call
 from zoo_compute.disputes.roles import ASKER, AUTHOR, DEFENDER
 from zoo_compute.errors import NeedsOperator, ZooError
 from zoo_compute.json_codec import decode
-from zoo_compute.operators.admission import trial_answers
 from zoo_compute.spec import clocks, state
-from zoo_compute.spec.trials import TRIALS
+from zoo_compute.spec.receipts import is_of_job
 from zoo_compute.spec.watching import NOBODY
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head
     from zoo_compute.chain.sender import Sender
     from zoo_compute.chain.views import Claim, JobView
-    from zoo_compute.operators.admission import TrialAnswer
 
 log = logging.getLogger("zoo.disputes")
 
@@ -67,6 +66,7 @@ class Disputing:
     claims of the job `defends`; and the end of others' disputes, where nobody else sees to it.
 
     reports: the verifier's, whose mismatches are asked about. secret: of the seals; without one none is placed.
+    questions: of receipts that this account signed or has.
     explorations: of its own, which forgets what is over; without one the connection's, which does not.
     unanswered: by a claim's key, why there is no answer to an ask, by its id in hex. unpaid: by a claim's key, what this account lacks.
     """
@@ -83,8 +83,10 @@ class Disputing:
         defends: int | None = None,
         secret: bytes = b"",
         explorations: Explorations | None = None,
+        questions: Questions = no_questions,
     ) -> None:
         self._chain = chain
+        self._alone = ClaimsOfNoJob(chain, questions)
         self._sender = sender
         self._operator = operator
         self._defends = defends
@@ -273,15 +275,11 @@ class Disputing:
         return [*expire, picture.close(dispute.job, claim)]
 
     def _claim_of(self, head: Head, dispute: DisputeView) -> tuple[JobView | None, Any]:
-        """The disputed claim as the specification's record, and its job's view; None of a trial."""
-        if dispute.job == TRIALS:
-            return None, state.Claim(*self._trial_of(dispute).claim)
+        """The disputed claim as the specification's record, and its job's view; None where it is of no job."""
+        if not is_of_job(dispute.job):
+            return None, state.Claim(*self._alone.view(dispute).fields)  # type: ignore[arg-type]
         view = read_job(self._chain, dispute.job, head)
         return view, state.Claim(*dispute.claim_in(view).fields)  # type: ignore[arg-type]
-
-    def _trial_of(self, dispute: DisputeView) -> TrialAnswer:
-        every = trial_answers(self._chain, dispute.operator)
-        return next(each for each in reversed(every) if each.claim_hash == dispute.claim_hash)
 
     def _computed(
         self, head: Head, work: Work, view: JobView | None, acted_on: Sequence[bytes]
@@ -302,7 +300,7 @@ class Disputing:
             "failing": [bytes.fromhex(id) for id in failing({"unanswered": self.unanswered.get(dispute.key, {})})],
         }
         if view is None:
-            request = trial_dispute_request(self._trial_of(dispute), **options)
+            request = self._alone.request(dispute, **options)
         else:
             request = dispute_request(view, dispute.claim_in(view), **options)
         status, about = self._work.submitted(dispute.key, name, request), (dispute.key, role)
@@ -347,7 +345,7 @@ class Disputing:
         """Whether an ask can be sent now: its step is sealed, and the Referee may take what it prepays."""
         if not self._asking.is_ready(head, dispute, call):
             return False
-        if call.is_heavy and dispute.job != TRIALS:
+        if call.is_heavy and is_of_job(dispute.job):
             self._asking.provide(dispute.job, self._claim_of(head, dispute)[1])
         return True
 
@@ -361,8 +359,8 @@ class Disputing:
         """Delete the files of a dispute that is over, and take what is mine."""
         with self._contained(dispute, LEFT, failed=partial(self._unfinished.failed, dispute.key)):
             shutil.rmtree(self._kept(dispute), ignore_errors=True)
-            if dispute.job == TRIALS:
-                claim, token = self._trial_of(dispute).view, ""  # the stake's part of a finder is sent to it
+            if not is_of_job(dispute.job):
+                claim, token = self._alone.view(dispute), ""  # a finder's part is sent to it
             else:
                 view = read_job(self._chain, dispute.job, head)
                 claim, token = dispute.claim_in(view), view.token

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from keepers.services.challenging import Place
+from keepers.services.claims_of_no_job import is_pending
 from keepers.services.retries import Troubles
 from zoo_compute.chain.demands import claim_hash
 from zoo_compute.chain.explorations import DisputeView
@@ -14,11 +15,10 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import NO_DEADLINE
 from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.errors import UserError
-from zoo_compute.operators.admission import is_pending
 from zoo_compute.spec import state
 from zoo_compute.spec.disputed_claims import RESULT, claim_key
 from zoo_compute.spec.frames import Kind
-from zoo_compute.spec.trials import TRIALS
+from zoo_compute.spec.receipts import is_of_job
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head
@@ -88,8 +88,8 @@ class FalseClaims:
 
     def _without_asks(self, head: Head, key: bytes, job: int, old: Claim) -> Iterator[DisputeView]:
         hash = claim_hash(old)
-        if job == TRIALS:
-            yield from self._trial_without_asks(head, key, old)
+        if not is_of_job(job):
+            yield from self._alone_without_asks(head, key, job, old)
             return
         claim = next((c for c in read_job(self._chain, job, head).claims if claim_hash(c) == hash), None)
         if claim is None or claim.final or self._chain.time(head) > claim.deadline:
@@ -99,9 +99,9 @@ class FalseClaims:
         deadline = 0 if claim.deadline == NO_DEADLINE else claim.deadline
         yield DisputeView(key, job, hash, claim.operator, deadline, 0, Exploration())
 
-    def _trial_without_asks(self, head: Head, key: bytes, claim: Claim) -> Iterator[DisputeView]:
-        if self._chain.time(head) > claim.deadline or not is_pending(self._chain, claim):
-            log.warning("the trial of operator %d cannot be disputed any more", claim.operator)
+    def _alone_without_asks(self, head: Head, key: bytes, job: int, claim: Claim) -> Iterator[DisputeView]:
+        if self._chain.time(head) > claim.deadline or not is_pending(self._chain, job, claim):
+            log.warning("the claim of operator %d cannot be disputed any more", claim.operator)
             self.forget(key)
             return
-        yield DisputeView(key, TRIALS, claim_hash(claim), claim.operator, claim.deadline, 0, Exploration())
+        yield DisputeView(key, job, claim_hash(claim), claim.operator, claim.deadline, 0, Exploration())

@@ -10,7 +10,7 @@ import logging
 
 from eth_utils.crypto import keccak
 
-from keepers.decisions.requests import trial_check_name, trial_check_request
+from keepers.decisions.requests_of_no_job import trial_check_name, trial_check_request
 from keepers.services.challenging import Challenge
 from keepers.services.verification import RequestWork
 from zoo_compute.chain.connection import Chain, Head

@@ -15,7 +15,8 @@ A request of `run_dispute`, in plain JSON (zoo_compute.json_codec), beside what 
     aggregated       the claim in the aggregation's place of the turn before, or null
     bundles_before   as bundles, of the turn before
 
-A trial has `work` and `trial` (the roots of its program and its start, its seed) in place of files and bundles.
+A trial has `work` and `trial` (the roots of its program and its start, its seed) in place of files and bundles; a receipt of an answer
+has `work` and `question` (`zoo_compute.serving.files`).
 
 The answer has `calls`, each with the fields of `exploration.Call`; `until`, the second after which the other side's silence
 convicts; and `unanswered`, by the id (hex) of an ask: why this side has no answer to it.
@@ -35,13 +36,13 @@ from node.admission.trial import LoadedWorkload
 from node.backends import falls_back, on_switch
 from node.compute.programs import Programs, Tensors
 from node.device import computes_on, pick_device
+from node.disputes.alone import Answer, Trial
 from node.disputes.answerer import Answerer
 from node.disputes.asker import Asker, Disputed, Wait, explored_first
 from node.disputes.computation import Computation, SlotRound
 from node.disputes.previous_turn import PreviousTurn, SeatClaim
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
-from node.disputes.alone import Trial
 from node.inputs import carried_state
 from node.inputs.fetching import UNAVAILABLE, root_from_hex
 from node.inputs.job_files import Inputs, fetch_inputs
@@ -53,9 +54,10 @@ from zoo_compute.disputes.exploration import Call, Exploration
 from zoo_compute.disputes.roles import ASKER, AUTHOR
 from zoo_compute.formats.bundles import SlotResult
 from zoo_compute.json_codec import decode, encode
+from zoo_compute.serving.files import StoredService
 from zoo_compute.spec.carry import is_restart
 from zoo_compute.spec.clocks import ClockPreset
-from zoo_compute.spec.frames import Frame, Kind, Phase, Result, Work
+from zoo_compute.spec.frames import EMPTY, Frame, Kind, Phase, Result, Work
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS
@@ -106,7 +108,7 @@ class _Player:
         self._request, self._store, self._made = request, store, made
         self._picture = Exploration.from_plain(request["picture"])
         self._claim = Claim(*decode(request["claim"]))
-        self._is_trial = "trial" in request
+        self._is_alone = "work" in request
 
     def played(self) -> dict[str, Any]:
         if self._request["role"] == ASKER:
@@ -159,14 +161,14 @@ class _Player:
         return Disputed(self._request.get("job", TRIALS), self._claim, Kind(kind), slot, self._work(), result)
 
     def _work(self) -> Work:
-        if self._is_trial:
+        if self._is_alone:
             return Work(*decode(self._request["work"]))
         inputs = fetch_inputs(self._store, self._request)
         return work_of(inputs.manifest, inputs.programs.graph)
 
     def _bundled(self, slot: int) -> Result | None:
         """An asker's. None where it cannot be had, or in a trial: then it is asked for on chain."""
-        if self._is_trial:
+        if self._is_alone:
             return None
         try:
             return self._result(slot)
@@ -175,18 +177,19 @@ class _Player:
             return None
 
     def _result(self, slot: int) -> Result | None:
-        """As the bundle has it, or as it was computed here of a trial."""
-        if self._is_trial:
-            return self._trial_result(slot)
+        """As the bundle has it, or as it was computed here of what is of no job."""
+        if self._is_alone:
+            return self._computed_result(slot)
         request = self._request
         entries = fetch_results(self._store, request, request, root_from_hex(request["start_root"]))
         return result_in(list(entries.values()), entries[slot]) if slot in entries else None
 
-    def _trial_result(self, slot: int) -> Result:
-        """Of the answer, which names the segments alone."""
-        work = self._work()
+    def _computed_result(self, slot: int) -> Result:
+        """A trial's answer names the segments alone."""
+        work, trees = self._work(), self._trees(Kind.TRAINING, slot)
         shape = Frame(inner_steps=work.inner_steps, segment_steps=work.segment_steps)
-        return Result(segment_root=self._trees(Kind.TRAINING, slot).tree(shape, Phase.SEGMENTS).root)
+        end = EMPTY if "trial" in self._request else trees.states(shape, Phase.SEGMENTS)[-1]
+        return Result(trees.tree(shape, Phase.SEGMENTS).root, end)
 
     # --- what is computed
 
@@ -203,8 +206,10 @@ class _Player:
     def _computation(self, kind: int, slot: int) -> Computation:
         request = self._request
         folder = Path(request["folder"]) / f"{kind if kind == Kind.AGGREGATION else 0}-{slot}"
-        if self._is_trial:
+        if "trial" in request:
             return self._trial(folder)
+        if "question" in request:
+            return self._answer(folder)
         inputs = fetch_inputs(self._store, request)
         if kind == Kind.AGGREGATION:
             return self._aggregation(inputs, folder)
@@ -244,6 +249,14 @@ class _Player:
         program_root, state_root, seed = map(bytes.fromhex, self._request["trial"])
         programs = Programs(benchmark.fixed_program(), computes_on(pick_device(self._request.get("device"))))
         return Trial(LoadedWorkload(programs, program_root, state_root), seed, folder=folder)
+
+    def _answer(self, folder: Path) -> Answer:
+        """Raises BadService."""
+        about = self._request["question"]
+        stored = StoredService.fetch(self._store, about["service"])
+        question = stored.question(about)
+        programs = Programs(stored.graph(question.program), computes_on(pick_device(self._request.get("device"))))
+        return Answer(programs, stored.weights(programs.graph), question, folder=folder)
 
     def _aggregation(self, inputs: Inputs, folder: Path) -> Aggregation:
         """From what the present seats committed, fetched and checked."""

@@ -35,7 +35,15 @@ def test_what_was_deployed__is_wired_as_its_file_says(production):
 
 def test_each_immutable__has_a_meaning():
     clocks = {item.name for item in fields(PRODUCTION.clocks)}
-    known = {"window_s", "receipt_window_s", "lapse_s", "needs_admission", *CONTRACTS, *(item.name for item in fields(Preset)), *clocks}
+    known = {
+        "window_s",
+        "receipt_window_s",
+        "lapse_s",
+        "needs_admission",
+        *CONTRACTS,
+        *(item.name for item in fields(Preset)),
+        *clocks,
+    }
     for contract in set(CONTRACTS) - UNCHECKED:
         for name in artifact(CONTRACTS[contract])["immutables"]:
             meaning = MEANINGS.get(name, name)

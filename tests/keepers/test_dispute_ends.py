@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from keepers.decisions.dispute_ends import PLACES, close_delay_s, ending, patience_s
-from keepers.services import disputing
+from keepers.services import claims_of_no_job, disputing
 from keepers.services.disputing import REFUSED_S
 from tests.keepers.test_disputing import MINE, NOW, OPEN, REEXECUTE_S, Clock, Lane, clock, dispute, disputes, opened
 from zoo_compute.chain.explorations import DisputeView
@@ -148,8 +148,8 @@ def test_a_claim_that_lost_its_data__is_closed_where_its_ask_does_not_expire(
 def test_an_aged_trial__is_closed_by_its_operator_and_by_others(
     tmp_path: Path, disputes: list[DisputeView], monkeypatch: pytest.MonkeyPatch, later_s: int, names: list[str]
 ):
-    answer: Any = SimpleNamespace(claim_hash=b"hash", claim=tuple(range(8)))
-    monkeypatch.setattr(disputing, "trial_answers", lambda chain, operator: [answer])
+    answer: Any = SimpleNamespace(claim_hash=b"hash", view=SimpleNamespace(fields=tuple(range(8))))
+    monkeypatch.setattr(claims_of_no_job, "trial_answers", lambda chain, operator: [answer])
     node = opened(clocks=replace(OPEN, since=NOW + 10**9))
     aged_at = clocks.aged_at(NOW, REEXECUTE_S, DEVNET)
     for operator, since in ((MINE, aged_at), (SILENT, aged_at + patience_s(MINE, (), bytes([1]) * 32, DEVNET))):

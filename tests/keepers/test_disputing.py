@@ -273,7 +273,7 @@ def test_a_trial__is_answered_as_a_claim_is(
     """Silence would cost an honest operator its admission and a fifth of its stake."""
     spec = claim_of(MINE, Workload(b"p" * 32, b"s" * 32, 4, 1), b"seed" * 8, b"r" * 32)
     trial = TrialAnswer(bindings.Claim(*astuple(spec)), bindings.Workload(b"p" * 32, b"s" * 32, 4, 1), 5, 9)
-    monkeypatch.setattr(disputing, "trial_answers", lambda chain, operator: [trial])
+    monkeypatch.setattr(claims_of_no_job, "trial_answers", lambda chain, operator: [trial])
     disputes += [replace(dispute(1, opened(), job=TRIALS), claim_hash=trial.claim_hash)]
     place = Lane(tmp_path)
     place.answers["author"] = [Call("answer", (1,), id=b"1")]

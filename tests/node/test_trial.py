@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import repops
-from keepers.decisions.requests import trial_check_request, trial_dispute_request
+from keepers.decisions.requests_of_no_job import trial_check_request, trial_dispute_request
 from node.admission import benchmark, trial
 from node.compute.programs import Programs
 from node.disputes import player

@@ -98,7 +98,9 @@ class Exploring:
         at, double = self.evidence.address, self.double.address
         preset = PRODUCTION
         clocks = preset.committer_s, preset.asker_s, preset.exclusive_s, preset.seal_lead_s, preset.opening_s
-        self.contract = load("Referee").deploy(double, double, double, double, double, at, self.descent.address, *clocks)
+        self.contract = load("Referee").deploy(
+            double, double, double, double, double, at, self.descent.address, *clocks
+        )
         self.court = CourtOnPaper(token=self.token.address)
         self.world = Explorations(self.court, preset)
         self.job, self.work, self.base_fee = JOB, work, 10**9

@@ -17,10 +17,10 @@ import repops
 from node.admission import benchmark
 from node.admission.trial import LoadedWorkload
 from node.compute.programs import Programs
+from node.disputes.alone import Trial
 from node.disputes.answerer import Answerer
 from node.disputes.asker import Asker, Disputed
 from node.disputes.trees import Trees
-from node.disputes.alone import Trial
 from repops.graph import Graph
 from tests.support.evm import Reverted, chain
 from tests.support.explorations.exploration_board import AHEAD_S, REEXECUTE_S, Board, Played, deployed, play

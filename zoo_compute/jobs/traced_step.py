@@ -164,8 +164,8 @@ def _decoding_step(module: Any, generation: Generation | None, batch_size: int) 
     """What is traced, and the names of its buffers that begin at zero. Raises UserError."""
     if generation is None:
         return module, ()
-    from zoo_compute.huggingface.generation import is_pretrained
     from zoo_compute.huggingface.generation import decoding_of as pretrained_decoding
+    from zoo_compute.huggingface.generation import is_pretrained
     from zoo_compute.models.generation import Generator, decoding_of
     from zoo_compute.models.sampling import Sampling
 

@@ -41,7 +41,9 @@ class Question:
         if min(token for prompt in self.prompts for token in prompt) < 0 or largest >= service.vocabulary:
             raise BadField(f"prompt: {service.model} has the tokens 0 to {service.vocabulary - 1:,}")
         if (self.new_tokens > 0) != (service.kind == COMPLETIONS):
-            raise BadField(f"max_tokens: expected {'1 or more' if service.kind == COMPLETIONS else 'none'}, got {self.new_tokens}")
+            raise BadField(
+                f"max_tokens: expected {'1 or more' if service.kind == COMPLETIONS else 'none'}, got {self.new_tokens}"
+            )
         if self.positions > service.context:
             raise BadField(
                 f"prompt: {longest:,} tokens and {self.new_tokens:,} new ones need {self.positions:,} positions, and {service.model} "
@@ -88,7 +90,9 @@ class Question:
         """Of random draws: as a trial's."""
         return int.from_bytes(self.id.to_bytes(32, "big")[:SEED_BYTES], "little", signed=True)
 
-    def receipt(self, seat: int = 0, segments: bytes = bytes(32), end: bytes = bytes(32), issued: int = 0) -> AnswerReceipt:
+    def receipt(
+        self, seat: int = 0, segments: bytes = bytes(32), end: bytes = bytes(32), issued: int = 0
+    ) -> AnswerReceipt:
         """What a seat signs for an answer."""
         program = bytes.fromhex(self.program.root)
         return AnswerReceipt(seat, program, self.steps, self.start_root, self.nonce, segments, end, issued)

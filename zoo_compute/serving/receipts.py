@@ -22,9 +22,7 @@ from zoo_compute.spec.exploration import abi_words
 from zoo_compute.spec.receipts import AnswerReceipt
 
 _DOMAIN_TYPE = b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
-_RECEIPT_TYPE = (
-    b"Receipt(uint256 seat,bytes32 program,uint256 steps,bytes32 start,bytes32 nonce,bytes32 segments,bytes32 end,uint256 issued)"
-)
+_RECEIPT_TYPE = b"Receipt(uint256 seat,bytes32 program,uint256 steps,bytes32 start,bytes32 nonce,bytes32 segments,bytes32 end,uint256 issued)"
 
 
 class BadReceipt(UserError):

@@ -9,8 +9,8 @@ from zoo_compute.spec import admissions, convictions, node_registry, seats, serv
 from zoo_compute.spec.disputed_claims import Explorations, Terms
 from zoo_compute.spec.frames import Frame, Position
 from zoo_compute.spec.params import COIN
-from zoo_compute.spec.state import Claim, Message, World
 from zoo_compute.spec.receipts import RECEIPTS
+from zoo_compute.spec.state import Claim, Message, World
 from zoo_compute.spec.trials import TRIALS, Trial
 
 

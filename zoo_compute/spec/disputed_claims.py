@@ -15,8 +15,8 @@ from zoo_compute.spec.clocks import ClockPreset, End, answer_fee, heavy_fee
 from zoo_compute.spec.exploration import UNIT_BYTES, Node, Status, TreePosition, abi_words
 from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Position, claim_hash
 from zoo_compute.spec.params import COIN
-from zoo_compute.spec.revert import require
 from zoo_compute.spec.receipts import is_of_job
+from zoo_compute.spec.revert import require
 
 if TYPE_CHECKING:
     from zoo_compute.spec.state import Claim

@@ -45,9 +45,9 @@ from zoo_compute.spec.exploration import (
 )
 from zoo_compute.spec.frames import EMPTY, Frame, Hashes, Kind, Result, States, Work, claim_hash, height_of
 from zoo_compute.spec.params import AGGREGATOR_SEAT, COIN
+from zoo_compute.spec.receipts import is_of_job
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim, Message
-from zoo_compute.spec.receipts import is_of_job
 from zoo_compute.spec.watching import NOBODY
 
 # --- asks

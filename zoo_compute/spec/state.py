@@ -18,8 +18,8 @@ from zoo_compute.spec.disputed_claims import Court, Explorations
 from zoo_compute.spec.frames import Frame, Position, height_of
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms, custodians_of
 from zoo_compute.spec.pricing import LosingRun
-from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.receipts import Admitted, ServingSeat
+from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
 from zoo_compute.spec.watching import Demand, Holding, Spent
 
@@ -634,7 +634,9 @@ class World:
     # Serving
     serving_seats: dict[int, ServingSeat] = field(default_factory=dict)  # by number, from 1 on
     receipts: dict[Claim, Admitted] = field(default_factory=dict)  # that were admitted, by their claims
-    receipt_shares: dict[Claim, int] = field(default_factory=dict)  # of the lock that a judged receipt's conviction took
+    receipt_shares: dict[Claim, int] = field(
+        default_factory=dict
+    )  # of the lock that a judged receipt's conviction took
     serving_burned: int = 0
     # The chain
     block_hashes: dict[int, bytes] = field(default_factory=dict)  # that it still knows

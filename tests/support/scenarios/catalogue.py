@@ -35,7 +35,8 @@ from tests.support.scenarios.auctions import SCENARIOS, Scenario
 EXPLORING = {
     name
     for name, play in SCENARIOS.items()
-    if play.__module__ in (explorations.__name__, audited_lies.__name__, serving.__name__) or "ExploredJob" in play.__code__.co_names
+    if play.__module__ in (explorations.__name__, audited_lies.__name__, serving.__name__)
+    or "ExploredJob" in play.__code__.co_names
 }
 
 __all__ = [
