@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from keepers.queue.work_queue import WorkStatus
-from keepers.services import challenging, dispute_work, disputing, retries
+from keepers.services import challenging, claims_of_no_job, dispute_work, disputing, retries
 from keepers.services.challenging import Asking, salt_of, seal_of, unit_id
 from keepers.services.dispute_work import RETRY_S, DisputeWork
 from keepers.services.disputing import REFUSED_S, Disputing
