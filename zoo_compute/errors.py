@@ -27,6 +27,7 @@
             ├── SettlementRefusal  "settlement: ..."
             ├── RewardsRefusal     "rewards: ..."
             ├── DatasetsRefusal    "datasets: ..."
+            ├── ChannelsRefusal    "channels: ..."
             ├── AvailabilityRefusal  "availability: ..."
             ├── CustodyRefusal     "custody: ..."
             ├── AuditsRefusal      "audits: ..."
@@ -200,6 +201,10 @@ class RewardsRefusal(Refusal):
 
 class DatasetsRefusal(Refusal):
     """Datasets."""
+
+
+class ChannelsRefusal(Refusal):
+    """Channels."""
 
 
 class AvailabilityRefusal(Refusal):

@@ -23,6 +23,7 @@ REASONS = {  # contract -> how its refusals begin
     "Referee": "referee",
     "Rewards": "rewards",
     "Datasets": "datasets",
+    "Channels": "channels",
     "Treasury": "treasury",
     "AuditPool": "pool",
     "Guardian": "guardian",

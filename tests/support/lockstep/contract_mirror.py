@@ -26,15 +26,16 @@ from tests.support.lockstep.referee_records import sent
 from tests.support.lockstep.stage import ACCOUNTS, DEPLOYED, PARTS, START, WEALTH, judge_by_hash, parts_of
 from tests.support.protocol_driver import deploy_core, load, wire
 from tests.support.rewards_driver import receipt_signature
+from tests.support.vouchers import voucher_signature
 from zoo_compute.spec.custodians import Member
 from zoo_compute.spec.params import PRESETS, Preset
-from zoo_compute.spec.state import Config, Consent, Receipt, Seal, World
+from zoo_compute.spec.state import Config, Consent, Receipt, Seal, Voucher, World
 from zoo_compute.spec.world import Call
 
-SPENDERS = ("registry", "tasks", "rewards", "audits", "custody", "referee", "treasury")
+SPENDERS = ("registry", "tasks", "rewards", "audits", "custody", "referee", "treasury", "channels")
 COIN = 10**24  # of the chain's, that each account has
 CONFIGURED = ("guardian", "registry", "tasks", "auction", "rewards", "treasury", "availability", "audits")
-CONFIGURED += ("custody", "admissions", "referee")
+CONFIGURED += ("custody", "admissions", "referee", "channels")
 UNLIMITED = 2**256 - 1
 ASKED = ("ClaimAsked", "NodeAsked")
 FULL_COMPARISON_EVERY = 100  # accepted calls; each compares what the specification wrote
@@ -247,6 +248,9 @@ class ContractMirror:
             account = Account.from_key(keccak(text=name))
             at = str(self.contracts["rewards"].address)
             return receipt_signature(account, at, arg.server, arg.client, arg.epoch, arg.total)
+        if isinstance(arg, Voucher):
+            account = Account.from_key(keccak(text=self._signers[arg.signer].name))
+            return voucher_signature(account, str(self.contracts["channels"].address), arg.channel, arg.total)
         if call.contract in ("custody", "availability") and isinstance(arg, tuple):
             return self._custody_list(arg)
         return sent(arg) if call.contract == "referee" else _encoded(arg)
