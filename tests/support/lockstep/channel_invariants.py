@@ -20,4 +20,5 @@ def check_channels(w: World) -> None:
     for number, channel in w.channels.items():
         assert 0 < number <= w.channel_count, f"channel {number} of {w.channel_count}"
         assert 0 <= channel.paid <= channel.deposit, f"channel {number}: paid {channel.paid} of {channel.deposit}"
-        assert channel.deposit > 0 and channel.operator in w.operators, f"channel {number}: nobody's"
+        assert channel.deposit > 0, f"channel {number}: an empty one"
+        assert channel.operator in w.operators, f"channel {number}: of no operator"

@@ -1,0 +1,1 @@
+"""Requests that an operator serves live, and how they are paid."""
