@@ -20,7 +20,8 @@ from zoo_compute.serving.vouchers import Voucher, domain_of, sign, verify
 
 SIGNER = Account.from_key(b"\x07" * 32)
 DEPOSIT = 1_000
-ANSWER_FALSE, ANSWER_NOTHING, CALL_BACK, REFUSE_LISTED = (1 << bit for bit in (1, 2, 3, 5))  # of HostileToken
+ANSWER_FALSE, ANSWER_NOTHING, CALL_BACK, REFUSE_LISTED = (1 << bit for bit in (1, 2, 3, 5))
+REFUSE_ZERO = 1 << 4  # of HostileToken
 NOBODY = "0x" + 40 * "0"
 
 
@@ -277,6 +278,23 @@ def test_open__by_a_signed_allowance__takes_one_transaction(desk):
         desk.channels.open_permitted(*args, *permit, sender=key.address)
 
 
+def test_a_token_that_answers_nothing__or_refuses_to_send_nothing__is_paid_in_out_and_back(hostile):
+    hostile.token.play(ANSWER_NOTHING | REFUSE_ZERO)
+    channel = hostile.open()
+    hostile.channels.add(channel, 5, sender=hostile.client)
+    assert hostile.close(channel, DEPOSIT + 5) == DEPOSIT + 5
+    assert [name for name, _ in events_of(hostile.channels)] == ["ChannelClosed", "VoucherPaid"]
+    idle = hostile.open()
+    hostile.close(idle, 0, b"")
+    assert [name for name, _ in events_of(hostile.channels)] == ["ChannelClosed"]
+    last = hostile.open()
+    hostile.token.play(ANSWER_FALSE)
+    hostile.redeem(last, 1)
+    assert hostile.owed() == [0, 1, 0]  # of one unit all is the fee
+    hostile.token.play(ANSWER_NOTHING)
+    assert hostile.channels.withdraw(hostile.token, hostile.kit.treasury) == 1
+
+
 # --- events
 
 
@@ -326,8 +344,8 @@ def test_numbers_at_their_limits__pack_into_their_words(kit, play):
     most = 2**96 - 1
     token.mint(client, most)
     highest = "0x" + "ff" * 20
-    channel = kit.channels.open(ada.id, token, highest, most - 1, sender=client)
-    kit.channels.add(channel, 1, sender=client)
+    channel = kit.channels.open(ada.id, token, highest, 1, sender=client)
+    kit.channels.add(channel, most - 1, sender=client)
     chain.timestamp = 2**40 - 1 - DEVNET.notice_s
     kit.registry.beat()
     kit.channels.leave(channel, sender=client)

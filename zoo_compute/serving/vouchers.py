@@ -5,15 +5,20 @@ An operator verifies one for each request, so this hashes and recovers by hand w
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coincurve import PrivateKey, PublicKey
 from eth_utils.crypto import keccak
 
+from repops.fields import BadField, read
+
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
 
+_TOTAL = re.compile(r"0|[1-9][0-9]{0,77}")
+_SIGNATURE = re.compile(r"0x[0-9a-f]{130}")
 SIGNATURE_BYTES = 65  # r (32) | s (32) | v, 27 or 28
 _DOMAIN_TYPE = keccak(text="EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)")
 _NAME = keccak(text="Zoo Channels")
@@ -30,6 +35,45 @@ class Voucher:
 
     channel: int
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignedVoucher:
+    """A voucher as a client sends it and an operator keeps it."""
+
+    voucher: Voucher
+    signature: bytes
+
+    @property
+    def args(self) -> tuple[int, int, bytes]:
+        """Of Channels.redeem and Channels.close."""
+        return self.voucher.channel, self.voucher.total, self.signature
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON. The total is text: numbers beyond 2^53 are not the same to every reader of JSON."""
+        fields = {"channel": self.voucher.channel, "total": str(self.voucher.total)}
+        return {**fields, "signature": "0x" + self.signature.hex()}
+
+    @classmethod
+    def of_dict(cls, raw: object) -> SignedVoucher:
+        """Of what a stranger sends. Raises BadField, which says what was expected."""
+        fields = read(_Fields, raw, "voucher")
+        return cls(Voucher(fields.channel, int(fields.total)), bytes.fromhex(fields.signature[2:]))
+
+
+@dataclass(frozen=True)
+class _Fields:
+    channel: int
+    total: str
+    signature: str
+
+    def __post_init__(self) -> None:
+        if not 0 < self.channel < 1 << 63:
+            raise BadField(f"voucher: channel is {self.channel}, expected a channel's number, from 1 on")
+        if not _TOTAL.fullmatch(self.total) or int(self.total) >= 1 << 256:
+            raise BadField("voucher: total is no decimal text of a number below 2^256")
+        if not _SIGNATURE.fullmatch(self.signature):
+            raise BadField("voucher: signature is not 0x and 130 hex digits in lower case")
 
 
 def domain_of(chain_id: int, contract: str) -> bytes:
