@@ -2,7 +2,8 @@
 
     ZooError                    .hint says what to do
     ├── UserError               the request is wrong: bad input, bad file
-    │   └── ConfigError         a file or a setting (network file, environment, options)
+    │   ├── ConfigError         a file or a setting (network file, environment, options)
+    │   └── VoucherRefused      a voucher that an operator does not accept, or a client cannot sign
     ├── KeystoreError           a key file
     │   ├── WrongPassphrase
     │   ├── NoPassphrase        none is set, and there is no terminal to ask
@@ -27,6 +28,7 @@
             ├── SettlementRefusal  "settlement: ..."
             ├── RewardsRefusal     "rewards: ..."
             ├── DatasetsRefusal    "datasets: ..."
+            ├── ChannelsRefusal    "channels: ..."
             ├── AvailabilityRefusal  "availability: ..."
             ├── CustodyRefusal     "custody: ..."
             ├── AuditsRefusal      "audits: ..."
@@ -85,6 +87,10 @@ class UserError(ZooError):
 
 class ConfigError(UserError, NeedsOperator):
     """A file or a setting is wrong; the message names it and says what was expected."""
+
+
+class VoucherRefused(UserError):
+    """A payment channel's voucher: an operator does not accept it, or its client cannot sign it."""
 
 
 class KeystoreError(NeedsOperator):
@@ -201,6 +207,10 @@ class RewardsRefusal(Refusal):
 
 class DatasetsRefusal(Refusal):
     """Datasets."""
+
+
+class ChannelsRefusal(Refusal):
+    """Channels."""
 
 
 class AvailabilityRefusal(Refusal):

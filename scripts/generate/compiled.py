@@ -25,6 +25,7 @@ CONTRACTS = (
     "TaskRegistry",
     "Rewards",
     "Datasets",
+    "Channels",
     "Auction",
     "Locks",
     "Settlement",

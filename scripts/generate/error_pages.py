@@ -24,6 +24,7 @@ REASONS = {  # contract -> how its refusals begin
     "Referee": "referee",
     "Rewards": "rewards",
     "Datasets": "datasets",
+    "Channels": "channels",
     "Treasury": "treasury",
     "AuditPool": "pool",
     "Guardian": "guardian",

@@ -28,6 +28,7 @@ else:
     BID_WINDOW_S, REVEAL_WINDOW_S, READY_WINDOW_S, MIN_WINDOW_S = 8, 6, 20, 10
     EXIT_DELAY_S, EPOCH_S, TIMELOCK_S, NEVER_S = 30, 60, 10, 2**40
     MIN_STAKE, EMISSION, WEIGHT_PER_FEE = 100 * ZEN, 1_000 * ZEN, 10**12
+    NOTICE_S = 10
     AUDIT_BOND, DRAW_BLOCKS, LAPSE_S, ANSWER_S, BENCHMARK_S = 10 * ZEN, 2, 300, 3, 10
     PAY_FADES_S = 20, 120  # of its own clock, from which on an aggregator is paid less, and nothing
 
@@ -86,6 +87,7 @@ else:
         tasks = project.TaskRegistry.deploy(treasury, deployer, guardian, False, sender=deployer)
         rewards = project.Rewards.deploy(zen, registry, timelock, EPOCH_S, EMISSION, WEIGHT_PER_FEE, sender=deployer)
         datasets = project.Datasets.deploy(tasks, rewards, sender=deployer)
+        channels = project.Channels.deploy(registry, tasks, treasury, NOTICE_S, sender=deployer)
         auction = project.Auction.deploy(registry, tasks, guardian, BID_WINDOW_S, REVEAL_WINDOW_S, sender=deployer)
         locks = project.Locks.deploy(registry, tasks, sender=deployer)
         settlement = project.Settlement.deploy(

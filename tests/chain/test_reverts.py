@@ -17,7 +17,7 @@ from zoo_compute.documentation import place_of
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = (
     *("registry", "tasks", "auction", "settlement", "rewards"),
-    *("datasets", "availability", "custody", "audits", "admissions", "treasury"),
+    *("datasets", "channels", "availability", "custody", "audits", "admissions", "treasury"),
     *("referee", "evidence", "executor", "guardian", "pool"),
 )
 WIRED = ("registry", "tasks", "auction", "settlement", "rewards", "audits", "admissions")
@@ -25,7 +25,7 @@ GENERAL = {  # what docs/protocol writes as `CONTRACT: ...` -> where it applies
     "not the guardian": ("registry", "tasks", "auction"),
     "not the deployer": WIRED,
     "already wired": WIRED,
-    "transfer failed": ("registry", "tasks", "rewards", "audits", "custody", "treasury"),
+    "transfer failed": ("registry", "tasks", "rewards", "audits", "custody", "treasury", "channels"),
 }
 
 

@@ -13,6 +13,7 @@ from zoo_compute.chain.generated.bindings.settlement import Claim
 
 NAMES = (
     "Auction",
+    "Channels",
     "Datasets",
     "NodeRegistry",
     "Rewards",

@@ -21,6 +21,7 @@ DEPLOYMENTS = [
     ("TaskRegistry", "treasury governor guardian", "needs_admission", "auction settlement locks"),
     ("Rewards", "zen registry governor", "epoch_s emission_per_epoch weight_per_fee", "settlement audits datasets"),
     ("Datasets", "tasks rewards", "", ""),
+    ("Channels", "registry tasks treasury", "notice_s", ""),
     ("Treasury", "governor", "", ""),
     ("AuditPool", "treasury", "", ""),
     ("Guardian", "governor account", "pause_s", ""),

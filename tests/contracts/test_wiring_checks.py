@@ -56,6 +56,9 @@ def test_another_address__is_noticed_by_each_contract_that_speaks_to_it(producti
     found = faults(production, {name: chain.account("another")})
     speakers = {of for of, what in found}
     assert {what for _, what in found} <= {name}
+    if name == "channels":
+        assert speakers == set(), "no contract calls it"
+        return
     nobody_calls = {"audits": {"rewards"}, "datasets": {"rewards"}}
     assert speakers, f"no contract knows {name}"
     assert nobody_calls.get(name, set()) <= speakers

@@ -42,6 +42,7 @@ _CHAIN = {*_NODE, "zoo_compute.chain"}
 MAY_IMPORT |= {
     "zoo_compute.operators": _CHAIN,
     "zoo_compute.governance": _CHAIN,
+    "zoo_compute.serving": _CHAIN,
     "zoo_compute.devnet": _CHAIN,
     "zoo_compute.jobs": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface"},
     "zoo_compute.client": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface", "zoo_compute.jobs"},

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.stateful.operators import Operators
 from tests.stateful.rounds import Rounds
 from tests.stateful.rules import Step, draw_step, format_steps, is_possible, precondition, rule, shrink
 from tests.stateful.verdicts import Verdicts
-from tests.stateful.walk import BITS, BOTH, INDEX, MAX_JOBS, TOKENS, prepared, when
+from tests.stateful.walk import BITS, BOTH, INDEX, MAX_JOBS, TOKENS, Walk, prepared, when
 from tests.support.evm import chain
 from tests.support.job_driver import POSTING_DEPOSIT
 from tests.support.lockstep.coverage import Coverage
@@ -105,11 +106,11 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Disputes, Audits, Custody, Admiss
             super().close_turn(job, lie=lie)
 
 
-def walk_from(seed: int, steps: int, coverage: Coverage) -> int:
+def walk_from(seed: int, steps: int, coverage: Coverage, kind: type[Walk] = ProtocolWalk) -> int:
     """One walk; how many calls it made on the contracts. Raises WalkFailed, which says how to see it again."""
     random, taken = Random(seed), []
     with apart():
-        walk = ProtocolWalk(coverage)
+        walk = kind(coverage)
         try:
             for _ in range(steps):
                 name, args = draw_step(walk, random)
@@ -120,8 +121,8 @@ def walk_from(seed: int, steps: int, coverage: Coverage) -> int:
             failure = error
         else:
             return walk.mirror.calls
-    shrunk = shrink(taken, fails)
-    again = fails(shrunk) or failure
+    shrunk = shrink(taken, partial(fails, kind=kind))
+    again = fails(shrunk, kind) or failure
     raise WalkFailed(f"seed {seed}: {again}\n{format_steps(shrunk)}") from again
 
 
@@ -129,13 +130,13 @@ class WalkFailed(AssertionError):
     """Contracts and specification disagree, or an invariant broke; with the steps that it takes."""
 
 
-def fails(steps: Sequence[Step]) -> Exception | None:
+def fails(steps: Sequence[Step], kind: type[Walk] = ProtocolWalk) -> Exception | None:
     """Takes these steps, but for those that make no sense; what went wrong."""
     with apart():
-        walk = ProtocolWalk(Coverage())
+        walk = kind(Coverage())
         try:
             for name, args in steps:
-                if is_possible(walk, getattr(ProtocolWalk, name)):
+                if is_possible(walk, getattr(kind, name)):
                     getattr(walk, name)(**args)
             walk.compare()
         except Exception as error:  # noqa: BLE001 (a specification that crashes fails as well)

@@ -148,6 +148,7 @@ class Walk:
         }
         seconds |= {trial.deadline for trial in w.trials.values()}
         seconds |= {recall.due for recall in w.recalls.values()}
+        seconds |= {channel.ends_at for channel in w.channels.values()}
         seconds |= {operator.exit_at for operator in w.operators.values()}
         seconds.add((self.s.now // w.config.preset.epoch_s + 1) * w.config.preset.epoch_s)
         return sorted(clock for clock in seconds if clock >= self.s.now)

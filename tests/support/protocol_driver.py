@@ -86,6 +86,7 @@ def deploy_core(
     emission = (preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)
     rewards, successor = (load("Rewards").deploy(zen, registry, timelock, *emission) for _ in range(2))
     datasets = load("Datasets").deploy(tasks, rewards)
+    channels = load("Channels").deploy(registry, tasks, treasury, preset.notice_s)
     locks = load("Locks").deploy(registry, tasks)
     windows = (preset.ready_window_s, preset.min_window_s)
     fading = (preset.clocks.pay_fades_from_s, preset.clocks.pay_gone_at_s)
@@ -100,6 +101,7 @@ def deploy_core(
         "rewards": rewards,
         "successor": successor,
         "datasets": datasets,
+        "channels": channels,
         "locks": locks,
         "settlement": settlement,
         "availability": availability,

@@ -11,6 +11,7 @@ MONEY = frozenset(
         "aggregator_max_price",
         "window_value",
         "value",
+        "voucher_total",
     )
 )  # smallest units of the token that the call is about
 SECONDS = frozenset(("slot_s", "aggregate_s", "reexecute_s", "delay"))
@@ -22,6 +23,6 @@ COUNTS = frozenset(
     (
         "job", "operator", "epoch", "jobs", "count", "places", "cited", "qualities", "capacity",
         "rounds", "slots", "quorum", "flops", "depth", "policy", "v", "nonce", "server", "client", "turn",
-        "aggregators", "seat",
+        "aggregators", "seat", "channel",
     )
 )  # fmt: skip

@@ -49,6 +49,7 @@ class Chain:
         self.tasks = bindings.TaskRegistry(w3, at["tasks"])
         self.rewards = bindings.Rewards(w3, at["rewards"])
         self.datasets = bindings.Datasets(w3, at["datasets"])
+        self.channels = bindings.Channels(w3, at["channels"])
         self.auction = bindings.Auction(w3, at["auction"])
         self.locks = bindings.Locks(w3, at["locks"])
         self.settlement = bindings.Settlement(w3, at["settlement"])

@@ -141,6 +141,9 @@ def deploy(
     emission = (params.epoch_s, params.emission_per_epoch, params.weight_per_fee)
     at["rewards"] = deployer.deploy("Rewards", at["zen"], at["registry"], at["timelock"], *emission)
     at["datasets"] = deployer.deploy("Datasets", at["tasks"], at["rewards"])
+    at["channels"] = deployer.deploy(
+        "Channels", *(at[name] for name in ("registry", "tasks", "treasury")), params.notice_s
+    )
     at["auction"] = deployer.deploy(
         "Auction", at["registry"], at["tasks"], at["guardian"], params.bid_window_s, params.reveal_window_s
     )

@@ -83,12 +83,13 @@ def scan(
     job: int | None = None,
     operator: int | None = None,
     server: int | None = None,
+    client: int | None = None,
 ) -> Iterator[Event]:
     """Events in ascending (block, log index), filtered by the RPC. Blocks are inclusive on both sides.
 
-    With `job`, `operator` or `server`: only events that have this indexed argument, with this value.
+    With `job`, `operator`, `server` or `client`: only events that have this indexed argument, with this value; of an address the number.
     """
-    wanted = {"job": job, "operator": operator, "server": server}
+    wanted = {"job": job, "operator": operator, "server": server, "client": client}
     queries = _queries(chain, None if names is None else frozenset(names), wanted)
     step, start = BLOCKS_PER_REQUEST, from_block
     while start <= to_block:

@@ -38,6 +38,7 @@ CONTRACTS = {
     "tasks": "TaskRegistry",
     "rewards": "Rewards",
     "datasets": "Datasets",
+    "channels": "Channels",
     "auction": "Auction",
     "locks": "Locks",
     "settlement": "Settlement",

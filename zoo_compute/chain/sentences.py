@@ -67,6 +67,14 @@ SENTENCES = {
     "Datasets.contribute": "record a dataset of {size} named {name}, root {root}; your account is its contributor for good",
     "Datasets.cite": "record that job {job} uses the datasets {cited}",
     "Datasets.score": "score the datasets that job {job} cites: {qualities} of 100",
+    "Channels.open": "open a channel to operator {operator} with {amount}, which vouchers of {signer} spend",
+    "Channels.open_permitted": "open a channel to operator {operator} with {amount}, which vouchers of {signer} spend, by a signed allowance",
+    "Channels.add": "add {amount} to channel {channel}",
+    "Channels.redeem": "redeem a voucher of {voucher_total} of channel {channel} for its operator's owner",
+    "Channels.close": "close channel {channel} with a voucher of {voucher_total}: the rest goes to its client",
+    "Channels.leave": "give notice for channel {channel}, so that its rest can be taken back",
+    "Channels.refund": "take back what is left in channel {channel} to its client",
+    "Channels.withdraw": "send what channels owe to {account} in {token} to that account",
     "AuditPool.collect": "move the audits' part of convictions, in {token}, to the treasury",
     "Treasury.collect": "split the fees that arrived in {token} among the treasury's buckets",
     "Treasury.spend": "pay {amount} from the treasury's bucket {bucket} to {to}",
@@ -143,6 +151,8 @@ def _token_of_call(chain: Chain, call: Call) -> Token:
         return Token("coin", ZEN.decimals) if is_coin else token_of(chain, str(arguments["token"]))
     if call.contract == CONTRACTS["zen"]:
         return token_of(chain, call.address)
+    if "channel" in arguments:
+        return token_of(chain, chain.channels.channels(arguments["channel"]).token)
     if call.contract in OF_A_JOB and "job" in arguments:
         return token_of(chain, chain.tasks.jobs(arguments["job"]).token)
     return Token("coin", ZEN.decimals) if call.contract == "Timelock" else ZEN

@@ -1,1 +1,1 @@
-"""What an operator that answers requests and its client share: the file of a service, questions, their execution, receipts. No torch."""
+"""What an operator that answers requests and its client share: services, questions, receipts, vouchers. No torch, no chain."""

@@ -16,9 +16,7 @@ class Preset:
     name: str
     bid_window_s: int  # sealed bids are accepted
     reveal_window_s: int  # bids are opened
-    ready_window_s: (
-        int  # holders confirm that they hold the inputs and timed a step; custodians that are silent are replaced
-    )
+    ready_window_s: int  # holders confirm that they have the inputs and timed a step; silent custodians are replaced
     min_window_s: int  # least challenge window
     window_value: int  # ZEN smallest units: a round's cost from which on windows are longer
     exit_delay_s: int  # from exit request to withdrawal of stake
@@ -33,6 +31,7 @@ class Preset:
     receipt_s: int  # the steps of a receipt are run again
     pause_s: int  # a guardian's pause lasts, and the least from its end to the next
     timelock_s: int  # delay of what governors decide
+    notice_s: int  # from a client's notice until it takes back what its channel's operator has no voucher for
     clocks: ClockPreset  # of disputes
 
 
@@ -55,6 +54,7 @@ DEVNET = Preset(
     receipt_s=5,
     pause_s=60,
     timelock_s=10,
+    notice_s=10,
     clocks=clocks.DEVNET,
 )
 PRODUCTION = Preset(
@@ -76,6 +76,7 @@ PRODUCTION = Preset(
     receipt_s=120,
     pause_s=604_800,
     timelock_s=172_800,
+    notice_s=86_400,
     clocks=clocks.PRODUCTION,
 )
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in (DEVNET, PRODUCTION)}
@@ -122,9 +123,7 @@ STAKE_UNIT: int = 10**12  # smallest units of ZEN: stake is counted in these, so
 PERIODS: int = 24  # of an epoch: a heartbeat counts once in each
 MAX_STOPPED_EPOCHS: int = 64  # of one halt that nobody is judged for: bounds the gas of the beat that ends it
 BREACH_BPS: int = 100  # of the stake, for an epoch in which more promised periods were missed than the SLA allows
-BREACH_FEE_BPS: int = (
-    1_000  # of that, to whoever shows it: more than gas costs, and far less than it costs to show oneself
-)
+BREACH_FEE_BPS: int = 1_000  # of that, to whoever shows it: more than gas costs, and far less than one's own breach
 MAX_LONGER_WINDOWS: int = 3  # usual windows by which a claim's window can be longer, for the cost of a round
 ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it
 LEAST_BASE_FEE: int = 10**9  # wei: what a chain's base fee counts as at least, so that no demand is free

@@ -95,6 +95,7 @@ class Config:
     custody: str = "custody"
     admissions: str = "admissions"
     serving: str = "serving"
+    channels: str = "channels"
     # The functions of Evidence and OpExecutor that Referee and Descent call.
     judge: Callable[[int, Frame, Position, bytes], None] = _nothing_holds
     part_count: Callable[[bytes, int], int] = _one_part
@@ -480,6 +481,28 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
+class Channel:
+    """A client's deposit for one operator."""
+
+    client: str = ZERO_ADDRESS
+    operator: int = 0
+    token: str = ZERO_ADDRESS
+    signer: str = ZERO_ADDRESS  # of its vouchers
+    deposit: int = 0  # all that was paid in
+    paid: int = 0  # of it, to the operator, the fee included
+    ends_at: int = 0  # the protocol's time when the client may take back the rest; 0: no notice
+
+
+@dataclass(frozen=True, slots=True)
+class Voucher:
+    """All that a channel owes so far. Contract: an EIP-712 signature of number and total by the key `signer`."""
+
+    signer: str
+    channel: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobLedger:
     """Ghost of a job's money: `escrowed + restored == paid + fees + refunded + jobs[job].escrow`."""
 
@@ -515,6 +538,7 @@ NO_DRAW = Draw()
 NO_EPOCH = Epoch()
 NO_SHARE = Share()
 NO_JOB_FEES = JobFees()
+NO_CHANNEL = Channel()
 
 
 @dataclass(slots=True)
@@ -591,6 +615,10 @@ class World:
     datasets: dict[int, Dataset] = field(default_factory=dict)
     dataset_names: dict[bytes, int] = field(default_factory=dict)
     citations: dict[int, Citation] = field(default_factory=dict)  # by job
+    # Channels
+    channels: dict[int, Channel] = field(default_factory=dict)  # those that are open
+    channel_count: int = 0
+    channels_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
     # Availability
     demands: dict[tuple[int, Claim, int], Demand] = field(default_factory=dict)  # (job, claim, lane)
     signer_demands: dict[tuple[int, int, int], int] = field(default_factory=dict)  # open ones: (job, lane, signer)

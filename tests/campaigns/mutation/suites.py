@@ -46,6 +46,7 @@ SUITES = {
         MONEY,
     ),
     "Datasets": ("contracts/test_rewards_data.py", EVENTS, WIRING),
+    "Channels": ("contracts/test_channels.py", WIRING, SCENARIOS),
     "Auction": (
         "contracts/test_auction.py",
         "contracts/test_clearing.py",

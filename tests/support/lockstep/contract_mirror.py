@@ -27,16 +27,17 @@ from tests.support.lockstep.stage import ACCOUNTS, DEPLOYED, PARTS, START, WEALT
 from tests.support.protocol_driver import deploy_core, load, wire
 from tests.support.rewards_driver import receipt_signature
 from tests.support.serving_driver import answer_signature
+from tests.support.vouchers import voucher_signature
 from zoo_compute.spec.custodians import Member
 from zoo_compute.spec.params import PRESETS, Preset
 from zoo_compute.spec.receipts import ReceiptSignature
-from zoo_compute.spec.state import Config, Consent, Receipt, Seal, World
+from zoo_compute.spec.state import Config, Consent, Receipt, Seal, Voucher, World
 from zoo_compute.spec.world import Call
 
-SPENDERS = ("registry", "tasks", "rewards", "audits", "custody", "serving", "referee", "treasury")
+SPENDERS = ("registry", "tasks", "rewards", "audits", "custody", "serving", "referee", "treasury", "channels")
 COIN = 10**24  # of the chain's, that each account has
 CONFIGURED = ("guardian", "registry", "tasks", "auction", "rewards", "treasury", "availability", "audits")
-CONFIGURED += ("custody", "admissions", "serving", "referee")
+CONFIGURED += ("custody", "admissions", "serving", "referee", "channels")
 UNLIMITED = 2**256 - 1
 ASKED = ("ClaimAsked", "NodeAsked")
 FULL_COMPARISON_EVERY = 100  # accepted calls; each compares what the specification wrote
@@ -256,6 +257,9 @@ class ContractMirror:
         if isinstance(arg, ReceiptSignature):
             account = Account.from_key(keccak(text=self._signers[arg.signer].name))
             return answer_signature(account, str(self.contracts["serving"].address), arg.receipt)
+        if isinstance(arg, Voucher):
+            account = Account.from_key(keccak(text=self._signers[arg.signer].name))
+            return voucher_signature(account, str(self.contracts["channels"].address), arg.channel, arg.total)
         if call.contract in ("custody", "availability") and isinstance(arg, tuple):
             return self._custody_list(arg)
         return sent(arg) if call.contract == "referee" else _encoded(arg)

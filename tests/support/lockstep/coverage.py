@@ -13,7 +13,7 @@ from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, WIRED, Call
 
 PAGES = sorted((Path(__file__).parents[3] / "docs" / "protocol").glob("*.md"))
 CONTRACTS = ("guardian", "registry", "tasks", "auction", "settlement", "locks", "availability", "audits")
-CONTRACTS += ("custody", "rewards", "datasets", "admissions", "serving", "treasury", "pool")
+CONTRACTS += ("custody", "rewards", "datasets", "channels", "admissions", "serving", "treasury", "pool")
 # Its refusals are met in tests/referee; here it is called for what comes of it.
 REFEREE = "referee"
 GUARDED = ("registry", "tasks", "auction")  # Guardian pauses them
@@ -43,6 +43,7 @@ STATES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "record": ("custody_records", lambda r: "CHECKPOINT" if r.checkpoint else "INPUTS" if r.signed_at else "SHORT"),
     "entry": ("entries", lambda entry: "STANDING" if entry.block else "ENDED"),
     "dispute": ("disputes.claims", lambda word: word.end.name if word.end else "EXPLORED"),
+    "channel": ("channels", lambda channel: "LEAVING" if channel.ends_at else "OPEN"),
     "recall": ("recalls", lambda recall: "DUE" if recall.due else "ENDED"),
 }
 # How docs/protocol lets them change; a claim's place is used again.
@@ -61,6 +62,7 @@ TRANSITIONS: dict[str, str] = {
     "CHECKPOINT>INPUTS CHECKPOINT>SHORT INPUTS>SHORT",
     "entry": "NONE>STANDING STANDING>ENDED ENDED>STANDING",
     "dispute": "NONE>EXPLORED " + " ".join(f"EXPLORED>{end.name}" for end in End),
+    "channel": "NONE>OPEN OPEN>LEAVING",
     "recall": "NONE>ENDED ENDED>DUE DUE>ENDED",
 }
 
@@ -73,7 +75,7 @@ def listed_reasons() -> set[str]:
         "not the guardian": GUARDED,
         "not the deployer": WIRED,
         "already wired": WIRED,
-        "transfer failed": ("registry", "tasks", "rewards", "audits", "custody", "treasury"),
+        "transfer failed": ("registry", "tasks", "rewards", "audits", "custody", "treasury", "channels"),
     }
     generic = set(re.findall(r"`CONTRACT: ([a-z ]+)`", text))
     assert generic == set(spelled), f"docs/protocol lists other generic reasons: {generic ^ set(spelled)}"

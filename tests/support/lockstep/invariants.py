@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from tests.support.lockstep.channel_invariants import channel_dues, check_channels
 from zoo_compute.spec import audits, bits, locks, seats
 from zoo_compute.spec.availability import SIGNER_DEMANDS
 from zoo_compute.spec.clocks import heavy_fee
@@ -46,6 +47,7 @@ def check_invariants(w: World) -> None:
     check_deposits(w)
     check_audits(w)
     check_custody(w)
+    check_channels(w)
 
 
 def check_solvency(w: World) -> None:
@@ -82,6 +84,7 @@ def check_solvency(w: World) -> None:
                 referee[w.job(job).token] += heavy_fee(node.price, reserve)
     due = {w.config.registry: registry, w.config.tasks: tasks, w.config.treasury: treasury, w.config.rewards: rewards}
     due |= {w.config.audits: audits, w.config.referee: referee, w.config.custody: custody_dues(w)}
+    due[w.config.channels] = channel_dues(w)
     for holder, sums in due.items():
         for token, amount in sums.items():
             balance = w.balances.get((token, holder), 0)
