@@ -12,7 +12,7 @@ from eth_account import Account
 
 from tests.integration.cli_network import CliNetwork, Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.chain import keystore
-from zoo_compute.serving.books import ClientBook, OperatorBook, client_book, operator_book
+from zoo_compute.inference.books import ClientBook, OperatorBook, client_book, operator_book
 from zoo_compute.spec.params import ZEN
 
 pytestmark = pytest.mark.integration

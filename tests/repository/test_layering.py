@@ -36,20 +36,24 @@ MAY_IMPORT |= {
     "zoo_compute.codec": _SHARED,
     "zoo_compute.disputes": {"repops", SPEC, BASE, "zoo_compute.formats"},
 }
+MAY_IMPORT["zoo_compute.serving"] = {*_SHARED, "zoo_compute.models"}
 _NODE = {*_SHARED, "zoo_compute.codec", "zoo_compute.disputes"}
 MAY_IMPORT["zoo_compute.chain"] = {SPEC, BASE, "zoo_compute.disputes"}
 _CHAIN = {*_NODE, "zoo_compute.chain"}
 MAY_IMPORT |= {
     "zoo_compute.operators": _CHAIN,
     "zoo_compute.governance": _CHAIN,
-    "zoo_compute.serving": _CHAIN,
+    "zoo_compute.inference": {*_CHAIN, "zoo_compute.serving"},
     "zoo_compute.devnet": _CHAIN,
     "zoo_compute.jobs": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface"},
     "zoo_compute.client": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface", "zoo_compute.jobs"},
 }
 MAY_IMPORT["zoo_compute.dashboard"] = set(MAY_IMPORT)
 MAY_IMPORT["zoo_compute.cli"] = set(MAY_IMPORT)
-MAY_IMPORT |= {"node": _NODE, "node.cli": {*_NODE, "node", "zoo_compute.cli"}}
+MAY_IMPORT |= {
+    "node": {*_NODE, "zoo_compute.serving"},
+    "node.cli": {*_NODE, "node", "zoo_compute.cli"},
+}
 MAY_IMPORT["keepers"] = set(MAY_IMPORT)
 # Inside node and keepers: from what is imported to its importer.
 FLOORS = (
@@ -95,6 +99,7 @@ LONG_FOR_A_REASON = {
     "contracts/Rewards.vy": _ONE_MACHINE,
     "contracts/modules/custody_turns.vy": "a turn's signatures, from the first to their pay",
     "contracts/modules/settlement_claims.vy": "claims, from made to paid; Settlement has no room for calls between its parts",
+    "contracts/Serving.vy": _ONE_MACHINE,
     "contracts/TaskRegistry.vy": _ONE_MACHINE,
     "tests/support/attacks.py": "the attacks of one table, each as a story",
     "tests/referee/test_referee_refusals.py": "one contract, function by function",

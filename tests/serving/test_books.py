@@ -14,11 +14,11 @@ from threading import Thread
 
 import pytest
 from eth_account import Account
-
 from zoo_compute.chain.generated.bindings.channels import Channel
+
 from zoo_compute.errors import ConfigError, VoucherRefused
-from zoo_compute.serving import books
-from zoo_compute.serving.books import ClientBook, OperatorBook
+from zoo_compute.inference import books
+from zoo_compute.inference.books import ClientBook, OperatorBook
 from zoo_compute.serving.vouchers import SignedVoucher, Voucher, domain_of, sign, verify
 
 KEY = b"\x05" * 32
@@ -218,7 +218,7 @@ ACCEPTS_UNTIL_KILLED = """
 import sys
 from tests.serving.test_books import Chain, DOMAIN, OPERATOR, signed
 from pathlib import Path
-from zoo_compute.serving.books import OperatorBook
+from zoo_compute.inference.books import OperatorBook
 chain = Chain()
 chain.open(1, deposit=10**9)
 book = OperatorBook(Path(sys.argv[1]), DOMAIN, OPERATOR, chain.read, 60.0)

@@ -16,7 +16,7 @@ from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
     from zoo_compute.chain.receipt import Receipt
-    from zoo_compute.serving.channels import OpenChannel
+    from zoo_compute.inference.channels import OpenChannel
     from zoo_compute.serving.vouchers import SignedVoucher
 
 CHANNEL = Number(lambda chain: chain.channels.channel_count())
@@ -44,7 +44,7 @@ def open_(settings: Settings, amount: str, operator: int, signer: str | None, to
 
     What no voucher pays comes back when the operator closes the channel, or after `zoo channel leave` and `zoo channel refund`.
     """
-    from zoo_compute.serving import channels
+    from zoo_compute.inference import channels
 
     money, key = settings.token(token), _signer(settings, signer)
     units, sender = money.parse(amount, what="the deposit"), settings.sender()
@@ -64,7 +64,7 @@ def open_(settings: Settings, amount: str, operator: int, signer: str | None, to
 def list_(settings: Settings, client: str | None, operator: int | None) -> None:
     """List open channels, oldest first."""
     from zoo_compute.chain.roles import address_of
-    from zoo_compute.serving import channels
+    from zoo_compute.inference import channels
 
     if client is not None:
         client = address_of(client, "--client")
@@ -82,7 +82,7 @@ def list_(settings: Settings, client: str | None, operator: int | None) -> None:
 @pass_settings
 def add(settings: Settings, number: int, amount: str) -> None:
     """Add AMOUNT, whole tokens, to the deposit of your channel."""
-    from zoo_compute.serving import channels
+    from zoo_compute.inference import channels
 
     money = settings.token(channels.read_channel(settings.chain(), number).token)
     units = money.parse(amount, what="the deposit")
@@ -117,7 +117,7 @@ def leave(settings: Settings, number: int) -> None:
 @pass_settings
 def refund(settings: Settings, number: int) -> None:
     """Take back what is left in a channel whose notice is over. It goes to the client, whoever sends this."""
-    from zoo_compute.serving import channels
+    from zoo_compute.inference import channels
 
     record = channels.read_channel(settings.chain(), number)
     receipt = settings.sender().send(settings.chain().channels.refund(number))
@@ -135,7 +135,7 @@ def close(settings: Settings, number: int | None, book: Path | None, voucher: Pa
 
     Send it from the operator's owner or hot key. With --book and no CHANNEL: each channel of the book whose client gave notice.
     """
-    from zoo_compute.serving import channels
+    from zoo_compute.inference import channels
 
     if [book is not None, voucher is not None, nothing].count(True) != 1:
         raise UserError("say what pays the operator", hint="pass one of --book FILE, --voucher FILE and --nothing")
@@ -156,8 +156,8 @@ def close(settings: Settings, number: int | None, book: Path | None, voucher: Pa
 
 def _of_book(settings: Settings, path: Path, number: int | None) -> list[SignedVoucher]:
     """The newest voucher of a channel, or of all whose client gave notice."""
-    from zoo_compute.serving.books import operator_book
-    from zoo_compute.serving.channels import read_channel
+    from zoo_compute.inference.books import operator_book
+    from zoo_compute.inference.channels import read_channel
 
     chain = settings.chain()
     operator = 0 if number is None else read_channel(chain, number).operator

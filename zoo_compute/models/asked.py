@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from zoo_compute.serving.service import ASKED
+from zoo_compute.models.decoding_inputs import ASKED
 
 STEP = "asked_step"  # the buffer that counts steps
 

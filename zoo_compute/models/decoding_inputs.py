@@ -8,6 +8,7 @@ import numpy as np
 
 from repops.commitments import Array
 
+ASKED = "asked"  # the tensor of a state that holds the inputs of all steps, where no batch does
 OWN = -1  # go on with the token that the step before gave
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from repops.commitments import state_root_of
 from repops.fields import BadField, between, canonical_json, parse_json, read
+from zoo_compute.models.decoding_inputs import ASKED
 from zoo_compute.spec.params import MAX_STEPS
 
-ASKED = "asked"  # the state's entry that holds a question
 OUTPUTS = "outputs"  # the one that holds the answer
 COMPLETIONS, EMBEDDINGS = KINDS = ("completions", "embeddings")
 BYTES = "bytes"  # a tokenizer: each byte of UTF-8 is a token

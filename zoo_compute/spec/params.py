@@ -85,18 +85,14 @@ BPS: int = 10_000  # basis points in the whole
 FEE_BPS: int = 500  # of every payment, to the treasury: 5 % pays development, audits and grants
 SLASH_BPS: int = 1_000  # of a slot's lock, for a timeout or a decline: hurts, without ruining who lost power once
 MAX_SET_ASIDE: int = 900  # points of reputation that set aside a part of that: a good record pays a hundredth of a lock
-MIN_AUDIT_BPS: int = (
-    200  # of a job's slot-rounds and aggregations, that are drawn for a paid audit: with less, locks would be too large
-)
+MIN_AUDIT_BPS: int = 200  # of a job's results, that are drawn for a paid audit: with less, locks would be too large
 DEFAULT_AUDIT_BPS: int = 500  # of them, unless the job says otherwise
 MAX_DEPTH: int = 64  # turns that may be unfinal at once: a bit each of which were rolled back
 # A lie is found if its result is drawn, its auditor is honest (a third of the stake may be hostile), and its auditor looks (half do).
 HONEST_PARTS, HONEST_OF = 2, 3
 DILIGENT_PARTS, DILIGENT_OF = 1, 2
 VACANT_GROWTH_BPS: int = 1_000  # of a vacant seat's price, each turn: the first operator that it suits takes it
-AGGREGATION_STEPS: int = (
-    16  # of that growth within `aggregate_s`: no turn ends without an aggregator, so its seat cannot wait for turns
-)
+AGGREGATION_STEPS: int = 16  # of that growth within `aggregate_s`: no turn ends without an aggregator
 FINDER_BPS: int = 4_000  # of what a conviction leaves after restitution, to the oldest seal: hunting lies pays
 AUDITS_BPS: int = 1_000  # of the same: lies pay for the audits that find them
 RESERVE_GROWTH_BPS: int = 2_500  # of the reserve, at a re-opening: an empty auction finds its price in a few attempts
@@ -132,17 +128,11 @@ SUBMITTER_LANE: int = AGGREGATOR_SEAT + MAX_AGGREGATORS  # lanes below are the s
 STRANGERS_LANE: int = SUBMITTER_LANE + 1
 VERDICT_WORDS: int = 65  # of a bitmap of units: MAX_AGGREGATORS aggregations and 16,384 slots
 MAX_PLACES: int = 32  # of auditors, in one call: bounds its gas
-PLACE_CHANGES_READ: int = (
-    256  # of a place, back from the newest: each costs whoever makes it a bond for a time, and gas
-)
+PLACE_CHANGES_READ: int = 256  # of a place, back from the newest: each costs its maker a bond for a time, and gas
 AUDIT_CANDIDATES: int = 4  # places that a unit's ticket names: nobody audits its own work, or replaces itself
-RESERVED_FEES: int = (
-    50  # of a verdict: "clean" without a look loses where one unit in fifty is a lie that somebody shows
-)
+RESERVED_FEES: int = 50  # of a verdict: "clean" without a look loses where one unit in fifty is a lie that is shown
 BOUNTY_FEES: int = 10  # more for "false" before the first ask, at most: a real find pays for what looking costs
-BOUNTY_OF_LOCK: int = (
-    2  # and at most one in so many parts of what the conviction took: nobody lies to have it called false
-)
+BOUNTY_OF_LOCK: int = 2  # and at most half of what the conviction took: nobody lies to have it called false
 VERDICT_CLAIMS: int = 32  # settled in one call
 MIN_CUSTODIANS: int = 3  # of a job: with fewer there is no majority that outvotes one
 MAX_CUSTODIANS: int = 9  # of a job: their places are bits of a turn's word

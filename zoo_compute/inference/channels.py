@@ -11,7 +11,7 @@ from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.tokens import set_allowance, token_at
 from zoo_compute.errors import BareRevert, NotFunded, TokenRefusal, UserError
-from zoo_compute.serving.vouchers import SignedVoucher, Voucher
+from zoo_compute.serving.vouchers import SignedVoucher, Voucher, domain_of
 from zoo_compute.spec.params import COIN
 
 if TYPE_CHECKING:
@@ -39,6 +39,11 @@ class OpenChannel:
         fields = {"channel": self.number, "client": self.client, "operator": self.operator, "token": self.token}
         amounts = {"deposit": str(self.deposit), "paid": str(self.paid)}
         return {**fields, "signer": self.signer, **amounts, "ends_at": self.ends_at}
+
+
+def domain_at(chain: Chain) -> bytes:
+    """What binds vouchers to a network."""
+    return domain_of(chain.network.chain_id, chain.network.contracts["channels"])
 
 
 def open_channel(sender: Sender, operator: int, token: str, signer: str, amount: int, say: Say) -> Receipt:

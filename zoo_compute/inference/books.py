@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo_compute.errors import ConfigError, VoucherRefused
-from zoo_compute.serving.vouchers import SignedVoucher, Voucher, domain_at, sign, verify
+from zoo_compute.inference.channels import domain_at
+from zoo_compute.serving.vouchers import SignedVoucher, Voucher, sign, verify
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
