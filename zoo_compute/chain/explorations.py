@@ -17,7 +17,7 @@ from zoo_compute.chain.event_log import history_of
 from zoo_compute.disputes import exploration
 from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.spec.clocks import ClockPreset, End, asks_end
-from zoo_compute.spec.trials import TRIALS
+from zoo_compute.spec.receipts import is_of_job
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head
@@ -81,7 +81,7 @@ class DisputeView:
 def read_disputes(
     chain: Chain, head: Head, *, job: int | None = None, wanted: Callable[[DisputeView], bool] = lambda view: True
 ) -> list[DisputeView]:
-    """All claims that were ever asked about, of the network or of a job (0: of trials), in the order of their first asks."""
+    """All claims that were ever asked about, of the network or of a job, or of what has a number in its place, in the order of their first asks."""
     return explorations_of(chain).at(head, job=job, wanted=wanted)
 
 
@@ -186,7 +186,7 @@ class Explorations:
         open_turns = [
             (each, word >> _TURN[0] & _TURN[1])
             for each, word in zip(unknown, kept, strict=True)
-            if each.job != TRIALS and not self._words[each.key].deadline
+            if is_of_job(each.job) and not self._words[each.key].deadline
         ]
         reads = [Read("settlement", "claim_deadline", (each.job, turn)) for each, turn in open_turns]
         for (each, _), deadline in zip(open_turns, read_all(self._chain, head.number, reads), strict=True):

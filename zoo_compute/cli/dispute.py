@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def dispute() -> None:
     """Disputes: claims that somebody asked about, explored in public and decided by the contract.
 
-    A dispute is named JOB:TURN:SEAT, such as 3:7:1 or 3:7:aggregator; that of a trial trial:OPERATOR.
+    A dispute is named JOB:TURN:SEAT, such as 3:7:1 or 3:7:aggregator; that of a trial trial:OPERATOR, of an
+    admitted receipt receipt:OPERATOR.
     """
 
 
@@ -123,12 +124,12 @@ def _asks_text(summary: dict[str, Any]) -> str:
 
 
 def _prepaid_tokens(settings: Settings, match: Dispute) -> tuple[int, Token] | None:
-    """What heavy asks prepaid in the job's token; None without any. A trial's take no token."""
+    """What heavy asks prepaid in the job's token; None without any. Those about no job take no token."""
     from zoo_compute.chain.tokens import token_at
     from zoo_compute.spec.clocks import heavy_fee
 
     heavy = [node.record for node in match.view.picture.nodes.values() if node.record.payment.is_heavy]
-    if match.is_trial or not heavy:
+    if match.is_alone or not heavy:
         return None
     chain = settings.chain()
     address, reserve = chain.tasks.reexecution_price(match.view.job, heavy[0].payment.is_of_aggregation)

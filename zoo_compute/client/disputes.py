@@ -1,4 +1,4 @@
-"""Disputes by their names, JOB:TURN:SEAT or trial:OPERATOR, and how far they are."""
+"""Disputes by their names, JOB:TURN:SEAT, trial:OPERATOR or receipt:OPERATOR, and how far they are."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ from zoo_compute.errors import UserError
 from zoo_compute.spec.clocks import GWEI, End, asks_end
 from zoo_compute.spec.disputed_claims import RESULT
 from zoo_compute.spec.frames import Frame, Kind
+from zoo_compute.spec.receipts import RECEIPTS
 from zoo_compute.spec.trials import TRIALS
 from zoo_compute.spec.watching import NOBODY
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head
 
-AGGREGATOR, TRIAL = "aggregator", "trial"  # in names
+AGGREGATOR = "aggregator"  # in names
+ALONE = {
+    TRIALS: "trial",
+    RECEIPTS: "receipt",
+}  # the same: of claims that are of no job, by what they have for its number
 ENDS = {
     End.FINAL: "final: nobody proved an error",
     End.JUDGED: "convicted by judgement",
@@ -41,7 +46,7 @@ COMMITTER, ASKERS, ANYBODY = "committer", "askers", "anybody"  # whose clock run
 
 @dataclass(frozen=True)
 class Dispute:
-    """A disputed claim. name: as people write it; turn: of the claim, 0 of a trial; owes: whose clock runs up to second `until`, or empty.
+    """A disputed claim. name: as people write it; turn: of the claim, 0 where it is of no job; owes: whose clock runs up to second `until`, or empty.
     stopped_s: block time less the protocol's, which the clocks are read in; people are shown wall time."""
 
     view: DisputeView
@@ -52,15 +57,16 @@ class Dispute:
     stopped_s: int = 0
 
     @property
-    def is_trial(self) -> bool:
-        return self.view.job == TRIALS
+    def is_alone(self) -> bool:
+        """Whether the claim is of no job."""
+        return self.view.job in ALONE
 
     @property
     def about(self) -> str:
         """Whose work."""
         operator, frames = f"operator {self.view.operator}", self._frames
-        if self.is_trial:
-            return f"{operator}: a trial"
+        if self.is_alone:
+            return f"{operator}: a {ALONE[self.view.job]}"
         if frames[0].kind == Kind.AGGREGATION:
             return f"{operator}: the aggregation of round {frames[0].round}"
         kinds = sorted({frame.kind for frame in frames if frame.kind != RESULT})
@@ -70,8 +76,8 @@ class Dispute:
     @property
     def work(self) -> str:
         """The same for a column, without the operator."""
-        if self.is_trial:
-            return "trial"
+        if self.is_alone:
+            return ALONE[self.view.job]
         frame = self._frames[0]
         return f"{'aggregation' if frame.kind == Kind.AGGREGATION else self._slots_text}, round {frame.round}"
 
@@ -119,8 +125,8 @@ class Dispute:
         return {
             "dispute": self.name,
             "job": view.job,
-            "turn": None if self.is_trial else self.turn,
-            "round": None if self.is_trial else next(iter(nodes)).frame.round,
+            "turn": None if self.is_alone else self.turn,
+            "round": None if self.is_alone else next(iter(nodes)).frame.round,
             "seat": view.seat,
             "operator": view.operator,
             "claim": view.claim_hash.hex(),
@@ -143,7 +149,7 @@ def list_disputes(chain: Chain, head: Head, job: int | None = None) -> list[Disp
     now = chain.time(head)
     for view in views:
         name, turn = _name_of(chain, head, view)
-        seen[name] += 1  # of a seat that another operator took over in the same turn, or of a later trial
+        seen[name] += 1  # of a seat that another operator took over in the same turn, or of a later claim of no job
         numbered = name if seen[name] == 1 else f"{name}:{seen[name]}"
         disputes.append(Dispute(view, numbered, turn, *_clock_of(view, now), head.timestamp - now))
     return disputes
@@ -152,19 +158,20 @@ def list_disputes(chain: Chain, head: Head, job: int | None = None) -> list[Disp
 def dispute_named(chain: Chain, head: Head, name: str) -> Dispute:
     """Raises UserError where there is none."""
     parts = name.strip().lower().split(":")
-    is_trial = parts[0] == TRIAL
+    alone = next((number for number, word in ALONE.items() if word == parts[0]), None)
+    is_alone = alone is not None
     numbers = (
-        parts[1:] if is_trial else [*parts[:2], "0" if parts[2:3] == [AGGREGATOR] else "".join(parts[2:3]), *parts[3:]]
+        parts[1:] if is_alone else [*parts[:2], "0" if parts[2:3] == [AGGREGATOR] else "".join(parts[2:3]), *parts[3:]]
     )
-    if not (2 if is_trial else 3) <= len(parts) <= (3 if is_trial else 4) or not all(n.isdigit() for n in numbers):
+    if not (2 if is_alone else 3) <= len(parts) <= (3 if is_alone else 4) or not all(n.isdigit() for n in numbers):
         raise UserError(
             f"{name!r} names no dispute",
-            hint=f"write JOB:TURN:SEAT, such as 3:7:1, 3:7:{AGGREGATOR} or {TRIAL}:5; `zoo dispute list` has all names",
+            hint=f"write JOB:TURN:SEAT, such as 3:7:1, 3:7:{AGGREGATOR} or {ALONE[TRIALS]}:5; `zoo dispute list` has all names",
         )
-    if not is_trial and parts[2] == str(AGGREGATOR_SEAT):
+    if not is_alone and parts[2] == str(AGGREGATOR_SEAT):
         parts[2] = AGGREGATOR
     wanted = ":".join(parts)
-    disputes = list_disputes(chain, head, TRIALS if is_trial else int(parts[0]))
+    disputes = list_disputes(chain, head, int(parts[0]) if alone is None else alone)
     match = next((each for each in disputes if each.name == wanted), None)
     if match is None:
         raise UserError(f"there is no dispute {name}", hint="`zoo dispute list` has all names")
@@ -178,8 +185,8 @@ def account_names(chain: Chain, view: DisputeView) -> dict[str, str]:
 
 
 def _name_of(chain: Chain, head: Head, view: DisputeView) -> tuple[str, int]:
-    if view.job == TRIALS:
-        return f"{TRIAL}:{view.operator}", 0
+    if view.job in ALONE:
+        return f"{ALONE[view.job]}:{view.operator}", 0
     claim = view.claim_in(read_job(chain, view.job, head))
     return name_of_claim(view.job, claim), claim.turn
 

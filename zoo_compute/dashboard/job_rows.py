@@ -9,6 +9,7 @@ from zoo_compute.dashboard.rules import Rules, Statement, small
 from zoo_compute.spec.bits import slots_in
 from zoo_compute.spec.frames import claim_hash
 from zoo_compute.spec.params import AGGREGATOR_SEAT, fee_of
+from zoo_compute.spec.receipts import RECEIPTS
 from zoo_compute.spec.state import Claim, JobState
 from zoo_compute.spec.trials import TRIALS
 
@@ -102,9 +103,9 @@ def _claimed(event: Event, at: int) -> Sequence[Statement]:
     return [_claim(event, at, job, event.args["cid"]), (completed, (claim["round"] + 1, job, *at_turn, *where))]
 
 
-@RULES.on("TrialAnswered")
-def _trial_answered(event: Event, at: int) -> Sequence[Statement]:
-    return [_claim(event, at, TRIALS, b"")]
+@RULES.on("TrialAnswered", "ReceiptAdmitted")
+def _claimed_alone(event: Event, at: int) -> Sequence[Statement]:
+    return [_claim(event, at, TRIALS if event.name == "TrialAnswered" else RECEIPTS, b"")]
 
 
 def _claim(event: Event, at: int, job: int, digest: bytes) -> Statement:

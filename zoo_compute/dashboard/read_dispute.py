@@ -7,13 +7,12 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from zoo_compute.client.disputes import AGGREGATOR, ENDS, ENDS_BRIEFLY, TRIAL
+from zoo_compute.client.disputes import AGGREGATOR, ALONE, ENDS, ENDS_BRIEFLY
 from zoo_compute.client.explored_places import Ask, asks_of, named, resolved_at
 from zoo_compute.dashboard.views import DisputeDetail, DisputeList, DisputeLook, DisputeRow, StepView, TreeRow
 from zoo_compute.disputes.exploration import Exploration
 from zoo_compute.spec.clocks import End
 from zoo_compute.spec.params import AGGREGATOR_SEAT
-from zoo_compute.spec.trials import TRIALS
 from zoo_compute.spec.watching import NOBODY
 
 LIMIT = 50
@@ -62,9 +61,10 @@ def dispute(db: sqlite3.Connection, name: str, look: DisputeLook | None) -> Disp
 
 def _find(db: sqlite3.Connection, name: str) -> tuple[DisputeRow, bytes] | None:
     job, _, rest = name.lower().partition(":")
-    number = TRIALS if job == TRIAL else int(job) if job.isascii() and job.isdigit() and len(job) < 19 else -1
+    numbers = {word: number for number, word in ALONE.items()}
+    number = numbers.get(job, int(job) if job.isascii() and job.isdigit() and len(job) < 19 else -1)
     first = rest.partition(":")[0]
-    where, key = ("d.operator = ?", first) if number == TRIALS else ("d.turn = ?", first)
+    where, key = ("d.operator = ?", first) if number in ALONE else ("d.turn = ?", first)
     if not (key.isascii() and key.isdigit() and len(key) < 19):
         return None
     for row in db.execute(f"{_ROW} WHERE d.job = ? AND {where}", (number, int(key))):
@@ -77,9 +77,9 @@ def _find(db: sqlite3.Connection, name: str) -> tuple[DisputeRow, bytes] | None:
 def _row(row: Any) -> DisputeRow:
     job, turn, round_, seat, operator, asks, first_at, ended_at, outcome, earlier, _ = row
     seat_name = AGGREGATOR if seat == AGGREGATOR_SEAT else str(seat)
-    name = f"{TRIAL}:{operator}" if job == TRIALS else f"{job}:{turn}:{seat_name}"
-    if job == TRIALS:
-        work = "trial"
+    name = f"{ALONE[job]}:{operator}" if job in ALONE else f"{job}:{turn}:{seat_name}"
+    if job in ALONE:
+        work = ALONE[job]
     else:
         work = f"{'aggregation' if seat >= AGGREGATOR_SEAT else f'seat {seat}'}, round {(round_ or 0) + 1}"
     status = "open" if outcome is None else ENDS_BRIEFLY.get(_end(outcome), f"ended: {outcome}")  # type: ignore[arg-type]

@@ -190,7 +190,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Data:
-    """6: a word of a batch of training is not the data's; of a trial's, not zero.
+    """6: a word of a batch of training is not the data's; where it is of no job, not zero.
 
     leaf: the bytes of the shown leaf; element: the disputed one, row-major in the node; words: the leaf that holds its word
     in the job's data, under `data_root`; is_tokens: the word is of inputs or targets, which are the array `tokens`; else its array is named as in the batch. Of a
