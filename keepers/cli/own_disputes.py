@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from keepers.queue.work_queue import WorkStatus
 from keepers.services.challenging import BASE_FEES
+from keepers.services.claims_of_no_job import Questions, no_questions
 from keepers.services.disputing import Disputing
 from zoo_compute import paths
 from zoo_compute.amounts import Token, format_amount
@@ -104,13 +105,27 @@ class InProcessWorker:
         return self._done[name]
 
 
-def disputing(settings: Settings, store: Store, device: str | None, *, defends: int | None = None) -> Disputing:
-    """The lane of the account that the settings name."""
+def disputing(
+    settings: Settings,
+    store: Store,
+    device: str | None,
+    *,
+    defends: int | None = None,
+    questions: Questions = no_questions,
+) -> Disputing:
+    """The lane of the account that the settings name. questions: of receipts that it has."""
     folder = Path(paths.home()) / FOLDER
     worker = InProcessWorker(store, device)
     secret = _secret(folder / SECRET)
     return Disputing(
-        settings.chain(), settings.sender(), worker, operator=0, folder=folder, defends=defends, secret=secret
+        settings.chain(),
+        settings.sender(),
+        worker,
+        operator=0,
+        folder=folder,
+        defends=defends,
+        secret=secret,
+        questions=questions,
     )
 
 

@@ -9,8 +9,8 @@ from node.admission.trial import LoadedWorkload, no_batch, trial_seed_word
 from node.compute.programs import Programs, State, Tensors
 from node.disputes.computation import DisputedWord, Roots, Training
 from zoo_compute.disputes.evidence import Data, Evidence
+from zoo_compute.models.decoding_inputs import ASKED
 from zoo_compute.serving.questions import Question
-from zoo_compute.serving.service import ASKED
 
 
 class Alone(Training):

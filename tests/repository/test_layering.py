@@ -51,7 +51,7 @@ MAY_IMPORT |= {
 MAY_IMPORT["zoo_compute.dashboard"] = set(MAY_IMPORT)
 MAY_IMPORT["zoo_compute.cli"] = set(MAY_IMPORT)
 MAY_IMPORT |= {
-    "node": {*_NODE, "zoo_compute.serving"},
+    "node": {*_NODE, "zoo_compute.models", "zoo_compute.serving"},
     "node.cli": {*_NODE, "node", "zoo_compute.cli"},
 }
 MAY_IMPORT["keepers"] = set(MAY_IMPORT)

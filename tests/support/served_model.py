@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -11,14 +11,17 @@ import repops
 from node.compute.programs import Programs
 from repops import encoding
 from repops.commitments import Array, canonical, tensor_roots
+from repops.files import state_bytes
 from repops.graph import OPTIMIZER, Graph
 from zoo_compute.models.asked import STEP, Asked
+from zoo_compute.models.decoding_inputs import ASKED
 from zoo_compute.models.generation import Generator, decoding_of
 from zoo_compute.models.gpt import GPT
 from zoo_compute.models.sampling import Sampling
 from zoo_compute.serving.questions import Question
-from zoo_compute.serving.service import ASKED, BYTES, COMPLETIONS, ServedProgram, Service
+from zoo_compute.serving.service import BYTES, COMPLETIONS, ServedProgram, Service
 from zoo_compute.store.cid import cid_of
+from zoo_compute.store.interface import Store
 
 CONTEXT, ROWS, VOCABULARY = 12, 2, 256
 
@@ -55,3 +58,10 @@ def served_model(temperature: float = 0.0, rows: int = ROWS) -> ServedModel:
     cid = cid_of(b"weights")
     service = Service(COMPLETIONS, "tiny", CONTEXT, VOCABULARY, None, BYTES, cid, roots, (program,))
     return ServedModel(service, graph, weights, model)
+
+
+def stored(model: ServedModel, store: Store) -> str:
+    """The files of a service in a store; the service's CID."""
+    store.add(encoding.encode(model.graph))
+    weights = store.add(state_bytes(model.weights))
+    return store.add(replace(model.service, weights=weights).to_bytes())

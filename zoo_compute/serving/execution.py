@@ -13,8 +13,9 @@ from repops.commitments import Array, tensor_root
 from repops.fields import BadField
 from repops.graph import OPTIMIZER, SEED, Graph
 from repops.merkle import Tree
+from zoo_compute.models.decoding_inputs import ASKED
 from zoo_compute.serving.questions import Question
-from zoo_compute.serving.service import ASKED, COMPLETIONS, OUTPUTS, Service
+from zoo_compute.serving.service import COMPLETIONS, OUTPUTS, Service
 from zoo_compute.training.rounds import batch_nodes
 
 Tokens = tuple[tuple[int, ...], ...]

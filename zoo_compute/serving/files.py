@@ -11,8 +11,9 @@ from repops.commitments import Array
 from repops.fields import BadField
 from repops.graph import OPTIMIZER, BadProgram, Graph
 from zoo_compute.errors import UserError
+from zoo_compute.models.decoding_inputs import ASKED
 from zoo_compute.serving.questions import Question
-from zoo_compute.serving.service import ASKED, MAX_SERVICE_BYTES, ServedProgram, Service
+from zoo_compute.serving.service import MAX_SERVICE_BYTES, ServedProgram, Service
 from zoo_compute.store.interface import Store
 from zoo_compute.training.rounds import file_bytes
 
