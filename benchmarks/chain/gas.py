@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 from eth_utils.crypto import keccak
 from web3.types import RPCEndpoint
 
+from benchmarks.chain.channels import ChannelBench
 from benchmarks.chain.custody import CustodyBench
 from tests.support.devnet_driver import DevnetDriver
 from tests.support.job_driver import AGGREGATOR, Offer
@@ -221,6 +222,7 @@ def measure() -> dict[str, Any]:
         walked = dict(bench.gas)  # the jobs below write fresh storage, and differ
         bench.verdicts(providers, aggregator, bench.operator("auditor", PRICE))
         custody = CustodyBench(bench, providers, aggregator).measure()
+        channels = ChannelBench(bench.submitter, providers[0].id, providers[0].hot).measure()
         asked = bench.asked(bench.operator("asked", PRICE))
         return {
             "parameters": {
@@ -236,6 +238,7 @@ def measure() -> dict[str, Any]:
             "finalise_per_shard": one,
             "finalise_per_shard_4": four,
             **custody,
+            **channels,
             **asked,
             **bench.gas,
             **walked,

@@ -11,6 +11,7 @@ import pytest
 
 from keepers.decisions import custody_statements, receipts
 from zoo_compute.amounts import ZEN as TOKEN
+from zoo_compute.amounts import Token
 from zoo_compute.chain import argument_units, permits, typed_sentences
 from zoo_compute.chain.network import CONTRACTS
 from zoo_compute.chain.typed_sentences import typed_sentence
@@ -39,7 +40,7 @@ SIGNED = types_in(ROOT / "contracts") | {"Permit": [(each["name"], each["type"])
 
 def test_every_message_that_a_contract_checks__has_a_sentence_with_all_its_fields() -> None:
     assert set(SIGNED) == set(typed_sentences.SENTENCES)
-    assert len(SIGNED) == 6
+    assert len(SIGNED) == 7
     for name, fields in SIGNED.items():
         named = set(re.findall(r"\{(\w+)\}", typed_sentences.SENTENCES[name]))
         assert named == {field for field, _ in fields}, name
@@ -61,6 +62,17 @@ def test_what_is_signed__is_what_the_contracts_check() -> None:
 
 def domain(contract: str) -> dict[str, Any]:
     return {"name": "x", "version": "1", "chainId": 31_337, "verifyingContract": ADDRESSES[contract]}
+
+
+def test_a_voucher_in_words__is_in_its_channels_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = {HOT: Token("USDC", 6, HOT)}
+    monkeypatch.setattr(typed_sentences, "token_of", lambda _, address: tokens[address])
+    chain: Any = SimpleNamespace(
+        network=CHAIN.network, channels=SimpleNamespace(channels=lambda _: SimpleNamespace(token=HOT))
+    )
+    types = {"Voucher": [{"name": name, "type": kind} for name, kind in SIGNED["Voucher"]]}
+    said = typed_sentence(chain, domain("channels"), types, {"channel": 3, "total": 2_500_000})
+    assert said.startswith("say that channel 3 owes its operator 2.5 USDC in all; only 0x")
 
 
 def test_a_permit_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

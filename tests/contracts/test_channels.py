@@ -143,12 +143,13 @@ def test_the_librarys_signature__is_the_wallets_and_the_contracts(desk):
 # --- money
 
 
-def test_close__pays_operator_treasury_and_client_in_one_transaction(desk):
-    before = desk.balances()
+@pytest.mark.parametrize("total", [1, 2, 401, DEPOSIT, DEPOSIT + 1])
+def test_close__pays_operator_treasury_and_client_in_one_transaction(desk, total):
+    before, due = desk.balances(), min(total, DEPOSIT)
     channel = desk.open()
-    assert desk.close(channel, 401) == 401
+    assert desk.close(channel, total) == due
     moved = [after - was for after, was in zip(desk.balances(), before, strict=True)]
-    assert moved == [401 * 95 // 100, 401 - 401 * 95 // 100, -401, 0]
+    assert moved == [due * 95 // 100, due - due * 95 // 100, -due, 0]
     assert desk.owed() == [0, 0, 0]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from eth_account import Account
+from vyper import compile_code
 
 from tests.integration.cli_network import CliNetwork, Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.chain import keystore
@@ -16,6 +17,21 @@ from zoo_compute.inference.books import ClientBook, OperatorBook, client_book, o
 from zoo_compute.spec.params import ZEN
 
 pytestmark = pytest.mark.integration
+
+COIN = Path(__file__).resolve().parents[2] / "contracts" / "mocks" / "CoinToken.vy"
+USDC = 10**6
+# As an issuer does that blocks an account.
+BLOCKS = """
+blocked: address
+
+@external
+def block(account: address):
+    self.blocked = account
+
+@external
+def transfer(to: address, amount: uint256) -> bool:
+    assert to != self.blocked, "blocked"
+"""
 
 OPERATOR = 1  # `somebody`, of cli_network
 SIGNER = Account.from_key(b"\x07" * 32)
@@ -171,3 +187,36 @@ def test_open__unsigned__prints_an_approval_and_the_opening(zoo: Zoo, place: Cli
     assert "take up to 1 ZEN" in err
     assert f"open a channel to operator 1 with 1 ZEN, which vouchers of {SIGNER.address} spend" in err
     assert len(json.loads(out)) == 2
+
+
+def test_an_account_that_its_token_blocks__holds_up_nobody_and_withdraws_later(zoo: Zoo, place: CliNetwork) -> None:
+    """In a coin without permits, which takes an approval first."""
+    w3, me = place.devnet.chain.w3, zoo.json("account", "show")["address"]
+    by: Any = {"from": w3.eth.accounts[0]}
+    source = COIN.read_text().replace("\n@external\ndef transfer(to: address, amount: uint256) -> bool:\n", BLOCKS)
+    made = compile_code(source, output_formats=["abi", "bytecode"])
+    factory = w3.eth.contract(abi=made["abi"], bytecode=made["bytecode"])
+    address = w3.eth.wait_for_transaction_receipt(factory.constructor("USDC", 6).transact(by))["contractAddress"]
+    token = w3.eth.contract(address=address, abi=made["abi"])  # type: ignore[call-overload]
+
+    def act(call: Any) -> None:
+        w3.eth.wait_for_transaction_receipt(call.transact(by))
+
+    act(token.functions.mint(me, 10 * USDC))
+    pays = ("--operator", str(OPERATOR), "--token", str(address))
+    before = w3.eth.get_transaction_count(me)
+    assert "channels: token not allowed" in zoo.refused("channel", "open", "10", *pays)
+    assert w3.eth.get_transaction_count(me) == before, "nothing was approved"
+    zoo.json("network", "allow", str(address), "--account", place.devnet.key_file("deployer"))
+    before = w3.eth.get_transaction_count(me)
+    number = zoo.json("channel", "open", "10", *pays)["channel"]
+    assert w3.eth.get_transaction_count(me) - before == 2
+    code, out, _ = zoo.run("channel", "list")
+    assert (code, "10 USDC" in out) == (0, True)
+    act(token.functions.block(me))
+    (closed,) = zoo.json("channel", "close", str(number), "--nothing", *as_operator(place))["closed"]
+    assert (closed["refunded"], closed["token"]["symbol"]) == (str(10 * USDC), "USDC")
+    assert zoo.json("account", "show", "--token", str(address))["owed"] == str(10 * USDC)
+    act(token.functions.block(str(place.devnet.chain.zen.address)))
+    assert zoo.json("account", "withdraw", "--token", str(address))["withdrawn"] == str(10 * USDC)
+    assert token.functions.balanceOf(me).call() == 10 * USDC

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 COMMANDS = "tests/cli/test_guide_commands.py"
 SYSTEMD, REMOTE = "tests/integration/test_systemd_units.py", "tests/integration/test_remote_worker.py"
+CHANNELS = "tests/integration/test_cli_channel.py"
 MACHINES, TESTNETS = "tests/cli/test_several_machines.py", "tests/integration/test_testnets.py"
 SHOWN = "shows what a command prints, on a network that has it"
 WINDOWS = "is typed in Windows, or into a file of Windows"
@@ -32,6 +33,9 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "job 7: bids": SHOWN,
         "zoo node estimate\n": "tests/cli/test_node_estimate.py",
         "$ zoo node earnings": SHOWN,
+        "zoo channel open": CHANNELS,
+        "zoo channel close": CHANNELS,
+        "client_book(": CHANNELS,
     },
     "docs/guides/monitoring.md": {
         "--metrics-port": COMMANDS,

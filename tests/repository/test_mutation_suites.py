@@ -18,7 +18,7 @@ def test_suites__name_tests_that_exist_for_every_contract():
 
 def test_users__of_a_module__are_the_contracts_that_import_it_by_any_way():
     assert users(CONTRACTS / "Auction.vy") == ["Auction"]
-    assert users(CONTRACTS / "modules" / "consent.vy") == ["NodeRegistry"]
+    assert users(CONTRACTS / "modules" / "consent.vy") == ["NodeRegistry", "Channels"]
     assert users(CONTRACTS / "modules" / "terms.vy") == ["TaskRegistry", "Auction", "Locks"]
     assert {"Auction", "NodeRegistry", "Settlement"} <= set(users(CONTRACTS / "modules" / "bits.vy"))
 

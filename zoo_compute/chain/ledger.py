@@ -31,7 +31,7 @@ CAUSES_KEPT = 4_096  # remembered causes; a mined transaction never changes
 
 @dataclass(frozen=True)
 class Balances:
-    """An account's balances in smallest units. balance: of the requested token; owed, coin_owed: what `TaskRegistry.withdraw` would send."""
+    """An account's balances in smallest units. balance: of the requested token; owed, coin_owed: what `zoo account withdraw` would send."""
 
     coin: int
     zen: int
@@ -43,7 +43,8 @@ class Balances:
 def balances(chain: Chain, account: str, token: Token) -> Balances:
     """Coin for gas, ZEN, and a payment token: its balance and the amount that TaskRegistry owes."""
     balance = chain.token(token.address).balanceOf(account)
-    owed, coin_owed = (chain.tasks.owed(asset, account) for asset in (token.address, COIN))
+    owed = chain.tasks.owed(token.address, account) + chain.channels.owed(token.address, account)
+    coin_owed = chain.tasks.owed(COIN, account)
     return Balances(chain.coin(account), chain.zen.balanceOf(account), balance, owed, coin_owed)
 
 

@@ -246,12 +246,14 @@ class Client(Session):
         return [int(e.args["job"]) for e in events if submitter is None or e.args["submitter"] == submitter]
 
     def withdraw(self, token: str | None = None) -> int:
-        """Withdraw what the task registry owes this account, such as the rest of a job's escrow. Returns the amount."""
-        address = address_of(self.chain, token, what="token")
-        owed = self.chain.tasks.owed(address, self.signer.address)
-        if owed:
-            self.sender.send(self.chain.tasks.withdraw(address, self.signer.address))
-        return owed
+        """Withdraw what this account is owed: the rest of a job's escrow, and what channels could not deliver. Returns the amount."""
+        address, took = address_of(self.chain, token, what="token"), 0
+        for contract in (self.chain.tasks, self.chain.channels):
+            owed = contract.owed(address, self.signer.address)
+            if owed:
+                self.sender.send(contract.withdraw(address, self.signer.address))
+            took += owed
+        return took
 
     def withdraw_coin(self) -> int:
         """Withdraw the coin that the task registry owes this account: posting deposits. Returns the amount in wei."""

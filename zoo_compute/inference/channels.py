@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoo_compute.chain import permits
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.events import scan
+from zoo_compute.chain.reverts import refusal
 from zoo_compute.chain.tokens import set_allowance, token_at
 from zoo_compute.errors import BareRevert, NotFunded, TokenRefusal, UserError
 from zoo_compute.serving.vouchers import SignedVoucher, Voucher, domain_of
@@ -52,6 +53,11 @@ def open_channel(sender: Sender, operator: int, token: str, signer: str, amount:
     amount: in smallest units. Raises NotFunded, Refusal.
     """
     channels = sender.chain.channels
+    # Before anything is approved.
+    if not sender.chain.tasks.is_allowed(token):
+        raise refusal("channels: token not allowed", "Channels.open")
+    if sender.chain.registry.owner_of(operator) == COIN:
+        raise refusal("channels: no such operator", "Channels.open")
     _check_balance(sender, token, amount)
     terms = None
     if sender.chain.token(token).allowance(sender.address, channels.address) < amount:
