@@ -80,9 +80,10 @@ def _uncached(model: Any) -> UserError:
 
 def _adapted(cache: CacheView) -> Any:
     """The cache as the library's models know one."""
-    transformers = library("transformers", KEY)
+    transformers: Any = library("transformers", KEY)
+    mixin: Any = transformers.cache_utils.CacheLayerMixin
 
-    class Layer(transformers.cache_utils.CacheLayerMixin):  # type: ignore[misc]
+    class Layer(mixin):
         is_sliding, is_compileable = False, True
 
         def __init__(self, at: int) -> None:
