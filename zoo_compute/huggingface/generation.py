@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
 from zoo_compute.errors import UserError
 from zoo_compute.huggingface import library
 from zoo_compute.huggingface.models import KEY
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from zoo_compute.models.generation import CacheShape, CacheView, Decode
 
 
@@ -28,6 +27,8 @@ def decoding_of(model: Any, context: int) -> tuple[Decode, CacheShape]:
 
     Raises UserError for a model that keeps anything but keys and values of all positions.
     """
+    import torch
+
     from zoo_compute.models.generation import CacheShape
 
     _check(model, context)
