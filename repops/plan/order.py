@@ -44,7 +44,7 @@ def _stays(item: Item, in_place: dict[int, int]) -> bool:
     if not isinstance(item, Group) or len(item.instructions) != 1:
         return False
     (made,) = item.instructions
-    return made.op == "copy" and set(item.writes()) == {made.node} and in_place.get(made.node) in item.reads()
+    return made.op == "copy" and set(item.writes()) == {made.node} and in_place.get(made.node, -1) in item.reads()
 
 
 def _copied(graph: Graph, source: int, target: int) -> Group:

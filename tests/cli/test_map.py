@@ -84,3 +84,28 @@ def test_a_map_without_items__says_how_to_give_them(zoo: Zoo, tmp_path: Path) ->
     )
     said = zoo.refused("map", str(tmp_path / "map.yaml"), "--out", "out.npz")
     assert "data: missing; give --data" in said
+
+
+GENERATES = (
+    "model: {layers: 1, heads: 1, width: 8, context: 8}\nmap: {batch_size: 2, slots: 1, new_tokens: 3}\nbudget_max: 9\n"
+)
+
+
+def test_a_file_of_another_kind_than_the_job_makes__is_refused_before_anything_is_posted(
+    zoo: Zoo, tmp_path: Path
+) -> None:
+    job, prompts = tmp_path / "generate.yaml", tmp_path / "prompts.txt"
+    job.write_text(GENERATES)
+    prompts.write_text("Hello\n")
+    words = ("map", str(job), "--data", str(prompts), "--out")
+    assert "ends in .jsonl" in zoo.refused(*words, "out.npz")
+    job.write_text(GENERATES.replace(", new_tokens: 3", ""))
+    assert "ends in .npz or .safetensors" in zoo.refused(*words, "out.jsonl")
+
+
+def test_prompts_that_do_not_fit__are_refused_by_the_command(zoo: Zoo, tmp_path: Path) -> None:
+    job, prompts = tmp_path / "generate.yaml", tmp_path / "prompts.txt"
+    job.write_text(GENERATES)
+    prompts.write_text("Hello\nHello again\n")
+    refused = zoo.refused("map", str(job), "--data", str(prompts), "--out", "out.jsonl")
+    assert "prompt 2 has 11 tokens: with 3 new ones it needs 13 positions, and the model has 8" in refused

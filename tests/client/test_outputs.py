@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from repops.files import load_state
+from tests.support.generation_job import job as generating
 from tests.support.map_job import ITEMS, SLOTS, publish, wanted
 from tests.support.small_job import SmallJob
 from zoo_compute.client.branches import load_branch
@@ -147,3 +149,27 @@ def test_a_job_that_trains__has_no_outputs(tmp_path: Path) -> None:
     view: Any = SimpleNamespace(job=4, terms=SimpleNamespace(manifest=job.manifest.digest))
     with pytest.raises(UserError, match="job 4 trains a model"):
         Outputs(view, job.store)
+
+
+def test_texts_that_were_generated__are_lines_in_the_order_of_their_prompts(tmp_path: Path) -> None:
+    generation = generating(["ab", "c", "é"], batch_size=2, slots=1, new_tokens=2).generation
+    assert generation is not None
+    outputs = np.array([[0, 88], [65, 89], [66, 0], [0, 0], [67, 99], [68, 99]], np.float32)  # of a step: two rows
+    file = OutputsFile(tmp_path / "texts.jsonl", 1, generation)
+    for round_, rows in enumerate((outputs[:3], outputs[3:])):
+        file.add(MappedRound(round_, 6 * round_, {"outputs": rows.ravel()}))
+    file.finish(2)
+    lines = [json.loads(line) for line in file.path.read_text().splitlines()]
+    assert lines == [
+        {"prompt": "ab", "text": "AB", "tokens": [65, 66]},
+        {"prompt": "c", "text": "XY", "tokens": [88, 89]},
+        {"prompt": "é", "text": "CD", "tokens": [67, 68]},
+    ]
+    assert "é" in file.path.read_text(), "as it was written"
+
+
+@pytest.mark.parametrize(("name", "generates"), [("out.npz", True), ("out.jsonl", False)])
+def test_a_file_of_the_other_kind__is_refused(name: str, generates: bool, tmp_path: Path) -> None:
+    generation = generating().generation if generates else None
+    with pytest.raises(UserError, match=r"ends in \.jsonl" if generates else r"ends in \.npz or \.safetensors"):
+        OutputsFile(tmp_path / name, 1, generation)

@@ -15,8 +15,8 @@ import torch
 
 import repops
 from repops.commitments import Array
+from repops.fields import BadField
 from tests.support.generation_job import continued
-from zoo_compute.errors import UserError
 from zoo_compute.models import gpt, llama
 from zoo_compute.models.decoding_inputs import OWN, beginning, inputs_of
 from zoo_compute.models.generation import CacheShape, CacheView, Generator, decoding_of
@@ -136,7 +136,10 @@ def test_draws__follow_the_odds_and_the_seed() -> None:
     made = run(generator, inputs, seed=5)
     odds = torch.softmax(generator.logits.detach() / 0.7, 0).numpy()
     counts = np.bincount(made.astype(int).ravel(), minlength=4)
-    assert (abs(counts - made.size * odds) < 5 * np.sqrt(made.size * odds * (1 - odds))).all(), (counts, made.size * odds)
+    assert (abs(counts - made.size * odds) < 5 * np.sqrt(made.size * odds * (1 - odds))).all(), (
+        counts,
+        made.size * odds,
+    )
     assert np.array_equal(run(generator, inputs, seed=5), made)
     assert not np.array_equal(run(generator, inputs, seed=6), made)
 
@@ -155,7 +158,7 @@ def test_what_changes__is_no_part_of_the_checkpoint_and_weights_have_the_models_
 
 
 def test_a_model_without_a_decoding_step__is_refused() -> None:
-    with pytest.raises(UserError, match="Linear has no decoding step"):
+    with pytest.raises(BadField, match="Linear has no decoding step"):
         decoding_of(torch.nn.Linear(2, 2), 4)
 
 

@@ -9,6 +9,7 @@ COMMANDS = "tests/cli/test_guide_commands.py"
 SYSTEMD, REMOTE = "tests/integration/test_systemd_units.py", "tests/integration/test_remote_worker.py"
 CHANNELS = "tests/integration/test_cli_channel.py"
 MACHINES, TESTNETS = "tests/cli/test_several_machines.py", "tests/integration/test_testnets.py"
+GENERATION = "tests/integration/test_keepers_generation.py"
 SHOWN = "shows what a command prints, on a network that has it"
 WINDOWS = "is typed in Windows, or into a file of Windows"
 
@@ -16,6 +17,11 @@ WINDOWS = "is typed in Windows, or into a file of Windows"
 ELSEWHERE: dict[str, dict[str, str]] = {
     "README.md": {"make demo": "continuous integration clones, and runs what `make demo` runs"},
     "docs/guides/chaos.md": {"benchmarks/chaos.py": "takes half an hour; `make chaos` fires the same faults"},
+    "docs/guides/generation.md": {
+        "new_tokens: 48": GENERATION,
+        "--data prompts.txt": GENERATION,
+        "Client().generate": GENERATION,
+    },
     "docs/guides/hardware.md": {
         "zoo node conformance": "tests/node/test_conformance_process.py",
         "make gpu": "needs a GPU",

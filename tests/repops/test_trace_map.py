@@ -161,3 +161,28 @@ def test_of_a_hugging_face_model__the_logits_are_the_outputs() -> None:
     made = run(program, model, [words])["outputs"][0]
     with torch.no_grad():
         assert torch.allclose(made, model(words).logits, atol=1e-5)
+
+
+class Counts(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.full((), 40.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.add_(1)
+        return x + self.seen
+
+
+def test_a_fresh_buffer__begins_at_zero_and_is_no_part_of_the_checkpoint() -> None:
+    module = Counts()
+    for fresh, first in (((), 41.0), (("seen",), 1.0)):
+        program = repops.trace_map(module, torch.zeros(BATCH, 1), 2, fresh=fresh)
+        made = run(program, module, [torch.zeros(BATCH, 1)] * 2)["outputs"]
+        assert made[:, 0, 0].tolist() == [first, first + 1]
+        kinds = {entry.name: entry.kind for entry in program.graph.state}
+        assert kinds["seen"] == ("optimizer" if fresh else "buffer")
+
+
+def test_a_fresh_name_that_is_no_buffer__is_refused() -> None:
+    with pytest.raises(TraceRefused, match="'weight' begins at zero and is no buffer"):
+        repops.trace_map(torch.nn.Linear(5, 2), torch.zeros(BATCH, 5), fresh=("weight",))

@@ -103,7 +103,10 @@ def collect(
     written = file.finish(rounds)
     if generation is not None:
         texts = len(generation.prompts)
-        settings.emit({**facts, "out": str(file.path), "texts": texts}, f"{file.path}: {texts:,} texts, verified against the chain")
+        settings.emit(
+            {**facts, "out": str(file.path), "texts": texts},
+            f"{file.path}: {texts:,} texts, verified against the chain",
+        )
         return
     shapes = {name: list(shape) for name, shape in written.items()}
     items = next(iter(shapes.values()))[0]

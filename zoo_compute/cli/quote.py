@@ -55,7 +55,7 @@ def quote(settings: Settings, file: Path, data: Path | None, max_budget: str | N
     covered = budget is None or budget >= priced.most
     generation = plan.job.generation
     items = None if plan.job.map is None else len(generation.prompts if generation else plan.job.items)
-    item = "item" if generation is None else "text"
+    noun, each = ("items", "an item") if generation is None else ("texts", "a text")
     facts = {
         **priced.to_dict(),
         "preset": preset_name,
@@ -78,7 +78,7 @@ def quote(settings: Settings, file: Path, data: Path | None, max_budget: str | N
         ("network", _network_line(priced.update_bytes, priced.checkpoint_bytes)),
         ("checkpoints", _kept_line(priced, plan.job.checkpoint.redundancy))
         if items is None
-        else ("outputs", f"of {items:,} {item}s, {_about(priced.expected // items, money)} {'an' if generation is None else 'a'} {item}"),
+        else ("outputs", f"of {items:,} {noun}, {_about(priced.expected // items, money)} {each}"),
         ("price", f"{money.format(prices.reserve)} to {money.format(prices.max_price)} a slot-round"),
         (
             "aggregator",

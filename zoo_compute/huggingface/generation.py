@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-
 from zoo_compute.errors import UserError
 from zoo_compute.huggingface import library
 from zoo_compute.huggingface.models import KEY
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from zoo_compute.models.generation import CacheShape, CacheView, Decode
 
 
@@ -28,6 +27,8 @@ def decoding_of(model: Any, context: int) -> tuple[Decode, CacheShape]:
 
     Raises UserError for a model that keeps anything but keys and values of all positions.
     """
+    import torch
+
     from zoo_compute.models.generation import CacheShape
 
     _check(model, context)
@@ -80,9 +81,10 @@ def _uncached(model: Any) -> UserError:
 
 def _adapted(cache: CacheView) -> Any:
     """The cache as the library's models know one."""
-    transformers = library("transformers", KEY)
+    transformers: Any = library("transformers", KEY)
+    mixin: Any = transformers.cache_utils.CacheLayerMixin
 
-    class Layer(transformers.cache_utils.CacheLayerMixin):  # type: ignore[misc]
+    class Layer(mixin):
         is_sliding, is_compileable = False, True
 
         def __init__(self, at: int) -> None:

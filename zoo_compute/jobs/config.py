@@ -82,6 +82,7 @@ __all__ = [
     "StateFile",
 ]
 
+
 @checks_arguments
 @dataclass
 class ComputeJob:

@@ -86,7 +86,9 @@ class Generation:
         for number, (prompt, row) in enumerate(zip(self.prompts, made, strict=False), 1):
             new = row[len(prompt) - 1 :][: self.new_tokens]
             if not np.isfinite(new).all():
-                raise UserError(f"prompt {number}: the model has no output for it", hint="a token is beyond its vocabulary")
+                raise UserError(
+                    f"prompt {number}: the model has no output for it", hint="a token is beyond its vocabulary"
+                )
             tokens_ = [int(token) for token in new]
             out.append(tokens_[: tokens_.index(self.end)] if self.end in tokens_ else tokens_)
         return out
@@ -174,7 +176,9 @@ def _check(generation: Generation, model: ModelSource) -> None:
         if not prompt:
             raise BadField(f"data: prompt {number} is empty; a text goes on from at least one token")
         if vocabulary is not None and max(prompt) >= vocabulary:
-            raise BadField(f"data: prompt {number} has token {max(prompt)}, and the model has {vocabulary:,} tokens; bytes need 256")
+            raise BadField(
+                f"data: prompt {number} has token {max(prompt)}, and the model has {vocabulary:,} tokens; bytes need 256"
+            )
         size = len(prompt) + generation.new_tokens - 1
         if context is not None and size > context:
             raise BadField(

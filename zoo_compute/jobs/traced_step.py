@@ -17,6 +17,7 @@ import numpy as np
 
 from repops import encoding
 from repops.commitments import Array
+from repops.fields import BadField
 from repops.graph import OPTIMIZER, BadProgram, Graph, Node
 from repops.profile import Profile, profile
 from zoo_compute.documentation import address
@@ -161,7 +162,7 @@ def trace_items(
 
 
 def _decoding_step(module: Any, generation: Generation | None, batch_size: int) -> tuple[Any, tuple[str, ...]]:
-    """What is traced, and the names of its buffers that begin at zero. Raises UserError."""
+    """What is traced, and the names of its buffers that begin at zero. Raises UserError, BadField."""
     if generation is None:
         return module, ()
     from zoo_compute.huggingface.generation import decoding_of as pretrained_decoding
@@ -186,7 +187,7 @@ def _torch() -> Any:
 
 @contextmanager
 def _tracing() -> Iterator[None]:
-    """Turn what tracing raises into a UserError."""
+    """Turn what tracing raises into a UserError. Refusals of ours stay."""
     from repops.tracing import TraceRefused
 
     # It prints a traceback of its own before it raises.
@@ -198,7 +199,7 @@ def _tracing() -> Iterator[None]:
         instead = f"instead: {refused.hint}; " if refused.hint else ""
         hint = f"{instead}{address('guides/tracing')} says what can be traced"
         raise UserError(f"the module cannot be traced: {where}{refused.what}", hint=hint) from refused
-    except UserError:
+    except (UserError, BadField):
         raise
     except Exception as error:
         raise UserError(f"the module does not run on a batch: {describe_error(error)}") from error

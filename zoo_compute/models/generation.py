@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zoo_compute.documentation import address
-from zoo_compute.errors import UserError
+from repops.fields import BadField
 from zoo_compute.models.decoding_inputs import OWN
 from zoo_compute.models.sampling import GREEDY, Sampling
 
@@ -84,16 +83,19 @@ Decode = Callable[[Tensor, CacheView], Tensor]
 def decoding_of(model: Any, context: int) -> tuple[Decode, CacheShape]:
     """The step of a model that has the method `decode` and the property `cache_shape`, and its cache for so many positions.
 
-    Raises UserError for a model without them.
+    Raises BadField for a model without them.
     """
     decode, shape = getattr(model, "decode", None), getattr(model, "cache_shape", None)
     if not callable(decode) or not isinstance(shape, CacheShape):
-        raise UserError(
-            f"map.new_tokens: {type(model).__name__} has no decoding step",
-            hint=f"take a built-in model or one of `transformers`, or give yours `decode` and `cache_shape`: {address('guides/generation')}",
+        raise BadField(
+            f"map.new_tokens: {type(model).__name__} has no decoding step; take a built-in model or one of `transformers`, or give "
+            "yours `decode` and `cache_shape` (docs/guides/generation.md)"
         )
     if context > shape.context:
-        raise UserError(f"map.new_tokens: prompt and text need {context:,} positions, and the model has {shape.context:,}")
+        raise BadField(
+            f"map.new_tokens: prompt and text need {context:,} positions, and the model has {shape.context:,}; shorten the longest "
+            "prompt, or lower new_tokens"
+        )
     return decode, replace(shape, context=context)
 
 

@@ -76,7 +76,7 @@ class GPT(Decoder):
         refuse_below_one({"layers": layers, "heads": heads, "width": width, "context": context, "vocab": vocab})
         if width % heads:
             raise ValueError(f"width: {width} is no multiple of heads = {heads}")
-        self.context = context
+        self.context, self.heads = context, heads
         self.tokens = nn.Embedding(vocab, width)
         self.positions = nn.Embedding(context, width)
         self.blocks = nn.ModuleList(Block(heads, width) for _ in range(layers))
@@ -102,8 +102,7 @@ class GPT(Decoder):
 
     @property
     def cache_shape(self) -> CacheShape:
-        heads, width = self.blocks[0].attention.heads, self.tokens.embedding_dim
-        return CacheShape(((heads, width // heads),) * len(self.blocks), self.context)
+        return CacheShape(((self.heads, self.tokens.embedding_dim // self.heads),) * len(self.blocks), self.context)
 
     def _logits(self, x_BTW: Tensor) -> Tensor:
         head = self.tokens.weight if self.head is None else self.head.weight

@@ -138,7 +138,8 @@ class Llama(Decoder):
             raise ValueError(f"width: {width} is no multiple of twice heads = {heads}")
         if heads % kv_heads:
             raise ValueError(f"kv_heads: {kv_heads} do not divide heads = {heads}")
-        self.context, self.theta, self.each = context, theta, width // heads
+        self.context, self.theta = context, theta
+        self.kv_heads, self.each = kv_heads, width // heads
         self.model = Body(layers, heads, kv_heads, width, hidden, vocab, norm_epsilon)
         self.lm_head = None if tied else nn.Linear(width, vocab, bias=False)
         self._initialise()
@@ -164,8 +165,7 @@ class Llama(Decoder):
 
     @property
     def cache_shape(self) -> CacheShape:
-        layers = self.model.layers
-        return CacheShape(((layers[0].self_attn.kv_heads, self.each),) * len(layers), self.context)
+        return CacheShape(((self.kv_heads, self.each),) * len(self.model.layers), self.context)
 
     def _logits(self, x_BTW: Tensor) -> Tensor:
         head = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
