@@ -26,6 +26,7 @@
             ├── AuctionRefusal     "auction: ..."
             ├── SettlementRefusal  "settlement: ..."
             ├── RewardsRefusal     "rewards: ..."
+            ├── CreditsRefusal     "credits: ..."
             ├── DatasetsRefusal    "datasets: ..."
             ├── AvailabilityRefusal  "availability: ..."
             ├── CustodyRefusal     "custody: ..."
@@ -196,6 +197,10 @@ class SettlementRefusal(Refusal):
 
 class RewardsRefusal(Refusal):
     """Rewards."""
+
+
+class CreditsRefusal(Refusal):
+    """Credits: a rate, a purchase, a pledge or a share of a mint."""
 
 
 class DatasetsRefusal(Refusal):

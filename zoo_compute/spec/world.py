@@ -16,6 +16,7 @@ from zoo_compute.spec import (
     availability,
     convictions,
     court,
+    credits,
     custody,
     custody_turns,
     datasets,
@@ -213,6 +214,17 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         admissions.recall,
         admissions.lapse,
     ),
+    "credits": _named(
+        credits.appoint,
+        credits.set_rate,
+        credits.post_rate,
+        credits.buy,
+        credits.pledge,
+        credits.claim,
+        credits.recycle,
+        credits.fund,
+        credits.move_pool,
+    ),
     "treasury": _named(treasury.collect, treasury.fund, treasury.spend),
     "pool": {"collect": treasury.collect_audits},
     "token": _named(transfer, refuse),
@@ -257,6 +269,7 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
     "locks": dict.fromkeys(
         ("award", "take", "vacate", "convict", "reward_finder", "burn"), "locks: not the settlement"
     ),
+    "credits": {"record": "credits: not the task registry"},
     "rewards": {
         "record": "rewards: not the settlement",
         "record_verification": "rewards: not the audits",
@@ -265,7 +278,7 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
 }
 
 # Contracts that are wired at deployment to contracts deployed after them.
-WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "locks", "rewards", "audits", "admissions")
+WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "locks", "rewards", "audits", "admissions", "credits")
 
 
 def apply(world: World, call: Call) -> tuple[World, Any]:

@@ -8,6 +8,7 @@ from .audit_pool import AuditPool
 from .audits import Audits
 from .availability import Availability
 from .consistency_proofs import ConsistencyProofs
+from .credits import Credits
 from .custody import Custody
 from .datasets import Datasets
 from .descent import Descent
@@ -31,6 +32,7 @@ __all__ = [
     "Audits",
     "Availability",
     "ConsistencyProofs",
+    "Credits",
     "Custody",
     "Datasets",
     "Descent",
