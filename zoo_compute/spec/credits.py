@@ -23,19 +23,13 @@ def epoch_of(w: World, now: int) -> int:
     return now // w.config.preset.epoch_s
 
 
-def rate_of(w: World) -> tuple[int, int]:
-    """The last rate, in smallest units of a dollar for a ZEN, and the second of its post; (0, 0) before the first."""
-    return w.rates
-
-
 def poster_of(w: World) -> str:
     return w.rate_posters.get(w.config.credits, w.config.first_poster)
 
 
 def is_fresh(w: World, now: int) -> bool:
     """Whether credits can be bought, and jobs posted that pay in them."""
-    rate, posted_at = w.rates
-    return rate > 0 and now <= posted_at + w.config.preset.rate_stale_s
+    return w.rate > 0 and now <= w.rate_posted_at + w.config.preset.rate_stale_s
 
 
 def credits_for(dollars: int, rate: int) -> int:
@@ -61,16 +55,16 @@ def set_rate(w: World, msg: Message, rate: int) -> None:
 def post_rate(w: World, msg: Message, rate: int) -> None:
     """The poster sets the next rate, a step from the last one."""
     require(msg.sender == poster_of(w), "credits: not the poster")
-    last, posted_at = w.rates
+    last = w.rate
     require(last > 0, "credits: no rate yet")
-    require(msg.block_time >= posted_at + w.config.preset.rate_step_s, "credits: rate posted too recently")
+    require(msg.block_time >= w.rate_posted_at + w.config.preset.rate_step_s, "credits: rate posted too recently")
     require(abs(rate - last) <= last * RATE_STEP_BPS // BPS, "credits: step too large")
     _set_rate(w, msg, rate)
 
 
 def _set_rate(w: World, msg: Message, rate: int) -> None:
     require(LEAST_RATE <= rate <= MOST_RATE, "credits: rate out of range")
-    w.rates = (rate, msg.block_time)
+    w.rate, w.rate_posted_at = rate, msg.block_time
 
 
 # Credits -------------------------------------------------------------------------------------------------------------
@@ -80,7 +74,7 @@ def buy(w: World, msg: Message, dollars: int, most: int) -> int:
     """Burns ZEN worth so many dollars; returns how much, which is also the credits bought."""
     require_fresh(w, msg.block_time)
     require(0 < dollars <= MOST_DOLLARS, "credits: dollars out of range")
-    amount = credits_for(dollars, w.rates[0])
+    amount = credits_for(dollars, w.rate)
     require(amount <= most, "credits: costs more than the most")
     w.zen_burned += amount
     _mint(w, msg.sender, amount)

@@ -89,7 +89,6 @@ class Config:
     treasury: str = "treasury"
     credits: str = "credits"
     first_poster: str = "deployer"  # of rates
-    first_rate: int = 0
     referee: str = "referee"
     availability: str = "availability"
     audit_pool: str = "audit pool"
@@ -648,7 +647,8 @@ class World:
     buckets: dict[tuple[str, int], int] = field(default_factory=dict)  # (token, bucket)
     # Credits
     rate_posters: dict[str, str] = field(default_factory=dict)  # by contract: the poster, once it was replaced
-    rates: tuple[int, int] = (0, 0)  # the last rate and its second; none before the first
+    rate: int = 0  # smallest units of a dollar for a ZEN; 0 before the first
+    rate_posted_at: int = 0
     zen_burned: int = 0
     pledges: dict[str, int] = field(default_factory=dict)  # by owner
     credits_earned: dict[str, int] = field(default_factory=dict)  # by account: owed to it for accepted work
@@ -656,7 +656,7 @@ class World:
     mint_epochs: dict[int, MintEpoch] = field(default_factory=dict)
     mint_shares: dict[tuple[str, int], int] = field(default_factory=dict)  # (account, epoch)
     # Ghosts
-    credits_used: int = 0  # by accepted work, and by pledges that were returned
+    credits_used: int = 0  # by accepted work
     job_ledgers: dict[int, JobLedger] = field(default_factory=dict)
     slash_ledgers: dict[str, SlashLedger] = field(default_factory=dict)
     donations: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account): plain transfers to it
@@ -736,6 +736,7 @@ class World:
             used = self.credits_earned.get(target, 0)
             if used:
                 self.credits_earned[target] = 0
+                self.credits_used += used
         elif source == self.config.registry:
             used = min(amount, self.pledges.get(target, 0))
             if used:
@@ -743,7 +744,6 @@ class World:
                 self.move(self.config.zen, credits, target, used, by="credits")
         if used:
             self.balances[credits, source] -= used
-            self.credits_used += used
         return used
 
 
