@@ -140,14 +140,21 @@ class Month:
         """The terms of a job at so many cents a slot-round, with its escrow bought; None while the rate is stale."""
         price = credits.credits_for(cents * DOLLAR // 100, self.s.world.rate or 1)
         terms: dict[str, int | str] = {"token": "credits", "rounds": self.random.randint(1, 3)}
-        terms |= {"reserve": price, "max_price": price, "aggregator_reserve": price // 2, "aggregator_max_price": price // 2}
+        terms |= {
+            "reserve": price,
+            "max_price": price,
+            "aggregator_reserve": price // 2,
+            "aggregator_max_price": price // 2,
+        }
         escrow = int(terms["rounds"]) * (4 * price + price // 2)
         have = self.s.world.balances.get((self.token, self.s.accounts[payer]), 0)
         self.s.submitter = payer
         if not credits.is_fresh(self.s.world, self.s.now):
             self.s.no("credits: rate is stale", "credits", "buy", payer, 1, 1)
             if have >= escrow:
-                self.s.no("credits: rate is stale", "tasks", "post", payer, self.s.terms(**terms), value=POSTING_DEPOSIT)
+                self.s.no(
+                    "credits: rate is stale", "tasks", "post", payer, self.s.terms(**terms), value=POSTING_DEPOSIT
+                )
             day.refused += 1
             return None
         if have < escrow:
@@ -178,10 +185,14 @@ class Month:
         day.wash_profit = worth(self.s, WASH) - self.wash_before
         assert day.mint <= min(PRESET.mint_per_epoch, day.accepted), f"day {day.day}: minted more than its work used up"
         washed = any(each.wash_jobs for each in self.days)
-        assert day.wash_profit < 0 if washed else day.wash_profit == 0, f"day {day.day}: wash work earned {day.wash_profit}"
+        assert day.wash_profit < 0 if washed else day.wash_profit == 0, (
+            f"day {day.day}: wash work earned {day.wash_profit}"
+        )
         minted = sum(each.mint for each in self.days)
         assert self.s.world.mint_pool + minted == POOL, f"day {day.day}: a mint came from nowhere"
-        assert minted <= self.s.world.zen_burned + sum(world.pledges.values()), f"day {day.day}: more was minted than put in"
+        assert minted <= self.s.world.zen_burned + sum(world.pledges.values()), (
+            f"day {day.day}: more was minted than put in"
+        )
 
     def summary(self) -> dict[str, int | float]:
         owners = [self.s.accounts[account] for name in HONEST for account in account_names(self.s, name)]

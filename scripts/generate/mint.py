@@ -49,7 +49,13 @@ def dilution_table() -> str:
         lost, harm = burned * ZEN - attacker, alone - honest
         each = f"{harm / lost:.2f}" if lost else "-"
         rows.append([f"{burned:,}", f"{lost / ZEN:,.0f}", f"{harm / ZEN:,.0f}", percent(honest / alone), each])
-    head = ["ZEN burned for wash work", "the attacker loses", "the others have less", "of their shares they keep", "harm for each ZEN lost"]
+    head = [
+        "ZEN burned for wash work",
+        "the attacker loses",
+        "the others have less",
+        "of their shares they keep",
+        "harm for each ZEN lost",
+    ]
     return table(head, rows)
 
 

@@ -47,8 +47,9 @@ def test_help__lists_every_group(zoo: Zoo) -> None:
 
 # What scripts call: a name goes only with a line in CHANGELOG.md.
 COMMANDS = {
-    "": "account completion dashboard dataset defend devnet dispute doctor job keeper map network node quote register start store train treasury verify",
+    "": "account completion credits dashboard dataset defend devnet dispute doctor job keeper map network node quote register start store train treasury verify",
     "account": "create fund import list show withdraw",
+    "credits": "buy claim pledge post-rate show",
     "dataset": "claim contribute fetch list show",
     "dispute": "list replay show",
     "job": "audit branch cancel cite custody demands evaluate list merge outputs parents result schema score show watch",

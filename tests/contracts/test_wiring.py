@@ -19,7 +19,12 @@ DEPLOYMENTS = [
         "min_stake exit_delay_s epoch_s outage_s",
         "auction settlement locks tasks rewards admissions",
     ),
-    ("Credits", "zen treasury governor poster", "rate epoch_s mint_per_epoch rate_step_s rate_stale_s", "tasks registry"),
+    (
+        "Credits",
+        "zen treasury governor poster",
+        "rate epoch_s mint_per_epoch rate_step_s rate_stale_s",
+        "tasks registry",
+    ),
     ("TaskRegistry", "treasury governor guardian credits", "needs_admission", "auction settlement locks"),
     ("Rewards", "zen registry governor", "epoch_s emission_per_epoch weight_per_fee", "settlement audits datasets"),
     ("Datasets", "tasks rewards", "", ""),

@@ -23,8 +23,18 @@ PEOPLE = ("submitter", "stranger", "alice owner", "bob owner", "dave owner")
 LONE = {"alice": Offer(60, 4)}, {"dave": Offer(30)}
 # What walks must meet by themselves.
 MUST_ACCEPT = {
-    *(f"credits.{name}" for name in ("buy", "pledge", "claim", "recycle", "fund", "post_rate", "set_rate", "move_pool")),
-    *("registry.deposit", "registry.withdraw", "tasks.cancel", "tasks.withdraw", "settlement.finalise", "token.transfer"),
+    *(
+        f"credits.{name}"
+        for name in ("buy", "pledge", "claim", "recycle", "fund", "post_rate", "set_rate", "move_pool")
+    ),
+    *(
+        "registry.deposit",
+        "registry.withdraw",
+        "tasks.cancel",
+        "tasks.withdraw",
+        "settlement.finalise",
+        "token.transfer",
+    ),
 }
 MUST_REFUSE = {
     f"credits: {reason}"
@@ -48,7 +58,17 @@ class Walk:
 
     @property
     def steps(self) -> list[Callable[[], None]]:
-        return [self.buy, self.rate, self.job, self.cancel, self.send, self.collateral, self.claim, self.pool, self.wait]
+        return [
+            self.buy,
+            self.rate,
+            self.job,
+            self.cancel,
+            self.send,
+            self.collateral,
+            self.claim,
+            self.pool,
+            self.wait,
+        ]
 
     def someone(self) -> str:
         return self.random.choice(PEOPLE)

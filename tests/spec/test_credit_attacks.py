@@ -61,7 +61,7 @@ def test_refunds__if_they_counted_as_work__would_bring_the_mint_for_nothing(monk
 
     close = jobs.close
     monkeypatch.setattr(jobs, "close", counted)
-    with pytest.raises(AssertionError, match="earned|claim"):
+    with pytest.raises(AssertionError, match=r"earned|claim"):
         profit_of("a refund claimed as work")
 
 

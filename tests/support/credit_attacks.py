@@ -115,7 +115,9 @@ def wash_work() -> Outcome:
     return Outcome("holds every role of its own job, alone in the epoch; the pool is full", profit.taken())
 
 
-@attack("wash work in a crowded epoch", "crowding makes all shares smaller, its own too: it can harm others, and never pays")
+@attack(
+    "wash work in a crowded epoch", "crowding makes all shares smaller, its own too: it can harm others, and never pays"
+)
 def dilution() -> Outcome:
     alone = honest_alone()
     s = new_stage(500)
@@ -137,7 +139,10 @@ def honest_alone() -> int:
     return honest.taken()
 
 
-@attack("a refund claimed as work", "only what TaskRegistry pays for final claims counts; a refund is credits again, and no more")
+@attack(
+    "a refund claimed as work",
+    "only what TaskRegistry pays for final claims counts; a refund is credits again, and no more",
+)
 def refund() -> Outcome:
     s = new_stage()
     profit = Profit(s, *ATTACKER)
@@ -164,7 +169,9 @@ def spent_twice() -> Outcome:
 
 @attack("a rate for friends", "a credit is one burned ZEN at any rate: a better rate burns less, and brings less")
 def friendly_rate() -> Outcome:
-    return rates("the poster is the attacker's: ten steps up before it buys, ten down before its work is accepted", 11, 9)
+    return rates(
+        "the poster is the attacker's: ten steps up before it buys, ten down before its work is accepted", 11, 9
+    )
 
 
 @attack("a stale rate", "the same: what was burned, and not what it was worth, is the most that comes back")
@@ -206,7 +213,10 @@ def step(s: Stage, tenths: int) -> None:
         s.ok("credits", "post_rate", "deployer", rate)
 
 
-@attack("waiting for an empty epoch", "the cap is the same in every epoch: waiting saves the crowd's part, and never brings more than was burned")
+@attack(
+    "waiting for an empty epoch",
+    "the cap is the same in every epoch: waiting saves the crowd's part, and never brings more than was burned",
+)
 def empty_epoch() -> Outcome:
     s = new_stage(500)
     profit = Profit(s, *ATTACKER)
@@ -233,7 +243,9 @@ def first_to_claim() -> Outcome:
         for name in order:
             s.ok("credits", "claim", "sink", s.accounts[name], epoch)
         taken.append(profit.taken())
-    return Outcome("claims before the others, from a pool that does not reach for all, against claiming last", taken[0] - taken[1])
+    return Outcome(
+        "claims before the others, from a pool that does not reach for all, against claiming last", taken[0] - taken[1]
+    )
 
 
 @attack("dust", "a fee is rounded up and a share down: the smallest payments cost most")
@@ -245,7 +257,10 @@ def dust() -> Outcome:
     return Outcome("wash work at prices of one smallest unit", profit.taken())
 
 
-@attack("a pledged lock, slashed and found by oneself", "what is slashed is no pledge any more: the finder has credits, of which most are burned")
+@attack(
+    "a pledged lock, slashed and found by oneself",
+    "what is slashed is no pledge any more: the finder has credits, of which most are burned",
+)
 def slashed_pledge() -> Outcome:
     s = new_stage()
     profit = Profit(s, *ATTACKER, "sink")
@@ -261,7 +276,10 @@ def slashed_pledge() -> Outcome:
     return Outcome("lies with pledged collateral, seals the lie itself, and takes the rest out", profit.taken())
 
 
-@attack("paying with a pledge", "the ZEN of a pledge leaves only for credits: whoever spends those leaves it behind, as if burned")
+@attack(
+    "paying with a pledge",
+    "the ZEN of a pledge leaves only for credits: whoever spends those leaves it behind, as if burned",
+)
 def spent_pledge() -> Outcome:
     """Alice's operator goes to another owner, who has no pledge: it takes the collateral out as credits."""
     s = new_stage()
@@ -273,10 +291,15 @@ def spent_pledge() -> Outcome:
     s.ok("token", "transfer", "sink", token, s.accounts["submitter"], BUDGET)
     paid(s, run_job(s, "submitter", OWN))
     assert s.world.pledges[s.accounts["alice owner"]] == COLLATERAL
-    return Outcome("takes pledged collateral out as credits by another owner, and pays its own job with them", profit.taken())
+    return Outcome(
+        "takes pledged collateral out as credits by another owner, and pays its own job with them", profit.taken()
+    )
 
 
-@attack("credits of the unlucky", "whatever credits sold for, one ZEN was burned for each: seller and buyer together have less")
+@attack(
+    "credits of the unlucky",
+    "whatever credits sold for, one ZEN was burned for each: seller and buyer together have less",
+)
 def bought_credits() -> Outcome:
     s = new_stage()
     profit = Profit(s, *ATTACKER, "guardian")
@@ -287,7 +310,9 @@ def bought_credits() -> Outcome:
     return Outcome("buys somebody's credits at half price for wash work; the two together", profit.taken())
 
 
-@attack("a share claimed twice, or too early", "a share is zero once claimed, and an epoch's total is fixed when it is over")
+@attack(
+    "a share claimed twice, or too early", "a share is zero once claimed, and an epoch's total is fixed when it is over"
+)
 def twice() -> Outcome:
     s = new_stage()
     profit = Profit(s, *ATTACKER)
@@ -298,4 +323,3 @@ def twice() -> Outcome:
     taken = profit.taken()
     s.no("credits: nothing to claim", "credits", "claim", "sink", alice, epoch)
     return Outcome("claims in the epoch, after it, and again", taken)
-

@@ -17,7 +17,7 @@ import numpy as np
 from repops.commitments import Array
 from repops.fields import BadField
 from repops.profile import Profile
-from zoo_compute.amounts import ZEN, Token
+from zoo_compute.amounts import CREDITS, ZEN, Token
 from zoo_compute.arguments import checks_arguments
 from zoo_compute.errors import UserError
 from zoo_compute.formats.aggregation import NO_OUTER, Aggregation, OuterOptimizer
@@ -225,9 +225,12 @@ class ComputeJob:
     def token(self) -> Token:
         """The payment token. Raises JobError if its decimals are unknown without a chain."""
         if self.known_token is None:
+            what, other = (
+                ("dollars", "") if self.market.token == CREDITS else ("decimals", ", or set market.decimals, such as 6")
+            )
             raise JobError(
-                f"market.token: the decimals of {self.market.token} are unknown without its chain",
-                hint="give the network (--network FILE), or set market.decimals, such as 6",
+                f"market.token: the {what} of {self.market.token} are unknown without its chain",
+                hint=f"give the network (--network FILE){other}",
             )
         return self.known_token
 
@@ -390,9 +393,9 @@ class ComputeJob:
             if decimals not in (None, ZEN.decimals):
                 raise BadField(f"market.decimals: ZEN has {ZEN.decimals}, not {decimals}")
             return ZEN
-        if not _ADDRESS.fullmatch(token):
-            raise BadField(f"market.token: expected 'ZEN' or an address, got {token!r}")
-        return None if decimals is None else Token(f"token@{token[:10]}", decimals, token)
+        if token != CREDITS and not _ADDRESS.fullmatch(token):
+            raise BadField(f"market.token: expected 'ZEN', '{CREDITS}' or an address, got {token!r}")
+        return None if decimals is None or token == CREDITS else Token(f"token@{token[:10]}", decimals, token)
 
 
 def _field(section: str) -> str:

@@ -217,7 +217,9 @@ DOLLAR: int = 10**18  # smallest units of a dollar, in rates and prices
 LEAST_RATE: int = 10**12  # dollars' smallest units for a ZEN: a millionth of a dollar
 MOST_RATE: int = 10**24  # a million dollars
 MOST_DOLLARS: int = 2**96 - 1  # smallest units that one call buys: no product can overflow
-RATE_STEP_BPS: int = 1_000  # of the rate before, by which the poster's next one may differ: a stolen key moves it slowly
+RATE_STEP_BPS: int = (
+    1_000  # of the rate before, by which the poster's next one may differ: a stolen key moves it slowly
+)
 YEAR_S: int = 31_536_000  # 365 days, for a yearly rate
 CITED_LIMIT: int = 8  # datasets a job may cite: their numbers fill one word
 MAX_DATASET_BYTES: int = 2**64 - 1

@@ -278,7 +278,17 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
 }
 
 # Contracts that are wired at deployment to contracts deployed after them.
-WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "locks", "rewards", "audits", "admissions", "credits")
+WIRED: tuple[str, ...] = (
+    "registry",
+    "tasks",
+    "auction",
+    "settlement",
+    "locks",
+    "rewards",
+    "audits",
+    "admissions",
+    "credits",
+)
 
 
 def apply(world: World, call: Call) -> tuple[World, Any]:

@@ -95,7 +95,16 @@ def _deploy(preset: Preset, accounts: dict[str, str], *, needs_admission: bool) 
     zen = load("ZenToken").deploy(2 * WEALTH * len(accounts))
     treasury = load("Treasury").deploy(governor)
     pool = load("AuditPool").deploy(treasury)
-    core = deploy_core(preset, zen, treasury, guardian, governor, accounts["deployer"], poster=accounts["deployer"], needs_admission=needs_admission)
+    core = deploy_core(
+        preset,
+        zen,
+        treasury,
+        guardian,
+        governor,
+        accounts["deployer"],
+        poster=accounts["deployer"],
+        needs_admission=needs_admission,
+    )
     registry, tasks, settlement = core["registry"], core["tasks"], core["settlement"]
     custody = load("Custody").deploy(
         registry,

@@ -103,7 +103,10 @@ class Stage(JobDriver):
             self.accounts, self.tokens = dict(self.mirror.accounts), dict(self.mirror.tokens)
             config = self.mirror.config
         else:
-            self.accounts, self.tokens = {name: name for name in ACCOUNTS}, {name: name for name in ("zen", "usd", "bad", "credits")}
+            self.accounts, self.tokens = (
+                {name: name for name in ACCOUNTS},
+                {name: name for name in ("zen", "usd", "bad", "credits")},
+            )
             config = Config(preset=self.preset, judge=judge_by_hash, part_count=parts_of)
         self.world = World(config=config, last_beat=self.now)
         for token in (self.tokens[name] for name in ("zen", "usd", "bad")):

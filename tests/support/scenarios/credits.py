@@ -88,7 +88,15 @@ def a_dollar_buys_what_it_burns_rounded_up(s: Stage) -> None:
     assert credits_of(s, "stranger") == s.world.zen_burned == 7
     s.no("erc20: transfer amount exceeds balance", "credits", "buy", "stranger", MOST_DOLLARS, 2**255)
     s.ok("token", "transfer", "stranger", s.tokens["credits"], s.accounts["guardian"], 6)
-    s.no("erc20: transfer amount exceeds balance", "token", "transfer", "stranger", s.tokens["credits"], s.accounts["guardian"], 2)
+    s.no(
+        "erc20: transfer amount exceeds balance",
+        "token",
+        "transfer",
+        "stranger",
+        s.tokens["credits"],
+        s.accounts["guardian"],
+        2,
+    )
     assert credits_of(s, "guardian") == 6
 
 
