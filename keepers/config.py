@@ -167,8 +167,9 @@ class OperatorConfig(Settings):
             asked = next((v for k, v in self.prices.items() if k.lower() == token.address.lower()), {})
         text = asked.get(key)
         try:
-            is_unpriced = text is None or (text.startswith("$") and not token.rate)  # no rate, no bid
-            return None if is_unpriced else token.parse(text, what=f"{FILE}: {key} in {token.symbol}")
+            if text is None or (text.startswith("$") and not token.rate):  # no rate, no bid
+                return None
+            return token.parse(text, what=f"{FILE}: {key} in {token.symbol}")
         except UserError as error:
             raise ConfigError(str(error), hint="change it with `zoo node configure --token`") from error
 

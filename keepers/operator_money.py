@@ -54,7 +54,7 @@ class OperatorMoney:
 
     def _claim_mints(self, operator: OperatorView) -> None:
         """What its work that was paid in credits has of mints that are over, if it serves jobs in credits."""
-        if self._chain.network.contracts["credits"] not in self._config.priced_tokens:
+        if self._chain.network.contracts.get("credits") not in self._config.priced_tokens:
             return
         for share in read_credits(self._chain, operator.owner).claimable:
             try:

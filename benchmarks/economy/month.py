@@ -11,6 +11,7 @@ import random
 import sys
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tests.support.credit_attacks import account_names, worth
 from tests.support.job_driver import POSTING_DEPOSIT, Offer
@@ -136,17 +137,17 @@ class Month:
         day.wash_jobs += 1
         self.finish(job)
 
-    def buy_for(self, day: Day, payer: str, cents: int) -> dict[str, int | str] | None:
+    def buy_for(self, day: Day, payer: str, cents: int) -> dict[str, Any] | None:
         """The terms of a job at so many cents a slot-round, with its escrow bought; None while the rate is stale."""
         price = credits.credits_for(cents * DOLLAR // 100, self.s.world.rate or 1)
-        terms: dict[str, int | str] = {"token": "credits", "rounds": self.random.randint(1, 3)}
+        terms: dict[str, Any] = {"token": "credits", "rounds": self.random.randint(1, 3)}
         terms |= {
             "reserve": price,
             "max_price": price,
             "aggregator_reserve": price // 2,
             "aggregator_max_price": price // 2,
         }
-        escrow = int(terms["rounds"]) * (4 * price + price // 2)
+        escrow = terms["rounds"] * (4 * price + price // 2)
         have = self.s.world.balances.get((self.token, self.s.accounts[payer]), 0)
         self.s.submitter = payer
         if not credits.is_fresh(self.s.world, self.s.now):

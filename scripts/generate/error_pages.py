@@ -22,6 +22,7 @@ REASONS = {  # contract -> how its refusals begin
     "Admissions": "admissions",
     "Referee": "referee",
     "Rewards": "rewards",
+    "Credits": "credits",
     "Datasets": "datasets",
     "Treasury": "treasury",
     "AuditPool": "pool",

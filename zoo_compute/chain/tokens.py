@@ -47,7 +47,7 @@ def token_at(chain: Chain, text: str | None = None, *, what: str = "--token") ->
     address = address_of(chain, text, what=what)
     if address == chain.network.contracts["zen"]:
         return Token(ZEN.symbol, ZEN.decimals, address)
-    if address == chain.network.contracts["credits"]:
+    if address == chain.network.contracts.get("credits"):
         return _credit(chain, address)
     tokens: dict[str, Token] = chain.cached("tokens", dict)
     if address not in tokens:

@@ -225,12 +225,10 @@ class ComputeJob:
     def token(self) -> Token:
         """The payment token. Raises JobError if its decimals are unknown without a chain."""
         if self.known_token is None:
-            what, other = (
-                ("dollars", "") if self.market.token == CREDITS else ("decimals", ", or set market.decimals, such as 6")
-            )
             raise JobError(
-                f"market.token: the {what} of {self.market.token} are unknown without its chain",
-                hint=f"give the network (--network FILE){other}",
+                f"market.token: the {'dollars' if self.market.token == CREDITS else 'decimals'} of {self.market.token} are unknown without its chain",
+                hint="give the network (--network FILE)"
+                + ", or set market.decimals, such as 6" * (self.market.token != CREDITS),
             )
         return self.known_token
 

@@ -93,7 +93,7 @@ class Quote:
     def to_dict(self) -> dict[str, Any]:
         """For scripts: amounts as decimal strings of the smallest unit, the rest as numbers."""
         plain = {key: str(value) if key in AMOUNTS else value for key, value in asdict(self).items()}
-        return plain | {"custody": self.custody and self.custody.to_dict()}
+        return plain | {"custody": self.custody and self.custody.to_dict(), "token": self.token.to_dict()}
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
