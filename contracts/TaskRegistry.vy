@@ -10,6 +10,7 @@
 
 from ethereum.ercs import IERC20
 from .interfaces import IAuction
+from .interfaces import ICredits
 from .interfaces import INodeRegistry
 from .interfaces import ISettlementViews
 from .interfaces import ITaskRegistry
@@ -40,6 +41,8 @@ treasury: public(immutable(address))
 guardian: public(immutable(address))
 # Who allows payment tokens: the timelock.
 governor: public(immutable(address))
+# The token of burned ZEN, which counts the work that is paid in it.
+credits: public(immutable(address))
 deployer: public(immutable(address))
 # Whether every job asks for operators whose machine passed a trial.
 needs_admission: public(immutable(bool))
@@ -140,16 +143,20 @@ event TokenAllowed:
 
 
 @deploy
-def __init__(treasury_: address, governor_: address, guardian_: address, needs_admission_: bool):
+def __init__(
+    treasury_: address, governor_: address, guardian_: address, credits_: address, needs_admission_: bool
+):
     """
     @param treasury_ Is owed the fees.
     @param governor_ Allows payment tokens.
     @param guardian_ May pause `post`.
+    @param credits_ Counts the work that is paid in it.
     @param needs_admission_ Whether every job asks for admission, whatever its terms say.
     """
     treasury = treasury_
     guardian = guardian_
     governor = governor_
+    credits = credits_
     deployer = msg.sender
     needs_admission = needs_admission_
 
@@ -317,6 +324,8 @@ def pay(job: uint256, account: address, amount: uint256) -> uint256:
     self.owed[token][account] += net
     self.owed[token][treasury] += fee
     log Paid(job=job, account=account, net=net, fee=fee)
+    if token == credits:
+        extcall ICredits(credits).record(account, net, fee)
     return fee
 
 

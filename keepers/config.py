@@ -167,7 +167,9 @@ class OperatorConfig(Settings):
             asked = next((v for k, v in self.prices.items() if k.lower() == token.address.lower()), {})
         text = asked.get(key)
         try:
-            return None if text is None else token.parse(text, what=f"{FILE}: {key} in {token.symbol}")
+            if text is None or (text.startswith("$") and not token.rate):  # no rate, no bid
+                return None
+            return token.parse(text, what=f"{FILE}: {key} in {token.symbol}")
         except UserError as error:
             raise ConfigError(str(error), hint="change it with `zoo node configure --token`") from error
 
@@ -230,7 +232,7 @@ def _check(settings: Settings) -> None:
             raise fields.BadField(f'{where}: expected {{"price": "0.8", "aggregator_price": "0.1"}}, or one of them')
         fields.check_keys(asked, PRICE_KEYS, (), where)
         for key, text in asked.items():
-            _check_price(f"{where}.{key}", text)
+            _check_price(f"{where}.{key}", text.removeprefix("$") if isinstance(text, str) else text)
     if not _is_price(settings.deposits_per_job) and settings.deposits_per_job != "0":
         expected = "expected a decimal such as '0.05', or '0' to demand nothing"
         raise fields.BadField(f"{FILE}.deposits_per_job: {expected}, got {settings.deposits_per_job!r}")

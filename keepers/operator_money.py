@@ -6,9 +6,12 @@ import logging
 
 from keepers.config import OperatorConfig
 from keepers.services import deposits
+from zoo_compute.amounts import format_amount
 from zoo_compute.chain.connection import Chain
+from zoo_compute.chain.credits import read_credits
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.views import OperatorView
+from zoo_compute.errors import Refusal
 from zoo_compute.gpus import PERIODS
 from zoo_compute.operators.account import Operators
 
@@ -42,11 +45,23 @@ class OperatorMoney:
             self._last_beat = beat
 
     def _claim_rewards(self, operator: OperatorView) -> None:
-        """Claim network rewards for the owner, once an epoch."""
+        """Claim network rewards, and shares of mints, for the owner, once an epoch."""
         epoch = operator.block_time // self._chain.params.epoch_s
         if epoch != self._rewarded_epoch:
             Operators(self._chain, self._sender).claim_rewards(operator.operator, say=log.info)
+            self._claim_mints(operator)
             self._rewarded_epoch = epoch
+
+    def _claim_mints(self, operator: OperatorView) -> None:
+        """What its work that was paid in credits has of mints that are over, if it serves jobs in credits."""
+        if self._chain.network.contracts.get("credits") not in self._config.priced_tokens:
+            return
+        for share in read_credits(self._chain, operator.owner).claimable:
+            try:
+                self._sender.send(self._chain.credits.claim(operator.owner, share.epoch))
+                log.info("claimed %s of the mint of epoch %d", format_amount(share.amount), share.epoch)
+            except Refusal as refusal:  # somebody else did
+                log.info("the mint of epoch %d: %s", share.epoch, refusal.reason)
 
     def _withdraw(self, operator: OperatorView) -> None:
         """Send payments to the owner."""

@@ -32,7 +32,7 @@ from ethpm_types import ContractType
 from scripts import budget
 from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.chain import artifacts
-from zoo_compute.chain.deployment import INITIAL_SUPPLY, REWARDS_POOL, Deployer, Deployment, deploy
+from zoo_compute.chain.deployment import CREDITS_POOL, INITIAL_SUPPLY, REWARDS_POOL, Deployer, Deployment, deploy
 from zoo_compute.chain.roles import LISTED, address_of, roles_of
 from zoo_compute.errors import ZooError
 from zoo_compute.spec.params import PRESETS, ZEN
@@ -152,6 +152,12 @@ def lines_of(done: dict[str, Any]) -> list[str]:
     default=None,
     help=f"In ZEN. [{REWARDS_POOL // ZEN}; with --zen 0, its timelock moves one here]",
 )
+@click.option(
+    "--credits-pool",
+    type=int,
+    default=None,
+    help=f"For the mints of work paid in credits, in ZEN. [{CREDITS_POOL // ZEN}; with --zen 0]",
+)
 @click.option("--zen", default=None, help="The token of the version before, to deploy another version beside it.")
 @click.option(
     "--dry-run", is_flag=True, help="Deploy on a fork of the chain, on this machine, and print what it would cost."
@@ -167,6 +173,7 @@ def cli(
     rpcs: tuple[str, ...],
     supply: int,
     rewards_pool: int | None,
+    credits_pool: int | None,
     zen: str | None,
     dry_run: bool,
     autosign: bool,
@@ -182,7 +189,9 @@ def cli(
         )
     if rewards_pool is None:
         rewards_pool = 0 if zen else REWARDS_POOL // ZEN
-    pool = rewards_pool * ZEN
+    if credits_pool is None:
+        credits_pool = 0 if zen else CREDITS_POOL // ZEN
+    pool, mints = rewards_pool * ZEN, credits_pool * ZEN
 
     def deployed(by: Deployer) -> Deployment:
         return deploy(
@@ -191,6 +200,7 @@ def cli(
             roles=roles_of(by.address, **roles),
             supply=supply * ZEN,
             rewards_pool=pool,
+            credits_pool=mints,
             zen=zen and address_of(zen, "--zen"),
             devnet=preset == "devnet",
         )

@@ -23,18 +23,28 @@ class Token:
     """A token that amounts are counted in. ZEN is built in; others are read from the chain (zoo_compute/chain/tokens.py).
 
     decimals: one whole token is 10**decimals of the smallest unit. address: empty when the token was not read from a chain.
+    rate: 10**-18 dollars for a whole token, of credits while their posted rate is fresh; else 0.
     """
 
     symbol: str
     decimals: int
     address: str = ""
+    rate: int = 0
+
+    @property
+    def is_worth_zen(self) -> bool:
+        """Whether a whole token is worth a ZEN: ZEN itself, and credits."""
+        return self.symbol in (ZEN.symbol, CREDIT.symbol)
 
     def parse(self, text: str | int | float | Decimal, *, what: str = "amount") -> int:
-        """The smallest units in `text`: whole tokens such as `12.5` or `1_000 ZEN`; `7wei` or `7 units` are smallest units.
+        """The smallest units in `text`: whole tokens such as `12.5` or `1_000 ZEN`; `7wei` or `7 units` are smallest units; `$20` is
+        dollars, at the posted rate of credits, rounded up.
 
         Raises UserError. Numbers are exact: 0.1 is one tenth, not the nearest binary fraction.
         """
         raw = str(text).strip()
+        if raw.startswith("$"):
+            return self._of_dollars(raw, what)
         lowered = raw.lower().removesuffix(self.symbol.lower()).strip()
         if smallest := _SMALLEST.match(lowered):
             return self._within(int(smallest[1]), raw, what)
@@ -61,18 +71,36 @@ class Token:
             smallest = "wei" if self.decimals == DECIMALS else f"smallest units of {self.symbol}"
             return f"{sign}{magnitude} {smallest}"
         named = f" {self.symbol}" if symbol and self.symbol else ""
-        return f"{cut}{sign}{whole:,}{'.' + decimals if decimals else ''}{named}"
+        return (
+            f"{cut}{sign}{whole:,}{'.' + decimals if decimals else ''}{named}{self._in_dollars(units) if named else ''}"
+        )
 
     def exact(self, units: int) -> str:
         """An amount as `parse` reads it back, without loss."""
         return self.format(units, places=self.decimals, symbol=False).replace(",", "")
 
     def to_dict(self) -> dict[str, Any]:
-        """For scripts: symbol, decimals, address."""
-        return asdict(self)
+        """For scripts: symbol, decimals, address; and the rate, if there is one."""
+        return {key: value for key, value in asdict(self).items() if key != "rate" or value}
 
     def __str__(self) -> str:
         return self.symbol if self.decimals == DECIMALS else f"{self.symbol} ({self.decimals} decimals)"
+
+    def _of_dollars(self, raw: str, what: str) -> int:
+        if not self.rate:
+            raise UserError(
+                f"{what}: {self} has no price in dollars, or its posted rate is stale: {raw!r}",
+                hint=f"write whole {self.symbol} without $; `zoo credits show` has the rate of credits",
+            )
+        dollars = Token("$", DECIMALS).parse(raw[1:], what=what)
+        return self._within(-(-dollars * 10**self.decimals // self.rate), raw, what)
+
+    def _in_dollars(self, units: int) -> str:
+        """($1.25), where there is a rate; to the cent, and two digits of less."""
+        if not self.rate:
+            return ""
+        dollars = Decimal(units) * self.rate / 10**self.decimals / WEI
+        return f" (${dollars:,.2f})" if abs(dollars) >= Decimal("0.1") or not units else f" (${dollars:.2g})"
 
     def _within(self, units: int, raw: str, what: str) -> int:
         if units > MAX_UNITS:
@@ -81,6 +109,8 @@ class Token:
 
 
 ZEN = Token("ZEN", DECIMALS)
+CREDIT = Token("CREDIT", DECIMALS)  # burned ZEN, which pays for jobs
+CREDITS = "credits"  # what the token is called in files and options
 
 
 def parse_amount(text: str | int | float | Decimal, *, what: str = "amount") -> int:

@@ -27,6 +27,7 @@
             ├── AuctionRefusal     "auction: ..."
             ├── SettlementRefusal  "settlement: ..."
             ├── RewardsRefusal     "rewards: ..."
+            ├── CreditsRefusal     "credits: ..."
             ├── DatasetsRefusal    "datasets: ..."
             ├── ChannelsRefusal    "channels: ..."
             ├── AvailabilityRefusal  "availability: ..."
@@ -203,6 +204,10 @@ class SettlementRefusal(Refusal):
 
 class RewardsRefusal(Refusal):
     """Rewards."""
+
+
+class CreditsRefusal(Refusal):
+    """Credits: a rate, a purchase, a pledge or a share of a mint."""
 
 
 class DatasetsRefusal(Refusal):

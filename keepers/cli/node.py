@@ -19,6 +19,7 @@ from keepers.config_keys import LOG_FORMATS, ROLES
 from keepers.monitoring.logs import daemon_log
 from keepers.processes.daemon import Daemon
 from keepers.processes.systemd import notify
+from zoo_compute.amounts import CREDITS
 from zoo_compute.chain.addresses import is_address
 from zoo_compute.cli.context import Command, Group, Settings, pass_settings
 from zoo_compute.cli.doctor import report
@@ -43,7 +44,7 @@ NONE = "none"  # empties a list, or takes a program away
 @click.option(
     "--token",
     metavar="ADDRESS",
-    help="Token of the prices; ZEN by default. Without prices, you stop bidding in it.",
+    help="Token of the prices, or `credits`, where they may be in dollars (`$0.50`); ZEN by default. Without prices, you stop bidding in it.",
 )
 @click.option(
     "--allow", multiple=True, metavar="ADDRESS", help="Serve only this submitter; repeatable. `none`: anybody."
@@ -93,6 +94,8 @@ def configure(settings: Settings, /, home: Path | None, token: str | None, **opt
     folder = folder_of(home)
     path = folder / FILE
     raw = read_unchecked(folder) or {"name": folder.name}
+    if token == CREDITS:
+        token = settings.network().contracts["credits"]
     if token is not None and token.upper() != "ZEN":
         raw["prices"] = _priced(raw.get("prices") or {}, token, {key: options.pop(key) for key in PRICE_KEYS})
     raw |= {key: str(v) if isinstance(v, Path) else v for key, v in options.items() if v not in (None, ())}
@@ -122,7 +125,7 @@ def _script(text: str) -> str:
 def _priced(known: dict[str, Any], token: str, options: dict[str, str | None]) -> dict[str, Any]:
     """Change the prices in one token. Without any price, remove the token's entry."""
     if not is_address(token):
-        raise UserError(f"--token takes an address, not {token!r}", hint="leave it out for ZEN")
+        raise UserError(f"--token takes an address or `{CREDITS}`, not {token!r}", hint="leave it out for ZEN")
     prices = {key: text for key, text in options.items() if text is not None}
     others = {address: entry for address, entry in known.items() if address.lower() != token.lower()}
     before: dict[str, str] = next((entry for address, entry in known.items() if address not in others), {})

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from keepers.decisions.defence import COUNTED_REEXECUTIONS, PathClock, Promise, defensible_slots, overload
 from keepers.decisions.orders import OperatorContext, Progress
-from zoo_compute.amounts import ZEN, format_seconds
+from zoo_compute.amounts import CREDIT, ZEN, format_seconds
 from zoo_compute.chain.views import JobView, Kind
 from zoo_compute.gpus import TIERS
 from zoo_compute.requirement_words import format_classes, format_region
@@ -188,9 +188,12 @@ def _obstacles(view: JobView, me: OperatorContext, progress: Progress, kind: int
     if free(view, me) < view.bid_lock(kind, least):
         each = "" if kind == Kind.AGGREGATOR else " a slot" if least == 1 else f" for {least} slots"
         token = me.token or ZEN
-        option = "" if token.symbol == ZEN.symbol else f" --token {token.address}"
-        deposit = token.exact(view.bid_lock(kind, least) - free(view, me)) + option
-        yield f"collateral {token.format(free(view, me))} free, {token.format(view.bid_lock(kind, least))} needed{each}; zoo node deposit {deposit}"
+        deposit = f"zoo node deposit {token.exact(view.bid_lock(kind, least) - free(view, me))}"
+        if token.symbol == CREDIT.symbol:
+            deposit = f"zoo credits pledge {token.exact(view.bid_lock(kind, least) - free(view, me))}"
+        elif token.symbol != ZEN.symbol:
+            deposit += f" --token {token.address}"
+        yield f"collateral {token.format(free(view, me))} free, {token.format(view.bid_lock(kind, least))} needed{each}; {deposit}"
     if kind == Kind.SLOTS and me.most_units < least:
         yield f"a bid offers at least {least} slots, and the stake covers {me.most_units}; zoo node stake AMOUNT"
     if kind == Kind.SLOTS:

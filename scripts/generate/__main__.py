@@ -15,6 +15,7 @@ GENERATORS = {
     "benchmark_program": "the program of the admission benchmark",
     "reference": "reference pages and tables of the docs",
     "economics": "tables and plots of docs/design/economics.md",
+    "mint": "tables and a plot of docs/design/burn-and-mint.md",
     "scaling": "tables and plots of docs/design/scaling.md",
     "examples": "tables of docs/guides/costs.md: what jobs cost and bring",
     "figures.pictures": "drawings: the life of a job, the parties, disputes",

@@ -21,6 +21,7 @@ CONTRACTS = (
     "Guardian",
     "Treasury",
     "AuditPool",
+    "Credits",
     "NodeRegistry",
     "TaskRegistry",
     "Rewards",

@@ -23,6 +23,7 @@ REASONS = {  # contract -> how its refusals begin
     "Serving": "serving",
     "Referee": "referee",
     "Rewards": "rewards",
+    "Credits": "credits",
     "Datasets": "datasets",
     "Channels": "channels",
     "Treasury": "treasury",

@@ -69,7 +69,7 @@ def test_a_saved_network__loads_equal(tmp_path: Path):
         ({"contracts": {**document()["contracts"], "zenn": "0x12"}}, "unknown key 'zenn' in contracts", "'zen'"),
         (
             {"contracts": {}},
-            "contracts lacks admissions, auction, audit_pool, audits, availability, channels, consistency, custody, datasets, descent, evidence, executor, guardian, locks, referee, registry",
+            "contracts lacks admissions, auction, audit_pool, audits, availability, channels, consistency, credits, custody, datasets, descent, evidence, executor, guardian, locks, referee, registry",
             "complete",
         ),
         ({"contracts": []}, "contracts is a list", ""),

@@ -22,7 +22,7 @@ CHAIN: Any = SimpleNamespace(
     tasks=SimpleNamespace(jobs=lambda _: SimpleNamespace(token=ADDRESSES["zen"])),
 )
 ME = "0x" + "11" * 20
-UNITS = ("MONEY", "SECONDS", "MOMENTS", "PERCENT", "BYTES", "WORDS", "COUNTS")
+UNITS = ("MONEY", "DOLLARS", "SECONDS", "MOMENTS", "PERCENT", "BYTES", "WORDS", "COUNTS")
 
 
 def call(name: str, *args: Any) -> Call:

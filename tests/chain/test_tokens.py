@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,15 +10,15 @@ import pytest
 from eth_abi.abi import encode
 from web3.exceptions import ContractLogicError
 
-from zoo_compute.amounts import ZEN, Token
+from zoo_compute.amounts import CREDIT, ZEN, Token
 from zoo_compute.chain.connection import Chain
-from zoo_compute.chain.tokens import DECIMALS, token_at
+from zoo_compute.chain.tokens import DECIMALS, RATE_AGE_S, token_at
 from zoo_compute.errors import UserError
 from zoo_compute.formats.manifest import JobError
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.loading import plan_job
 from zoo_compute.jobs.quote import BudgetTooSmall, quote
-from zoo_compute.spec.params import PRODUCTION
+from zoo_compute.spec.params import DOLLAR, PRODUCTION
 
 COIN = "0x00000000000000000000000000000000000000AA"
 USDC = Token("USDC", 6, COIN)
@@ -166,3 +167,81 @@ def test_zen__is_a_token_like_others() -> None:
     assert ZEN.parse("1_000 ZEN") == 1_000 * 10**18
     assert str(ZEN) == "ZEN"
     assert str(USDC) == "USDC (6 decimals)"
+
+
+# Credits
+
+CREDITS_AT = "0x" + "22" * 20
+PRICED = replace(CREDIT, address=CREDITS_AT, rate=2 * DOLLAR)
+
+
+def test_an_amount_in_dollars__is_credits_at_the_rate_rounded_up() -> None:
+    assert PRICED.parse("$20") == 10 * DOLLAR
+    assert PRICED.parse("$0.50") == DOLLAR // 4
+    assert replace(PRICED, rate=3 * DOLLAR).parse("$1") == -(-DOLLAR // 3)
+    assert PRICED.parse("12.5 credit") == 25 * DOLLAR // 2
+    for wrong in ("$", "$-1", "20$", "$1 CREDIT"):
+        with pytest.raises(UserError, match="should be a positive number"):
+            PRICED.parse(wrong)
+
+
+@pytest.mark.parametrize("token", [replace(PRICED, rate=0), ZEN, USDC])
+def test_an_amount_in_dollars__of_a_token_without_a_rate__is_refused(token: Token) -> None:
+    with pytest.raises(UserError, match="no price in dollars, or its posted rate is stale"):
+        token.parse("$20")
+
+
+@pytest.mark.parametrize(
+    ("units", "printed"),
+    [
+        (10 * DOLLAR, "10 CREDIT ($20.00)"),
+        (0, "0 CREDIT ($0.00)"),
+        (DOLLAR // 1_000, "0.001 CREDIT ($0.002)"),
+        (1_234 * DOLLAR, "1,234 CREDIT ($2,468.00)"),
+    ],
+)
+def test_credits__are_shown_with_their_dollars(units: int, printed: str) -> None:
+    assert PRICED.format(units) == printed
+    assert PRICED.parse(PRICED.exact(units) or "0") == units
+    assert "$" not in replace(PRICED, rate=0).format(units)
+
+
+def test_credits__have_the_rate_for_half_a_minute_and_none_while_it_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, answers = [100.0], {"rate": 2 * DOLLAR, "fresh": True}
+    chain: Any = chain_with(text("no"), word(6))
+    chain.network.contracts["credits"] = CREDITS_AT
+    chain.credits = SimpleNamespace(rate=lambda: answers["rate"], is_fresh=lambda: answers["fresh"])
+    monkeypatch.setattr("zoo_compute.chain.tokens.time.monotonic", lambda: clock[0])
+    for name in ("credits", "CREDIT", CREDITS_AT):
+        assert token_at(chain, name) == PRICED
+    answers["rate"] = 3 * DOLLAR
+    clock[0] += RATE_AGE_S
+    assert token_at(chain, "credits").rate == 2 * DOLLAR
+    clock[0] += 1
+    assert token_at(chain, "credits").rate == 3 * DOLLAR
+    answers["fresh"] = False
+    clock[0] += RATE_AGE_S + 1
+    assert token_at(chain, "credits").rate == 0
+    assert chain.asked == [], "no stranger's contract is asked"
+
+
+def test_a_token_that_calls_itself_credit__is_not_shown_as_credits() -> None:
+    assert token_at(chain_with(text("CREDIT"), word(18)), COIN).symbol.startswith("CREDIT@0x")
+
+
+def test_a_job_in_credits__is_priced_in_dollars_once_the_network_says_their_rate() -> None:
+    job = plan_job(job_in("credits", max_price="$0.50", aggregator_max_price="$0.10"), max_budget="$20").job
+    with pytest.raises(JobError, match="the dollars of credits are unknown without its chain"):
+        _ = job.prices
+    job.use_token(PRICED)
+    assert (job.prices.max_price, job.prices.aggregator_max_price) == (DOLLAR // 4, DOLLAR // 20)
+    assert job.escrow == (DOLLAR // 4 * 3 + DOLLAR // 20) * 4
+    job.use_token(replace(PRICED, rate=DOLLAR))
+    assert job.prices.max_price == DOLLAR // 2
+
+
+def test_a_job_in_credits__has_the_reference_price_of_zen() -> None:
+    job = plan_job(job_in("credits")).job
+    job.use_token(PRICED)
+    in_zen = plan_job({**job_in("ZEN")}).job
+    assert job.prices == in_zen.prices

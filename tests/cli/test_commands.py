@@ -48,9 +48,10 @@ def test_help__lists_every_group(zoo: Zoo) -> None:
 
 # What scripts call: a name goes only with a line in CHANGELOG.md.
 COMMANDS = {
-    "": "account channel completion dashboard dataset defend devnet dispute doctor job keeper map network node quote register start store train treasury verify",
+    "": "account channel completion credits dashboard dataset defend devnet dispute doctor job keeper map network node quote register start store train treasury verify",
     "account": "create fund import list show withdraw",
     "channel": "add close leave list open refund",
+    "credits": "buy claim pledge post-rate show",
     "dataset": "claim contribute fetch list show",
     "dispute": "list replay show",
     "job": "audit branch cancel cite custody demands evaluate list merge outputs parents result schema score show watch",

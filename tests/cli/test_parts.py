@@ -162,7 +162,7 @@ def test_configure__with_a_token__prices_that_token_and_leaves_zen_s_price(zoo: 
     assert (config["price"], config["prices"]) == ("0.9", {coin: {"price": "0.8", "aggregator_price": "0.1"}})
     assert zoo.json(*configure, "--token", coin)["prices"] == {}
     code, _, err = zoo.run(*configure, "--price", "1", "--token", "USDC")
-    assert (code, "--token takes an address, not 'USDC'" in err) == (1, True)
+    assert (code, "--token takes an address or `credits`, not 'USDC'" in err) == (1, True)
 
 
 @pytest.mark.parametrize(

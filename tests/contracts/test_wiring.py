@@ -9,6 +9,7 @@ from tests.support.evm import chain
 from tests.support.evm import reverts as refused
 from tests.support.protocol_driver import load
 from zoo_compute.chain.artifacts import artifact
+from zoo_compute.spec.params import DOLLAR
 
 # Contract, addresses and numbers of its constructor, addresses that it is wired to.
 DEPLOYMENTS = [
@@ -18,7 +19,13 @@ DEPLOYMENTS = [
         "min_stake exit_delay_s epoch_s outage_s",
         "auction settlement locks tasks rewards admissions",
     ),
-    ("TaskRegistry", "treasury governor guardian", "needs_admission", "auction settlement locks"),
+    (
+        "Credits",
+        "zen treasury governor poster",
+        "rate epoch_s mint_per_epoch rate_step_s rate_stale_s",
+        "tasks registry",
+    ),
+    ("TaskRegistry", "treasury governor guardian credits", "needs_admission", "auction settlement locks"),
     ("Rewards", "zen registry governor", "epoch_s emission_per_epoch weight_per_fee", "settlement audits datasets"),
     ("Datasets", "tasks rewards", "", ""),
     ("Channels", "registry tasks treasury", "notice_s", ""),
@@ -59,6 +66,7 @@ UNTOLD = {
 SPEAKERS = {
     "NodeRegistry": "registry",
     "TaskRegistry": "tasks",
+    "Credits": "credits",
     "Rewards": "rewards",
     "Auction": "auction",
     "Settlement": "settlement",
@@ -73,7 +81,8 @@ def deployed(name, addresses, numbers):
     """The contract, its deployer, and what it was deployed with by name."""
     deployer = chain.account("deployer")
     accounts = {each: chain.account(each) for each in addresses.split()}
-    accounts |= {each: each == "needs_admission" or 1_000 + place for place, each in enumerate(numbers.split())}
+    usual = {"needs_admission": True, "rate": DOLLAR}
+    accounts |= {each: usual.get(each, 1_000 + place) for place, each in enumerate(numbers.split())}
     return load(name).deploy(*accounts.values(), sender=deployer), deployer, accounts
 
 

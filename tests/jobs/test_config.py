@@ -108,7 +108,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a price of nothing": ({"market": {"reserve": "0"}}, "market.reserve: expected more than 0"),
     "a negative price": ({"market": {"max_price": "-1"}}, "market.max_price should be a positive number of ZEN"),
     "too many decimals": ({"market": {"reserve": "0." + "1" * 19}}, "more than 18 decimals"),
-    "another token": ({"market": {"token": "USD"}}, "market.token: expected 'ZEN' or an address"),
+    "another token": ({"market": {"token": "USD"}}, "market.token: expected 'ZEN', 'credits' or an address"),
     "another storage": ({"checkpoint": {"storage": "s3"}}, "checkpoint.storage: expected 'ipfs'"),
     "no training": ({"training": None}, "training: missing key 'batch_size'"),
     "no learning rate for a built-in model": (

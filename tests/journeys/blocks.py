@@ -17,6 +17,12 @@ WINDOWS = "is typed in Windows, or into a file of Windows"
 ELSEWHERE: dict[str, dict[str, str]] = {
     "README.md": {"make demo": "continuous integration clones, and runs what `make demo` runs"},
     "docs/guides/chaos.md": {"benchmarks/chaos.py": "takes half an hour; `make chaos` fires the same faults"},
+    "docs/guides/credits.md": {
+        "zoo credits buy": "tests/integration/test_cli_credits.py",
+        "market: {token": "tests/integration/test_cli_credits.py",
+        "zoo credits pledge": "tests/integration/test_credit_story.py",
+        "zoo credits post-rate": "tests/integration/test_cli_credits.py",
+    },
     "docs/guides/generation.md": {
         "new_tokens: 48": GENERATION,
         "--data prompts.txt": GENERATION,

@@ -50,7 +50,7 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         zen = load("ZenToken").deploy(SUPPLY)
         timelock = load("Timelock").deploy(preset.timelock_s, *3 * [[deployer]])
         treasury = load("Treasury").deploy(timelock)
-        contracts = deploy_core(preset, zen, treasury, guardian, timelock, deployer)
+        contracts = deploy_core(preset, zen, treasury, guardian, timelock, deployer, poster=deployer)
         wire(contracts, referee, custody, admissions, audit_pool)
         contracts["tasks"].allow(zen, True, preset.window_value)
     return SimpleNamespace(
@@ -75,13 +75,16 @@ def deploy_core(
     timelock: Any,
     governor: Any,
     *,
+    poster: Any,
     needs_admission: bool = False,
 ) -> dict[str, Contract]:
-    """What jobs and their money need, not wired; and other Rewards, to move the pool to. governor: of the payment tokens."""
+    """What jobs and their money need, not wired; and other Rewards, to move the pool to. governor: of the payment tokens. poster: of rates."""
     registry = load("NodeRegistry").deploy(
         zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s, preset.clocks.outage_s
     )
-    tasks = load("TaskRegistry").deploy(treasury, governor, guardian, needs_admission)
+    minting = (preset.epoch_s, preset.mint_per_epoch, preset.rate_step_s, preset.rate_stale_s)
+    credits = load("Credits").deploy(zen, treasury, timelock, poster, 0, *minting)
+    tasks = load("TaskRegistry").deploy(treasury, governor, guardian, credits, needs_admission)
     auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
     emission = (preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)
     rewards, successor = (load("Rewards").deploy(zen, registry, timelock, *emission) for _ in range(2))
@@ -95,6 +98,7 @@ def deploy_core(
     audit_numbers = (preset.audit_bond, preset.draw_blocks, lapse_s(preset.clocks))
     audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, *audit_numbers)
     return {
+        "credits": credits,
         "registry": registry,
         "tasks": tasks,
         "auction": auction,
@@ -119,6 +123,7 @@ def wire(core: dict[str, Contract], referee: Any, custody: Any, admissions: Any,
     locks.wire(settlement, audit_pool)
     core["rewards"].wire(settlement, core["audits"], core["datasets"])
     core["audits"].wire(referee)
+    core["credits"].wire(tasks, core["registry"])
 
 
 def events_of(contract: Any, of: Any = None) -> list[tuple[str, dict[str, Any]]]:

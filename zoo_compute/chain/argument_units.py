@@ -12,8 +12,10 @@ MONEY = frozenset(
         "window_value",
         "value",
         "voucher_total",
+        "most",
     )
 )  # smallest units of the token that the call is about
+DOLLARS = frozenset(("dollars", "next_rate"))  # of 10^-18; a rate: for one ZEN
 SECONDS = frozenset(("slot_s", "aggregate_s", "reexecute_s", "delay"))
 MOMENTS = frozenset(("deadline",))  # seconds since 1970
 PERCENT = frozenset(("audit_bps",))  # hundredths of a per cent

@@ -45,6 +45,7 @@ class Chain:
         self.guardian = bindings.Guardian(w3, at["guardian"])
         self.audit_pool = bindings.AuditPool(w3, at["audit_pool"])
         self.treasury = bindings.Treasury(w3, at["treasury"])
+        self.credits = bindings.Credits(w3, at["credits"])
         self.registry = bindings.NodeRegistry(w3, at["registry"])
         self.tasks = bindings.TaskRegistry(w3, at["tasks"])
         self.rewards = bindings.Rewards(w3, at["rewards"])

@@ -25,11 +25,14 @@ from zoo_compute.chain.wiring import WIRED, miswired
 from zoo_compute.errors import ChainError, UserError
 from zoo_compute.spec import auditing
 from zoo_compute.spec.clocks import NEVER_S
-from zoo_compute.spec.params import ZEN, Preset
+from zoo_compute.spec.params import DOLLAR, ZEN, Preset
+from zoo_compute.spec.state import ZERO_ADDRESS
 
 INITIAL_SUPPLY = 100_000_000 * ZEN
 REWARDS_POOL = 10_000_000 * ZEN  # network rewards: at most 1,000 production epochs
+CREDITS_POOL = 10_000_000 * ZEN  # mints: at most 1,000 production epochs
 
+DEVNET_RATE = DOLLAR  # for a ZEN
 # On a devnet: one step of the packaged benchmark (node/generated/benchmark.repops), for any GPU or CPU.
 DEVNET_VRAM_GB = 8
 DEVNET_WORKLOAD = Workload(
@@ -95,22 +98,25 @@ def deploy(
     roles: Roles | None = None,
     supply: int = INITIAL_SUPPLY,
     rewards_pool: int | None = None,
+    credits_pool: int | None = None,
     devnet: bool = False,
     zen: str | None = None,
 ) -> Deployment:
-    """Deploy, wire, allow ZEN as payment token, fund the rewards pool, and check what came of it.
+    """Deploy, wire, allow ZEN as payment token, fund the pools of rewards and of mints, and check what came of it.
 
     roles: who governs; the deployer alone unless given, which the production preset refuses. UserError is raised before
     anything is sent. On a devnet the deployer governs payment tokens and workloads, and time never stops: tests travel far. Otherwise the timelock does, and ZEN is scheduled
     there if the deployer is a proposer. Only a devnet gets a workload: elsewhere nobody can be admitted until the timelock sets one,
-    and nobody can bid until admitted.
-    zen: the token of the version before, beside which this one is deployed. Then no supply is minted, and the pool is empty unless
-    `rewards_pool` is given: the timelock of that version moves its pool here.
+    and nobody can bid until admitted. A devnet alone has a rate of credits, which the deployer posts.
+    zen: the token of the version before, beside which this one is deployed. Then no supply is minted, and the pools are empty unless
+    `rewards_pool` and `credits_pool` are given: the timelock of that version moves its pools here.
     """
     me = deployer.address
     if rewards_pool is None:
         rewards_pool = 0 if zen else REWARDS_POOL
-    _refuse_impossible(deployer, supply, rewards_pool, zen)
+    if credits_pool is None:
+        credits_pool = 0 if zen else CREDITS_POOL
+    _refuse_impossible(deployer, supply, rewards_pool, credits_pool, zen)
     roles = roles or Roles.of_one(me)
     if params.name == "production" and not devnet:
         refuse_unsafe(deployer.address, deployer.code, params, roles, None if zen else rewards_pool)
@@ -122,6 +128,9 @@ def deploy(
     at["guardian"] = deployer.deploy("Guardian", at["timelock"], roles.guardian, params.pause_s)
     at["treasury"] = deployer.deploy("Treasury", at["timelock"])
     at["audit_pool"] = deployer.deploy("AuditPool", at["treasury"])
+    first = (me, DEVNET_RATE) if devnet else (ZERO_ADDRESS, 0)
+    minting = (params.epoch_s, params.mint_per_epoch, params.rate_step_s, params.rate_stale_s)
+    at["credits"] = deployer.deploy("Credits", at["zen"], at["treasury"], at["timelock"], *first, *minting)
     at["registry"] = deployer.deploy(
         "NodeRegistry",
         at["zen"],
@@ -136,6 +145,7 @@ def deploy(
         at["treasury"],
         me if devnet else at["timelock"],
         at["guardian"],
+        at["credits"],
         not devnet,  # needs admission
     )
     emission = (params.epoch_s, params.emission_per_epoch, params.weight_per_fee)
@@ -194,12 +204,14 @@ def deploy(
     _wire(deployer, at)
     if devnet:
         deployer.call("Admissions", at["admissions"], "set_workload", DEVNET_VRAM_GB, DEVNET_WORKLOAD)
-    pending = _allow_zen(deployer, at, params, roles, devnet)
-    if rewards_pool:
-        deployer.call("ZenToken", at["zen"], "approve", at["rewards"], rewards_pool)
-        deployer.call("Rewards", at["rewards"], "fund", rewards_pool)
-    if not zen and roles.holder != me and supply > rewards_pool:
-        deployer.call("ZenToken", at["zen"], "transfer", roles.holder, supply - rewards_pool)
+    pending = _allow_tokens(deployer, at, params, roles, devnet)
+    for name, pool in (("rewards", rewards_pool), ("credits", credits_pool)):
+        if pool:
+            deployer.call("ZenToken", at["zen"], "approve", at[name], pool)
+            deployer.call(CONTRACTS[name], at[name], "fund", pool)
+    rest = supply - rewards_pool - credits_pool
+    if not zen and roles.holder != me and rest > 0:
+        deployer.call("ZenToken", at["zen"], "transfer", roles.holder, rest)
     codes = {name: deployer.code(at[name]) for name in CONTRACTS}
     _check_wired(deployer, at, params, codes, devnet=devnet)
     return Deployment(
@@ -211,7 +223,7 @@ def deploy(
     )
 
 
-def _refuse_impossible(deployer: Deployer, supply: int, rewards_pool: int, zen: str | None) -> None:
+def _refuse_impossible(deployer: Deployer, supply: int, rewards_pool: int, credits_pool: int, zen: str | None) -> None:
     """Raises UserError for what would fail after the contracts are deployed and paid for."""
     if zen and not deployer.code(zen):
         raise UserError(
@@ -221,6 +233,11 @@ def _refuse_impossible(deployer: Deployer, supply: int, rewards_pool: int, zen: 
         raise UserError(
             f"the rewards pool ({format_amount(rewards_pool)}) is larger than the supply ({format_amount(supply)})",
             hint="lower --rewards-pool, or raise --supply",
+        )
+    if not zen and rewards_pool + credits_pool > supply:
+        raise UserError(
+            f"the pools ({format_amount(rewards_pool + credits_pool)}) are larger than the supply ({format_amount(supply)})",
+            hint="lower --rewards-pool or --credits-pool, or raise --supply",
         )
 
 
@@ -267,13 +284,17 @@ def _wire(deployer: Deployer, at: Mapping[str, str]) -> None:
     deployer.call("Audits", at["audits"], "wire", at["referee"])
     deployer.call("Admissions", at["admissions"], "wire", at["referee"])
     deployer.call("Serving", at["serving"], "wire", at["referee"])
+    deployer.call("Credits", at["credits"], "wire", at["tasks"], at["registry"])
     deployer.call("Rewards", at["rewards"], "wire", at["settlement"], at["audits"], at["datasets"])
 
 
-def _allow_zen(deployer: Deployer, at: Mapping[str, str], params: Preset, roles: Roles, devnet: bool) -> Sequence[str]:
-    """At once on a devnet; scheduled if the timelock governs. Returns the calls that remain to be executed."""
+def _allow_tokens(
+    deployer: Deployer, at: Mapping[str, str], params: Preset, roles: Roles, devnet: bool
+) -> Sequence[str]:
+    """ZEN, and on a devnet credits: at once there; scheduled if the timelock governs. Returns the calls that remain to be executed."""
     if devnet:
-        deployer.call("TaskRegistry", at["tasks"], "allow", at["zen"], True, params.window_value)
+        for token in ("zen", "credits"):
+            deployer.call("TaskRegistry", at["tasks"], "allow", at[token], True, params.window_value)
         return ()
     call = allow_zen_operation(at, params)
     scheduled = deployer.address in roles.proposers
@@ -287,6 +308,8 @@ def _allow_zen(deployer: Deployer, at: Mapping[str, str], params: Preset, roles:
         f"jobs cannot be paid in ZEN yet: {when}",
         "nobody can bid yet: every job asks for admission, and no trial has a workload; the timelock sets one for each size of memory "
         "(`zoo network govern admissions.set_workload`), then operators run `zoo node admit`",
+        "jobs cannot be paid in credits yet: the timelock sets a rate (`zoo network govern credits.set_rate`), names who posts the next "
+        "ones (`credits.appoint`) and allows the token (`tasks.allow`)",
     )
 
 

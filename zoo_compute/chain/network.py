@@ -34,6 +34,7 @@ CONTRACTS = {
     "guardian": "Guardian",
     "treasury": "Treasury",
     "audit_pool": "AuditPool",
+    "credits": "Credits",
     "registry": "NodeRegistry",
     "tasks": "TaskRegistry",
     "rewards": "Rewards",

@@ -11,7 +11,7 @@ from eth_abi.exceptions import DecodingError
 from eth_utils.address import to_checksum_address
 
 from zoo_compute.amounts import ZEN, Token, format_amount, format_count, format_seconds
-from zoo_compute.chain.argument_units import BYTES, COUNTS, MOMENTS, MONEY, PERCENT, SECONDS, WORDS
+from zoo_compute.chain.argument_units import BYTES, COUNTS, DOLLARS, MOMENTS, MONEY, PERCENT, SECONDS, WORDS
 from zoo_compute.chain.call import Call, functions_of, input_types, selector
 from zoo_compute.chain.network import CONTRACTS
 from zoo_compute.chain.tokens import token_at
@@ -51,6 +51,11 @@ SENTENCES = {
     "NodeRegistry.withdraw_stake": "take the stake of operator {operator} back to its owner",
     "NodeRegistry.beat": "say that the chain takes transactions, so that the protocol's time goes on",
     "Rewards.claim": "claim the network rewards of operator {operator} for epoch {epoch}, jobs {jobs}",
+    "Credits.buy": "burn ZEN worth {dollars} for credits, at most {most}",
+    "Credits.post_rate": "post the rate of a ZEN: {next_rate}",
+    "Credits.set_rate": "set the rate of a ZEN: {next_rate}",
+    "Credits.pledge": "pledge {amount} ZEN as collateral of operator {operator} in credits",
+    "Credits.claim": "claim the share of {account} in the mint of epoch {epoch}",
     "Rewards.claim_data": "claim what datasets of {contributor} earned in job {job}, epoch {epoch}",
     "Audits.deposit": "deposit {amount} for audits of operator {operator}",
     "Audits.offer": "take {count} places among the auditors for operator {operator}",
@@ -198,6 +203,7 @@ def _terms_text(money: Token, terms: Mapping[str, Any]) -> str:
 def _number_text(money: Token, name: str, value: int) -> str:
     readers: dict[str, Callable[[int], str]] = {
         **dict.fromkeys(MONEY, lambda units: money.format(units)),
+        **dict.fromkeys(DOLLARS, lambda units: format_amount(units, "dollars")),
         **dict.fromkeys(SECONDS, format_seconds),
         **dict.fromkeys(MOMENTS, lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")),
         **dict.fromkeys(PERCENT, lambda bps: f"{bps / 100:g} %"),

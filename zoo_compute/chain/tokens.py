@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from eth_abi.abi import decode
@@ -11,7 +13,7 @@ from eth_utils.address import to_checksum_address
 from web3 import Web3
 from web3.exceptions import ContractLogicError
 
-from zoo_compute.amounts import MAX_DECIMALS, ZEN, Token
+from zoo_compute.amounts import CREDIT, CREDITS, MAX_DECIMALS, ZEN, Token
 from zoo_compute.chain.addresses import is_address
 from zoo_compute.chain.events import scan
 from zoo_compute.errors import UserError
@@ -24,16 +26,19 @@ SYMBOL = "0x95d89b41"  # symbol()
 DECIMALS = "0x313ce567"  # decimals()
 LONGEST_SYMBOL = 12
 _UNSAFE = re.compile(r"[^A-Za-z0-9.$_-]")
-_OURS = ("ZEN", "COIN", "WEI", "UNIT", "UNITS")
+RATE_AGE_S = 30  # a rate is read again after that
+_OURS = ("ZEN", "CREDIT", "COIN", "WEI", "UNIT", "UNITS")
 
 
 def address_of(chain: Chain, text: str | None, *, what: str = "--token") -> str:
-    """The payment token's address; ZEN by default. Raises UserError."""
+    """The payment token's address; ZEN by default, and `credits` by name. Raises UserError."""
     zen = chain.network.contracts["zen"]
     if text is None or text == zen or text.upper() == ZEN.symbol:
         return zen
+    if text.lower() in (CREDITS, CREDIT.symbol.lower()):
+        return chain.network.contracts["credits"]
     if not is_address(text):
-        raise UserError(f"{what} takes an address, not {text!r}", hint="leave it out for ZEN")
+        raise UserError(f"{what} takes an address or `{CREDITS}`, not {text!r}", hint="leave it out for ZEN")
     return str(to_checksum_address(text))
 
 
@@ -42,6 +47,8 @@ def token_at(chain: Chain, text: str | None = None, *, what: str = "--token") ->
     address = address_of(chain, text, what=what)
     if address == chain.network.contracts["zen"]:
         return Token(ZEN.symbol, ZEN.decimals, address)
+    if address == chain.network.contracts.get("credits"):
+        return _credit(chain, address)
     tokens: dict[str, Token] = chain.cached("tokens", dict)
     if address not in tokens:
         raw = _call_view(chain, address, DECIMALS)
@@ -55,6 +62,17 @@ def token_at(chain: Chain, text: str | None = None, *, what: str = "--token") ->
             raise UserError(f"the token at {address} has {decimals} decimals; at most {MAX_DECIMALS} are supported")
         tokens[address] = Token(_symbol(_call_view(chain, address, SYMBOL), address), decimals, address)
     return tokens[address]
+
+
+def _credit(chain: Chain, address: str) -> Token:
+    """Credits with their posted rate, which is kept for RATE_AGE_S; with none while it is stale."""
+    kept: dict[str, tuple[float, Token]] = chain.cached("credit rates", dict)
+    read_at, token = kept.get(address, (float("-inf"), CREDIT))
+    if time.monotonic() - read_at > RATE_AGE_S:
+        rate = chain.credits.rate() if chain.credits.is_fresh() else 0
+        token = replace(CREDIT, address=address, rate=rate)
+        kept[address] = (time.monotonic(), token)
+    return token
 
 
 def allowed(chain: Chain, block: int) -> list[Token]:

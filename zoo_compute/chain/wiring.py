@@ -29,6 +29,7 @@ WIRED: dict[str, tuple[str, ...]] = {
     "auction": ("settlement",),
     "settlement": ("referee", "availability", "custody"),
     "audits": ("referee",),
+    "credits": ("tasks", "registry"),
     "admissions": ("referee",),
     "serving": ("referee",),
 }

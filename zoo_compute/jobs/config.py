@@ -16,7 +16,7 @@ import numpy as np
 from repops.commitments import Array
 from repops.fields import BadField
 from repops.profile import Profile
-from zoo_compute.amounts import Token
+from zoo_compute.amounts import CREDITS, Token
 from zoo_compute.arguments import checks_arguments
 from zoo_compute.errors import UserError
 from zoo_compute.formats.aggregation import NO_OUTER, Aggregation, OuterOptimizer
@@ -91,8 +91,7 @@ class ComputeJob:
     model_config: a built-in architecture and its sizes; or `transformers`, a causal model's folder, name on the hub, or object;
     or `module`, a function `FILE.py:NAME` that returns (module, loss, optimizer), and its arguments; or the objects `module`,
     `loss` and `optimizer`; or `program`, a file.
-    budget_max: the maximum escrow in the job's token (ZEN), as decimal text. Prices missing in `market` follow from it or
-    from the work (zoo_compute/jobs/prices.py).
+    budget_max: the maximum escrow in the job's token (ZEN), as text. Prices missing in `market` follow from it or from the work.
     """
 
     model_config: dict[str, Any]
@@ -236,9 +235,10 @@ class ComputeJob:
     def token(self) -> Token:
         """The payment token. Raises JobError if its decimals are unknown without a chain."""
         if self.known_token is None:
+            what = "dollars" if self.market.token == CREDITS else "decimals"
             raise JobError(
-                f"market.token: the decimals of {self.market.token} are unknown without its chain",
-                hint="give the network (--network FILE), or set market.decimals, such as 6",
+                f"market.token: the {what} of {self.market.token} are unknown without its chain",
+                hint="give the network (--network FILE), or of a coin set market.decimals, such as 6",
             )
         return self.known_token
 

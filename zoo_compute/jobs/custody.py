@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from zoo_compute.amounts import ZEN, Token
+from zoo_compute.amounts import Token
 from zoo_compute.formats.manifest import JobError
 from zoo_compute.spec.custody import capture_chance, escrow_of, fee_of
 from zoo_compute.spec.params import SIGNED_BYTES
@@ -57,7 +57,7 @@ class CustodyTerms:
 
 def custody_terms(custodians: int, price: str | float | None, token: Token, size: int, rounds: int) -> CustodyTerms:
     """price: as the file has it; by default DEFAULT_PRICE, which only ZEN has. Raises JobError."""
-    if price is None and token.symbol != ZEN.symbol:
+    if price is None and not token.is_worth_zen:
         raise JobError(
             f"market.custody_price: missing; custody has no usual price in {token.symbol}",
             hint="set it to whole tokens per GiB and round, or checkpoint.redundancy to 2 or less",

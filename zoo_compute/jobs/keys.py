@@ -258,8 +258,8 @@ MARKET: Keys = {
         default="0.02 ZEN",
     ),
     "token": Key(
-        "address of another payment token (`zoo network show` lists them); all amounts of the job are then in it, and the default reserve "
-        "is half the maximum"
+        "`credits`, or the address of another payment token (`zoo network show` lists them); all amounts of the job are then in it, and the "
+        'default reserve is half the maximum. In credits, amounts may be in dollars, such as `"$0.50"`, at the posted rate'
     ),
     "decimals": Key("of that token, for a quote without a network", 0, MAX_DECIMALS, default="the token's"),
 }

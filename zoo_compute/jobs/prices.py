@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from repops.fields import BadField
-from zoo_compute.amounts import ZEN, Token
+from zoo_compute.amounts import CREDITS, ZEN, Token
 from zoo_compute.formats.manifest import JobError, Manifest
 from zoo_compute.jobs.custody import BUDGET_PARTS
 from zoo_compute.jobs.sections import MarketSection
@@ -42,9 +42,9 @@ def token_of(market: MarketSection) -> Token | None:
         if decimals not in (None, ZEN.decimals):
             raise BadField(f"market.decimals: ZEN has {ZEN.decimals}, not {decimals}")
         return ZEN
-    if not _ADDRESS.fullmatch(token):
-        raise BadField(f"market.token: expected 'ZEN' or an address, got {token!r}")
-    return None if decimals is None else Token(f"token@{token[:10]}", decimals, token)
+    if token != CREDITS and not _ADDRESS.fullmatch(token):
+        raise BadField(f"market.token: expected 'ZEN', '{CREDITS}' or an address, got {token!r}")
+    return None if decimals is None or token == CREDITS else Token(f"token@{token[:10]}", decimals, token)
 
 
 def read_prices(
@@ -80,11 +80,11 @@ def complete_prices(partial: PartialPrices, token: Token, flops: Callable[[], in
     """All prices. flops: of one slot-round. Called, which traces the module, only if a reserve follows from the work.
 
     The default reserve is the work's reference price (`params.default_reserve`), at most the maximum. The default maximum is
-    MAXIMUM_MULTIPLE times the reserve. Only ZEN has a reference price: in another token the default reserve is half the
+    MAXIMUM_MULTIPLE times the reserve. Only ZEN has a reference price, and credits with it: in another token the default reserve is half the
     maximum, which four re-openings reach. Raises JobError.
     """
     reserve, most = partial.reserve, partial.max_price
-    if reserve is None and token.symbol == ZEN.symbol:
+    if reserve is None and token.is_worth_zen:
         worth = min(default_reserve(flops()), MAX_PRICE // MAXIMUM_MULTIPLE)
         reserve = worth if most is None else min(worth, most)
     elif reserve is None and most is not None:

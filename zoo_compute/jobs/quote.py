@@ -93,7 +93,7 @@ class Quote:
     def to_dict(self) -> dict[str, Any]:
         """For scripts: amounts as decimal strings of the smallest unit, the rest as numbers."""
         plain = {key: str(value) if key in AMOUNTS else value for key, value in asdict(self).items()}
-        return plain | {"custody": self.custody and self.custody.to_dict()}
+        return plain | {"custody": self.custody and self.custody.to_dict(), "token": self.token.to_dict()}
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
@@ -244,7 +244,7 @@ def _price_warnings(prices: Prices, token: Token) -> list[str]:
         f"operators usually ask {token.format(usual)}, and this job pays at most {token.format(most)} for {work}: "
         "perhaps nobody bids; raise the budget (prices that the file does not set follow from it), or lower rounds or slots"
         for work, _, _, most in table
-        if token.symbol == ZEN.symbol and most < usual
+        if token.is_worth_zen and most < usual
     ]
     narrow = [
         f"the reserve of {work} equals its maximum, {token.format(most)}: a node without competitors is paid all of it, and "
@@ -257,7 +257,7 @@ def _price_warnings(prices: Prices, token: Token) -> list[str]:
 
 def is_dear(expected: int, flops: int, token: Token) -> bool:
     """Whether the price is far above the reference price of the work, which only ZEN has."""
-    return token.symbol == ZEN.symbol and expected >= DEAR * params.reference_price(flops)
+    return token.is_worth_zen and expected >= DEAR * params.reference_price(flops)
 
 
 def at_reserve(terms: Terms) -> int:

@@ -18,7 +18,7 @@ from repops import backend, files
 from repops.commitments import state_root
 from repops.graph import STEP
 from zoo_compute import paths
-from zoo_compute.amounts import Token, format_amount, format_count
+from zoo_compute.amounts import CREDIT, Token, format_amount, format_count
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import permits
 from zoo_compute.chain.events import scan
@@ -158,7 +158,7 @@ def check_funds(chain: Chain, account: str, token: Token, most: int) -> None:
     if balance < most:
         raise NotFunded(
             f"the account {account} has {token.format(balance)}; the job takes {token.format(most)}",
-            hint=f"send it {token.format(most - balance)}, or lower the budget",
+            hint=f"{_way_to(token, most - balance)}, or lower the budget",
         )
     coin, deposit = chain.coin(account), posting_deposit(chain)
     if coin <= deposit:
@@ -167,6 +167,12 @@ def check_funds(chain: Chain, account: str, token: Token, most: int) -> None:
             f"the account {account} has {format_amount(coin, '')} coin; posting takes a deposit of {least}, and gas",
             hint="send it some of the chain's native coin; the deposit comes back when the job ends",
         )
+
+
+def _way_to(token: Token, lacking: int) -> str:
+    if token.symbol == CREDIT.symbol:
+        return f"buy credits: `zoo credits buy {CREDIT.exact(lacking)}`"
+    return f"send it {token.format(lacking)}"
 
 
 def posting_deposit(chain: Chain) -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from zoo_compute.spec import credits
 from zoo_compute.spec.params import COIN, fee_of
 from zoo_compute.spec.state import JobState, World
 
@@ -11,13 +12,15 @@ def advance(w: World, job: int, state: JobState) -> None:
     w.jobs[job] = replace(w.jobs[job], state=state)
 
 
-def pay(w: World, job: int, account: str, amount: int) -> int:
-    """For Settlement: pays from escrow, minus the treasury's fee. Returns the fee."""
+def pay(w: World, job: int, account: str, amount: int, *, now: int) -> int:
+    """For Settlement: pays from escrow, minus the treasury's fee. Returns the fee. now: block time."""
     record, fee = w.jobs[job], fee_of(amount)
     assert record.escrow >= amount, "escrow underflows"
     w.jobs[job] = replace(record, escrow=record.escrow - amount)
     owe(w, record.token, account, amount - fee)
     owe(w, record.token, w.config.treasury, fee)
+    if record.token == w.config.credits:
+        credits.record(w, account, amount - fee, fee, now=now)
     ledger = w.job_ledgers[job]
     w.job_ledgers[job] = replace(ledger, paid=ledger.paid + amount - fee, fees=ledger.fees + fee)
     return fee

@@ -32,6 +32,9 @@ class Preset:
     pause_s: int  # a guardian's pause lasts, and the least from its end to the next
     timelock_s: int  # delay of what governors decide
     notice_s: int  # from a client's notice until it takes back what its channel's operator has no voucher for
+    mint_per_epoch: int  # ZEN smallest units: most that an epoch mints for work paid in credits
+    rate_step_s: int  # between two rates of the poster, at least
+    rate_stale_s: int  # after which a rate is stale
     clocks: ClockPreset  # of disputes
 
 
@@ -55,6 +58,9 @@ DEVNET = Preset(
     pause_s=60,
     timelock_s=10,
     notice_s=10,
+    mint_per_epoch=1_000 * ZEN,
+    rate_step_s=5,
+    rate_stale_s=604_800,
     clocks=clocks.DEVNET,
 )
 PRODUCTION = Preset(
@@ -77,6 +83,9 @@ PRODUCTION = Preset(
     pause_s=604_800,
     timelock_s=172_800,
     notice_s=86_400,
+    mint_per_epoch=10_000 * ZEN,
+    rate_step_s=3_600,
+    rate_stale_s=86_400,
     clocks=clocks.PRODUCTION,
 )
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in (DEVNET, PRODUCTION)}
@@ -196,6 +205,13 @@ VIOLATION_BPS: int = 100  # of the stake of who signed for more bytes than a lin
 LINK_GBPS: dict[int, int] = {0: 1, 1: 100, 2: 200, 3: 400}  # by tier, declared
 PAIR_BYTES: int = 2**40  # of an epoch that count of one pair: two operators alone cannot take the flow
 SERVER_BYTES: int = 2**43  # of an epoch that count of one server
+DOLLAR: int = 10**18  # smallest units of a dollar, in rates and prices
+LEAST_RATE: int = 10**12  # dollars' smallest units for a ZEN: a millionth of a dollar
+MOST_RATE: int = 10**24  # a million dollars
+MOST_DOLLARS: int = 2**96 - 1  # smallest units that one call buys: no product can overflow
+RATE_STEP_BPS: int = (
+    1_000  # of the rate before, by which the poster's next one may differ: a stolen key moves it slowly
+)
 YEAR_S: int = 31_536_000  # 365 days, for a yearly rate
 CITED_LIMIT: int = 8  # datasets a job may cite: their numbers fill one word
 MAX_DATASET_BYTES: int = 2**64 - 1

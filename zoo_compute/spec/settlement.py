@@ -288,7 +288,7 @@ def _post(w: World, job: int, claim: Claim) -> None:
 def _pay(w: World, job: int, operator: int, is_aggregation: bool, claims: tuple[Claim, ...], now: int) -> None:
     run, count, price = w.runs[job], sum(c.count for c in claims), sum(claim.price for claim in claims)
     owner = node_registry.reward_outcome(w, operator, fee_of(price) if run.token == w.config.zen else 0, now=now)
-    fee = jobs.pay(w, job, owner, price)
+    fee = jobs.pay(w, job, owner, price, now=now)
     if run.token == w.config.zen and not is_aggregation:
         weight = run.flops * count * node_registry.multiplier_of(w, operator) // 100
         rewards.record(w, job, operator, weight, fee, now=now)

@@ -81,13 +81,15 @@ class Config:
     guardian: str = "guardian's contract"
     first_guardian: str = "guardian"
     governor: str = "deployer"  # of TaskRegistry: the timelock; on a devnet the deployer
-    treasury_governor: str = "timelock"  # also of Guardian and Rewards
+    treasury_governor: str = "timelock"  # also of Guardian, Rewards and Credits
     needs_admission: bool = False  # every job asks for operators whose machine passed a trial; in production they do
     registry: str = "registry"
     tasks: str = "tasks"
     auction: str = "auction"
     rewards: str = "rewards"
     treasury: str = "treasury"
+    credits: str = "credits"
+    first_poster: str = "deployer"  # of rates
     referee: str = "referee"
     availability: str = "availability"
     audit_pool: str = "audit pool"
@@ -416,6 +418,15 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
+class MintEpoch:
+    """Of Credits: what the accepted work of an epoch used up, its mint, and what of that was claimed."""
+
+    accepted: int = 0
+    budget: int = 0
+    paid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     weight: int = 0
     fees: int = 0
@@ -671,7 +682,18 @@ class World:
     refuses_coin: dict[str, bool] = field(default_factory=dict)  # by account
     # Treasury
     buckets: dict[tuple[str, int], int] = field(default_factory=dict)  # (token, bucket)
+    # Credits
+    rate_posters: dict[str, str] = field(default_factory=dict)  # by contract: the poster, once it was replaced
+    rate: int = 0  # smallest units of a dollar for a ZEN; 0 before the first
+    rate_posted_at: int = 0
+    zen_burned: int = 0
+    pledges: dict[str, int] = field(default_factory=dict)  # by owner
+    credits_earned: dict[str, int] = field(default_factory=dict)  # by account: owed to it for accepted work
+    mint_pool: int = 0
+    mint_epochs: dict[int, MintEpoch] = field(default_factory=dict)
+    mint_shares: dict[tuple[str, int], int] = field(default_factory=dict)  # (account, epoch)
     # Ghosts
+    credits_used: int = 0  # by accepted work
     job_ledgers: dict[int, JobLedger] = field(default_factory=dict)
     slash_ledgers: dict[str, SlashLedger] = field(default_factory=dict)
     donations: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account): plain transfers to it
@@ -736,11 +758,30 @@ class World:
 
     def move(self, token: str, source: str, target: str, amount: int, *, by: str) -> None:
         """An ERC-20 transfer by contract `by`; allowances are unlimited."""
+        if token == self.config.credits:
+            amount -= self._used_up(source, target, amount)
         balance = self.balances.get((token, source), 0)
         require(not self.false_tokens.get(token, False), f"{by}: transfer failed")
         require(balance >= amount, "erc20: transfer amount exceeds balance")
         self.balances[token, source] = balance - amount
         self.balances[token, target] = self.balances.get((token, target), 0) + amount
+
+    def _used_up(self, source: str, target: str, amount: int) -> int:
+        """Credits that end on their way: pay for accepted work, and collateral that becomes the ZEN that was pledged for it."""
+        credits, used = self.config.credits, 0
+        if source == self.config.tasks:
+            used = self.credits_earned.get(target, 0)
+            if used:
+                self.credits_earned[target] = 0
+                self.credits_used += used
+        elif source == self.config.registry:
+            used = min(amount, self.pledges.get(target, 0))
+            if used:
+                self.pledges[target] -= used
+                self.move(self.config.zen, credits, target, used, by="credits")
+        if used:
+            self.balances[credits, source] -= used
+        return used
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from zoo_compute.spec import auction, jobs, requirements
+from zoo_compute.spec import auction, credits, jobs, requirements
 from zoo_compute.spec.guardian import is_paused
 from zoo_compute.spec.params import (
     BPS,
@@ -64,6 +64,8 @@ def post(w: World, msg: Message, terms: Terms) -> int:
     w.deposits[job] = msg.value
     w.posted_coin += msg.value
     auction.open_lots(w, job, terms, now=msg.now)
+    if terms.token == w.config.credits:
+        credits.require_fresh(w, msg.block_time)
     w.move(terms.token, msg.sender, w.config.tasks, amount, by="tasks")
     return job
 

@@ -17,6 +17,7 @@ from zoo_compute.spec import (
     channels,
     convictions,
     court,
+    credits,
     custody,
     custody_turns,
     datasets,
@@ -236,6 +237,17 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         serving.close_dispute,
         serving.reward_finder,
     ),
+    "credits": _named(
+        credits.appoint,
+        credits.set_rate,
+        credits.post_rate,
+        credits.buy,
+        credits.pledge,
+        credits.claim,
+        credits.recycle,
+        credits.fund,
+        credits.move_pool,
+    ),
     "treasury": _named(treasury.collect, treasury.fund, treasury.spend),
     "pool": {"collect": treasury.collect_audits},
     "token": _named(transfer, refuse),
@@ -280,6 +292,7 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
     "locks": dict.fromkeys(
         ("award", "take", "vacate", "convict", "reward_finder", "burn"), "locks: not the settlement"
     ),
+    "credits": {"record": "credits: not the task registry"},
     "rewards": {
         "record": "rewards: not the settlement",
         "record_verification": "rewards: not the audits",
@@ -298,6 +311,7 @@ WIRED: tuple[str, ...] = (
     "audits",
     "admissions",
     "serving",
+    "credits",
 )
 
 

@@ -17,6 +17,7 @@ SUITES = {
     "Timelock": (MONEY, WIRING),
     "Treasury": (MONEY, EVENTS, WIRING),
     "AuditPool": (MONEY, EVENTS, WIRING),
+    "Credits": ("contracts/test_credits.py", EVENTS, WIRING, SCENARIOS),
     "Guardian": ("contracts/test_guardian.py", EVENTS, WIRING, SCENARIOS),
     "NodeRegistry": (
         "contracts/test_registry.py",

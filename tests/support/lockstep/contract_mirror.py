@@ -34,10 +34,10 @@ from zoo_compute.spec.receipts import ReceiptSignature
 from zoo_compute.spec.state import Config, Consent, Receipt, Seal, Voucher, World
 from zoo_compute.spec.world import Call
 
-SPENDERS = ("registry", "tasks", "rewards", "audits", "custody", "serving", "referee", "treasury", "channels")
+SPENDERS = ("registry", "tasks", "rewards", "audits", "custody", "serving", "referee", "treasury", "channels", "credits")
 COIN = 10**24  # of the chain's, that each account has
 CONFIGURED = ("guardian", "registry", "tasks", "auction", "rewards", "treasury", "availability", "audits")
-CONFIGURED += ("custody", "admissions", "serving", "referee", "channels")
+CONFIGURED += ("custody", "admissions", "serving", "referee", "channels", "credits")
 UNLIMITED = 2**256 - 1
 ASKED = ("ClaimAsked", "NodeAsked")
 FULL_COMPARISON_EVERY = 100  # accepted calls; each compares what the specification wrote
@@ -81,10 +81,11 @@ def deployed(preset_name: str, *, needs_admission: bool = False) -> tuple[dict[s
                     token.transfer(account, WEALTH)
             if name != "bad":
                 token.transfer(accounts["sink"], token.balanceOf(accounts["deployer"]) - WEALTH)
+    contracts[f"token {contracts['credits'].address}"] = contracts["credits"]
     for account in (*accounts.values(), bad.address):
         chain.set_balance(account, COIN)
     for account in accounts.values():
-        for name in ("zen", "usd"):
+        for name in ("zen", "usd", "credits"):
             for spender in SPENDERS:
                 contracts[name].approve(contracts[spender].address, UNLIMITED, sender=account)
     return contracts, accounts | {name: str(contracts[of].address) for name, of in DEPLOYED.items()}
@@ -97,7 +98,16 @@ def _deploy(preset: Preset, accounts: dict[str, str], *, needs_admission: bool) 
     zen = load("ZenToken").deploy(2 * WEALTH * len(accounts))
     treasury = load("Treasury").deploy(governor)
     pool = load("AuditPool").deploy(treasury)
-    core = deploy_core(preset, zen, treasury, guardian, governor, accounts["deployer"], needs_admission=needs_admission)
+    core = deploy_core(
+        preset,
+        zen,
+        treasury,
+        guardian,
+        governor,
+        accounts["deployer"],
+        poster=accounts["deployer"],
+        needs_admission=needs_admission,
+    )
     registry, tasks, settlement = core["registry"], core["tasks"], core["settlement"]
     custody = load("Custody").deploy(
         registry,
@@ -151,12 +161,13 @@ class ContractMirror:
     def __init__(self, preset: Preset, contracts: dict[str, Contract], accounts: dict[str, str]) -> None:
         self.contracts = {**contracts, "chain": SimpleNamespace(balance=chain.balance)}
         self.accounts = accounts
-        self.tokens = {name: str(contracts[name].address) for name in ("zen", "usd", "bad")}
+        self.tokens = {name: str(contracts[name].address) for name in ("zen", "usd", "bad", "credits")}
         self.config = Config(
             preset=preset,
             zen=self.tokens["zen"],
             deployer=accounts["deployer"],
             first_guardian=accounts["guardian"],
+            first_poster=accounts["deployer"],
             governor=accounts["deployer"],
             treasury_governor=accounts["timelock"],
             needs_admission=contracts["tasks"].needs_admission(),

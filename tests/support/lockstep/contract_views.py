@@ -18,6 +18,7 @@ from zoo_compute.spec import (
     admissions,
     audits,
     convictions,
+    credits,
     custodians,
     guardian,
     locks,
@@ -47,6 +48,7 @@ from zoo_compute.spec.state import (
     Earned,
     Epoch,
     Message,
+    MintEpoch,
     Pause,
     Posted,
     Seal,
@@ -180,6 +182,13 @@ def _parked_views(w: World, key: tuple[int, Claim]) -> Iterator[View]:
 def _earned_views(w: World, key: tuple[int, int]) -> Iterator[View]:
     yield View("rewards", "earned", key, w.earned.get(key, Earned()))
     yield View("rewards", "return_bps", key, rewards.return_bps(w, *key))
+
+
+def _pledge_views(w: World, key: str) -> Iterator[View]:
+    yield View("credits", "pledges", (key,), w.pledges.get(key, 0))
+    yield View("credits", "pledged", (), sum(w.pledges.values()))
+    supply = sum(amount for (token, _), amount in w.balances.items() if token == w.config.credits)
+    yield View("credits", "totalSupply", (), supply)
 
 
 @dataclass(frozen=True)
@@ -429,6 +438,15 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
         (View("serving", "finder_shares", (claim_hash(key),), w.receipt_shares.get(key, 0)),)
     ),
     "serving_burned": _only("serving", "burned", lambda w: w.serving_burned),
+    "rate_posters": _only("credits", "poster", credits.poster_of),
+    "rate": _only("credits", "rate", lambda w: w.rate),
+    "rate_posted_at": _only("credits", "posted_at", lambda w: w.rate_posted_at),
+    "zen_burned": _only("credits", "burned", lambda w: w.zen_burned),
+    "pledges": _pledge_views,
+    "credits_earned": _record("credits", "earned", lambda w, key: w.credits_earned.get(key, 0)),
+    "mint_pool": _only("credits", "pool", lambda w: w.mint_pool),
+    "mint_epochs": _record("credits", "epochs", lambda w, key: w.mint_epochs.get(key, MintEpoch())),
+    "mint_shares": _record("credits", "shares", lambda w, key: w.mint_shares.get(key, 0)),
     "buckets": _record("treasury", "buckets", lambda w, key: w.buckets.get(key, 0)),
 }
 

@@ -13,7 +13,7 @@ from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, WIRED, Call
 
 PAGES = sorted((Path(__file__).parents[3] / "docs" / "protocol").glob("*.md"))
 CONTRACTS = ("guardian", "registry", "tasks", "auction", "settlement", "locks", "availability", "audits")
-CONTRACTS += ("custody", "rewards", "datasets", "channels", "admissions", "serving", "treasury", "pool")
+CONTRACTS += ("custody", "rewards", "datasets", "channels", "admissions", "serving", "treasury", "pool", "credits")
 # Its refusals are met in tests/referee; here it is called for what comes of it.
 REFEREE = "referee"
 GUARDED = ("registry", "tasks", "auction")  # Guardian pauses them
@@ -24,6 +24,9 @@ EXCLUDED: dict[str, str] = {
     "rewards: approval failed": "likewise",
     "rewards: successor took another amount": "tests/contracts/test_upgrade.py has a successor that does",
     "serving: transfer failed": "likewise",
+    "credits: transfer failed": "likewise",
+    "credits: approval failed": "likewise",
+    "credits: successor took another amount": "tests/contracts/test_credits.py has a successor that does",
     "pool: approval failed": "no token of the stage refuses an approval: tests/contracts/test_money.py has one",
 }
 # The token's own, passed on by whoever pulls.
@@ -75,7 +78,7 @@ def listed_reasons() -> set[str]:
         "not the guardian": GUARDED,
         "not the deployer": WIRED,
         "already wired": WIRED,
-        "transfer failed": ("registry", "tasks", "rewards", "audits", "custody", "treasury", "channels"),
+        "transfer failed": ("registry", "tasks", "rewards", "audits", "custody", "treasury", "channels", "credits"),
     }
     generic = set(re.findall(r"`CONTRACT: ([a-z ]+)`", text))
     assert generic == set(spelled), f"docs/protocol lists other generic reasons: {generic ^ set(spelled)}"

@@ -103,10 +103,13 @@ class Stage(JobDriver):
             self.accounts, self.tokens = dict(self.mirror.accounts), dict(self.mirror.tokens)
             config = self.mirror.config
         else:
-            self.accounts, self.tokens = {name: name for name in ACCOUNTS}, {"zen": "zen", "usd": "usd", "bad": "bad"}
+            self.accounts, self.tokens = (
+                {name: name for name in ACCOUNTS},
+                {name: name for name in ("zen", "usd", "bad", "credits")},
+            )
             config = Config(preset=self.preset, judge=judge_by_hash, part_count=parts_of)
         self.world = World(config=config, last_beat=self.now)
-        for token in self.tokens.values():
+        for token in (self.tokens[name] for name in ("zen", "usd", "bad")):
             for name in set(ACCOUNTS) - {"sink", *DEPLOYED}:
                 self.world.balances[token, self.accounts[name]] = WEALTH
         self.world.refuses_coin[self.tokens["bad"]] = True

@@ -12,7 +12,7 @@ from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import World
 from zoo_compute.spec.world import Call, apply
 
-GHOSTS = {"job_ledgers", "slash_ledgers", "donations"}  # nobody's storage: the invariants count by them
+GHOSTS = {"job_ledgers", "slash_ledgers", "donations", "credits_used"}  # nobody's storage: the invariants count by them
 MAPS = tuple(item.name for item in fields(World) if item.name != "config" and item.default_factory is dict)
 NUMBERS = tuple(item.name for item in fields(World) if item.type in (int, "int"))
 Keys = dict[str, set[Any]]  # of each map; of a number, None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 home_option = click.option(
     "--home", type=click.Path(file_okay=False, path_type=Path), help="The operator's folder; ~/.zoo/node by default."
 )
-token_option = click.option("--token", metavar="ADDRESS", help="Payment token; ZEN by default.")
+token_option = click.option("--token", metavar="ADDRESS", help="Payment token, or `credits`; ZEN by default.")
 
 
 def for_operator(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,6 +9,7 @@ from .audits import Audits
 from .availability import Availability
 from .channels import Channels
 from .consistency_proofs import ConsistencyProofs
+from .credits import Credits
 from .custody import Custody
 from .datasets import Datasets
 from .descent import Descent
@@ -34,6 +35,7 @@ __all__ = [
     "Availability",
     "Channels",
     "ConsistencyProofs",
+    "Credits",
     "Custody",
     "Datasets",
     "Descent",

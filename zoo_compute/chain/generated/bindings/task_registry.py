@@ -225,6 +225,11 @@ class TaskRegistry(Binding):
         values: str = self._view("governor", (), block)
         return values
 
+    def credits(self, block: BlockIdentifier | None = None) -> str:
+        """The token of burned ZEN, which counts the work that is paid in it."""
+        values: str = self._view("credits", (), block)
+        return values
+
     def deployer(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `deployer`."""
         values: str = self._view("deployer", (), block)
