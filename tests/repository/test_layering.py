@@ -73,6 +73,7 @@ FLOORS = (
     ("keepers.queue",),
     ("keepers.decisions",),
     ("keepers.services",),
+    ("keepers.serving",),
     ("keepers.capacity", "keepers.operator_money", "keepers.peer_directory"),
     ("keepers.actions",),
     ("keepers.keeper",),

@@ -31,8 +31,8 @@ from zoo_compute.training.schedules import factors_of
 if TYPE_CHECKING:
     from repops.program import Program
     from zoo_compute.jobs.generation import Generation
-    from zoo_compute.models.asked import Asked
     from zoo_compute.jobs.sections import TrainingSection
+    from zoo_compute.models.asked import Asked
 
 TORCH_MISSING = "pip install 'zoo-compute[node]', or use a program file (model.program) with --weights FILE"
 
