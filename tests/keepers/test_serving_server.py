@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from keepers.services.answered_questions import AnsweredQuestions, QuestionsOf
 from keepers.serving import application
 from tests.support.served_seat import NOW, PRICE, LocalSeat, checked, local_seat
+from tests.support.waiting import HANG_S, wait_until
 from zoo_compute.serving.execution import Ending, tokens_of
 from zoo_compute.serving.files import plain
 from zoo_compute.serving.prices import cost_of
@@ -95,16 +98,8 @@ def test_a_stream__has_pieces_that_join_to_the_whole_and_ends_with_the_receipt(s
 def test_two_requests_at_once__are_both_answered_and_paid(seat: LocalSeat) -> None:
     seat.open_channel(2)
     with ThreadPoolExecutor(2) as pool:
-        both = list(
-            pool.map(
-                lambda n: (
-                    ask(seat, COST, {"prompt": "ab" * n}, channel=n)
-                    if n == 1
-                    else ask(seat, 2 * COST, {"prompt": "abab"}, channel=n)
-                ),
-                (1, 2),
-            )
-        )
+        asked = [pool.submit(ask, seat, n * COST, {"prompt": "ab" * n}, channel=n) for n in (1, 2)]
+        both = [each.result(HANG_S) for each in asked]
     assert [each.status_code for each in both] == [200, 200]
     for prompt, response in zip((b"ab", b"abab"), both, strict=True):
         checked(response.json()["zoo"], seat.model.question(prompt), seat.model)
@@ -156,7 +151,7 @@ def test_a_voucher__that_pays_nothing_is_refused(seat: LocalSeat, options: dict[
     seat.open_channel(4, deposit=1)
     response = ask(seat, COST, **options)
     assert response.status_code == 402
-    assert pytest.importorskip("re").search(words, response.json()["error"]["message"])
+    assert re.search(words, response.json()["error"]["message"])
     assert not seat.served.book.channels()
     assert seat.served.engine.waiting == 0
 
@@ -293,14 +288,13 @@ def test_a_full_queue__sends_away_before_the_client_pays(seat: LocalSeat) -> Non
         seat.open_channel(number)
     with ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(ask, seat, COST, channel=number) for number in (1, 2)]
-        assert seat.execution.began.acquire(timeout=30)
-        while seat.served.engine.waiting < 2:
-            pass
+        assert seat.execution.began.acquire(timeout=HANG_S)
+        wait_until("the second request", lambda: seat.served.engine.waiting == 2)
         response = ask(seat, COST, channel=3)
         assert (response.status_code, response.headers["retry-after"]) == (429, "2")
         assert seat.served.book.newest(3) is None
         seat.execution.may_begin.set()
-        assert [each.result(30).status_code for each in waiting] == [200, 200]
+        assert [each.result(HANG_S).status_code for each in waiting] == [200, 200]
     assert ask(seat, COST, channel=3).status_code == 200
 
 
@@ -309,14 +303,14 @@ def test_a_server_that_stops__answers_what_was_paid_for_and_refuses_others(seat:
     seat.open_channel(2)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(ask, seat, COST)
-        assert seat.execution.began.acquire(timeout=30)
+        assert seat.execution.began.acquire(timeout=HANG_S)
         seat.served.engine.stop_taking()
         response = ask(seat, COST, channel=2)
         assert (response.status_code, response.json()["error"]["code"]) == (503, "stopping")
         assert seat.served.book.newest(2) is None
         seat.execution.may_begin.set()
-        assert running.result(30).status_code == 200
-    seat.served.engine.stop(30)
+        assert running.result(HANG_S).status_code == 200
+    seat.served.engine.stop(HANG_S)
     assert seat.served.engine.waiting == 0
 
 
@@ -333,13 +327,12 @@ def test_a_client_that_hangs_up__ends_the_work_for_it(seat: LocalSeat) -> None:
     steps: list[int] = []
     question = seat.model.question(b"ab", new_tokens=8)
     answer = place.ask(question, lambda step, _: steps.append(step))
-    assert seat.execution.began.acquire(timeout=30)
-    while not steps:
-        pass
+    assert seat.execution.began.acquire(timeout=HANG_S)
+    wait_until("a step", lambda: steps)
     place.leave()
     assert seat.served.engine.waiting == 1  # its thread is still at it
     seat.execution.may_go_on.set()
-    assert answer.exception(30) is not None
+    assert answer.exception(HANG_S) is not None
     assert len(steps) == 1
     assert seat.served.engine.waiting == 0
     assert seat.answered.oldest() == float("inf")
@@ -358,8 +351,6 @@ os.kill(os.getpid(), 9)
 
 
 def test_questions__survive_a_kill_and_are_pruned_when_nobody_can_ask_any_more(tmp_path: Path) -> None:
-    from keepers.services.answered_questions import AnsweredQuestions, QuestionsOf
-
     path = tmp_path / "questions.sqlite"
     reader = QuestionsOf(path)
     assert reader(bytes(32)) is None

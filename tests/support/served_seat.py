@@ -22,6 +22,7 @@ from keepers.serving.refusals import RequestRefused
 from keepers.serving.seat import ReceiptSigner
 from repops import backend
 from tests.support.served_model import ServedModel, served_model
+from tests.support.waiting import HANG_S
 from zoo_compute.chain.generated.bindings.channels import Channel
 from zoo_compute.inference.books import OperatorBook
 from zoo_compute.inference.seats import Seat
@@ -68,11 +69,11 @@ class SlowExecution(Execution):
 
     def answer(self, question: Question, said: Any = lambda step, outputs: None) -> Ending:
         self.began.release()
-        assert self.may_begin.wait(30)
+        assert self.may_begin.wait(HANG_S)
 
         def paused(step: int, outputs: Any) -> None:
             said(step, outputs)
-            assert self.may_go_on.wait(30)
+            assert self.may_go_on.wait(HANG_S)
 
         return super().answer(question, paused)
 
@@ -87,7 +88,6 @@ class LocalSeat:
     execution: SlowExecution
     answered: AnsweredQuestions
     channels: dict[int, Channel] = field(default_factory=dict)
-    paid: int = 0  # what the next voucher goes on from
 
     def open_channel(self, number: int = 1, deposit: int = 10**9, **changes: Any) -> None:
         signer = Account.from_key(CLIENT_KEY).address
@@ -133,7 +133,7 @@ def local_seat(folder: Path, model: ServedModel | None = None, waiting: int = 2)
     finally:
         execution.may_begin.set()
         execution.may_go_on.set()
-        engine.stop(30)
+        engine.stop(HANG_S)
         book.close()
         answered.close()
 
