@@ -44,6 +44,7 @@ from keepers.services.receipts import Receipts
 from keepers.services.retention import Retention
 from keepers.services.second_look import SecondLook
 from keepers.services.sends import Sends
+from keepers.services.served_channels import ServedChannels
 from keepers.services.signer_checks import SignerChecks
 from keepers.services.statements import Statements
 from keepers.services.trial_checks import TrialChecks
@@ -141,6 +142,7 @@ class Keeper:
             speculation=self._speculation,
             custody=self._custody,
         )
+        self.served_channels = ServedChannels(config, chain, sender)
         self.disputing = Disputing(
             chain,
             sender,
@@ -150,6 +152,7 @@ class Keeper:
             reports=config.folder / REPORTS if self._verifier is not None else None,
             secret=self._secret,
             explorations=Explorations(chain),
+            questions=self.served_channels.questions,
         )
         self._trial_checks = None
         if self._verifier is not None:

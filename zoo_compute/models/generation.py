@@ -88,13 +88,13 @@ def decoding_of(model: Any, context: int) -> tuple[Decode, CacheShape]:
     decode, shape = getattr(model, "decode", None), getattr(model, "cache_shape", None)
     if not callable(decode) or not isinstance(shape, CacheShape):
         raise BadField(
-            f"map.new_tokens: {type(model).__name__} has no decoding step; take a built-in model or one of `transformers`, or give "
+            f"{type(model).__name__} has no decoding step; take a built-in model or one of `transformers`, or give "
             "yours `decode` and `cache_shape` (docs/guides/generation.md)"
         )
     if context > shape.context:
         raise BadField(
-            f"map.new_tokens: prompt and text need {context:,} positions, and the model has {shape.context:,}; shorten the longest "
-            "prompt, or lower new_tokens"
+            f"prompt and text need {context:,} positions, and the model has {shape.context:,}; shorten the longest "
+            "prompt, or ask for fewer new tokens"
         )
     return decode, replace(shape, context=context)
 
