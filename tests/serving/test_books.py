@@ -14,8 +14,8 @@ from threading import Thread
 
 import pytest
 from eth_account import Account
-from zoo_compute.chain.generated.bindings.channels import Channel
 
+from zoo_compute.chain.generated.bindings.channels import Channel
 from zoo_compute.errors import ConfigError, VoucherRefused
 from zoo_compute.inference import books
 from zoo_compute.inference.books import ClientBook, OperatorBook

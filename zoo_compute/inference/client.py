@@ -266,16 +266,15 @@ class Inference:
             request.why.append(f"seat {seat.number}: {error}")
             return None
         finally:
-            paid = self._purse.signed(seat.operator) - signed
-            request.paid += paid
+            request.paid += self._purse.signed(seat.operator) - signed
         seconds = time.monotonic() - began
         if seconds > timeout_s / 2:
             self._balance.failed(seat)
         else:
             self._balance.answered(seat, seconds, question.steps)
-        return self._look_at(seat, request, answer, paid)
+        return self._look_at(seat, request, answer, cost)
 
-    def _look_at(self, seat: Seat, request: _Request, answer: SignedAnswer, paid: int) -> _Outcome:
+    def _look_at(self, seat: Seat, request: _Request, answer: SignedAnswer, cost: int) -> _Outcome:
         """Compute the answer again, by chance or since something is wrong with it; else keep its receipt."""
         question, place = request.question, self._market.place
         file = ReceiptFile(answer.signed, plain(self._stored.cid, question), place.chain_id, place.serving)
@@ -289,7 +288,7 @@ class Inference:
                 raise UserError(f"{self.service.model} has no answer to this: its outputs are no numbers, or no tokens")
         else:
             self._receipts.keep(file, self._market.time())
-        return _Outcome(seat.number, seat.operator, paid, request.paid, checked, file, ending)
+        return _Outcome(seat.number, seat.operator, cost, request.paid, checked, file, ending)
 
     def _is_odd(self, request: _Request, ending: Ending) -> bool:
         """Whether outputs are no answer, or a stream had other words."""
