@@ -28,6 +28,7 @@ from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
 from keepers.queue.received_bytes import ReceivedBytes
 from keepers.queue.work_queue import WorkQueue, WorkStatus
+from keepers.services.answered_questions import QuestionsOf
 from keepers.services.auditing import Auditing
 from keepers.services.beats import Beats
 from keepers.services.bid_seals import SECRET, BidSealer
@@ -44,6 +45,7 @@ from keepers.services.receipts import Receipts
 from keepers.services.retention import Retention
 from keepers.services.second_look import SecondLook
 from keepers.services.sends import Sends
+from keepers.services.served_channels import ServedChannels
 from keepers.services.signer_checks import SignerChecks
 from keepers.services.statements import Statements
 from keepers.services.trial_checks import TrialChecks
@@ -59,7 +61,7 @@ from zoo_compute.chain.signer import HotKey
 from zoo_compute.chain.snapshot import forget_job, read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView, OperatorView
 from zoo_compute.errors import FalseLook, NeedsOperator, Refusal, Retryable, RpcsDisagree
-from zoo_compute.paths import DRAINING, REPORTS
+from zoo_compute.paths import DRAINING, QUESTIONS, REPORTS
 from zoo_compute.spec.pricing import most_capacity
 from zoo_compute.store import BlockStore, Store
 
@@ -141,6 +143,8 @@ class Keeper:
             speculation=self._speculation,
             custody=self._custody,
         )
+        questions = QuestionsOf(config.folder / QUESTIONS)
+        self.served_channels = ServedChannels(config, chain, sender, questions) if config.operator else None
         self.disputing = Disputing(
             chain,
             sender,
@@ -150,6 +154,7 @@ class Keeper:
             reports=config.folder / REPORTS if self._verifier is not None else None,
             secret=self._secret,
             explorations=Explorations(chain),
+            questions=questions,
         )
         self._trial_checks = None
         if self._verifier is not None:

@@ -26,6 +26,9 @@ REPORTS = "verified.jsonl"  # a line for each result that a verifier looked at
 HOT_KEY = "hot.json"
 NEW_HOT_KEY = "hot.json.new"  # that the registry may not know yet
 PASSPHRASE = "passphrase"
+RECEIPT_KEY = "receipts-key.json"  # signs the receipts of a serving seat
+VOUCHERS = "vouchers.sqlite"  # the newest of each channel that pays it
+QUESTIONS = "questions.sqlite"  # of the answers that it signed
 
 
 def home() -> Path:

@@ -45,7 +45,7 @@ MAY_IMPORT |= {
     "zoo_compute.governance": _CHAIN,
     "zoo_compute.inference": {*_CHAIN, "zoo_compute.serving"},
     "zoo_compute.devnet": _CHAIN,
-    "zoo_compute.jobs": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface"},
+    "zoo_compute.jobs": {*_CHAIN, "zoo_compute.serving", "zoo_compute.models", "zoo_compute.huggingface"},
     "zoo_compute.client": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface", "zoo_compute.jobs"},
 }
 MAY_IMPORT["zoo_compute.dashboard"] = set(MAY_IMPORT)
@@ -73,6 +73,7 @@ FLOORS = (
     ("keepers.queue",),
     ("keepers.decisions",),
     ("keepers.services",),
+    ("keepers.serving",),
     ("keepers.capacity", "keepers.operator_money", "keepers.peer_directory"),
     ("keepers.actions",),
     ("keepers.keeper",),

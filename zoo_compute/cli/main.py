@@ -20,6 +20,7 @@ from zoo_compute.cli import (
     network,
     plugins,
     quote,
+    serving,
     store,
     train,
     treasury,
@@ -60,7 +61,7 @@ def root() -> None:
 
 _command: click.Command
 for _command in (
-    account.account, channel.channel, completion.completion, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, mapping.map_items, network.network, node.node, quote.quote, store.store, train.train, treasury.treasury,
+    account.account, channel.channel, completion.completion, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, mapping.map_items, network.network, node.node, quote.quote, serving.serving, store.store, train.train, treasury.treasury,
 ):  # fmt: skip
     root.add_command(_command)
 for _command in (

@@ -97,10 +97,11 @@ class OperatorBook:
         self._read, self._recheck_s = read, recheck_s
         self._seen: dict[int, tuple[float, Channel]] = {}  # by channel: when it was read, and what it was
 
-    def accept(self, signed: SignedVoucher, price: int = 1) -> int:
+    def accept(self, signed: SignedVoucher, price: int = 1, token: str | None = None) -> int:
         """Keep a voucher that adds `price` at least to the one before; what it adds. Raises VoucherRefused, and then keeps nothing.
 
-        Accept it before you answer the request, or after: whoever acts first risks this one request.
+        token: of the price; None: a channel in any token will do. Accept it before you answer the request, or after: whoever acts first
+        risks this one request.
         """
         voucher = signed.voucher
         seen_at, record = self._seen.get(voucher.channel) or (time.monotonic(), self.look(voucher.channel))
@@ -113,9 +114,13 @@ class OperatorBook:
         # A client may have left since, or added to it.
         if time.monotonic() - seen_at > self._recheck_s or voucher.total > record.deposit:
             record = self.look(voucher.channel)
-        self._check(voucher, record)
+        self._check(voucher, record, token)
         with self._vouchers.changing():
             before = self._vouchers.newest(voucher.channel)
+            if before is None:
+                # Another process that shares the file may have closed the channel and dropped its voucher: an older one must not count.
+                record = self.look(voucher.channel)
+                self._check(voucher, record, token)
             owed = max(record.paid, before.voucher.total if before else 0)
             if voucher.total < owed + price:
                 raise VoucherRefused(
@@ -128,6 +133,12 @@ class OperatorBook:
     def newest(self, channel: int) -> SignedVoucher | None:
         """The best voucher of a channel; None if there is none."""
         return self._vouchers.newest(channel)
+
+    def owed(self, channel: int) -> int | None:
+        """What a channel to this operator has signed for, or has paid already if that is more; None for any other channel."""
+        record = self._seen[channel][1] if channel in self._seen else self.look(channel)
+        newest = self.newest(channel)
+        return max(record.paid, newest.voucher.total if newest else 0) if record.operator == self._operator else None
 
     def channels(self) -> list[int]:
         """Those that it has a voucher of, by number."""
@@ -160,12 +171,17 @@ class OperatorBook:
     def close(self) -> None:
         self._vouchers.close()
 
-    def _check(self, voucher: Voucher, record: Channel) -> None:
+    def _check(self, voucher: Voucher, record: Channel, token: str | None) -> None:
         """Whether a channel may spend so much here."""
         if record.operator != self._operator:
             raise VoucherRefused(
                 f"channel {voucher.channel} is not open to operator {self._operator}",
                 hint="open a channel to this operator: `zoo channel open`",
+            )
+        if token is not None and record.token.lower() != token.lower():
+            raise VoucherRefused(
+                f"channel {voucher.channel} pays in the token {record.token}, and the price is in {token}",
+                hint="open a channel in the token of the price: `zoo channel open --token`",
             )
         if record.ends_at:
             raise VoucherRefused(

@@ -110,7 +110,7 @@ def generation_of(
         raise BadField("map.new_tokens: generation takes a model, whose step it makes itself, and no program file")
     place = _tokenizer(data, model, directory, needed=arrays is None or _has_texts(arrays))
     said, rows = _prompts(data, arrays, place, model, directory)
-    generation = Generation(section, rows, said, _end(model, place), place)
+    generation = Generation(section, rows, said, end_of(model, place), place)
     _check(generation, model)
     return generation
 
@@ -156,7 +156,7 @@ def _rows(array: Array) -> tuple[tuple[int, ...], ...]:
     return tuple(rows)
 
 
-def _end(model: ModelSource, place: Place | None) -> int | None:
+def end_of(model: ModelSource, place: Place | None) -> int | None:
     """The tokenizer's end-of-text token, else that of a model of `transformers`."""
     known: Any = None
     if place is not None:

@@ -98,7 +98,7 @@ def prepare(
         f"{profile.parameters:,} parameters, {profile.nodes:,} operations and {format_count(profile.flops, 'FLOP')} a step"
     )
     dataset = with_schedule(job, dataset)
-    tensors = None if weights is None else _weights(weights, say)
+    tensors = None if weights is None else read_weights(weights, say)
     if merge is not None and (tensors is None or state_root(tensors).hex() != merge.root):
         raise UserError(
             "the initial weights are not the merge of these parents",
@@ -133,7 +133,7 @@ def _try_first_step(job: ComputeJob, manifest: Manifest, dataset: Dataset, tenso
         )
 
 
-def _weights(path: Path, say: Say) -> dict[str, Any]:
+def read_weights(path: Path, say: Say) -> dict[str, Any]:
     """The module's tensors by name, without the outer optimiser's state of a checkpoint."""
     say(f"reading the weights of {path}")
     try:

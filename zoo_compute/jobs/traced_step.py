@@ -6,7 +6,7 @@ The submitter's code runs once, on the submitter's machine. The network gets onl
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +24,7 @@ from zoo_compute.errors import UserError
 from zoo_compute.huggingface import models as pretrained
 from zoo_compute.jobs.model_source import ModelSource, call_model_function, describe_error
 from zoo_compute.jobs.torch_schedules import schedule_of
+from zoo_compute.models.decoding_inputs import ASKED
 from zoo_compute.training.rounds import batch_nodes
 from zoo_compute.training.schedules import factors_of
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from repops.program import Program
     from zoo_compute.jobs.generation import Generation
     from zoo_compute.jobs.sections import TrainingSection
+    from zoo_compute.models.asked import Asked
 
 TORCH_MISSING = "pip install 'zoo-compute[node]', or use a program file (model.program) with --weights FILE"
 
@@ -144,34 +146,75 @@ def trace_items(
     torch, made = _torch(), _Maker(source, directory, seed, trains=False)
     import repops
 
-    module = made.parts()[0]
-    if not isinstance(module, torch.nn.Module):
-        raise UserError(f"model.module: expected a module of torch to map, got {type(module).__name__}")
+    module = made.module("map")
     inputs = torch.from_numpy(np.zeros((batch_size, *items.shape[1:]), items.dtype))
-    modes = {each: each.training for each in module.modules()}
-    with _tracing():
-        try:
-            mapped, fresh = _decoding_step(module.eval(), generation, batch_size)
-            inputs = inputs.long() if inputs.dtype == torch.int32 else inputs
-            program = repops.trace_map(mapped, inputs, steps, fresh=fresh)
-        finally:
-            for each, training in modes.items():  # a live module is the caller's
-                each.training = training
+    decoding = generation and Decoding(generation.steps, generation.section.temperature or 0.0, generation.end)
+    with _tracing(), _evaluated(module):
+        mapped, fresh = _decoding_step(module, decoding, batch_size)
+        inputs = inputs.long() if inputs.dtype == torch.int32 else inputs
+        program = repops.trace_map(mapped, inputs, steps, fresh=fresh)
     return made.step(program, module)
 
 
-def _decoding_step(module: Any, generation: Generation | None, batch_size: int) -> tuple[Any, tuple[str, ...]]:
+def trace_served(
+    source: ModelSource, rows: Sequence[int], context: int, decoding: Decoding | None, *, seed: int, directory: Path
+) -> list[TracedStep]:
+    """The module, in eval mode, as the step that a service runs on what its state was asked: for each number of rows. Raises UserError.
+
+    decoding: of a causal model; else the module maps tokens (rows, context) to vectors (rows, width).
+    """
+    torch, made = _torch(), _Maker(source, directory, seed, trains=False)
+    import repops
+    from zoo_compute.models.asked import STEP, Asked
+
+    module, steps = made.module("serve"), []
+    for count in rows:
+        shape = (context, count) if decoding else (1, count, context)
+
+        def asked(module: Any, shape: tuple[int, ...] = shape) -> Asked:
+            return Asked(module, shape).eval()
+
+        with _tracing(), _evaluated(module):
+            answering, fresh = _decoding_step(module, decoding, count)
+            zeros = torch.zeros(shape[1:], dtype=torch.int64)
+            program = repops.trace_map(asked(answering), zeros, shape[0], fresh=(*fresh, STEP))
+        steps.append(made.step(program, module, asked=asked))
+    return steps
+
+
+@contextmanager
+def _evaluated(module: Any) -> Iterator[None]:
+    """In eval mode meanwhile: a live module is the caller's."""
+    modes = {each: each.training for each in module.modules()}
+    module.eval()
+    try:
+        yield
+    finally:
+        for each, training in modes.items():
+            each.training = training
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How a causal model goes on. positions: of its cache; end: the end-of-text token; None: no such token."""
+
+    positions: int
+    temperature: float
+    end: int | None
+
+
+def _decoding_step(module: Any, decoding: Decoding | None, batch_size: int) -> tuple[Any, tuple[str, ...]]:
     """What is traced, and the names of its buffers that begin at zero. Raises UserError."""
-    if generation is None:
+    if decoding is None:
         return module, ()
     from zoo_compute.huggingface.generation import decoding_of as pretrained_decoding
     from zoo_compute.huggingface.generation import is_pretrained
     from zoo_compute.models.generation import Generator, decoding_of
     from zoo_compute.models.sampling import Sampling
 
-    decoding = pretrained_decoding if is_pretrained(module) else decoding_of
-    sampling = Sampling(generation.section.temperature or 0.0)
-    generator = Generator(module, *decoding(module, generation.steps), batch_size, sampling, generation.end).eval()
+    parts_of = pretrained_decoding if is_pretrained(module) else decoding_of
+    sampling = Sampling(decoding.temperature)
+    generator = Generator(module, *parts_of(module, decoding.positions), batch_size, sampling, decoding.end).eval()
     return generator, generator.fresh
 
 
@@ -220,12 +263,26 @@ class _Maker:
             torch.manual_seed(self.seed)
             return source.parts or call_model_function(source, self.directory, trains=self.trains)
 
-    def step(self, program: Program, module: Any, factors: tuple[float, ...] = ()) -> TracedStep:
-        """The traced step, with what draws the module's tensors."""
-        kept = [entry.name for entry in program.graph.state if entry.kind != OPTIMIZER]
+    def module(self, purpose: str) -> Any:
+        """The module alone. Raises UserError for anything else."""
+        module = self.parts()[0]
+        if not isinstance(module, _torch().nn.Module):
+            raise UserError(f"model.module: expected a module of torch to {purpose}, got {type(module).__name__}")
+        return module
+
+    def step(
+        self,
+        program: Program,
+        module: Any,
+        factors: tuple[float, ...] = (),
+        *,
+        asked: Callable[[Any], Asked] | None = None,
+    ) -> TracedStep:
+        """The traced step, with what draws the module's tensors. asked: adds what a service is asked, which is no tensor of the module."""
+        kept = [entry.name for entry in program.graph.state if entry.kind != OPTIMIZER and not (asked and entry.name == ASKED)]
 
         def drawn(module: Any) -> dict[str, Array]:
-            state = program.initial_state(module)
+            state = program.initial_state(asked(module) if asked else module)
             return {name: np.array(state[name].numpy()) for name in kept}
 
         if self.source.built_in:

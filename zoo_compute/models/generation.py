@@ -89,11 +89,11 @@ def decoding_of(model: Any, context: int) -> tuple[Decode, CacheShape]:
     decode, shape = getattr(model, "decode", None), getattr(model, "cache_shape", None)
     if not callable(decode) or not isinstance(shape, CacheShape):
         raise UserError(
-            f"map.new_tokens: {type(model).__name__} has no decoding step",
+            f"{type(model).__name__} has no decoding step",
             hint=f"take a built-in model or one of `transformers`, or give yours `decode` and `cache_shape`: {address('guides/generation')}",
         )
     if context > shape.context:
-        raise UserError(f"map.new_tokens: prompt and text need {context:,} positions, and the model has {shape.context:,}")
+        raise UserError(f"prompt and text need {context:,} positions, and the model has {shape.context:,}")
     return decode, replace(shape, context=context)
 
 

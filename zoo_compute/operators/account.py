@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from zoo_compute.chain.unsigned import AGAIN
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
 from zoo_compute.operators.balances import EarnedClaim, Earnings, OperatorBalances, RegistrationResult
 from zoo_compute.operators.bandwidth import read_bandwidth
-from zoo_compute.paths import CONFIG, DRAINING, HOT_KEY, NEW_HOT_KEY, PASSPHRASE
+from zoo_compute.paths import CONFIG, DRAINING, HOT_KEY, NEW_HOT_KEY
 from zoo_compute.spec.params import CLAIM_EPOCHS, COIN, LIST_LIMIT, GpuClass
 
 if TYPE_CHECKING:
@@ -173,11 +172,15 @@ class Operators:
 
     def hot_key(self, folder: Path) -> str:
         """The address of the folder's hot key. Makes the key if there is none."""
-        return self._key_at(folder, HOT_KEY)
+        from zoo_compute.operators.hot_key import key_at
+
+        return key_at(folder, HOT_KEY)
 
     def replace_hot_key(self, folder: Path, number: int, hot_coin: int, say: Say) -> str:
         """A new hot key in the folder, which the registry knows; its address. The old key's file is renamed. Run again after a crash, it goes on."""
-        hot = self._key_at(folder, NEW_HOT_KEY)
+        from zoo_compute.operators.hot_key import key_at
+
+        hot = key_at(folder, NEW_HOT_KEY)
         if self.chain.registry.hot_key(number) != hot:
             say(f"making {hot} the hot key of operator {number}")
             self.sender.send(self.chain.registry.set_hot(number, hot))
@@ -188,17 +191,6 @@ class Operators:
             old.replace(folder / f"{HOT_KEY}.old-{old.stat().st_mtime_ns}")
         (folder / NEW_HOT_KEY).replace(old)
         return hot
-
-    def _key_at(self, folder: Path, name: str) -> str:
-        from zoo_compute.chain import keystore
-
-        path, secret = folder / name, folder / PASSPHRASE
-        if path.exists():
-            return keystore.address_of(path)
-        if not secret.exists():
-            write_atomically(secret, secrets.token_urlsafe(24).encode(), mode=0o600)
-        # The passphrase is beside the key, so an expensive key derivation would protect nothing.
-        return keystore.create(path, secret.read_text().strip(), work=keystore.DEVNET_WORK)
 
     def announce(self, number: int, url: str) -> Receipt:
         """Announce where the operator's store serves blocks."""

@@ -43,7 +43,8 @@ class Service:
 
     model: the name that requests use. context: positions of a text, its new tokens included. vocabulary: tokens; every one below it.
     end: the token that ends a text; None: none does. tokenizer: `bytes`, or the CID of a `tokenizer.json`.
-    weights: the CID of the model's tensors; roots: their roots by name. programs: in ascending order of rows.
+    weights: the CID of the model's tensors; roots: their roots by name. programs: in ascending order of rows. temperature: at which
+    they sample; 0: the likeliest token.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Service:
     weights: str
     roots: dict[str, str]
     programs: tuple[ServedProgram, ...]
+    temperature: float = 0.0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -67,6 +69,7 @@ class Service:
             between("end", self.end, 0, self.vocabulary - 1)
         if self.tokenizer != BYTES:
             _check(_CID, "tokenizer", self.tokenizer)
+        between("temperature", self.temperature, 0, 100)
         _check(_CID, "weights", self.weights)
         for name, root in self.roots.items():
             _check(_ROOT, f"roots.{name}", root)
