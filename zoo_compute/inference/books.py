@@ -205,15 +205,20 @@ class ClientBook:
         self._read = read
         self._seen: dict[int, Channel] = {}
 
-    def pay(self, channel: int, amount: int) -> SignedVoucher:
-        """A voucher for `amount` more, in smallest units. Raises VoucherRefused where the deposit does not cover it."""
+    def pay(self, channel: int, amount: int, owed: int | None = None) -> SignedVoucher:
+        """A voucher for `amount` more, in smallest units. Raises VoucherRefused where the deposit does not cover it.
+
+        owed: what the operator says that the channel owes. Where that is less than what was signed for, it has not taken the newest
+        voucher, and this one goes on from what it has.
+        """
         if amount <= 0:
             raise VoucherRefused(f"a voucher for {amount} more pays for nothing", hint="pass an amount above zero")
         with self._vouchers.changing():
             signed_for, record = self.signed(channel), self._seen.get(channel) or self.look(channel)
-            if max(signed_for, record.paid) + amount > record.deposit:
+            goes_on = signed_for if owed is None else min(signed_for, owed)
+            if max(goes_on, record.paid) + amount > record.deposit:
                 record = self.look(channel)
-            before = max(signed_for, record.paid)
+            before = max(goes_on, record.paid)
             if before + amount > record.deposit:
                 raise VoucherRefused(
                     f"channel {channel} has {record.deposit}, of which {before} is signed for: {amount} more is too much",
@@ -223,7 +228,8 @@ class ClientBook:
                 )
             voucher = Voucher(channel, before + amount)
             signed = SignedVoucher(voucher, sign(self._domain, voucher, self._key))
-            self._vouchers.put(signed)
+            if voucher.total > signed_for:
+                self._vouchers.put(signed)
         return signed
 
     def signed(self, channel: int) -> int:
@@ -235,6 +241,10 @@ class ClientBook:
         """The channel as the chain has it now."""
         record = self._seen[channel] = self._read(channel)
         return record
+
+    def channels(self) -> list[int]:
+        """Those that it signed vouchers of, by number."""
+        return self._vouchers.channels()
 
     def left(self, channel: int) -> int:
         """What may still be signed, by the channel as the chain has it now."""

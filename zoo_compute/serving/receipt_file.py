@@ -29,9 +29,10 @@ def receipt_of_dict(raw: object) -> AnswerReceipt:
     """Of what a stranger sends. Raises BadField."""
     fields = _mapping(raw, "receipt")
     check_keys(fields, {*_ROOTS, *_NUMBERS}, {*_ROOTS, *_NUMBERS}, "receipt")
-    numbers = {name: _number(f"receipt.{name}", fields[name]) for name in _NUMBERS}
-    between("receipt.steps", numbers["steps"], 1, MAX_STEPS)
-    return AnswerReceipt(**numbers, **{name: bytes.fromhex(_text(_ROOT, f"receipt.{name}", fields[name])) for name in _ROOTS})
+    values: dict[str, Any] = {name: _number(f"receipt.{name}", fields[name]) for name in _NUMBERS}
+    between("receipt.steps", values["steps"], 1, MAX_STEPS)
+    values |= {name: bytes.fromhex(_text(_ROOT, f"receipt.{name}", fields[name])) for name in _ROOTS}
+    return AnswerReceipt(**values)
 
 
 def signature_of_text(raw: object) -> bytes:

@@ -1,0 +1,87 @@
+"""The receipts that a client has, in its folder: those that nobody checked yet, for as long as they count; and evidence, for good."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from zoo_compute.atomic import write_atomically
+from zoo_compute.errors import ConfigError
+from zoo_compute.serving.receipt_file import ReceiptFile
+from zoo_compute.spec.serving import question_of
+
+UNCHECKED, FALSE, DROPPED = "answers.sqlite", "receipts", "dropped"
+WAIT_S = 30.0  # for another process that has the file
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS receipts (
+    seat INTEGER NOT NULL, question TEXT NOT NULL, issued INTEGER NOT NULL, file BLOB NOT NULL, PRIMARY KEY (seat, question)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_time ON receipts (issued);
+"""
+
+
+class Receipts:
+    """home: the client's folder for one network. window_s: for how long a receipt can be admitted. Threads and processes can share it."""
+
+    def __init__(self, home: Path, window_s: int) -> None:
+        self._home, self._window_s, self._lock = home, window_s, threading.Lock()
+        home.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db = sqlite3.connect(home / UNCHECKED, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+            (home / UNCHECKED).chmod(0o600)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            raise ConfigError(
+                f"{home / UNCHECKED}: cannot keep receipts there: {error}", hint="move it away, or restore it"
+            ) from error
+
+    def keep(self, file: ReceiptFile, now: int) -> None:
+        """Until its window is over. now: the protocol's time."""
+        receipt = file.signed.receipt
+        row = (receipt.seat, name_of(file), receipt.issued, file.to_bytes())
+        with self._lock:
+            self._db.execute("DELETE FROM receipts WHERE issued < ?", (now - self._window_s,))
+            self._db.execute("INSERT OR REPLACE INTO receipts VALUES (?, ?, ?, ?)", row)
+
+    def unchecked(self, now: int) -> Iterator[ReceiptFile]:
+        """Those that can still be admitted, oldest first."""
+        query = "SELECT file FROM receipts WHERE issued >= ? ORDER BY issued"
+        with self._lock:
+            rows = self._db.execute(query, (now - self._window_s,)).fetchall()
+        return (ReceiptFile.from_bytes(data) for (data,) in rows)
+
+    def checked(self, file: ReceiptFile) -> None:
+        """It is true: nobody will doubt it here."""
+        with self._lock:
+            self._db.execute(
+                "DELETE FROM receipts WHERE seat = ? AND question = ?", (file.signed.receipt.seat, name_of(file))
+            )
+
+    def accuse(self, file: ReceiptFile) -> Path:
+        """Write a false receipt to a file of its own, which `zoo serving dispute` takes."""
+        path = self._home / FALSE / f"{name_of(file)}.json"
+        write_atomically(path, file.to_bytes(), mode=0o600)
+        return path
+
+    def drop(self, operator: int, why: str) -> None:
+        """Pay an operator nothing more, in any process. Whoever deletes the file forgives."""
+        write_atomically(self._dropped(operator), json.dumps({"operator": operator, "why": why}).encode(), mode=0o600)
+
+    def is_dropped(self, operator: int) -> bool:
+        return self._dropped(operator).exists()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _dropped(self, operator: int) -> Path:
+        return self._home / DROPPED / f"{operator}.json"
+
+
+def name_of(file: ReceiptFile) -> str:
+    """Of a receipt's evidence: SEAT-QUESTION."""
+    receipt = file.signed.receipt
+    return f"{receipt.seat}-{question_of(receipt):064x}"
