@@ -19,6 +19,7 @@ from zoo_compute.cli import (
     network,
     plugins,
     quote,
+    render,
     store,
     train,
     treasury,
@@ -59,7 +60,7 @@ def root() -> None:
 
 _command: click.Command
 for _command in (
-    account.account, completion.completion, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, mapping.map_items, network.network, node.node, quote.quote, store.store, train.train, treasury.treasury,
+    account.account, completion.completion, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, mapping.map_items, network.network, node.node, quote.quote, render.render, store.store, train.train, treasury.treasury,
 ):  # fmt: skip
     root.add_command(_command)
 for _command in (

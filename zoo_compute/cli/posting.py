@@ -18,6 +18,7 @@ from zoo_compute.errors import ConfigError
 if TYPE_CHECKING:
     from zoo_compute.client.client import Client
     from zoo_compute.client.job import Job
+    from zoo_compute.jobs.loading import Data
     from zoo_compute.training.merge import Merge
 
 OPTIONS = (
@@ -57,8 +58,8 @@ class Posted:
 @contextlib.contextmanager
 def posted(
     settings: Settings,
-    file: Path,
-    data: Path | None,
+    file: Path | None,
+    data: Data | None,
     *,
     max_budget: str | None,
     weights: Path | None,
@@ -68,15 +69,16 @@ def posted(
     again: bool,
     merge: Merge | None = None,
     resumes: bool = False,
+    **sections: Any,
 ) -> Iterator[Posted]:
     """Check FILE's budget, prepare and post the job, and serve its files meanwhile. resumes: go on with a job that was posted before.
 
-    Raises AlreadyPosted.
+    sections: keys that override FILE's; without FILE they are the job. Raises AlreadyPosted.
     """
     from zoo_compute.jobs.loading import plan_job
     from zoo_compute.jobs.submission import AlreadyPosted
 
-    plan = plan_job(file, max_budget, data)
+    plan = plan_job(file, max_budget, data, **sections)
     if plan.job.market.token != ZEN.symbol:
         settings.client(with_account=False).pay_in_token_of(plan.job)
     if plan.budget is None and plan.job.data.on_network is not None:
@@ -86,7 +88,7 @@ def posted(
     if plan.budget is None:
         raise ConfigError(
             "no budget",
-            hint=f"give --max-budget {token.exact(plan.job.most)} (the worst case), or budget_max in {file}",
+            hint=f"give --max-budget {token.exact(plan.job.most)} (the worst case)" + (f", or budget_max in {file}" if file else ""),
         )
     client = settings.client(store=location)
     with _serving(settings, client, serve) as served:

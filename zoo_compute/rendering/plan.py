@@ -1,0 +1,21 @@
+"""A rendering as the sections of a job."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from zoo_compute.rendering.layout import Layout
+from zoo_compute.training.examples import INPUTS
+
+MODULE = "zoo_compute.rendering.renderer:build"
+
+
+def sections_of(scene: Path, layout: Layout, slots: int) -> dict[str, Any]:
+    """`model`, `data` and `map` of a job's file."""
+    return {
+        "model": {"module": MODULE, "scene": str(scene.expanduser().resolve()), "layout": asdict(layout)},
+        "data": {"arrays": {INPUTS: layout.items}},
+        "map": {"batch_size": 1, "slots": slots, "inner_steps": layout.steps(slots)},
+    }
