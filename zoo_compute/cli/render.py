@@ -72,14 +72,14 @@ def render(
     from zoo_compute.jobs.loading import plan_job
     from zoo_compute.rendering.frames import FramesFolder
     from zoo_compute.rendering.layout import Layout
-    from zoo_compute.rendering.plan import sections_of
+    from zoo_compute.rendering.plan import data_of, sections_of
 
     layout = Layout.of(*size, frames, samples, fps)
-    folder, sections = FramesFolder(out, scene, layout), sections_of(scene, layout, slots)
+    folder, data, sections = FramesFolder(out, scene, layout), data_of(layout), sections_of(scene, layout, slots)
     if dry_run:
-        show_quote(settings, plan_job(file, options["max_budget"], **sections))
+        show_quote(settings, plan_job(file, options["max_budget"], data, **sections))
         return
-    with posted(settings, file, None, resumes=True, **options, **sections) as made:
+    with posted(settings, file, data, resumes=True, **options, **sections) as made:
         if settings.prints():
             settings.emit(made.facts, str(made.job.id))
             return

@@ -14,7 +14,7 @@ from zoo_compute.errors import UserError
 ENTRY = "rendering"  # the renderer's tensor that has these numbers: a job's first state says so what its outputs are
 SIDE = 8  # pixels: width and height are multiples of it
 MOST_PIXELS, MOST_FRAMES, MOST_SAMPLES = 1 << 25, 100_000, 4096
-TILE_PATHS = 16_384  # of a step at most: pixels of a tile times samples
+TILE_PATHS = 8192  # of a step at most, pixels of a tile times samples: a dispute has the trace of a step hashed, 4 bytes for each path and node
 PASS_SAMPLES = 4  # of a pass at most: more give less to send, fewer a picture sooner
 ROUNDS = 8  # at least, where there are so many passes: a picture grows by rounds
 MOST_STEPS = 256  # of a slot and round: each step writes beside the outputs of all of them
@@ -41,7 +41,7 @@ class Layout:
         _whole("the last frame", self.last, self.first, MOST_FRAMES)
         _whole("samples", self.pass_samples * self.passes, 1, MOST_SAMPLES)
         check_size(self.width, self.height)
-        if self.width % max(1, self.across) or self.height % max(1, self.down):
+        if min(self.across, self.down) < 1 or self.width % self.across or self.height % self.down:
             raise UserError(f"tiles of {self.across}x{self.down} do not divide {self.width}x{self.height}")
 
     @classmethod
@@ -122,9 +122,9 @@ def _whole(what: str, number: int, least: int, most: int) -> None:
 
 
 def _tile(width: int, height: int, most: int) -> tuple[int, int]:
-    """The largest tile of at most so many pixels that divides the picture, and of those the squarest."""
+    """A tile of at most so many pixels that divides the picture: of the large ones the squarest."""
     sizes = [(x, y) for x in _divisors(width) for y in _divisors(height) if x * y <= most]
-    return max(sizes, key=lambda size: (size[0] * size[1], -abs(size[0] - size[1])))
+    return max(sizes, key=lambda size: (min(size[0] * size[1], most * 3 // 4), -abs(size[0] - size[1])))
 
 
 def _divisors(number: int) -> list[int]:

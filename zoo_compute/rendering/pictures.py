@@ -32,10 +32,15 @@ class Picture:
             self._light[tile] += row.reshape(down, across, 3)
             self._passes[tile] += 1
 
+    @property
+    def light(self) -> Array:
+        """(height, width, 3) float64: the mean of the passes, 0 where none is there."""
+        mean: Array = self._light / np.maximum(self._passes, 1)
+        return mean
+
     def pixels(self) -> Array:
         """(height, width, 4) uint8: red, green, blue and opacity, which is 0 where no pass is there yet."""
-        light = self._light / np.maximum(self._passes, 1)
-        return np.concatenate([developed(light), np.where(self._passes > 0, 255, 0).astype(np.uint8)], axis=-1)
+        return np.concatenate([developed(self.light), np.where(self._passes > 0, 255, 0).astype(np.uint8)], axis=-1)
 
 
 def developed(light: Array) -> Array:

@@ -12,10 +12,14 @@ from zoo_compute.training.examples import INPUTS
 MODULE = "zoo_compute.rendering.renderer:build"
 
 
+def data_of(layout: Layout) -> dict[str, Any]:
+    """`data` of a job's file."""
+    return {"arrays": {INPUTS: layout.items}}
+
+
 def sections_of(scene: Path, layout: Layout, slots: int) -> dict[str, Any]:
-    """`model`, `data` and `map` of a job's file."""
+    """`model` and `map` of a job's file."""
     return {
         "model": {"module": MODULE, "scene": str(scene.expanduser().resolve()), "layout": asdict(layout)},
-        "data": {"arrays": {INPUTS: layout.items}},
         "map": {"batch_size": 1, "slots": slots, "inner_steps": layout.steps(slots)},
     }

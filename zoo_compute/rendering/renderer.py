@@ -17,8 +17,8 @@ from zoo_compute.rendering.vectors import Vector, added, along, chosen, cross, d
 
 FAR = 40.0  # units of the scene; what is beyond is sky
 NEAR = 0.002  # closer than this, relative to the way that a ray went, a surface is reached
-STEPS = (64, 32)  # of a ray from the camera to a surface, and of one from there to the next: a path meets two
-SHADOW_STEPS = 20  # of a ray to the sun
+STEPS = (56, 24)  # of a ray from the camera to a surface, and of one from there to the next: a path meets two
+SHADOW_STEPS = 16  # of a ray to the sun
 SUN_SIZE = 0.03  # radius of the sun's disc at distance 1: shadows have soft edges
 # Corners of a tetrahedron: four distances give the gradient.
 CORNERS = ((1.0, -1.0, -1.0), (-1.0, -1.0, 1.0), (-1.0, 1.0, -1.0), (1.0, 1.0, 1.0))
@@ -88,7 +88,7 @@ class Renderer(torch.nn.Module):
         for _ in range(steps):
             way = torch.clamp(way + self.scene.distance(*along(start, way, ray), time), max=FAR)
         left = self.scene.distance(*along(start, way, ray), time)
-        return way, ((way < FAR) & (left < 4 * NEAR * (1.0 + way))).float()
+        return way, ((way < FAR) & (left < NEAR * (1.0 + way))).float()
 
     def _normal(self, time: torch.Tensor, place: Vector) -> Vector:
         around = [torch.cat([at + NEAR * corner[axis] for corner in CORNERS]) for axis, at in enumerate(place)]
