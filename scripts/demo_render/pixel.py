@@ -86,15 +86,19 @@ def proof_of(chain: Chain, view: JobView, names: Mapping[int, str], lie: Pixel) 
     for dispute in list_disputes(chain, chain.head(), view.job):
         transcript = Transcript(chain, dispute)
         detail = transcript.conviction
-        if detail is None or detail.refuted or detail.committed is None or detail.right is None:
+        if (
+            detail is None
+            or detail.refuted
+            or (detail.step, detail.element) != (lie.options["step"], lie.options["element"])
+        ):
             continue
-        if (detail.step, detail.element) != (lie.options["step"], lie.options["element"]):
-            continue
+        assert detail.committed is not None, "of a part that is computed wrongly"
+        assert detail.right is not None, "of a part that is computed wrongly"
         said, right = (struct.unpack("<f", word.to_bytes(4, "little"))[0] for word in (detail.committed, detail.right))
         amount = sum(slashed.get(tx, 0) for tx in dispute.view.transactions)
         return Proof(
             operator=names[dispute.view.operator], dispute=dispute.name, text=detail.text, said=said, right=right, step=detail.step,
-            element=int(detail.element), gas=sum(transcript.gas.values()), slashed=format_amount(amount, places=4),
+            element=lie.options["element"], gas=sum(transcript.gas.values()), slashed=format_amount(amount, places=4),
         )  # fmt: skip
     return None
 

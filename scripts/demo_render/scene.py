@@ -45,7 +45,12 @@ def scene(x, y, z, time):
     return nearest(bodies(x, y, z, time))
 
 
-COLOURS = {"ring": (0.92, 0.42, 0.10), "figure": (0.10, 0.50, 0.46), "bead": (0.75, 0.10, 0.22), "mirror": (0.9, 0.9, 0.9)}
+COLOURS = {
+    "ring": (0.92, 0.42, 0.10),
+    "figure": (0.10, 0.50, 0.46),
+    "bead": (0.75, 0.10, 0.22),
+    "mirror": (0.9, 0.9, 0.9),
+}
 
 
 def colour(x, y, z, time):

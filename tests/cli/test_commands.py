@@ -39,6 +39,7 @@ def test_help__lists_every_group(zoo: Zoo) -> None:
         "network",
         "node",
         "quote",
+        "render",
         "store",
         "train",
     ):
@@ -47,7 +48,7 @@ def test_help__lists_every_group(zoo: Zoo) -> None:
 
 # What scripts call: a name goes only with a line in CHANGELOG.md.
 COMMANDS = {
-    "": "account completion dashboard dataset defend devnet dispute doctor job keeper map network node quote register start store train treasury verify",
+    "": "account completion dashboard dataset defend devnet dispute doctor job keeper map network node quote register render start store train treasury verify",
     "account": "create fund import list show withdraw",
     "dataset": "claim contribute fetch list show",
     "dispute": "list replay show",

@@ -28,7 +28,11 @@ def test_items__come_frame_by_frame_and_in_it_pass_by_pass() -> None:
     layout = small(frames=(7, 8))
     assert layout.items[:, 0].tolist() == [7] * 4 + [8] * 4
     assert layout.items[:4, 1:].tolist() == [[0, 0, 0], [8, 0, 0], [0, 0, 1], [8, 0, 1]]
-    assert (layout.items_of(8), layout.frames_of(0, 4), layout.frames_of(3, 2)) == (range(4, 8), range(7, 8), range(7, 9))
+    assert (layout.items_of(8), layout.frames_of(0, 4), layout.frames_of(3, 2)) == (
+        range(4, 8),
+        range(7, 8),
+        range(7, 9),
+    )
 
 
 def test_a_round__is_a_frame_or_where_there_are_few_a_part_of_one() -> None:
@@ -41,7 +45,12 @@ def test_a_round__is_a_frame_or_where_there_are_few_a_part_of_one() -> None:
 def test_numbers__are_read_as_they_were_written() -> None:
     layout = Layout.of(640, 360, (1, 48), 16, 24)
     assert Layout.read(np.array(layout.numbers, np.float32)) == layout
-    for numbers in ([1, 2], [*layout.numbers[:-1], 1.5], [641, *layout.numbers[1:]], [*layout.numbers[:2], 0, *layout.numbers[3:]]):
+    for numbers in (
+        [1, 2],
+        [*layout.numbers[:-1], 1.5],
+        [641, *layout.numbers[1:]],
+        [*layout.numbers[:2], 0, *layout.numbers[3:]],
+    ):
         with pytest.raises(UserError):
             Layout.read(numbers)
 

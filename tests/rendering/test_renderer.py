@@ -14,9 +14,9 @@ from repops.commitments import Array
 from tests.support.scenes import DEGREES, DISTANCE, silhouette, small
 from tests.support.scenes import few_steps as few_steps
 from zoo_compute.rendering.layout import ENTRY, Layout
+from zoo_compute.rendering.path_tracer.renderer import Renderer
+from zoo_compute.rendering.path_tracer.scene import Scene
 from zoo_compute.rendering.pictures import Picture
-from zoo_compute.rendering.renderer import Renderer
-from zoo_compute.rendering.scene import Scene
 
 pytestmark = pytest.mark.usefixtures("few_steps")
 SIZE = 64
@@ -57,8 +57,8 @@ def test_a_tile__is_its_part_of_the_frame_and_a_frame_has_its_time() -> None:
 
 
 def test_the_sun__lights_what_faces_it_and_bodies_cast_shadows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoo_compute.rendering.renderer.SHADOW_STEPS", 16)
-    monkeypatch.setattr("zoo_compute.rendering.renderer.STEPS", (48,))
+    monkeypatch.setattr("zoo_compute.rendering.path_tracer.renderer.SHADOW_STEPS", 16)
+    monkeypatch.setattr("zoo_compute.rendering.path_tracer.renderer.STEPS", (48,))
 
     def floor_and_ball(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
         return torch.minimum(y, torch.sqrt(x * x + (y - 2) * (y - 2) + z * z) - 1.0)

@@ -9,7 +9,7 @@ import torch
 
 from tests.support.scenes import BALL
 from zoo_compute.errors import UserError
-from zoo_compute.rendering.scene import Scene
+from zoo_compute.rendering.path_tracer.scene import Scene
 
 
 def load(folder: Path, text: str) -> Scene:

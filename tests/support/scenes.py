@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from zoo_compute.rendering import renderer
 from zoo_compute.rendering.layout import Layout
-from zoo_compute.rendering.scene import Scene
+from zoo_compute.rendering.path_tracer import renderer
+from zoo_compute.rendering.path_tracer.scene import Scene
 
 DISTANCE, DEGREES = 5.0, 40.0  # of the ball's camera
 

@@ -88,7 +88,8 @@ def posted(
     if plan.budget is None:
         raise ConfigError(
             "no budget",
-            hint=f"give --max-budget {token.exact(plan.job.most)} (the worst case)" + (f", or budget_max in {file}" if file else ""),
+            hint=f"give --max-budget {token.exact(plan.job.most)} (the worst case)"
+            + (f", or budget_max in {file}" if file else ""),
         )
     client = settings.client(store=location)
     with _serving(settings, client, serve) as served:

@@ -32,7 +32,9 @@ class Numbers(click.ParamType):
         if isinstance(value, tuple):
             return value
         numbers = str(value).split(self._between)
-        if not all(re.fullmatch(r"[0-9]{1,9}", each) for each in numbers) or len(numbers) not in ((1, 2) if self._alone else (2,)):
+        if not all(re.fullmatch(r"[0-9]{1,9}", each) for each in numbers) or len(numbers) not in (
+            (1, 2) if self._alone else (2,)
+        ):
             self.fail(f"expected {self.name}, got {value!r}", param, ctx)
         return int(numbers[0]), int(numbers[-1])
 
@@ -40,21 +42,39 @@ class Numbers(click.ParamType):
 @click.command(cls=Sending)
 @click.argument("scene", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
-    "--frames", type=Numbers("FIRST:LAST", ":", alone=True), default="1", show_default=True, metavar="FIRST:LAST",
+    "--frames",
+    type=Numbers("FIRST:LAST", ":", alone=True),
+    default="1",
+    show_default=True,
+    metavar="FIRST:LAST",
     help="Frames to render, such as 1:48, or one.",
 )
 @click.option(
-    "--size", type=Numbers("WIDTHxHEIGHT", "x", alone=False), default="640x360", show_default=True, metavar="WIDTHxHEIGHT",
+    "--size",
+    type=Numbers("WIDTHxHEIGHT", "x", alone=False),
+    default="640x360",
+    show_default=True,
+    metavar="WIDTHxHEIGHT",
     help="Size of a frame in pixels; both are multiples of 8.",
 )
 @click.option("--samples", type=int, default=16, show_default=True, help="Samples of each pixel: more give less noise.")
-@click.option("--fps", type=int, default=24, show_default=True, help="Frames of a second: of the scene's time, and of the film.")
-@click.option("--slots", type=click.IntRange(1, 64), default=2, show_default=True, help="Parts of a round, which operators render at once.")
+@click.option(
+    "--fps", type=int, default=24, show_default=True, help="Frames of a second: of the scene's time, and of the film."
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Parts of a round, which operators render at once.",
+)
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder to write the frames to."
 )
 @click.option(
-    "--job", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--job",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Job file with other sections, such as market, limits or requirements.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what it would cost at most, and post nothing.")

@@ -49,7 +49,7 @@ class Outputs:
             )
 
     @cached_property
-    def _graph(self) -> Graph:
+    def graph(self) -> Graph:
         cid = self.manifest.program.cid
         try:
             graph = encoding.decode(self._store.read(cid, max_bytes=encoding.MAX_BYTES, timeout_s=TIMEOUT_S))
@@ -97,7 +97,7 @@ class Outputs:
         return {each.slot: each for each in bundle.results}
 
     def _update(self, entry: SlotResult) -> dict[str, Array]:
-        layout = UpdateLayout.of(self._graph, self.manifest)
+        layout = UpdateLayout.of(self.graph, self.manifest)
         try:
             update = files.get(self._store, entry.update, layout, timeout_s=TIMEOUT_S)
         except BadUpdateFile as error:

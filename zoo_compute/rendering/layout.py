@@ -92,8 +92,9 @@ class Layout:
         return made.reshape(-1, 4)
 
     def steps(self, slots: int) -> int:
-        """Of a slot and round at most: a round is a frame, or less where that gives fewer than ROUNDS rounds."""
-        parts = min(self.passes, -(-ROUNDS // len(self.frames)))
+        """Of a slot and round at most: a round is a frame, or equal parts of its passes where that gives fewer than ROUNDS rounds."""
+        wanted = min(self.passes, -(-ROUNDS // len(self.frames)))
+        parts = next(parts for parts in range(wanted, self.passes + 1) if self.passes % parts == 0)
         return min(MOST_STEPS, -(-self.frame_items // (parts * slots)))
 
     def frames_of(self, first: int, count: int) -> range:

@@ -9,7 +9,7 @@ from typing import Any
 from zoo_compute.rendering.layout import Layout
 from zoo_compute.training.examples import INPUTS
 
-MODULE = "zoo_compute.rendering.renderer:build"
+MODULE = "zoo_compute.rendering.path_tracer.renderer:build"
 
 
 def data_of(layout: Layout) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from zoo_compute.rendering.layout import ENTRY, Layout
-from zoo_compute.rendering.scene import Scene
-from zoo_compute.rendering.vectors import Vector, added, along, chosen, cross, dot, product, scaled, unit
+from zoo_compute.rendering.path_tracer.scene import Scene
+from zoo_compute.rendering.path_tracer.vectors import Vector, added, along, chosen, cross, dot, product, scaled, unit
 
 FAR = 40.0  # units of the scene; what is beyond is sky
 NEAR = 0.002  # closer than this, relative to the way that a ray went, a surface is reached
@@ -29,6 +29,8 @@ class Renderer(torch.nn.Module):
 
     The pass is not computed with: passes differ by their random numbers, which are those of their steps.
     """
+
+    rendering: torch.Tensor  # the layout's numbers, under the name ENTRY
 
     def __init__(self, scene: Scene, layout: Layout) -> None:
         super().__init__()
@@ -91,8 +93,8 @@ class Renderer(torch.nn.Module):
         return way, ((way < FAR) & (left < NEAR * (1.0 + way))).float()
 
     def _normal(self, time: torch.Tensor, place: Vector) -> Vector:
-        around = [torch.cat([at + NEAR * corner[axis] for corner in CORNERS]) for axis, at in enumerate(place)]
-        distances = self.scene.distance(*around, time).reshape(len(CORNERS), -1)
+        x, y, z = (torch.cat([at + NEAR * corner[axis] for corner in CORNERS]) for axis, at in enumerate(place))
+        distances = self.scene.distance(x, y, z, time).reshape(len(CORNERS), -1)
         slope: Vector = (0.0, 0.0, 0.0)
         for corner, distance in zip(CORNERS, distances, strict=True):
             slope = along(slope, distance, corner)

@@ -16,7 +16,7 @@ def dot(a: Vector, b: Vector) -> Any:
 
 def along(start: Vector, distance: Any, direction: Vector) -> Vector:
     """start + distance * direction"""
-    return tuple(s + distance * d for s, d in zip(start, direction, strict=True))  # type: ignore[return-value]
+    return tuple(s + distance * d for s, d in zip(start, direction, strict=True))
 
 
 def scaled(a: Vector, by: Any) -> Vector:

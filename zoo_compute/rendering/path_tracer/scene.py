@@ -11,7 +11,7 @@ import torch
 
 from zoo_compute.errors import UserError
 from zoo_compute.jobs.model_source import describe_error, run_file
-from zoo_compute.rendering.vectors import Vector
+from zoo_compute.rendering.path_tracer.vectors import Vector
 
 FORMS = {
     "scene": "def scene(x, y, z, time): return distance, to the nearest surface, negative inside",
@@ -68,8 +68,14 @@ class Scene:
                 raise UserError(f"{path.name}: `{name}` is no function", hint=f"expected {FORMS[name]}")
         if "scene" not in names:
             raise UserError(f"{path.name} has no function `scene`", hint=f"expected {FORMS['scene']}")
-        ours = {"colour": _colour, "camera": _camera, "light": _light, "sky": _sky}
-        made = cls(names["scene"], *(names.get(name, own) for name, own in ours.items()), name=path.name)
+        made = cls(
+            names["scene"],
+            names.get("colour", _colour),
+            names.get("camera", _camera),
+            names.get("light", _light),
+            names.get("sky", _sky),
+            path.name,
+        )
         made.check()
         return made
 
@@ -100,7 +106,9 @@ class Scene:
             raise self._refused("scene", f"returned {_described(made)}, and not one float32 for each point")
         return made
 
-    def colour(self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, time: torch.Tensor) -> tuple[Vector, torch.Tensor]:
+    def colour(
+        self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, time: torch.Tensor
+    ) -> tuple[Vector, torch.Tensor]:
         """The colour of the surface at each point, and the share of its light that it reflects as a mirror does. Raises UserError."""
         made = self.colours(x, y, z, time)
         has_mirror = isinstance(made, tuple) and len(made) == 4
@@ -132,7 +140,11 @@ class Scene:
         return tuple(self._number(of, "one of three numbers", each, like) for each in self._three(of, made))  # type: ignore[return-value]
 
     def _three(self, of: str, made: Any) -> tuple[Any, ...]:
-        if not isinstance(made, (tuple, list, torch.Tensor)) or (isinstance(made, torch.Tensor) and not made.dim()) or len(made) != 3:
+        if (
+            not isinstance(made, (tuple, list, torch.Tensor))
+            or (isinstance(made, torch.Tensor) and not made.dim())
+            or len(made) != 3
+        ):
             raise self._refused(of, f"returned {_described(made)} where three numbers are expected")
         return tuple(made)
 
@@ -141,7 +153,9 @@ class Scene:
         if isinstance(made, (int, float)):
             return torch.full_like(like, float(made))
         if not isinstance(made, torch.Tensor) or made.shape not in (like.shape, torch.Size()):
-            raise self._refused(of, f"returned as {what} {_described(made)}, and neither a number nor one for each point")
+            raise self._refused(
+                of, f"returned as {what} {_described(made)}, and neither a number nor one for each point"
+            )
         return made.expand(like.shape)
 
     def _refused(self, of: str, what: str) -> UserError:
