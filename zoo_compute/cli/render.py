@@ -23,7 +23,7 @@ KEPT = "rounds"  # folder of rounds inside --out, until all frames are done
 
 
 class Numbers(click.ParamType):
-    """Two whole numbers, such as 1:48; one stands for both where `alone`."""
+    """Two whole numbers, such as 1:48. alone: one number means both."""
 
     def __init__(self, name: str, between: str, *, alone: bool) -> None:
         self.name, self._between, self._alone = name, between, alone

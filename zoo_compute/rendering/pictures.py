@@ -46,8 +46,8 @@ class Picture:
 def developed(light: Array) -> Array:
     """Linear light as 8 bits a colour, as screens show it (sRGB). No light is too bright: 1 - exp(-light). What is no number is black."""
     exposed = -np.expm1(-np.maximum(np.nan_to_num(light, nan=0.0), 0.0))
-    shown = np.where(exposed <= 0.0031308, 12.92 * exposed, 1.055 * exposed ** (1 / 2.4) - 0.055)
-    return np.rint(255 * np.clip(shown, 0.0, 1.0)).astype(np.uint8)
+    encoded = np.where(exposed <= 0.0031308, 12.92 * exposed, 1.055 * exposed ** (1 / 2.4) - 0.055)
+    return np.rint(255 * np.clip(encoded, 0.0, 1.0)).astype(np.uint8)
 
 
 def png(pixels: Array) -> bytes:
