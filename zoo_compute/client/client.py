@@ -121,14 +121,46 @@ class Client(Session):
         mapping of arrays. sections: of a job's file; `map` has one slot unless it says otherwise. If interrupted, call it again: it goes on.
         Raises what `train` raises, and UserError if the job ends without them.
         """
+        model = module if isinstance(module, Mapping) else {"module": module}
+        items = {"batch_size": batch_size, "slots": 1, **sections.pop("map", {})}
+        return self._mapped(max_budget, {"arrays": {INPUTS: np.asarray(inputs)}}, model=model, map=items, **sections)
+
+    def render(
+        self,
+        scene: str | Path,
+        max_budget: Amount,
+        *,
+        frames: tuple[int, int] = (1, 1),
+        size: tuple[int, int] = (640, 360),
+        samples: int = 16,
+        fps: int = 24,
+        slots: int = 2,
+        **sections: Any,
+    ) -> Any:
+        """The frames (first, last) of the scene in a file, as `zoo render` makes them: an array (frames, height, width, 3) of uint8.
+
+        size: (width, height). sections: others of a job's file. Blocks until it is final; if interrupted, call it again. Raises as `map`.
+        """
+        from zoo_compute.rendering.layout import Layout
+        from zoo_compute.rendering.pictures import Picture
+        from zoo_compute.rendering.plan import data_of, sections_of
+
+        layout = Layout.of(*size, frames, samples, fps)
+        rows = self._mapped(max_budget, data_of(layout), **sections_of(Path(scene), layout, slots), **sections)
+        made = []
+        for frame in layout.frames:
+            picture, items = Picture(layout), layout.items_of(frame)
+            picture.add(layout.items[items.start : items.stop], rows[items.start : items.stop])
+            made.append(picture.pixels()[..., :3])
+        return np.stack(made)
+
+    def _mapped(self, max_budget: Amount, data: Data, **sections: Any) -> Any:
+        """What the job of these sections made of all items. Posts it, unless it was posted before."""
         from zoo_compute.client.outputs import joined
         from zoo_compute.jobs.submission import AlreadyPosted
 
-        model = module if isinstance(module, Mapping) else {"module": module}
-        items = {"batch_size": batch_size, "slots": 1, **sections.pop("map", {})}
-        data = {"arrays": {INPUTS: np.asarray(inputs)}}
         try:
-            job = self.train(None, max_budget, data, model=model, map=items, **sections)
+            job = self.train(None, max_budget, data, **sections)
         except AlreadyPosted as posted:
             job = self.job(posted.job)
         return joined(list(job.outputs()), job.view().terms.rounds, job.id)
