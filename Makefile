@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ANVIL  := .anvil/node_modules/.bin/anvil
 ANVIL_VERSION := $(shell sed -n 's/^VERSION = "\([0-9.]*\)".*/\1/p' zoo_compute/devnet/anvil.py)
 ARGS   ?=
-FAST   := $(addprefix tests/,repository spec contracts differential stateful referee repops chain store codec formats training jobs client operators cli dashboard devnet keepers node benchmarks)
+FAST   := $(addprefix tests/,repository spec contracts differential stateful referee repops chain store codec formats training jobs client operators cli dashboard devnet keepers node rendering benchmarks)
 # Tests of real processes wait for clocks, and CI's machine is shared: there, one that fails is run once more and listed.
 RERUN  := $(if $(CI),--reruns 1)
 # The other tests take the processor time that those leave.
@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-computing test-integration test-long test-slow test-network test-deploy test-browser test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated docs docs-links format generate bench gpu wheels wheel-arm64 clean
+.PHONY: help setup demo demo-render test test-fast test-ape test-computing test-integration test-long test-slow test-network test-deploy test-browser test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated docs docs-links format generate bench gpu wheels wheel-arm64 clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -40,6 +40,9 @@ $(ANVIL): | $(VENV)/.ready
 
 demo: setup ## the whole network on this machine: a job is posted, trained, settled, paid (DATA=path, ARGS="--json")
 	@$(BIN)/python -m scripts.demo $(if $(DATA),--data $(DATA)) $(ARGS)
+
+demo-render: setup ## a network on this machine renders a picture, and convicts who lies about one pixel (two minutes; ARGS="--json")
+	@$(BIN)/python -m scripts.demo_render $(ARGS)
 
 # Integration tests wait for clocks half of the time; those that compute take what they leave.
 test: setup ## all tests but the long ones

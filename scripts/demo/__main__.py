@@ -9,39 +9,33 @@ Progress goes to stderr, the report to stdout, all files to the run's folder. Ct
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import signal
 import subprocess
 import sys
 import sysconfig
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from keepers.cli.verify import LIES_EXIT_CODE
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from keepers.queue import broker
 from scripts.demo import delivery, report
-from scripts.demo.narration import Narrator
 from scripts.demo.replay import Replaying
 from scripts.demo.report import WITNESS
+from scripts.demo.stage import Spectator, command_of, parser_of, run, say
 from tests.support.liars.commands import lying_worker
 from zoo_compute import Client
 from zoo_compute.chain.custody import read_custody
-from zoo_compute.chain.events import Event, scan
-from zoo_compute.chain.explorations import read_disputes
-from zoo_compute.chain.snapshot import read_job, read_operator
+from zoo_compute.chain.events import Event
+from zoo_compute.chain.snapshot import read_operator
 from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.errors import ZooError
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.paths import STATUS
 from zoo_compute.spec.params import ZEN
 from zoo_compute.store.cid import raw_cid
-from zoo_compute.subprocesses import tied_to_parent
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE / "demo.yaml"
@@ -64,10 +58,6 @@ VICTIM = "beta"
 # has the last two of six slots.
 LIAR, LIE_IN_SLOT, LIE_IN_STEP = "gamma", 4, 7
 PURSE = 20  # ZEN of the witness
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 class Demo:
@@ -96,7 +86,6 @@ class Demo:
 
     def run(self) -> dict[str, Any]:
         began = time.monotonic()
-        say(f"run folder: {self.folder}")
         say(
             "starting the chain and five operators (three providers, an aggregator, a verifier); devnet preset, all on CPU"
         )
@@ -117,19 +106,10 @@ class Demo:
 
     def follow(self, job: int) -> None:
         """Narrate and disturb the job until every wei is paid out."""
-        narrator = Narrator(self.network.operators)
-        chain, seen, ended = self.network.devnet.chain, self.network.devnet.network.first_block, None
+        spectator, ended = Spectator(self.network), None
         deadline = time.monotonic() + LONGEST_RUN_S
         while time.monotonic() < deadline:
-            self.network.poll()
-            newest = chain.head()
-            head = newest.number
-            events = list(scan(chain, seen, head)) if seen <= head else []
-            seen = head + 1
-            disputes = read_disputes(chain, newest, job=job)
-            for line in (*narrator.asks(disputes), *narrator.lines(events)):
-                say(line)
-            view = read_job(chain, job, head)
+            view, events, disputes = spectator.look(job)
             self.disturb(view, events)
             self.watch(view)
             self.replay(view)
@@ -201,18 +181,12 @@ class Demo:
         """Before the last round, start an outside verifier: `zoo verify JOB --follow --challenge`."""
         if not self.cheat or self.witness or view.run is None or view.run.turn < self.last_round - 1:
             return
-        devnet = self.network.devnet
-        devnet.account(WITNESS, zen=PURSE * ZEN)
+        self.network.devnet.account(WITNESS, zen=PURSE * ZEN)
         home = self.folder / WITNESS
         home.mkdir()
         options = ["--turn", str(self.last_round), "--follow", "--challenge", "--store", str(home / "store"), "--json"]
-        account = ["--account", str(devnet.key_file(WITNESS)), "--network", str(self.network.network_path)]
-        command = [sys.executable, "-m", "zoo_compute.cli.main", "verify", str(view.job), *options, *account]
-        passphrase = {"ZOO_PASSPHRASE_FILE": str(devnet.passphrase_file), "ZOO_HOME": str(home)}
-        with (home / "log").open("wb") as log, (home / "verify.json").open("wb") as output:
-            self.witness = subprocess.Popen(
-                command, stdout=output, stderr=log, env={**os.environ, **passphrase}, preexec_fn=tied_to_parent()
-            )
+        words, output = ["verify", str(view.job), *options], home / "verify.json"
+        self.witness = command_of(self.network, words, WITNESS, home, log=home / "log", output=output)
         say(f"   an outside witness re-executes what is committed: zoo verify {view.job} {' '.join(options[:4])}")
 
     def replay(self, view: JobView) -> None:
@@ -252,47 +226,21 @@ def default_data() -> Path:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="demo", description=__doc__.split("\n")[0])
+    parser = parser_of("demo", (__doc__ or "").split("\n")[0])
     parser.add_argument("--data", type=Path, default=default_data(), help="text to train on: a file or a folder")
     parser.add_argument(
         "--config", type=Path, default=CONFIG, help="the job's configuration (default: scripts/demo/demo.yaml)"
     )
-    parser.add_argument("--folder", type=Path, help="the run's folder (default: runs/demo-TIME)")
-    parser.add_argument("--json", action="store_true", help="print only report.json on stdout")
     parser.add_argument("--no-kill", action="store_true", help="kill neither a worker nor the aggregator")
     parser.add_argument("--no-cheat", action="store_true", help="make no worker lie")
     parser.add_argument("--no-replay", action="store_true", help="skip the single-process replay at the end")
     arguments = parser.parse_args()
-    folder = arguments.folder or HERE.parents[1] / "runs" / time.strftime("demo-%Y%m%d-%H%M%S")
-    signal.signal(signal.SIGTERM, _interrupt)
-    os.environ["ZOO_HOME"] = str(folder / "submitter" / "home")  # a run writes nothing outside its folder
-    try:
-        demo = Demo(
-            folder,
-            arguments.config,
-            arguments.data,
-            kill=not arguments.no_kill,
-            cheat=not arguments.no_cheat,
-            with_replay=not arguments.no_replay,
-        )
-        result = demo.run()
-    except KeyboardInterrupt:
-        say("interrupted; every process was ended")
-        return 130
-    except ZooError as error:
-        say(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""))
-        return 1
-    text = result.pop("text")
-    if arguments.json:
-        print(json.dumps(result))
-    else:
-        print(text)
-        print(folder / "report.json")
-    return 0
 
+    def play(folder: Path) -> dict[str, Any]:
+        kill, cheat, with_replay = not arguments.no_kill, not arguments.no_cheat, not arguments.no_replay
+        return Demo(folder, arguments.config, arguments.data, kill=kill, cheat=cheat, with_replay=with_replay).run()
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    return run("demo", arguments, play)
 
 
 if __name__ == "__main__":

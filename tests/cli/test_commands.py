@@ -40,6 +40,7 @@ def test_help__lists_every_group(zoo: Zoo) -> None:
         "network",
         "node",
         "quote",
+        "render",
         "serving",
         "store",
         "train",
@@ -49,7 +50,7 @@ def test_help__lists_every_group(zoo: Zoo) -> None:
 
 # What scripts call: a name goes only with a line in CHANGELOG.md.
 COMMANDS = {
-    "": "account channel completion credits dashboard dataset defend devnet dispute doctor job keeper map network node quote register serving start store train treasury verify",
+    "": "account channel completion credits dashboard dataset defend devnet dispute doctor job keeper map network node quote register render serving start store train treasury verify",
     "account": "create fund import list show withdraw",
     "channel": "add close leave list open refund",
     "credits": "buy claim pledge post-rate show",

@@ -11,7 +11,7 @@ from typing import Any
 from tests.journeys.walk import Walk, wait_until
 
 README, TRAIN, SEEDS = "README.md", "docs/guides/train.md", "tests/journeys/seeds.md"
-MAPS = "docs/guides/maps.md"
+MAPS, RENDERING = "docs/guides/maps.md", "docs/guides/rendering.md"
 OPERATING = "docs/guides/operating.md"
 JOB_FILE, PYTHON = "docs/reference/job-file.md", "docs/reference/python.md"
 FIRST_JOB, TUNE, HUGGINGFACE = (
@@ -19,7 +19,7 @@ FIRST_JOB, TUNE, HUGGINGFACE = (
     "docs/tutorials/fine-tune-gpt2.md",
     "docs/guides/huggingface.md",
 )
-PAGES = (README, FIRST_JOB, TRAIN, MAPS, TUNE, HUGGINGFACE, JOB_FILE, PYTHON, SEEDS, OPERATING)
+PAGES = (README, FIRST_JOB, TRAIN, MAPS, RENDERING, TUNE, HUGGINGFACE, JOB_FILE, PYTHON, SEEDS, OPERATING)
 LONG = {OPERATING, TUNE, HUGGINGFACE}  # pages of the journeys for which continuous integration has no time
 
 
@@ -66,6 +66,13 @@ def maps(walk: Walk) -> None:
     walk.do(MAPS, "zoo map map.yaml")
     [returned] = walk.do(MAPS, "Client().map(")
     assert "(1000, 10)" in returned.output, returned.output
+
+
+def rendering(walk: Walk) -> None:
+    """Render a scene of one's own (guides/rendering.md)."""
+    walk.do(RENDERING, "def scene")
+    walk.do(RENDERING, "zoo render scene.py")
+    walk.type("ls frames/000001.png frames/000003.png")
 
 
 def _status(walk: Walk) -> dict[str, Any]:
@@ -155,7 +162,9 @@ def _arrive(walk: Walk) -> None:
     first.type(f"zoo account fund {account['address']} --zen 50000 --coin 10")
 
 
-FIRST: dict[str, Callable[[Walk], None]] = {"train": train, "verify": verify, "provide": provide, "maps": maps}
+FIRST: dict[str, Callable[[Walk], None]] = {
+    "train": train, "verify": verify, "provide": provide, "maps": maps, "rendering": rendering,
+}  # fmt: skip
 SECOND: dict[str, Callable[[Walk], None]] = {"seeds": seeds, "manual": manual}
 THIRD: dict[str, Callable[[Walk], None]] = {"operator": operator}
 FOURTH: dict[str, Callable[[Walk], None]] = {"tune": tune}

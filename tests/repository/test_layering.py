@@ -46,6 +46,7 @@ MAY_IMPORT |= {
     "zoo_compute.inference": {*_CHAIN, "zoo_compute.serving"},
     "zoo_compute.devnet": _CHAIN,
     "zoo_compute.jobs": {*_CHAIN, "zoo_compute.serving", "zoo_compute.models", "zoo_compute.huggingface"},
+    "zoo_compute.rendering": {"repops", BASE, "zoo_compute.jobs", "zoo_compute.training"},
     "zoo_compute.client": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface", "zoo_compute.jobs"},
 }
 MAY_IMPORT["zoo_compute.dashboard"] = set(MAY_IMPORT)
@@ -265,8 +266,9 @@ def test_benchmarks_and_scripts__import_no_tests_but_their_support(path: Path):
     assert {name for name in names if not name.startswith("tests.support")} == set()
 
 
-# Built-in models are modules like a submitter's own: loaded where a job is traced, never by what a client imports.
-CLIENT_FILES = [path for path in sorted((ROOT / "zoo_compute").rglob("*.py")) if path.parent.name != "models"]
+# Built-in models and the renderer are modules like a submitter's own: loaded where a job is traced, never by what a client imports.
+TRACED = ("models", "path_tracer")
+CLIENT_FILES = [path for path in sorted((ROOT / "zoo_compute").rglob("*.py")) if path.parent.name not in TRACED]
 
 
 @pytest.mark.parametrize("path", CLIENT_FILES, ids=lambda p: str(p.relative_to(ROOT)))

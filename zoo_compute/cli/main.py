@@ -21,6 +21,7 @@ from zoo_compute.cli import (
     network,
     plugins,
     quote,
+    render,
     serving,
     store,
     train,
@@ -62,7 +63,7 @@ def root() -> None:
 
 _command: click.Command
 for _command in (
-    account.account, channel.channel, completion.completion, credits.credits_group, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, mapping.map_items, network.network, node.node, quote.quote, serving.serving, store.store, train.train, treasury.treasury,
+    account.account, channel.channel, completion.completion, credits.credits_group, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, mapping.map_items, network.network, node.node, quote.quote, render.render, serving.serving, store.store, train.train, treasury.treasury,
 ):  # fmt: skip
     root.add_command(_command)
 for _command in (

@@ -14,7 +14,10 @@ from zoo_compute.cli.sending import Sending
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from zoo_compute.client.job import Job
+    from zoo_compute.client.outputs import KeptRounds
     from zoo_compute.jobs.config import ComputeJob
     from zoo_compute.jobs.generation import Generation
 
@@ -72,34 +75,44 @@ def outputs(settings: Settings, number: int, out: Path, location: str | None) ->
     collect(settings, job, out, {"job": number})
 
 
-def collect(
-    settings: Settings, job: Job, out: Path, facts: dict[str, Any], generation: Generation | None = None
-) -> None:
-    """Fetch rounds as they become final; write the file once all are there. Raises UserError if the job ends without them."""
-    from zoo_compute.client.outputs import OutputsFile
-
-    file, status = OutputsFile(out, job.id, generation), StatusLine()
-    rounds, there = job.view().terms.rounds, file.count()
+def fetch_rounds(
+    settings: Settings, job: Job, kept: KeptRounds, added: Callable[[int], None] = lambda round_: None
+) -> int:
+    """Fetch all rounds as they become final; return how many. added: called with each. Raises UserError if the job ends without them."""
+    status = StatusLine()
+    rounds, there = job.view().terms.rounds, kept.count()
 
     def show(progress: Any) -> None:
         status.show(f"{progress.line()} · {there}/{rounds} rounds fetched", there, rounds)
 
     try:
         for made in job.outputs(after=there, poll_s=1.0, show=show):
-            file.add(made)
+            kept.add(made)
+            added(made.round)
             there += 1
     except KeyboardInterrupt:
         status.end()
         settings.say(
-            f"job {job.id} keeps running; {there} of {rounds} rounds are in {file.folder}: rerun the command to go on"
+            f"job {job.id} keeps running; {there} of {rounds} rounds are in {kept.folder}: rerun the command to go on"
         )
         raise
     status.end()
     if there < rounds:
         raise UserError(
             f"job {job.id} is over, and {there} of its {rounds} rounds are final",
-            hint=f"those are in {file.folder}, if there are any",
+            hint=f"those are in {kept.folder}, if there are any",
         )
+    return rounds
+
+
+def collect(
+    settings: Settings, job: Job, out: Path, facts: dict[str, Any], generation: Generation | None = None
+) -> None:
+    """Fetch rounds as they become final; write the file once all are there. Raises UserError if the job ends without them."""
+    from zoo_compute.client.outputs import OutputsFile
+
+    file = OutputsFile(out, job.id, generation)
+    rounds = fetch_rounds(settings, job, file)
     written = file.finish(rounds)
     if generation is not None:
         texts = len(generation.prompts)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from zoo_compute.client.job import Job
     from zoo_compute.jobs.config import ComputeJob
     from zoo_compute.jobs.generation import Generation
+    from zoo_compute.jobs.loading import Data
     from zoo_compute.training.merge import Merge
 
 OPTIONS = (
@@ -60,8 +61,8 @@ class Posted:
 @contextlib.contextmanager
 def posted(
     settings: Settings,
-    file: Path,
-    data: Path | None,
+    file: Path | None,
+    data: Data | None,
     *,
     max_budget: str | None,
     weights: Path | None,
@@ -72,16 +73,17 @@ def posted(
     merge: Merge | None = None,
     resumes: bool = False,
     check: Callable[[ComputeJob], None] = lambda job: None,
+    **sections: Any,
 ) -> Iterator[Posted]:
     """Check FILE's budget, prepare and post the job, and serve its files meanwhile. resumes: go on with a job that was posted before.
     check: refuses the job before anything else is done.
 
-    Raises AlreadyPosted.
+    sections: keys that override FILE's; without FILE they are the job. Raises AlreadyPosted.
     """
     from zoo_compute.jobs.loading import plan_job
     from zoo_compute.jobs.submission import AlreadyPosted
 
-    plan = plan_job(file, max_budget, data)
+    plan = plan_job(file, max_budget, data, **sections)
     check(plan.job)
     if plan.job.market.token != ZEN.symbol:
         settings.client(with_account=False).pay_in_token_of(plan.job)
@@ -92,7 +94,8 @@ def posted(
     if plan.budget is None:
         raise ConfigError(
             "no budget",
-            hint=f"give --max-budget {token.exact(plan.job.most)} (the worst case), or budget_max in {file}",
+            hint=f"give --max-budget {token.exact(plan.job.most)} (the worst case)"
+            + (f", or budget_max in {file}" if file else ""),
         )
     client = settings.client(store=location)
     with _serving(settings, client, serve) as served:

@@ -17,6 +17,7 @@ from zoo_compute.spec.params import REFERENCE_FLOPS, REFERENCE_GPU
 if TYPE_CHECKING:
     from zoo_compute.jobs.config import ComputeJob
     from zoo_compute.jobs.custody import CustodyTerms
+    from zoo_compute.jobs.loading import JobPlan
     from zoo_compute.jobs.quote import Quote
     from zoo_compute.training.memory import MemoryNeeds
 
@@ -34,13 +35,18 @@ REFERENCE = f"{REFERENCE_GPU} at {format_count(REFERENCE_FLOPS, 'FLOP/s')}"
 def quote(settings: Settings, file: Path, data: Path | None, max_budget: str | None, preset: str | None) -> None:
     """Print work, price range, worst-case escrow, locks and durations of the job in FILE. Needs no account; for ZEN, no chain."""
     from zoo_compute.jobs.loading import plan_job
+
+    show_quote(settings, plan_job(file, max_budget, data), preset)
+
+
+def show_quote(settings: Settings, plan: JobPlan, preset: str | None = None) -> None:
+    """Print what a job costs. preset: to quote for without a network file."""
     from zoo_compute.jobs.quote import PUBLIC, SMALL_WORK, work_unit
     from zoo_compute.jobs.quote import quote as quote_of
     from zoo_compute.spec.params import PRESETS
     from zoo_compute.training.memory import memory_needs
 
     preset_name = preset or _preset_of(settings)
-    plan = plan_job(file, max_budget, data)
     if plan.job.known_token is None:
         _ask_chain(settings, plan.job)
     money = plan.job.token

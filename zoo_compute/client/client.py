@@ -156,6 +156,37 @@ class Client(Session):
         assert job.generation is not None
         return job.generation.texts(self._mapped(job, options))
 
+    def render(
+        self,
+        scene: str | Path,
+        max_budget: Amount,
+        *,
+        frames: tuple[int, int] = (1, 1),
+        size: tuple[int, int] = (640, 360),
+        samples: int = 16,
+        fps: int = 24,
+        slots: int = 2,
+        **sections: Any,
+    ) -> Any:
+        """The frames (first, last) of the scene in a file, as `zoo render` makes them: an array (frames, height, width, 3) of uint8.
+
+        size: (width, height). sections: others of a job's file. Blocks until it is final; if interrupted, call it again. Raises as `map`.
+        """
+        from zoo_compute.rendering.layout import Layout
+        from zoo_compute.rendering.pictures import Picture
+        from zoo_compute.rendering.plan import data_of, sections_of
+
+        layout = Layout.of(*size, frames, samples, fps)
+        options = _posting_options("render", sections)
+        plan = plan_job(None, max_budget, data_of(layout), **sections_of(Path(scene), layout, slots), **sections)
+        rows = self._mapped(plan.job, options)
+        made = []
+        for frame in layout.frames:
+            picture, items = Picture(layout), layout.items_of(frame)
+            picture.add(layout.items[items.start : items.stop], rows[items.start : items.stop])
+            made.append(picture.pixels()[..., :3])
+        return np.stack(made)
+
     def _mapped(self, job: ComputeJob, options: Mapping[str, Any]) -> Any:
         """The outputs of all items. Goes on with the same job if it is posted already."""
         from zoo_compute.client.outputs import joined

@@ -56,7 +56,7 @@ class Outputs:
             )
 
     @cached_property
-    def _graph(self) -> Graph:
+    def graph(self) -> Graph:
         cid = self.manifest.program.cid
         try:
             graph = encoding.decode(self._store.read(cid, max_bytes=encoding.MAX_BYTES, timeout_s=TIMEOUT_S))
@@ -104,7 +104,7 @@ class Outputs:
         return {each.slot: each for each in bundle.results}
 
     def _update(self, entry: SlotResult) -> dict[str, Array]:
-        layout = UpdateLayout.of(self._graph, self.manifest)
+        layout = UpdateLayout.of(self.graph, self.manifest)
         try:
             update = files.get(self._store, entry.update, layout, timeout_s=TIMEOUT_S)
         except BadUpdateFile as error:
@@ -132,16 +132,11 @@ def check_path(path: Path, *, generates: bool = False) -> None:
         raise UserError(f"{path}: expected a name that ends in {' or '.join(suffixes)}")
 
 
-class OutputsFile:
-    """A file that the outputs are written to once all are there, or of a generation the texts, a line of JSON each. Until then each round is a file in the folder FILE.rounds: nothing is
-    fetched twice, and you can read them already.
-    """
+class KeptRounds:
+    """A folder of rounds of a job, each a file, so that nothing is fetched twice."""
 
-    def __init__(self, path: Path, job: int, generation: Generation | None = None) -> None:
-        check_path(path, generates=generation is not None)
-        self._generation = generation
-        self.path = path.expanduser()
-        self.folder = self.path.with_name(f"{self.path.name}.rounds")
+    def __init__(self, folder: Path, job: int) -> None:
+        self.folder = folder.expanduser()
         self._job = job
 
     def count(self) -> int:
@@ -152,9 +147,34 @@ class OutputsFile:
         self.folder.mkdir(parents=True, exist_ok=True)
         save_state(self._of(made.round), made.outputs)
 
+    def read(self, round_: int) -> dict[str, Array]:
+        return dict(load_state(self._of(round_)))
+
+    def remove(self, rounds: int) -> None:
+        """The first so many."""
+        for round_ in range(rounds):
+            self._of(round_).unlink()
+        with contextlib.suppress(OSError):  # another job's rounds may be there
+            self.folder.rmdir()
+
+    def _of(self, round_: int) -> Path:
+        return self.folder / f"job-{self._job}-round-{round_:05d}.safetensors"
+
+
+class OutputsFile(KeptRounds):
+    """A file that the outputs are written to once all are there, or of a generation the texts, a line of JSON each. Until then its rounds
+    are in the folder FILE.rounds, and you can read them already.
+    """
+
+    def __init__(self, path: Path, job: int, generation: Generation | None = None) -> None:
+        check_path(path, generates=generation is not None)
+        self._generation = generation
+        self.path = path.expanduser()
+        super().__init__(self.path.with_name(f"{self.path.name}.rounds"), job)
+
     def finish(self, rounds: int) -> dict[str, tuple[int, ...]]:
         """Write the file of all rounds; return the shapes of its arrays by name."""
-        parts = [load_state(self._of(round_)) for round_ in range(rounds)]
+        parts = [self.read(round_) for round_ in range(rounds)]
         whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         if self._generation is not None:
             lines = [json.dumps(asdict(text), ensure_ascii=False) for text in self._generation.texts(whole[OUTPUTS])]
@@ -165,11 +185,5 @@ class OutputsFile:
             write_file(self.path, stream.getbuffer())
         else:
             save_state(self.path, whole)
-        for round_ in range(rounds):
-            self._of(round_).unlink()
-        with contextlib.suppress(OSError):  # another job's rounds may be there
-            self.folder.rmdir()
+        self.remove(rounds)
         return {name: array.shape for name, array in whole.items()}
-
-    def _of(self, round_: int) -> Path:
-        return self.folder / f"job-{self._job}-round-{round_:05d}.safetensors"

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import TypeAdapter
 
 from zoo_compute.dashboard.index import Index
-from zoo_compute.dashboard.views import DisputeLook, JobLook, Numbers, OperatorLook
+from zoo_compute.dashboard.mapped import MappedJob
+from zoo_compute.dashboard.views import DisputeLook, JobLook, MapLook, Numbers, OperatorLook
 from zoo_compute.errors import UserError, ZooError
 from zoo_compute.store.errors import StoreError
 
@@ -40,6 +41,7 @@ class Looks:
         self._wanted: dict[str, float] = {}  # name of a look -> when it was asked for
         self._lock = threading.Lock()
         self._jobs: dict[int, Job] = {}
+        self._maps: dict[int, MappedJob | None] = {}  # None: a job that trains
         self._seen: dict[str, object] = {}  # name -> as of what it was read
         self._needs_at = 0.0
         self.needs: list[str] = []
@@ -93,13 +95,34 @@ class Looks:
         job = self._jobs.get(number) or self._client.job(number)
         self._jobs[number] = job
         progress = job.progress()
-        if closed[0] is not None and not any(loss is None for loss in progress.losses):
+        mapped = self._mapped(number, job, progress.final_rounds)
+        if closed[0] is not None and (mapped is not None or not any(loss is None for loss in progress.losses)):
             with self._lock:
                 self._wanted.pop(f"job {number}", None)  # nothing will change
         losses = [None if loss is None else float(loss) for loss in progress.losses]
         return JobLook(
-            progress.block, progress.state, progress.loss, losses, progress.waiting_for, list(progress.advice)
+            progress.block, progress.state, progress.loss, losses, progress.waiting_for, list(progress.advice), mapped
         )
+
+    def _mapped(self, number: int, job: Job, final_rounds: int) -> MapLook | None:
+        """Of a map; None for a job that trains, or whose files nobody has now."""
+        if number not in self._maps:
+            self._client.use_peers()
+            try:
+                self._maps[number] = MappedJob(job.view(), self._client.store)
+            except UserError:
+                self._maps[number] = None
+            except StoreError:
+                return None
+            while len(self._maps) > MOST:
+                del self._maps[next(iter(self._maps))]
+        mapped = self._maps[number]
+        return None if mapped is None else mapped.look(final_rounds, job.view)
+
+    def picture(self, job: int) -> bytes:
+        """The picture of a rendering that somebody looks at, as PNG; empty where there is none."""
+        mapped = self._maps.get(job)
+        return b"" if mapped is None else mapped.picture
 
     def _operator(self, which: str, head: Head) -> OperatorLook:
         from zoo_compute.chain.snapshot import read_operator

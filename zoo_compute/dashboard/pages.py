@@ -62,6 +62,7 @@ def routes(reader: Reader, wallet: Wallet | None = None) -> list[Route]:
     return [
         *(Route(path, _drawing(reader, page, wallet), methods=["GET"]) for path, page in pages.items()),
         Route("/node", _node(reader), methods=["GET"]),
+        Route("/jobs/{job}/picture.png", _picture(reader), methods=["GET"]),
     ]
 
 
@@ -91,6 +92,13 @@ def _node(reader: Reader) -> Callable[[Request], Response]:
         if node is None or not node.operator:
             raise HTTPException(404, "there is no operator's folder: run `zoo dashboard --home FOLDER` with yours")
         return RedirectResponse(f"/operators/{node.operator}", 303)
+
+    return endpoint
+
+
+def _picture(reader: Reader) -> Callable[[Request], Response]:
+    def endpoint(request: Request) -> Response:
+        return Response(there(reader.picture(number(request, "job")), "picture"), media_type="image/png")
 
     return endpoint
 

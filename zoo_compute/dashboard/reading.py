@@ -37,6 +37,8 @@ class LooksAt(Protocol):
 
     def want(self, name: str, type_: type[T]) -> T | None: ...
 
+    def picture(self, job: int) -> bytes: ...
+
 
 class NoLooks:
     """Of a benchmark or a test: the index alone."""
@@ -45,6 +47,9 @@ class NoLooks:
 
     def want(self, name: str, type_: type[T]) -> T | None:
         return None
+
+    def picture(self, job: int) -> bytes:
+        return b""
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,10 @@ class Reader:
 
     def job(self, number: int) -> JobDetail | None:
         return read_job.job(self.index.db, number, self._now(), self._looks.want(f"job {number}", JobLook))
+
+    def picture(self, job: int) -> bytes | None:
+        """Of a rendering, as PNG; None where there is none, or not yet."""
+        return self._looks.picture(job) or None
 
     def operators(self, after: int, limit: int) -> OperatorList:
         return read_network.operators(self.index.db, after=after, limit=limit)

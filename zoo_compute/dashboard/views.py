@@ -212,8 +212,34 @@ class DisputeList:
 
 
 @dataclass(frozen=True)
+class PictureLook:
+    """The newest frame of a rendering, at `/jobs/JOB/picture.png`. first, last: frames; passes: of so many that all its pixels have.
+
+    rounds: of the job that are in it, and so what it changes with.
+    """
+
+    width: int
+    height: int
+    frame: int
+    first: int
+    last: int
+    passes: int
+    of_passes: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class MapLook:
+    """Of a map job: its items, how many of them are final, and of a rendering the picture."""
+
+    items: int
+    final: int
+    picture: PictureLook | None
+
+
+@dataclass(frozen=True)
 class JobLook:
-    """What no event contains, as of a block: losses by round, reported by nodes, unverified; what the job waits for; advice."""
+    """What no event contains, as of a block: losses by round, reported by nodes, unverified; what the job waits for; advice; of a map its items."""
 
     block: int
     state: str
@@ -221,6 +247,7 @@ class JobLook:
     losses: list[float | None]
     waiting_for: str
     advice: list[str]
+    map: MapLook | None = None
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def load_function(reference: str, directory: Path) -> Callable[..., Any]:
     where, _, name = reference.rpartition(":")
     try:
         module = (
-            _run_file(directory / Path(where).expanduser()) if where.endswith(".py") else importlib.import_module(where)
+            run_file(directory / Path(where).expanduser()) if where.endswith(".py") else importlib.import_module(where)
         )
     except FileNotFoundError as error:
         raise UserError(f"model.module: there is no file {error.filename}", hint="give FILE.py:FUNCTION") from error
@@ -194,7 +194,7 @@ def load_function(reference: str, directory: Path) -> Callable[..., Any]:
     return function
 
 
-def _run_file(path: Path) -> ModuleType:
+def run_file(path: Path) -> ModuleType:
     """Import a file by its path. It can import its neighbours."""
     if not path.is_file():
         raise FileNotFoundError(2, "no such file", str(path))

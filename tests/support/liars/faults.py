@@ -138,7 +138,7 @@ class Liar(LyingTraining, SlotRound):
 
 @dataclass(frozen=True)
 class Lie:
-    """One bit of one element of one step, in the node that is in the middle of those of `op`."""
+    """One bit of one element of one step, in the node that is in the middle of those of `op`, or that gives the state's `entry`."""
 
     round: int
     slot: int
@@ -146,6 +146,7 @@ class Lie:
     op: str = "dot"
     element: int = 3
     bit: int = 20
+    entry: str = ""
 
     def _is_about(self, round: int, slot: int) -> bool:
         return (round, slot) == (self.round, self.slot)
@@ -154,6 +155,8 @@ class Lie:
         """Made as a SlotRound."""
         liar = Liar(*args, **options)
         nodes = [at for at, node in enumerate(liar.graph.nodes) if node.op == self.op]
+        if self.entry:
+            nodes = [each.after for each in liar.graph.state if each.name == self.entry]
         liar.elements[self.step, nodes[len(nodes) // 2]] = self.element
         liar.bit = self.bit
         return liar

@@ -26,8 +26,8 @@ def lying_tasks(arguments: argparse.Namespace) -> dict[str, worker.TaskBody]:
     if arguments.tensor:
         fault = flip_bit(round=place[0], slot=place[1], tensor=arguments.tensor, element=3, bit=20)
         return {"work.train": _named(run_shard, tamper=fault)}
-    lie = Lie(*place, step=arguments.step, op=arguments.op)
-
+    where = {name: getattr(arguments, name) for name in ("step", "op", "entry", "element", "bit")}
+    lie = Lie(*place, **where)
     return {"work.train": _named(run_shard, tamper=lie), DISPUTE_TASK: _named(run_dispute, made=lie.answered)}
 
 
@@ -48,6 +48,9 @@ def main() -> int:
     parser.add_argument("--tensor", help="of the update")
     parser.add_argument("--step", type=int, default=0, help="the inner step in which it lies")
     parser.add_argument("--op", default="dot", help="the operator; of its nodes the one in the middle lies")
+    parser.add_argument("--entry", default="", help="of the state, instead of --op: the node that gives it lies")
+    parser.add_argument("--element", type=int, default=3, help="the false element of that node")
+    parser.add_argument("--bit", type=int, default=20, help="its false bit")
     arguments, of_worker = parser.parse_known_args()
     return run.main(["worker", *of_worker], lying_tasks(arguments))
 
