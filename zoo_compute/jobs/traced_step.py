@@ -149,7 +149,9 @@ def trace_items(
 
     module = made.module("map")
     inputs = torch.from_numpy(np.zeros((batch_size, *items.shape[1:]), items.dtype))
-    decoding = generation and Decoding(generation.steps, generation.section.temperature or 0.0, generation.end)
+    decoding = None
+    if generation is not None:
+        decoding = Decoding(generation.steps, generation.section.temperature or 0.0, generation.end)
     with _tracing(), _evaluated(module):
         mapped, fresh = _decoding_step(module, decoding, batch_size)
         inputs = inputs.long() if inputs.dtype == torch.int32 else inputs
