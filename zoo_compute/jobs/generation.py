@@ -29,7 +29,10 @@ from zoo_compute.training.examples import Examples
 
 @dataclass(frozen=True)
 class Text:
-    """What was generated from a prompt. tokens: up to the end-of-text token, without it. prompt: empty if it came as tokens alone."""
+    """What was generated from a prompt. tokens: up to the end-of-text token, without it. prompt: empty if it came as tokens alone.
+
+    text: empty if tokens without a tokenizer are no bytes.
+    """
 
     prompt: str
     text: str
