@@ -7,6 +7,7 @@ from .auction import Auction
 from .audit_pool import AuditPool
 from .audits import Audits
 from .availability import Availability
+from .channels import Channels
 from .consistency_proofs import ConsistencyProofs
 from .custody import Custody
 from .datasets import Datasets
@@ -30,6 +31,7 @@ __all__ = [
     "AuditPool",
     "Audits",
     "Availability",
+    "Channels",
     "ConsistencyProofs",
     "Custody",
     "Datasets",
