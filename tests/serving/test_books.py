@@ -135,8 +135,11 @@ def test_accept__of_anothers_channel_or_none__is_refused(book: OperatorBook, cha
     chain.open(2, operator=OPERATOR + 1)
     with pytest.raises(VoucherRefused, match="channel 2 is not open to operator 7"):
         book.accept(signed(1, channel=2))
-    with pytest.raises(VoucherRefused, match="channel 3"):
+    with pytest.raises(VoucherRefused, match="channel 3 is not open to operator 7"):
         book.accept(signed(1, channel=3))
+    del chain.channels[1]
+    with pytest.raises(VoucherRefused, match="channel 1 is not open"):
+        book.accept(signed(1))
 
 
 def test_accept__after_notice__is_refused_once_it_is_seen(book: OperatorBook, chain: Chain, now: list[float]) -> None:

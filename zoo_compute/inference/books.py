@@ -105,7 +105,8 @@ class OperatorBook:
         """
         voucher = signed.voucher
         seen_at, record = self._seen.get(voucher.channel) or (time.monotonic(), self.look(voucher.channel))
-        # The signature first: strangers make nobody look again at a channel that is known.
+        self._check_operator(voucher, record)
+        # The signature before all else: strangers make nobody look again at a channel that is known.
         if not verify(self._domain, voucher, signed.signature, record.signer):
             raise VoucherRefused(
                 f"the voucher of channel {voucher.channel} is not signed by its signer, {record.signer}",
@@ -171,13 +172,16 @@ class OperatorBook:
     def close(self) -> None:
         self._vouchers.close()
 
-    def _check(self, voucher: Voucher, record: Channel, token: str | None) -> None:
-        """Whether a channel may spend so much here."""
+    def _check_operator(self, voucher: Voucher, record: Channel) -> None:
         if record.operator != self._operator:
             raise VoucherRefused(
                 f"channel {voucher.channel} is not open to operator {self._operator}",
                 hint="open a channel to this operator: `zoo channel open`",
             )
+
+    def _check(self, voucher: Voucher, record: Channel, token: str | None) -> None:
+        """Whether a channel may spend so much here."""
+        self._check_operator(voucher, record)
         if token is not None and record.token.lower() != token.lower():
             raise VoucherRefused(
                 f"channel {voucher.channel} pays in the token {record.token}, and the price is in {token}",
