@@ -28,7 +28,6 @@ from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
 from keepers.queue.received_bytes import ReceivedBytes
 from keepers.queue.work_queue import WorkQueue, WorkStatus
-from keepers.services.answered_questions import QuestionsOf
 from keepers.services.auditing import Auditing
 from keepers.services.beats import Beats
 from keepers.services.bid_seals import SECRET, BidSealer
@@ -61,7 +60,7 @@ from zoo_compute.chain.signer import HotKey
 from zoo_compute.chain.snapshot import forget_job, read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView, OperatorView
 from zoo_compute.errors import FalseLook, NeedsOperator, Refusal, Retryable, RpcsDisagree
-from zoo_compute.paths import DRAINING, QUESTIONS, REPORTS
+from zoo_compute.paths import DRAINING, REPORTS
 from zoo_compute.spec.pricing import most_capacity
 from zoo_compute.store import BlockStore, Store
 
@@ -143,8 +142,7 @@ class Keeper:
             speculation=self._speculation,
             custody=self._custody,
         )
-        questions = QuestionsOf(config.folder / QUESTIONS)
-        self.served_channels = ServedChannels(config, chain, sender, questions) if config.operator else None
+        self.served_channels = ServedChannels(config, chain, sender)
         self.disputing = Disputing(
             chain,
             sender,
@@ -154,7 +152,7 @@ class Keeper:
             reports=config.folder / REPORTS if self._verifier is not None else None,
             secret=self._secret,
             explorations=Explorations(chain),
-            questions=questions,
+            questions=self.served_channels.questions,
         )
         self._trial_checks = None
         if self._verifier is not None:

@@ -132,10 +132,9 @@ def start_lanes(config: OperatorConfig, keeper: Keeper, lanes: Lanes) -> None:
         lanes.start("answering", answering.run)
         lanes.start("statements", keeper.statements.run)
         lanes.start("checks", keeper.signer_checks.run)
+        lanes.start("channels", keeper.served_channels.run, pause_s=keeper.served_channels.pause_s)
     if keeper.receipts is not None:
         lanes.start("receipts", keeper.receipts.run, pause_s=keeper.receipts.pause_s)
-    if keeper.served_channels is not None:
-        lanes.start("channels", keeper.served_channels.run, pause_s=keeper.served_channels.pause_s)
     lanes.start("disputing", lambda progressed: keeper.disputing.run(config.poll_s, progressed))
 
 

@@ -17,7 +17,7 @@ from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.errors import Refusal, ZooError
 from zoo_compute.inference.books import RECHECKS, OperatorBook, operator_book
 from zoo_compute.operators.admitted_receipts import admitted_receipts, is_pending
-from zoo_compute.paths import VOUCHERS
+from zoo_compute.paths import QUESTIONS, VOUCHERS
 from zoo_compute.spec.params import ZEN, window_s
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ log = logging.getLogger("zoo.serving")
 
 
 class ServedChannels:
-    """questions: of the answers that were signed."""
+    """questions: of the answers that were signed, for whoever answers for their receipts."""
 
-    def __init__(self, config: OperatorConfig, chain: Chain, sender: Sender, questions: QuestionsOf) -> None:
+    def __init__(self, config: OperatorConfig, chain: Chain, sender: Sender) -> None:
         self._chain, self._sender, self._operator = chain, sender, config.operator
-        self._path, self._questions = config.folder / VOUCHERS, questions
+        self._path, self.questions = config.folder / VOUCHERS, QuestionsOf(config.folder / QUESTIONS)
         self._coin_price = parse_amount(config.coin_price)
         self._book: OperatorBook | None = None
 
@@ -97,7 +97,7 @@ class ServedChannels:
 
     def _prune(self) -> None:
         """Drop questions that can be asked about no more: admitted a window after they were issued, asked about a window after that."""
-        questions = self._questions.opened
+        questions = self.questions.opened
         if questions is None:
             return
         params = self._chain.params

@@ -89,7 +89,8 @@ def opened_seat(
 ) -> Iterator[ServedSeat]:
     """All that answers a seat's requests, checked and started. At the end it answers what was paid for.
 
-    waiting: the most requests at once. load: makes what runs the programs. Raises ConfigError, BadService, the chain's and the store's errors.
+    waiting: the most requests at once. load: makes what runs the programs. Raises ConfigError, BadService, and
+    the chain's and the store's errors.
     """
     with ExitStack() as stack:
         chain = chain or connect(load_network(config.network_path))

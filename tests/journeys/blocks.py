@@ -9,6 +9,7 @@ COMMANDS = "tests/cli/test_guide_commands.py"
 SYSTEMD, REMOTE = "tests/integration/test_systemd_units.py", "tests/integration/test_remote_worker.py"
 MACHINES, TESTNETS = "tests/cli/test_several_machines.py", "tests/integration/test_testnets.py"
 SHOWN = "shows what a command prints, on a network that has it"
+SERVING = "tests/integration/test_cli_serving.py"
 WINDOWS = "is typed in Windows, or into a file of Windows"
 
 # page -> a text in the block -> the test that runs it, or the reason why nothing does.
@@ -49,6 +50,13 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "openssl req": REMOTE,
         "tls-port": REMOTE,
         "--name alpha-2": REMOTE,
+    },
+    "docs/guides/serving.md": {
+        "serve: {kind": "tests/jobs/test_services.py",
+        "zoo serving publish": SERVING,
+        "zoo serving take": SERVING,
+        "zoo serving start": SERVING,
+        "zoo serving leave": SERVING,
     },
     "docs/guides/several-machines.md": {
         "runuser": MACHINES,
