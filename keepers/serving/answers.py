@@ -30,7 +30,7 @@ def zoo_of(answer: Answer, owed: int) -> dict[str, Any]:
             name: value.hex() if isinstance(value, bytes) else value for name, value in asdict(receipt).items()
         },
         "signature": "0x" + answer.signed.signature.hex(),
-        "outputs": _base64(outputs),
+        "outputs": as_base64(outputs),
         "shape": list(outputs.shape),
         "path": [each.hex() for each in answer.ending.path],
         "owed": str(owed),
@@ -43,16 +43,22 @@ def whole(asked: Asked, answer: Answer, texts: Texts, owed: int) -> dict[str, An
     if question.service.kind != COMPLETIONS:
         vectors = answer.ending.outputs[0, : len(question.prompts)]
         data = [
-            {"object": "embedding", "index": index, "embedding": _base64(row) if asked.as_base64 else row.tolist()}
+            {"object": "embedding", "index": index, "embedding": as_base64(row) if asked.as_base64 else row.tolist()}
             for index, row in enumerate(vectors)
         ]
-        return {"object": "list", "data": data, "model": question.service.model, "usage": usage_of(question), "zoo": zoo}
+        return {
+            "object": "list",
+            "data": data,
+            "model": question.service.model,
+            "usage": usage_of(question),
+            "zoo": zoo,
+        }
     made = tokens_of(question, answer.ending.outputs)
     choices = [
         {"text": texts.decode(tokens), "index": index, "finish_reason": _reason(question, tokens), "logprobs": None}
         for index, tokens in enumerate(made)
     ]
-    return {**_head(question), "choices": choices, "usage": usage_of(question, made), "zoo": zoo}
+    return {**head_of(question), "choices": choices, "usage": usage_of(question, made), "zoo": zoo}
 
 
 def usage_of(question: Question, made: Tokens = ()) -> dict[str, int]:
@@ -80,7 +86,7 @@ class Stream:
 
     @cached_property
     def _head(self) -> dict[str, Any]:
-        return _head(self.question)
+        return head_of(self.question)
 
     def step(self, number: int, outputs: Array) -> str:
         """What a step adds; empty if that is nothing. outputs: (rows,) of the step."""
@@ -117,7 +123,7 @@ def event(data: dict[str, Any]) -> str:
     return f"data: {json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(',', ':'))}\n\n"
 
 
-def _head(question: Question) -> dict[str, Any]:
+def head_of(question: Question) -> dict[str, Any]:
     name = f"cmpl-{question.id:064x}"[:29]
     return {"id": name, "object": "text_completion", "created": int(time.time()), "model": question.service.model}
 
@@ -126,5 +132,5 @@ def _reason(question: Question, tokens: tuple[int, ...]) -> str:
     return LENGTH if len(tokens) == question.new_tokens else STOP
 
 
-def _base64(array: Array) -> str:
+def as_base64(array: Array) -> str:
     return base64.b64encode(np.ascontiguousarray(array, "<f4").tobytes()).decode()

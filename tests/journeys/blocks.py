@@ -11,6 +11,7 @@ CHANNELS = "tests/integration/test_cli_channel.py"
 MACHINES, TESTNETS = "tests/cli/test_several_machines.py", "tests/integration/test_testnets.py"
 GENERATION = "tests/integration/test_keepers_generation.py"
 SHOWN = "shows what a command prints, on a network that has it"
+SERVING = "tests/integration/test_cli_serving.py"
 WINDOWS = "is typed in Windows, or into a file of Windows"
 
 # page -> a text in the block -> the test that runs it, or the reason why nothing does.
@@ -65,6 +66,13 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "openssl req": REMOTE,
         "tls-port": REMOTE,
         "--name alpha-2": REMOTE,
+    },
+    "docs/guides/serving.md": {
+        "serve: {kind": "tests/jobs/test_services.py",
+        "zoo serving publish": SERVING,
+        "zoo serving take": SERVING,
+        "zoo serving start": SERVING,
+        "zoo serving leave": SERVING,
     },
     "docs/guides/several-machines.md": {
         "runuser": MACHINES,

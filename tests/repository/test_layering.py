@@ -49,6 +49,7 @@ MAY_IMPORT |= {
     "zoo_compute.rendering": {"repops", BASE, "zoo_compute.jobs", "zoo_compute.training"},
     "zoo_compute.client": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface", "zoo_compute.jobs"},
 }
+MAY_IMPORT["zoo_compute.client"] |= {"zoo_compute.serving", "zoo_compute.inference"}
 MAY_IMPORT["zoo_compute.dashboard"] = set(MAY_IMPORT)
 MAY_IMPORT["zoo_compute.cli"] = set(MAY_IMPORT)
 MAY_IMPORT |= {

@@ -166,6 +166,34 @@ def test_left__forgets_what_is_closed_and_names_what_ends(book: OperatorBook, ch
     assert book.channels() == [1, 2]
 
 
+def test_accept__a_channel_in_another_token__refuses(book: OperatorBook) -> None:
+    with pytest.raises(VoucherRefused, match="pays in the token"):
+        book.accept(signed(5), token=SIGNER)
+    assert book.accept(signed(5), token=NONE) == 5
+
+
+def test_accept__a_channel_that_another_process_closed__refuses_its_old_vouchers(
+    book: OperatorBook, chain: Chain, tmp_path: Path
+) -> None:
+    book.accept(signed(5))
+    del chain.channels[1]
+    keeper = OperatorBook(tmp_path / "node" / "vouchers.sqlite", DOMAIN, OPERATOR, chain.read, RECHECK_S)
+    assert keeper.left() == []  # closed: its voucher is dropped
+    keeper.close()
+    with pytest.raises(VoucherRefused, match="not open to operator"):
+        book.accept(signed(5))
+    assert book.newest(1) is None
+
+
+def test_owed__is_what_is_signed_or_paid_of_an_own_channel(book: OperatorBook, chain: Chain) -> None:
+    assert (book.owed(1), book.owed(9)) == (0, None)
+    book.accept(signed(5))
+    assert book.owed(1) == 5
+    chain.change(1, paid=7)
+    book.look(1)
+    assert book.owed(1) == 7
+
+
 def test_accept__after_a_lost_book__counts_from_what_the_chain_paid(book: OperatorBook, chain: Chain) -> None:
     chain.change(1, paid=400)
     with pytest.raises(VoucherRefused, match="400 is owed already"):

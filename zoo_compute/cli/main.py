@@ -27,6 +27,7 @@ from zoo_compute.cli import (
     train,
     treasury,
 )
+from zoo_compute.cli import inference as live
 from zoo_compute.cli import map as mapping
 from zoo_compute.cli.context import Group, Settings
 from zoo_compute.cli.job import audit as job_audit
@@ -63,7 +64,7 @@ def root() -> None:
 
 _command: click.Command
 for _command in (
-    account.account, channel.channel, completion.completion, credits.credits_group, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, mapping.map_items, network.network, node.node, quote.quote, render.render, serving.serving, store.store, train.train, treasury.treasury,
+    account.account, channel.channel, completion.completion, credits.credits_group, dashboard.dashboard, dataset.dataset, dispute.dispute, doctor.doctor, job.job, mapping.map_items, network.network, node.node, quote.quote, render.render, serving.serving, store.store, train.train, treasury.treasury, *live.COMMANDS,
 ):  # fmt: skip
     root.add_command(_command)
 for _command in (
@@ -75,6 +76,8 @@ for _command in (
     *demands.COMMANDS, *evaluate.COMMANDS, *job_audit.COMMANDS, *job_custody.COMMANDS, *job_schema.COMMANDS, *merge.COMMANDS, *mapping.COMMANDS, *dataset.JOB_COMMANDS,
 ):  # fmt: skip
     job.job.add_command(_command)
+for _command in live.SERVING_COMMANDS:
+    serving.serving.add_command(_command)
 
 
 def build() -> click.Group:

@@ -33,6 +33,7 @@ from zoo_compute.store import BlockStore, confirmations
 from zoo_compute.training.examples import INPUTS
 
 if TYPE_CHECKING:
+    from zoo_compute.inference.client import Inference
     from zoo_compute.jobs.config import ComputeJob
     from zoo_compute.jobs.generation import Text
     from zoo_compute.jobs.submission import PreparedJob
@@ -186,6 +187,31 @@ class Client(Session):
             picture.add(layout.items[items.start : items.stop], rows[items.start : items.stop])
             made.append(picture.pixels()[..., :3])
         return np.stack(made)
+
+    def inference(
+        self,
+        service: str,
+        max_price: Amount,
+        *,
+        deposit: Amount = 1,
+        check: float = 0.01,
+        timeout_s: float = 120.0,
+        tries: int = 3,
+        at_once: int = 8,
+    ) -> Inference:
+        """A client of a model that operators serve live: `complete`, `stream`, `embed`; threads can share it.
+
+        service: its CID. max_price: whole ZEN for 1,000 tokens. deposit: whole ZEN of each channel, opened when an operator is first asked,
+        and added when it is spent. check: the chance with which an answer is computed again here. timeout_s: of one try; tries: at most,
+        each at another seat; at_once: requests in flight. Raises UserError and the store's errors.
+        """
+        from zoo_compute.inference.client import Terms, inference, scope_of
+
+        prices = ZEN.parse(max_price, what="max_price"), ZEN.parse(deposit, what="deposit")
+        scope = scope_of(self.description.preset)
+        terms = Terms(*prices, check, timeout_s, tries, at_once, scope)
+        self.use_peers()
+        return inference(self.chain, self.sender, self.store, service, terms=terms, say=self.say)
 
     def _mapped(self, job: ComputeJob, options: Mapping[str, Any]) -> Any:
         """The outputs of all items. Goes on with the same job if it is posted already."""

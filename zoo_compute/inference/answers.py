@@ -37,7 +37,8 @@ class SignedAnswer:
 class Served:
     """How a request was answered. cost: in smallest units of ZEN, of this answer; paid: with tries that nobody answered.
 
-    checked: whether the answer was computed again here. receipt: whoever has it may have it judged, for a window.
+    checked: whether the answer was computed again here; is_true: unless that showed that the receipt is false: then the answer is the one
+    that was computed here. receipt: whoever has it may have it judged, for a window.
     """
 
     seat: int
@@ -45,6 +46,7 @@ class Served:
     cost: int
     paid: int
     checked: bool
+    is_true: bool
     receipt: ReceiptFile
 
 

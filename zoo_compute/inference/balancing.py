@@ -76,9 +76,10 @@ class Balance:
         """It did not answer, or was slow: it rests, each time in a row twice as long. least_s: what it asks for."""
         with self._changed:
             known = self._of(seat)
-            rest_s = min(LONGEST_REST_S, REST_S * 2.0**known.failures)
-            known.failures += 1
-            known.rests_until = self._clock() + max(rest_s, least_s)
+            rest_s = REST_S * 2**known.failures
+            if rest_s < LONGEST_REST_S:
+                known.failures += 1
+            known.rests_until = self._clock() + max(min(rest_s, LONGEST_REST_S), least_s)
 
     def _take(self, seats: list[Seat], longest_s: float) -> Seat | None:
         ends_at = self._clock() + longest_s

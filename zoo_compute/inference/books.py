@@ -104,7 +104,8 @@ class OperatorBook:
         risks this one request.
         """
         voucher = signed.voucher
-        seen_at, record = self._seen.get(voucher.channel) or (time.monotonic(), self.look(voucher.channel))
+        known = self._seen.get(voucher.channel)
+        seen_at, record = known or (time.monotonic(), self.look(voucher.channel))
         self._check_operator(voucher, record)
         # The signature before all else: strangers make nobody look again at a channel that is known.
         if not verify(self._domain, voucher, signed.signature, record.signer):
@@ -118,7 +119,7 @@ class OperatorBook:
         self._check(voucher, record, token)
         with self._vouchers.changing():
             before = self._vouchers.newest(voucher.channel)
-            if before is None:
+            if before is None and known is not None:
                 # Another process that shares the file may have closed the channel and dropped its voucher: an older one must not count.
                 record = self.look(voucher.channel)
                 self._check(voucher, record, token)

@@ -8,9 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from zoo_compute import paths
 from zoo_compute.errors import UserError, VoucherRefused
 from zoo_compute.inference import answers
 from zoo_compute.inference.answers import Completions, Embeddings, Served, SignedAnswer
@@ -36,6 +38,7 @@ from zoo_compute.store.addresses import Scope
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.network import Network
     from zoo_compute.chain.sender import Sender
     from zoo_compute.store.interface import Store
 
@@ -95,12 +98,13 @@ class _Outcome:
     cost: int
     paid: int
     checked: bool
+    is_true: bool
     receipt: ReceiptFile
     ending: Ending
 
     @property
     def served(self) -> Served:
-        return Served(self.seat, self.operator, self.cost, self.paid, self.checked, self.receipt)
+        return Served(self.seat, self.operator, self.cost, self.paid, self.checked, self.is_true, self.receipt)
 
 
 @dataclass
@@ -145,7 +149,10 @@ class Inference:
 
         prompts: a text, texts, or lists of tokens; at most as many as the service's largest program takes.
         """
-        question = self._question(COMPLETIONS, prompts, max_tokens)
+        return self.answer_completions(self.question(COMPLETIONS, prompts, max_tokens))
+
+    def answer_completions(self, question: Question) -> Completions:
+        """As `complete`."""
         return self._completions(question, _end_of(self._request(_Request(question, None))))
 
     def stream(self, prompts: Prompts, max_tokens: int = 16) -> Generator[Piece, None, Completions]:
@@ -154,7 +161,10 @@ class Inference:
         A seat that dies on the way is followed by another, which goes on where it ended. Raises FalseStream at the end where the pieces
         were not the answer.
         """
-        question = self._question(COMPLETIONS, prompts, max_tokens)
+        return self.stream_completions(self.question(COMPLETIONS, prompts, max_tokens))
+
+    def stream_completions(self, question: Question) -> Generator[Piece, None, Completions]:
+        """As `stream`."""
         said = Said([""] * len(question.prompts))
         outcome = yield from self._request(_Request(question, said))
         answer = self._completions(question, outcome)
@@ -171,7 +181,10 @@ class Inference:
 
     def embed(self, texts: Prompts) -> Embeddings:
         """A vector for each text. Raises what `complete` raises."""
-        question = self._question(EMBEDDINGS, texts, 0)
+        return self.answer_embeddings(self.question(EMBEDDINGS, texts, 0))
+
+    def answer_embeddings(self, question: Question) -> Embeddings:
+        """As `embed`."""
         outcome = _end_of(self._request(_Request(question, None)))
         vectors = answers.vectors_of(question, outcome.ending.outputs)
         return Embeddings(**vars(outcome.served), vectors=vectors)
@@ -179,14 +192,6 @@ class Inference:
     def unchecked(self) -> list[ReceiptFile]:
         """Receipts of answers that nobody computed again, as long as they count."""
         return list(self._receipts.unchecked(self._market.time()))
-
-    def recheck(self, file: ReceiptFile) -> Path | None:
-        """Compute the answer of a receipt again: None if it is true, else the file of evidence. Raises UserError."""
-        question = self._stored.question(file.question)
-        if is_true(file.signed.receipt, self._checker.answer(question)):
-            self._receipts.checked(file)
-            return None
-        return self._receipts.accuse(file)
 
     def leave(self) -> list[int]:
         """Give notice for all channels to operators; their numbers. What no voucher was shown for comes back: `zoo channel refund`."""
@@ -197,7 +202,8 @@ class Inference:
         self._purse.close()
         self._receipts.close()
 
-    def _question(self, kind: str, prompts: Prompts, new_tokens: int) -> Question:
+    def question(self, kind: str, prompts: Prompts, new_tokens: int) -> Question:
+        """With a nonce of its own. Raises BadField for what the service cannot answer, UserError."""
         if self.service.kind != kind:
             raise UserError(f"{self.service.model} is a service of {self.service.kind}, not of {kind}")
         texts = [prompts] if isinstance(prompts, str) else list(prompts)
@@ -243,9 +249,9 @@ class Inference:
         )
 
     def _try(self, seat: Seat, request: _Request) -> Generator[Piece, None, _Outcome | None]:
-        """None: it did not answer, and `request.why` says why."""
+        """None: it did not answer, and `request.why` says why. A voucher for nothing is none: what costs nothing is paid 1 wei."""
         question, began = request.question, time.monotonic()
-        cost, graph = cost_of(question, seat.offer.price), self._checker.graph(question)
+        cost, graph = max(1, cost_of(question, seat.offer.price)), self._checker.graph(question)
         self._purse.prepare(seat.operator, cost)
         signed = self._purse.signed(seat.operator)
         scope, timeout_s = self.terms.scope, self.terms.timeout_s
@@ -279,16 +285,18 @@ class Inference:
         question, place = request.question, self._market.place
         file = ReceiptFile(answer.signed, plain(self._stored.cid, question), place.chain_id, place.serving)
         ending, checked = answer.ending, self._draw() < self.terms.check or self._is_odd(request, answer.ending)
+        true = True
         if checked:
             ending = self._checker.answer(question)
-            if not is_true(answer.signed.receipt, ending):
+            true = is_true(answer.signed.receipt, ending)
+            if not true:
                 path = self._receipts.accuse(file)
                 self._drop(seat.operator, f"its receipt is false; evidence: {path}")
             elif not answers.is_an_answer(question, ending.outputs):
                 raise UserError(f"{self.service.model} has no answer to this: its outputs are no numbers, or no tokens")
         else:
             self._receipts.keep(file, self._market.time())
-        return _Outcome(seat.number, seat.operator, cost, request.paid, checked, file, ending)
+        return _Outcome(seat.number, seat.operator, cost, request.paid, checked, true, file, ending)
 
     def _is_odd(self, request: _Request, ending: Ending) -> bool:
         """Whether outputs are no answer, or a stream had other words."""
@@ -317,11 +325,17 @@ def _end_of(request: Generator[Piece, None, _Outcome]) -> _Outcome:
 
 
 def inference(
-    chain: Chain, sender: Sender, store: Store, service: str, *, home: Path, terms: Terms, say: Say
+    chain: Chain, sender: Sender, store: Store, service: str, *, terms: Terms, say: Say, home: Path | None = None
 ) -> Inference:
-    """service: its CID. Raises BadService, the store's errors, ConfigError."""
+    """service: its CID. home: by default the user's folder for this network. Raises BadService, the store's errors, ConfigError."""
     stored = StoredService.fetch(store, service)
-    return Inference(ChainMarket(chain, sender, service, say), stored, home, terms, say=say)
+    return Inference(ChainMarket(chain, sender, service, say), stored, home or home_of(chain.network), terms, say=say)
+
+
+def home_of(network: Network) -> Path:
+    """Where the user's vouchers and receipts of a network lie. Development chains have equal ids; contracts tell them apart."""
+    deployed = sha256("".join(network.contracts.values()).encode()).hexdigest()[:16]
+    return paths.home() / "inference" / f"{network.chain_id}-{deployed}"
 
 
 def scope_of(preset: str) -> Scope:

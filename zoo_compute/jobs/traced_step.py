@@ -282,7 +282,11 @@ class _Maker:
         asked: Callable[[Any], Asked] | None = None,
     ) -> TracedStep:
         """The traced step, with what draws the module's tensors. asked: adds what a service is asked, which is no tensor of the module."""
-        kept = [entry.name for entry in program.graph.state if entry.kind != OPTIMIZER and not (asked and entry.name == ASKED)]
+        kept = [
+            entry.name
+            for entry in program.graph.state
+            if entry.kind != OPTIMIZER and not (asked and entry.name == ASKED)
+        ]
 
         def drawn(module: Any) -> dict[str, Array]:
             state = program.initial_state(asked(module) if asked else module)
