@@ -48,8 +48,12 @@ def test_a_picture__grows_as_rounds_become_final_and_the_newest_frame_is_shown(r
         assert look.picture == PictureLook(16, 8, frame, 3, 4, done // LAYOUT.tiles, LAYOUT.passes, final)
         assert opaque(picture) == min(1.0, done / LAYOUT.tiles)
     late = MappedJob(rendered.view(), rendered.job.store)
+    fetched: list[int] = []
+    of_round = late._outputs.of_round
+    late._outputs.of_round = lambda view, number: fetched.append(number) or of_round(view, number)  # type: ignore[func-returns-value]
     late.look(rounds, rendered.view)
     assert late.picture == looks[rounds][1], "whoever looks later sees the same"
+    assert fetched == [2, 3], "of the newest frame alone"
 
 
 def test_outputs_that_nobody_has__are_waited_for(rendered: RenderedJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,10 +75,9 @@ def test_a_map_that_is_no_rendering__has_items_and_no_picture(tmp_path: Path) ->
     from tests.support.map_job import ITEMS, publish
 
     job = publish(tmp_path)
-    view: Any = RenderedJob.view
     root = bytes.fromhex(job.manifest.state.root)
     terms = type("Terms", (), {"manifest": job.manifest.digest})
-    view = type("View", (), {"job": 1, "terms": terms, "checkpoint_roots": {0: root}})
+    view: Any = type("View", (), {"job": 1, "terms": terms, "checkpoint_roots": {0: root}})
     look = MappedJob(view, job.store).look(1, lambda: view)
     assert look == MapLook(len(ITEMS), 40, None)
 
