@@ -57,8 +57,8 @@ def test_another_address__is_noticed_by_each_contract_that_speaks_to_it(producti
 def test_another_token_or_timelock__is_noticed(production, name):
     found = faults(production, {name: chain.account("another")})
     expected = {
-        "zen": {("registry", "zen"), ("rewards", "zen"), ("settlement", "zen"), ("audits", "zen")},
-        "timelock": {(of, "governor") for of in ("treasury", "tasks", "rewards", "guardian", "admissions")},
+        "zen": {("registry", "zen"), ("rewards", "zen"), ("settlement", "zen"), ("audits", "zen"), ("credits", "zen")},
+        "timelock": {(of, "governor") for of in ("treasury", "tasks", "rewards", "credits", "guardian", "admissions")},
     }
     assert set(found) == expected[name]
 
