@@ -185,7 +185,7 @@ def load_after_save(config):
 
 @pytest.mark.parametrize("text", ["$", "$0", "$-1", "1$"])
 def test_a_price_that_is_no_amount_of_dollars__is_refused(text: str, tmp_path: Path):
-    with pytest.raises(ConfigError, match="expected a positive decimal such as '0.9'"):
+    with pytest.raises(ConfigError, match=r"expected a positive decimal such as '0\.9'"):
         from_dict({**GOOD, "prices": {TOKEN: {"price": text}}}, tmp_path)
     with pytest.raises(ConfigError, match="expected a positive decimal"):
         from_dict({**GOOD, "price": "$0.5"}, tmp_path)

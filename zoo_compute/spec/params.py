@@ -16,9 +16,7 @@ class Preset:
     name: str
     bid_window_s: int  # sealed bids are accepted
     reveal_window_s: int  # bids are opened
-    ready_window_s: (
-        int  # holders confirm that they hold the inputs and timed a step; custodians that are silent are replaced
-    )
+    ready_window_s: int  # holders confirm that they have the inputs and timed a step; silent custodians are replaced
     min_window_s: int  # least challenge window
     window_value: int  # ZEN smallest units: a round's cost from which on windows are longer
     exit_delay_s: int  # from exit request to withdrawal of stake
@@ -90,18 +88,14 @@ BPS: int = 10_000  # basis points in the whole
 FEE_BPS: int = 500  # of every payment, to the treasury: 5 % pays development, audits and grants
 SLASH_BPS: int = 1_000  # of a slot's lock, for a timeout or a decline: hurts, without ruining who lost power once
 MAX_SET_ASIDE: int = 900  # points of reputation that set aside a part of that: a good record pays a hundredth of a lock
-MIN_AUDIT_BPS: int = (
-    200  # of a job's slot-rounds and aggregations, that are drawn for a paid audit: with less, locks would be too large
-)
+MIN_AUDIT_BPS: int = 200  # of a job's slot-rounds and aggregations: with less, locks would be too large
 DEFAULT_AUDIT_BPS: int = 500  # of them, unless the job says otherwise
 MAX_DEPTH: int = 64  # turns that may be unfinal at once: a bit each of which were rolled back
 # A lie is found if its result is drawn, its auditor is honest (a third of the stake may be hostile), and its auditor looks (half do).
 HONEST_PARTS, HONEST_OF = 2, 3
 DILIGENT_PARTS, DILIGENT_OF = 1, 2
 VACANT_GROWTH_BPS: int = 1_000  # of a vacant seat's price, each turn: the first operator that it suits takes it
-AGGREGATION_STEPS: int = (
-    16  # of that growth within `aggregate_s`: no turn ends without an aggregator, so its seat cannot wait for turns
-)
+AGGREGATION_STEPS: int = 16  # of that growth within `aggregate_s`: no turn ends without an aggregator
 FINDER_BPS: int = 4_000  # of what a conviction leaves after restitution, to the oldest seal: hunting lies pays
 AUDITS_BPS: int = 1_000  # of the same: lies pay for the audits that find them
 RESERVE_GROWTH_BPS: int = 2_500  # of the reserve, at a re-opening: an empty auction finds its price in a few attempts
@@ -128,9 +122,7 @@ STAKE_UNIT: int = 10**12  # smallest units of ZEN: stake is counted in these, so
 PERIODS: int = 24  # of an epoch: a heartbeat counts once in each
 MAX_STOPPED_EPOCHS: int = 64  # of one halt that nobody is judged for: bounds the gas of the beat that ends it
 BREACH_BPS: int = 100  # of the stake, for an epoch in which more promised periods were missed than the SLA allows
-BREACH_FEE_BPS: int = (
-    1_000  # of that, to whoever shows it: more than gas costs, and far less than it costs to show oneself
-)
+BREACH_FEE_BPS: int = 1_000  # of that, to whoever shows it: more than gas, far less than showing oneself costs
 MAX_LONGER_WINDOWS: int = 3  # usual windows by which a claim's window can be longer, for the cost of a round
 ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it
 LEAST_BASE_FEE: int = 10**9  # wei: what a chain's base fee counts as at least, so that no demand is free
@@ -139,17 +131,11 @@ SUBMITTER_LANE: int = AGGREGATOR_SEAT + MAX_AGGREGATORS  # lanes below are the s
 STRANGERS_LANE: int = SUBMITTER_LANE + 1
 VERDICT_WORDS: int = 65  # of a bitmap of units: MAX_AGGREGATORS aggregations and 16,384 slots
 MAX_PLACES: int = 32  # of auditors, in one call: bounds its gas
-PLACE_CHANGES_READ: int = (
-    256  # of a place, back from the newest: each costs whoever makes it a bond for a time, and gas
-)
+PLACE_CHANGES_READ: int = 256  # of a place, back from the newest: each costs a bond for a time, and gas
 AUDIT_CANDIDATES: int = 4  # places that a unit's ticket names: nobody audits its own work, or replaces itself
-RESERVED_FEES: int = (
-    50  # of a verdict: "clean" without a look loses where one unit in fifty is a lie that somebody shows
-)
+RESERVED_FEES: int = 50  # of a verdict: "clean" without a look loses where one unit in fifty is a lie that is shown
 BOUNTY_FEES: int = 10  # more for "false" before the first ask, at most: a real find pays for what looking costs
-BOUNTY_OF_LOCK: int = (
-    2  # and at most one in so many parts of what the conviction took: nobody lies to have it called false
-)
+BOUNTY_OF_LOCK: int = 2  # and at most one in so many parts of what the conviction took: no lie for its bounty
 VERDICT_CLAIMS: int = 32  # settled in one call
 MIN_CUSTODIANS: int = 3  # of a job: with fewer there is no majority that outvotes one
 MAX_CUSTODIANS: int = 9  # of a job: their places are bits of a turn's word
@@ -217,9 +203,7 @@ DOLLAR: int = 10**18  # smallest units of a dollar, in rates and prices
 LEAST_RATE: int = 10**12  # dollars' smallest units for a ZEN: a millionth of a dollar
 MOST_RATE: int = 10**24  # a million dollars
 MOST_DOLLARS: int = 2**96 - 1  # smallest units that one call buys: no product can overflow
-RATE_STEP_BPS: int = (
-    1_000  # of the rate before, by which the poster's next one may differ: a stolen key moves it slowly
-)
+RATE_STEP_BPS: int = 1_000  # of the rate before, by which the next may differ: a stolen key moves it slowly
 YEAR_S: int = 31_536_000  # 365 days, for a yearly rate
 CITED_LIMIT: int = 8  # datasets a job may cite: their numbers fill one word
 MAX_DATASET_BYTES: int = 2**64 - 1
