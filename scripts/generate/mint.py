@@ -2,7 +2,8 @@
 
     python -m scripts.generate mint [--check]
 
-The attacks are played on the specification (tests/support/credit_attacks.py); the month is benchmarks/results/burn_and_mint.json.
+The attacks are played on the specification (tests/support/credit_attacks.py); the month is benchmarks/results/burn_and_mint.json, gas
+credits_gas.json beside it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from zoo_compute.spec.state import Config, World
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "design" / "burn-and-mint.md"
 MONTH = ROOT / "benchmarks" / "results" / "burn_and_mint.json"
+GAS = ROOT / "benchmarks" / "results" / "credits_gas.json"
 MINT = PRODUCTION.mint_per_epoch
 WASHED = (0, 500, 2_000, 5_000, 10_000, 40_000)  # ZEN burned for wash work
 
@@ -85,7 +87,30 @@ def month_table() -> str:
     return table(["in thirty days", ""], rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"attacks": attack_table, "dilution": dilution_table, "month": month_table}
+def gas_table() -> str:
+    gas = json.loads(GAS.read_text())
+    said = {
+        "buy": "`buy`",
+        "pledge": "`pledge`, the deposit of collateral included",
+        "post_rate": "`post_rate`",
+        "claim": "`claim` of a share",
+        "withdraw_used_up": "`TaskRegistry.withdraw` of credits that work earned",
+        "withdraw_pledge": "`NodeRegistry.withdraw` of pledged collateral",
+        "finalise_in_credits_adds": "what two payments in credits cost more than in ZEN, in one `finalise`",
+    }
+    rows = [
+        [words, f"{gas[name]:,}", f"{gas[f'{name}_first']:,}" if f"{name}_first" in gas else ""]
+        for name, words in said.items()
+    ]
+    return table(["transaction", "gas", "the first one"], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "attacks": attack_table,
+    "dilution": dilution_table,
+    "month": month_table,
+    "gas": gas_table,
+}
 
 
 def plot_month(path: Path) -> None:

@@ -84,7 +84,10 @@ else:
         registry = project.NodeRegistry.deploy(
             zen, guardian, MIN_STAKE, EXIT_DELAY_S, EPOCH_S, NEVER_S, sender=deployer
         )
-        tasks = project.TaskRegistry.deploy(treasury, deployer, guardian, False, sender=deployer)
+        credits = project.Credits.deploy(
+            zen, treasury, timelock, deployer, 0, EPOCH_S, EMISSION, 5, 60, sender=deployer
+        )
+        tasks = project.TaskRegistry.deploy(treasury, deployer, guardian, credits, False, sender=deployer)
         rewards = project.Rewards.deploy(zen, registry, timelock, EPOCH_S, EMISSION, WEIGHT_PER_FEE, sender=deployer)
         datasets = project.Datasets.deploy(tasks, rewards, sender=deployer)
         channels = project.Channels.deploy(registry, tasks, treasury, NOTICE_S, sender=deployer)
@@ -100,6 +103,7 @@ else:
         admissions = project.Admissions.deploy(registry, deployer, BENCHMARK_S, MIN_WINDOW_S, EPOCH_S, sender=deployer)
         registry.wire(auction, settlement, locks, tasks, rewards, admissions, sender=deployer)
         tasks.wire(auction, settlement, locks, sender=deployer)
+        credits.wire(tasks, registry, sender=deployer)
         rewards.wire(settlement, audits, datasets, sender=deployer)
         auction.wire(settlement, sender=deployer)
         settlement.wire(referee, availability, deployer, sender=deployer)

@@ -44,6 +44,10 @@ def test_what_would_fail_after_every_contract_is_deployed__is_refused_before():
         assert "the rewards pool (20 ZEN) is larger than the supply (10 ZEN)" in refusal(
             params, roles, supply=10 * ZEN, rewards_pool=20 * ZEN, devnet=params is DEVNET
         )
+        pools = {"rewards_pool": 10_000 * ZEN, "credits_pool": 1 * ZEN}
+        assert "the pools (10,001 ZEN) are larger than the supply (10,000 ZEN)" in refusal(
+            params, roles, supply=10_000 * ZEN, **pools, devnet=params is DEVNET
+        )
 
 
 @pytest.mark.parametrize("role", ["guardian", "proposers", "executors", "cancellers", "holder"])
@@ -92,7 +96,7 @@ def test_an_empty_rewards_pool__is_refused_unless_a_version_before_fills_it():
     )
     kit, _ = deployed(PRODUCTION, five_multisigs())
     second, _ = deployed(PRODUCTION, five_multisigs(), zen=str(kit.zen.address))
-    assert (second.zen.address, second.rewards.pool()) == (kit.zen.address, 0)
+    assert (second.zen.address, second.rewards.pool(), second.credits.pool()) == (kit.zen.address, 0, 0)
 
 
 def test_production__gives_each_role_to_its_own_multisig_and_none_to_the_deployer():
@@ -109,10 +113,13 @@ def test_production__gives_each_role_to_its_own_multisig_and_none_to_the_deploye
         assert [account for account in everybody if timelock.hasRole(role, account)] == list(accounts)
     assert not any(timelock.hasRole(timelock.DEFAULT_ADMIN_ROLE(), account) for account in everybody)
     assert kit.guardian.account() == roles.guardian
-    for contract in (kit.treasury, kit.tasks, kit.rewards, kit.guardian, kit.admissions):
+    for contract in (kit.treasury, kit.tasks, kit.rewards, kit.credits, kit.guardian, kit.admissions):
         assert contract.governor() == timelock.address
     assert kit.zen.balanceOf(kit.deployer) == 0
-    assert kit.zen.balanceOf(roles.holder) == 90_000_000 * ZEN
+    assert kit.zen.balanceOf(roles.holder) == 80_000_000 * ZEN
+    assert kit.credits.pool() == kit.rewards.pool() == 10_000_000 * ZEN
+    assert (kit.credits.rate(), int(kit.credits.poster(), 16), kit.tasks.is_allowed(kit.credits)) == (0, 0, False)
+    assert "jobs cannot be paid in credits yet" in deployment.pending[-1]
     assert "proposers and, 172800 s later, executors" in deployment.pending[0]
 
 

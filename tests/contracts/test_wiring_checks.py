@@ -68,8 +68,8 @@ def test_another_address__is_noticed_by_each_contract_that_speaks_to_it(producti
 def test_another_token_or_timelock__is_noticed(production, name):
     found = faults(production, {name: chain.account("another")})
     expected = {
-        "zen": {(of, "zen") for of in ("registry", "rewards", "settlement", "audits", "serving")},
-        "timelock": {(of, "governor") for of in ("treasury", "tasks", "rewards", "guardian", "admissions")},
+        "zen": {(of, "zen") for of in ("registry", "rewards", "settlement", "audits", "serving", "credits")},
+        "timelock": {(of, "governor") for of in ("treasury", "tasks", "rewards", "credits", "guardian", "admissions")},
     }
     assert set(found) == expected[name]
 

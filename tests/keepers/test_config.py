@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,25 @@ def test_operator_json__is_its_owners_alone_and_an_older_file_is_mended_with_a_w
     load(tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
     assert "other users could read it; it is 0600 now" in caplog.text
+
+
+def test_a_price_in_dollars__is_of_credits_while_they_have_a_rate(tmp_path: Path):
+    credits = Token("CREDIT", 18, TOKEN, rate=2 * 10**18)
+    config = from_dict({**GOOD, "prices": {TOKEN: {"price": "$0.50", "aggregator_price": "0.1"}}}, tmp_path)
+    assert (config.price_in(credits, 0), config.price_in(credits, 1)) == (25 * 10**16, 10**17)
+    stale = replace(credits, rate=0)
+    assert (config.price_in(stale, 0), config.price_in(stale, 1)) == (None, 10**17)
+    assert load_after_save(config) == config
+
+
+def load_after_save(config):
+    save(config)
+    return load(config.folder)
+
+
+@pytest.mark.parametrize("text", ["$", "$0", "$-1", "1$"])
+def test_a_price_that_is_no_amount_of_dollars__is_refused(text: str, tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"expected a positive decimal such as '0\.9'"):
+        from_dict({**GOOD, "prices": {TOKEN: {"price": text}}}, tmp_path)
+    with pytest.raises(ConfigError, match="expected a positive decimal"):
+        from_dict({**GOOD, "price": "$0.5"}, tmp_path)

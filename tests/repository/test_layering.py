@@ -97,6 +97,7 @@ LONG_FOR_A_REASON = {
     "contracts/Auction.vy": _ONE_MACHINE,
     "contracts/Availability.vy": _ONE_MACHINE,
     "contracts/Locks.vy": _ONE_MACHINE,
+    "contracts/Credits.vy": _ONE_MACHINE,
     "contracts/Descent.vy": "one check for each kind of answer, a page each, read beside the others",
     "contracts/Referee.vy": _ONE_MACHINE,
     "contracts/Rewards.vy": _ONE_MACHINE,

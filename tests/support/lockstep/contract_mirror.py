@@ -34,7 +34,18 @@ from zoo_compute.spec.receipts import ReceiptSignature
 from zoo_compute.spec.state import Config, Consent, Receipt, Seal, Voucher, World
 from zoo_compute.spec.world import Call
 
-SPENDERS = ("registry", "tasks", "rewards", "audits", "custody", "serving", "referee", "treasury", "channels", "credits")
+SPENDERS = (
+    "registry",
+    "tasks",
+    "rewards",
+    "audits",
+    "custody",
+    "serving",
+    "referee",
+    "treasury",
+    "channels",
+    "credits",
+)
 COIN = 10**24  # of the chain's, that each account has
 CONFIGURED = ("guardian", "registry", "tasks", "auction", "rewards", "treasury", "availability", "audits")
 CONFIGURED += ("custody", "admissions", "serving", "referee", "channels", "credits")

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from tests.support.lockstep.channel_invariants import channel_dues, check_channels
+from tests.support.lockstep.credit_invariants import check_credits, credit_dues
 from zoo_compute.spec import audits, bits, locks, seats
 from zoo_compute.spec.availability import SIGNER_DEMANDS
 from zoo_compute.spec.clocks import heavy_fee
@@ -66,8 +67,6 @@ def check_solvency(w: World) -> None:
     for (token, _), amount in w.buckets.items():
         treasury[token] += amount
     rewards = Sums({w.config.zen: w.pool + sum(epoch.budget - epoch.paid for epoch in w.epochs.values())})
-    mints = sum(epoch.budget - epoch.paid for epoch in w.mint_epochs.values())
-    minting = Sums({w.config.zen: w.zen_burned + sum(w.pledges.values()) + w.mint_pool + mints})
     audits = Sums(w.audits_burned)
     for (_, token), funds in w.audit_funds.items():
         audits[token] += funds.balance
@@ -86,7 +85,7 @@ def check_solvency(w: World) -> None:
                 reserve = terms.aggregator_reserve if node.payment.is_of_aggregation else terms.reserve
                 referee[w.job(job).token] += heavy_fee(node.price, reserve)
     due = {w.config.registry: registry, w.config.tasks: tasks, w.config.treasury: treasury, w.config.rewards: rewards}
-    due[w.config.credits] = minting
+    due[w.config.credits] = credit_dues(w)
     due |= {w.config.audits: audits, w.config.referee: referee, w.config.custody: custody_dues(w)}
     due[w.config.channels] = channel_dues(w)
     for holder, sums in due.items():
@@ -359,24 +358,6 @@ def check_audits(w: World) -> None:
     )
     assert holders.total() - holders[0] == w.place_count, "a place is nobody's"
     assert all(w.places[place][-1][0] for place in range(w.place_count)), "a gap among the places"
-
-
-def check_credits(w: World) -> None:
-    """A credit is a ZEN that was put in for it; an epoch mints no more than its work used up, and all of it was owed."""
-    token = w.config.credits
-    supply = sum(amount for (of, _), amount in w.balances.items() if of == token)
-    assert supply == w.zen_burned + sum(w.pledges.values()) - w.credits_used, f"{supply} credits, another sum of ZEN"
-    for account, amount in w.credits_earned.items():
-        assert amount <= w.owed.get((token, account), 0), f"{account} earned {amount} credits that nobody owes it"
-    open_shares: Counter[int] = Counter()
-    for (_, epoch), share in w.mint_shares.items():
-        open_shares[epoch] += share
-    for epoch, total in w.mint_epochs.items():
-        most = min(w.config.preset.mint_per_epoch, total.accepted)
-        assert total.paid <= total.budget <= most, f"epoch {epoch}: mints {total.budget} of {most}"
-        assert open_shares[epoch] <= total.accepted, f"epoch {epoch}: shares are more than the whole"
-        due = open_shares[epoch] * total.budget // max(1, total.accepted)
-        assert due <= total.budget - total.paid or total.paid == total.budget, f"epoch {epoch}: a share is not covered"
 
 
 def custody_dues(w: World) -> Sums:

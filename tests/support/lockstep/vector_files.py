@@ -121,7 +121,7 @@ class Recorder:
 
     config: Config
     accounts: dict[str, str] = field(default_factory=lambda: {name: name for name in ACCOUNTS})
-    tokens: dict[str, str] = field(default_factory=lambda: {name: name for name in TOKENS})
+    tokens: dict[str, str] = field(default_factory=lambda: {name: name for name in (*TOKENS, "credits")})
     steps: list[Step] = field(default_factory=list)
     contracts: Mirror | None = None
 

@@ -233,8 +233,10 @@ def the_pool_of_mints_moves_to_a_successor_but_for_what_is_set_aside(s: Stage) -
     for sender in ("deployer", "guardian", "stranger"):
         s.no("credits: not the governor", "credits", "move_pool", sender, successor, 0)
     s.no("credits: zero amount", "credits", "move_pool", "timelock", successor, 0)
+    s.no("credits: amount exceeds pool", "credits", "move_pool", "timelock", successor, ROUND + 8)
+    s.ok("credits", "move_pool", "timelock", successor, 1)
     _, epoch = worked(s)
-    s.no("credits: amount exceeds pool", "credits", "move_pool", "timelock", successor, 8)
-    s.ok("credits", "move_pool", "timelock", successor, 7)
+    s.no("credits: amount exceeds pool", "credits", "move_pool", "timelock", successor, 7)
+    s.ok("credits", "move_pool", "timelock", successor, 6)
     to_epoch(s, epoch + 1)
     assert s.ok("credits", "claim", "stranger", s.accounts["dave owner"], epoch) == DUE["dave owner"]
