@@ -11,11 +11,10 @@ from typing import Any
 
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
-from zoo_compute.serving.channels import close, close_unpaid
 
 from zoo_compute.chain import permits
 from zoo_compute.chain.sender import Receipt, Sender
-from zoo_compute.inference.channels import domain_at
+from zoo_compute.inference.channels import close, close_unpaid, domain_at
 from zoo_compute.serving.vouchers import SignedVoucher, Voucher, sign
 from zoo_compute.spec.params import ZEN
 

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from eth_account import Account
-from zoo_compute.serving.books import ClientBook, OperatorBook
 
 from benchmarks.chain.channels import ChannelBench
 from tests.support.devnet_driver import DevnetOperator
 from zoo_compute.chain.generated.bindings.channels import Channel
 from zoo_compute.chain.sender import Sender
 from zoo_compute.devnet.devnet import Devnet
+from zoo_compute.inference.books import ClientBook, OperatorBook
 from zoo_compute.serving.vouchers import SignedVoucher, Voucher, domain_of, sign, verify
 from zoo_compute.spec.params import COIN, ZEN
 

@@ -49,7 +49,7 @@ MAY_IMPORT |= {
     "zoo_compute.rendering": {"repops", BASE, "zoo_compute.jobs", "zoo_compute.training"},
     "zoo_compute.client": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface", "zoo_compute.jobs"},
 }
-MAY_IMPORT["zoo_compute.client"] |= {"zoo_compute.serving", "zoo_compute.inference"}
+MAY_IMPORT["zoo_compute.client"] |= {"zoo_compute.serving", "zoo_compute.inference", "zoo_compute.rendering"}
 MAY_IMPORT["zoo_compute.dashboard"] = set(MAY_IMPORT)
 MAY_IMPORT["zoo_compute.cli"] = set(MAY_IMPORT)
 MAY_IMPORT |= {
@@ -112,6 +112,7 @@ LONG_FOR_A_REASON = {
     "tests/node/test_tasks.py": "one worker's tasks, each in every way it can go wrong",
     "tests/contracts/test_registry.py": "one contract, function by function",
     "zoo_compute/chain/event_store.py": "one database: what is read, undone and dropped is seen together",
+    "zoo_compute/spec/params.py": "one table: the protocol's numbers, and the sums that follow from a job's terms",
     "zoo_compute/chain/revert_hints.py": "one table: a line for every reason of every contract",
     "zoo_compute/chain/views.py": "a job and an operator as read at one block, one frozen record each",
     "zoo_compute/spec/state.py": "every record of the protocol's state, and nothing else",

@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from tests.support.lockstep.channel_invariants import channel_dues, check_channels
-from tests.support.lockstep.credit_invariants import check_credits, credit_dues
+from tests.support.lockstep.channel_invariants import check_channels
+from tests.support.lockstep.credit_invariants import check_credits
+from tests.support.lockstep.solvency import Sums, check_solvency
 from zoo_compute.spec import audits, bits, locks, seats
 from zoo_compute.spec.availability import SIGNER_DEMANDS
-from zoo_compute.spec.clocks import heavy_fee
 from zoo_compute.spec.custodians import CustodyStatus
 from zoo_compute.spec.disputed_claims import claim_key
 from zoo_compute.spec.params import (
@@ -31,8 +31,6 @@ from zoo_compute.spec.params import (
 from zoo_compute.spec.state import ClaimStatus, JobState, Phase, Posted, SlashLedger, World
 from zoo_compute.spec.watching import Holding
 
-Sums = Counter[str]
-
 
 def check_invariants(w: World) -> None:
     """Every invariant of the protocol, on one world."""
@@ -50,51 +48,6 @@ def check_invariants(w: World) -> None:
     check_custody(w)
     check_channels(w)
     check_credits(w)
-
-
-def check_solvency(w: World) -> None:
-    """Each contract holds at least what it owes, in every token; donations may make it more."""
-    registry, tasks, treasury = Sums(), Sums(), Sums()
-    registry[w.config.zen] += sum(operator.stake for operator in w.operators.values())
-    for (_, token), deposit in w.collateral.items():
-        registry[token] += deposit.balance
-    for part in (w.pots, w.burned):
-        registry.update(part)
-    for job in w.jobs.values():
-        tasks[job.token] += job.escrow
-    for (token, _), amount in w.owed.items():
-        tasks[token] += amount if token != COIN else 0
-    for (token, _), amount in w.buckets.items():
-        treasury[token] += amount
-    rewards = Sums({w.config.zen: w.pool + sum(epoch.budget - epoch.paid for epoch in w.epochs.values())})
-    audits = Sums(w.audits_burned)
-    for (_, token), funds in w.audit_funds.items():
-        audits[token] += funds.balance
-    for job, budget in w.audit_budgets.items():
-        audits[w.jobs[job].token] += budget.balance + budget.reserved
-    for (token, _), amount in w.audit_owed.items():
-        audits[token] += amount
-    referee = Sums({token: amount for token, amount in w.disputes.burned.items() if token != COIN})
-    for (token, _), amount in w.disputes.owed.items():
-        referee[token] += amount if token != COIN else 0
-    for node, _ in w.disputes.nodes.values():
-        if node.payment.is_heavy:
-            job = w.disputes.claims[node.claim].job
-            terms = w.terms.get(job)
-            if terms is not None:
-                reserve = terms.aggregator_reserve if node.payment.is_of_aggregation else terms.reserve
-                referee[w.job(job).token] += heavy_fee(node.price, reserve)
-    due = {w.config.registry: registry, w.config.tasks: tasks, w.config.treasury: treasury, w.config.rewards: rewards}
-    due[w.config.credits] = credit_dues(w)
-    due |= {w.config.audits: audits, w.config.referee: referee, w.config.custody: custody_dues(w)}
-    due[w.config.channels] = channel_dues(w)
-    for holder, sums in due.items():
-        for token, amount in sums.items():
-            balance = w.balances.get((token, holder), 0)
-            gift = w.donations.get((token, holder), 0)
-            if holder == w.config.treasury:  # what arrived and is not yet collected is above its buckets
-                gift = max(0, balance - amount)
-            assert balance == amount + gift, f"{holder} holds {balance} of {token}, owes {amount}, was given {gift}"
 
 
 def check_escrow(w: World) -> None:
@@ -358,18 +311,6 @@ def check_audits(w: World) -> None:
     )
     assert holders.total() - holders[0] == w.place_count, "a place is nobody's"
     assert all(w.places[place][-1][0] for place in range(w.place_count)), "a gap among the places"
-
-
-def custody_dues(w: World) -> Sums:
-    """What Custody holds for somebody, and what was burned there."""
-    sums = Sums(w.custody_burned)
-    for (token, _), amount in w.custody_funds.items():
-        sums[token] += amount
-    for job, amount in w.custody_escrows.items():
-        sums[w.jobs[job].token] += amount
-    for (job, _), role in w.custody_roles.items():
-        sums[w.jobs[job].token] += role.reserve
-    return sums
 
 
 def check_custody(w: World) -> None:
