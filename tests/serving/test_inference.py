@@ -11,10 +11,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.support.seat_clients import COST, DEPOSIT, NEW, PROMPTS, Market, client, joined, only, right, streamed
-from tests.support.seat_servers import PRICE, seats, stored_service
+from tests.support.seat_servers import PRICE, embedding_model, seats, stored_service
 from zoo_compute.errors import UserError, VoucherRefused
 from zoo_compute.inference.answers import Completions
 from zoo_compute.inference.client import Inference, NotAnswered, Terms
@@ -75,6 +76,24 @@ def test_a_stream__yields_pieces_that_join_to_the_answer(place: Market, stored: 
         pieces, answer = streamed(inference)
         assert joined(pieces) == answer.texts == right(stored)
         assert len(pieces) > 2
+
+
+def test_embeddings__are_the_vectors_of_the_opened_outputs_and_a_lie_in_them_is_found(tmp_path: Path) -> None:
+    model = embedding_model()
+    stored = stored_service(tmp_path / "store", model)
+    vectors = model.model.embedding.weight.detach().numpy()
+    with seats(stored, tmp_path / "seats", [PRICE]) as (market, (seat,)):
+        with client(market, stored, tmp_path) as inference:
+            answer = inference.embed(["ab", "c"])
+            assert (answer.cost, answer.vectors.shape) == (3 * PRICE // 1_000, (2, 5))
+            filled = np.array([[97, 98, *[0] * 10], [99, *[0] * 11]])
+            np.testing.assert_allclose(answer.vectors, vectors[filled].mean(1), rtol=1e-5, atol=1e-6)
+            with pytest.raises(UserError, match="service of embeddings"):
+                inference.complete("ab")
+        seat.mode = "lying"
+        with client(market, stored, tmp_path, draw=lambda: 0.0) as inference:
+            again = inference.embed(["ab", "c"])
+            assert (again.is_true, again.vectors.tolist()) == (False, answer.vectors.tolist())
 
 
 # -- balance and money
@@ -188,7 +207,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from tests.support.seat_clients import *
-from tests.support.seat_servers import seats, stored_service
+from tests.support.seat_servers import embedding_model, seats, stored_service
 stored = stored_service(Path(sys.argv[1]))
 with seats(stored, Path(sys.argv[2]) / "seats", [PRICE]) as (market, made), client(market, stored, Path(sys.argv[2])) as inference:
     while True:

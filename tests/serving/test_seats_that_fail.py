@@ -9,6 +9,7 @@ import pytest
 from tests.support.seat_clients import COST, NEW, PROMPTS, Market, client, joined, only, right, streamed
 from zoo_compute.inference.client import FalseStream, NotAnswered
 from zoo_compute.serving.files import StoredService
+from zoo_compute.store.addresses import Scope
 
 FAIL = ("cut", "hang", "drip", "busy", "redirect", "takes and refuses", "payment loop", "owes a fortune")
 LIE = ("yesterday", "wrong signature", "garbage", "older receipt", "other nonce", "no json", "no receipt", "enormous")
@@ -59,6 +60,17 @@ def test_a_dead_seat__costs_nothing(place: Market, stored: StoredService, tmp_pa
     with client(market, stored, tmp_path) as inference:
         assert inference.complete(PROMPTS, NEW).paid == COST
         assert inference._purse.signed(dead.operator) == 0
+
+
+def test_a_seat_whose_url_leads_into_this_machine__is_not_asked_unless_that_is_allowed(
+    place: Market, stored: StoredService, tmp_path: Path
+) -> None:
+    market, (first, *_) = place
+    only(market, first)
+    with client(market, stored, tmp_path, scope=Scope.PUBLIC) as inference:
+        with pytest.raises(NotAnswered, match="an address that is not public"):
+            inference.complete(PROMPTS, NEW)
+        assert (first.asked, inference._purse.signed(first.operator)) == (0, 0)
 
 
 def test_retries__are_bounded_and_each_costs_one_voucher_at_most(
