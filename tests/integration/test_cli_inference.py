@@ -94,7 +94,7 @@ def test_a_false_receipt__is_named_and_the_command_fails(
     file.write_text(json.dumps(raw))
     code, out, _ = zoo.run("serving", "check", file, "--json")
     (evidence,) = json.loads(out)["false"]
-    assert (code, Path(evidence).parent) == (1, home_of(chain.network) / "receipts")
+    assert (code, Path(evidence).parent) == (3, home_of(chain.network) / "receipts")
 
 
 def test_the_proxy__is_asked_by_whoever_knows_no_vouchers(zoo: Zoo, served: Served) -> None:

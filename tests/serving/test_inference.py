@@ -17,6 +17,7 @@ import pytest
 from tests.support.seat_clients import COST, DEPOSIT, NEW, PROMPTS, Market, client, joined, only, right, streamed
 from tests.support.seat_servers import PRICE, embedding_model, seats, stored_service
 from zoo_compute.errors import UserError, VoucherRefused
+from zoo_compute.inference import usable
 from zoo_compute.inference.answers import Completions
 from zoo_compute.inference.client import Inference, NotAnswered, Terms
 from zoo_compute.serving.files import StoredService
@@ -111,6 +112,23 @@ def test_the_cheapest_seat__is_asked_first_and_a_dearer_one_than_allowed_never(
         made[1].mode = "busy"
         assert inference.complete(PROMPTS, NEW).seat == 1
     assert made[2].asked == 0
+
+
+def test_a_seat_whose_price_rose__is_looked_at_again_and_paid_its_new_price(
+    place: Market, stored: StoredService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    market, (first, *_) = place
+    monkeypatch.setattr(usable, "AGAIN_S", 0.0)
+    only(market, first)
+    with client(market, stored, tmp_path, max_price=2 * PRICE) as inference:
+        inference.complete(PROMPTS, NEW)
+        assert market.looks == 1
+        first.price = 2 * PRICE
+        only(market, first)
+        with pytest.raises(NotAnswered, match="HTTP 402"):
+            inference.complete(PROMPTS, NEW)
+        assert inference.complete(PROMPTS, NEW).cost == 2 * COST
+        assert inference._purse.signed(first.operator) == first.owes() == first.served == 3 * COST
 
 
 @pytest.mark.parametrize(

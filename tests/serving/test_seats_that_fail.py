@@ -12,7 +12,17 @@ from zoo_compute.serving.files import StoredService
 from zoo_compute.store.addresses import Scope
 
 FAIL = ("cut", "hang", "drip", "busy", "redirect", "takes and refuses", "payment loop", "owes a fortune")
-LIE = ("yesterday", "wrong signature", "garbage", "older receipt", "other nonce", "no json", "no receipt", "enormous")
+LIE = (
+    "yesterday",
+    "wrong signature",
+    "garbage",
+    "older receipt",
+    "other nonce",
+    "no json",
+    "nested",
+    "no receipt",
+    "enormous",
+)
 
 
 @pytest.mark.parametrize("mode", FAIL)

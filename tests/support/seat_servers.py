@@ -84,7 +84,7 @@ def execution(lies: bool = False, model: Callable[[], ServedModel] = served_mode
     run = backend.prepare(served.graph)
     made = Execution(served.service, served.graph, served.weights, run)
     if lies:
-        run.state[next(iter(served.weights))][...] *= -1.5
+        run.state[max(served.weights, key=lambda name: served.weights[name].size)][...] *= -1.5
     return made
 
 
@@ -111,7 +111,11 @@ class Body:
         }
 
     def whole(self) -> dict[str, Any]:
-        return {"object": "text_completion", "choices": [{"text": "never read", "index": 0}], "zoo": self.zoo()}
+        return {
+            "object": "text_completion",
+            "choices": [{"text": "never read, [" + "{" * 99, "index": 0}],
+            "zoo": self.zoo(),
+        }
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Piece by piece, in the order of steps."""
@@ -264,8 +268,6 @@ def honest(exchange: Exchange, **lies: Any) -> None:
 
 
 def _changed(change: Callable[[Exchange, Body], Callable[[dict[str, Any]], None]]) -> Callable[[Exchange], None]:
-    """Honest but for what it sends."""
-
     def mode(exchange: Exchange) -> None:
         owed = exchange.paid()
         if owed is not None:
@@ -377,6 +379,7 @@ MODES: dict[str, Callable[[Exchange], None]] = {
     "redirect": lambda exchange: exchange.begin(
         307, {"Location": exchange.seat.url + "/elsewhere", "Content-Length": "0"}
     ),
+    "nested": lambda exchange: exchange.whole(b"[" * 100_000),
     "no json": lambda exchange: exchange.whole(b"<html>"),
     "no receipt": lambda exchange: exchange.whole({"choices": [{"text": "trust me", "index": 0}]}),
     "owes a fortune": lambda exchange: exchange.refuse(402, "more", zoo={"owed": str(10**30), "cost": "1"}),

@@ -265,6 +265,8 @@ class Inference:
             )  # fmt: skip
         except (Lost, Refused, VoucherRefused) as error:
             self._balance.failed(seat, getattr(error, "retry_s", 0.0))
+            if isinstance(error, Refused):
+                self._seats.doubt()
             request.why.append(f"seat {seat.number}: {error}")
             return None
         except (Garbage, BadReceipt) as error:
@@ -272,7 +274,7 @@ class Inference:
             request.why.append(f"seat {seat.number}: {error}")
             return None
         finally:
-            request.paid += self._purse.signed(seat.operator) - signed
+            request.paid += max(0, self._purse.signed(seat.operator) - signed)  # 0 of a channel that is gone
         seconds = time.monotonic() - began
         if seconds > timeout_s / 2:
             self._balance.failed(seat)
