@@ -19,7 +19,9 @@ NEEDED = ("starlette", "uvicorn")
 
 @click.command("start", cls=Command)
 @click.option("--seat", "number", type=SEAT, required=True, help="Your seat, from `zoo serving take`.")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0 takes a free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0 takes a free one."
+)
 @click.option(
     "--host",
     default="127.0.0.1",
@@ -57,5 +59,7 @@ def start(settings: Settings, number: int, port: int, host: str, waiting: int, h
         port,
         waiting,
         settings.say,
-        lambda where: settings.emit(where, f"seat {number} answers {where['model']} at {where['url']}/v1 (Ctrl-C stops it)"),
+        lambda where: settings.emit(
+            where, f"seat {number} answers {where['model']} at {where['url']}/v1 (Ctrl-C stops it)"
+        ),
     )

@@ -46,7 +46,13 @@ def whole(asked: Asked, answer: Answer, texts: Texts, owed: int) -> dict[str, An
             {"object": "embedding", "index": index, "embedding": as_base64(row) if asked.as_base64 else row.tolist()}
             for index, row in enumerate(vectors)
         ]
-        return {"object": "list", "data": data, "model": question.service.model, "usage": usage_of(question), "zoo": zoo}
+        return {
+            "object": "list",
+            "data": data,
+            "model": question.service.model,
+            "usage": usage_of(question),
+            "zoo": zoo,
+        }
     made = tokens_of(question, answer.ending.outputs)
     choices = [
         {"text": texts.decode(tokens), "index": index, "finish_reason": _reason(question, tokens), "logprobs": None}

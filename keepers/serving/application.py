@@ -100,7 +100,9 @@ class ServedSeat:
             raise
         if asked.streams:
             live = Live(Stream(asked.question, self.texts), place, owed)
-            return StreamingResponse(live.pieces(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+            return StreamingResponse(
+                live.pieces(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            )
         answer = await asyncio.wrap_future(place.ask(asked.question))
         return JSONResponse(await run_in_threadpool(whole, asked, answer, self.texts, owed))
 
@@ -109,7 +111,9 @@ class ServedSeat:
         cost = cost_of(question, offer.price)
         zoo = {"cost": str(cost)}
         if voucher is None:
-            raise RequestRefused(402, f"the request costs {cost}, and the header Zoo-Voucher is missing", "no_voucher", zoo=zoo)
+            raise RequestRefused(
+                402, f"the request costs {cost}, and the header Zoo-Voucher is missing", "no_voucher", zoo=zoo
+            )
         try:
             # A free request needs no larger total than the last one.
             self.book.accept(voucher, cost, offer.token)
@@ -186,7 +190,9 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path}: there is no such path here" if error.status_code == 404 else error.detail
+    message = (
+        f"{request.method} {request.url.path}: there is no such path here" if error.status_code == 404 else error.detail
+    )
     body = {"error": {"message": message, "type": "invalid_request_error", "code": "no_such_path"}}
     return JSONResponse(body, error.status_code)
 

@@ -94,7 +94,10 @@ class Engine:
                 raise RequestRefused(503, "this server is stopping; ask another seat", "stopping")
             if len(self._places) >= self._most:
                 raise RequestRefused(
-                    429, f"{self._most} requests wait already; try again, or ask another seat", "queue_full", retry_s=RETRY_S
+                    429,
+                    f"{self._most} requests wait already; try again, or ask another seat",
+                    "queue_full",
+                    retry_s=RETRY_S,
                 )
             place = Place(self)
             self._places.append(place)

@@ -51,7 +51,9 @@ def load_executions(stored: StoredService, device: str, threads: int, say: Say) 
         graph = stored.graph(program)
         weights = stored.weights(graph) if weights is None else weights
         try:
-            executions[program.root] = Execution(service, graph, weights, runner(graph, chosen), threads or os.cpu_count() or 1)
+            executions[program.root] = Execution(
+                service, graph, weights, runner(graph, chosen), threads or os.cpu_count() or 1
+            )
         except BadField as error:
             raise BadService(f"the files of {stored.cid} are not what it says: {error}") from error
         say(f"{service.model} answers {program.rows} text{'s' if program.rows > 1 else ''} together on {chosen}")
@@ -166,7 +168,13 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    config: OperatorConfig, number: int, host: str, port: int, waiting: int, say: Say, started: Callable[[dict[str, Any]], None]
+    config: OperatorConfig,
+    number: int,
+    host: str,
+    port: int,
+    waiting: int,
+    say: Say,
+    started: Callable[[dict[str, Any]], None],
 ) -> None:
     """Until a signal. started: called once requests are answered, with where. Raises what `opened_seat` and `listening` raise."""
     with listening(host, port) as listener, opened_seat(config, number, waiting, say) as seat:

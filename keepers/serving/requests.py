@@ -90,21 +90,30 @@ def _check_others(raw: Mapping[str, Any], kind: str, service: Service) -> None:
         if name in ("model", PROMPTS[kind], *OURS[kind]) or value is None:
             continue
         if name not in NEUTRAL:
-            raise bad_request(f"{name}: this server does not know it, and an answer might depend on it; leave it out", name)
+            raise bad_request(
+                f"{name}: this server does not know it, and an answer might depend on it; leave it out", name
+            )
         allowed = NEUTRAL[name]
-        if allowed is not None and not any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in allowed):
+        if allowed is not None and not any(
+            value == each and isinstance(value, bool) == isinstance(each, bool) for each in allowed
+        ):
             expected = " or ".join(map(repr, allowed)) or "nothing"
-            raise bad_request(f"{name}: it would change the answer, which the service fixes; expected {expected}, got {value!r}", name)
+            raise bad_request(
+                f"{name}: it would change the answer, which the service fixes; expected {expected}, got {value!r}", name
+            )
     for name, expected_type, expected in (("stream", bool, "true or false"), ("stream_options", dict, "an object")):
         value = raw.get(name)
         if value is not None and not isinstance(value, expected_type):
             raise bad_request(f"{name}: expected {expected}, got {value!r}", name)
     if raw.get("encoding_format") not in (None, "float", "base64"):
-        raise bad_request(f"encoding_format: expected 'float' or 'base64', got {raw['encoding_format']!r}", "encoding_format")
+        raise bad_request(
+            f"encoding_format: expected 'float' or 'base64', got {raw['encoding_format']!r}", "encoding_format"
+        )
     temperature = raw.get("temperature")
     if temperature is not None and (isinstance(temperature, bool) or temperature != service.temperature):
         raise bad_request(
-            f"temperature: {service.model} samples at {service.temperature:g}, not {temperature!r}; leave it out", "temperature"
+            f"temperature: {service.model} samples at {service.temperature:g}, not {temperature!r}; leave it out",
+            "temperature",
         )
 
 

@@ -18,10 +18,15 @@ import pytest
 import requests
 from eth_account import Account
 from hexbytes import HexBytes
+from starlette.testclient import TestClient
 
 from keepers.config import OperatorConfig, from_dict, save
 from keepers.decisions.vouchers import CLOSE_GAS
+from keepers.queue.work_queue import WorkStatus
+from keepers.services.disputing import Disputing
 from keepers.services.served_channels import ServedChannels
+from keepers.serving.process import opened_seat
+from node.disputes.player import run_dispute
 from tests.integration.cli_network import CliNetwork, Zoo, zoo_fixture  # noqa: F401
 from tests.support.waiting import HANG_S
 from zoo_compute.chain import keystore
@@ -34,10 +39,11 @@ from zoo_compute.serving import receipts
 from zoo_compute.serving.execution import Ending
 from zoo_compute.serving.files import StoredService
 from zoo_compute.serving.questions import Question
-from zoo_compute.spec.frames import claim_hash
+from zoo_compute.spec.frames import Kind, claim_hash
 from zoo_compute.spec.params import ZEN, window_s
-from zoo_compute.spec.receipts import AnswerReceipt
-from zoo_compute.spec.serving import claim_of
+from zoo_compute.spec.receipts import RECEIPTS, AnswerReceipt
+from zoo_compute.spec.serving import claim_of, work_of
+from zoo_compute.spec.state import ClaimStatus
 from zoo_compute.store import open_store
 
 pytestmark = pytest.mark.integration
@@ -224,3 +230,45 @@ def test_a_server__answers_is_paid_by_the_keeper_and_its_receipt_becomes_a_claim
     sender.send(chain.serving.drop(tuple(admitted.args["claim"].values())))
     keeper.look()
     assert keeper.questions(hash) is None
+
+
+def test_an_honest_receipt_that_a_stranger_asks_about__is_answered_from_the_stored_question_and_stays_true(
+    zoo: Zoo, place: CliNetwork, config: OperatorConfig, service: str, client: ClientBook, tmp_path: Path
+) -> None:
+    devnet, chain, number = place.devnet, place.devnet.chain, taken(zoo, place, config, service)
+    opened = zoo.json("channel", "open", "10", "--operator", str(OPERATOR), "--signer", Account.from_key(KEY).address)
+    voucher = client.pay(int(opened["channel"]), ZEN)
+    with opened_seat(config, number, 4, lambda _: None) as seat, TestClient(seat.application()) as http:
+        headers = {"Zoo-Nonce": "ab" * 32, "Zoo-Voucher": json.dumps(voucher.to_dict())}
+        response = http.post("/v1/completions", json={"model": "tiny", "prompt": ["ab", "c"]}, headers=headers)
+    signed, _ = answered(response.json()["zoo"])
+    receipt = signed.receipt
+
+    stranger = Sender(chain, devnet.account("stranger"), folder=tmp_path / "stranger")
+    stranger.send(chain.serving.admit(astuple(receipt), signed.signature))
+    nothing: Any = (0, (bytes(32), bytes(32), []), [])
+    work, roots = astuple(work_of(receipt)), (receipt.segments, receipt.end, bytes(32), [])
+    claim = astuple(claim_of(OPERATOR, receipt))
+    about: Any = (RECEIPTS, claim, int(Kind.TRAINING), 0, work, roots)
+    stranger.send(chain.referee.ask_claim(*about, *nothing), value=10**17)
+
+    key = keystore.unlock(devnet.key_file("somebody"), devnet.passphrase_file.read_text().strip())
+    sender, store = Sender(chain, key), open_store(config.store_location)
+    keeper = ServedChannels(config, chain, sender)
+
+    def answer_now(task: str, name: str, request: dict[str, Any]) -> WorkStatus:
+        return WorkStatus("done", result=run_dispute({**request, "device": "cpu"}, store))
+
+    lane = Disputing(chain, sender, answer_now, operator=OPERATOR, folder=tmp_path, questions=keeper.questions)
+    (dispute,) = lane.poll_once()
+    assert len(dispute.picture.open_asks) == 1
+    (dispute,) = lane.poll_once()
+    assert dispute.picture.open_asks == []
+    devnet.warp(2 * window_s(chain.params, chain.params.receipt_s, 1) + chain.params.clocks.asker_s + 1)
+    keeper.look()
+    assert keeper.questions(claim_hash(claim_of(OPERATOR, receipt))) is not None  # its dispute is open
+    lane.poll_once()
+    assert chain.serving.admitted(claim_hash(claim_of(OPERATOR, receipt))).status == ClaimStatus.VOID
+    assert chain.serving.seats(number).lock == 5 * ZEN
+    keeper.look()
+    assert keeper.questions(claim_hash(claim_of(OPERATOR, receipt))) is None

@@ -64,7 +64,9 @@ class ServeSection:
         for count in self.rows:
             between("serve.rows", count, 1, MAX_ROWS)
         if self.temperature and (self.kind != COMPLETIONS or not COLDEST <= self.temperature <= 100):
-            raise BadField(f"serve.temperature: expected 0, or of completions {COLDEST} to 100, got {self.temperature:g}")
+            raise BadField(
+                f"serve.temperature: expected 0, or of completions {COLDEST} to 100, got {self.temperature:g}"
+            )
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,9 @@ def _vocabulary(file: ServiceFile, place: Place | None, tokenizer: Any) -> int:
         return known or file.serve.vocabulary or len(tokenizer)
     vocabulary = known or file.serve.vocabulary
     if vocabulary is None:
-        raise BadField(f"serve.vocabulary: missing; the number of tokens that the module knows, {BYTE_TOKENS} for bytes")
+        raise BadField(
+            f"serve.vocabulary: missing; the number of tokens that the module knows, {BYTE_TOKENS} for bytes"
+        )
     if known and file.serve.vocabulary not in (None, known):
         raise BadField(f"serve.vocabulary: the model has {known:,} tokens; leave it out")
     return vocabulary
@@ -198,5 +202,7 @@ def _weights(file: ServiceFile, step: TracedStep, say: Callable[[str], None]) ->
     expected = {name: (array.shape, array.dtype) for name, array in drawn.items()}
     if {name: (array.shape, array.dtype) for name, array in weights.items()} != expected:
         other = sorted(expected.keys() ^ weights.keys()) or ["a tensor of another shape"]
-        raise UserError(f"weights: {file.weights} does not fit the module: {other[0]}", hint="take the module's own weights")
+        raise UserError(
+            f"weights: {file.weights} does not fit the module: {other[0]}", hint="take the module's own weights"
+        )
     return weights

@@ -148,7 +148,9 @@ def trace_items(
 
     module = made.module("map")
     inputs = torch.from_numpy(np.zeros((batch_size, *items.shape[1:]), items.dtype))
-    decoding = generation and Decoding(generation.steps, generation.section.temperature or 0.0, generation.end)
+    decoding = None
+    if generation is not None:
+        decoding = Decoding(generation.steps, generation.section.temperature or 0.0, generation.end)
     with _tracing(), _evaluated(module):
         mapped, fresh = _decoding_step(module, decoding, batch_size)
         inputs = inputs.long() if inputs.dtype == torch.int32 else inputs
@@ -279,7 +281,11 @@ class _Maker:
         asked: Callable[[Any], Asked] | None = None,
     ) -> TracedStep:
         """The traced step, with what draws the module's tensors. asked: adds what a service is asked, which is no tensor of the module."""
-        kept = [entry.name for entry in program.graph.state if entry.kind != OPTIMIZER and not (asked and entry.name == ASKED)]
+        kept = [
+            entry.name
+            for entry in program.graph.state
+            if entry.kind != OPTIMIZER and not (asked and entry.name == ASKED)
+        ]
 
         def drawn(module: Any) -> dict[str, Array]:
             state = program.initial_state(asked(module) if asked else module)

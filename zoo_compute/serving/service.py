@@ -11,7 +11,7 @@ from typing import Any
 
 from repops.commitments import state_root_of
 from repops.fields import BadField, between, canonical_json, parse_json, read
-from zoo_compute.models.decoding_inputs import ASKED
+from zoo_compute.models.decoding_inputs import ASKED as ASKED
 from zoo_compute.spec.params import MAX_STEPS
 
 OUTPUTS = "outputs"  # the one that holds the answer

@@ -108,4 +108,3 @@ class BytePieces:
 
 def pieces_of(texts: Texts) -> Pieces | BytePieces:
     return BytePieces() if isinstance(texts, ByteTexts) else Pieces(texts)
-
