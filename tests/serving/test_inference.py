@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.embedding_model import embedding_model
 from tests.support.seat_clients import COST, DEPOSIT, NEW, PROMPTS, Market, client, joined, only, right, streamed
-from tests.support.seat_servers import PRICE, embedding_model, seats, stored_service
+from tests.support.seat_servers import PRICE, seats, stored_service
 from zoo_compute.errors import UserError, VoucherRefused
 from zoo_compute.inference import usable
 from zoo_compute.inference.answers import Completions
@@ -225,7 +226,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from tests.support.seat_clients import *
-from tests.support.seat_servers import embedding_model, seats, stored_service
+from tests.support.seat_servers import seats, stored_service
 stored = stored_service(Path(sys.argv[1]))
 with seats(stored, Path(sys.argv[2]) / "seats", [PRICE]) as (market, made), client(market, stored, Path(sys.argv[2])) as inference:
     while True:

@@ -168,6 +168,19 @@ def test_a_stream_of_other_words_than_its_receipt__is_known_as_false(
         assert inference._receipts.is_dropped(bad.operator)
 
 
+def test_a_stream_that_began_with_false_words_of_a_dead_seat__is_false_and_who_went_on_is_not_blamed(
+    place: Market, stored: StoredService, tmp_path: Path
+) -> None:
+    market, (bad, good, _) = place
+    bad.mode = "false words, dead"
+    with client(market, stored, tmp_path) as inference:
+        with pytest.raises(FalseStream) as error:
+            streamed(inference)
+        answer = error.value.answer
+        assert (answer.texts, answer.seat, answer.checked, answer.is_true) == (right(stored), 2, True, True)
+        assert [inference._receipts.is_dropped(each.operator) for each in (bad, good)] == [True, False]
+
+
 def test_a_stream_that_nobody_reads_to_its_end__frees_its_seat(
     place: Market, stored: StoredService, tmp_path: Path
 ) -> None:

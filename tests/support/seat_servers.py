@@ -14,32 +14,28 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import torch
 from coincurve import PrivateKey
 
-import repops
 from repops import backend, encoding, files
-from repops.commitments import canonical, tensor_roots
-from repops.graph import OPTIMIZER
+from tests.support.embedding_model import embedding_model
 from tests.support.seat_market import PLACE, FakeMarket
-from tests.support.served_model import CONTEXT, ROWS, VOCABULARY, ServedModel, served_model
+from tests.support.served_model import ServedModel, served_model
 from zoo_compute.errors import VoucherRefused
 from zoo_compute.inference.books import OperatorBook
 from zoo_compute.inference.purse import address_of
 from zoo_compute.inference.seats import Seat
-from zoo_compute.models.asked import STEP, Asked
 from zoo_compute.serving import receipts, vouchers
 from zoo_compute.serving.execution import Ending, Execution, tokens_of
 from zoo_compute.serving.files import StoredService
 from zoo_compute.serving.prices import cost_of
 from zoo_compute.serving.questions import Question
 from zoo_compute.serving.receipt_file import receipt_to_dict
-from zoo_compute.serving.service import ASKED, BYTES, COMPLETIONS, EMBEDDINGS, ServedProgram, Service
+from zoo_compute.serving.service import COMPLETIONS
 from zoo_compute.serving.texts import ByteTexts, pieces_of
 from zoo_compute.spec.params import ZEN
 from zoo_compute.spec.receipts import Offer
 from zoo_compute.store import BlockStore
-from zoo_compute.store.cid import cid_of, digest_of
+from zoo_compute.store.cid import digest_of
 
 LOCK, PRICE = 1_000 * ZEN, 1_000_000  # a token costs 1,000
 RECHECK_S = 60.0
@@ -54,34 +50,9 @@ def stored_service(folder: Path, served: ServedModel | None = None) -> StoredSer
 
 
 @cache
-def embedding_model() -> ServedModel:
-    """A vector for each text: the mean of its tokens' vectors."""
-    torch.manual_seed(1)
-    asked = Asked(_Mean(), (1, ROWS, CONTEXT)).eval()
-    graph = repops.trace_map(asked, torch.zeros(ROWS, CONTEXT, dtype=torch.int64), 1, fresh=(STEP,)).graph
-    tensors = asked.state_dict()
-    names = [entry.name for entry in graph.state if entry.kind != OPTIMIZER and entry.name != ASKED]
-    weights = {name: canonical(tensors[name].numpy()) for name in names}
-    program = ServedProgram(ROWS, cid_of(encoding.encode(graph)), encoding.root(graph).hex())
-    roots = {name: root.hex() for name, root in tensor_roots(weights).items()}
-    service = Service(EMBEDDINGS, "mean", CONTEXT, VOCABULARY, None, BYTES, cid_of(b"weights"), roots, (program,))
-    return ServedModel(service, graph, weights, asked)
-
-
-class _Mean(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = torch.nn.Embedding(VOCABULARY, 5)
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.embedding(tokens).mean(1)
-
-
-@cache
 def execution(lies: bool = False, model: Callable[[], ServedModel] = served_model) -> Execution:
     """One that lies has another weight than it says."""
-    served = model()
-    run = backend.prepare(served.graph)
+    served, run = model(), backend.prepare(model().graph)
     made = Execution(served.service, served.graph, served.weights, run)
     if lies:
         run.state[max(served.weights, key=lambda name: served.weights[name].size)][...] *= -1.5
@@ -290,6 +261,12 @@ def false_words(exchange: Exchange, body: Body) -> Callable[[dict[str, Any]], No
     return change
 
 
+def false_words_and_dead(exchange: Exchange) -> None:
+    if exchange.paid() is not None:
+        exchange.begin()
+        exchange.event({"choices": [{"text": "???", "index": 1}]})
+
+
 def older(exchange: Exchange) -> None:
     """A receipt of an earlier question, and its answer."""
     owed = exchange.paid()
@@ -366,6 +343,7 @@ MODES: dict[str, Callable[[Exchange], None]] = {
     "wrong signature": lambda exchange: honest(exchange, key=b"\x77" * 32),
     "garbage": _changed(garbage),
     "false words": _changed(false_words),
+    "false words, dead": false_words_and_dead,
     "older receipt": older,
     "other nonce": other_nonce,
     "two receipts": two_receipts,

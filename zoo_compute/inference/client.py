@@ -172,7 +172,7 @@ class Inference:
             piece = said.reach(index, text)
             if piece is not None:
                 yield piece
-        if said.is_false or said.texts != list(answer.texts):
+        if said.texts != list(answer.texts):
             for number, words in said.by.items():
                 if not all(text.startswith(each) for text, each in zip(answer.texts, words, strict=True)):
                     self._drop(number, "it streamed a text that is not the answer")
@@ -309,7 +309,7 @@ class Inference:
             return False
         tokens, _ = answers.completed(question, ending.outputs)
         texts = [self.texts.decode(each) for each in tokens]
-        return said.is_false or not all(text.startswith(each) for text, each in zip(texts, said.texts, strict=True))
+        return not all(text.startswith(each) for text, each in zip(texts, said.texts, strict=True))
 
     def _drop(self, number: int, why: str) -> None:
         self._receipts.drop(number, why)

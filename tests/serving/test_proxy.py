@@ -10,7 +10,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from keepers.serving.proxy import application
-from tests.serving.conftest import place, stored  # noqa: F401
 from tests.support.seat_clients import COST, NEW, PROMPTS, Market, client, right
 from zoo_compute.inference.client import Inference
 from zoo_compute.serving.files import StoredService
@@ -19,7 +18,7 @@ BODY = {"model": "tiny", "prompt": PROMPTS, "max_tokens": NEW}
 
 
 @pytest.fixture
-def inference(place: Market, stored: StoredService, tmp_path: Path) -> Any:  # noqa: F811
+def inference(place: Market, stored: StoredService, tmp_path: Path) -> Any:
     with client(place[0], stored, tmp_path) as made:
         yield made
 
@@ -31,7 +30,7 @@ def web(inference: Inference) -> TestClient:
 
 def test_a_request_without_vouchers__is_answered_and_paid(
     web: TestClient, place: Market, stored: StoredService
-) -> None:  # noqa: F811
+) -> None:
     answer = web.post("/v1/completions", json=BODY).json()
     assert tuple(each["text"] for each in answer["choices"]) == right(stored)
     assert [each["finish_reason"] for each in answer["choices"]] == ["length", "length"]
@@ -41,7 +40,7 @@ def test_a_request_without_vouchers__is_answered_and_paid(
     assert web.get("/v1/models").json()["data"][0]["id"] == "tiny"
 
 
-def test_a_stream__has_pieces_then_finish_reasons_then_done(web: TestClient, stored: StoredService) -> None:  # noqa: F811
+def test_a_stream__has_pieces_then_finish_reasons_then_done(web: TestClient, stored: StoredService) -> None:
     response = web.post("/v1/completions", json={**BODY, "stream": True})
     assert response.headers["content-type"].startswith("text/event-stream")
     *lines, done = [line.removeprefix("data: ") for line in response.text.split("\n\n") if line]
@@ -66,13 +65,13 @@ def test_a_stream__has_pieces_then_finish_reasons_then_done(web: TestClient, sto
 )
 def test_what_a_seat_would_refuse__is_refused_here_and_costs_nothing(
     body: Any, status: int, code: str, web: TestClient, place: Market
-) -> None:  # noqa: F811
+) -> None:
     response = web.post("/v1/completions", json=body)
     assert (response.status_code, response.json()["error"]["code"]) == (status, code)
     assert place[0].sent == []
 
 
-def test_a_page_of_another_site__cannot_spend_anything(web: TestClient, place: Market) -> None:  # noqa: F811
+def test_a_page_of_another_site__cannot_spend_anything(web: TestClient, place: Market) -> None:
     plain = web.post("/v1/completions", content=json.dumps(BODY), headers={"Content-Type": "text/plain"})
     assert plain.json()["error"]["code"] == "content_type"
     assert web.post("/v1/completions", json=BODY, headers={"Host": "evil.example"}).status_code == 400
@@ -87,7 +86,7 @@ def test_a_page_of_another_site__cannot_spend_anything(web: TestClient, place: M
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_no_seat__is_a_503_that_says_why(streams: bool, web: TestClient, place: Market) -> None:  # noqa: F811
+def test_no_seat__is_a_503_that_says_why(streams: bool, web: TestClient, place: Market) -> None:
     for each in place[1]:
         each.mode = "busy"
     response = web.post("/v1/completions", json={**BODY, "stream": streams})
@@ -97,7 +96,7 @@ def test_no_seat__is_a_503_that_says_why(streams: bool, web: TestClient, place: 
 
 def test_a_stream_that_was_false__ends_with_an_error_and_the_right_text(
     web: TestClient, place: Market, stored: StoredService
-) -> None:  # noqa: F811
+) -> None:
     place[1][0].mode = "false words"
     response = web.post("/v1/completions", json={**BODY, "stream": True})
     last = json.loads(response.text.strip().rsplit("data: ", 1)[1])
