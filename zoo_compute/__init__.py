@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zoo_compute.client.results import Result
     from zoo_compute.client.trainer import DistributedTrainer
     from zoo_compute.errors import ZooError
+    from zoo_compute.inference.client import Inference
     from zoo_compute.jobs.config import CheckpointConfig, ComputeJob
     from zoo_compute.jobs.quote import Quote
 
@@ -25,6 +26,7 @@ __all__ = [
     "Client",
     "ComputeJob",
     "DistributedTrainer",
+    "Inference",
     "Job",
     "Network",
     "Progress",
@@ -38,6 +40,7 @@ _HOMES = {
     "Client": "client.client",
     "ComputeJob": "jobs.config",
     "DistributedTrainer": "client.trainer",
+    "Inference": "inference.client",
     "Job": "client.job",
     "Network": "client.client",
     "Progress": "client.progress",

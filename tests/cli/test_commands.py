@@ -50,7 +50,7 @@ def test_help__lists_every_group(zoo: Zoo) -> None:
 
 # What scripts call: a name goes only with a line in CHANGELOG.md.
 COMMANDS = {
-    "": "account channel completion credits dashboard dataset defend devnet dispute doctor job keeper map network node quote register render serving start store train treasury verify",
+    "": "account channel complete completion credits dashboard dataset defend devnet dispute doctor embed job keeper map network node proxy quote register render serving start store train treasury verify",
     "account": "create fund import list show withdraw",
     "channel": "add close leave list open refund",
     "credits": "buy claim pledge post-rate show",
@@ -61,7 +61,7 @@ COMMANDS = {
     "node": "admit announce answer-key audit benchmark configure conformance consent custody declare deposit drain earnings estimate hand-over hot-key register register-for schema show stake start status unstake withdraw",
     "node audit": "offer status withdraw",
     "node custody": "deposit status withdraw",
-    "serving": "leave list offer publish release start take",
+    "serving": "check leave list offer publish release start take",
     "store": "add get ls pin serve unpin",
     "treasury": "collect show spend",
 }

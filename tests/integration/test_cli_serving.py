@@ -56,8 +56,8 @@ serve: {kind: completions, model: tiny, context: 32, rows: [1, 2]}
 """
 
 
-@pytest.fixture
-def config(place: CliNetwork, tmp_path: Path) -> OperatorConfig:
+@pytest.fixture(name="config")
+def config_fixture(place: CliNetwork, tmp_path: Path) -> OperatorConfig:
     folder = tmp_path / "node"
     # coin_price: with the default one the voucher of one request is not worth its gas.
     raw = {
@@ -73,8 +73,8 @@ def config(place: CliNetwork, tmp_path: Path) -> OperatorConfig:
     return made
 
 
-@pytest.fixture
-def service(zoo: Zoo, tmp_path: Path) -> str:
+@pytest.fixture(name="service")
+def service_fixture(zoo: Zoo, tmp_path: Path) -> str:
     (tmp_path / "service.yaml").write_text(FILE)
     return str(zoo.json("serving", "publish", tmp_path / "service.yaml")["service"])
 

@@ -67,6 +67,11 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "tls-port": REMOTE,
         "--name alpha-2": REMOTE,
     },
+    "docs/guides/inference.md": {
+        "zoo complete": "tests/integration/test_cli_inference.py",
+        "zoo proxy": "tests/integration/test_cli_inference.py",
+        "Client().inference": "needs a served model; tests/serving/test_inference.py asks one",
+    },
     "docs/guides/serving.md": {
         "serve: {kind": "tests/jobs/test_services.py",
         "zoo serving publish": SERVING,

@@ -11,11 +11,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tests.support.embedding_model import embedding_model
 from tests.support.seat_clients import COST, DEPOSIT, NEW, PROMPTS, Market, client, joined, only, right, streamed
 from tests.support.seat_servers import PRICE, seats, stored_service
 from zoo_compute.errors import UserError, VoucherRefused
+from zoo_compute.inference import usable
 from zoo_compute.inference.answers import Completions
 from zoo_compute.inference.client import Inference, NotAnswered, Terms
 from zoo_compute.serving.files import StoredService
@@ -77,6 +80,24 @@ def test_a_stream__yields_pieces_that_join_to_the_answer(place: Market, stored: 
         assert len(pieces) > 2
 
 
+def test_embeddings__are_the_vectors_of_the_opened_outputs_and_a_lie_in_them_is_found(tmp_path: Path) -> None:
+    model = embedding_model()
+    stored = stored_service(tmp_path / "store", model)
+    vectors = model.model.embedding.weight.detach().numpy()
+    with seats(stored, tmp_path / "seats", [PRICE]) as (market, (seat,)):
+        with client(market, stored, tmp_path) as inference:
+            answer = inference.embed(["ab", "c"])
+            assert (answer.cost, answer.vectors.shape) == (3 * PRICE // 1_000, (2, 5))
+            filled = np.array([[97, 98, *[0] * 10], [99, *[0] * 11]])
+            np.testing.assert_allclose(answer.vectors, vectors[filled].mean(1), rtol=1e-5, atol=1e-6)
+            with pytest.raises(UserError, match="service of embeddings"):
+                inference.complete("ab")
+        seat.mode = "lying"
+        with client(market, stored, tmp_path, draw=lambda: 0.0) as inference:
+            again = inference.embed(["ab", "c"])
+            assert (again.is_true, again.vectors.tolist()) == (False, answer.vectors.tolist())
+
+
 # -- balance and money
 
 
@@ -92,6 +113,23 @@ def test_the_cheapest_seat__is_asked_first_and_a_dearer_one_than_allowed_never(
         made[1].mode = "busy"
         assert inference.complete(PROMPTS, NEW).seat == 1
     assert made[2].asked == 0
+
+
+def test_a_seat_whose_price_rose__is_looked_at_again_and_paid_its_new_price(
+    place: Market, stored: StoredService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    market, (first, *_) = place
+    monkeypatch.setattr(usable, "AGAIN_S", 0.0)
+    only(market, first)
+    with client(market, stored, tmp_path, max_price=2 * PRICE) as inference:
+        inference.complete(PROMPTS, NEW)
+        assert market.looks == 1
+        first.price = 2 * PRICE
+        only(market, first)
+        with pytest.raises(NotAnswered, match="HTTP 402"):
+            inference.complete(PROMPTS, NEW)
+        assert inference.complete(PROMPTS, NEW).cost == 2 * COST
+        assert inference._purse.signed(first.operator) == first.owes() == first.served == 3 * COST
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,20 @@ import pytest
 from tests.support.seat_clients import COST, NEW, PROMPTS, Market, client, joined, only, right, streamed
 from zoo_compute.inference.client import FalseStream, NotAnswered
 from zoo_compute.serving.files import StoredService
+from zoo_compute.store.addresses import Scope
 
 FAIL = ("cut", "hang", "drip", "busy", "redirect", "takes and refuses", "payment loop", "owes a fortune")
-LIE = ("yesterday", "wrong signature", "garbage", "older receipt", "other nonce", "no json", "no receipt", "enormous")
+LIE = (
+    "yesterday",
+    "wrong signature",
+    "garbage",
+    "older receipt",
+    "other nonce",
+    "no json",
+    "nested",
+    "no receipt",
+    "enormous",
+)
 
 
 @pytest.mark.parametrize("mode", FAIL)
@@ -59,6 +70,17 @@ def test_a_dead_seat__costs_nothing(place: Market, stored: StoredService, tmp_pa
     with client(market, stored, tmp_path) as inference:
         assert inference.complete(PROMPTS, NEW).paid == COST
         assert inference._purse.signed(dead.operator) == 0
+
+
+def test_a_seat_whose_url_leads_into_this_machine__is_not_asked_unless_that_is_allowed(
+    place: Market, stored: StoredService, tmp_path: Path
+) -> None:
+    market, (first, *_) = place
+    only(market, first)
+    with client(market, stored, tmp_path, scope=Scope.PUBLIC) as inference:
+        with pytest.raises(NotAnswered, match="an address that is not public"):
+            inference.complete(PROMPTS, NEW)
+        assert (first.asked, inference._purse.signed(first.operator)) == (0, 0)
 
 
 def test_retries__are_bounded_and_each_costs_one_voucher_at_most(
@@ -144,6 +166,19 @@ def test_a_stream_of_other_words_than_its_receipt__is_known_as_false(
         else:
             assert streamed(inference)[1].seat == 2
         assert inference._receipts.is_dropped(bad.operator)
+
+
+def test_a_stream_that_began_with_false_words_of_a_dead_seat__is_false_and_who_went_on_is_not_blamed(
+    place: Market, stored: StoredService, tmp_path: Path
+) -> None:
+    market, (bad, good, _) = place
+    bad.mode = "false words, dead"
+    with client(market, stored, tmp_path) as inference:
+        with pytest.raises(FalseStream) as error:
+            streamed(inference)
+        answer = error.value.answer
+        assert (answer.texts, answer.seat, answer.checked, answer.is_true) == (right(stored), 2, True, True)
+        assert [inference._receipts.is_dropped(each.operator) for each in (bad, good)] == [True, False]
 
 
 def test_a_stream_that_nobody_reads_to_its_end__frees_its_seat(

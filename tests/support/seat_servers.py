@@ -17,8 +17,9 @@ from typing import Any
 from coincurve import PrivateKey
 
 from repops import backend, encoding, files
+from tests.support.embedding_model import embedding_model
 from tests.support.seat_market import PLACE, FakeMarket
-from tests.support.served_model import served_model
+from tests.support.served_model import ServedModel, served_model
 from zoo_compute.errors import VoucherRefused
 from zoo_compute.inference.books import OperatorBook
 from zoo_compute.inference.purse import address_of
@@ -40,22 +41,21 @@ LOCK, PRICE = 1_000 * ZEN, 1_000_000  # a token costs 1,000
 RECHECK_S = 60.0
 
 
-def stored_service(folder: Path, temperature: float = 0.0) -> StoredService:
-    """The served model's files in a store of their own."""
-    store, served = BlockStore(folder), served_model(temperature)
+def stored_service(folder: Path, served: ServedModel | None = None) -> StoredService:
+    """A model's files in a store of their own."""
+    store, served = BlockStore(folder), served or served_model()
     assert store.add(encoding.encode(served.graph)) == served.service.programs[0].cid
     service = replace(served.service, weights=store.add(files.state_bytes(served.weights)))
     return StoredService(store.add(service.to_bytes()), service, store)
 
 
 @cache
-def execution(lies: bool = False) -> Execution:
+def execution(lies: bool = False, model: Callable[[], ServedModel] = served_model) -> Execution:
     """One that lies has another weight than it says."""
-    served = served_model()
-    run = backend.prepare(served.graph)
+    served, run = model(), backend.prepare(model().graph)
     made = Execution(served.service, served.graph, served.weights, run)
     if lies:
-        run.state["blocks.0.attention.qkv.weight"][...] *= -1.5
+        run.state[max(served.weights, key=lambda name: served.weights[name].size)][...] *= -1.5
     return made
 
 
@@ -82,7 +82,11 @@ class Body:
         }
 
     def whole(self) -> dict[str, Any]:
-        return {"object": "text_completion", "choices": [{"text": "never read", "index": 0}], "zoo": self.zoo()}
+        return {
+            "object": "text_completion",
+            "choices": [{"text": "never read, [" + "{" * 99, "index": 0}],
+            "zoo": self.zoo(),
+        }
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Piece by piece, in the order of steps."""
@@ -138,7 +142,8 @@ class FakeSeat:
         self, question: Question, owed: int, *, lies: bool = False, issued: int | None = None, key: bytes | None = None
     ) -> Body:
         with RUNNING:
-            ending = execution(lies).answer(question)
+            model = served_model if question.service.kind == COMPLETIONS else embedding_model
+            ending = execution(lies, model).answer(question)
         receipt = question.receipt(
             self.number, ending.segments, ending.end, self.market.now if issued is None else issued
         )
@@ -234,8 +239,6 @@ def honest(exchange: Exchange, **lies: Any) -> None:
 
 
 def _changed(change: Callable[[Exchange, Body], Callable[[dict[str, Any]], None]]) -> Callable[[Exchange], None]:
-    """Honest but for what it sends."""
-
     def mode(exchange: Exchange) -> None:
         owed = exchange.paid()
         if owed is not None:
@@ -256,6 +259,12 @@ def false_words(exchange: Exchange, body: Body) -> Callable[[dict[str, Any]], No
             choice["text"] = choice["text"] and "?"
 
     return change
+
+
+def false_words_and_dead(exchange: Exchange) -> None:
+    if exchange.paid() is not None:
+        exchange.begin()
+        exchange.event({"choices": [{"text": "???", "index": 1}]})
 
 
 def older(exchange: Exchange) -> None:
@@ -334,6 +343,7 @@ MODES: dict[str, Callable[[Exchange], None]] = {
     "wrong signature": lambda exchange: honest(exchange, key=b"\x77" * 32),
     "garbage": _changed(garbage),
     "false words": _changed(false_words),
+    "false words, dead": false_words_and_dead,
     "older receipt": older,
     "other nonce": other_nonce,
     "two receipts": two_receipts,
@@ -347,6 +357,7 @@ MODES: dict[str, Callable[[Exchange], None]] = {
     "redirect": lambda exchange: exchange.begin(
         307, {"Location": exchange.seat.url + "/elsewhere", "Content-Length": "0"}
     ),
+    "nested": lambda exchange: exchange.whole(b"[" * 100_000),
     "no json": lambda exchange: exchange.whole(b"<html>"),
     "no receipt": lambda exchange: exchange.whole({"choices": [{"text": "trust me", "index": 0}]}),
     "owes a fortune": lambda exchange: exchange.refuse(402, "more", zoo={"owed": str(10**30), "cost": "1"}),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from zoo_compute.inference.client import Inference
     from zoo_compute.serving.receipt_file import ReceiptFile
 
+FALSE = 3  # the exit code of commands that show that something is false
 PAYS = "it pays each request at once, from a channel"
 
 
@@ -112,7 +113,7 @@ def embed(settings: Settings, inference: Inference, texts: tuple[str, ...]) -> N
 def check(settings: Settings, file: Path | None, every: bool) -> None:
     """Compute answers again, from the service's program and weights, and compare them with the receipts. Sends nothing.
 
-    A false receipt is written to a file: `zoo serving dispute FILE` has it judged. Exits 1 where one is false.
+    A false receipt is written to a file: `zoo serving dispute FILE` has it judged. Exits 3 where one is false.
     """
     from zoo_compute.inference.client import home_of
     from zoo_compute.inference.doubts import Doubts
@@ -128,7 +129,7 @@ def check(settings: Settings, file: Path | None, every: bool) -> None:
     lines = [_verdict(each, evidence) for each, evidence in results] or ["there is no receipt to check"]
     settings.emit({"checked": len(results), "false": false}, lines)
     if false:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(FALSE)
 
 
 def _streamed(settings: Settings, inference: Inference, prompt: str, max_tokens: int) -> None:

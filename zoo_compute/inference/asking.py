@@ -32,12 +32,11 @@ class Piece:
 class Said:
     """What was streamed of each text, over all tries; a question leads every honest seat to the same one.
 
-    by: what each operator said; is_false: whether two of them, or one and its own receipt, contradict each other.
+    by: what each operator said. Where one contradicts another nothing more is new: then `texts` is not the answer in the end.
     """
 
     texts: list[str]
     by: dict[int, list[str]] = field(default_factory=dict)
-    is_false: bool = False
 
     def add(self, operator: int, index: int, text: str) -> Piece | None:
         """What is new in a piece of an operator's."""
@@ -48,9 +47,7 @@ class Said:
     def reach(self, index: int, text: str) -> Piece | None:
         """A text from its beginning: what was not said of it yet."""
         so_far = self.texts[index]
-        if not (text.startswith(so_far) or so_far.startswith(text)):
-            self.is_false = True
-        if self.is_false or len(text) <= len(so_far):
+        if len(text) <= len(so_far) or not text.startswith(so_far):
             return None
         self.texts[index] = text
         return Piece(index, text[len(so_far) :])

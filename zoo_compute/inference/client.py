@@ -172,7 +172,7 @@ class Inference:
             piece = said.reach(index, text)
             if piece is not None:
                 yield piece
-        if said.is_false or said.texts != list(answer.texts):
+        if said.texts != list(answer.texts):
             for number, words in said.by.items():
                 if not all(text.startswith(each) for text, each in zip(answer.texts, words, strict=True)):
                     self._drop(number, "it streamed a text that is not the answer")
@@ -265,6 +265,8 @@ class Inference:
             )  # fmt: skip
         except (Lost, Refused, VoucherRefused) as error:
             self._balance.failed(seat, getattr(error, "retry_s", 0.0))
+            if isinstance(error, Refused):
+                self._seats.doubt()
             request.why.append(f"seat {seat.number}: {error}")
             return None
         except (Garbage, BadReceipt) as error:
@@ -272,7 +274,7 @@ class Inference:
             request.why.append(f"seat {seat.number}: {error}")
             return None
         finally:
-            request.paid += self._purse.signed(seat.operator) - signed
+            request.paid += max(0, self._purse.signed(seat.operator) - signed)  # 0 of a channel that is gone
         seconds = time.monotonic() - began
         if seconds > timeout_s / 2:
             self._balance.failed(seat)
@@ -307,7 +309,7 @@ class Inference:
             return False
         tokens, _ = answers.completed(question, ending.outputs)
         texts = [self.texts.decode(each) for each in tokens]
-        return said.is_false or not all(text.startswith(each) for text, each in zip(texts, said.texts, strict=True))
+        return not all(text.startswith(each) for text, each in zip(texts, said.texts, strict=True))
 
     def _drop(self, number: int, why: str) -> None:
         self._receipts.drop(number, why)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import ssl
 import time
@@ -13,12 +14,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from repops.fields import MAX_DEPTH
 from zoo_compute.store.addresses import Scope, resolve
 from zoo_compute.timed_sockets import TimedSocket
 
 MAX_REFUSAL_BYTES = 64 * 1024
 MAX_RETRY_S = 60.0  # that a seat's Retry-After is believed
 _DONE = b"[DONE]"
+_NO_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[^\[\]{}]')  # a text is no nesting
 
 
 class Lost(Exception):
@@ -125,6 +128,11 @@ class Response:
 
 
 def _object(data: bytes) -> dict[str, Any]:
+    depth = 0
+    for bracket in _NO_BRACKETS.sub(b"", data):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:  # the decoder of JSON may overflow its stack
+            raise Garbage("it nests too deep")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

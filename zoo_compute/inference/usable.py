@@ -12,7 +12,8 @@ from zoo_compute.inference.market import Market
 from zoo_compute.inference.seats import Seat
 from zoo_compute.serving.service import Service
 
-AGAIN_S = 5.0  # between two looks while there is none
+LONGEST_S = 300.0  # that offers are believed
+AGAIN_S = 5.0  # between two looks while there is no seat, or a seat asks for more than it offered
 
 
 class UsableSeats:
@@ -25,16 +26,21 @@ class UsableSeats:
         self._market, self._service, self._max_price, self._check = market, service, max_price, check
         self._is_dropped, self._clock, self._lock = is_dropped, clock, threading.Lock()
         self._seen: tuple[float, list[Seat]] | None = None
+        self._is_doubted = False
 
     def now(self) -> list[Seat]:
         """As of the last look at the chain, which is less than a receipt's window ago. Raises Unreachable."""
         with self._lock:
             usable = self._usable()
-            longest_s = self._market.place.window_s if usable else AGAIN_S
+            longest_s = min(LONGEST_S, self._market.place.window_s) if usable and not self._is_doubted else AGAIN_S
             if self._seen is None or self._clock() - self._seen[0] >= longest_s:
-                self._seen = self._clock(), self._market.seats()
+                self._seen, self._is_doubted = (self._clock(), self._market.seats()), False
                 usable = self._usable()
             return usable
+
+    def doubt(self) -> None:
+        """A seat does not do what it offered when it was looked at: look again soon."""
+        self._is_doubted = True
 
     def why_none(self) -> str:
         """What is wrong with the seats."""
