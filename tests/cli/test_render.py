@@ -143,6 +143,11 @@ def test_numbers_that_are_none__are_wrong_usage(zoo: Zoo, tmp_path: Path, option
     assert f"Invalid value for '{option}'" in err
 
 
+def test_a_scene_that_is_none__is_refused_before_its_budget(zoo: Zoo, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    assert "a.py has no function `scene`" in zoo.refused("render", "a.py", "--out", "frames")
+
+
 @pytest.mark.usefixtures("few_steps")
 def test_a_dry_run__says_what_it_would_cost(zoo: Zoo, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(BALL)

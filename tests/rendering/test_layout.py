@@ -64,6 +64,7 @@ def test_numbers__are_read_as_they_were_written() -> None:
         ((640, 360, (5, 2), 1, 24), "the last frame: 2 is not from 5 to"),
         ((640, 360, (1, 2), 0, 24), "samples: 0 is not from 1"),
         ((640, 360, (1, 2), -4, 24), "samples: -4 is not from 1"),
+        ((640, 360, (1, 100_000), 16, 24), "100,000 frames make 57,600,000 items"),
         ((640, 360, (1, 2), 1, 0), "fps: 0 is not from 1"),
     ],
 )

@@ -92,9 +92,11 @@ def render(
     from zoo_compute.jobs.loading import plan_job
     from zoo_compute.rendering.frames import FramesFolder
     from zoo_compute.rendering.layout import Layout
+    from zoo_compute.rendering.path_tracer.scene import Scene
     from zoo_compute.rendering.plan import data_of, sections_of
 
     layout = Layout.of(*size, frames, samples, fps)
+    Scene.load(scene)  # refused now, and not after a passphrase and minutes
     folder, data, sections = FramesFolder(out, scene, layout), data_of(layout), sections_of(scene, layout, slots)
     if dry_run:
         show_quote(settings, plan_job(file, options["max_budget"], data, **sections))

@@ -14,6 +14,7 @@ from zoo_compute.errors import UserError
 ENTRY = "rendering"  # the renderer's tensor that has these numbers: a job's first state says so what its outputs are
 SIDE = 8  # pixels: width and height are multiples of it
 MOST_PIXELS, MOST_FRAMES, MOST_SAMPLES = 1 << 25, 100_000, 4096
+MOST_ITEMS = 1 << 22
 TILE_PATHS = 8192  # of a step at most, pixels of a tile times samples: a dispute has the trace of a step hashed, 4 bytes for each path and node
 PASS_SAMPLES = 4  # of a pass at most: more give less to send, fewer a picture sooner
 ROUNDS = 8  # at least, where there are so many passes: a picture grows by rounds
@@ -43,6 +44,11 @@ class Layout:
         check_size(self.width, self.height)
         if min(self.across, self.down) < 1 or self.width % self.across or self.height % self.down:
             raise UserError(f"tiles of {self.across}x{self.down} do not divide {self.width}x{self.height}")
+        if self.count > MOST_ITEMS:
+            raise UserError(
+                f"{len(self.frames):,} frames make {self.count:,} items (tiles and passes), at most {MOST_ITEMS:,}",
+                hint="render fewer frames at once",
+            )
 
     @classmethod
     def of(cls, width: int, height: int, frames: tuple[int, int], samples: int, fps: int) -> Layout:
