@@ -15,7 +15,8 @@ from zoo_compute.cli.context import Settings, pass_settings
 from zoo_compute.cli.output import StatusLine
 from zoo_compute.cli.sending import Sending
 from zoo_compute.client.disputes import ENDS
-from zoo_compute.inference.checked_receipts import CheckedReceipt, check_receipt, read_receipt_file
+from zoo_compute.inference.checked_receipts import CheckedReceipt, check_receipt, read_receipt
+from zoo_compute.inference.market import Place
 from zoo_compute.json_codec import encode
 from zoo_compute.operators.admitted_receipts import AdmittedReceipt, admitted_receipts
 from zoo_compute.spec.clocks import End
@@ -48,7 +49,7 @@ def dispute(settings: Settings, file: Path, store: str | None) -> int:
     client = settings.client(store=store, with_account=True)
     client.use_peers()
     chain = settings.chain()
-    checked = check_receipt(chain, client.store, read_receipt_file(file, chain))
+    checked = check_receipt(chain, client.store, read_receipt(file, Place.of(chain)))
     receipt = checked.file.signed.receipt
     answer: dict[str, Any] = {"seat": receipt.seat, "operator": checked.claim.operator, "agrees": checked.agrees}
     if checked.agrees:

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repops.fields import BadField
-from zoo_compute.errors import UserError
+from zoo_compute.inference.checked_receipts import question_in, read_receipt
 from zoo_compute.inference.checking import Checker, is_true
 from zoo_compute.inference.market import Place
 from zoo_compute.inference.receipts import Receipts
 from zoo_compute.serving.files import StoredService
-from zoo_compute.serving.receipt_file import MAX_RECEIPT_FILE_BYTES, ReceiptFile
+from zoo_compute.serving.receipt_file import ReceiptFile
 
 if TYPE_CHECKING:
     from zoo_compute.store.interface import Store
@@ -32,19 +31,7 @@ class Doubts:
 
     def read(self, path: Path) -> ReceiptFile:
         """Raises UserError for a file that is no receipt of this network."""
-        try:
-            with path.open("rb") as stream:
-                file = ReceiptFile.from_bytes(stream.read(MAX_RECEIPT_FILE_BYTES + 1))
-        except (BadField, UnicodeDecodeError) as error:
-            raise UserError(
-                f"{path} is no receipt: {error}", hint="`zoo complete` keeps receipts; an operator's answer has one"
-            ) from None
-        if (file.chain_id, file.serving.lower()) != (self._place.chain_id, self._place.serving.lower()):
-            raise UserError(
-                f"{path} is a receipt of another network: chain {file.chain_id}, Serving {file.serving}",
-                hint="choose --network",
-            )
-        return file
+        return read_receipt(path, self._place)
 
     def recheck(self, file: ReceiptFile) -> Path | None:
         """None if the receipt is true, else the file of evidence. Raises UserError and the store's errors."""
@@ -53,11 +40,7 @@ class Doubts:
             stored = StoredService.fetch(self._store, cid)
             self._checkers[cid] = stored, Checker(stored)
         stored, checker = self._checkers[cid]
-        question, receipt = stored.question(file.question), file.signed.receipt
-        expected = question.receipt(receipt.seat, receipt.segments, receipt.end, receipt.issued)
-        if expected != receipt:
-            raise UserError("the receipt is of another question than the one in its file: nothing follows from it")
-        if is_true(receipt, checker.answer(question)):
+        if is_true(file.signed.receipt, checker.answer(question_in(file, stored))):
             self._receipts.checked(file)
             return None
         return self._receipts.accuse(file)
