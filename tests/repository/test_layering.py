@@ -47,7 +47,13 @@ MAY_IMPORT |= {
     "zoo_compute.devnet": _CHAIN,
     "zoo_compute.jobs": {*_CHAIN, "zoo_compute.serving", "zoo_compute.models", "zoo_compute.huggingface"},
     "zoo_compute.rendering": {"repops", BASE, "zoo_compute.jobs", "zoo_compute.training"},
-    "zoo_compute.client": {*_CHAIN, "zoo_compute.models", "zoo_compute.huggingface", "zoo_compute.jobs"},
+    "zoo_compute.client": {
+        *_CHAIN,
+        "zoo_compute.models",
+        "zoo_compute.huggingface",
+        "zoo_compute.jobs",
+        "zoo_compute.rendering",
+    },
 }
 MAY_IMPORT["zoo_compute.client"] |= {"zoo_compute.serving", "zoo_compute.inference", "zoo_compute.rendering"}
 MAY_IMPORT["zoo_compute.dashboard"] = set(MAY_IMPORT)
