@@ -112,9 +112,10 @@ def test_after_the_end_token__a_text_repeats_it_and_a_prompt_may_have_it() -> No
     at = free.index(end)
     made = texts_of(run(generator_of(module, 1, end=end), inputs_of([PROMPTS[0]], STEPS)), [PROMPTS[0]])[0]
     assert made == [*free[:at], *[end] * (NEW - at)]
-    prompt = [2, end, 4]
-    ended = run(generator_of(module, 1, end=end), inputs_of([prompt], STEPS))
-    assert ended[2, 0] == continued(module, prompt, 1)[0]
+    prompt = [2, 4, end]
+    (after,) = continued(module, prompt, 1)
+    assert after != end, "a test that a text which ends at once would pass"
+    assert run(generator_of(module, 1, end=end), inputs_of([prompt], STEPS))[2, 0] == after
 
 
 def test_draws__follow_the_odds_and_the_seed() -> None:
