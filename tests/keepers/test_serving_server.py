@@ -8,18 +8,24 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from keepers.services.answered_questions import AnsweredQuestions, QuestionsOf
 from keepers.serving import application
+from keepers.serving.answers import Stream
+from tests.support.served_model import served_model
 from tests.support.served_seat import NOW, PRICE, LocalSeat, checked, local_seat
 from tests.support.waiting import HANG_S, wait_until
 from zoo_compute.serving.execution import Ending, tokens_of
 from zoo_compute.serving.files import plain
 from zoo_compute.serving.prices import cost_of
+from zoo_compute.serving.questions import Question
+from zoo_compute.serving.texts import ByteTexts
 from zoo_compute.spec.frames import claim_hash
 from zoo_compute.spec.serving import claim_of
 from zoo_compute.store.cid import raw_cid
@@ -93,6 +99,24 @@ def test_a_stream__has_pieces_that_join_to_the_whole_and_ends_with_the_receipt(s
     assert last["usage"] == whole["usage"]
     receipt = checked(last["zoo"], seat.model.question(b"ab", b"cde", new_tokens=8), seat.model)
     assert receipt.end.hex() == whole["zoo"]["receipt"]["end"]
+
+
+@pytest.mark.parametrize(
+    ("end", "made", "text"),
+    [
+        (None, [0x61, 0xE2, 0x82], "a\ufffd"),  # cut in the middle of a character
+        (10, [0x61, 0xC3, 10, 0x62], "a\ufffd"),
+        (10, [10, 10], ""),
+    ],
+)
+def test_a_streams_text__ends_where_the_whole_one_does(end: int | None, made: list[int], text: str) -> None:
+    service = replace(served_model().service, end=end)
+    question = Question(service, ((97, 98),), len(made), NONCE)
+    stream, outputs = Stream(question, ByteTexts()), np.array([[0, 0], *([each, 0] for each in made)], np.float32)
+    said = [event for number, row in enumerate(outputs) if (line := stream.step(number, row)) for event in events(line)]
+    assert "".join(choice["text"] for event in said for choice in event["choices"]) == text
+    (tokens,) = tokens_of(question, outputs)
+    assert ByteTexts().decode(tokens) == text
 
 
 def test_two_requests_at_once__are_both_answered_and_paid(seat: LocalSeat) -> None:
@@ -213,6 +237,7 @@ def test_an_answer__whose_question_cannot_be_stored_leaves_without_a_receipt(
         ({"max_tokens": True}, 400, "max_tokens"),
         ({"temperature": 1}, 400, "samples at 0"),
         ({"n": 2}, 400, "n: it would change"),
+        ({"n": True}, 400, "n: it would change"),
         ({"seed": 1}, 400, "seed: it would change"),
         ({"logprobs": 3}, 400, "logprobs: it would change"),
         ({"stop": ["x"]}, 400, "stop: it would change"),
