@@ -318,6 +318,20 @@ def test_pay__signs_growing_totals_up_to_the_deposit(purse: ClientBook, chain: C
     reopened.close()
 
 
+def test_pay__where_the_operator_took_no_voucher__goes_on_from_what_it_has_and_forgets_nothing(
+    purse: ClientBook, chain: Chain
+) -> None:
+    purse.pay(1, 400)
+    assert purse.pay(1, 100, owed=0).voucher == Voucher(1, 100)
+    assert (purse.signed(1), purse.left(1)) == (400, 600), "the operator may still show the larger one"
+    assert purse.pay(1, 500, owed=100).voucher == Voucher(1, 600)
+    assert purse.signed(1) == 600
+    assert purse.pay(1, 1, owed=10**9).voucher == Voucher(1, 601), "nobody owes more than was signed for"
+    chain.change(1, paid=601)
+    purse.look(1)
+    assert purse.pay(1, 1, owed=0).voucher == Voucher(1, 602), "what was paid was owed"
+
+
 def test_pay__nothing_or_from_no_channel__is_refused(purse: ClientBook) -> None:
     for amount in (0, -5):
         with pytest.raises(VoucherRefused, match="pays for nothing"):

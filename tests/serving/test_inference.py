@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.embedding_model import embedding_model
 from tests.support.seat_clients import COST, DEPOSIT, NEW, PROMPTS, Market, client, joined, only, right, streamed
+from tests.support.seat_market import PLACE
 from tests.support.seat_servers import PRICE, seats, stored_service
 from zoo_compute.errors import UserError, VoucherRefused
 from zoo_compute.inference import usable
@@ -23,6 +24,7 @@ from zoo_compute.inference.answers import Completions
 from zoo_compute.inference.client import Inference, NotAnswered, Terms
 from zoo_compute.serving.files import StoredService
 from zoo_compute.serving.receipt_file import ReceiptFile
+from zoo_compute.spec.receipts import Offer
 
 # -- an honest seat
 
@@ -135,6 +137,8 @@ def test_a_seat_whose_price_rose__is_looked_at_again_and_paid_its_new_price(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"offer": Offer(bytes(32), PRICE + 1, PLACE.zen, "http://127.0.0.1:1")}, "its price is"),
+        ({"offer": Offer(bytes(32), PRICE, PLACE.serving, "http://127.0.0.1:1")}, "not in ZEN"),
         ({"left_at": 5}, "it was left"),
         ({"lock": 1}, "its lock is 1 wei, and should be"),
     ],

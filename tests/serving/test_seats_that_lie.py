@@ -91,6 +91,7 @@ def test_sampling__computes_as_many_answers_again_as_its_rate_says(
             wanted = expected.random() < rate
             assert inference.complete("ab", 1).checked == wanted
             same += wanted
+        assert len(inference.unchecked()) == count - same
     assert abs(same - rate * count) < 3 * (count * rate * (1 - rate)) ** 0.5
 
 

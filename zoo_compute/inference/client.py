@@ -156,7 +156,7 @@ class Inference:
         return self._completions(question, _end_of(self._request(_Request(question, None))))
 
     def stream(self, prompts: Prompts, max_tokens: int = 16) -> Generator[Piece, None, Completions]:
-        """As `complete`, piece by piece as the seat says them; the generator's value is the checked answer, which `Streaming` keeps.
+        """As `complete`, piece by piece as the seat says them; the generator's value is the checked answer.
 
         A seat that dies on the way is followed by another, which goes on where it ended. Raises FalseStream at the end where the pieces
         were not the answer.
@@ -283,9 +283,10 @@ class Inference:
         return self._look_at(seat, request, answer, cost)
 
     def _look_at(self, seat: Seat, request: _Request, answer: SignedAnswer, cost: int) -> _Outcome:
-        """Compute the answer again, by chance or since something is wrong with it; else keep its receipt."""
+        """Keep its receipt, and compute the answer again, by chance or since something is wrong with it."""
         question, place = request.question, self._market.place
         file = ReceiptFile(answer.signed, plain(self._stored.cid, question), place.chain_id, place.serving)
+        self._receipts.keep(file, self._market.time())
         ending, checked = answer.ending, self._draw() < self.terms.check or self._is_odd(request, answer.ending)
         true = True
         if checked:
@@ -296,8 +297,8 @@ class Inference:
                 self._drop(seat.operator, f"its receipt is false; evidence: {path}")
             elif not answers.is_an_answer(question, ending.outputs):
                 raise UserError(f"{self.service.model} has no answer to this: its outputs are no numbers, or no tokens")
-        else:
-            self._receipts.keep(file, self._market.time())
+            else:
+                self._receipts.checked(file)
         return _Outcome(seat.number, seat.operator, cost, request.paid, checked, true, file, ending)
 
     def _is_odd(self, request: _Request, ending: Ending) -> bool:

@@ -68,11 +68,11 @@ class Purse:
         return self._book.pay(channel, cost, self._owed.get(operator))
 
     def heard(self, operator: int, owed: int | None) -> bool:
-        """An operator says what its channel owes. Whether it is another amount than was assumed, and one that was signed for.
+        """An operator says what its channel owes; whether that is another amount than was assumed.
 
-        A lower amount is to its own loss; more than what was signed for nobody owes.
+        A lower amount is to its own loss, and of a higher one than was signed for nothing follows.
         """
-        if owed is None or owed > self.signed(operator):
+        if owed is None:
             return False
         assumed = self._owed.get(operator, self.signed(operator))
         self._owed[operator] = owed
