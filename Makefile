@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-render test test-fast test-ape test-computing test-integration test-long test-slow test-network test-deploy test-browser test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated docs docs-links format generate bench gpu wheels wheel-arm64 clean
+.PHONY: help setup demo demo-render demo-inference test test-fast test-ape test-computing test-integration test-long test-slow test-network test-deploy test-browser test-ipfs campaign lies old-rules fuzz oracle floats mutate chaos journeys check check-code check-types check-generated docs docs-links format generate bench gpu wheels wheel-arm64 clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -43,6 +43,9 @@ demo: setup ## the whole network on this machine: a job is posted, trained, sett
 
 demo-render: setup ## a network on this machine renders a picture, and convicts who lies about one pixel (two minutes; ARGS="--json")
 	@$(BIN)/python -m scripts.demo_render $(ARGS)
+
+demo-inference: setup ## operators answer requests for pay: one lies and is convicted from one receipt, one dies (seconds; ARGS="--json")
+	@$(BIN)/python -m scripts.demo_inference $(ARGS)
 
 # Integration tests wait for clocks half of the time; those that compute take what they leave.
 test: setup ## all tests but the long ones

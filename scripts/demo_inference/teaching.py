@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from repops.files import write_file, state_bytes
+from repops.files import state_bytes, write_file
 from zoo_compute.jobs.config_file import read_file
 from zoo_compute.models import gpt
 
@@ -17,7 +17,7 @@ STEPS, BATCH, RATE = 160, 16, 3e-3
 
 def taught(service: Path) -> nn.Module:
     """The model that a service's file describes, after a few seconds of AdamW on the sentence."""
-    section = read_file(service)["model"]
+    section = read_file(service).content["model"]
     sizes = {name: section[name] for name in ("layers", "heads", "width", "context")}
     torch.manual_seed(0)
     module, loss_fn, _ = gpt.build(**sizes)

@@ -59,9 +59,7 @@ class ServedOperator:
         zen = market.chain.zen
         self.account.send(zen.approve(market.chain.serving.address, plan.lock))
         offer = offer_of(market.service.cid, plan.price, zen.address, f"http://{LOOPBACK}:{self.port}")
-        taken = take_seat(
-            self.account.sender, self.account.id, key_at(self.folder, RECEIPT_KEY), plan.lock, offer
-        )
+        taken = take_seat(self.account.sender, self.account.id, key_at(self.folder, RECEIPT_KEY), plan.lock, offer)
         self.seat = int(taken.event("SeatTaken").args["seat"])
         self.process: subprocess.Popen[str] | None = None
 
@@ -142,5 +140,7 @@ class ServingMarket:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stack.close()

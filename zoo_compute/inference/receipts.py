@@ -55,16 +55,17 @@ class Receipts:
         return (ReceiptFile.from_bytes(data) for (data,) in rows)
 
     def checked(self, file: ReceiptFile) -> None:
-        """It is true: nobody will doubt it here."""
+        """Nobody will doubt it here any more: it is true, or evidence."""
         with self._lock:
             self._db.execute(
                 "DELETE FROM receipts WHERE seat = ? AND question = ?", (file.signed.receipt.seat, name_of(file))
             )
 
     def accuse(self, file: ReceiptFile) -> Path:
-        """Write a false receipt to a file of its own, which `zoo serving dispute` takes."""
+        """Write a false receipt to a file of its own, which `zoo serving dispute` takes, and out of those that nobody checked."""
         path = self._home / FALSE / f"{name_of(file)}.json"
         write_atomically(path, file.to_bytes(), mode=0o600)
+        self.checked(file)
         return path
 
     def drop(self, operator: int, why: str) -> None:
