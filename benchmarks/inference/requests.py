@@ -168,8 +168,8 @@ def settled(market: ServingMarket, tally: Tally) -> dict[str, Any]:
         "signed": str(sum(tally.signed.values())),
         "paid": str(total),
         "unanswered": str(sum(tally.signed.values()) - sum(tally.answered.values()) - for_lies),
-        "honest_paid_exactly": all(paid[each] - tally.answered[each] >= 0 for each in honest),
-        "honest_paid_beyond": str(sum(paid[each] - tally.answered[each] for each in honest)),
+        "honest_paid_exactly": paid[last] == tally.answered[last]
+        and 0 <= paid[dies] - tally.answered[dies] <= most_lost,
         "paid_for_lies": str(for_lies),
         "books_equal": (
             paid == gross
