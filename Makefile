@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ANVIL  := .anvil/node_modules/.bin/anvil
 ANVIL_VERSION := $(shell sed -n 's/^VERSION = "\([0-9.]*\)".*/\1/p' zoo_compute/devnet/anvil.py)
 ARGS   ?=
-FAST   := $(addprefix tests/,repository spec contracts differential stateful referee repops chain store codec formats training jobs client operators cli dashboard devnet keepers node rendering benchmarks)
+FAST   := $(addprefix tests/,repository spec contracts differential stateful referee repops chain store codec formats training jobs client operators cli dashboard devnet keepers node serving rendering benchmarks)
 # Tests of real processes wait for clocks, and CI's machine is shared: there, one that fails is run once more and listed.
 RERUN  := $(if $(CI),--reruns 1)
 # The other tests take the processor time that those leave.

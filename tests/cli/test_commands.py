@@ -61,7 +61,7 @@ COMMANDS = {
     "node": "admit announce answer-key audit benchmark configure conformance consent custody declare deposit drain earnings estimate hand-over hot-key register register-for schema show stake start status unstake withdraw",
     "node audit": "offer status withdraw",
     "node custody": "deposit status withdraw",
-    "serving": "check leave list offer publish release start take",
+    "serving": "check dispute leave list offer publish release start take",
     "store": "add get ls pin serve unpin",
     "treasury": "collect show spend",
 }

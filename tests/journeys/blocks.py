@@ -70,6 +70,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
     "docs/guides/inference.md": {
         "zoo complete": "tests/integration/test_cli_inference.py",
         "zoo proxy": "tests/integration/test_cli_inference.py",
+        "zoo serving dispute": "tests/integration/test_receipt_disputes.py",
         "Client().inference": "needs a served model; tests/serving/test_inference.py asks one",
     },
     "docs/guides/serving.md": {
