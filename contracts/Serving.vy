@@ -115,7 +115,7 @@ finder_shares: public(HashMap[bytes32, uint256])
 burned: public(uint256)
 
 
-event SeatTaken:
+event ServingSeatTaken:
     seat: indexed(uint256)
     operator: indexed(uint256)
     signer: address
@@ -128,13 +128,13 @@ event Offered:
     offer: Offer
 
 
-event SeatLeft:
+event ServingSeatLeft:
     seat: indexed(uint256)
     # The last second of its receipts.
     until: uint256
 
 
-event LockReleased:
+event ServingLockReleased:
     seat: indexed(uint256)
     amount: uint256
 
@@ -212,7 +212,7 @@ def take(operator: uint256, signer: address, lock: uint256, offer: Offer) -> uin
     seat: uint256 = self.seat_count + 1
     self.seat_count = seat
     self.seats[seat] = Seat(operator=operator, signer=signer, lock=lock, left_at=0, pending=0)
-    log SeatTaken(seat=seat, operator=operator, signer=signer, lock=lock)
+    log ServingSeatTaken(seat=seat, operator=operator, signer=signer, lock=lock)
     log Offered(seat=seat, service=offer.service, offer=offer)
     assert extcall IERC20(zen).transferFrom(
         msg.sender, self, lock, default_return_value=True
@@ -239,7 +239,7 @@ def leave(seat: uint256):
     assert self.seats[seat].left_at == 0, "serving: seat left"
     now: uint256 = protocol_time._now(registry)
     self.seats[seat].left_at = now
-    log SeatLeft(seat=seat, until=now + receipt_window_s)
+    log ServingSeatLeft(seat=seat, until=now + receipt_window_s)
 
 
 @external
@@ -255,7 +255,7 @@ def release(seat: uint256):
     ), "serving: receipts open"
     assert place.lock > 0, "serving: nothing locked"
     self.seats[seat].lock = 0
-    log LockReleased(seat=seat, amount=place.lock)
+    log ServingLockReleased(seat=seat, amount=place.lock)
     self._send(staticcall INodeRegistry(registry).owner_of(place.operator), place.lock)
 
 

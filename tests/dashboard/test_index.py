@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import chain as together
 from pathlib import Path
 
@@ -17,6 +18,12 @@ from zoo_compute.spec.params import AGGREGATOR_SEAT, ZEN, fee_of
 
 def test_rules__are_of_events_that_contracts_have():
     assert {each.name for each in signatures()} >= NAMES
+
+
+def test_an_event_with_a_rule__is_of_one_contract():
+    """Rules go by name: an equal name elsewhere would change a job's rows."""
+    count = Counter(signature.name for signature in signatures())
+    assert {name: count[name] for name in NAMES if count[name] != 1} == {}
 
 
 def test_a_job__from_posting_to_the_refund_balances_and_every_slot_is_final(filled: Filled):

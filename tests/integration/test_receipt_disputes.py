@@ -45,7 +45,7 @@ class Seat:
         self.operator.send(self.chain.zen.approve(self.chain.serving.address, LOCK))
         offer = (bytes(32), ZEN // 1000, self.chain.zen.address, "http://127.0.0.1:1")
         taken = self.operator.send(self.chain.serving.take(self.operator.id, self.signer, LOCK, offer))
-        self.number = int(taken.event("SeatTaken").args["seat"])
+        self.number = int(taken.event("ServingSeatTaken").args["seat"])
         self.store = open_store(place.store)
         self.stored = StoredService.fetch(self.store, stored(served_model(), self.store))
         self.question = self.stored.question(

@@ -60,7 +60,7 @@ class ServedOperator:
         self.account.send(zen.approve(market.chain.serving.address, plan.lock))
         offer = offer_of(market.service.cid, plan.price, zen.address, f"http://{LOOPBACK}:{self.port}")
         taken = take_seat(self.account.sender, self.account.id, key_at(self.folder, RECEIPT_KEY), plan.lock, offer)
-        self.seat = int(taken.event("SeatTaken").args["seat"])
+        self.seat = int(taken.event("ServingSeatTaken").args["seat"])
         self.process: subprocess.Popen[str] | None = None
 
     @property

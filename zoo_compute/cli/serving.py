@@ -80,7 +80,7 @@ def take(
     number = number_of(settings, operators_of(settings), operator, home)
     key = key_at(folder_of(home), RECEIPT_KEY) if signer is None else address_of(signer, "--signer")
     receipt = seats.take_seat(settings.sender(), number, key, units, offer)
-    seat = int(receipt.event("SeatTaken").args["seat"])
+    seat = int(receipt.event("ServingSeatTaken").args["seat"])
     settings.emit(
         {"seat": seat, "operator": number, "signer": key, "lock": str(units), "transaction": receipt.transaction_hash},
         f"seat {seat}: operator {number} offers {service} for {money.format(offer.price)} per 1,000 tokens, with {format_amount(units)} "
@@ -142,7 +142,7 @@ def leave(settings: Settings, number: int) -> None:
 def release(settings: Settings, number: int) -> None:
     """Take back the lock of a seat that was left. It goes to the operator's owner, whoever sends this."""
     receipt = settings.sender().send(settings.chain().serving.release(number))
-    amount = int(receipt.event("LockReleased").args["amount"])
+    amount = int(receipt.event("ServingLockReleased").args["amount"])
     settings.emit(
         {"seat": number, "released": str(amount), "transaction": receipt.transaction_hash},
         f"seat {number}: {format_amount(amount)} came back to the operator's owner",

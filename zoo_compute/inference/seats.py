@@ -73,7 +73,7 @@ def offer_of(service: str, price: int, token: str, url: str) -> Offer:
 
 
 def take_seat(sender: Sender, operator: int, signer: str, lock: int, offer: Offer) -> Receipt:
-    """Take a seat, with the sender's ZEN as its lock; its event SeatTaken has the number. Raises NotFunded, Refusal."""
+    """Take a seat, with the sender's ZEN as its lock; its event ServingSeatTaken has the number. Raises NotFunded, Refusal."""
     chain = sender.chain
     balance = chain.zen.balanceOf(sender.address)
     if balance < lock:
