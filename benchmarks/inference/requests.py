@@ -1,4 +1,4 @@
-"""Thousands of requests against three operators, of which one lies at random and one dies: is every lie found, and does the money agree?
+"""Thousands of requests against three operators, of which one lies at random and one dies: is every lie seen, and does the money agree?
 
 python -m benchmarks.inference.requests [--json] [--requests N] [--clients N] [--check P] [--lies P] [--folder DIR]
 
@@ -6,9 +6,9 @@ A devnet, a tiny GPT, three servers as processes. Each client has an account, ch
 with the chance `check`; at its first lie it drops the operator, looks at its kept receipts again, and asks the others. When half of all
 requests are answered, the honest operator that is cheapest is killed. At the end one receipt is disputed, and all channels are closed.
   requests, wrong        answers, and those that a seat signed falsely
-  drawn, found_later     of the wrong ones: found by a check of the answer itself; by looking at kept receipts after that
-  missed                 wrong answers of operators that a client found lying, that nothing found; must be 0
-  undetected_clients     clients that no check told of a lie before their requests were over, and unfound the lies that they have
+  drawn, seen_later     of the wrong ones: by a check of the answer itself; by looking at kept receipts after that
+  missed                 wrong answers of an operator that a client saw lying, that nothing showed; must be 0
+  undetected_clients     clients that drew no lie before their requests were over; unseen: the lies that they have
   rate, rate_low, rate_high   drawn over the lies that could be drawn, and the 99 % interval of the stated rate for so many
   convicted              whether the contract convicted the liar, from one receipt
   signed, paid, unanswered   in wei: by all vouchers; by the closed channels; signed for what nobody answered
@@ -93,7 +93,7 @@ class Crowd:
             chain, sender, self.market.store, self.market.service.cid, terms=terms, say=lambda _: None, home=home
         )
         wrong = drawn = later = liable = 0
-        is_found = False
+        knows = False
         for at in range(requests):
             answer = asking.complete(f"{number}:{at}", NEW_TOKENS)
             question = self.market.service.question(answer.receipt.question)
@@ -101,10 +101,10 @@ class Crowd:
                 right = tokens_of(question, self.own.answer(question).outputs[: question.steps])
             is_lie = not answer.is_true or answer.tokens != right
             wrong += is_lie
-            if is_lie and not is_found:
+            if is_lie and not knows:
                 liable += 1
             if not answer.is_true:
-                drawn, is_found = drawn + 1, True
+                drawn, knows = drawn + 1, True
                 later += self.look_back(home)
             if not is_lie:
                 with self.tally.lock:
@@ -112,9 +112,9 @@ class Crowd:
             self.count_and_kill()
         with self.tally.lock:
             self.tally.count.update(
-                wrong=wrong, drawn=drawn, found_later=later, liable=liable,
-                missed=wrong - drawn - later if is_found else 0,
-                undetected_clients=int(wrong > 0 and not is_found), unfound=0 if is_found else wrong,
+                wrong=wrong, drawn=drawn, seen_later=later, liable=liable,
+                missed=wrong - drawn - later if knows else 0,
+                undetected_clients=int(wrong > 0 and not knows), unseen=0 if knows else wrong,
             )  # fmt: skip
             for operator in self.market.operators.values():
                 self.tally.signed[operator.id] += asking._purse.signed(operator.id)
@@ -198,7 +198,7 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         money = settled(market, crowd.tally)
     spread = QUANTILE * (options.check * (1 - options.check) / max(count["liable"], 1)) ** 0.5
     return {
-        **{name: count[name] for name in ("requests", "wrong", "drawn", "found_later", "missed", "undetected_clients", "unfound")},
+        **{name: count[name] for name in ("requests", "wrong", "drawn", "seen_later", "missed", "undetected_clients", "unseen")},
         "rate": count["drawn"] / max(count["liable"], 1),
         "rate_stated": options.check, "rate_low": max(0.0, options.check - spread), "rate_high": options.check + spread,
         "convicted": conviction.outcome in ("judged", "silent", "exhausted"), "outcome": conviction.outcome,

@@ -72,7 +72,7 @@ def test_a_voucher_in_words__is_in_its_channels_token(monkeypatch: pytest.Monkey
     )
     types = {"Voucher": [{"name": name, "type": kind} for name, kind in SIGNED["Voucher"]]}
     said = typed_sentence(chain, domain("channels"), types, {"channel": 3, "total": 2_500_000})
-    assert said.startswith("say that channel 3 owes its operator 2.5 USDC in all; only 0x")
+    assert said.startswith("say that channel 3 owes its operator 2.5 USDC in all; only Channels (0x")
 
 
 def test_a_permit_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

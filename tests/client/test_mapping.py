@@ -22,8 +22,8 @@ class Posting(Client):
     def __init__(self, rows: Any, *, known: bool = False) -> None:
         self.rows, self.known, self.posted = rows, known, dict[str, Any]()
 
-    def train(self, config: Any = None, max_budget: Any = None, data: Any = None, **sections: Any) -> Any:
-        self.posted = {"max_budget": max_budget, "data": data, **sections}
+    def train(self, config: Any = None, max_budget: Any = None, data: Any = None, **options: Any) -> Any:
+        self.posted = {**config.sections, "inputs": config.items}
         if self.known:
             raise AlreadyPosted(7)
         return self.job(7)
@@ -38,9 +38,12 @@ class Posting(Client):
 @pytest.mark.parametrize("known", [False, True])
 def test_a_map__returns_the_outputs_of_all_items(known: bool) -> None:
     client = Posting(np.arange(8).reshape(4, 2), known=known)
-    assert client.map({"module": "a.py:build"}, np.zeros((4, 3)), 20, map={"slots": 2}).tolist() == client.rows.tolist()
+    assert (
+        client.map({"module": "a.py:build"}, np.zeros((4, 3), np.float32), 20, map={"slots": 2}).tolist()
+        == client.rows.tolist()
+    )
     assert client.posted["map"] == {"batch_size": 32, "slots": 2}
-    assert client.posted["data"]["arrays"]["inputs"].shape == (4, 3)
+    assert client.posted["inputs"].shape == (4, 3)
 
 
 def test_a_rendering__returns_its_frames_as_pixels(tmp_path: Path) -> None:
@@ -53,6 +56,6 @@ def test_a_rendering__returns_its_frames_as_pixels(tmp_path: Path) -> None:
         [int(developed(np.array(mean)))]
         for mean in (np.mean(levels[:2], dtype=float), np.mean(levels[2:], dtype=float))
     ]
-    assert client.posted["data"]["arrays"]["inputs"][:, 0].tolist() == [3, 3, 4, 4]
+    assert client.posted["inputs"][:, 0].tolist() == [3, 3, 4, 4]
     assert client.posted["market"] == {"reserve": 1}
     assert client.posted["model"]["scene"] == str(tmp_path / "scene.py")

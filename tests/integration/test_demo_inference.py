@@ -34,5 +34,5 @@ def test_requests_of_a_crowd__find_every_lie_and_lose_nothing(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)
     assert (made["requests"], made["missed"], made["convicted"], made["books_equal"]) == (60, 0, True, True)
-    assert made["wrong"] == made["drawn"] + made["found_later"] + made["unfound"]
+    assert made["wrong"] == made["drawn"] + made["seen_later"] + made["unseen"]
     assert made["honest_paid_exactly"]

@@ -42,11 +42,13 @@ BETWEEN_KEYS = {
 
 
 def printed_jobs() -> dict[str, str]:
-    """The YAML blocks of all pages that describe a job, by page and line."""
+    """The YAML blocks of all pages that describe a job, by page and line; the file of a service has `serve:`."""
     jobs = {}
     for page in PAGES:
         text = page.read_text("utf-8")
         for match in re.finditer(r"^```yaml\n(.*?)^```$", text, re.S | re.M):
+            if re.search(r"^serve:", match[1], re.M):
+                continue
             jobs[f"{page.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 2}"] = match[1]
     return jobs
 

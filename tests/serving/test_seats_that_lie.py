@@ -53,10 +53,8 @@ def test_a_lie_that_was_not_drawn__is_found_by_a_later_doubt(
         files = {each.signed.receipt.seat: later.recheck(each) for each in later.unchecked()}
         assert files[2] is None
         assert ReceiptFile.from_bytes(files[1].read_bytes()).signed.receipt.seat == 1
-        assert [each.signed.receipt.seat for each in later.unchecked()] == [1]
-        assert later.read(files[1]).signed.receipt.seat == 1
-        market.now += market.place.window_s + 1
         assert later.unchecked() == []
+        assert later.read(files[1]).signed.receipt.seat == 1
 
 
 def test_a_file_that_is_no_receipt_of_this_network__is_refused(

@@ -93,6 +93,7 @@ SUITES = {
     ),
     "Custody": ("differential/test_custody.py", "differential/test_custody_events.py", WIRING, SCENARIOS),
     "Admissions": ("contracts/test_admissions.py", WIRING),
+    "Serving": (SCENARIOS, WIRING, "referee/test_askers_answers.py"),
     "OpExecutor": ("referee/test_operators.py",),
     "Evidence": ("referee/test_evidence_parts.py",),
     "ConsistencyProofs": (
@@ -128,7 +129,6 @@ LAWS = {
     "Datasets": (WALKS,),
     "Availability": (SCENARIOS,),
     "Admissions": (SCENARIOS,),
-    "Serving": (SCENARIOS,),
 }
 # Each takes longer than all others of its file together, and none is needed for one function alone.
 LEFT_OUT = (
