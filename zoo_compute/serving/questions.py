@@ -9,7 +9,7 @@ import numpy as np
 
 from repops.commitments import Array, tensor_root
 from repops.fields import BadField
-from zoo_compute.models.decoding_inputs import beginning, inputs_of
+from zoo_compute.models.decoding_inputs import inputs_of
 from zoo_compute.serving.service import COMPLETIONS, ServedProgram, Service
 from zoo_compute.spec.receipts import AnswerReceipt
 from zoo_compute.spec.serving import question_of
@@ -96,6 +96,3 @@ class Question:
         """What a seat signs for an answer."""
         program = bytes.fromhex(self.program.root)
         return AnswerReceipt(seat, program, self.steps, self.start_root, self.nonce, segments, end, issued)
-
-
-__all__ = ["NONCE_BYTES", "Prompts", "Question", "beginning"]
