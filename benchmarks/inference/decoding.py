@@ -20,7 +20,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,26 +42,30 @@ STEPS = CONTEXT - 1
 Run = Callable[[], list[list[int]]]  # texts, a list of tokens for each row
 
 
-def model() -> gpt.GPT:
+def model(layers: int = LAYERS, heads: int = HEADS, width: int = WIDTH, context: int = CONTEXT) -> gpt.GPT:
     torch.manual_seed(0)
-    module = gpt.build(LAYERS, HEADS, WIDTH, CONTEXT)[0].eval()
+    module = gpt.build(layers, heads, width, context)[0].eval()
     assert isinstance(module, gpt.GPT)
     return module
 
 
 class Eager:
-    """The model in eager torch, with a cache of its own in memory that is there from the start. fused: by torch's own attention."""
+    """The model in eager torch, with a cache of its own in memory that is there from the start. fused: by torch's own attention.
 
-    def __init__(self, module: gpt.GPT, batch: int, *, fused: bool) -> None:
-        self.module, self.batch, self.fused = module, batch, fused
-        shape = (batch, HEADS, CONTEXT, WIDTH // HEADS)
+    first: the token that each text begins with; steps: new tokens.
+    """
+
+    def __init__(self, module: gpt.GPT, first: Sequence[int], *, fused: bool, steps: int = STEPS) -> None:
+        self.module, self.batch, self.fused = module, len(first), fused
+        self.first, self.steps = torch.tensor(first), steps
+        shape = (self.batch, HEADS, CONTEXT, WIDTH // HEADS)
         self.keys, self.values = ([torch.zeros(shape) for _ in range(LAYERS)] for _ in "kv")
 
     @torch.inference_mode()
     def __call__(self) -> list[list[int]]:
-        tokens = torch.arange(self.batch)
+        tokens = self.first
         made = []
-        for position in range(STEPS):
+        for position in range(self.steps):
             tokens = self._step(tokens, position)
             made.append(tokens)
         return torch.stack(made, 1).tolist()
@@ -143,7 +147,9 @@ def measured(batch: int, rounds: int, threads: int) -> dict[str, float]:
     """The figures of a batch."""
     module = model()
     own = Own(module, batch, threads)
-    peers: dict[str, Run] = {f"eager_{name}": Eager(module, batch, fused=name == "sdpa") for name in ("plain", "sdpa")}
+    peers: dict[str, Run] = {
+        f"eager_{name}": Eager(module, range(batch), fused=name == "sdpa") for name in ("plain", "sdpa")
+    }
     seconds = interleaved({"own": own, "hashed": own.with_roots, **peers}, rounds)
     fastest = min(peers, key=lambda name: statistics.median(seconds[name]))
     pairs = {name: zip(seconds[fastest], seconds[name], strict=True) for name in ("own", "hashed")}
