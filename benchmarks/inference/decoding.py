@@ -58,8 +58,10 @@ class Eager:
     def __init__(self, module: gpt.GPT, first: Sequence[int], *, fused: bool, steps: int = STEPS) -> None:
         self.module, self.batch, self.fused = module, len(first), fused
         self.first, self.steps = torch.tensor(first), steps
-        shape = (self.batch, HEADS, CONTEXT, WIDTH // HEADS)
-        self.keys, self.values = ([torch.zeros(shape) for _ in range(LAYERS)] for _ in "kv")
+        cache = module.cache_shape
+        self.keys, self.values = (
+            [torch.zeros(self.batch, heads, cache.context, width) for heads, width in cache.layers] for _ in "kv"
+        )
 
     @torch.inference_mode()
     def __call__(self) -> list[list[int]]:
@@ -82,7 +84,7 @@ class Eager:
         return functional.linear(module.norm(x_B1W), head)[:, 0].argmax(-1)
 
     def _attention(self, layer: int, attention: gpt.Attention, x_B1W: Tensor, position: int) -> Tensor:
-        q, k, v = attention.qkv(x_B1W).view(self.batch, 1, 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = attention.qkv(x_B1W).view(self.batch, 1, 3, attention.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
         self.keys[layer][:, :, position : position + 1] = k
         self.values[layer][:, :, position : position + 1] = v
         keys, values = (each[layer][:, :, : position + 1] for each in (self.keys, self.values))
@@ -90,7 +92,7 @@ class Eager:
             y = functional.scaled_dot_product_attention(q, keys, values)
         else:
             y = torch.softmax((q * attention.scale) @ keys.transpose(-2, -1), dim=-1) @ values
-        out: Tensor = attention.projection(y.transpose(1, 2).reshape(self.batch, 1, WIDTH))
+        out: Tensor = attention.projection(y.transpose(1, 2).reshape(x_B1W.shape))
         return out
 
 
