@@ -14,6 +14,7 @@ machine has cores unless you say otherwise. Ratios are medians over interleaved 
   gas_open, gas_close  of a channel's two transactions (benchmarks/chain/channels.py)
   gas_per_map_item     all transactions of a map job over its items (benchmarks/chain/maps.py); gas_map_job, gas_map_round: of the job,
                        of each of its rounds
+  load_before          of the machine, over the minute before
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ SECONDS = 2.0  # that vouchers are verified for
 
 
 def figures(rounds: int, threads: int) -> dict[str, Any]:
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="zoo-serving-") as name:
         made = serving.figures(Path(name), serving.Size(), rounds, threads)
     made |= {"vouchers_per_s": vouchers.rates(SECONDS)["vouchers_per_s"]}
     made |= {name: each for name, each in vouchers.gas().items() if name in ("gas_open", "gas_close")}
     made |= {**maps.measure(), "map": {"slots": maps.SLOTS, "rounds": gas.ROUNDS, "items_per_round": maps.ITEMS}}
     versions = {"torch": torch.__version__, "python": platform.python_version(), "evm": "anvil"}
-    machine = {"machine": platform.machine(), "cpu": cpu_name(), "cores": os.cpu_count()}
+    machine = {"machine": platform.machine(), "cpu": cpu_name(), "cores": os.cpu_count(), "load_before": load}
     return {**made, "rounds": rounds, "threads": threads, **versions, **machine}
 
 

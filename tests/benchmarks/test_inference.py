@@ -1,4 +1,4 @@
-"""The benchmark of live inference: a small model served by a real process, and the gas of a short map."""
+"""The benchmark of live inference, without its chain and its server."""
 
 from __future__ import annotations
 
@@ -7,21 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.chain import maps
 from benchmarks.inference import inference, serving
 from benchmarks.inference.decoding import Eager
 
 SMALL = serving.Size(layers=1, heads=2, width=16, context=12, batches=(1, 2))
-BATCH = {
-    "ratio",
-    "served",
-    "eager",
-    "streamed_ratio",
-    "streamed",
-    "first_token_s",
-    "eager_first_token_s",
-    "equal",
-}
 
 
 def test_texts_begin_with_tokens__whose_next_one_is_a_character() -> None:
@@ -58,26 +47,3 @@ def test_nothing_is_measured__no_times_or_by_no_thread(option: str, capsys: pyte
     with pytest.raises(SystemExit):
         inference.main([option, "0"])
     assert f"{option}: expected 1 or more, got 0" in capsys.readouterr().err
-
-
-@pytest.mark.integration
-def test_a_small_model__is_served_for_vouchers_and_has_all_figures(tmp_path: Path) -> None:
-    threads = torch.get_num_threads()
-    try:
-        made = serving.figures(tmp_path, SMALL, rounds=1, threads=1)
-    finally:
-        torch.set_num_threads(threads)
-    batches = [made["batch_1"], made["batch_2"]]
-    assert made["serving_ratio"] == min(each["ratio"] for each in batches)
-    for each in batches:
-        assert each.keys() == BATCH
-        assert each["equal"] == 1.0
-        assert each["ratio"] == pytest.approx(each["served"] / each["eager"])  # of one round
-        assert 0 < each["first_token_s"] < SMALL.new_tokens * 2 / each["streamed"]
-
-
-@pytest.mark.integration
-def test_gas_of_a_map__is_all_of_its_rounds_and_more() -> None:
-    few = maps.measure(rounds=2, items=100)
-    assert few["gas_map_job"] > 2 * few["gas_map_round"] > 2 * 150_000
-    assert few["gas_per_map_item"] == -(-few["gas_map_job"] // 200)
