@@ -20,7 +20,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,26 +42,32 @@ STEPS = CONTEXT - 1
 Run = Callable[[], list[list[int]]]  # texts, a list of tokens for each row
 
 
-def model() -> gpt.GPT:
+def model(layers: int = LAYERS, heads: int = HEADS, width: int = WIDTH, context: int = CONTEXT) -> gpt.GPT:
     torch.manual_seed(0)
-    module = gpt.build(LAYERS, HEADS, WIDTH, CONTEXT)[0].eval()
+    module = gpt.build(layers, heads, width, context)[0].eval()
     assert isinstance(module, gpt.GPT)
     return module
 
 
 class Eager:
-    """The model in eager torch, with a cache of its own in memory that is there from the start. fused: by torch's own attention."""
+    """The model in eager torch, with a cache of its own in memory that is there from the start. fused: by torch's own attention.
 
-    def __init__(self, module: gpt.GPT, batch: int, *, fused: bool) -> None:
-        self.module, self.batch, self.fused = module, batch, fused
-        shape = (batch, HEADS, CONTEXT, WIDTH // HEADS)
-        self.keys, self.values = ([torch.zeros(shape) for _ in range(LAYERS)] for _ in "kv")
+    first: the token that each text begins with; steps: new tokens.
+    """
+
+    def __init__(self, module: gpt.GPT, first: Sequence[int], *, fused: bool, steps: int = STEPS) -> None:
+        self.module, self.batch, self.fused = module, len(first), fused
+        self.first, self.steps = torch.tensor(first), steps
+        cache = module.cache_shape
+        self.keys, self.values = (
+            [torch.zeros(self.batch, heads, cache.context, width) for heads, width in cache.layers] for _ in "kv"
+        )
 
     @torch.inference_mode()
     def __call__(self) -> list[list[int]]:
-        tokens = torch.arange(self.batch)
+        tokens = self.first
         made = []
-        for position in range(STEPS):
+        for position in range(self.steps):
             tokens = self._step(tokens, position)
             made.append(tokens)
         return torch.stack(made, 1).tolist()
@@ -78,7 +84,7 @@ class Eager:
         return functional.linear(module.norm(x_B1W), head)[:, 0].argmax(-1)
 
     def _attention(self, layer: int, attention: gpt.Attention, x_B1W: Tensor, position: int) -> Tensor:
-        q, k, v = attention.qkv(x_B1W).view(self.batch, 1, 3, HEADS, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = attention.qkv(x_B1W).view(self.batch, 1, 3, attention.heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
         self.keys[layer][:, :, position : position + 1] = k
         self.values[layer][:, :, position : position + 1] = v
         keys, values = (each[layer][:, :, : position + 1] for each in (self.keys, self.values))
@@ -86,7 +92,7 @@ class Eager:
             y = functional.scaled_dot_product_attention(q, keys, values)
         else:
             y = torch.softmax((q * attention.scale) @ keys.transpose(-2, -1), dim=-1) @ values
-        out: Tensor = attention.projection(y.transpose(1, 2).reshape(self.batch, 1, WIDTH))
+        out: Tensor = attention.projection(y.transpose(1, 2).reshape(x_B1W.shape))
         return out
 
 
@@ -143,7 +149,9 @@ def measured(batch: int, rounds: int, threads: int) -> dict[str, float]:
     """The figures of a batch."""
     module = model()
     own = Own(module, batch, threads)
-    peers: dict[str, Run] = {f"eager_{name}": Eager(module, batch, fused=name == "sdpa") for name in ("plain", "sdpa")}
+    peers: dict[str, Run] = {
+        f"eager_{name}": Eager(module, range(batch), fused=name == "sdpa") for name in ("plain", "sdpa")
+    }
     seconds = interleaved({"own": own, "hashed": own.with_roots, **peers}, rounds)
     fastest = min(peers, key=lambda name: statistics.median(seconds[name]))
     pairs = {name: zip(seconds[fastest], seconds[name], strict=True) for name in ("own", "hashed")}

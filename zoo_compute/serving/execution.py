@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +53,10 @@ class Execution:
         self._fresh = [entry.name for entry in graph.state if entry.kind == OPTIMIZER]
         for name, array in weights.items():
             run.state[name][...] = array
+        for name in self._fresh:
+            run.state[name][...] = 0
+        # Every question starts from these, but for the seed: a model's cache is large, and the first token waits for its root.
+        self._fresh_roots = self._roots_of(self._fresh)
 
     def answer(self, question: Question, said: Said = lambda step, outputs: None) -> Ending:
         """Run it to its end. said: called after each step."""
@@ -62,20 +66,18 @@ class Execution:
         state[ASKED][...] = question.asked
         for name in self._fresh:
             state[name][...] = question.seed if name == SEED else 0
-        asked = tensor_root(question.asked)
-        first = self._state_roots(asked)
+        unchanged = {**self._roots, ASKED: tensor_root(question.asked)}
+        first = {**unchanged, **self._fresh_roots, **self._roots_of(name for name in self._fresh if name == SEED)}
         for step in range(question.steps):
             self._run.step(self._batch, threads=self._threads)
             said(step, state[OUTPUTS][step])
-        last = self._state_roots(asked)
+        last = {**unchanged, **self._roots_of(self._fresh)}
         end = commitments.state_root_of(last)
         segments = commitments.segment_root([(0, commitments.state_root_of(first)), (question.steps, end)])
         return Ending(segments, end, state[OUTPUTS].copy(), _path(last))
 
-    def _state_roots(self, asked: bytes) -> dict[str, bytes]:
-        """Weights are hashed once: no step changes them."""
-        changing = {name: self._run.state[name] for name in self._fresh}
-        return {**self._roots, ASKED: asked, **commitments.tensor_roots(changing, threads=self._threads)}
+    def _roots_of(self, names: Iterable[str]) -> dict[str, bytes]:
+        return commitments.tensor_roots({name: self._run.state[name] for name in names}, threads=self._threads)
 
 
 def _differing(mine: Mapping[str, bytes], theirs: Mapping[str, bytes]) -> str:
