@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # beside this file, repops.py bears a library's name
 
-from benchmarks.inference.inference import main  # noqa: E402
+from benchmarks.served.inference import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.inference import inference, serving
-from benchmarks.inference.decoding import Eager
+from benchmarks.served import inference, serving
+from benchmarks.served.decoding import Eager
 
 SMALL = serving.Size(layers=1, heads=2, width=16, context=12, batches=(1, 2))
 

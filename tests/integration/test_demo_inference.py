@@ -28,7 +28,7 @@ def test_the_demo__convicts_the_liar_from_one_receipt_and_its_books_agree(tmp_pa
 
 
 def test_requests_of_a_crowd__find_every_lie_and_lose_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.inference.requests", "--json", "--folder", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "benchmarks.served.requests", "--json", "--folder", str(tmp_path / "run")]
     options = ["--requests", "60", "--clients", "2", "--check", "0.5", "--lies", "0.9"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=3 * HANG_S)
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.chain import maps
-from benchmarks.inference import serving
+from benchmarks.served import serving
 
 pytestmark = pytest.mark.integration
 

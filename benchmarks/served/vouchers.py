@@ -1,6 +1,6 @@
 """Vouchers of payment channels: how many one process verifies, signs and keeps a second, and the gas of a channel.
 
-    python -m benchmarks.inference.vouchers [--json] [--seconds 2] [--no-gas]
+    python -m benchmarks.served.vouchers [--json] [--seconds 2] [--no-gas]
 
 `vouchers_per_s`: signatures verified in one thread. `accepted_per_s`: vouchers that an operator's book verifies and has on
 this machine's disk before the answer begins; `paid_per_s`: that a client's book signs, likewise. `gas_open` and `gas_close` are

@@ -1,6 +1,6 @@
 """Tokens a second of the decoding step beside eager torch with its own cache of keys and values, interleaved in one process.
 
-python -m benchmarks.inference.decoding [--json] [--rounds N] [--threads N]
+python -m benchmarks.served.decoding [--json] [--rounds N] [--threads N]
 
 Prints a table, or one object with --json. A GPT of 6 layers, 384 wide, 6 heads, vocabulary 256 fills its context of 256 greedily, with so
 many threads (by default one; with more, both suffer where other processes want the cores). `eager` is the faster of two: attention written out, and scaled_dot_product_attention, each on the

@@ -10,7 +10,7 @@ machine has cores unless you say otherwise. Ratios are medians over interleaved 
   batch_N.streamed     tokens/s of a request that is streamed; streamed_ratio: over eager's
   batch_N.first_token_s      seconds from the request to the first piece of its stream; eager_first_token_s: to eager's first token
   batch_N.equal        the share of tokens on which both agree: sums in another order may turn a choice that is all but a tie
-  vouchers_per_s       signatures of vouchers that one thread verifies (benchmarks/inference/vouchers.py)
+  vouchers_per_s       signatures of vouchers that one thread verifies (benchmarks/served/vouchers.py)
   gas_open, gas_close  of a channel's two transactions (benchmarks/chain/channels.py)
   gas_per_map_item     all transactions of a map job over its items (benchmarks/chain/maps.py); gas_map_job, gas_map_round: of the job,
                        of each of its rounds
@@ -32,7 +32,7 @@ import torch
 
 from benchmarks.arithmetic.reproducible import cpu_name
 from benchmarks.chain import gas, maps
-from benchmarks.inference import serving, vouchers
+from benchmarks.served import serving, vouchers
 
 RESULT = Path(__file__).parents[1] / "results" / "inference.json"
 SECONDS = 2.0  # that vouchers are verified for

@@ -1,6 +1,6 @@
 """Thousands of requests against three operators, of which one lies at random and one dies: is every lie seen, and does the money agree?
 
-python -m benchmarks.inference.requests [--json] [--requests N] [--clients N] [--check P] [--lies P] [--folder DIR]
+python -m benchmarks.served.requests [--json] [--requests N] [--clients N] [--check P] [--lies P] [--folder DIR]
 
 A devnet, a tiny GPT, three servers as processes. Each client has an account, channels and a folder of its own, and computes an answer again
 with the chance `check`; at its first lie it drops the operator, looks at its kept receipts again, and asks the others. When half of all

@@ -2,7 +2,7 @@
 
 The seat is `zoo serving start` in a process of its own, on a devnet; the client is the SDK's, in this process. Each request is paid by a
 voucher and its receipt is checked; its answer is computed again with a chance of one in a thousand million, so never while this measures.
-`eager` has a cache of keys and values of its own, and is the faster of two ways to write attention (benchmarks/inference/decoding.py).
+`eager` has a cache of keys and values of its own, and is the faster of two ways to write attention (benchmarks/served/decoding.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.inference.decoding import BATCHES, CONTEXT, HEADS, LAYERS, WIDTH, Eager, Run, interleaved, model
+from benchmarks.served.decoding import BATCHES, CONTEXT, HEADS, LAYERS, WIDTH, Eager, Run, interleaved, model
 from repops.commitments import canonical, tensor_roots
 from tests.support.serving_market import SeatPlan, ServingMarket
 from zoo_compute.chain.sender import Sender
