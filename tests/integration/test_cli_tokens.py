@@ -80,7 +80,8 @@ def test_a_job_in_a_coin_with_six_decimals__is_allowed_quoted_posted_and_cancell
     assert zoo.json("network", "allow", coin.address, "--window-value", "1000", *deployer(place))["transaction"] is None
 
     answer = {token["symbol"]: token["window_value"] for token in zoo.json("network", "show")["tokens"]}
-    assert answer == {"ZEN": str(DEVNET.window_value), "USDC": str(1_000 * USDC)}
+    credits = str(DEVNET.window_value)
+    assert answer == {"ZEN": str(DEVNET.window_value), "CREDIT": credits, "USDC": str(1_000 * USDC)}
 
     quoted = zoo.json("quote", config, "--max-budget", "14")
     assert (quoted["escrow"], quoted["budget"], quoted["token"]) == (str(14 * USDC), str(14 * USDC), token_facts(coin))

@@ -82,10 +82,9 @@ class ServedOperator:
         """Where it answers. Raises AssertionError with its log."""
         assert self.process is not None
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise AssertionError((self.folder / "server.log").read_text())
-        where: dict[str, Any] = json.loads(line)
+        where: dict[str, Any] = json.loads(self.process.stdout.readline() or "{}")
+        if "url" not in where:
+            raise AssertionError(f"{where} {(self.folder / 'server.log').read_text()}")
         return where
 
     def kill(self) -> None:
