@@ -1,6 +1,6 @@
 """Thousands of requests against three operators, of which one lies at random and one dies: is every lie seen, and does the money agree?
 
-python -m benchmarks.served.requests [--json] [--requests N] [--clients N] [--check P] [--lies P] [--folder DIR]
+python -m benchmarks.served.requests [--json] [--requests N] [--clients N] [--check P] [--lies P] [--folder DIR] [--record]
 
 A devnet, a tiny GPT, three servers as processes. Each client has an account, channels and a folder of its own, and computes an answer again
 with the chance `check`; at its first lie it drops the operator, looks at its kept receipts again, and asks the others. When half of all
@@ -51,6 +51,7 @@ serve: {kind: completions, model: tiny, context: 32, rows: [1]}
 """
 LIAR, DIES, LAST = "alpha", "beta", "gamma"
 NEW_TOKENS, LONGEST, DEPOSIT, AT_ONCE = 6, 16, 5 * ZEN, 3  # LONGEST: tokens of a prompt, at most
+RESULT = Path(__file__).resolve().parents[1] / "results" / "requests.json"
 QUANTILE = 2.576  # of 99 %
 
 
@@ -214,12 +215,15 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=50, help="default 50")
     parser.add_argument("--check", type=float, default=0.1, help="the chance of a check (default 0.1)")
     parser.add_argument("--lies", type=float, default=0.5, help="the chance of a lie (default 0.5)")
+    parser.add_argument("--record", action="store_true", help="write benchmarks/results/requests.json")
     parser.add_argument("--folder", type=Path, help="of the run; a temporary one by default")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         made = measured(options, folder)
+    if options.record:
+        RESULT.write_text(json.dumps(made, indent=2) + "\n")
     for name, value in made.items() if not options.json else ():
         print(f"{name:<22} {value}")
     if options.json:
