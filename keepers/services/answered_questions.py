@@ -6,21 +6,19 @@ One SQLite file, which the server writes and the keeper reads. A question is on 
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo_compute.errors import ConfigError
+from zoo_compute.durable_database import open_database
 
-WAIT_S = 30.0  # for another process that has the file
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS questions (
     claim BLOB NOT NULL PRIMARY KEY, issued INTEGER NOT NULL, question TEXT NOT NULL
-) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_age ON questions (issued)
 """
-_BY_AGE = "CREATE INDEX IF NOT EXISTS by_age ON questions (issued)"
 
 
 class AnsweredQuestions:
@@ -28,19 +26,7 @@ class AnsweredQuestions:
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._db = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
-            path.chmod(0o600)
-            # Written behind a log, and on the disk itself at the end of each statement.
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute(_SCHEMA)
-            self._db.execute(_BY_AGE)
-        except sqlite3.Error as error:
-            raise ConfigError(
-                f"{path}: cannot keep questions there: {error}", hint="restore this file, or move it away"
-            ) from error
+        self._db = open_database(path, _SCHEMA, "questions")
 
     def add(self, claim_hash: bytes, question: Mapping[str, Any], issued: int) -> None:
         """claim_hash: of the claim that the receipt becomes. question: as `zoo_compute.serving.files.plain` has it.

@@ -5,7 +5,6 @@ Each is one SQLite file, which threads and processes can share. A voucher is on 
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo_compute.errors import ConfigError, VoucherRefused
+from zoo_compute.durable_database import open_database
+from zoo_compute.errors import VoucherRefused
 from zoo_compute.inference.channels import domain_at
 from zoo_compute.serving.vouchers import SignedVoucher, Voucher, sign, verify
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 ReadChannel = Callable[[int], "Channel"]
 RECHECKS = 10  # of an open channel, in the notice that its client must give
-WAIT_S = 30.0  # for another process that has the file
 # Totals are text: SQLite's integers have 64 bits. The domain keeps the vouchers of two networks apart.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS vouchers (
@@ -37,18 +36,7 @@ class _Vouchers:
 
     def __init__(self, path: Path, domain: bytes) -> None:
         self._domain, self._lock = domain, threading.RLock()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._db = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
-            path.chmod(0o600)
-            # Written behind a log, and on the disk itself at the end of each transaction.
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute(_SCHEMA)
-        except sqlite3.Error as error:
-            raise ConfigError(
-                f"{path}: cannot keep vouchers there: {error}", hint="choose another file, or restore this one"
-            ) from error
+        self._db = open_database(path, _SCHEMA, "vouchers")
 
     @contextmanager
     def changing(self) -> Iterator[None]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from zoo_compute.atomic import write_atomically
-from zoo_compute.errors import ConfigError
+from zoo_compute.durable_database import open_database
 from zoo_compute.serving.receipt_file import ReceiptFile
 from zoo_compute.spec.serving import question_of
 
 UNCHECKED, FALSE, DROPPED = "answers.sqlite", "receipts", "dropped"
-WAIT_S = 30.0  # for another process that has the file
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS receipts (
     seat INTEGER NOT NULL, question TEXT NOT NULL, issued INTEGER NOT NULL, file BLOB NOT NULL, PRIMARY KEY (seat, question)
@@ -28,16 +26,7 @@ class Receipts:
 
     def __init__(self, home: Path, window_s: int) -> None:
         self._home, self._window_s, self._lock = home, window_s, threading.Lock()
-        home.mkdir(parents=True, exist_ok=True)
-        try:
-            self._db = sqlite3.connect(home / UNCHECKED, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
-            (home / UNCHECKED).chmod(0o600)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.executescript(_SCHEMA)
-        except sqlite3.Error as error:
-            raise ConfigError(
-                f"{home / UNCHECKED}: cannot keep receipts there: {error}", hint="move it away, or restore it"
-            ) from error
+        self._db = open_database(home / UNCHECKED, _SCHEMA, "receipts")
 
     def keep(self, file: ReceiptFile, now: int) -> None:
         """Until its window is over. now: the protocol's time."""
