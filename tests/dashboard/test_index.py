@@ -175,3 +175,24 @@ def test_numbers_that_strangers_choose__fit_whatever_their_size(filled: Filled):
     job = read_job.job(filled.index.db, 1, filled.chain.at, None)
     assert job is not None
     assert job.money.left == str(2**250)
+
+
+def test_serving_seats__are_shown_with_their_offers_until_they_are_left_and_when_they_were_convicted(filled: Filled):
+    chain = filled.chain
+    filled.append(together(made.registered(chain, 1), made.registered(chain, 2)))
+    filled.append(together(*(made.seat_taken(chain, seat, seat % 2 + 1, 10 - seat) for seat in (1, 2, 3))))
+    seats = read_network.serving_seats(filled.index.db)
+    assert [(each.seat, each.price, each.locked) for each in seats] == [
+        (n, str(10 - n), str(50 * ZEN)) for n in (3, 2, 1)
+    ]
+    convicted = {"seat": 3, "operator": 2, "slashed": 50 * ZEN}
+    filled.append([
+        chain.emit("ServingSeatLeft", "serving", seat=2, until=chain.at + 60),
+        chain.emit("ReceiptConvicted", "serving", **convicted),
+        chain.emit("ServingSeatLeft", "serving", seat=3, until=chain.at + 60),
+    ])  # fmt: skip
+    left = read_network.serving_seats(filled.index.db)
+    assert [(each.seat, each.locked, each.convictions) for each in left] == [(3, "0", 1), (1, str(50 * ZEN), 0)]
+    row = read_network.operator_row(filled.index.db, 2)
+    assert row is not None
+    assert row.convictions == 1

@@ -70,6 +70,16 @@ def test_answers__are_as_the_schema_says(network: Filled, page: TestClient):
         jsonschema.validate({"jobs": [{}]}, {**schema, "$ref": "#/$defs/JobList"})
 
 
+def test_the_network_page__shows_models_that_are_served(network: Filled, page: TestClient):
+    assert "Models served live" not in page.get("/").text
+    network.append(made.seat_taken(network.chain, 7, 2, 3 * 10**17, url=EVIL))
+    text = page.get("/").text
+    assert "Models served live" in text
+    assert "0.3 ZEN" in text
+    assert "50 ZEN" in text
+    assert EVIL not in text
+
+
 def test_the_api__pages_through_lists(network: Filled, page: TestClient):
     first = page.get("/api/jobs?limit=2").json()
     assert ([job["job"] for job in first["jobs"]], first["total"], first["before"]) == ([3, 2], 3, 2)

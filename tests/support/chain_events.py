@@ -52,6 +52,17 @@ def registered(chain: Chain, operator: int, endpoint: str = "http://203.0.113.7:
         yield chain.emit("AdmissionChanged", "registry", operator=operator, admitted=True)
 
 
+def seat_taken(
+    chain: Chain, seat: int, operator: int, price: int, url: str = "http://203.0.113.7:8000"
+) -> Iterator[Event]:
+    """A serving seat, and its offer."""
+    yield chain.emit(
+        "ServingSeatTaken", "serving", seat=seat, operator=operator, signer=account(operator), lock=50 * ZEN
+    )
+    offer = {"service": b"s" * 32, "price": price, "token": TOKEN, "url": url}
+    yield chain.emit("Offered", "serving", seat=seat, service=b"s" * 32, offer=offer)
+
+
 def posted(chain: Chain, job: int, *, rounds: int = 3, slots: int = 2, escrow: int = 100 * ZEN) -> Iterator[Event]:
     terms = {
         "token": TOKEN, "work_root": bytes(32), "state_root": bytes(32), "data_root": bytes(32), "manifest": bytes(32), "rounds": rounds,

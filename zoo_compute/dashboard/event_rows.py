@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zoo_compute.chain.events import Event
-from zoo_compute.dashboard import dispute_rows, job_rows, operator_rows
+from zoo_compute.dashboard import dispute_rows, job_rows, operator_rows, serving_rows
 from zoo_compute.dashboard.rules import Statement
 
-RULES = {**job_rows.RULES, **operator_rows.RULES, **dispute_rows.RULES}
+RULES = {**job_rows.RULES, **operator_rows.RULES, **dispute_rows.RULES, **serving_rows.RULES}
 NAMES = frozenset(RULES)  # to be read from the chain
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from zoo_compute.chain.events import Event
 from zoo_compute.dashboard.event_rows import rows_of
 
-VERSION = 1  # of the tables: a file of another one is made anew
+VERSION = 2  # of the tables: a file of another one is made anew
 SAID_EVERY_S = 10  # of the chain's time: pages show the newest block, even if nothing happened in it
 HEADS_KEPT = 128  # newest blocks whose changes can be undone
 TABLES = {
@@ -50,6 +50,9 @@ TABLES = {
     "places": "id BLOB PRIMARY KEY, claim BLOB NOT NULL",
     "steps": """claim BLOB NOT NULL, block INTEGER NOT NULL, log_index INTEGER NOT NULL, at INTEGER NOT NULL, tx TEXT NOT NULL,
         name TEXT NOT NULL, args TEXT NOT NULL, PRIMARY KEY (block, log_index)""",
+    "serving_seats": """seat INTEGER PRIMARY KEY, operator INTEGER NOT NULL, locked TEXT NOT NULL, taken_at INTEGER NOT NULL,
+        service TEXT NOT NULL DEFAULT '', price TEXT NOT NULL DEFAULT '0', token TEXT NOT NULL DEFAULT '', url TEXT NOT NULL DEFAULT '',
+        left_at INTEGER, convictions INTEGER NOT NULL DEFAULT 0""",
     "facts": "name TEXT PRIMARY KEY, value TEXT NOT NULL",
 }  # fmt: skip
 INDEXES = (

@@ -15,6 +15,7 @@ from zoo_compute.dashboard.views import (
     OperatorList,
     OperatorRow,
     PricePoint,
+    ServingSeat,
     TokenView,
 )
 from zoo_compute.gpus import CLASSES, TIERS
@@ -33,6 +34,7 @@ _OPERATOR = """SELECT operator, owner, gpu_class, vram_gb, stake, admitted, tier
 _AUCTION = """SELECT a.job, a.kind, a.attempt, j.token, a.reserve, a.bid_end, a.reveal_end, a.sealed, a.revealed, a.sold, a.price,
     a.priced_at, j.state, a.rowid = (SELECT MAX(rowid) FROM auctions b WHERE b.job = a.job AND b.kind = a.kind)
     FROM auctions a JOIN jobs j ON j.job = a.job"""
+_SERVING = "SELECT seat, operator, service, price, token, url, locked, convictions FROM serving_seats"
 _TIERS = {number: name for name, number in TIERS.items()}
 
 
@@ -48,7 +50,14 @@ def network(db: sqlite3.Connection, chain: ChainView, now: int) -> NetworkView:
         auctions=recent_auctions(db, now),
         prices=prices(db),
         tokens=tokens(db),
+        serving=serving_seats(db),
     )
+
+
+def serving_seats(db: sqlite3.Connection) -> list[ServingSeat]:
+    """Those that were not left, and those that were convicted: by service, the cheapest first."""
+    rows = db.execute(f"{_SERVING} WHERE left_at IS NULL OR convictions > 0 LIMIT ?", (MOST,)).fetchall()
+    return sorted((ServingSeat(*row) for row in rows), key=lambda each: (each.service, int(each.price), each.seat))
 
 
 def jobs(

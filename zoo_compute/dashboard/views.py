@@ -116,6 +116,22 @@ class ClassView:
 
 
 @dataclass(frozen=True)
+class ServingSeat:
+    """A seat that answers requests, or whose receipt was convicted. service: a CID; price: for 1,000 tokens; locked: ZEN; both in smallest
+    units, as text.
+    """
+
+    seat: int
+    operator: int
+    service: str
+    price: str
+    token: str
+    url: str
+    locked: str
+    convictions: int
+
+
+@dataclass(frozen=True)
 class ChainView:
     """Up to which block the page has read. trouble: why it does not go on; empty otherwise."""
 
@@ -137,6 +153,7 @@ class NetworkView:
     auctions: list[AuctionRow]
     prices: list[PricePoint]
     tokens: list[TokenView]
+    serving: list[ServingSeat]
 
 
 @dataclass(frozen=True)
