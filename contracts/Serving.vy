@@ -276,7 +276,7 @@ def admit(receipt: Receipt, signature: Bytes[65]) -> bytes32:
     assert self._signer(self._digest(receipt), signature) == place.signer, "serving: receipt not signed"
     claim: ISettlementViews.Claim = self._claim(place.operator, receipt)
     hash: bytes32 = claim_words._hash(claim)
-    # INVARIANT receipts: a claim is admitted once. Whoever admits it before others gives them no less time than they had.
+    # INVARIANT receipts: a claim is admitted once. Whoever admits it before others gives them a window from then on.
     assert self.admitted[hash].status == 0, "serving: already admitted"
     deadline: uint256 = now + receipt_window_s
     self.admitted[hash] = Admitted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from zoo_compute.cli.context import Settings, pass_settings
 from zoo_compute.cli.output import StatusLine
 from zoo_compute.cli.sending import Sending
 from zoo_compute.client.disputes import ENDS
+from zoo_compute.errors import ServingRefusal, UserError
 from zoo_compute.inference.checked_receipts import CheckedReceipt, check_receipt, read_receipt
 from zoo_compute.inference.market import Place
 from zoo_compute.json_codec import encode
@@ -129,9 +131,21 @@ class ReceiptDispute:
         """The claim that it is; whoever made it one."""
         if not self._chain.serving.admitted(self._hash).status:
             signed = self._checked.file.signed
-            self._sender.send(self._chain.serving.admit(astuple(signed.receipt), signed.signature))  # type: ignore[arg-type]
+            with suppress(ServingRefusal):  # somebody admitted it meanwhile, or below is no event
+                self._sender.send(self._chain.serving.admit(astuple(signed.receipt), signed.signature))  # type: ignore[arg-type]
         every = admitted_receipts(self._chain, self._checked.claim.operator)
-        return next(each for each in every if each.claim_hash == self._hash)
+        admitted = next((each for each in every if each.claim_hash == self._hash), None)
+        if admitted is None:
+            raise UserError(
+                "the receipt cannot be admitted any more", hint="a receipt counts for a window after it was issued"
+            )
+        is_over = self._chain.time() > admitted.deadline and not self._chain.serving.admitted(self._hash).is_disputed
+        if is_over and self._outcome() is None:
+            raise UserError(
+                "somebody admitted the receipt before, and nobody asked about it until its deadline",
+                hint="dispute a false receipt as soon as you have it",
+            )
+        return admitted
 
     def _outcome(self) -> End | None:
         """How it ended, by the Referee's word; None while it is open or nobody has asked."""

@@ -63,7 +63,7 @@ class ServedChannels:
         self._prune()
 
     def _pay(self, book: OperatorBook) -> None:
-        leaving = set(book.left())  # forgets those that are closed
+        leaving = set(book.left())  # forgets those that have been closed for long
         numbers = book.channels()
         if not numbers:
             return

@@ -154,16 +154,40 @@ def test_accept__after_notice__is_refused_once_it_is_seen(book: OperatorBook, ch
     assert book.left() == [1]
 
 
-def test_left__forgets_what_is_closed_and_names_what_ends(book: OperatorBook, chain: Chain) -> None:
+def test_left__names_what_ends_and_forgets_what_has_been_closed_for_a_notice(
+    book: OperatorBook, chain: Chain, now: list[float]
+) -> None:
+    """An RPC that lags may say once that a channel is not there."""
     for number in (2, 3):
         chain.open(number)
     for number in (1, 2, 3):
         book.accept(signed(number, channel=number))
     assert book.left() == []
     chain.change(2, ends_at=10**9)
+    gone = chain.channels.pop(3)
+    assert book.left() == [2]
+    chain.channels[3] = gone
+    assert book.left() == [2]
+    assert book.newest(3) == signed(3, channel=3)
     del chain.channels[3]
     assert book.left() == [2]
+    assert book.channels() == [1, 2, 3]
+    now[0] += books.RECHECKS * RECHECK_S + 1
+    assert book.left() == [2]
     assert book.channels() == [1, 2]
+
+
+def test_accept__numbers_that_are_no_channel__are_looked_up_once_in_a_while(
+    book: OperatorBook, chain: Chain, now: list[float]
+) -> None:
+    for _ in range(5):
+        with pytest.raises(VoucherRefused, match="not open to operator"):
+            book.accept(signed(1, channel=77))
+        assert book.owed(77) is None
+    assert chain.reads == 1
+    chain.open(77)
+    now[0] += books.MISSED_S
+    assert book.accept(signed(1, channel=77)) == 1
 
 
 def test_accept__a_channel_in_another_token__refuses(book: OperatorBook) -> None:
@@ -178,11 +202,10 @@ def test_accept__a_channel_that_another_process_closed__refuses_its_old_vouchers
     book.accept(signed(5))
     del chain.channels[1]
     keeper = OperatorBook(tmp_path / "node" / "vouchers.sqlite", DOMAIN, OPERATOR, chain.read, RECHECK_S)
-    assert keeper.left() == []  # closed: its voucher is dropped
+    keeper.forget(1)
     keeper.close()
     with pytest.raises(VoucherRefused, match="not open to operator"):
         book.accept(signed(5))
-    assert book.newest(1) is None
 
 
 def test_owed__is_what_is_signed_or_paid_of_an_own_channel(book: OperatorBook, chain: Chain) -> None:

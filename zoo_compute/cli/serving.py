@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,8 +141,17 @@ def leave(settings: Settings, number: int) -> None:
 @_seat
 @pass_settings
 def release(settings: Settings, number: int) -> None:
-    """Take back the lock of a seat that was left. It goes to the operator's owner, whoever sends this."""
-    receipt = settings.sender().send(settings.chain().serving.release(number))
+    """Take back the lock of a seat that was left. It goes to the operator's owner, whoever sends this.
+
+    Receipts that somebody admitted, and nobody asked about in their window, are ended first: they keep the lock.
+    """
+    from zoo_compute.operators.admitted_receipts import droppable
+
+    chain = settings.chain()
+    for admitted in droppable(chain, number):
+        settings.say(f"ending receipt {admitted.claim_hash.hex()[:16]}, which nobody asked about")
+        settings.sender().send(chain.serving.drop(astuple(admitted.claim)))  # type: ignore[arg-type]
+    receipt = settings.sender().send(chain.serving.release(number))
     amount = int(receipt.event("ServingLockReleased").args["amount"])
     settings.emit(
         {"seat": number, "released": str(amount), "transaction": receipt.transaction_hash},

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from zoo_compute.chain.generated.bindings.channels import Channel
 
 ReadChannel = Callable[[int], "Channel"]
+MISSED_S, MOST_MISSED = (
+    2.0,
+    10_000,
+)  # for so long, and of so many numbers, it is believed that they are no channel: strangers name any
 RECHECKS = 10  # of an open channel, in the notice that its client must give
 # Totals are text: SQLite's integers have 64 bits. The domain keeps the vouchers of two networks apart.
 _SCHEMA = """
@@ -84,6 +88,8 @@ class OperatorBook:
         self._vouchers, self._domain, self._operator = _Vouchers(path, domain), domain, operator
         self._read, self._recheck_s = read, recheck_s
         self._seen: dict[int, tuple[float, Channel]] = {}  # by channel: when it was read, and what it was
+        self._gone: dict[int, float] = {}  # channels that the chain does not have: since when
+        self._missed: dict[int, float] = {}  # numbers that are no channel to this operator: when that was read
 
     def accept(self, signed: SignedVoucher, price: int = 1, token: str | None = None) -> int:
         """Keep a voucher that adds `price` at least to the one before; what it adds. Raises VoucherRefused, and then keeps nothing.
@@ -92,6 +98,8 @@ class OperatorBook:
         risks this one request.
         """
         voucher = signed.voucher
+        if time.monotonic() - self._missed.get(voucher.channel, -MISSED_S) < MISSED_S:
+            self._refuse_channel(voucher.channel)
         known = self._seen.get(voucher.channel)
         seen_at, record = known or (time.monotonic(), self.look(voucher.channel))
         self._check_operator(voucher, record)
@@ -126,6 +134,8 @@ class OperatorBook:
 
     def owed(self, channel: int) -> int | None:
         """What a channel to this operator has signed for, or has paid already if that is more; None for any other channel."""
+        if channel in self._missed:
+            return None
         record = self._seen[channel][1] if channel in self._seen else self.look(channel)
         newest = self.newest(channel)
         return max(record.paid, newest.voucher.total if newest else 0) if record.operator == self._operator else None
@@ -137,11 +147,16 @@ class OperatorBook:
     def left(self) -> list[int]:
         """Channels with a voucher whose client gave notice, as the chain has them now: close them before it is over.
 
-        To be asked several times in `notice_s`. Forgets channels that are closed.
+        To be asked several times in `notice_s`. Forgets a channel that has been closed for as long: an RPC that lags, or a branch of the
+        chain that is undone, must cost no voucher.
         """
-        records = {channel: self.look(channel) for channel in self.channels()}
-        for channel in [channel for channel, record in records.items() if not record.operator]:
-            self.forget(channel)
+        records, now = {channel: self.look(channel) for channel in self.channels()}, time.monotonic()
+        self._gone = {
+            channel: self._gone.get(channel, now) for channel, record in records.items() if not record.operator
+        }
+        for channel, since in list(self._gone.items()):
+            if now - since > RECHECKS * self._recheck_s:
+                self.forget(channel)
         return [channel for channel, record in records.items() if record.ends_at]
 
     def look(self, channel: int) -> Channel:
@@ -149,8 +164,12 @@ class OperatorBook:
         record = self._read(channel)
         if record.operator == self._operator:  # of others nothing is kept: anybody may name any number
             self._seen[channel] = time.monotonic(), record
+            self._missed.pop(channel, None)
         else:
             self._seen.pop(channel, None)
+            if len(self._missed) >= MOST_MISSED:
+                self._missed.clear()
+            self._missed[channel] = time.monotonic()
         return record
 
     def forget(self, channel: int) -> None:
@@ -163,10 +182,13 @@ class OperatorBook:
 
     def _check_operator(self, voucher: Voucher, record: Channel) -> None:
         if record.operator != self._operator:
-            raise VoucherRefused(
-                f"channel {voucher.channel} is not open to operator {self._operator}",
-                hint="open a channel to this operator: `zoo channel open`",
-            )
+            self._refuse_channel(voucher.channel)
+
+    def _refuse_channel(self, number: int) -> None:
+        raise VoucherRefused(
+            f"channel {number} is not open to operator {self._operator}",
+            hint="open a channel to this operator: `zoo channel open`",
+        )
 
     def _check(self, voucher: Voucher, record: Channel, token: str | None) -> None:
         """Whether a channel may spend so much here."""

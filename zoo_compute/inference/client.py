@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 Prompts = str | Sequence[str] | Sequence[Sequence[int]]
 Say = Callable[[str], None]
 DEVNET = "devnet"  # the preset's name
+CLOCKS_S = 300  # between an operator's clock and the client's, with an answer's way
 _draw = secrets.SystemRandom().random
 
 
@@ -253,7 +254,7 @@ class Inference:
         question, began = request.question, time.monotonic()
         cost, graph = max(1, cost_of(question, seat.offer.price)), self._checker.graph(question)
         self._purse.prepare(seat.operator, cost)
-        signed = self._purse.signed(seat.operator)
+        signed, owed = self._purse.signed(seat.operator), self._purse.owed(seat.operator)
         scope, timeout_s = self.terms.scope, self.terms.timeout_s
         try:
             answer = yield from ask(
@@ -261,12 +262,14 @@ class Inference:
             )
             receipts.check(
                 answer.signed, question, graph, answer.ending, seat=seat.number, signer=seat.signer, domain=self._domain,
-                now=self._market.time(), slack_s=self._market.place.window_s // 2,
+                now=self._market.time(), slack_s=min(self._market.place.window_s // 2, CLOCKS_S),
             )  # fmt: skip
         except (Lost, Refused, VoucherRefused) as error:
             self._balance.failed(seat, getattr(error, "retry_s", 0.0))
             if isinstance(error, Refused):
                 self._seats.doubt()
+            if self._purse.owed(seat.operator) > owed and self._receipts.count(seat.operator, answered=False):
+                self._drop(seat.operator, "it takes vouchers and does not answer")
             request.why.append(f"seat {seat.number}: {error}")
             return None
         except (Garbage, BadReceipt) as error:
@@ -275,6 +278,7 @@ class Inference:
             return None
         finally:
             request.paid += max(0, self._purse.signed(seat.operator) - signed)  # 0 of a channel that is gone
+        self._receipts.count(seat.operator, answered=True)
         seconds = time.monotonic() - began
         if seconds > timeout_s / 2:
             self._balance.failed(seat)

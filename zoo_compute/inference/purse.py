@@ -13,7 +13,7 @@ from coincurve import PrivateKey
 
 from zoo_compute.amounts import ZEN
 from zoo_compute.atomic import check_private
-from zoo_compute.errors import ConfigError, UserError
+from zoo_compute.errors import ConfigError, Refusal, UserError
 from zoo_compute.inference.books import ClientBook
 from zoo_compute.serving.vouchers import SignedVoucher, domain_of
 
@@ -100,12 +100,16 @@ class Purse:
 
     def leave(self) -> list[int]:
         """Give notice for all channels; their numbers. Each operator closes its own, or `zoo channel refund` does after the notice."""
+        left = []
         with self._lock:
-            channels = sorted(self._known().values())
-            for channel in channels:
-                self._market.leave(channel)
+            for channel in sorted(self._known().values()):
+                try:
+                    self._market.leave(channel)
+                except Refusal:  # it was closed or left meanwhile
+                    continue
+                left.append(channel)
             self._channels = {}
-        return channels
+        return left
 
     def close(self) -> None:
         self._book.close()

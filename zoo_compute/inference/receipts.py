@@ -12,12 +12,19 @@ from zoo_compute.durable_database import open_database
 from zoo_compute.serving.receipt_file import ReceiptFile
 from zoo_compute.spec.serving import question_of
 
+MOST_UNANSWERED, ANSWERS_EACH = (
+    3,
+    20,
+)  # paid requests that an operator may leave unanswered, and the answers that make up for each
 UNCHECKED, FALSE, DROPPED = "answers.sqlite", "receipts", "dropped"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS receipts (
     seat INTEGER NOT NULL, question TEXT NOT NULL, issued INTEGER NOT NULL, file BLOB NOT NULL, PRIMARY KEY (seat, question)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_time ON receipts (issued);
+CREATE TABLE IF NOT EXISTS conduct (
+    operator INTEGER PRIMARY KEY, answered INTEGER NOT NULL DEFAULT 0, unanswered INTEGER NOT NULL DEFAULT 0
+);
 """
 
 
@@ -56,6 +63,16 @@ class Receipts:
         write_atomically(path, file.to_bytes(), mode=0o600)
         self.checked(file)
         return path
+
+    def count(self, operator: int, *, answered: bool) -> bool:
+        """Count a request that was paid for. Whether the operator takes vouchers and does not answer: then it is paid no more."""
+        column = "answered" if answered else "unanswered"
+        with self._lock:
+            self._db.execute("INSERT OR IGNORE INTO conduct (operator) VALUES (?)", (operator,))
+            self._db.execute(f"UPDATE conduct SET {column} = {column} + 1 WHERE operator = ?", (operator,))
+            query = "SELECT answered, unanswered FROM conduct WHERE operator = ?"
+            good, bad = self._db.execute(query, (operator,)).fetchone()
+        return bool(bad >= MOST_UNANSWERED and bad * ANSWERS_EACH > good)
 
     def drop(self, operator: int, why: str) -> None:
         """Pay an operator nothing more, in any process. Whoever deletes the file forgives."""

@@ -63,7 +63,8 @@ class UsableSeats:
             return "its price is not in ZEN, in which its lock is"
         if price > self._max_price:
             return f"its price is {ZEN.format(price)} for 1,000 tokens"
-        least = least_lock(dearest(self._service, price), self._check)
+        # By what the client would pay, not by what is asked: who gives answers away needs a lock as well.
+        least = max(1, least_lock(dearest(self._service, self._max_price), self._check))
         if seat.lock < least:
             return f"its lock is {ZEN.format(seat.lock)}, and should be {ZEN.format(least)}"
         if self._is_dropped(seat.operator):

@@ -58,3 +58,14 @@ def is_pending(chain: Chain, claim: views.Claim) -> bool:
     """Whether this admitted receipt is neither dropped nor judged."""
     hash = claim_hash(state.Claim(*claim.fields))  # type: ignore[arg-type]
     return chain.serving.admitted(hash).status == ClaimStatus.PENDING
+
+
+def droppable(chain: Chain, seat: int) -> list[AdmittedReceipt]:
+    """Of a seat: those that nobody asked about in their window, and that nobody has dropped yet."""
+    now, left = chain.time(), []
+    for each in admitted_receipts(chain, chain.serving.seats(seat).operator):
+        kept = chain.serving.admitted(each.claim_hash)
+        is_pending = kept.status == ClaimStatus.PENDING and not kept.is_disputed
+        if each.receipt.seat == seat and is_pending and now > kept.deadline:
+            left.append(each)
+    return left

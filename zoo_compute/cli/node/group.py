@@ -110,6 +110,13 @@ def hand_over(
     else:
         owner = NOBODY if undo else address_of(str(address), "zoo node hand-over")
         number = number_of(settings, operators, operator, home)
+        chain = settings.chain()
+        pledged = 0 if undo else chain.credits.pledges(chain.registry.owner_of(number))
+        if pledged:
+            settings.say(
+                f"{format_amount(pledged)} behind this operator's collateral in credits were pledged by you: the new owner would take out "
+                "credits, and you would keep the pledge. Withdraw that collateral before it accepts, and let it pledge itself."
+            )
         receipt = operators.offer_owner(number, owner)
         message = "is offered to nobody" if undo else f"is offered to {owner}, which must accept it"
     settings.emit(
