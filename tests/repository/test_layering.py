@@ -118,6 +118,7 @@ LONG_FOR_A_REASON = {
     "tests/node/test_tasks.py": "one worker's tasks, each in every way it can go wrong",
     "tests/contracts/test_registry.py": "one contract, function by function",
     "zoo_compute/chain/event_store.py": "one database: what is read, undone and dropped is seen together",
+    "zoo_compute/dashboard/views.py": "one table: the records of all pages, from which the API's schema is generated",
     "zoo_compute/spec/params.py": "one table: the protocol's numbers, and the sums that follow from a job's terms",
     "zoo_compute/chain/revert_hints.py": "one table: a line for every reason of every contract",
     "zoo_compute/chain/views.py": "a job and an operator as read at one block, one frozen record each",

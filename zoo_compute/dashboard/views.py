@@ -117,9 +117,7 @@ class ClassView:
 
 @dataclass(frozen=True)
 class ServingSeat:
-    """A seat that answers requests, or whose receipt was convicted. service: a CID; price: for 1,000 tokens; locked: ZEN; both in smallest
-    units, as text.
-    """
+    """Of live inference. service: a CID; price: for 1,000 tokens; locked: ZEN; both in smallest units, as text."""
 
     seat: int
     operator: int
