@@ -95,9 +95,7 @@ CIRCLES: dict[frozenset[str], str] = {
 }
 # A file longer than this says why here.
 LONGEST = 400
-_ONE_MACHINE = (
-    "one deployed state machine: its storage, events and guards are audited in one reading; a third is NatSpec"
-)
+_ONE_MACHINE = "one deployed state machine: storage, events and guards are audited in one reading; a third is NatSpec"
 LONG_FOR_A_REASON = {
     "contracts/Admissions.vy": _ONE_MACHINE,
     "contracts/Auction.vy": _ONE_MACHINE,
