@@ -53,9 +53,10 @@ MAY_IMPORT |= {
         "zoo_compute.huggingface",
         "zoo_compute.jobs",
         "zoo_compute.rendering",
+        "zoo_compute.serving",
+        "zoo_compute.inference",
     },
 }
-MAY_IMPORT["zoo_compute.client"] |= {"zoo_compute.serving", "zoo_compute.inference", "zoo_compute.rendering"}
 MAY_IMPORT["zoo_compute.dashboard"] = set(MAY_IMPORT)
 MAY_IMPORT["zoo_compute.cli"] = set(MAY_IMPORT)
 MAY_IMPORT |= {
