@@ -57,7 +57,7 @@ QUANTILE = 2.576  # of 99 %
 
 @dataclass
 class Tally:
-    """Of all clients. answered: honest work, by operator, in wei; lost: vouchers for what nobody answered."""
+    """Of all clients. answered: honest work; signed: by vouchers; both by operator, in wei."""
 
     count: Counter[str] = field(default_factory=Counter)
     answered: Counter[int] = field(default_factory=Counter)
@@ -118,7 +118,7 @@ class Crowd:
                 undetected_clients=int(wrong > 0 and not knows), unseen=0 if knows else wrong,
             )  # fmt: skip
             for operator in self.market.operators.values():
-                self.tally.signed[operator.id] += asking._purse.signed(operator.id)
+                self.tally.signed[operator.id] += asking.signed(operator.id)
             self.tally.evidence += sorted((home / "receipts").glob("*.json"))
         asking.close()
 

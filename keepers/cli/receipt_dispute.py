@@ -15,7 +15,7 @@ from zoo_compute.amounts import format_seconds
 from zoo_compute.cli.context import Settings, pass_settings
 from zoo_compute.cli.output import StatusLine
 from zoo_compute.cli.sending import Sending
-from zoo_compute.client.disputes import ENDS
+from zoo_compute.client.disputes import ALONE, ENDS
 from zoo_compute.errors import ServingRefusal, UserError
 from zoo_compute.inference.checked_receipts import CheckedReceipt, check_receipt, read_receipt
 from zoo_compute.inference.market import Place
@@ -97,7 +97,7 @@ class ReceiptDispute:
 
     @property
     def name(self) -> str:
-        return f"receipt:{self._checked.claim.operator}"
+        return f"{ALONE[RECEIPTS]}:{self._checked.claim.operator}"
 
     def rounds(self) -> Iterator[DisputeView]:
         """The dispute as it is at each look, until it is over or cannot be paid for."""
@@ -131,7 +131,7 @@ class ReceiptDispute:
         """The claim that it is; whoever made it one."""
         if not self._chain.serving.admitted(self._hash).status:
             signed = self._checked.file.signed
-            with suppress(ServingRefusal):  # somebody admitted it meanwhile, or below is no event
+            with suppress(ServingRefusal):  # somebody did meanwhile, or nobody can: then no event is found below
                 self._sender.send(self._chain.serving.admit(astuple(signed.receipt), signed.signature))  # type: ignore[arg-type]
         every = admitted_receipts(self._chain, self._checked.claim.operator)
         admitted = next((each for each in every if each.claim_hash == self._hash), None)

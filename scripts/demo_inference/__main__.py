@@ -25,11 +25,11 @@ from tests.support.serving_market import SeatPlan, ServingMarket
 from zoo_compute import Client
 from zoo_compute.amounts import format_amount
 from zoo_compute.errors import ZooError
+from zoo_compute.inference.answers import Completions
 from zoo_compute.inference.client import home_of
 from zoo_compute.inference.doubts import Doubts
 from zoo_compute.inference.market import Place
 from zoo_compute.serving.execution import Execution, tokens_of
-from zoo_compute.serving.questions import Question
 from zoo_compute.spec.params import ZEN
 
 HERE = Path(__file__).resolve().parent
@@ -66,9 +66,9 @@ class Demo:
         account = market.devnet.account("client", zen=100 * ZEN)
         client = Client(network=market.devnet.network_file, account=account, store=market.store_location, say=_narrated)
         self.inference = client.inference(market.service.cid, max_price=2, deposit=DEPOSIT, check=CHECK)
-        self.own = Execution(
-            market.service.service, self._graph(market), self._weights(market), prepare(self._graph(market))
-        )
+        self.stored = market.service
+        graph = self.stored.graph(self.stored.service.programs[0])
+        self.own = Execution(self.stored.service, graph, self.stored.weights(graph), prepare(graph))
         self.names = {operator.seat: name for name, operator in market.operators.items()}
         say(f"requests begin: each goes to the cheapest seat, and {CHECK:.0%} of the answers are computed again")
         while not any(dot.what.endswith("by a check") for dot in self.dots):
@@ -91,11 +91,9 @@ class Demo:
         words = SENTENCE.split()
         prompt = " ".join(words[number % 6 : number % 6 + 3])
         answer = self.inference.complete(prompt, NEW_TOKENS)
-        question = self.question_of(answer.receipt.question)
-        right = tokens_of(question, self.own.answer(question).outputs[: question.steps])
-        self.right += answer.tokens == right
+        is_right = self.is_right(answer)
         what = ("checked" if answer.is_true else "false, found by a check") if answer.checked else "not checked"
-        if not answer.checked and answer.tokens != right:
+        if not answer.checked and not is_right:
             what = "false, found afterwards"
         name = self.names[answer.seat]
         self.dots.append(Dot(name, what))
@@ -133,22 +131,18 @@ class Demo:
             Dot(DIES, picture.DIED),
             Dot(self.names[answer.seat], "checked" if answer.checked else "not checked"),
         ]
-        self.right += 1
-        if "".join(pieces) != answer.texts[0]:
+        if "".join(pieces) != answer.texts[0] or not self.is_right(answer):
             raise ZooError("the pieces of the stream are not its answer")
         say(
             f"   {self.names[answer.seat]} went on: {answer.texts[0]!r}; {format_amount(answer.paid - answer.cost)} were lost"
         )
 
-    def question_of(self, raw: dict[str, Any]) -> Question:
-        return self.stored.question(raw)
-
-    def _graph(self, market: ServingMarket) -> Any:
-        self.stored = market.service
-        return market.service.graph(market.service.service.programs[0])
-
-    def _weights(self, market: ServingMarket) -> Any:
-        return market.service.weights(self._graph(market))
+    def is_right(self, answer: Completions) -> bool:
+        """By this process's own execution of the question."""
+        question = self.stored.question(answer.receipt.question)
+        is_right = answer.tokens == tokens_of(question, self.own.answer(question).outputs[: question.steps])
+        self.right += is_right
+        return is_right
 
     # --- what came of it
 
@@ -183,7 +177,7 @@ class Demo:
 
     def settle(self, market: ServingMarket) -> dict[str, Any]:
         """Each operator closes its channel with its newest voucher; both sides' books, and the chain's, say the same."""
-        signed = {operator.id: self.inference._purse.signed(operator.id) for operator in market.operators.values()}
+        signed = {operator.id: self.inference.signed(operator.id) for operator in market.operators.values()}
         self.inference.close()
         paid = {}
         for operator in market.operators.values():

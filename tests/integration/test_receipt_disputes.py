@@ -85,7 +85,7 @@ class Seat:
             while not over.wait(0.05):
                 try:
                     lane.poll_once()
-                except Exception as error:  # noqa: BLE001 - told below
+                except Exception as error:  # noqa: BLE001 - raised below
                     failed.append(error)
                     return
 

@@ -194,6 +194,10 @@ class Inference:
         """Receipts of answers that nobody computed again, as long as they count."""
         return list(self._receipts.unchecked(self._market.time()))
 
+    def signed(self, operator: int) -> int:
+        """All that was signed for to an operator, in wei."""
+        return self._purse.signed(operator)
+
     def leave(self) -> list[int]:
         """Give notice for all channels to operators; their numbers. What no voucher was shown for comes back: `zoo channel refund`."""
         return self._purse.leave()

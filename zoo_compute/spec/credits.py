@@ -1,6 +1,6 @@
 """Credits: burned ZEN that pays for jobs, and the mint that accepted work shares (docs/protocol/credits.md).
 
-What credits do when a contract sends them is in `World.move`.
+`World.move` has what happens to credits that a contract sends.
 """
 
 from dataclasses import replace
